@@ -43,8 +43,8 @@ func TestAPIServer(t *testing.T) {
 	proxy := newProxy(t, s)
 	w, h, _ := starts(t, s.agent(t, me, proxy.url), Config{Node: me, Namespace: namespace}, Known{})
 	core, byName, byAddress := "srv6policy:core", "configmap:ipv4:node-2", "configmap:ipv6:fd11::1000"
-	s.waits(t, "all is heard", func() error {
-		return want(h.has(func(h *heard) bool { return len(h.paths) == 3 && len(h.nodes) == 1 && len(h.self.PodCIDRs) == 2 }) && w.Status().Complete, "heard %v, status %+v", h.log, w.Status())
+	s.waits(t, "everything is observed", func() error {
+		return want(h.has(func(h *observed) bool { return len(h.paths) == 3 && len(h.nodes) == 1 && len(h.self.PodCIDRs) == 2 }) && w.Status().Complete, "heard %v, status %+v", h.log, w.Status())
 	})
 
 	t.Run("publish", func(t *testing.T) {
@@ -99,14 +99,14 @@ func TestAPIServer(t *testing.T) {
 		node.SetLabels(map[string]string{"rack": "a"})
 		s.apply(t, node)
 		s.waits(t, "the path", func() error {
-			return want(h.has(func(h *heard) bool { return h.paths["srv6policy:chosen"].Name != "" }), "%v", h.pathNames())
+			return want(h.has(func(h *observed) bool { return h.paths["srv6policy:chosen"].Name != "" }), "%v", h.pathNames())
 		})
 		s.waits(t, "its status", func() error {
 			return want(nodeStatus(s.get(t, chosen), me) != nil, "none")
 		})
 		s.apply(t, nodeObject(me, nil))
 		s.waits(t, "no path", func() error {
-			return want(h.has(func(h *heard) bool { return h.paths["srv6policy:chosen"].Name == "" }), "%v", h.pathNames())
+			return want(h.has(func(h *observed) bool { return h.paths["srv6policy:chosen"].Name == "" }), "%v", h.pathNames())
 		})
 		s.waits(t, "no status", func() error { return want(nodeStatus(s.get(t, chosen), me) == nil, "there is one") })
 	})
@@ -121,7 +121,7 @@ func TestAPIServer(t *testing.T) {
 		began := time.Now()
 		s.apply(t, policyObject("core", spec(func(f map[string]any) { f["preference"] = int64(300) })))
 		s.waits(t, "a change", func() error {
-			return want(h.has(func(h *heard) bool { return h.paths[core].Preference == 300 }), "not heard")
+			return want(h.has(func(h *observed) bool { return h.paths[core].Preference == 300 }), "not observed")
 		})
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("a write that takes long held a change up for %s", took)
@@ -154,10 +154,10 @@ func TestAPIServer(t *testing.T) {
 		})
 		s.apply(t, nodeObject("node-3", other("node-3", "2001:db8::3")))
 		s.waits(t, "what changed since", func() error {
-			return want(h.has(func(h *heard) bool { return h.paths[core].Name == "" && h.nodes["node-3"].Name != "" }), "status %+v", w.Status())
+			return want(h.has(func(h *observed) bool { return h.paths[core].Name == "" && h.nodes["node-3"].Name != "" }), "status %+v", w.Status())
 		})
 		if said := strings.Split(h.take(), ", "); !slices.Contains(said, "no path "+core) || len(said) != 2 {
-			t.Errorf("heard more than what differs: %q", said)
+			t.Errorf("observed more than what differs: %q", said)
 		}
 	})
 }
@@ -182,7 +182,7 @@ func (s *server) refuses(t *testing.T) {
 }
 
 // injected: what the command writes, in both forms, by a kubeconfig.
-func (s *server) injected(t *testing.T, h *heard) {
+func (s *server) injected(t *testing.T, h *observed) {
 	file := filepath.Join(s.dir, "kubeconfig")
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"x","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],
 		"users":[{"name":"x","user":{"token":"root"}}],"contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}]}`, s.admin.Host)
@@ -213,7 +213,7 @@ func (s *server) injected(t *testing.T, h *heard) {
 		t.Errorf("%s, %v", said, err)
 	}
 	s.waits(t, "the path", func() error {
-		return want(h.has(func(h *heard) bool { return h.paths["srv6policy:node-1.ipv6-fd11--7"].Endpoint == path.Endpoint }), "%v", h.pathNames())
+		return want(h.has(func(h *observed) bool { return h.paths["srv6policy:node-1.ipv6-fd11--7"].Endpoint == path.Endpoint }), "%v", h.pathNames())
 	})
 	path.Preference = 300
 	if said, err := set(InjectorConfig{Form: FormSRv6Policy}, path); err != nil || said != replace {
@@ -226,7 +226,7 @@ func (s *server) injected(t *testing.T, h *heard) {
 		t.Errorf("%s, %v", said, err)
 	}
 	s.waits(t, "the path", func() error {
-		return want(h.has(func(h *heard) bool {
+		return want(h.has(func(h *observed) bool {
 			return h.paths["configmap:ipv6:fd11::7"].Preference == 300 && h.paths["srv6policy:node-1.ipv6-fd11--7"].Name == ""
 		}), "%v", h.pathNames())
 	})
@@ -298,7 +298,7 @@ func (s *server) claimed(t *testing.T) {
 }
 
 // latency is from a policy's change in the API to the handler.
-func (s *server) latency(t *testing.T, h *heard) {
+func (s *server) latency(t *testing.T, h *observed) {
 	const n = 100
 	took := make([]time.Duration, n)
 	for i := range took {
@@ -307,9 +307,9 @@ func (s *server) latency(t *testing.T, h *heard) {
 		began := time.Now()
 		s.apply(t, u)
 		answered := time.Since(began)
-		for !h.has(func(h *heard) bool { return h.paths["srv6policy:core"].Preference == preference }) {
+		for !h.has(func(h *observed) bool { return h.paths["srv6policy:core"].Preference == preference }) {
 			if time.Since(began) > 10*time.Second {
-				t.Fatal("not heard")
+				t.Fatal("not observed")
 			}
 			time.Sleep(200 * time.Microsecond)
 		}
@@ -346,11 +346,11 @@ func TestMemory(t *testing.T) {
 	before := heap()
 	began := time.Now()
 	w, h, _ := starts(t, s.agent(t, me, s.admin.Host), Config{Node: me, Namespace: namespace}, Known{})
-	s.waits(t, "all is heard", func() error {
-		return want(h.has(func(h *heard) bool { return len(h.paths) == 2*n && len(h.nodes) == n }), "status %+v", w.Status())
+	s.waits(t, "everything is observed", func() error {
+		return want(h.has(func(h *observed) bool { return len(h.paths) == 2*n && len(h.nodes) == n }), "status %+v", w.Status())
 	})
 	took, used := time.Since(began), heap()-before
-	t.Logf("%d nodes and %d paths heard within %s, in %d KiB", n, 2*n, took, used>>10)
+	t.Logf("%d nodes and %d paths observed within %s, in %d KiB", n, 2*n, took, used>>10)
 	if used > 16<<20 {
 		t.Errorf("they take %d octets of memory", used)
 	}

@@ -34,15 +34,15 @@ func TestUnreachable(t *testing.T) {
 // A time out is known, too, of which client-go says nothing to who watches; and
 // its end.
 func TestDialerTellsChanges(t *testing.T) {
-	var told []string
+	var reported []string
 	d := newDialer()
-	d.changed = func(err error) { told = append(told, fmt.Sprint(err)) }
+	d.changed = func(err error) { reported = append(reported, fmt.Sprint(err)) }
 	late := &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
 	for _, err := range []error{nil, late, late, nil, nil} {
 		d.note(err)
 	}
-	if want := []string{"dial: i/o timeout", "<nil>"}; !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+	if want := []string{"dial: i/o timeout", "<nil>"}; !slices.Equal(reported, want) {
+		t.Errorf("reported %q, want %q", reported, want)
 	}
 	if since, err := d.state(); err != nil || since.IsZero() {
 		t.Errorf("%s, %v", since, err)
@@ -68,7 +68,7 @@ func TestDialerTellsChanges(t *testing.T) {
 	if _, err := d.state(); err != nil {
 		t.Errorf("who asked went away, and that is said of the API server: %v", err)
 	}
-	if _, err := d.dial(t.Context(), "tcp", address); err == nil || len(told) != 3 {
-		t.Errorf("nobody listens: %v, told %q", err, told)
+	if _, err := d.dial(t.Context(), "tcp", address); err == nil || len(reported) != 3 {
+		t.Errorf("nobody listens: %v, reported %q", err, reported)
 	}
 }

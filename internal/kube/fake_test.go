@@ -203,8 +203,8 @@ func (c *cluster) policy(name string, generation int64, spec string) {
 	c.put(policyResource, u)
 }
 
-// heard is a handler that keeps what it hears.
-type heard struct {
+// observed is a handler that keeps what it receives.
+type observed struct {
 	mu    sync.Mutex
 	self  Self
 	nodes map[string]overlay.Node
@@ -213,8 +213,8 @@ type heard struct {
 	log   []string
 }
 
-func newHeard(k Known) *heard {
-	h := &heard{nodes: map[string]overlay.Node{}, paths: map[string]Path{}, sids: k.LocalSIDs}
+func newObserved(k Known) *observed {
+	h := &observed{nodes: map[string]overlay.Node{}, paths: map[string]Path{}, sids: k.LocalSIDs}
 	for _, n := range k.Nodes {
 		h.nodes[n.Name] = n
 	}
@@ -224,46 +224,46 @@ func newHeard(k Known) *heard {
 	return h
 }
 
-func (h *heard) note(format string, args ...any) {
+func (h *observed) note(format string, args ...any) {
 	h.log = append(h.log, fmt.Sprintf(format, args...))
 }
 
-func (h *heard) SetSelf(s Self) {
+func (h *observed) SetSelf(s Self) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.self = s
 	h.note("self")
 }
 
-func (h *heard) PutNode(n overlay.Node) {
+func (h *observed) PutNode(n overlay.Node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.nodes[n.Name] = n
 	h.note("node %s", n.Name)
 }
 
-func (h *heard) DeleteNode(name string) {
+func (h *observed) DeleteNode(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.nodes, name)
 	h.note("no node %s", name)
 }
 
-func (h *heard) PutPath(p Path) {
+func (h *observed) PutPath(p Path) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.paths[p.Name] = p
 	h.note("path %s", p.Name)
 }
 
-func (h *heard) WithdrawPath(name string) {
+func (h *observed) WithdrawPath(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.paths, name)
 	h.note("no path %s", name)
 }
 
-func (h *heard) SetLocalSIDs(s LocalSIDs) {
+func (h *observed) SetLocalSIDs(s LocalSIDs) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sids = s
@@ -271,20 +271,20 @@ func (h *heard) SetLocalSIDs(s LocalSIDs) {
 }
 
 // take is what was said since the last time, in order.
-func (h *heard) take() string {
+func (h *observed) take() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer func() { h.log = nil }()
 	return strings.Join(h.log, ", ")
 }
 
-func (h *heard) has(f func(*heard) bool) bool {
+func (h *observed) has(f func(*observed) bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return f(h)
 }
 
-func (h *heard) pathNames() []string { return slices.Sorted(maps.Keys(h.paths)) }
+func (h *observed) pathNames() []string { return slices.Sorted(maps.Keys(h.paths)) }
 
 // waits until something is so.
 func waits(t *testing.T, what string, f func() bool) {
@@ -297,7 +297,7 @@ func waits(t *testing.T, what string, f func() bool) {
 }
 
 // starts runs a watcher until the test ends, or its function is called.
-func (c *cluster) starts(k Known) (*Watcher, *heard, func()) {
+func (c *cluster) starts(k Known) (*Watcher, *observed, func()) {
 	c.t.Helper()
 	return starts(c.t, c.connection(), Config{Node: me, Namespace: namespace}, k)
 }

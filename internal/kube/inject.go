@@ -226,7 +226,7 @@ func (l Listed) effective() Listed {
 func (in *Injector) ours(ctx context.Context, r dynamic.ResourceInterface) ([]unstructured.Unstructured, error) {
 	list, err := r.List(ctx, metav1.ListOptions{LabelSelector: managerLabel + "=" + injectorName})
 	if err != nil {
-		return nil, fmt.Errorf("what is told now: %w", err)
+		return nil, fmt.Errorf("list what injectors wrote: %w", err)
 	}
 	return list.Items, nil
 }

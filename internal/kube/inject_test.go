@@ -29,7 +29,7 @@ func sayEvents(events []Event) string {
 	return strings.Join(out, ", ")
 }
 
-// What an injector writes, in either form, is what a watcher hears; and only
+// What an injector writes, in either form, is what a watcher observes; and only
 // what differs is written.
 func TestInject(t *testing.T) {
 	for _, form := range []Form{FormConfigMap, FormSRv6Policy} {
@@ -44,17 +44,17 @@ func TestInject(t *testing.T) {
 					t.Errorf("%s, %v; want %s", got, err, want)
 				}
 			}
-			hears := func(what string, f func(srpolicy.Advertised) bool, n int) {
+			observes := func(what string, f func(srpolicy.Advertised) bool, n int) {
 				t.Helper()
 				waits(t, what, func() bool {
-					return h.has(func(h *heard) bool {
+					return h.has(func(h *observed) bool {
 						return len(h.paths) == n && (n == 0 || slices.ContainsFunc(slices.Collect(maps.Values(h.paths)), func(p Path) bool { return f(p.Advertised) }))
 					})
 				})
 			}
 			six, four := injection(overlay.ColorIPv6, "fd11::1000", me, "node-7"), injection(overlay.ColorIPv4, "fd11::1000", me)
 			set("add ipv6:fd11::1000 for node-1, add ipv6:fd11::1000 for node-7", six)
-			hears("the first", func(a srpolicy.Advertised) bool {
+			observes("the first", func(a srpolicy.Advertised) bool {
 				return a.Endpoint == six.Endpoint && a.Preference == DefaultPreference
 			}, 1)
 			set("", six)
@@ -63,12 +63,12 @@ func TestInject(t *testing.T) {
 			}
 			six.Preference, six.BindingSID = 300, addr("cafe::1")
 			set("add ipv4:fd11::1000 for node-1, replace ipv6:fd11::1000 for node-1, replace ipv6:fd11::1000 for node-7", six, four)
-			hears("what was replaced", func(a srpolicy.Advertised) bool { return a.Preference == 300 && a.BindingSID == six.BindingSID }, 2)
+			observes("what was replaced", func(a srpolicy.Advertised) bool { return a.Preference == 300 && a.BindingSID == six.BindingSID }, 2)
 			second := six
 			second.Distinguisher, second.Nodes = 2, []string{me}
 			set("add ipv6:fd11::1000-2 for node-1, withdraw ipv4:fd11::1000 for node-1", six, second)
 			set("withdraw ipv6:fd11::1000 for node-1, withdraw ipv6:fd11::1000-2 for node-1, withdraw ipv6:fd11::1000 for node-7")
-			hears("nothing", nil, 0)
+			observes("nothing", nil, 0)
 			for _, r := range []schema.GroupVersionResource{configMapResource, policyResource} {
 				list, err := c.objects.Resource(r).List(t.Context(), metav1.ListOptions{LabelSelector: managerLabel})
 				if err != nil || len(list.Items) != 0 {

@@ -83,7 +83,7 @@ func (w *Watcher) takenLocators(data map[string]string) (taken []netip.Prefix) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, n := range w.told.nodes {
+	for _, n := range w.reported.nodes {
 		if n.Locator.IsValid() {
 			taken = append(taken, n.Locator)
 		}

@@ -106,7 +106,7 @@ func TestClaim(t *testing.T) {
 	if _, err := w.Claim(t.Context(), prefix("fd00::/47"), 48); err != nil {
 		t.Error(err)
 	}
-	waits(t, "it hears of nodes that go", func() bool { // the fakes tell nothing between a list and a watch
+	waits(t, "it observes nodes that go", func() bool { // the fakes send nothing between a list and a watch
 		return slices.ContainsFunc(c.meta.Actions(), func(a ktesting.Action) bool { return a.GetVerb() == "watch" })
 	})
 	c.deleteNode(me)

@@ -56,16 +56,16 @@ func keepNode(o any) (any, error) {
 	return kept, nil
 }
 
-// hearSelf reports what has changed of this node.
-func (w *Watcher) hearSelf(h Handler) {
+// observeSelf reports what has changed of this node.
+func (w *Watcher) observeSelf(h Handler) {
 	u := object[unstructured.Unstructured](w.self, w.config.Node)
 	if u == nil {
 		return // made by the kubelet; gone for a moment if it is made anew
 	}
 	self := readSelf(u)
 	w.mu.Lock()
-	same := reflect.DeepEqual(w.told.self, self)
-	w.told.self = self
+	same := reflect.DeepEqual(w.reported.self, self)
+	w.reported.self = self
 	publishes := w.published != nil
 	w.mu.Unlock()
 	if !same {
@@ -98,8 +98,8 @@ func readSelf(u *unstructured.Unstructured) Self {
 	return self
 }
 
-// hearNode reports what has changed of another node.
-func (w *Watcher) hearNode(name string, h Handler) {
+// observeNode reports what has changed of another node.
+func (w *Watcher) observeNode(name string, h Handler) {
 	if name == w.config.Node {
 		return
 	}
@@ -114,41 +114,41 @@ func (w *Watcher) hearNode(name string, h Handler) {
 		return
 	}
 	w.mu.Lock()
-	old, there := w.told.nodes[name]
-	w.told.nodes[name] = n
+	old, there := w.reported.nodes[name]
+	w.reported.nodes[name] = n
 	w.mu.Unlock()
 	if there && reflect.DeepEqual(old, n) {
 		return
 	}
 	h.PutNode(n)
 	if old.Address != n.Address { // paths that lead to it by name
-		w.hear.Add(task{about: aboutPaths})
+		w.observe.Add(task{about: aboutPaths})
 	}
 }
 
 func (w *Watcher) forgetNode(name string, h Handler) {
 	w.mu.Lock()
-	_, there := w.told.nodes[name]
-	delete(w.told.nodes, name)
+	_, there := w.reported.nodes[name]
+	delete(w.reported.nodes, name)
 	w.mu.Unlock()
 	if there {
 		h.DeleteNode(name)
-		w.hear.Add(task{about: aboutPaths})
+		w.observe.Add(task{about: aboutPaths})
 	}
 	if object[metav1.PartialObjectMetadata](w.nodes, name) == nil {
 		w.releaseSoon()
 	}
 }
 
-// hearGone forgets the nodes of which an earlier watcher knew, and which are not
+// observeGone forgets the nodes of which an earlier watcher knew, and which are not
 // there any more.
-func (w *Watcher) hearGone(h Handler) {
+func (w *Watcher) observeGone(h Handler) {
 	if !w.nodes.complete() {
 		return
 	}
 	w.mu.Lock()
 	var gone []string
-	for name := range w.told.nodes {
+	for name := range w.reported.nodes {
 		if object[metav1.PartialObjectMetadata](w.nodes, name) == nil {
 			gone = append(gone, name)
 		}
@@ -194,9 +194,9 @@ func (w *Watcher) addressOf(egress string) (netip.Addr, error) {
 	if a, err := netip.ParseAddr(egress); err == nil {
 		return a, nil
 	}
-	n, there := w.told.nodes[egress]
+	n, there := w.reported.nodes[egress]
 	if !there {
-		return netip.Addr{}, fmt.Errorf("no node %s has told its address", egress)
+		return netip.Addr{}, fmt.Errorf("no node %s has published its address", egress)
 	}
 	return n.Address, nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
-// told is what the handler has received or knew before.
-type told struct {
+// reported is what the handler has received or knew before.
+type reported struct {
 	self  Self
 	nodes map[string]overlay.Node
 	paths map[string]Path
@@ -37,12 +37,12 @@ type origin struct {
 func (w *Watcher) begin(k Known) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = told{nodes: map[string]overlay.Node{}, paths: map[string]Path{}, sids: k.LocalSIDs}
+	w.reported = reported{nodes: map[string]overlay.Node{}, paths: map[string]Path{}, sids: k.LocalSIDs}
 	for _, n := range k.Nodes {
-		w.told.nodes[n.Name] = n
+		w.reported.nodes[n.Name] = n
 	}
 	for _, p := range k.Paths {
-		w.told.paths[p.Name] = p
+		w.reported.paths[p.Name] = p
 	}
 }
 
@@ -55,15 +55,15 @@ const (
 // listingOrigin is the origin of the paths in a node's ConfigMap.
 func listingOrigin(node string) string { return ofConfigMap + ListingName(node) }
 
-// hearPaths reports what has changed of the candidate paths for this node.
-func (w *Watcher) hearPaths(h Handler) {
+// observePaths reports what has changed of the candidate paths for this node.
+func (w *Watcher) observePaths(h Handler) {
 	w.mu.Lock()
 	w.readConfigMap()
 	w.readPolicies()
 	put, withdrawn := w.comparePaths()
 	sids := w.localSIDs()
-	newSIDs := sids != w.told.sids
-	w.told.sids = sids
+	newSIDs := sids != w.reported.sids
+	w.reported.sids = sids
 	w.mu.Unlock()
 	if newSIDs {
 		h.SetLocalSIDs(sids)
@@ -144,7 +144,7 @@ func (w *Watcher) readOrigin(name string, u *unstructured.Unstructured, text str
 	o := w.origins[name]
 	switch {
 	case o == nil:
-		o = &origin{sids: w.told.sids, entries: w.entriesFromBefore(name), progress: progressOf(u, w.config.Node)}
+		o = &origin{sids: w.reported.sids, entries: w.entriesFromBefore(name), progress: progressOf(u, w.config.Node)}
 		w.origins[name] = o
 	case o.text == text:
 		if !reflect.DeepEqual(saidOf(u, w.config.Node), saidOf(o.object, w.config.Node)) { // by us, or it was removed
@@ -184,7 +184,7 @@ func inShort(err error) error {
 
 // entriesFromBefore are those that an earlier watcher read.
 func (w *Watcher) entriesFromBefore(origin string) (entries []entry) {
-	for _, p := range w.told.paths {
+	for _, p := range w.reported.paths {
 		if p.Origin == origin {
 			entries = append(entries, entry{p.Advertised.Name, p.Endpoint.String(), p})
 		}
@@ -209,8 +209,8 @@ func (w *Watcher) comparePaths() (put []Path, withdrawn []string) {
 				continue
 			}
 			now[p.Name] = true
-			if old, there := w.told.paths[p.Name]; !there || !old.is(p) {
-				w.told.paths[p.Name] = p
+			if old, there := w.reported.paths[p.Name]; !there || !old.is(p) {
+				w.reported.paths[p.Name] = p
 				put = append(put, p)
 			}
 		}
@@ -218,9 +218,9 @@ func (w *Watcher) comparePaths() (put []Path, withdrawn []string) {
 			w.write.AddAfter(task{aboutStatus, name}, settlesSoon)
 		}
 	}
-	for name, p := range w.told.paths {
+	for name, p := range w.reported.paths {
 		if !now[name] && w.isRead(p.Origin) {
-			delete(w.told.paths, name)
+			delete(w.reported.paths, name)
 			delete(w.verdicts, name)
 			withdrawn = append(withdrawn, name)
 		}
@@ -258,5 +258,5 @@ func (w *Watcher) localSIDs() LocalSIDs {
 	case w.listing.complete():
 		return LocalSIDs{}
 	}
-	return w.told.sids
+	return w.reported.sids
 }

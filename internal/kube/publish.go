@@ -26,7 +26,7 @@ func (w *Watcher) writePublication(ctx context.Context) error {
 	w.mu.Unlock()
 	u := object[unstructured.Unstructured](w.self, w.config.Node)
 	if n == nil || u == nil {
-		return nil // hearSelf comes back
+		return nil // observeSelf comes back
 	}
 	text, err := json.Marshal(n)
 	if err != nil || u.GetAnnotations()[NodeAnnotation] == string(text) {

@@ -31,13 +31,13 @@ type Watcher struct {
 
 	self, nodes, listing, named, selecting *source
 
-	hear  workqueue.TypedRateLimitingInterface[task]
-	write workqueue.TypedRateLimitingInterface[task]
+	observe workqueue.TypedRateLimitingInterface[task]
+	write   workqueue.TypedRateLimitingInterface[task]
 
 	events record.EventRecorder
 
 	mu        sync.Mutex
-	told      told
+	reported  reported
 	published *overlay.Node
 	claims    bool // this node has a locator of a pool
 	origins   map[string]*origin
@@ -82,8 +82,8 @@ func newWatcher(c Config, api connection) (*Watcher, error) {
 	w := &Watcher{
 		config: c, log: c.Log, api: api,
 		origins: map[string]*origin{}, verdicts: map[string]Verdict{},
-		hear:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](firstRetry, lastRetry)),
-		write: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](firstRetry, lastRetry)),
+		observe: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](firstRetry, lastRetry)),
+		write:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](firstRetry, lastRetry)),
 	}
 	api.dialer.changed = w.logDial
 	return w, w.makeSources()
@@ -95,7 +95,7 @@ func (w *Watcher) logDial(err error) {
 		w.log.Info("the Kubernetes API can be reached again")
 		return
 	}
-	w.log.Warn("the Kubernetes API cannot be reached: what it told before holds", "error", explain(err, w.config.Kubeconfig))
+	w.log.Warn("the Kubernetes API cannot be reached: what it sent before stays valid", "error", explain(err, w.config.Kubeconfig))
 }
 
 // Run reports to h what it observes until ctx ends. It starts with the differences
@@ -110,13 +110,13 @@ func (w *Watcher) Run(ctx context.Context, h Handler, known Known) error {
 		group.Go(func() error { s.informer.RunWithContext(ctx); return nil })
 		group.Go(func() error { w.awaitSource(ctx, s); return nil })
 	}
-	group.Go(func() error { work(w.hear, func(t task) error { w.catchUp(t, h); return nil }); return nil })
+	group.Go(func() error { work(w.observe, func(t task) error { w.catchUp(t, h); return nil }); return nil })
 	group.Go(func() error {
 		work(w.write, func(t task) error { return w.bring(ctx, t) })
 		return nil
 	})
 	<-ctx.Done()
-	w.hear.ShutDown()
+	w.observe.ShutDown()
 	w.write.ShutDown()
 	return group.Wait()
 }
@@ -143,21 +143,21 @@ func (w *Watcher) awaitSource(ctx context.Context, s *source) {
 	if !cache.WaitForCacheSync(ctx.Done(), s.complete) {
 		return
 	}
-	w.hear.Add(task{about: aboutGone})
-	w.hear.Add(task{about: aboutPaths})
+	w.observe.Add(task{about: aboutGone})
+	w.observe.Add(task{about: aboutPaths})
 }
 
 // catchUp reports what has changed of one object.
 func (w *Watcher) catchUp(t task, h Handler) {
 	switch t.about {
 	case aboutSelf:
-		w.hearSelf(h)
+		w.observeSelf(h)
 	case aboutNode:
-		w.hearNode(t.name, h)
+		w.observeNode(t.name, h)
 	case aboutGone:
-		w.hearGone(h)
+		w.observeGone(h)
 	case aboutPaths:
-		w.hearPaths(h)
+		w.observePaths(h)
 	}
 }
 
@@ -188,16 +188,16 @@ func (w *Watcher) sources() []*source {
 
 func (w *Watcher) makeSources() error {
 	one := func(name string) fields.Set { return fields.Set{"metadata.name": name} }
-	paths := func(string) { w.hear.Add(task{about: aboutPaths}) }
+	paths := func(string) { w.observe.Add(task{about: aboutPaths}) }
 	client := w.api.objects
 	whole, policies := &unstructured.Unstructured{}, client.Resource(policyResource)
 	var errs [5]error
 	w.self, errs[0] = follow(client.Resource(nodeResource), wanted{"this node", client, whole, one(w.config.Node), keepSelf, func(name string) {
-		w.hear.Add(task{about: aboutSelf})
+		w.observe.Add(task{about: aboutSelf})
 		paths(name) // policies choose it by its labels
 	}})
 	w.nodes, errs[1] = follow(w.api.metadata.Resource(nodeResource), wanted{"nodes", w.api.metadata, &metav1.PartialObjectMetadata{}, nil, keepNode, func(name string) {
-		w.hear.Add(task{aboutNode, name})
+		w.observe.Add(task{aboutNode, name})
 	}})
 	w.listing, errs[2] = follow(client.Resource(configMapResource).Namespace(w.config.Namespace),
 		wanted{"ConfigMap", client, whole, one(ListingName(w.config.Node)), keepConfigMap, paths})
@@ -226,7 +226,7 @@ type Status struct {
 // Status is how it is now.
 func (w *Watcher) Status() Status {
 	w.mu.Lock()
-	s := Status{Complete: true, Nodes: len(w.told.nodes), Paths: len(w.told.paths)}
+	s := Status{Complete: true, Nodes: len(w.reported.nodes), Paths: len(w.reported.paths)}
 	w.mu.Unlock()
 	if since, err := w.api.dialer.state(); err != nil {
 		s.Error, s.Since = explain(err, w.config.Kubeconfig), since

@@ -20,13 +20,13 @@ import (
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
-func starts(t *testing.T, api connection, c Config, k Known) (*Watcher, *heard, func()) {
+func starts(t *testing.T, api connection, c Config, k Known) (*Watcher, *observed, func()) {
 	t.Helper()
 	w, err := newWatcher(c, api)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHeard(k)
+	h := newObserved(k)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx, h, k) }()
@@ -53,24 +53,26 @@ func TestNodes(t *testing.T) {
 	c.node("stranger", nil)
 	c.says(other("node-2", "2001:db8::2"))
 	w, h, _ := c.starts(Known{Nodes: []overlay.Node{other("node-3", "2001:db8::3"), other("node-2", "2001:db8::2")}})
-	waits(t, "what is gone is gone", func() bool { return h.has(func(h *heard) bool { return len(h.nodes) == 1 }) })
-	waits(t, "this node", func() bool { return h.has(func(h *heard) bool { return len(h.self.PodCIDRs) == 2 }) })
+	waits(t, "what is gone is gone", func() bool { return h.has(func(h *observed) bool { return len(h.nodes) == 1 }) })
+	waits(t, "this node", func() bool { return h.has(func(h *observed) bool { return len(h.self.PodCIDRs) == 2 }) })
 	if said := h.take(); strings.Contains(said, "node node-2") {
-		t.Errorf("what was known was told again: %s", said)
+		t.Errorf("what was known was reported again: %s", said)
 	}
 
 	moved := other("node-2", "2001:db8::22")
 	c.says(moved)
-	waits(t, "a change", func() bool { return h.has(func(h *heard) bool { return h.nodes["node-2"].Address == moved.Address }) })
+	waits(t, "a change", func() bool {
+		return h.has(func(h *observed) bool { return h.nodes["node-2"].Address == moved.Address })
+	})
 	c.node("node-2", map[string]any{"metadata": map[string]any{"annotations": map[string]any{NodeAnnotation: `{"address": "10.0.0.1"}`}}})
 	c.says(other("node-4", "2001:db8::4"))
-	waits(t, "another node", func() bool { return h.has(func(h *heard) bool { return len(h.nodes) == 2 }) })
-	if !h.has(func(h *heard) bool { return h.nodes["node-2"].Address == moved.Address }) {
+	waits(t, "another node", func() bool { return h.has(func(h *observed) bool { return len(h.nodes) == 2 }) })
+	if !h.has(func(h *observed) bool { return h.nodes["node-2"].Address == moved.Address }) {
 		t.Error("what cannot be used took the place of what can")
 	}
 	c.deleteNode("node-2")
 	c.node("node-4", nil)
-	waits(t, "no node", func() bool { return h.has(func(h *heard) bool { return len(h.nodes) == 0 }) })
+	waits(t, "no node", func() bool { return h.has(func(h *observed) bool { return len(h.nodes) == 0 }) })
 	if s := w.Status(); !s.Complete || s.Error != "" || s.Nodes != 0 || s.Since.IsZero() {
 		t.Errorf("status is %+v", s)
 	}
@@ -130,7 +132,7 @@ func TestListing(t *testing.T) {
 	c.listing(listing)
 	w, h, _ := c.starts(Known{})
 	const first, second = "configmap:ipv6:fd11::1000", "configmap:ipv4:node-2"
-	waits(t, "the first path", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 1 }) })
+	waits(t, "the first path", func() bool { return h.has(func(h *observed) bool { return len(h.paths) == 1 }) })
 	got := h.paths[first]
 	if got.Color != overlay.ColorIPv6 || got.Endpoint != addr("fd11::1000") || got.Preference != DefaultPreference || got.BindingSID != addr("cafe::1c3") ||
 		len(got.SegmentLists) != 1 || len(got.SegmentLists[0].Segments) != 2 || got.Origin != "configmap srv6-policies-node-1" {
@@ -141,12 +143,12 @@ func TestListing(t *testing.T) {
 	}
 	c.waitsListing("the node that nobody knows", func(s listingStatus) bool {
 		return s.Error == "" && len(s.Paths) == 2 && s.Paths[0].State == stateWaiting && slices.ContainsFunc(s.Paths, func(p progress) bool {
-			return p.Reason == "no node node-2 has told its address"
+			return p.Reason == "no node node-2 has published its address"
 		})
 	})
 	c.says(other("node-2", "2001:db8::2"))
 	waits(t, "the path to a node by name", func() bool {
-		return h.has(func(h *heard) bool {
+		return h.has(func(h *observed) bool {
 			p := h.paths[second]
 			return p.Endpoint == addr("2001:db8::2") && p.Preference == 50 && len(p.SegmentLists) == 2 && p.SegmentLists[0].Weight == 3
 		})
@@ -173,15 +175,17 @@ func TestListing(t *testing.T) {
 	c.waitsListing("many faults", func(s listingStatus) bool {
 		return strings.Contains(s.Error, "policies[0].traffic") && len(s.Error) < 2*mostProblem && regexp.MustCompile(`and \d+ more`).MatchString(s.Error)
 	})
-	// Only what differs is told.
+	// Only what differs is reported.
 	c.listing(strings.Replace(listing, "preference: 50", "preference: 500", 1))
-	waits(t, "the difference", func() bool { return h.has(func(h *heard) bool { return h.paths[second].Preference == 500 }) })
+	waits(t, "the difference", func() bool { return h.has(func(h *observed) bool { return h.paths[second].Preference == 500 }) })
 	if said := h.take(); said != "path "+second {
-		t.Errorf("heard %s", said)
+		t.Errorf("observed %s", said)
 	}
 	c.waitsListing("the fault is mended", func(s listingStatus) bool { return s.Error == "" })
 	c.must(c.objects.Tracker().Delete(configMapResource, namespace, ListingName(me)))
-	waits(t, "nothing is left", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 0 && h.sids == LocalSIDs{} }) })
+	waits(t, "nothing is left", func() bool {
+		return h.has(func(h *observed) bool { return len(h.paths) == 0 && h.sids == LocalSIDs{} })
+	})
 }
 
 // A watcher that starts while the ConfigMap cannot be read goes on with what the
@@ -190,19 +194,19 @@ func TestLastGoodSurvivesRestart(t *testing.T) {
 	c := newCluster(t)
 	c.listing(listing)
 	_, h, stop := c.starts(Known{})
-	waits(t, "a path", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 1 }) })
+	waits(t, "a path", func() bool { return h.has(func(h *observed) bool { return len(h.paths) == 1 }) })
 	stop()
 	known := Known{LocalSIDs: h.sids, Paths: []Path{h.paths["configmap:ipv6:fd11::1000"], {Name: "srv6policy:old", Origin: "srv6policy old"}}}
 	c.listing("policies: 5")
 	_, h, _ = c.starts(known)
 	c.waitsListing("the fault", func(s listingStatus) bool { return strings.Contains(s.Error, "policies: must be a list") })
-	waits(t, "the policy that is gone", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 1 }) })
+	waits(t, "the policy that is gone", func() bool { return h.has(func(h *observed) bool { return len(h.paths) == 1 }) })
 	if said := h.take(); said != "self, no path srv6policy:old" && said != "no path srv6policy:old, self" {
-		t.Errorf("heard %s", said)
+		t.Errorf("observed %s", said)
 	}
 	c.listing(strings.Replace(listing, "IPv6", "IPv4", 1))
 	waits(t, "mended", func() bool {
-		return h.has(func(h *heard) bool { return slices.Equal(h.pathNames(), []string{"configmap:ipv4:fd11::1000"}) })
+		return h.has(func(h *observed) bool { return slices.Equal(h.pathNames(), []string{"configmap:ipv4:fd11::1000"}) })
 	})
 }
 
@@ -254,10 +258,10 @@ func TestPolicies(t *testing.T) {
 	c.policy("here", 1, strings.NewReplacer("node: node-1", "nodeSelector: {}", "egressNode: node-2", "egressNode: node-1").Replace(policySpec))
 	w, h, _ := c.starts(Known{})
 	waits(t, "by name", func() bool {
-		return h.has(func(h *heard) bool { return slices.Equal(h.pathNames(), []string{"srv6policy:core"}) })
+		return h.has(func(h *observed) bool { return slices.Equal(h.pathNames(), []string{"srv6policy:core"}) })
 	})
 	c.node(me, map[string]any{"metadata": map[string]any{"labels": map[string]any{"rack": "a"}}})
-	waits(t, "by label", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 2 }) })
+	waits(t, "by label", func() bool { return h.has(func(h *observed) bool { return len(h.paths) == 2 }) })
 	if p := h.paths["srv6policy:chosen"]; p.Color != overlay.ColorIPv6 || p.Endpoint != addr("2001:db8::2") || p.BindingSID != addr("cafe::7") || p.Origin != "srv6policy chosen" {
 		t.Errorf("path is %+v", p)
 	}
@@ -286,10 +290,10 @@ func TestPolicies(t *testing.T) {
 		t.Errorf("a path of all nodes to this one is %v here, want no word", s)
 	}
 	c.node(me, nil)
-	waits(t, "no label", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 1 }) })
+	waits(t, "no label", func() bool { return h.has(func(h *observed) bool { return len(h.paths) == 1 }) })
 	waits(t, "no status", func() bool { return c.policyStatus("chosen") == nil })
 	c.must(c.objects.Tracker().Delete(policyResource, "", "core"))
-	waits(t, "no policy", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 0 }) })
+	waits(t, "no policy", func() bool { return h.has(func(h *observed) bool { return len(h.paths) == 0 }) })
 }
 
 func (c *cluster) policyStatus(name string) map[string]any {
@@ -308,8 +312,8 @@ func (c *cluster) waitsPolicy(name, what string, f func(map[string]any) bool) {
 	waits(c.t, name+": "+what, func() bool { return f(c.policyStatus(name)) })
 }
 
-// Where the API server has forgotten what it told last all is read again, and
-// only what differs is told.
+// Where the API server has forgotten what it sent last, all is read again, and
+// only what differs is reported.
 func TestWatchExpires(t *testing.T) {
 	c := newCluster(t)
 	c.says(other("node-2", "2001:db8::2"))
@@ -321,13 +325,13 @@ func TestWatchExpires(t *testing.T) {
 		return handled, w, nil
 	})
 	_, h, _ := c.starts(Known{})
-	waits(t, "a path, and this node", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 1 && h.self.UID != "" }) })
+	waits(t, "a path, and this node", func() bool { return h.has(func(h *observed) bool { return len(h.paths) == 1 && h.self.UID != "" }) })
 	h.take()
 	c.policy("edge", 1, strings.Replace(policySpec, "IPv6", "IPv4", 1))
 	expired := apierrors.NewResourceExpired("too old resource version").Status()
 	expiring.Error(&expired)
-	waits(t, "what the watch missed", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 2 }) })
+	waits(t, "what the watch missed", func() bool { return h.has(func(h *observed) bool { return len(h.paths) == 2 }) })
 	if said := h.take(); said != "path srv6policy:edge" {
-		t.Errorf("heard %s", said)
+		t.Errorf("observed %s", said)
 	}
 }

@@ -110,7 +110,7 @@ func (c *Client) Agents(ctx context.Context) (out []connectivity.Node, err error
 		return nil, fmt.Errorf("kubernetes: %w", err)
 	}
 	for i := range all {
-		n := connectivity.Node{Name: all[i].Name, Overlay: told(&all[i]), Problem: notReady(&all[i])}
+		n := connectivity.Node{Name: all[i].Name, Overlay: published(&all[i]), Problem: notReady(&all[i])}
 		for _, a := range all[i].Status.Addresses {
 			if addr, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
 				n.Addresses = append(n.Addresses, addr)
@@ -131,8 +131,8 @@ func (c *Client) Agents(ctx context.Context) (out []connectivity.Node, err error
 	return out, nil
 }
 
-// told is what a node publishes about itself.
-func told(n *corev1.Node) *overlay.Node {
+// published is what a node publishes about itself.
+func published(n *corev1.Node) *overlay.Node {
 	text, there := n.Annotations[kube.NodeAnnotation]
 	if !there {
 		return nil

@@ -40,13 +40,13 @@ func TestProblemOf(t *testing.T) {
 	}
 }
 
-func TestTold(t *testing.T) {
+func TestPublished(t *testing.T) {
 	n := &corev1.Node{}
-	if told(n) != nil {
+	if published(n) != nil {
 		t.Error("a node that says nothing")
 	}
 	n.ObjectMeta = metav1.ObjectMeta{Annotations: map[string]string{kube.NodeAnnotation: `{"name": "node-1", "address": "2001:db8::1", "locator": "fc00:0:1::/48", "ipv4": ["fc00:0:1:4::"]}`}}
-	if o := told(n); o == nil || o.End().String() != "fc00:0:1:1::" {
+	if o := published(n); o == nil || o.End().String() != "fc00:0:1:1::" {
 		t.Errorf("%+v", o)
 	}
 }
