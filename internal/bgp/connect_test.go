@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A speaker that only connects is heard after GoBGP's pause of 1.5 to 2 s
+// A speaker that only connects receives its first path after GoBGP's pause of 1.5 to 2 s
 // (Speaker.connectRetry): by a peer that waits for it, by one that connects as
 // well, and by one that comes up later.
 func TestConnectsAfterPause(t *testing.T) {
@@ -19,7 +19,7 @@ func TestConnectsAfterPause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			own, other := addr("127.94."+tt.network+".9"), addr("127.94."+tt.network+".5")
-			h := newHeard()
+			h := newObserved()
 			headend := func() {
 				speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{other},
 					Peers: []Peer{{Address: own, ASN: 65001, Passive: tt.passive, Local: other}}}, h)
@@ -41,12 +41,12 @@ func TestConnectsAfterPause(t *testing.T) {
 				started = time.Now()
 				inject()
 			}
-			eventually(t, "the policy is heard of", func() bool { return h.has(100) })
+			eventually(t, "the policy arrives", func() bool { return h.has(100) })
 			// One pause of at most 2 s, and the session set-up.
 			if d := time.Since(started); d > 3*time.Second {
-				t.Errorf("heard after %v", d)
+				t.Errorf("received after %v", d)
 			} else {
-				t.Logf("heard after %v", d)
+				t.Logf("received after %v", d)
 			}
 		})
 	}

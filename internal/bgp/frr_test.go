@@ -187,7 +187,7 @@ const ofUnicast = ` bgp graceful-restart
 `
 
 // unicast is a router outside the cluster that speaks unicast only, and reflecting
-// an internal one that reflects what it hears.
+// an internal one that reflects what it receives.
 var (
 	unicast    = "frr defaults datacenter\nrouter bgp 65000" + asNeighbor + strings.ReplaceAll(ofUnicast, "REFLECTS", "")
 	reflecting = "frr defaults datacenter\nrouter bgp 65001" + asNeighbor + strings.ReplaceAll(ofUnicast, "REFLECTS", "neighbor NODE route-reflector-client")
@@ -202,7 +202,7 @@ func beside(t *testing.T, f *frr, c Config, p Peer, others ...Peer) *member {
 // member starts node i at an address of our end.
 func (w wire) member(t *testing.T, i string, at netip.Addr, c Config, p Peer, others ...Peer) *member {
 	t.Helper()
-	m := &member{reached: newReached(), heard: newHeard(), node: nodeOf(i)}
+	m := &member{routes: newRoutes(), observed: newObserved(), node: nodeOf(i)}
 	m.node.Address = at
 	p.Address, p.Local = w.peer, at
 	if p.ASN == 0 {
@@ -212,8 +212,8 @@ func (w wire) member(t *testing.T, i string, at netip.Addr, c Config, p Peer, ot
 	if c.Cluster == nil {
 		c.Cluster = &Cluster{}
 	}
-	c.Cluster.Handler = m.reached
-	m.Speaker = standard(t, c, m.heard)
+	c.Cluster.Handler = m.routes
+	m.Speaker = standard(t, c, m.observed)
 	if err := m.SetNode(m.node); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func (w wire) member(t *testing.T, i string, at netip.Addr, c Config, p Peer, ot
 }
 
 // FRR and a node tell each other prefixes of both families, all with IPv6 next
-// hops, through TCP MD5 and TTL security; the end of either side is heard of by the
+// hops, through TCP MD5 and TTL security; the end of either side reaches the
 // other.
 func TestUnicastWithFRR(t *testing.T) {
 	t.Parallel()
@@ -230,10 +230,10 @@ func TestUnicastWithFRR(t *testing.T) {
 	guarded := strings.Replace(unicast, " neighbor NODE timers", " neighbor NODE password secret\n neighbor NODE ttl-security hops 1\n neighbor NODE timers", 1)
 	f.start("bgpd", strings.ReplaceAll(guarded, "NODE", f.ours.String()))
 	m := beside(t, f, Config{Cluster: &Cluster{Locator: true}}, Peer{Password: "secret", Hops: 1})
-	eventually(t, "FRR's prefixes are heard of", func() bool {
-		return m.reached.by("192.0.2.0/24", f.peer.String()) && m.reached.by("2001:db8:99::/48", f.peer.String())
+	eventually(t, "FRR's prefixes arrive", func() bool {
+		return m.routes.by("192.0.2.0/24", f.peer.String()) && m.routes.by("2001:db8:99::/48", f.peer.String())
 	})
-	if r := m.reached.of("192.0.2.0/24")[0]; r.ASN != 65000 || r.Node != addr("10.0.0.254") || r.Segments != nil {
+	if r := m.routes.of("192.0.2.0/24")[0]; r.ASN != 65000 || r.Node != addr("10.0.0.254") || r.Segments != nil {
 		t.Errorf("route %+v", r)
 	}
 	eventually(t, "FRR knows the node's prefixes", func() bool {
@@ -244,11 +244,11 @@ func TestUnicastWithFRR(t *testing.T) {
 	if err := m.SetNode(m.node); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "FRR hears of a withdrawal", func() bool { return !f.has("ipv4", "10.244.1.0/24", f.ours.String()) })
+	eventually(t, "FRR receives a withdrawal", func() bool { return !f.has("ipv4", "10.244.1.0/24", f.ours.String()) })
 }
 
-// While FRR restarts, what it told stays; while the node restarts, FRR keeps what
-// the node told.
+// While FRR restarts, what it advertised stays; while the node restarts, FRR keeps what
+// the node advertised.
 func TestGracefulRestartWithFRR(t *testing.T) {
 	t.Parallel()
 	f := router(t)
@@ -256,11 +256,11 @@ func TestGracefulRestartWithFRR(t *testing.T) {
 	config := strings.ReplaceAll(unicast, "NODE", f.ours.String())
 	bgpd := f.start("bgpd", config)
 	m := beside(t, f, Config{Restart: 30 * time.Second}, Peer{})
-	eventually(t, "FRR's prefixes are heard of", func() bool { return m.reached.by("192.0.2.0/24", f.peer.String()) })
-	eventually(t, "the peer has told all", func() bool {
-		m.heard.mu.Lock()
-		defer m.heard.mu.Unlock()
-		return len(m.heard.completed) == 1
+	eventually(t, "FRR's prefixes arrive", func() bool { return m.routes.by("192.0.2.0/24", f.peer.String()) })
+	eventually(t, "the peer has sent all", func() bool {
+		m.observed.mu.Lock()
+		defer m.observed.mu.Unlock()
+		return len(m.observed.completed) == 1
 	})
 	eventually(t, "FRR knows the node's prefixes", func() bool { return f.has("ipv4", "10.244.1.0/24", f.ours.String()) })
 
@@ -268,13 +268,13 @@ func TestGracefulRestartWithFRR(t *testing.T) {
 	eventually(t, "the session is down", func() bool { return !isEstablished(m.Speaker) })
 	f.start("bgpd", config)
 	established(t, m.Speaker)
-	eventually(t, "the peer has told all again", func() bool {
-		m.heard.mu.Lock()
-		defer m.heard.mu.Unlock()
-		return len(m.heard.completed) == 2
+	eventually(t, "the peer has sent all again", func() bool {
+		m.observed.mu.Lock()
+		defer m.observed.mu.Unlock()
+		return len(m.observed.completed) == 2
 	})
-	if len(m.reached.gone) > 0 || !m.reached.by("192.0.2.0/24", f.peer.String()) {
-		t.Errorf("FRR's restart withdrew %v", m.reached.gone)
+	if len(m.routes.gone) > 0 || !m.routes.by("192.0.2.0/24", f.peer.String()) {
+		t.Errorf("FRR's restart withdrew %v", m.routes.gone)
 	}
 	eventually(t, "FRR knows the node's prefixes again", func() bool { return f.has("ipv4", "10.244.1.0/24", f.ours.String()) })
 
@@ -283,7 +283,7 @@ func TestGracefulRestartWithFRR(t *testing.T) {
 	time.Sleep(time.Second)
 	again := beside(t, f, Config{Restart: 30 * time.Second, Restarting: true}, Peer{})
 	established(t, again.Speaker)
-	eventually(t, "FRR's prefixes are heard of again", func() bool { return again.reached.by("192.0.2.0/24", f.peer.String()) })
+	eventually(t, "FRR's prefixes arrive again", func() bool { return again.routes.by("192.0.2.0/24", f.peer.String()) })
 	time.Sleep(deferral + 2*time.Second)
 	if n := kept(); n > 0 {
 		t.Errorf("FRR was without the node's prefix %d times", n)
@@ -376,14 +376,14 @@ func TestVPNWithFRR(t *testing.T) {
 	}
 	m := beside(t, f, Config{Cluster: vpn("65000:100")}, Peer{Families: []Family{Unicast, L3VPN}})
 	for _, prefix := range []string{"198.51.100.0/24", "2001:db8:55::/64"} {
-		eventually(t, "the customer's "+prefix+" is heard of", func() bool { return len(m.reached.of(prefix)) == 1 })
-		r := m.reached.of(prefix)[0]
+		eventually(t, "the customer's "+prefix+" arrives", func() bool { return len(m.routes.of(prefix)) == 1 })
+		r := m.routes.of(prefix)[0]
 		if len(r.Segments) != 1 || !netip.MustParsePrefix("2001:db8:1:1::/64").Contains(r.Segments[0]) || r.Segments[0] == addr("2001:db8:1:1::") ||
 			r.Distinguisher != "65000:1" || !r.Best {
 			t.Errorf("route %+v", r)
 		}
 		if sid := f.allocatedSID(prefix); sid != r.Segments[0].String() {
-			t.Errorf("%s: heard %s, FRR allocated %q", prefix, r.Segments[0], sid)
+			t.Errorf("%s: received %s, FRR allocated %q", prefix, r.Segments[0], sid)
 		}
 	}
 	for family, prefix := range map[string]string{"ipv4": "10.244.1.0/24", "ipv6": "fd00:10:244:1::/64"} {
@@ -399,11 +399,11 @@ func TestVPNWithFRR(t *testing.T) {
 	m.Stop()
 	other := beside(t, f, Config{Cluster: vpn("65000:200")}, Peer{Families: []Family{Unicast, L3VPN}})
 	established(t, other.Speaker)
-	eventually(t, "the peer has told all", func() bool {
+	eventually(t, "the peer has sent all", func() bool {
 		peers, err := other.Peers(t.Context())
 		return err == nil && peers[0].Received >= 2
 	})
-	if n := other.reached.count(); n > 0 {
+	if n := other.routes.count(); n > 0 {
 		t.Errorf("%d prefixes with another Route Target were taken", n)
 	}
 }
@@ -426,7 +426,7 @@ func (f *frr) allocatedSID(prefix string) string {
 	return sid
 }
 
-// An internal peer that speaks less than is meant for it is told the rest. That
+// An internal peer that speaks less than is meant for it is sent the rest. That
 // holds when the node restarts and another peer is away, too.
 func TestInternalPeerThatSpeaksUnicastOnly(t *testing.T) {
 	t.Parallel()
@@ -437,10 +437,10 @@ func TestInternalPeerThatSpeaksUnicastOnly(t *testing.T) {
 	m := beside(t, f, Config{Restart: 60 * time.Second}, peer(nil), Peer{Address: addr("127.94.15.1"), ASN: 65001})
 	known := func() bool { return f.has("ipv4", "10.244.1.0/24", f.ours.String()) }
 	eventually(t, "FRR knows the node's prefixes", known)
-	eventually(t, "FRR's prefixes are heard of", func() bool { return m.reached.by("2001:db8:99::/48", f.peer.String()) })
-	m.heard.mu.Lock()
-	spoken := m.heard.spoken[f.peer]
-	m.heard.mu.Unlock()
+	eventually(t, "FRR's prefixes arrive", func() bool { return m.routes.by("2001:db8:99::/48", f.peer.String()) })
+	m.observed.mu.Lock()
+	spoken := m.observed.spoken[f.peer]
+	m.observed.mu.Unlock()
 	if want := []string{"ipv4-unicast", "ipv6-unicast"}; !slices.Equal(spoken, want) {
 		t.Errorf("it speaks %q, want %q", spoken, want)
 	}
@@ -482,12 +482,12 @@ func TestReflectedByFRR(t *testing.T) {
 	a, b := join("1", f.ours), join("3", second)
 	for _, prefix := range append(slices.Clone(b.node.Prefixes), b.node.Locator) {
 		eventually(t, "a knows b's "+prefix.String(), func() bool {
-			routes := a.reached.of(prefix.String())
+			routes := a.routes.of(prefix.String())
 			return len(routes) == 1 && routes[0].Address == second && routes[0].Node == addr("10.0.0.3") && routes[0].Segments == nil
 		})
 	}
 	b.Stop()
-	eventually(t, "the end is heard of", func() bool { return a.reached.of(b.node.Locator.String()) == nil })
+	eventually(t, "the end arrives", func() bool { return a.routes.of(b.node.Locator.String()) == nil })
 }
 
 func stateOf(s *Speaker, peer netip.Addr) string {

@@ -29,7 +29,7 @@ func FuzzUpdate(f *testing.F) {
 	for _, attrs := range soundUpdates(f) {
 		f.Add(updateOf(attrs))
 	}
-	f.Fuzz(hearUpdate)
+	f.Fuzz(receiveUpdate)
 }
 
 // FuzzPolicy writes the sub-TLVs of an SR policy's tunnel.
@@ -40,7 +40,7 @@ func FuzzPolicy(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, subTLVs []byte) {
 		tunnel := append(binary.BigEndian.AppendUint16([]byte{0, 15}, uint16(len(subTLVs))), subTLVs...)
-		hearUpdate(t, updateOf(slices.Concat(fromHex(t, wellKnown+policy6+"c0 08 04 ffffff02"), attribute(bgp.BGP_ATTR_TYPE_TUNNEL_ENCAP, tunnel))))
+		receiveUpdate(t, updateOf(slices.Concat(fromHex(t, wellKnown+policy6+"c0 08 04 ffffff02"), attribute(bgp.BGP_ATTR_TYPE_TUNNEL_ENCAP, tunnel))))
 	})
 }
 
@@ -62,8 +62,8 @@ func fromHex(t testing.TB, text string) []byte {
 	return b
 }
 
-// hearUpdate takes the body of an UPDATE.
-func hearUpdate(t *testing.T, body []byte) {
+// receiveUpdate takes the body of an UPDATE.
+func receiveUpdate(t *testing.T, body []byte) {
 	size := len(body) + bgp.BGP_HEADER_LENGTH
 	if size > bgp.BGP_MAX_EXTENDED_MESSAGE_LENGTH {
 		return
@@ -119,22 +119,22 @@ func listener(t *testing.T, h *checked) *Speaker {
 		offers: map[key]map[netip.Addr]*offer{}, reported: map[key]Path{}, malformed: map[netip.Addr]uint64{}}
 }
 
-// checked wants whatever it hears to be of use.
+// checked wants whatever it receives to be of use.
 type checked struct{ *testing.T }
 
 func (c *checked) Put(p Path) {
 	if errs := p.Validate(); len(errs) > 0 {
-		c.Errorf("told %+v: %v", p, errs[0])
+		c.Errorf("received %+v: %v", p, errs[0])
 	}
 	var kept Path
 	if b, err := json.Marshal(p); err != nil {
 		c.Errorf("%+v cannot be kept: %v", p, err)
 	} else if err := json.Unmarshal(b, &kept); err != nil || !reflect.DeepEqual(p, kept) {
-		c.Errorf("told %+v, kept %+v (%v)", p, kept, err)
+		c.Errorf("received %+v, kept %+v (%v)", p, kept, err)
 	}
 	n, attrs, err := writePolicy(p.Advertised, addr("fd11::1"), Target{})
 	if err != nil {
-		c.Errorf("%+v cannot be told: %v", p, err)
+		c.Errorf("%+v cannot be advertised: %v", p, err)
 		return
 	}
 	again, usable, err := readPolicy(n, decoded(c.T, attrs), addr("10.0.0.5"))
@@ -144,7 +144,7 @@ func (c *checked) Put(p Path) {
 		want.SegmentLists[i].Weight = want.SegmentLists[i].EffectiveWeight()
 	}
 	if err != nil || !usable || !reflect.DeepEqual(again, want) {
-		c.Errorf("told %+v, read again %+v, usable %v (%v)", want, again, usable, err)
+		c.Errorf("received %+v, read again %+v, usable %v (%v)", want, again, usable, err)
 	}
 }
 

@@ -116,7 +116,7 @@ var everything = []string{"ipv4-unicast", "ipv6-unicast", "l3vpn-ipv4-unicast", 
 
 // An external GoBGP and a node tell each other prefixes of both families by IPv6
 // next hops, through TCP MD5 and TTL security; a withdrawal and the session's end are
-// heard of, and so is what comes back.
+// received, and so is what comes back.
 func TestUnicastWithGoBGPd(t *testing.T) {
 	t.Parallel()
 	g := goBGPd(t, 65000, fmt.Sprintf(neighbor, 1, "secret"), oneHop, speaking(false, "ipv4-unicast", "ipv6-unicast"))
@@ -127,9 +127,9 @@ func TestUnicastWithGoBGPd(t *testing.T) {
 	tell()
 	m := g.member(t, "1", g.ours, Config{Cluster: &Cluster{Locator: true}}, Peer{Password: "secret", Hops: 1})
 	known := func() bool {
-		return m.reached.by("192.0.2.0/24", g.peer.String()) && m.reached.by("2001:db8:99::/48", g.peer.String())
+		return m.routes.by("192.0.2.0/24", g.peer.String()) && m.routes.by("2001:db8:99::/48", g.peer.String())
 	}
-	eventually(t, "its prefixes are heard of", known)
+	eventually(t, "its prefixes arrive", known)
 	for _, prefix := range []netip.Prefix{m.node.Prefixes[0], m.node.Prefixes[1], m.node.Locator} {
 		family := "ipv6"
 		if prefix.Addr().Is4() {
@@ -138,40 +138,40 @@ func TestUnicastWithGoBGPd(t *testing.T) {
 		eventually(t, "it knows "+prefix.String(), func() bool { return g.has(family, prefix.String(), g.ours.String()) })
 	}
 	g.rib("del", "ipv4", "192.0.2.0/24")
-	eventually(t, "a withdrawal is heard of", func() bool { return m.reached.of("192.0.2.0/24") == nil })
+	eventually(t, "a withdrawal arrives", func() bool { return m.routes.of("192.0.2.0/24") == nil })
 	g.kill()
-	eventually(t, "the end is heard of", func() bool { return m.reached.count() == 0 })
+	eventually(t, "the end arrives", func() bool { return m.routes.count() == 0 })
 	g.start()
 	tell()
 	eventually(t, "it is back", known)
 }
 
-// While GoBGP restarts what it told stays.
+// While GoBGP restarts what it advertised stays.
 func TestGracefulRestartWithGoBGPd(t *testing.T) {
 	t.Parallel()
 	g := goBGPd(t, 65000, fmt.Sprintf(neighbor, 1, ""), graceful, speaking(true, "ipv4-unicast", "ipv6-unicast"))
 	tell := func() { g.rib("add", "ipv6", "2001:db8:99::/48", "nexthop", g.peer.String()) }
 	tell()
 	m := g.member(t, "1", g.ours, Config{Restart: 60 * time.Second}, Peer{})
-	known := func() bool { return m.reached.by("2001:db8:99::/48", g.peer.String()) }
-	eventually(t, "its prefix is heard of", known)
+	known := func() bool { return m.routes.by("2001:db8:99::/48", g.peer.String()) }
+	eventually(t, "its prefix arrives", known)
 	kept := watch(t, known)
 	g.kill()
 	eventually(t, "the session is down", func() bool { return !isEstablished(m.Speaker) })
 	g.start()
 	tell()
 	established(t, m.Speaker)
-	eventually(t, "it has told all again", func() bool {
-		m.heard.mu.Lock()
-		defer m.heard.mu.Unlock()
-		return len(m.heard.completed) > 1
+	eventually(t, "it has sent all again", func() bool {
+		m.observed.mu.Lock()
+		defer m.observed.mu.Unlock()
+		return len(m.observed.completed) > 1
 	})
 	if n := kept(); n > 0 {
 		t.Errorf("its prefix was gone %d times", n)
 	}
 }
 
-// A GoBGP that reflects: its clients hear of each other's prefixes and ways, of the
+// A GoBGP that reflects: its clients receive each other's prefixes and paths, of the
 // VPN, and of an injector's paths with sub-TLV 20 and weights; of the end, too.
 func TestReflectedByGoBGPd(t *testing.T) {
 	t.Parallel()
@@ -189,13 +189,13 @@ func TestReflectedByGoBGPd(t *testing.T) {
 			Peer{ASN: 65001, RouteReflector: true})
 	}
 	a, b := join("1"), join("3")
-	eventually(t, "a knows b", func() bool { return a.reached.by("10.244.3.0/24", at("3").String()) && a.waysTo(b.node) })
+	eventually(t, "a knows b", func() bool { return a.routes.by("10.244.3.0/24", at("3").String()) && a.pathsTo(b.node) })
 	eventually(t, "a knows b's prefix in the VPN", func() bool {
-		return slices.ContainsFunc(a.reached.of("10.244.3.0/24"), func(r Route) bool {
+		return slices.ContainsFunc(a.routes.of("10.244.3.0/24"), func(r Route) bool {
 			return r.Distinguisher == "65001:3" && slices.Equal(r.Segments, b.node.IPv4)
 		})
 	})
-	if r := a.reached.of("10.244.3.0/24")[0]; r.Node != addr("10.0.0.3") || r.Peer != g.peer {
+	if r := a.routes.of("10.244.3.0/24")[0]; r.Node != addr("10.0.0.3") || r.Peer != g.peer {
 		t.Errorf("route %+v", r)
 	}
 
@@ -206,28 +206,28 @@ func TestReflectedByGoBGPd(t *testing.T) {
 		if err := injector.Advertise(path, Target{Headends: []netip.Addr{addr("10.0.0.1")}}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "an injected path is heard of", func() bool { p, _ := a.heard.path(100); return p.Preference == preference })
-		p, _ := a.heard.path(100)
+		eventually(t, "an injected path arrives", func() bool { p, _ := a.observed.path(100); return p.Preference == preference })
+		p, _ := a.observed.path(100)
 		if p.BindingSID != path.BindingSID || !slices.EqualFunc(p.SegmentLists, path.SegmentLists, sameList) || p.Node != addr("10.0.0.9") {
-			t.Errorf("heard %+v", p)
+			t.Errorf("received %+v", p)
 		}
 	}
-	if b.heard.has(100) {
+	if b.observed.has(100) {
 		t.Error("what names another headend was taken")
 	}
 	if err := injector.Withdraw(gold()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the withdrawal is heard of", func() bool { return !a.heard.has(100) })
+	eventually(t, "the withdrawal arrives", func() bool { return !a.observed.has(100) })
 
 	// A route by hand, whose label holds a part of its SID: so do GoBGP's own not.
 	tellAt(t, at("8"), netip.AddrPortFrom(g.peer, Port), bgp.RF_IPv6_VPN).update(wellKnown + vpn6 + target + transposed)
 	eventually(t, "a transposed SID is put together", func() bool {
-		routes := a.reached.of("2001:db8:77::/48")
+		routes := a.routes.of("2001:db8:77::/48")
 		return len(routes) == 1 && slices.Equal(routes[0].Segments, []netip.Addr{addr("2001:db8:1:1:1::")})
 	})
 	b.Stop()
-	eventually(t, "the end is heard of", func() bool { return a.reached.of("10.244.3.0/24") == nil && !a.waysTo(b.node) })
+	eventually(t, "the end arrives", func() bool { return a.routes.of("10.244.3.0/24") == nil && !a.pathsTo(b.node) })
 }
 
 func sameList(a, b srpolicy.SegmentList) bool {

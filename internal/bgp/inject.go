@@ -65,7 +65,7 @@ func (v Injection) checkNames(i int) (errs []srv6.FieldError) {
 		switch kept := nameOf(name); {
 		case kept == name:
 		case kept == "":
-			errs = append(errs, srv6.FieldError{Field: field, Problem: "has characters that cannot be told", Fix: "give printable characters of ASCII"})
+			errs = append(errs, srv6.FieldError{Field: field, Problem: "has characters that BGP cannot carry", Fix: "give printable characters of ASCII"})
 		default:
 			errs = append(errs, srv6.FieldError{Field: field, Problem: fmt.Sprintf("has %d characters", len(name)), Fix: fmt.Sprintf("give at most %d", maxName)})
 		}

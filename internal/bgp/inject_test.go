@@ -44,7 +44,7 @@ func TestCheckInjections(t *testing.T) {
 
 // The largest policy that the encoding allows arrives.
 func TestLongestPolicy(t *testing.T) {
-	h := newHeard()
+	h := newObserved()
 	own, from := addr("127.94.21.5"), addr("127.94.21.9")
 	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{own},
 		Peers: []Peer{{Address: from, ASN: 65001, Passive: true, Local: own}}}, h)
@@ -63,15 +63,15 @@ func TestLongestPolicy(t *testing.T) {
 	}
 	eventually(t, "it arrives", func() bool { return h.has(100) })
 	if p, _ := h.path(100); !reflect.DeepEqual(p.Advertised, longest.Advertised) {
-		t.Errorf("heard %+v", p)
+		t.Errorf("received %+v", p)
 	}
 	established(t, headend)
 }
 
-// An injector that is restarted has told all of its list before it says that it has:
+// An injector that is restarted has sent all of its list before it says that it has:
 // headends lose nothing of it in between.
 func TestInjectorRestarts(t *testing.T) {
-	h := newHeard()
+	h := newObserved()
 	own, from := addr("127.94.20.5"), addr("127.94.20.9")
 	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{own}, Restart: restart,
 		Peers: []Peer{{Address: from, ASN: 65001, Passive: true, Local: own}}}, h)
@@ -92,7 +92,7 @@ func TestInjectorRestarts(t *testing.T) {
 		}
 		return s
 	}
-	told := func(times int) func() bool {
+	sent := func(times int) func() bool {
 		return func() bool {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -100,14 +100,14 @@ func TestInjectorRestarts(t *testing.T) {
 		}
 	}
 	first := inject()
-	eventually(t, "all is told", told(1))
+	eventually(t, "all is sent", sent(1))
 	first.Stop()
 	eventually(t, "the headend takes connections again", func() bool {
 		peers, err := headend.Peers(t.Context())
 		return err == nil && peers[0].State == "active"
 	})
 	inject()
-	eventually(t, "all is told again", told(2))
+	eventually(t, "all is sent again", sent(2))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if n := strings.Count(strings.Join(h.events, "\n"), "withdraw"); n > 0 {

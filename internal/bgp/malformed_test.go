@@ -132,7 +132,7 @@ func TestMalformedRoutes(t *testing.T) {
 		return peers[0].Malformed
 	}
 	is := func(segments ...netip.Addr) bool {
-		routes := m.reached.of(prefix)
+		routes := m.routes.of(prefix)
 		return len(routes) == 1 && len(routes[0].Segments) == len(segments) && (len(segments) == 0 || routes[0].Segments[0] == segments[0])
 	}
 	for name, tt := range map[string]struct {
@@ -149,7 +149,7 @@ func TestMalformedRoutes(t *testing.T) {
 		eventually(t, name+": a sound one is taken", func() bool { return is(addr(sid)) })
 		before := malformed()
 		peer.update(tt.attrs)
-		eventually(t, name+": it is withdrawn", func() bool { return m.reached.of(prefix) == nil })
+		eventually(t, name+": it is withdrawn", func() bool { return m.routes.of(prefix) == nil })
 		if counted := malformed() > before; counted != tt.counted {
 			t.Errorf("%s: counted %v, want %v", name, counted, tt.counted)
 		}
@@ -157,7 +157,7 @@ func TestMalformedRoutes(t *testing.T) {
 	peer.update(wellKnown + unicast6)
 	eventually(t, "a plain one is taken", func() bool { return is() })
 	peer.update(wellKnown + unicast6 + transposed)
-	eventually(t, "bits in a label that is not there: it is withdrawn", func() bool { return m.reached.of(prefix) == nil })
+	eventually(t, "bits in a label that is not there: it is withdrawn", func() bool { return m.routes.of(prefix) == nil })
 	peer.update(wellKnown + unicast6 + whole)
 	eventually(t, "one with a whole SID is taken", func() bool { return is(addr("fc00:0:1:4::")) })
 	established(t, m.Speaker)

@@ -24,7 +24,7 @@ func BenchmarkReflected(b *testing.B) {
 		ids = append(ids, netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}))
 	}
 	rr, err := Start(b.Context(), Config{ASN: 65001, RouterID: addr("10.0.0.9"), Listen: []netip.Addr{addr("127.94.77.9")}, Port: testPort,
-		Peers: []Peer{{Address: addr("127.94.77.1"), ASN: 65001, Passive: true, Client: true}}, Cluster: &Cluster{Handler: newReached()}}, newHeard())
+		Peers: []Peer{{Address: addr("127.94.77.1"), ASN: 65001, Passive: true, Client: true}}, Cluster: &Cluster{Handler: newRoutes()}}, newObserved())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func BenchmarkReflected(b *testing.B) {
 	}
 	before := heap()
 	for b.Loop() {
-		h, r := newHeard(), newReached()
+		h, r := newObserved(), newRoutes()
 		s, err := Start(b.Context(), Config{ASN: 65001, RouterID: addr("10.0.0.1"), Cluster: &Cluster{Handler: r}, Port: testPort,
 			Peers: []Peer{{Address: addr("127.94.77.9"), Port: testPort, ASN: 65001, Local: addr("127.94.77.1"), RouteReflector: true}}}, h)
 		if err != nil {

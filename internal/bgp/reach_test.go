@@ -15,52 +15,52 @@ import (
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
-// reached is a ReachHandler that keeps what it hears.
-type reached struct {
+// routes is a ReachHandler that keeps what it receives.
+type routes struct {
 	mu     sync.Mutex
 	routes map[netip.Prefix][]Route
 	gone   []netip.Prefix
 }
 
-func newReached() *reached { return &reached{routes: map[netip.Prefix][]Route{}} }
+func newRoutes() *routes { return &routes{routes: map[netip.Prefix][]Route{}} }
 
-func (h *reached) PutReach(p netip.Prefix, routes []Route) {
+func (h *routes) PutReach(p netip.Prefix, routes []Route) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.routes[p] = routes
 }
 
-func (h *reached) WithdrawReach(p netip.Prefix) {
+func (h *routes) WithdrawReach(p netip.Prefix) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.routes, p)
 	h.gone = append(h.gone, p)
 }
 
-func (h *reached) of(p string) []Route {
+func (h *routes) of(p string) []Route {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.routes[prefix(p)]
 }
 
 // by says behind which address a prefix is.
-func (h *reached) by(p, address string) bool {
+func (h *routes) by(p, address string) bool {
 	routes := h.of(p)
 	return len(routes) > 0 && routes[0].Best && routes[0].Address == addr(address)
 }
 
-func (h *reached) count() int {
+func (h *routes) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.routes)
 }
 
-// member is a node of a cluster of the tests, with what it hears.
+// member is a node of a cluster of the tests, with what it receives.
 type member struct {
 	*Speaker
-	reached *reached
-	heard   *heard
-	node    overlay.Node
+	routes   *routes
+	observed *observed
+	node     overlay.Node
 }
 
 // nodeOf is node i: its pods have 10.244.i.0/24 and fd00:10:244:i::/64.
@@ -77,7 +77,7 @@ func nodeOf(i string) overlay.Node {
 // join starts node i, which listens on 127.94.net.i.
 func join(t *testing.T, network, i string, c Config) *member {
 	t.Helper()
-	m := &member{reached: newReached(), heard: newHeard(), node: nodeOf(i)}
+	m := &member{routes: newRoutes(), observed: newObserved(), node: nodeOf(i)}
 	own := addr("127.94." + network + "." + i)
 	c.ASN, c.RouterID, c.Listen = 65001, addr("10.0.0."+i), []netip.Addr{own}
 	for n := range c.Peers {
@@ -89,8 +89,8 @@ func join(t *testing.T, network, i string, c Config) *member {
 	if c.Cluster == nil {
 		c.Cluster = &Cluster{}
 	}
-	c.Cluster.Handler = m.reached
-	m.Speaker = speaker(t, c, m.heard)
+	c.Cluster.Handler = m.routes
+	m.Speaker = speaker(t, c, m.observed)
 	if err := m.SetNode(m.node); err != nil {
 		t.Fatal(err)
 	}
@@ -121,20 +121,20 @@ func mesh(t *testing.T, network string, c Config, names ...string) []*member {
 	return all
 }
 
-// waysTo says that m knows the way to a node, for both families.
-func (m *member) waysTo(n overlay.Node) bool {
+// pathsTo says that m knows the path to a node, for both families.
+func (m *member) pathsTo(n overlay.Node) bool {
 	for _, color := range []uint32{overlay.ColorIPv4, overlay.ColorIPv6} {
-		if m.wayTo(n, color) == nil {
+		if m.pathTo(n, color) == nil {
 			return false
 		}
 	}
 	return true
 }
 
-func (m *member) wayTo(n overlay.Node, color uint32) *Path {
-	m.heard.mu.Lock()
-	defer m.heard.mu.Unlock()
-	for k, p := range m.heard.paths {
+func (m *member) pathTo(n overlay.Node, color uint32) *Path {
+	m.observed.mu.Lock()
+	defer m.observed.mu.Unlock()
+	for k, p := range m.observed.paths {
 		if k.color == color && k.endpoint == n.Address {
 			return &p
 		}
@@ -142,8 +142,8 @@ func (m *member) wayTo(n overlay.Node, color uint32) *Path {
 	return nil
 }
 
-// Each node of a full mesh hears of the others' prefixes, of both families by
-// their IPv6 addresses, and of the way to them; of changes, and of the end.
+// Each node of a full mesh receives the others' prefixes, of both families by
+// their IPv6 addresses, and of the path to them; of changes, and of the end.
 func TestMesh(t *testing.T) {
 	t.Parallel()
 	all := mesh(t, "4", Config{}, "1", "2", "3")
@@ -152,24 +152,24 @@ func TestMesh(t *testing.T) {
 			if m == other {
 				continue
 			}
-			eventually(t, "prefixes are heard of", func() bool {
-				return m.reached.by(other.node.Prefixes[0].String(), other.node.Address.String()) &&
-					m.reached.by(other.node.Prefixes[1].String(), other.node.Address.String())
+			eventually(t, "prefixes arrive", func() bool {
+				return m.routes.by(other.node.Prefixes[0].String(), other.node.Address.String()) &&
+					m.routes.by(other.node.Prefixes[1].String(), other.node.Address.String())
 			})
-			eventually(t, "the way there is heard of", func() bool { return m.waysTo(other.node) })
+			eventually(t, "the path there arrives", func() bool { return m.pathsTo(other.node) })
 		}
 	}
 	a, b := all[0], all[1]
-	got := a.reached.of("10.244.2.0/24")[0]
+	got := a.routes.of("10.244.2.0/24")[0]
 	want := Route{Reach: overlay.Reach{Prefix: prefix("10.244.2.0/24"), Address: addr("2001:db8::2"), From: addr("127.94.4.2")},
 		Source: Source{65001, addr("10.0.0.2"), addr("127.94.4.2")}, Best: true, Why: "the only one"}
 	if !sameRoute(got, want) || got.Prefix != want.Prefix || got.From != want.From {
 		t.Errorf("route %+v, want %+v", got, want)
 	}
-	way := a.wayTo(b.node, overlay.ColorIPv4)
-	if way.BindingSID != b.node.BSID4 || !slices.Equal(way.SegmentLists[0].Segments, b.node.IPv4) || way.PolicyName != "node-2/ipv4" ||
-		way.Preference != srpolicy.DefaultPreference || way.Distinguisher != 0x0a000002 {
-		t.Errorf("way %+v", way)
+	path := a.pathTo(b.node, overlay.ColorIPv4)
+	if path.BindingSID != b.node.BSID4 || !slices.Equal(path.SegmentLists[0].Segments, b.node.IPv4) || path.PolicyName != "node-2/ipv4" ||
+		path.Preference != srpolicy.DefaultPreference || path.Distinguisher != 0x0a000002 {
+		t.Errorf("path %+v", path)
 	}
 
 	changed := b.node
@@ -178,12 +178,12 @@ func TestMesh(t *testing.T) {
 	if err := b.SetNode(changed); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the change is heard of", func() bool {
-		way := a.wayTo(b.node, overlay.ColorIPv4)
-		return a.reached.by("10.245.2.0/24", "2001:db8::2") && a.reached.of("fd00:10:244:2::/64") == nil && way != nil && slices.Equal(way.SegmentLists[0].Segments, changed.IPv4)
+	eventually(t, "the change arrives", func() bool {
+		path := a.pathTo(b.node, overlay.ColorIPv4)
+		return a.routes.by("10.245.2.0/24", "2001:db8::2") && a.routes.of("fd00:10:244:2::/64") == nil && path != nil && slices.Equal(path.SegmentLists[0].Segments, changed.IPv4)
 	})
 	b.Stop()
-	eventually(t, "the end is heard of", func() bool { return a.reached.count() == 2 && a.wayTo(b.node, overlay.ColorIPv4) == nil })
+	eventually(t, "the end arrives", func() bool { return a.routes.count() == 2 && a.pathTo(b.node, overlay.ColorIPv4) == nil })
 }
 
 // Of two nodes that advertise a prefix everybody takes the same one, and knows of
@@ -196,13 +196,13 @@ func TestTwoNodesClaimOnePrefix(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "both are heard of", func() bool { return len(all[0].reached.of("10.244.9.0/24")) == 2 })
-	routes := all[0].reached.of("10.244.9.0/24")
+	eventually(t, "both arrive", func() bool { return len(all[0].routes.of("10.244.9.0/24")) == 2 })
+	routes := all[0].routes.of("10.244.9.0/24")
 	if !routes[0].Best || routes[0].Node != addr("10.0.0.2") || routes[0].Why != "lowest router ID" || routes[1].Best || routes[1].Why != "stands by" {
 		t.Errorf("routes %+v", routes)
 	}
-	eventually(t, "its owner hears of the other", func() bool { return len(all[1].reached.of("10.244.9.0/24")) == 1 })
-	if r := all[1].reached.of("10.244.9.0/24")[0]; r.Best || r.Node != addr("10.0.0.3") || !strings.Contains(r.Why, "of this node") {
+	eventually(t, "its owner receives the other", func() bool { return len(all[1].routes.of("10.244.9.0/24")) == 1 })
+	if r := all[1].routes.of("10.244.9.0/24")[0]; r.Best || r.Node != addr("10.0.0.3") || !strings.Contains(r.Why, "of this node") {
 		t.Errorf("route %+v", r)
 	}
 	all[1].node.Prefixes = all[1].node.Prefixes[:2]
@@ -210,11 +210,11 @@ func TestTwoNodesClaimOnePrefix(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the other is taken by both", func() bool {
-		return all[0].reached.by("10.244.9.0/24", "2001:db8::3") && len(all[0].reached.of("10.244.9.0/24")) == 1 && all[1].reached.by("10.244.9.0/24", "2001:db8::3")
+		return all[0].routes.by("10.244.9.0/24", "2001:db8::3") && len(all[0].routes.of("10.244.9.0/24")) == 1 && all[1].routes.by("10.244.9.0/24", "2001:db8::3")
 	})
 }
 
-// What is not among the prefixes that are taken, and default routes, are not told
+// What is not among the prefixes that are taken, and default routes, are not advertised
 // to the handler.
 func TestPrefixesAreFiltered(t *testing.T) {
 	all := mesh(t, "6", Config{Cluster: &Cluster{Prefixes: []netip.Prefix{prefix("10.244.0.0/16"), prefix("fd00:10:244::/48")}}}, "1", "2")
@@ -223,30 +223,30 @@ func TestPrefixesAreFiltered(t *testing.T) {
 	if err := b.SetNode(b.node); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the others are heard of", func() bool { return all[0].reached.by("10.244.8.0/24", "2001:db8::2") && all[0].reached.count() >= 3 })
+	eventually(t, "the others arrive", func() bool { return all[0].routes.by("10.244.8.0/24", "2001:db8::2") && all[0].routes.count() >= 3 })
 	peers, err := all[0].Peers(context.Background())
-	if err != nil || peers[0].Received != 9 || peers[0].Malformed != 0 || all[0].reached.count() != 3 {
-		t.Errorf("%d prefixes, peers %+v, %v", all[0].reached.count(), peers, err)
+	if err != nil || peers[0].Received != 9 || peers[0].Malformed != 0 || all[0].routes.count() != 3 {
+		t.Errorf("%d prefixes, peers %+v, %v", all[0].routes.count(), peers, err)
 	}
 }
 
-// A peer that advertises too much is disconnected, what it told is gone, and after
+// A peer that advertises too much is disconnected, what it advertised is gone, and after
 // a while it may come back.
 func TestTooManyPrefixes(t *testing.T) {
 	t.Parallel()
 	all := mesh(t, "7", Config{MaxPrefixes: 3, pause: 2 * time.Second, Cluster: &Cluster{}}, "1", "2")
-	eventually(t, "prefixes are heard of", func() bool { return all[0].reached.count() == 2 })
+	eventually(t, "prefixes arrive", func() bool { return all[0].routes.count() == 2 })
 	b := all[1]
 	few := b.node
 	b.node.Prefixes = append(b.node.Prefixes, prefix("10.1.0.0/24"), prefix("10.2.0.0/24"), prefix("10.3.0.0/24"))
 	if err := b.SetNode(b.node); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "its prefixes are gone", func() bool { return all[0].reached.count() == 0 })
+	eventually(t, "its prefixes are gone", func() bool { return all[0].routes.count() == 0 })
 	if err := b.SetNode(few); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is back", func() bool { return all[0].reached.count() == 2 })
+	eventually(t, "it is back", func() bool { return all[0].routes.count() == 2 })
 	for i := range uint32(4) {
 		a := gold()
 		a.Color = 1000 + i
@@ -254,27 +254,27 @@ func TestTooManyPrefixes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "so it is with candidate paths", func() bool { return all[0].reached.count() == 0 && !all[0].heard.has(1000) })
+	eventually(t, "so it is with candidate paths", func() bool { return all[0].routes.count() == 0 && !all[0].observed.has(1000) })
 }
 
-// A node's locator is told where the underlay has to route it, and is nobody
+// A node's locator is advertised where the underlay has to route it, and is nobody
 // else's.
 func TestLocatorsAreAdvertised(t *testing.T) {
 	t.Parallel()
 	all := mesh(t, "16", Config{Cluster: &Cluster{Locator: true}}, "1", "2")
 	a, b := all[0], all[1]
-	eventually(t, "the locator is heard of", func() bool { return a.reached.by("fc00:0:2::/48", "2001:db8::2") })
+	eventually(t, "the locator arrives", func() bool { return a.routes.by("fc00:0:2::/48", "2001:db8::2") })
 	b.node.Prefixes = append(b.node.Prefixes, a.node.Locator)
 	if err := b.SetNode(b.node); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the other claims ours", func() bool { return len(a.reached.of("fc00:0:1::/48")) == 1 })
-	if r := a.reached.of("fc00:0:1::/48")[0]; r.Best {
+	eventually(t, "the other claims ours", func() bool { return len(a.routes.of("fc00:0:1::/48")) == 1 })
+	if r := a.routes.of("fc00:0:1::/48")[0]; r.Best {
 		t.Errorf("route %+v", r)
 	}
 	b.node.IPv4, b.node.IPv6 = []netip.Addr{b.node.Address, b.node.IPv4[0]}, []netip.Addr{b.node.Address, b.node.IPv6[0]}
 	if err := b.SetNode(b.node); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "one that need not be routed is not told", func() bool { return a.reached.of("fc00:0:2::/48") == nil })
+	eventually(t, "one that need not be routed is not advertised", func() bool { return a.routes.of("fc00:0:2::/48") == nil })
 }

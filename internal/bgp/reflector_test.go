@@ -26,8 +26,8 @@ func star(t *testing.T, network, reflector string, clients ...string) (rr *membe
 	return rr, all
 }
 
-// By a route reflector each client hears of the others' prefixes, with their next
-// hops and router IDs, and of the way to them, which names it.
+// By a route reflector each client receives the others' prefixes, with their next
+// hops and router IDs, and of the path to them, which names it.
 func TestRouteReflector(t *testing.T) {
 	t.Parallel()
 	rr, clients := star(t, "8", "9", "1", "2", "3")
@@ -37,22 +37,22 @@ func TestRouteReflector(t *testing.T) {
 			if m == other {
 				continue
 			}
-			eventually(t, m.node.Name+" hears of the prefixes of "+other.node.Name, func() bool {
-				return m.reached.by(other.node.Prefixes[0].String(), other.node.Address.String())
+			eventually(t, m.node.Name+" receives the prefixes of "+other.node.Name, func() bool {
+				return m.routes.by(other.node.Prefixes[0].String(), other.node.Address.String())
 			})
-			eventually(t, m.node.Name+" hears of the way to "+other.node.Name, func() bool { return m.waysTo(other.node) })
+			eventually(t, m.node.Name+" receives the path to "+other.node.Name, func() bool { return m.pathsTo(other.node) })
 		}
 	}
 	a, b := clients[0], clients[1]
-	if r := a.reached.of("10.244.2.0/24")[0]; r.Node != addr("10.0.0.2") || r.Peer != addr("127.94.8.9") {
+	if r := a.routes.of("10.244.2.0/24")[0]; r.Node != addr("10.0.0.2") || r.Peer != addr("127.94.8.9") {
 		t.Errorf("route %+v", r)
 	}
-	if way := a.wayTo(b.node, overlay.ColorIPv6); way.Node != addr("10.0.0.2") || way.BindingSID != b.node.BSID6 {
-		t.Errorf("way %+v", way)
+	if path := a.pathTo(b.node, overlay.ColorIPv6); path.Node != addr("10.0.0.2") || path.BindingSID != b.node.BSID6 {
+		t.Errorf("path %+v", path)
 	}
 	b.Stop()
-	eventually(t, "the end is heard of", func() bool {
-		return a.reached.of("10.244.2.0/24") == nil && a.wayTo(b.node, overlay.ColorIPv6) == nil
+	eventually(t, "the end arrives", func() bool {
+		return a.routes.of("10.244.2.0/24") == nil && a.pathTo(b.node, overlay.ColorIPv6) == nil
 	})
 }
 
@@ -71,10 +71,10 @@ func TestRouteReflectorAndNoAdvertise(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "one is passed on", func() bool { return to.heard.has(202) })
-	eventually(t, "the other is heard of by the reflector", func() bool { return rr.heard.has(201) })
-	if to.heard.has(201) || rr.heard.has(202) {
-		t.Errorf("the client heard %q, the reflector %q", to.heard.events, rr.heard.events)
+	eventually(t, "one is passed on", func() bool { return to.observed.has(202) })
+	eventually(t, "the other reaches the reflector", func() bool { return rr.observed.has(201) })
+	if to.observed.has(201) || rr.observed.has(202) {
+		t.Errorf("the client received %q, the reflector %q", to.observed.events, rr.observed.events)
 	}
 }
 

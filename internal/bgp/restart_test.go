@@ -34,7 +34,7 @@ func beReflector(again bool) error {
 	c := Config{
 		ASN: 65001, RouterID: addr("10.0.0.9"), Listen: []netip.Addr{addr("127.94.11.9")}, Port: testPort, Restart: restart, Restarting: again,
 		Peers:   []Peer{{Address: addr("127.94.11.1"), ASN: 65001, Passive: true, Client: true}, {Address: addr("127.94.11.2"), ASN: 65001, Passive: true, Client: true}},
-		Cluster: &Cluster{Handler: newReached()},
+		Cluster: &Cluster{Handler: newRoutes()},
 	}
 	if again {
 		c.Cluster.Headends = []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2")}
@@ -87,8 +87,8 @@ func reflector(t *testing.T, life string) (end func()) {
 	return end
 }
 
-// While a node or a route reflector restarts, the others keep what it told: of
-// prefixes, and of the way there.
+// While a node or a route reflector restarts, the others keep what it advertised: of
+// prefixes, and of the path there.
 func TestGracefulRestartKeepsReach(t *testing.T) {
 	t.Parallel()
 	client := func(name string, again bool) *member {
@@ -100,7 +100,7 @@ func TestGracefulRestartKeepsReach(t *testing.T) {
 	}
 	end, a, b := reflector(t, "first"), client("1", false), client("2", false)
 	there := b.node
-	known := func() bool { return a.reached.by("10.244.2.0/24", "2001:db8::2") && a.waysTo(there) }
+	known := func() bool { return a.routes.by("10.244.2.0/24", "2001:db8::2") && a.pathsTo(there) }
 	eventually(t, "a knows b", known)
 
 	for _, tt := range []struct {
@@ -118,7 +118,7 @@ func TestGracefulRestartKeepsReach(t *testing.T) {
 		established(t, b.Speaker)
 		time.Sleep(deferral + 2*time.Second)
 		if n := lost(); n > 0 {
-			t.Errorf("%s: a did not know b %d times; it heard %q, and of the end of %v", tt.what, n, a.heard.events, a.reached.gone)
+			t.Errorf("%s: a did not know b %d times; it received %q, and of the end of %v", tt.what, n, a.observed.events, a.routes.gone)
 		}
 	}
 }

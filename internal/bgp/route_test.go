@@ -61,7 +61,7 @@ func withoutVerdict(r Route) Route {
 	return r
 }
 
-// What is not for this node is told apart from what is malformed.
+// What is not for this node is sent apart from what is malformed.
 func TestRoutesThatAreNotTaken(t *testing.T) {
 	r := reader{asn: 65001, takesSIDs: func(peer netip.Addr) bool { return peer == addr("127.0.0.1") }, prefixes: []netip.Prefix{prefix("10.244.0.0/16"), prefix("::/0")}}
 	read := func(peer, of, nextHop string, more ...bgp.PathAttributeInterface) (candidate, error) {

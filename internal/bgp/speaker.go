@@ -312,7 +312,7 @@ func (s *Speaker) peer(p Peer) *api.Peer {
 //
 // GoBGP waits 75 to 100 % of it, and of its minimum of 2 s before the first
 // attempt (fsm.go, connectLoop); no setting shortens that. So a speaker that
-// only connects is heard 1.5 to 2 s after it starts. It retries at the minimum:
+// only connects receives its first path 1.5 to 2 s after it starts. It retries at the minimum:
 // nobody connects to it in the meantime.
 func (s *Speaker) connectRetry() uint64 {
 	if len(s.config.Listen) == 0 {

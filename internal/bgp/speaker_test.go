@@ -19,8 +19,8 @@ import (
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
-// heard is a Handler that keeps what it hears.
-type heard struct {
+// observed is a Handler that keeps what it receives.
+type observed struct {
 	mu        sync.Mutex
 	paths     map[key]Path
 	events    []string
@@ -28,35 +28,37 @@ type heard struct {
 	spoken    map[netip.Addr][]string
 }
 
-func newHeard() *heard { return &heard{paths: map[key]Path{}, spoken: map[netip.Addr][]string{}} }
+func newObserved() *observed {
+	return &observed{paths: map[key]Path{}, spoken: map[netip.Addr][]string{}}
+}
 
-func (h *heard) Put(p Path) {
+func (h *observed) Put(p Path) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.paths[keyOf(p.Advertised)] = p
 	h.events = append(h.events, fmt.Sprintf("put %d", p.Color))
 }
 
-func (h *heard) Withdraw(a srpolicy.Advertised) {
+func (h *observed) Withdraw(a srpolicy.Advertised) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.paths, keyOf(a))
 	h.events = append(h.events, fmt.Sprintf("withdraw %d", a.Color))
 }
 
-func (h *heard) Complete(peer netip.Addr) {
+func (h *observed) Complete(peer netip.Addr) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.completed = append(h.completed, peer)
 }
 
-func (h *heard) Speaks(peer netip.Addr, families []string) {
+func (h *observed) Speaks(peer netip.Addr, families []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.spoken[peer] = families
 }
 
-func (h *heard) path(color uint32) (Path, bool) {
+func (h *observed) path(color uint32) (Path, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for k, p := range h.paths {
@@ -67,7 +69,7 @@ func (h *heard) path(color uint32) (Path, bool) {
 	return Path{}, false
 }
 
-func (h *heard) has(color uint32) bool { _, ok := h.path(color); return ok }
+func (h *observed) has(color uint32) bool { _, ok := h.path(color); return ok }
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
@@ -113,10 +115,10 @@ func isEstablished(s *Speaker) bool {
 	return err == nil && len(peers) > 0 && !slices.ContainsFunc(peers, func(p PeerStatus) bool { return p.State != "established" })
 }
 
-// A headend hears of what is for it, of changes, and of the end; what is for
+// A headend receives what is for it, of changes, and of the end; what is for
 // others, and what comes from a third, it neither uses nor passes on.
-func TestHeadendHearsOfPolicies(t *testing.T) {
-	h, other := newHeard(), newHeard()
+func TestHeadendReceivesPolicies(t *testing.T) {
+	h, other := newObserved(), newObserved()
 	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.0.5")}, Peers: []Peer{
 		{Address: addr("127.94.0.9"), ASN: 65001, Passive: true, Local: addr("127.94.0.5")},
 		{Address: addr("127.94.0.6"), ASN: 65002, Passive: true, Local: addr("127.94.0.5")},
@@ -134,22 +136,22 @@ func TestHeadendHearsOfPolicies(t *testing.T) {
 		}
 	}
 	advertise(gold(), Target{Headends: []netip.Addr{addr("10.0.0.5")}})
-	eventually(t, "the policy is heard of", func() bool { return h.has(100) })
+	eventually(t, "the policy arrives", func() bool { return h.has(100) })
 	got, _ := h.path(100)
 	if want := (Path{gold(), Source{65001, addr("10.0.0.9"), addr("127.94.0.9")}, false}); !reflect.DeepEqual(got, want) {
-		t.Errorf("heard %+v, want %+v", got, want)
+		t.Errorf("received %+v, want %+v", got, want)
 	}
 
 	four := gold()
 	four.Color, four.Endpoint = 104, addr("192.0.2.7")
-	advertise(four, Target{}) // NO_ADVERTISE: it is for whoever hears it
+	advertise(four, Target{}) // NO_ADVERTISE: it is for whoever receives it
 	elsewhere := gold()
 	elsewhere.Color = 105
 	advertise(elsewhere, Target{Headends: []netip.Addr{addr("10.0.0.77")}})
 	changed := gold()
 	changed.Preference = 300
 	advertise(changed, Target{Headends: []netip.Addr{addr("10.0.0.5")}})
-	eventually(t, "the change is heard of", func() bool { p, _ := h.path(100); return p.Preference == 300 })
+	eventually(t, "the change arrives", func() bool { p, _ := h.path(100); return p.Preference == 300 })
 	if p, ok := h.path(104); !ok || p.Endpoint != addr("192.0.2.7") {
 		t.Errorf("the one for an IPv4 endpoint: %+v", p)
 	}
@@ -160,12 +162,12 @@ func TestHeadendHearsOfPolicies(t *testing.T) {
 	if err := injector.Withdraw(gold()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the withdrawal is heard of", func() bool { return !h.has(100) })
+	eventually(t, "the withdrawal arrives", func() bool { return !h.has(100) })
 	if err := injector.Withdraw(gold()); err == nil {
 		t.Error("it was withdrawn twice")
 	}
 	if !h.has(104) || other.has(104) || other.has(100) || len(other.events) > 0 {
-		t.Errorf("the neighbour heard %q", other.events)
+		t.Errorf("the neighbour received %q", other.events)
 	}
 	peers, err := headend.Peers(context.Background())
 	if err != nil || len(peers) != 2 || peers[0].Received+peers[1].Received != 2 {
@@ -175,11 +177,11 @@ func TestHeadendHearsOfPolicies(t *testing.T) {
 }
 
 // Without graceful restart a session's end withdraws what came by it; with it,
-// what the peer told stays for as long as was agreed, and is confirmed.
+// what the peer advertised stays for as long as was agreed, and is confirmed.
 func TestSessionEnds(t *testing.T) {
 	for name, restart := range map[string]time.Duration{"at once": 0, "gracefully": 30 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			h := newHeard()
+			h := newObserved()
 			headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.1.5")}, Restart: restart, Peers: []Peer{
 				{Address: addr("127.94.1.9"), ASN: 65001, Passive: true, Local: addr("127.94.1.5")}}}, h)
 			inject := func() *Speaker {
@@ -192,7 +194,7 @@ func TestSessionEnds(t *testing.T) {
 				return s
 			}
 			first := inject()
-			eventually(t, "the policy is heard of", func() bool { return h.has(100) })
+			eventually(t, "the policy arrives", func() bool { return h.has(100) })
 			first.Stop()
 			eventually(t, "the session is down", func() bool {
 				peers, err := headend.Peers(context.Background())
@@ -206,7 +208,7 @@ func TestSessionEnds(t *testing.T) {
 				t.Fatal("the policy went with the session")
 			}
 			inject()
-			eventually(t, "its peer has told all", func() bool {
+			eventually(t, "its peer has sent all", func() bool {
 				h.mu.Lock()
 				defer h.mu.Unlock()
 				return len(h.completed) > 1
@@ -221,7 +223,7 @@ func TestSessionEnds(t *testing.T) {
 // Two injectors, even with one router ID, tell of one NLRI: what one of them says is
 // not lost because of what the other does.
 func TestTwoInjectors(t *testing.T) {
-	h := newHeard()
+	h := newObserved()
 	own, a, b := addr("127.94.19.5"), addr("127.94.19.66"), addr("127.94.19.67")
 	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{own}, Peers: []Peer{
 		{Address: a, ASN: 65001, Passive: true, Local: own}, {Address: b, ASN: 65001, Passive: true, Local: own}}}, h)
@@ -233,7 +235,7 @@ func TestTwoInjectors(t *testing.T) {
 	sound := wellKnown + policy6 + forUs + tunnel(t, goldTunnel)
 	withdrawn := "80 0f 1c 0002 49" + goldNLRI
 	first.update(sound)
-	eventually(t, "the first is heard", by(a))
+	eventually(t, "the first arrives", by(a))
 	second.update(sound)
 	eventually(t, "the second is received, too", func() bool {
 		peers, err := headend.Peers(t.Context())
@@ -246,9 +248,9 @@ func TestTwoInjectors(t *testing.T) {
 		"it means another headend": wellKnown + policy6 + "c0 10 08 0102 0a000009 0000\n" + tunnel(t, goldTunnel),
 	} {
 		first.update(attrs)
-		eventually(t, name+": the second is heard", by(b))
+		eventually(t, name+": the second arrives", by(b))
 		first.update(sound)
-		eventually(t, name+": the first is heard again", by(a))
+		eventually(t, name+": the first arrives again", by(a))
 	}
 	if slices.Contains(h.events, "withdraw 100") {
 		t.Errorf("in between there was none: %q", h.events)
@@ -258,10 +260,10 @@ func TestTwoInjectors(t *testing.T) {
 	eventually(t, "both are gone", func() bool { return !h.has(100) })
 }
 
-// A peer that comes back and does not say that it has kept what it told before has
+// A peer that comes back and does not say that it has kept what it advertised before has
 // not: it goes at once (RFC 4724 section 4.2).
 func TestPeerComesBackOtherwise(t *testing.T) {
-	h := newHeard()
+	h := newObserved()
 	own, from := addr("127.94.18.5"), addr("127.94.18.66")
 	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{own}, Restart: restart,
 		Peers: []Peer{{Address: from, ASN: 65001, Passive: true, Local: own}}}, h)
@@ -269,7 +271,7 @@ func TestPeerComesBackOtherwise(t *testing.T) {
 	peer := tellWith(t, from, netip.AddrPortFrom(own, testPort), []bgp.ParameterCapabilityInterface{kept}, bgp.RF_SR_POLICY_IPv6)
 	established(t, headend)
 	peer.update(wellKnown + policy6 + forUs + tunnel(t, goldTunnel))
-	eventually(t, "the policy is heard of", func() bool { return h.has(100) })
+	eventually(t, "the policy arrives", func() bool { return h.has(100) })
 	peer.conn.Close()
 	eventually(t, "the session is down", func() bool { return !isEstablished(headend) })
 	if !h.has(100) {
@@ -279,10 +281,10 @@ func TestPeerComesBackOtherwise(t *testing.T) {
 	eventually(t, "the policy is gone", func() bool { return !h.has(100) })
 }
 
-// A second GoBGP, with types of its own, tells what ours are told; what RFC 9830
+// A second GoBGP, with types of its own, tells what ours receive; what RFC 9830
 // calls malformed is withdrawn, and the session stays.
 func TestAgainstGoBGP(t *testing.T) {
-	h := newHeard()
+	h := newObserved()
 	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.2.5")}, Peers: []Peer{
 		{Address: addr("127.94.2.9"), ASN: 65001, Passive: true, Local: addr("127.94.2.5")}}}, h)
 	g := server.NewBgpServer(server.LoggerOption(slog.New(slog.DiscardHandler), &slog.LevelVar{}))
@@ -323,9 +325,9 @@ func TestAgainstGoBGP(t *testing.T) {
 	sound := bgp.NewPathAttributeTunnelEncap([]*bgp.TunnelEncapTLV{bgp.NewTunnelEncapTLV(bgp.TUNNEL_TYPE_SR_POLICY,
 		[]bgp.TunnelEncapSubTLVInterface{bgp.NewTunnelEncapSubTLVSRPreference(0, 42), list})})
 	tell(noAdvertise, sound)
-	eventually(t, "the policy is heard of", func() bool { return h.has(100) })
+	eventually(t, "the policy arrives", func() bool { return h.has(100) })
 	if p, _ := h.path(100); p.Preference != 42 || p.SegmentLists[0].Segments[0] != addr("fcff:3::1") || p.BindingSID.IsValid() {
-		t.Errorf("heard %+v", p)
+		t.Errorf("received %+v", p)
 	}
 	for name, attrs := range map[string][]bgp.PathAttributeInterface{
 		"nobody is named": {sound},
@@ -341,7 +343,7 @@ func TestAgainstGoBGP(t *testing.T) {
 	established(t, headend)
 }
 
-// Who does not know the password, or is too far away, is not heard.
+// Who does not know the password, or is too far away, is not received.
 func TestSessionsAreGuarded(t *testing.T) {
 	for name, tt := range map[string]struct{ ours, theirs Peer }{
 		"password":    {Peer{Password: "one"}, Peer{Password: "two"}},
@@ -351,7 +353,7 @@ func TestSessionsAreGuarded(t *testing.T) {
 			ours, theirs := tt.ours, tt.theirs
 			ours.Address, ours.ASN, ours.Passive, ours.Local = addr("127.94.3.9"), 65001, true, addr("127.94.3.5")
 			theirs.Address, theirs.ASN, theirs.Local = addr("127.94.3.5"), 65001, addr("127.94.3.9")
-			headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.3.5")}, Peers: []Peer{ours}}, newHeard())
+			headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.3.5")}, Peers: []Peer{ours}}, newObserved())
 			speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.9"), Peers: []Peer{theirs}}, nil)
 			for range 30 {
 				time.Sleep(100 * time.Millisecond)
@@ -364,7 +366,7 @@ func TestSessionsAreGuarded(t *testing.T) {
 	}
 	t.Run("both know it", func(t *testing.T) {
 		headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.3.5")},
-			Peers: []Peer{{Address: addr("127.94.3.9"), ASN: 65002, Passive: true, Local: addr("127.94.3.5"), Password: "one", Hops: 1}}}, newHeard())
+			Peers: []Peer{{Address: addr("127.94.3.9"), ASN: 65002, Passive: true, Local: addr("127.94.3.5"), Password: "one", Hops: 1}}}, newObserved())
 		speaker(t, Config{ASN: 65002, RouterID: addr("10.0.0.9"),
 			Peers: []Peer{{Address: addr("127.94.3.5"), ASN: 65001, Local: addr("127.94.3.9"), Password: "one", Hops: 1}}}, nil)
 		established(t, headend)

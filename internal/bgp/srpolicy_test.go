@@ -247,7 +247,7 @@ func TestNLRIOfAnotherFamily(t *testing.T) {
 			path := &apiutil.Path{Family: f, Nlri: n, Attrs: attrs, PeerAddress: addr("127.94.10.66")}
 			s.update([]*apiutil.Path{path}, time.Time{})
 			if want := len(n.(*bgp.SRPolicyNLRI).Endpoint) == net.IPv4len == (f == bgp.RF_SR_POLICY_IPv4); (len(s.reported) == 1) != want {
-				t.Errorf("%s of %s: told %+v", n, f, s.reported)
+				t.Errorf("%s of %s: received %+v", n, f, s.reported)
 			}
 			path.Withdrawal = true
 			s.update([]*apiutil.Path{path}, time.Time{})
@@ -259,7 +259,7 @@ func TestNLRIOfAnotherFamily(t *testing.T) {
 // the session stays, and what is sound is taken again.
 func TestMalformedPoliciesAreWithdrawn(t *testing.T) {
 	t.Parallel()
-	h := newHeard()
+	h := newObserved()
 	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.17.5")}, Peers: []Peer{
 		{Address: addr("127.94.17.66"), ASN: 65001, Passive: true, Local: addr("127.94.17.5")}}}, h)
 	peer := tellTo(t, addr("127.94.17.66"), addr("127.94.17.5"), bgp.RF_SR_POLICY_IPv6)
