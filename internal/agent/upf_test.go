@@ -69,16 +69,20 @@ func dial(t *testing.T) *smf.Client {
 	return c
 }
 
-func established(t *testing.T, c *smf.Client) smf.Session {
+func established(t *testing.T, c *smf.Client) {
 	t.Helper()
-	s, err := c.Establish(t.Context(), smf.Spec{
+	g, err := c.Add(smf.Spec{
 		ChooseUE: "ipv4", NetworkInstance: "internet", DNN: "internet", SNSSAI: slice.SNSSAI{SST: 1}, QFI: 9,
 		Access: &smf.Tunnel{Address: netip.MustParseAddr("127.92.0.20"), TEID: 0x1000},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	for _, step := range []func(context.Context, smf.Pace) (smf.Result, error){g.Establish, g.Forward} {
+		if r, err := step(t.Context(), smf.Pace{}); err != nil || r.Err() != nil {
+			t.Fatal(err, r.Err())
+		}
+	}
 }
 
 // uplink is how the only session's uplink packets are forwarded.
@@ -172,8 +176,8 @@ func TestUserPlane(t *testing.T) {
 	before := c.Groups()[0]
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if _, err := c.Delete(ctx, before.Session(0)); err != nil {
-		t.Errorf("the SMF deletes its session: %v", err)
+	if r, err := before.Delete(ctx, smf.Pace{}); err != nil || r.Err() != nil || r.Requests != 1 {
+		t.Errorf("the SMF deletes its session: %v, %v", err, r.Err())
 	}
 	if n := len(dp.rules()); n != 0 {
 		t.Errorf("%d rules are left", n)

@@ -3,6 +3,7 @@ package pfcp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -53,21 +54,25 @@ func TestInstrument(t *testing.T) {
 		t.Run(string(dialect), func(t *testing.T) {
 			b := newBed(t)
 			c := dialInstrument(t, b, dialect)
-			s, err := c.Establish(t.Context(), instrumentSpec(dialect, 1))
+			s, err := c.Add(instrumentSpec(dialect, 1))
 			if err != nil {
 				t.Fatal(err)
 			}
+			if err := errors.Join(done(s.Establish(t.Context(), instrument.Pace{})), done(s.Forward(t.Context(), instrument.Pace{}))); err != nil {
+				t.Fatal(err)
+			}
 			got := b.upf.only(t)
-			if got.SEID != s.Info().UPSEID || got.CPSEID != s.Info().CPSEID || got.SNSSAI != (session.SNSSAI{SST: 1, SD: 1, HasSD: true}) || got.PDNType != session.PDNIPv4v6 {
-				t.Errorf("%+v, %+v", got, s.Info())
+			if got.SEID != s.Info(0).UPSEID || got.CPSEID != s.Info(0).CPSEID || got.SNSSAI != (session.SNSSAI{SST: 1, SD: 1, HasSD: true}) || got.PDNType != session.PDNIPv4v6 {
+				t.Errorf("%+v, %+v", got, s.Info(0))
 			}
 			forwards(t, b, s, "192.0.2.1", 0x1000)
 			for _, p := range got.PDRs {
-				if p.PDI.Source == session.Access && p.PDI.TEID != s.Info().Access.TEID {
-					t.Errorf("PDR %d: TEID %#x, the SMF was told %#x", p.ID, p.PDI.TEID, s.Info().Access.TEID)
+				if p.PDI.Source == session.Access && p.PDI.TEID != s.Info(0).Access.TEID {
+					t.Errorf("PDR %d: TEID %#x, the SMF was told %#x", p.ID, p.PDI.TEID, s.Info(0).Access.TEID)
 				}
 			}
-			if err := c.Handover(t.Context(), s, instrument.Tunnel{Address: netip.MustParseAddr("2001:db8::2"), TEID: 0x2000}, true); err != nil {
+			to := instrument.Tunnel{Address: netip.MustParseAddr("2001:db8::2"), TEID: 0x2000}
+			if err := done(s.Handover(t.Context(), instrument.Pace{}, to, true)); err != nil {
 				t.Fatal(err)
 			}
 			forwards(t, b, s, "2001:db8::2", 0x2000)
@@ -77,7 +82,7 @@ func TestInstrument(t *testing.T) {
 			}
 			b.upf.mu.Unlock()
 			pages(t, b, c, s)
-			if _, err := c.Delete(t.Context(), s); err != nil {
+			if err := done(s.Delete(t.Context(), instrument.Pace{})); err != nil {
 				t.Error(err)
 			}
 			b.upf.holdsNothing(t)
@@ -85,13 +90,19 @@ func TestInstrument(t *testing.T) {
 				t.Error(err)
 			}
 			var refused *instrument.RefusedError
-			other := instrumentSpec(dialect, 1)
-			other.Name = "other"
-			if _, err := c.Establish(t.Context(), other); !errors.As(err, &refused) || refused.Cause != ie.CauseNoEstablishedPFCPAssociation {
+			if err := done(s.Establish(t.Context(), instrument.Pace{})); !errors.As(err, &refused) || refused.Cause != ie.CauseNoEstablishedPFCPAssociation {
 				t.Errorf("without an association: %v", err)
 			}
 		})
 	}
+}
+
+// done is the error of a procedure for one session.
+func done(r instrument.Result, err error) error {
+	if err == nil && r.Requests != 1 {
+		err = fmt.Errorf("%s: %d requests", r.Procedure, r.Requests)
+	}
+	return errors.Join(err, r.Err())
 }
 
 // toAccess is the FAR of the session's downlink packets.
@@ -103,32 +114,32 @@ func toAccess(t *testing.T, b *bed) session.FAR {
 	return s.FARs[j]
 }
 
-func forwards(t *testing.T, b *bed, s instrument.Session, addr string, teid uint32) {
+func forwards(t *testing.T, b *bed, s *instrument.Group, addr string, teid uint32) {
 	t.Helper()
 	want := session.OuterHeader{Kind: session.OuterGTPU, Addr: netip.MustParseAddr(addr), TEID: teid}
 	f := toAccess(t, b)
 	if f.Action != session.Forward || f.Forwarding == nil || f.Forwarding.Outer == nil || *f.Forwarding.Outer != want {
 		t.Errorf("%+v, want %+v", f, want)
 	}
-	if p := s.Info().Peer; p.TEID != teid {
+	if p := s.Info(0).Peer; p.TEID != teid {
 		t.Errorf("the SMF thinks that it is %+v", p)
 	}
 }
 
 // pages: idle, a report that packets wait, and forwarding again.
-func pages(t *testing.T, b *bed, c *instrument.Client, s instrument.Session) {
+func pages(t *testing.T, b *bed, c *instrument.Client, s *instrument.Group) {
 	t.Helper()
-	if err := c.Idle(t.Context(), s); err != nil {
+	if err := done(s.Idle(t.Context(), instrument.Pace{})); err != nil {
 		t.Fatal(err)
 	}
 	if f := toAccess(t, b); f.Action != session.Buffer|session.Notify {
 		t.Errorf("idle: %+v", f)
 	}
-	done := make(chan error, 1)
-	go func() { done <- c.Page(context.Background(), s) }()
+	paged := make(chan error, 1)
+	go func() { paged <- done(s.Page(context.Background(), instrument.Pace{}, nil)) }()
 	reported := make(chan error, 1)
-	b.s.Report(session.Report{SEID: s.Info().UPSEID, DownlinkData: []uint16{1}}, func(err error) { reported <- err })
-	if err := errors.Join(<-reported, <-done); err != nil {
+	b.s.Report(session.Report{SEID: s.Info(0).UPSEID, DownlinkData: []uint16{1}}, func(err error) { reported <- err })
+	if err := errors.Join(<-reported, <-paged); err != nil {
 		t.Errorf("page: %v", err)
 	}
 	if r := <-c.Reports(); r.Kind != instrument.ReportSession || r.Session != 0 || !slices.Equal(r.DownlinkData, []uint16{1}) {

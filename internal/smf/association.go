@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -27,6 +29,16 @@ var upFeatures = []string{
 	"MPAS", "RTTL", "VTIME", "NORP", "IPTV", "IP6PL", "TSCU", "MPTCP",
 	"ATSSS-LL", "QFQM", "GPQM", "MT-EDT", "CIOT", "ETHAR", "DDDS", "RDS",
 	"RTTWP",
+}
+
+// names are those of the bits that are set, from the first octet's lowest.
+func names(bits []byte, of []string) (list []string) {
+	for n, name := range of {
+		if n/8 < len(bits) && bits[n/8]&(1<<(n%8)) != 0 {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // Associate sets the association up. Heartbeats go on by themselves from here
@@ -58,18 +70,14 @@ func readAssociation(ies []*ie.IE) (a Association, err error) {
 			a.Started, wrong = i.RecoveryTimeStamp()
 			a.Started = a.Started.UTC()
 		case ie.UPFunctionFeatures:
-			for n, name := range upFeatures {
-				if n/8 < len(i.Payload) && i.Payload[n/8]&(1<<(n%8)) != 0 {
-					a.Features = append(a.Features, name)
-				}
-			}
+			a.Features = names(i.Payload, upFeatures)
 		}
 		if wrong != nil {
-			return a, &badAnswer{"association setup", fmt.Sprintf("has an unreadable %s: %v", ieName(i.Type), wrong)}
+			return a, badAnswer("association setup", "has an unreadable %s: %v", ieName(i.Type), wrong)
 		}
 	}
 	if a.NodeID == "" || a.Started.IsZero() {
-		return a, &badAnswer{"association setup", "has no Node ID, or no Recovery Time Stamp"}
+		return a, badAnswer("association setup", "has no Node ID, or no Recovery Time Stamp")
 	}
 	return a, nil
 }
@@ -165,4 +173,44 @@ func (c *Client) sawStart(payload []byte) {
 	if restarted {
 		c.deliver(Report{Kind: ReportRestarted})
 	}
+}
+
+// askAgain is how long an answer to a heartbeat is waited for by Await.
+const askAgain = time.Millisecond
+
+// heartbeatRequest is one of a node that started then.
+func heartbeatRequest(started time.Time) ([]byte, error) {
+	m := message.NewHeartbeatRequest(0, ie.NewRecoveryTimeStamp(started), nil)
+	b := make([]byte, m.MarshalLen())
+	return b, m.MarshalTo(b)
+}
+
+// Await asks a UPF for a heartbeat, as a node that is not associated with it,
+// until it answers or ctx ends: every millisecond, so that it is known when it
+// began to answer.
+func Await(ctx context.Context, upf netip.AddrPort) error {
+	request, err := heartbeatRequest(time.Now())
+	if err != nil {
+		return err
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", upf.String())
+	if err != nil {
+		return fmt.Errorf("ask %s for a heartbeat: %w", upf, err)
+	}
+	defer conn.Close()
+	answer := make([]byte, 1500)
+	var next time.Time
+	for ; ctx.Err() == nil; time.Sleep(time.Until(next)) {
+		next = time.Now().Add(askAgain)
+		if _, err := conn.Write(request); err != nil {
+			continue // nobody listens there yet
+		}
+		if err := conn.SetReadDeadline(next); err != nil {
+			return fmt.Errorf("ask %s for a heartbeat: %w", upf, err)
+		}
+		if n, err := conn.Read(answer); err == nil && n > 1 && answer[1] == message.MsgTypeHeartbeatResponse {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s answers no heartbeat: %w", upf, ctx.Err())
 }

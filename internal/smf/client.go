@@ -1,6 +1,7 @@
 package smf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/wmnsk/go-pfcp/message"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
@@ -65,33 +67,14 @@ func (o *Options) complete() error {
 	if o.Local.Addr().Is4() != o.UPF.Addr().Is4() {
 		return fmt.Errorf("smf: local address %s and UPF %s are of two families", o.Local.Addr(), o.UPF.Addr())
 	}
-	if o.NodeID == "" {
-		o.NodeID = o.Local.Addr().String()
-	}
-	if o.Dialect == "" {
-		o.Dialect = Open5GS
-	}
+	o.NodeID, o.Dialect = cmp.Or(o.NodeID, o.Local.Addr().String()), cmp.Or(o.Dialect, Open5GS)
 	if err := o.Dialect.check(); err != nil {
 		return fmt.Errorf("smf: %w", err)
 	}
-	setDefault(&o.Timeout, time.Second)
-	setDefault(&o.Attempts, 3)
-	setDefault(&o.Heartbeat, 10*time.Second)
-	setDefault(&o.Reports, 1<<16)
-	if o.Started.IsZero() {
-		o.Started = time.Now()
-	}
-	if o.Sequence == 0 {
-		o.Sequence = rand.Uint32N(1 << 23)
-	}
+	o.Timeout, o.Attempts = cmp.Or(o.Timeout, time.Second), cmp.Or(o.Attempts, 3)
+	o.Heartbeat, o.Reports = cmp.Or(o.Heartbeat, 10*time.Second), cmp.Or(o.Reports, 1<<16)
+	o.Started, o.Sequence = cmp.Or(o.Started, time.Now()), cmp.Or(o.Sequence, rand.Uint32N(1<<23))
 	return nil
-}
-
-func setDefault[T comparable](v *T, value T) {
-	var zero T
-	if *v == zero {
-		*v = value
-	}
 }
 
 // localAddress is where packets to a UPF come from.
@@ -148,8 +131,8 @@ func Dial(o Options) (*Client, error) {
 	}
 	c.table.sequence, c.table.oldest = o.Sequence, o.Sequence
 	c.answered = sync.NewCond(&c.mu)
-	var ctx context.Context
-	ctx, c.stop = context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
 	c.ended.Go(c.read)
 	c.ended.Go(func() { c.tick(ctx) })
 	return c, nil
@@ -187,19 +170,6 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Local is the address that the client speaks from.
-func (c *Client) Local() netip.AddrPort { return c.options.Local }
-
-// Started is the client's Recovery Time Stamp.
-func (c *Client) Started() time.Time { return c.options.Started }
-
-// Sequence is the next request's sequence number.
-func (c *Client) Sequence() uint32 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.table.sequence % (1 << 24)
-}
-
 // now is the time since the client's start.
 func (c *Client) now() time.Duration { return time.Since(c.started) }
 
@@ -213,11 +183,12 @@ func (c *Client) read() {
 	for {
 		n, err := c.socket.ReadBatch(messages, 0)
 		if errors.Is(err, net.ErrClosed) {
-			c.fail(net.ErrClosed)
-			return
+			err = net.ErrClosed
+		} else if err != nil {
+			err = fmt.Errorf("smf: %w", err)
 		}
 		if err != nil {
-			c.fail(fmt.Errorf("smf: %w", err))
+			c.fail(err)
 			return
 		}
 		c.take(messages[:n], c.now())
@@ -246,9 +217,13 @@ func (c *Client) take(messages []ipv4.Message, now time.Duration) {
 		if !ok {
 			continue
 		}
-		if isRequest(h.kind) {
+		switch h.kind {
+		case message.MsgTypeHeartbeatRequest, message.MsgTypeAssociationSetupRequest, message.MsgTypeAssociationUpdateRequest,
+			message.MsgTypeAssociationReleaseRequest, message.MsgTypeNodeReportRequest, message.MsgTypeSessionReportRequest:
 			asked = append(asked, m)
-		} else if t := c.table.find(&h); t != nil {
+			continue
+		}
+		if t := c.table.find(&h); t != nil {
 			t.done(t, &h, now)
 			c.table.drop(t)
 		}
@@ -262,8 +237,7 @@ func (c *Client) take(messages []ipv4.Message, now time.Duration) {
 
 // tick sends again, and sends heartbeats.
 func (c *Client) tick(ctx context.Context) {
-	interval := min(c.options.Timeout/8, 50*time.Millisecond)
-	ticker := time.NewTicker(max(interval, time.Millisecond))
+	ticker := time.NewTicker(max(time.Millisecond, min(c.options.Timeout/8, 50*time.Millisecond)))
 	defer ticker.Stop()
 	beat := c.now() + c.options.Heartbeat
 	for {

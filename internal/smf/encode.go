@@ -196,7 +196,7 @@ func (e *encoder) createPDR(down bool, f *Filter, i int) *ie.IE {
 		}
 	}
 	ies := []*ie.IE{ie.NewPDRID(id), ie.NewPrecedence(precedence), ie.NewPDI(e.pdi(down, f)...),
-		when(!down || e.spec.Role == Intermediate, removal(e.removal())), ie.NewFARID(far)}
+		when(!down || e.spec.Role == Intermediate, e.removal()), ie.NewFARID(far)}
 	for _, u := range e.usedURRs() {
 		ies = append(ies, ie.NewURRID(u))
 	}
@@ -207,13 +207,12 @@ func (e *encoder) createPDR(down bool, f *Filter, i int) *ie.IE {
 }
 
 // removal is Outer Header Removal without extension headers.
-func removal(description uint8) *ie.IE { return ie.New(ie.OuterHeaderRemoval, []byte{description}) }
-
-func (e *encoder) removal() uint8 {
+func (e *encoder) removal() *ie.IE {
+	description := byte(removeGTPU)
 	if e.dialect == Free5GC && e.spec.Local.Address.Is4() {
-		return removeGTPU4
+		description = removeGTPU4
 	}
-	return removeGTPU
+	return ie.New(ie.OuterHeaderRemoval, []byte{description})
 }
 
 func (e *encoder) pdi(down bool, f *Filter) []*ie.IE {
@@ -258,32 +257,25 @@ func (e *encoder) ueAddress(down bool) *ie.IE {
 		return nil
 	}
 	flags, v4, v6 := uint8(0), "", ""
+	has4, has6 := uint8(ueV4), uint8(ueV6)
+	if s.ChooseUE != "" {
+		has4, has6 = ueCHV4, ueCHV6
+	}
 	if down {
 		flags |= ueSD
 	}
 	if s.has4() {
-		flags |= ueV4
-		v4 = netip.AddrFrom4(e.id.ue4).String()
+		flags, v4 = flags|has4, netip.AddrFrom4(e.id.ue4).String()
 	}
 	if s.has6() {
-		flags |= ueV6
-		v6 = netip.AddrFrom16(e.id.ue6).String()
-	}
-	if s.ChooseUE != "" {
-		flags &^= ueV4 | ueV6
-		if s.has4() {
-			flags |= ueCHV4
-		}
-		if s.has6() {
-			flags |= ueCHV6
-		}
+		flags, v6 = flags|has6, netip.AddrFrom16(e.id.ue6).String()
 	}
 	return ie.NewUEIPAddress(flags, v4, v6, 0, 0)
 }
 
 // cpPDRs are Open5GS' rules for router solicitations and advertisements.
 func (e *encoder) cpPDRs() []*ie.IE {
-	remove, source := removal(removeGTPU), ie.NewSourceInterface
+	remove, source := ie.New(ie.OuterHeaderRemoval, []byte{removeGTPU}), ie.NewSourceInterface
 	fromCP := ie.NewPDI(source(uint8(session.CPFunction)), ie.NewFTEID(fteidV4|fteidV6|fteidCH, 0, nil, nil, 0))
 	toCP := ie.NewPDI(source(uint8(session.Access)), e.fteid(e.id.localAccess, true), e.instance(),
 		ie.NewSDFFilter("permit out 58 from ff02::2/128 to assigned", "", "", "", 0), e.interfaceType(e.accessType()))

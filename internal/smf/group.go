@@ -1,9 +1,12 @@
 package smf
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sort"
 
 	"github.com/wmnsk/go-pfcp/ie"
@@ -23,43 +26,42 @@ type Group struct {
 
 // state is one session, small enough to have a million.
 type state struct {
-	upSEID               uint64
-	accessTEID, coreTEID uint32 // of the UPF's F-TEIDs
-	peerTEID, nextTEID   uint32 // of the gNB's, and of the next UPF's
-	access, core         uint32 // places of the UPF's F-TEIDs
-	peer, next           uint32 // places of the gNB's and the next UPF's
-	ue4                  [4]byte
-	ue6                  [8]byte
-	live, reported       bool
+	upSEID         uint64
+	access, core   fteid // the UPF's
+	peer, next     fteid // the gNB's, and the next UPF's
+	ue4            [4]byte
+	ue6            [8]byte
+	live, reported bool
 }
+
+// fteid is an F-TEID. Its address is the number of a place.
+type fteid struct{ place, teid uint32 }
 
 // place is the address of an F-TEID; few are shared by all sessions.
 type place struct{ v4, v6 netip.Addr }
 
-// placeOf is a place's number. The client is locked.
-func (c *Client) placeOf(p place) uint32 {
-	if n, ok := c.placeNumbers[p]; ok {
-		return n
+// fteid returns an F-TEID at a place, which gets a number. The client is locked.
+func (c *Client) fteid(p place, teid uint32) fteid {
+	n, ok := c.placeNumbers[p]
+	if !ok {
+		n = uint32(len(c.places))
+		c.places = append(c.places, p)
+		c.placeNumbers[p] = n
 	}
-	n := uint32(len(c.places))
-	c.places = append(c.places, p)
-	c.placeNumbers[p] = n
-	return n
+	return fteid{n, teid}
 }
 
-func placeOfAddr(a netip.Addr) place {
-	if a.Is4() {
-		return place{v4: a}
+// fteidOf is a peer's: it has one address.
+func (c *Client) fteidOf(e endpoint) fteid {
+	if e.addr.Is4() {
+		return c.fteid(place{v4: e.addr}, e.teid)
 	}
-	return place{v6: a}
+	return c.fteid(place{v6: e.addr}, e.teid)
 }
 
-// addr is the one address of a peer's place.
-func (p place) addr() netip.Addr {
-	if p.v4.IsValid() {
-		return p.v4
-	}
-	return p.v6
+func (c *Client) endpoint(f fteid) endpoint {
+	p := c.places[f.place]
+	return endpoint{cmp.Or(p.v4, p.v6), f.teid}
 }
 
 // Add makes a group; nothing is sent yet.
@@ -92,22 +94,13 @@ func (g *Group) begin(i int) {
 	*s = state{ue4: g.spec.ue4(i)}
 	ue6 := g.spec.ue6(i)
 	copy(s.ue6[:], ue6[:8])
-	s.setPeer(g.c, g.spec.Access.at(i))
-	s.setNext(g.c, g.spec.Core.at(i))
+	s.peer, s.next = g.c.fteidOf(g.spec.Access.at(i)), g.c.fteidOf(g.spec.Core.at(i))
 	if l := g.spec.Local; l != nil {
-		s.access = g.c.placeOf(placeOfAddr(l.Address))
-		s.accessTEID = l.AccessTEID + uint32(i)
+		s.access = g.c.fteidOf(endpoint{l.Address, l.AccessTEID + uint32(i)})
 		if g.spec.Role == Intermediate {
-			s.core, s.coreTEID = s.access, l.CoreTEID+uint32(i)
+			s.core = g.c.fteidOf(endpoint{l.Address, l.CoreTEID + uint32(i)})
 		}
 	}
-}
-
-func (s *state) setPeer(c *Client, p endpoint) {
-	s.peer, s.peerTEID = c.placeOf(placeOfAddr(p.addr)), p.teid
-}
-func (s *state) setNext(c *Client, p endpoint) {
-	s.next, s.nextTEID = c.placeOf(placeOfAddr(p.addr)), p.teid
 }
 
 // find is the session of a CP SEID. The client is locked.
@@ -123,11 +116,8 @@ func (c *Client) find(seid uint64) (*Group, int) {
 func (c *Client) Groups() []*Group {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]*Group(nil), c.groups...)
+	return slices.Clone(c.groups)
 }
-
-// Name of the group; Count is how many sessions it may have.
-func (g *Group) Name() string { return g.spec.Name }
 
 // Count is how many sessions the group has, established or not.
 func (g *Group) Count() int { return len(g.state) }
@@ -136,9 +126,8 @@ func (g *Group) Count() int { return len(g.state) }
 func (g *Group) identity(i int) identity {
 	s := &g.state[i]
 	id := identity{
-		cpSEID: g.base + uint64(i), ue4: s.ue4, localAccess: s.accessTEID, localCore: s.coreTEID,
-		access: endpoint{g.c.places[s.peer].addr(), s.peerTEID},
-		core:   endpoint{g.c.places[s.next].addr(), s.nextTEID},
+		cpSEID: g.base + uint64(i), ue4: s.ue4, localAccess: s.access.teid, localCore: s.core.teid,
+		access: g.c.endpoint(s.peer), core: g.c.endpoint(s.next),
 	}
 	if g.spec.UE6.IsValid() {
 		id.ue6 = g.spec.UE6.Addr().As16() // the interface identifier
@@ -185,28 +174,14 @@ func (g *Group) info(i int) Info {
 		}
 		info.UE6 = netip.AddrFrom16(a)
 	}
-	at := func(n, teid uint32) *Created {
-		if teid == 0 {
+	at := func(f fteid) *Created {
+		if f.teid == 0 {
 			return nil
 		}
-		return &Created{TEID: teid, Addr4: g.c.places[n].v4, Addr6: g.c.places[n].v6}
+		return &Created{TEID: f.teid, Addr4: g.c.places[f.place].v4, Addr6: g.c.places[f.place].v6}
 	}
-	info.Access, info.Core = at(s.access, s.accessTEID), at(s.core, s.coreTEID)
-	info.Peer, info.Next = at(s.peer, s.peerTEID), at(s.next, s.nextTEID)
+	info.Access, info.Core, info.Peer, info.Next = at(s.access), at(s.core), at(s.peer), at(s.next)
 	return info
-}
-
-// Live is how many sessions are established.
-func (g *Group) Live() int {
-	g.c.mu.Lock()
-	defer g.c.mu.Unlock()
-	n := 0
-	for i := range g.state {
-		if g.state[i].live {
-			n++
-		}
-	}
-	return n
 }
 
 // Establish sends Session Establishment Requests for sessions that are not
@@ -216,17 +191,17 @@ func (g *Group) Establish(ctx context.Context, p Pace) (Result, error) {
 		name: "establish", kind: message.MsgTypeSessionEstablishmentRequest, build: (*encoder).establish, fresh: true,
 		accept: func(s *state, _ int, a *answer) error {
 			if a.seid == 0 {
-				return &badAnswer{"establish", "has no F-SEID"}
+				return badAnswer("establish", "has no F-SEID")
 			}
 			s.upSEID, s.live = a.seid, true
 			for _, c := range a.created {
 				g.created(s, &c)
 			}
-			if s.accessTEID == 0 || g.spec.Role == Intermediate && s.coreTEID == 0 {
-				return &badAnswer{"establish", "has no F-TEID for a PDR that the UPF must choose one for"}
+			if s.access.teid == 0 || g.spec.Role == Intermediate && s.core.teid == 0 {
+				return badAnswer("establish", "has no F-TEID for a PDR that the UPF must choose one for")
 			}
 			if g.spec.ChooseUE != "" && s.ue4 == [4]byte{} && s.ue6 == [8]byte{} {
-				return &badAnswer{"establish", "has no UE address, which the UPF must choose"}
+				return badAnswer("establish", "has no UE address, which the UPF must choose")
 			}
 			return nil
 		},
@@ -236,12 +211,12 @@ func (g *Group) Establish(ctx context.Context, p Pace) (Result, error) {
 // created notes what the UPF chose for a PDR of ours.
 func (g *Group) created(s *state, c *createdPDR) {
 	if c.teid != 0 {
-		at := g.c.placeOf(place{c.addr4, c.addr6})
+		at := g.c.fteid(place{c.addr4, c.addr6}, c.teid)
 		switch c.id {
 		case g.encoder.up:
-			s.access, s.accessTEID = at, c.teid
+			s.access = at
 		case g.encoder.down:
-			s.core, s.coreTEID = at, c.teid
+			s.core = at
 		}
 	}
 	if c.ue4.IsValid() {
@@ -298,19 +273,11 @@ func (g *Group) forwarding(name string, to *Tunnel, endMarker bool) (procedure, 
 		accept: func(s *state, i int, _ *answer) error {
 			s.reported = false
 			if to != nil {
-				s.setPeer(g.c, to.at(i))
+				s.peer = g.c.fteidOf(to.at(i))
 			}
 			return nil
 		},
-	}, tunnelError(name, to)
-}
-
-// tunnelError says what is wrong with a tunnel, which may be nil.
-func tunnelError(procedure string, t *Tunnel) (err error) {
-	checkTunnel("access", t, func(field, format string, args ...any) {
-		err = fmt.Errorf("%s: %s: %s", procedure, field, fmt.Sprintf(format, args...))
-	})
-	return err
+	}, errors.Join(faults(name+": ", to.check("access")...)...)
 }
 
 // Idle lets the UPF buffer downlink packets and report the first (BUFF, NOCP).
@@ -405,7 +372,7 @@ func (g *Group) Modify(ctx context.Context, p Pace, change Change) (Result, erro
 		},
 		accept: func(s *state, i int, _ *answer) error {
 			if change.Core != nil {
-				s.setNext(g.c, change.Core.at(i))
+				s.next = g.c.fteidOf(change.Core.at(i))
 			}
 			return nil
 		},

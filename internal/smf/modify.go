@@ -2,6 +2,7 @@ package smf
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/wmnsk/go-pfcp/ie"
 
@@ -32,31 +33,16 @@ type Gates struct {
 }
 
 func (c *Change) check(s *Spec) error {
-	var problems []error
-	for _, word := range []string{c.Uplink, c.Downlink} {
-		if word != "" && word != "forward" && word != "drop" {
-			problems = append(problems, errors.New("modify: uplink and downlink: give forward or drop"))
-		}
-	}
-	if (c.MBR != nil || c.Gates != nil) && s.MBR == nil && s.QFI == 0 {
-		problems = append(problems, errors.New("modify: mbr, gates: the sessions have no QER: give them mbr or qfi at the start"))
-	}
-	if c.URR != nil && s.URR == nil {
-		problems = append(problems, errors.New("modify: urr: the sessions have none from the start"))
-	}
-	if c.Core != nil && s.Role != Intermediate {
-		problems = append(problems, errors.New("modify: core: only an intermediate UPF has a tunnel towards the core"))
-	}
-	if c.Downlink == "forward" && s.Access == nil {
-		problems = append(problems, errors.New("modify: downlink: forward where to? give the sessions an access tunnel"))
-	}
-	checkTunnel("core", c.Core, func(field, format string, _ ...any) {
-		problems = append(problems, errors.New("modify: "+field+": "+format))
-	})
-	if *c == (Change{}) {
-		problems = append(problems, errors.New("modify: nothing is changed: give mbr, gates, uplink, downlink, core, urr or drop_buffered"))
-	}
-	return errors.Join(problems...)
+	actions := []string{"", "forward", "drop"}
+	return errors.Join(faults("modify: ", append(c.Core.check("core"), []fault{
+		{!slices.Contains(actions, c.Uplink) || !slices.Contains(actions, c.Downlink), "uplink and downlink: give forward or drop"},
+		{(c.MBR != nil || c.Gates != nil) && s.MBR == nil && s.QFI == 0,
+			"mbr, gates: the sessions have no QER: give them mbr or qfi at the start"},
+		{c.URR != nil && s.URR == nil, "urr: the sessions have none from the start"},
+		{c.Core != nil && s.Role != Intermediate, "core: only an intermediate UPF has a tunnel towards the core"},
+		{c.Downlink == "forward" && s.Access == nil, "downlink: forward where to? give the sessions an access tunnel"},
+		{*c == (Change{}), "nothing is changed: give mbr, gates, uplink, downlink, core, urr or drop_buffered"},
+	}...)...)...)
 }
 
 // modification is a message that may begin with our F-SEID.

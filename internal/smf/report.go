@@ -91,15 +91,6 @@ func (c *Client) deliver(r Report) bool {
 	}
 }
 
-func isRequest(kind uint8) bool {
-	switch kind {
-	case message.MsgTypeHeartbeatRequest, message.MsgTypeAssociationSetupRequest, message.MsgTypeAssociationUpdateRequest,
-		message.MsgTypeAssociationReleaseRequest, message.MsgTypeNodeReportRequest, message.MsgTypeSessionReportRequest:
-		return true
-	}
-	return false
-}
-
 // seen knows the last requests of the UPF: one that comes again is answered
 // again, and not reported again.
 type seen struct {
@@ -229,21 +220,18 @@ func (r *Report) add(i *ie.IE) {
 		r.Usage = append(r.Usage, readUsage(i))
 	case ie.ErrorIndicationReport:
 		for _, child := range i.ChildIEs {
-			if child.Type == ie.FTEID {
-				r.ErrorIndications = append(r.ErrorIndications, readFTEID(child))
+			if child.Type != ie.FTEID {
+				continue
 			}
+			var created Created
+			if f, err := child.FTEID(); err == nil {
+				v4, _ := netip.AddrFromSlice(f.IPv4Address)
+				v6, _ := netip.AddrFromSlice(f.IPv6Address)
+				created = Created{TEID: f.TEID, Addr4: v4.Unmap(), Addr6: v6}
+			}
+			r.ErrorIndications = append(r.ErrorIndications, created)
 		}
 	}
-}
-
-func readFTEID(i *ie.IE) Created {
-	f, err := i.FTEID()
-	if err != nil {
-		return Created{}
-	}
-	v4, _ := netip.AddrFromSlice(f.IPv4Address)
-	v6, _ := netip.AddrFromSlice(f.IPv6Address)
-	return Created{TEID: f.TEID, Addr4: v4.Unmap(), Addr6: v6}
 }
 
 func nodeReport(payload []byte) Report {
@@ -312,11 +300,7 @@ func readUsage(i *ie.IE) Usage {
 		case ie.URSEQN:
 			u.Sequence, _ = child.URSEQN()
 		case ie.UsageReportTrigger:
-			for n, name := range usageTriggers {
-				if n/8 < len(child.Payload) && child.Payload[n/8]&(1<<(n%8)) != 0 {
-					u.Triggers = append(u.Triggers, name)
-				}
-			}
+			u.Triggers = append(u.Triggers, names(child.Payload, usageTriggers)...)
 		case ie.VolumeMeasurement:
 			u.readVolume(child)
 		case ie.DurationMeasurement:
@@ -332,21 +316,17 @@ func readUsage(i *ie.IE) Usage {
 		case ie.TimeOfLastPacket:
 			u.Last = readTime(child.TimeOfLastPacket())
 		case ie.EthernetTrafficInformation:
-			u.readHosts(child)
+			for _, hosts := range child.ChildIEs {
+				switch hosts.Type {
+				case ie.MACAddressesDetected:
+					u.Detected = append(u.Detected, macAddresses(hosts.Payload)...)
+				case ie.MACAddressesRemoved:
+					u.Removed = append(u.Removed, macAddresses(hosts.Payload)...)
+				}
+			}
 		}
 	}
 	return u
-}
-
-func (u *Usage) readHosts(i *ie.IE) {
-	for _, child := range i.ChildIEs {
-		switch child.Type {
-		case ie.MACAddressesDetected:
-			u.Detected = append(u.Detected, macAddresses(child.Payload)...)
-		case ie.MACAddressesRemoved:
-			u.Removed = append(u.Removed, macAddresses(child.Payload)...)
-		}
-	}
 }
 
 // macAddresses are those of an IE, whose first octet is their number. (go-pfcp
@@ -365,8 +345,7 @@ func readTime(t time.Time, err error) *time.Time {
 	if err != nil {
 		return nil
 	}
-	t = t.UTC()
-	return &t
+	return new(t.UTC())
 }
 
 func (u *Usage) readVolume(i *ie.IE) {

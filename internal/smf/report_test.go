@@ -49,7 +49,7 @@ func TestReports(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	h := u.ask(message.NewHeartbeatRequest(5, ie.NewRecoveryTimeStamp(u.started), nil)).(*message.HeartbeatResponse)
-	if stamp, err := h.RecoveryTimeStamp.RecoveryTimeStamp(); err != nil || stamp.Unix() != c.Started().Unix() {
+	if stamp, err := h.RecoveryTimeStamp.RecoveryTimeStamp(); err != nil || stamp.Unix() != c.options.Started.Unix() {
 		t.Errorf("heartbeat: %v, %v", stamp, err)
 	}
 	if len(c.Reports()) != 0 {
@@ -103,7 +103,7 @@ func TestReportsWait(t *testing.T) {
 		return message.NewSessionReportRequest(0, 0, s.Info().CPSEID, sequence, 0, ie.NewReportType(0, 0, 0, 1), ie.NewDownlinkDataReport(ie.NewPDRID(uint16(sequence))))
 	}
 	u.ask(report(1))
-	u.send(report(2), c.Local())
+	u.send(report(2), c.options.Local)
 	select {
 	case a := <-u.answers:
 		t.Errorf("answered, and nobody has taken it: %+v", a)

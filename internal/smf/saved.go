@@ -45,9 +45,11 @@ type savedSession struct {
 // Save is what Restore takes.
 func (c *Client) Save() *Saved {
 	o := &c.options
-	s := &Saved{UPF: o.UPF, Local: o.Local, NodeID: o.NodeID, Dialect: o.Dialect, Started: o.Started, Sequence: c.Sequence()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	s := &Saved{
+		UPF: o.UPF, Local: o.Local, NodeID: o.NodeID, Dialect: o.Dialect, Started: o.Started, Sequence: c.table.sequence % (1 << 24), Next: c.nextSEID,
+	}
 	for _, g := range c.groups {
 		sg := SavedGroup{Spec: g.spec, Base: g.base}
 		for i := range g.state {
@@ -63,7 +65,6 @@ func (c *Client) Save() *Saved {
 			s.Groups = append(s.Groups, sg)
 		}
 	}
-	s.Next = c.nextSEID
 	if c.associated {
 		s.UPFStarted = c.upfStarted
 	}
@@ -107,13 +108,9 @@ func (g *Group) restore(ss *savedSession) {
 	st.upSEID, st.live = ss.UPSEID, true
 	binary.BigEndian.PutUint32(st.ue4[:], ss.UE4)
 	binary.BigEndian.PutUint64(st.ue6[:], ss.UE6)
-	at := func(c *Created, number, teid *uint32) {
+	for to, c := range map[*fteid]*Created{&st.access: ss.Access, &st.core: ss.Core, &st.peer: ss.Peer, &st.next: ss.Next} {
 		if c != nil {
-			*number, *teid = g.c.placeOf(place{c.Addr4, c.Addr6}), c.TEID
+			*to = g.c.fteid(place{c.Addr4, c.Addr6}, c.TEID)
 		}
 	}
-	at(ss.Access, &st.access, &st.accessTEID)
-	at(ss.Core, &st.core, &st.coreTEID)
-	at(ss.Peer, &st.peer, &st.peerTEID)
-	at(ss.Next, &st.next, &st.nextTEID)
 }

@@ -2,10 +2,12 @@ package smf
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -70,16 +72,6 @@ var verbs = map[string]bool{
 	"establish": true, "handover": true, "idle": true, "page": true, "query": true, "modify": true, "delete": true, "load": true, "show": true,
 }
 
-// Verbs are the names of all steps.
-func Verbs() []string {
-	var names []string
-	for name := range verbs {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // ParseScenario reads YAML or JSON, strictly, and checks that each step makes
 // sense.
 func ParseScenario(text []byte) (*Scenario, error) {
@@ -87,21 +79,16 @@ func ParseScenario(text []byte) (*Scenario, error) {
 	if err := yaml.UnmarshalStrict(text, s); err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)
 	}
-	if s.Dialect == "" {
-		s.Dialect = Open5GS
-	}
-	var problems []error
-	if err := s.Dialect.check(); err != nil {
-		problems = append(problems, err)
-	}
+	s.Dialect = cmp.Or(s.Dialect, Open5GS)
+	problems := []error{s.Dialect.check()}
 	names := map[string]bool{}
 	for i := range s.Sessions {
 		problems = append(problems, s.Sessions[i].complete(s.Dialect))
-		if name := s.Sessions[i].Name; names[name] {
+		name := s.Sessions[i].Name
+		if names[name] {
 			problems = append(problems, fmt.Errorf("there are two session groups %s: give one another name", name))
-		} else {
-			names[name] = true
 		}
+		names[name] = true
 	}
 	check := func(where string, steps []Step) {
 		for i := range steps {
@@ -136,7 +123,7 @@ func (s *Scenario) Check(p *Step) error {
 	about, known := verbs[p.Do]
 	switch {
 	case !known:
-		return fmt.Errorf("do: %q: give one of %s", p.Do, strings.Join(Verbs(), ", "))
+		return fmt.Errorf("do: %q: give one of %s", p.Do, strings.Join(slices.Sorted(maps.Keys(verbs)), ", "))
 	case p.Sessions != "" && !about:
 		return fmt.Errorf("%s: it is about no sessions", p.Do)
 	case p.Sessions != "" && !slices.ContainsFunc(s.Sessions, func(g Spec) bool { return g.Name == p.Sessions }):
@@ -224,7 +211,7 @@ type Runner struct {
 func NewRunner(c *Client, s *Scenario) (*Runner, error) {
 	have := map[string]bool{}
 	for _, g := range c.Groups() {
-		have[g.Name()] = true
+		have[g.spec.Name] = true
 	}
 	for _, spec := range s.Sessions {
 		if have[spec.Name] {
@@ -261,15 +248,27 @@ func (r *Runner) do(ctx context.Context, p *Step, result *StepResult) error {
 	case "release":
 		return r.client.Release(ctx)
 	case "wait":
-		return sleep(ctx, time.Duration(p.For))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Duration(p.For)):
+			return nil
+		}
 	case "hold":
 		<-ctx.Done()
 		return nil
 	case "phase":
-		return r.phase(ctx, p, result)
+		for _, step := range r.scenario.Phases[p.Phase] {
+			one := r.Do(ctx, step)
+			result.Steps = append(result.Steps, one)
+			if !one.OK {
+				return fmt.Errorf("phase %s: %s", p.Phase, one.Error)
+			}
+		}
+		return nil
 	}
 	for _, g := range r.client.Groups() {
-		if p.Sessions != "" && p.Sessions != g.Name() || p.Do == "query" && p.Sessions == "" && g.spec.URR == nil {
+		if p.Sessions != "" && p.Sessions != g.spec.Name || p.Do == "query" && p.Sessions == "" && g.spec.URR == nil {
 			continue
 		}
 		if err := r.group(ctx, g, p, result); err != nil {
@@ -279,86 +278,68 @@ func (r *Runner) do(ctx context.Context, p *Step, result *StepResult) error {
 	return nil
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
-func (r *Runner) phase(ctx context.Context, p *Step, result *StepResult) error {
-	for _, step := range r.scenario.Phases[p.Phase] {
-		one := r.Do(ctx, step)
-		result.Steps = append(result.Steps, one)
-		if !one.OK {
-			return fmt.Errorf("phase %s: %s", p.Phase, one.Error)
-		}
-	}
-	return nil
-}
-
 // group does a step for one group of sessions.
 func (r *Runner) group(ctx context.Context, g *Group, p *Step, result *StepResult) error {
 	pace := Pace{First: p.First, Count: p.Count, Rate: p.Rate, Window: p.Window}
 	if r.Progress != nil {
-		pace.Progress = func(done, of int) { r.Progress(p.Do+" "+g.Name(), done, of) }
+		pace.Progress = func(done, of int) { r.Progress(p.Do+" "+g.spec.Name, done, of) }
 	}
-	if p.Do == "show" {
-		result.Sessions = append(result.Sessions, g.infos(pace)...)
-		return nil
+	for _, procedure := range g.procedures(p) {
+		one, err := procedure(ctx, pace)
+		if one.Procedure != "" {
+			result.Results = append(result.Results, GroupResult{g.spec.Name, one})
+		}
+		if err != nil {
+			return err
+		}
 	}
-	err := g.do(ctx, p, pace, func(one Result) { result.Results = append(result.Results, GroupResult{g.Name(), one}) })
-	if err != nil {
-		return err
-	}
-	if p.Do == "establish" || p.Do == "handover" || p.Do == "page" {
+	if slices.Contains([]string{"show", "establish", "handover", "page"}, p.Do) {
 		result.Sessions = append(result.Sessions, g.infos(pace)...)
 	}
 	return nil
 }
 
-// do does the procedures of a step, one after another until one cannot be done,
-// and calls each with what became of it.
-func (g *Group) do(ctx context.Context, p *Step, pace Pace, each func(Result)) (err error) {
-	note := func(r Result, failed error) bool {
-		if r.Procedure != "" {
-			each(r)
+// perform does a procedure for the sessions that a pace selects.
+type perform func(context.Context, Pace) (Result, error)
+
+// procedures are those of a step, to be done one after another.
+func (g *Group) procedures(p *Step) []perform {
+	forward := func(name string) perform {
+		return func(ctx context.Context, pace Pace) (Result, error) {
+			return g.forward(ctx, name, pace, p.Access, false)
 		}
-		err = failed
-		return err == nil
 	}
 	switch p.Do {
 	case "establish":
-		if note(g.Establish(ctx, pace)) && g.spec.Access != nil {
-			note(g.Forward(ctx, pace))
+		if g.spec.Access == nil {
+			return []perform{g.Establish}
 		}
+		return []perform{g.Establish, g.Forward}
 	case "handover":
-		note(g.Handover(ctx, pace, *p.Access, p.EndMarker == nil || *p.EndMarker))
+		return []perform{func(ctx context.Context, pace Pace) (Result, error) {
+			return g.Handover(ctx, pace, *p.Access, p.EndMarker == nil || *p.EndMarker)
+		}}
 	case "idle":
-		note(g.Idle(ctx, pace))
+		return []perform{g.Idle}
 	case "page":
 		if p.Now {
-			note(g.forward(ctx, "page", pace, p.Access, false))
-			break
+			return []perform{forward("page")}
 		}
-		timeout := time.Duration(p.Timeout)
-		setDefault(&timeout, 30*time.Second)
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		note(g.Page(ctx, pace, p.Access))
+		return []perform{func(ctx context.Context, pace Pace) (Result, error) {
+			ctx, cancel := context.WithTimeout(ctx, cmp.Or(time.Duration(p.Timeout), 30*time.Second))
+			defer cancel()
+			return g.Page(ctx, pace, p.Access)
+		}}
 	case "query":
-		note(g.Query(ctx, pace))
+		return []perform{g.Query}
 	case "modify":
-		note(g.Modify(ctx, pace, *p.Change))
-	case "load":
-		_ = note(g.Establish(ctx, pace)) && note(g.forward(ctx, "modify", pace, p.Access, false)) &&
-			note(g.delete(ctx, pace, false)) // figures are wanted, not usage
+		return []perform{func(ctx context.Context, pace Pace) (Result, error) { return g.Modify(ctx, pace, *p.Change) }}
+	case "load": // figures are wanted, not usage
+		return []perform{g.Establish, forward("modify"), func(ctx context.Context, pace Pace) (Result, error) { return g.delete(ctx, pace, false) }}
 	case "delete":
-		note(g.Delete(ctx, pace))
+		return []perform{g.Delete}
 	}
-	return err
+	return nil
 }
 
 // infos are what is known of the first sessions.

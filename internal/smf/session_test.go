@@ -288,7 +288,7 @@ func TestSave(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := c.Groups()[0].Session(0)
-	if !reflect.DeepEqual(again.Info(), s.Info()) || !c.Started().Equal(time.Unix(1_600_000_000, 0)) {
+	if !reflect.DeepEqual(again.Info(), s.Info()) || !c.options.Started.Equal(time.Unix(1_600_000_000, 0)) {
 		t.Errorf("%+v, want %+v", again.Info(), s.Info())
 	}
 	if err := c.Idle(t.Context(), again); err != nil {

@@ -1,6 +1,7 @@
 package smf
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -160,115 +161,89 @@ const maxSessions = 1 << 24
 
 // complete fills in what is not set, and says what makes no sense.
 func (s *Spec) complete(d Dialect) error {
-	if s.Name == "" {
-		s.Name = "ue"
-	}
-	if s.Count == 0 {
-		s.Count = 1
-	}
-	if s.Role == "" {
-		s.Role = Anchor
-	}
-	if s.PDNType == "" {
-		s.PDNType = s.family()
-	}
+	s.Name, s.Count, s.Role = cmp.Or(s.Name, "ue"), cmp.Or(s.Count, 1), cmp.Or(s.Role, Anchor)
+	s.PDNType = cmp.Or(s.PDNType, s.family())
 	for i := range s.Filters {
-		if s.Filters[i].Precedence == 0 {
-			s.Filters[i].Precedence = uint32(i + 1)
+		s.Filters[i].Precedence = cmp.Or(s.Filters[i].Precedence, uint32(i+1))
+	}
+	problems := slices.Concat(s.checkShape(d), s.checkAddresses(), s.Access.check("access"), s.Core.check("core"), s.checkRules())
+	return errors.Join(faults("session group "+s.Name+": ", problems...)...)
+}
+
+// fault is a thing that may be wrong, in the words of the user's fields.
+type fault struct {
+	wrong bool
+	text  string
+}
+
+// faults are errors of what is wrong.
+func faults(prefix string, list ...fault) (errs []error) {
+	for _, f := range list {
+		if f.wrong {
+			errs = append(errs, errors.New(prefix+f.text))
 		}
 	}
-	var problems []error
-	wrong := func(field, format string, args ...any) {
-		problems = append(problems, fmt.Errorf("session group %s: %s: %s", s.Name, field, fmt.Sprintf(format, args...)))
-	}
-	s.checkShape(d, wrong)
-	s.checkAddresses(wrong)
-	s.checkRules(wrong)
-	return errors.Join(problems...)
+	return errs
 }
 
-type complaint func(field, format string, args ...any)
-
-func (s *Spec) checkShape(d Dialect, wrong complaint) {
-	if s.Count < 1 || s.Count > maxSessions {
-		wrong("count", "give 1 to %d", maxSessions)
-	}
-	if s.Role != Anchor && s.Role != Intermediate {
-		wrong("role", "%q: give anchor or intermediate", s.Role)
-	}
-	if !slices.Contains(pdnTypes, s.PDNType) {
-		wrong("pdn_type", "%q: give one of %s", s.PDNType, strings.Join(pdnTypes, ", "))
-	}
-	if s.Core != nil && s.Role != Intermediate {
-		wrong("core", "only an intermediate UPF has a tunnel towards the core: say role: intermediate")
-	}
-	if d == Free5GC && s.Local == nil {
-		wrong("local", "the SMF of this dialect chooses F-TEIDs itself: say address and access_teid of the UPF's")
-	}
-	if l := s.Local; l != nil && (!l.Address.IsValid() || l.AccessTEID == 0 || s.Role == Intermediate && l.CoreTEID == 0) {
-		wrong("local", "give address and access_teid, and for an intermediate UPF core_teid")
-	}
-	if s.SNSSAI.SD != "" {
-		if v, err := strconv.ParseUint(s.SNSSAI.SD, 16, 32); err != nil || v > 0xffffff || len(s.SNSSAI.SD) != 6 {
-			wrong("snssai.sd", "%q: give six hexadecimal digits", s.SNSSAI.SD)
-		}
+func (s *Spec) checkShape(d Dialect) []fault {
+	l, sd := s.Local, s.SNSSAI.SD
+	_, err := strconv.ParseUint(sd, 16, 24)
+	return []fault{
+		{s.Count < 1 || s.Count > maxSessions, fmt.Sprintf("count: give 1 to %d", maxSessions)},
+		{s.Role != Anchor && s.Role != Intermediate, fmt.Sprintf("role: %q: give anchor or intermediate", s.Role)},
+		{!slices.Contains(pdnTypes, s.PDNType), fmt.Sprintf("pdn_type: %q: give one of %s", s.PDNType, strings.Join(pdnTypes, ", "))},
+		{s.Core != nil && s.Role != Intermediate, "core: only an intermediate UPF has a tunnel towards the core: say role: intermediate"},
+		{d == Free5GC && l == nil, "local: the SMF of this dialect chooses F-TEIDs itself: say address and access_teid of the UPF's"},
+		{l != nil && (!l.Address.IsValid() || l.AccessTEID == 0 || s.Role == Intermediate && l.CoreTEID == 0),
+			"local: give address and access_teid, and for an intermediate UPF core_teid"},
+		{sd != "" && (err != nil || len(sd) != 6), fmt.Sprintf("snssai.sd: %q: give six hexadecimal digits", sd)},
 	}
 }
 
-func (s *Spec) checkAddresses(wrong complaint) {
-	switch {
-	case s.ChooseUE != "" && (s.UE4.IsValid() || s.UE6.IsValid()):
-		wrong("choose_ue", "the UPF chooses the addresses, or ue4 and ue6 say them: not both")
-	case s.ChooseUE != "" && !slices.Contains(ipTypes, s.ChooseUE):
-		wrong("choose_ue", "%q: give one of %s", s.ChooseUE, strings.Join(ipTypes, ", "))
-	case s.ChooseUE == "" && slices.Contains(ipTypes, s.PDNType) && !s.UE4.IsValid() && !s.UE6.IsValid() && s.Role == Anchor:
-		wrong("ue4", "the sessions need UE addresses: give ue4, ue6 or choose_ue")
+func (s *Spec) checkAddresses() []fault {
+	ip4, ip6 := s.UE4.IsValid(), s.UE6.IsValid()
+	given := ip4 || ip6
+	bad4 := ip4 && !s.UE4.Addr().Is4()
+	bad6 := ip6 && (!s.UE6.Addr().Is6() || s.UE6.Bits() > 64)
+	return []fault{
+		{s.ChooseUE != "" && given, "choose_ue: the UPF chooses the addresses, or ue4 and ue6 say them: not both"},
+		{s.ChooseUE != "" && !given && !slices.Contains(ipTypes, s.ChooseUE),
+			fmt.Sprintf("choose_ue: %q: give one of %s", s.ChooseUE, strings.Join(ipTypes, ", "))},
+		{s.ChooseUE == "" && slices.Contains(ipTypes, s.PDNType) && !given && s.Role == Anchor,
+			"ue4: the sessions need UE addresses: give ue4, ue6 or choose_ue"},
+		{bad4, fmt.Sprintf("ue4: %s is not an IPv4 pool", s.UE4)},
+		{ip4 && !bad4 && s.Count > 1 && !s.UE4.Contains(netip.AddrFrom4(s.ue4(s.Count-1))),
+			fmt.Sprintf("ue4: %s does not hold %d addresses", s.UE4, s.Count)},
+		{bad6, fmt.Sprintf("ue6: %s is not an IPv6 pool that holds a /64", s.UE6)},
+		{ip6 && !bad6 && !s.UE6.Contains(netip.AddrFrom16(s.ue6(s.Count-1))),
+			fmt.Sprintf("ue6: %s does not hold %d prefixes of 64 bits", s.UE6, s.Count)},
 	}
-	if s.UE4.IsValid() && !s.UE4.Addr().Is4() {
-		wrong("ue4", "%s is not an IPv4 pool", s.UE4)
-	} else if s.UE4.IsValid() && s.Count > 1 && !s.UE4.Contains(netip.AddrFrom4(s.ue4(s.Count-1))) {
-		wrong("ue4", "%s does not hold %d addresses", s.UE4, s.Count)
-	}
-	if s.UE6.IsValid() && (!s.UE6.Addr().Is6() || s.UE6.Bits() > 64) {
-		wrong("ue6", "%s is not an IPv6 pool that holds a /64", s.UE6)
-	} else if s.UE6.IsValid() && !s.UE6.Contains(netip.AddrFrom16(s.ue6(s.Count-1))) {
-		wrong("ue6", "%s does not hold %d prefixes of 64 bits", s.UE6, s.Count)
-	}
-	checkTunnel("access", s.Access, wrong)
-	checkTunnel("core", s.Core, wrong)
 }
 
-func checkTunnel(name string, t *Tunnel, wrong complaint) {
+// check says what is wrong with a tunnel, which may be nil.
+func (t *Tunnel) check(name string) []fault {
 	if t == nil {
-		return
+		return nil
 	}
-	if !t.Address.IsValid() || t.TEID == 0 {
-		wrong(name, "give address and teid (not 0) of the peer")
-	}
-	if t.Addresses < 0 || t.Addresses > 1<<16 {
-		wrong(name+".addresses", "give 1 to %d", 1<<16)
-	}
-	if t.Interface != "" && t.Interface != "n3" && t.Interface != "n9" {
-		wrong(name+".interface", "%q: give n3 or n9", t.Interface)
+	return []fault{
+		{!t.Address.IsValid() || t.TEID == 0, name + ": give address and teid (not 0) of the peer"},
+		{t.Addresses < 0 || t.Addresses > 1<<16, fmt.Sprintf("%s.addresses: give 1 to %d", name, 1<<16)},
+		{!slices.Contains([]string{"", "n3", "n9"}, t.Interface), fmt.Sprintf("%s.interface: %q: give n3 or n9", name, t.Interface)},
 	}
 }
 
-func (s *Spec) checkRules(wrong complaint) {
-	if s.QFI > 63 {
-		wrong("qfi", "give 1 to 63")
-	}
+func (s *Spec) checkRules() []fault {
+	list := []fault{{s.QFI > 63, "qfi: give 1 to 63"}}
 	for i, f := range s.Filters {
-		name := fmt.Sprintf("filters[%d]", i)
-		if f.Flow == "" {
-			wrong(name+".flow", `give an IPFilterRule, such as "permit out ip from any to assigned"`)
-		}
-		if f.QFI > 63 {
-			wrong(name+".qfi", "give 1 to 63")
-		}
+		list = append(list,
+			fault{f.Flow == "", fmt.Sprintf(`filters[%d].flow: give an IPFilterRule, such as "permit out ip from any to assigned"`, i)},
+			fault{f.QFI > 63, fmt.Sprintf("filters[%d].qfi: give 1 to 63", i)})
 	}
-	if s.URR != nil && s.URR.empty() {
-		wrong("urr", "say when usage is reported: a threshold, a quota, a period, start or stop")
-	}
+	u := s.URR
+	silent := u != nil && u.VolumeThreshold == nil && u.VolumeQuota == nil && !u.Start && !u.Stop &&
+		cmp.Or(u.TimeThreshold, u.TimeQuota, u.Period, u.QuotaHolding) == 0
+	return append(list, fault{silent, "urr: say when usage is reported: a threshold, a quota, a period, start or stop"})
 }
 
 var (
@@ -344,9 +319,4 @@ func addrPlus(a netip.Addr, n uint32) netip.Addr {
 	binary.BigEndian.PutUint32(tail, binary.BigEndian.Uint32(tail)+n)
 	sum, _ := netip.AddrFromSlice(b) // as long as it was
 	return sum
-}
-
-func (u *URR) empty() bool {
-	return u.VolumeThreshold == nil && u.VolumeQuota == nil && u.TimeThreshold == 0 && u.TimeQuota == 0 && u.Period == 0 &&
-		u.QuotaHolding == 0 && !u.Start && !u.Stop
 }

@@ -24,62 +24,28 @@ type template struct {
 	fields  []field
 }
 
-// field is a place in a template.
+// field is a place in a template, and what writes its value.
 type field struct {
-	what   fieldKind
+	append func(b []byte, id *identity) []byte
 	offset int
 }
 
-type fieldKind uint8
-
-const (
-	fieldCPSEID fieldKind = iota
-	fieldCPTEID           // for packets to the SMF: the SEID's lower half
-	fieldUE4
-	fieldUE6
-	fieldAccessTEID
-	fieldAccessAddr
-	fieldCoreTEID
-	fieldCoreAddr
-	fieldLocalAccess
-	fieldLocalCore
-	fieldKinds
-)
-
-// append writes a field's value.
-func (k fieldKind) append(b []byte, id *identity) []byte {
-	switch k {
-	case fieldCPSEID:
-		return binary.BigEndian.AppendUint64(b, id.cpSEID)
-	case fieldCPTEID:
-		return binary.BigEndian.AppendUint32(b, uint32(id.cpSEID))
-	case fieldUE4:
-		return append(b, id.ue4[:]...)
-	case fieldUE6:
-		return append(b, id.ue6[:]...)
-	case fieldAccessTEID:
-		return binary.BigEndian.AppendUint32(b, id.access.teid)
-	case fieldAccessAddr:
-		return appendAddr(b, id.access.addr)
-	case fieldCoreTEID:
-		return binary.BigEndian.AppendUint32(b, id.core.teid)
-	case fieldCoreAddr:
-		return appendAddr(b, id.core.addr)
-	case fieldLocalAccess:
-		return binary.BigEndian.AppendUint32(b, id.localAccess)
-	}
-	return binary.BigEndian.AppendUint32(b, id.localCore)
+// fields write what differs between sessions.
+var fields = []func(b []byte, id *identity) []byte{
+	func(b []byte, id *identity) []byte { return binary.BigEndian.AppendUint64(b, id.cpSEID) },
+	func(b []byte, id *identity) []byte { return binary.BigEndian.AppendUint32(b, uint32(id.cpSEID)) }, // the TEID of packets to the SMF
+	func(b []byte, id *identity) []byte { return append(b, id.ue4[:]...) },
+	func(b []byte, id *identity) []byte { return append(b, id.ue6[:]...) },
+	func(b []byte, id *identity) []byte { return binary.BigEndian.AppendUint32(b, id.access.teid) },
+	func(b []byte, id *identity) []byte { return appendAddr(b, id.access.addr) },
+	func(b []byte, id *identity) []byte { return binary.BigEndian.AppendUint32(b, id.core.teid) },
+	func(b []byte, id *identity) []byte { return appendAddr(b, id.core.addr) },
+	func(b []byte, id *identity) []byte { return binary.BigEndian.AppendUint32(b, id.localAccess) },
+	func(b []byte, id *identity) []byte { return binary.BigEndian.AppendUint32(b, id.localCore) },
 }
 
 func appendAddr(b []byte, a netip.Addr) []byte {
-	switch {
-	case a.Is4():
-		v := a.As4()
-		return append(b, v[:]...)
-	case a.IsValid():
-		v := a.As16()
-		return append(b, v[:]...)
-	}
+	b, _ = a.AppendBinary(b) // an address without a zone has no error
 	return b
 }
 
@@ -126,14 +92,14 @@ func newTemplate(e encoder, kind uint8, id identity, build func(*encoder) []*ie.
 	if len(t.message) > maxMessage {
 		return nil, fmt.Errorf("a message of %d octets: a datagram holds %d: have fewer filters", len(t.message), maxMessage)
 	}
-	for k := range fieldKinds {
-		value := k.append(nil, &first)
+	for _, write := range fields {
+		value := write(nil, &first)
 		for at := 0; ; {
 			i := bytes.Index(t.message[at:], value)
 			if i < 0 || len(value) == 0 {
 				break
 			}
-			t.fields = append(t.fields, field{k, at + i})
+			t.fields = append(t.fields, field{write, at + i})
 			at += i + len(value)
 		}
 	}
@@ -151,7 +117,7 @@ func newTemplate(e encoder, kind uint8, id identity, build func(*encoder) []*ie.
 func (t *template) fill(b []byte, id *identity) []byte {
 	b = append(b[:0], t.message...)
 	for _, f := range t.fields {
-		f.what.append(b[:f.offset], id) // in place: b is longer
+		f.append(b[:f.offset], id) // in place: b is longer
 	}
 	return b
 }

@@ -48,11 +48,9 @@ func (t *table) take() *transaction {
 	for t.pending[t.sequence%slots] != nil {
 		t.sequence++
 	}
-	var x *transaction
+	x := &transaction{}
 	if n := len(t.free); n > 0 {
 		x, t.free = t.free[n-1], t.free[:n-1]
-	} else {
-		x = &transaction{}
 	}
 	x.sequence, x.attempts = t.sequence%(1<<24), 1
 	t.pending[t.sequence%slots] = x
@@ -146,8 +144,7 @@ func segmentSize(size int) []byte {
 // request sends one message and returns a copy of the answer's IEs, and its
 // SEID. The error is ErrUnanswered, ctx's, or the socket's.
 func (c *Client) request(ctx context.Context, message []byte) (header, error) {
-	type outcome struct{ h *header }
-	answered := make(chan outcome, 1)
+	answered := make(chan *header, 1)
 	c.mu.Lock()
 	if c.table.count >= slots/2 {
 		c.mu.Unlock()
@@ -157,13 +154,10 @@ func (c *Client) request(ctx context.Context, message []byte) (header, error) {
 	t.kind, t.message = message[1], append(t.message[:0], message...)
 	setSequence(t.message, t.sequence)
 	t.done = func(_ *transaction, h *header, _ time.Duration) {
-		if h == nil {
-			answered <- outcome{}
-			return
+		if h != nil {
+			h = &header{h.kind, h.seid, h.sequence, slices.Clone(h.payload)}
 		}
-		whole := *h
-		whole.payload = slices.Clone(h.payload)
-		answered <- outcome{&whole}
+		answered <- h
 	}
 	c.begin(t, c.now())
 	sequence := t.sequence
@@ -174,11 +168,11 @@ func (c *Client) request(ctx context.Context, message []byte) (header, error) {
 		return header{}, err
 	}
 	select {
-	case o := <-answered:
-		if o.h == nil {
+	case h := <-answered:
+		if h == nil {
 			return header{}, ErrUnanswered
 		}
-		return *o.h, nil
+		return *h, nil
 	case <-ctx.Done():
 		c.forget(sequence)
 		return header{}, ctx.Err()

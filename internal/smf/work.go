@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -258,14 +259,20 @@ func (w *work) send(ctx context.Context, sessions []int, began time.Duration) er
 			return err
 		}
 		if n == 0 {
-			w.leave(len(sessions) - sent)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			left := len(sessions) - sent
+			w.total.Requests += left
+			w.total.fail(fmt.Errorf("%s: not sent, the UPF does not answer any more: %w", w.name, ErrUnanswered), left)
 			return nil
 		}
 		if err := w.batch.send(c.socket, w.list); err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
 		sent += n
-		w.progress(sent, len(sessions))
+		if w.pace.Progress != nil && (sent == len(sessions) || sent%1024 < batchSize) {
+			w.pace.Progress(sent, len(sessions))
+		}
 	}
 	return nil
 }
@@ -273,14 +280,6 @@ func (w *work) send(ctx context.Context, sessions []int, began time.Duration) er
 // due is the time at which request n is to be sent.
 func (w *work) due(began time.Duration, n int) time.Duration {
 	return began + time.Duration(float64(n)/w.pace.Rate*float64(time.Second))
-}
-
-// leave counts requests as failed that a silent UPF is not sent any more.
-func (w *work) leave(n int) {
-	w.g.c.mu.Lock()
-	defer w.g.c.mu.Unlock()
-	w.total.Requests += n
-	w.total.fail(fmt.Errorf("%s: not sent, the UPF does not answer any more: %w", w.name, ErrUnanswered), n)
 }
 
 // fill makes the next requests, as soon as the window has room, and returns how
@@ -306,7 +305,14 @@ func (w *work) fill(ctx context.Context, sessions []int, began time.Duration, se
 	w.list = w.list[:0]
 	n := min(len(sessions), w.pace.Window-w.underWay, batchSize)
 	for k, i := range sessions[:n] {
-		t := w.fillOne(i)
+		t, id := c.table.take(), w.g.identity(i)
+		w.prepare(&id, i)
+		t.message = w.template.fill(t.message, &id)
+		if w.kind != message.MsgTypeSessionEstablishmentRequest {
+			setSEID(t.message, w.g.state[i].upSEID)
+		}
+		setSequence(t.message, t.sequence)
+		t.kind, t.index, t.owner, t.done = w.kind, i, w, answeredWork
 		c.begin(t, now)
 		if full && w.pace.Rate > 0 {
 			t.sent = min(now, w.due(began, sent+k))
@@ -316,19 +322,6 @@ func (w *work) fill(ctx context.Context, sessions []int, began time.Duration, se
 	w.underWay += n
 	w.total.Requests += n
 	return n, nil
-}
-
-func (w *work) fillOne(i int) *transaction {
-	t := w.g.c.table.take()
-	id := w.g.identity(i)
-	w.prepare(&id, i)
-	t.message = w.template.fill(t.message, &id)
-	if w.kind != message.MsgTypeSessionEstablishmentRequest {
-		setSEID(t.message, w.g.state[i].upSEID)
-	}
-	setSequence(t.message, t.sequence)
-	t.kind, t.index, t.owner, t.done = w.kind, i, w, answeredWork
-	return t
 }
 
 // answeredWork is what all transactions of works have as done.
@@ -347,7 +340,7 @@ func (w *work) done(t *transaction, h *header, at time.Duration) {
 	w.answer.read(h.payload)
 	err := refusal(w.name, &w.answer)
 	if err == nil && h.seid != w.g.base+uint64(t.index) {
-		err = &badAnswer{w.name, fmt.Sprintf("is for SEID %#x, not for %#x", h.seid, w.g.base+uint64(t.index))}
+		err = badAnswer(w.name, "is for SEID %#x, not for %#x", h.seid, w.g.base+uint64(t.index))
 	}
 	if err == nil {
 		err = w.accept(&w.g.state[t.index], t.index, &w.answer)
@@ -388,13 +381,6 @@ func (c *Client) abandon(w *work) {
 	}
 }
 
-// progress tells how far it is, every some thousand requests.
-func (w *work) progress(sent, of int) {
-	if w.pace.Progress != nil && (sent == of || sent%1024 < batchSize) {
-		w.pace.Progress(sent, of)
-	}
-}
-
 // result is what came of the work so far.
 func (w *work) result() Result {
 	w.g.c.mu.Lock()
@@ -403,7 +389,8 @@ func (w *work) result() Result {
 	r.Problems = maps.Clone(r.Problems)
 	r.Seconds, r.Retransmissions = w.elapsed.Seconds(), w.resent
 	if w.histogram.TotalCount() > 0 {
-		r.latencies(w.histogram)
+		at := func(quantile float64) float64 { return float64(w.histogram.ValueAtQuantile(quantile)) / 1000 }
+		r.P50, r.P90, r.P99, r.Max = at(50), at(90), at(99), float64(w.histogram.Max())/1000
 	}
 	if r.Requests > 0 && w.elapsed > 0 {
 		r.PerSecond = float64(r.Requests-r.Failures) / w.elapsed.Seconds()
@@ -412,18 +399,13 @@ func (w *work) result() Result {
 	for _, a := range w.answers {
 		reports, err := usages(a.payload)
 		if err != nil {
-			r.fail(&badAnswer{w.name, "has a usage report that cannot be read: " + err.Error()}, 1)
+			r.fail(badAnswer(w.name, "has a usage report that cannot be read: %v", err), 1)
 		}
 		if len(reports) > 0 {
 			r.Usage = append(r.Usage, SessionUsage{a.session, reports})
 		}
 	}
 	return r
-}
-
-func (r *Result) latencies(h *hdrhistogram.Histogram) {
-	micro := func(ns int64) float64 { return float64(ns) / 1000 }
-	r.P50, r.P90, r.P99, r.Max = micro(h.ValueAtQuantile(50)), micro(h.ValueAtQuantile(90)), micro(h.ValueAtQuantile(99)), micro(h.Max())
 }
 
 // cpuTime is what this process has had.
@@ -433,4 +415,34 @@ func cpuTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// timer sleeps to some microseconds: the runtime's own timers are up to a
+// millisecond late, and a thread that sleeps in the kernel keeps a processor
+// from the goroutine that reads answers.
+type timer struct {
+	fd   int      // file's, which asked for it would make it block
+	file *os.File // the runtime's poller reads it
+}
+
+func newTimer() (timer, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return timer{}, fmt.Errorf("timerfd: %w", err)
+	}
+	return timer{fd, os.NewFile(uintptr(fd), "timerfd")}, nil
+}
+
+// sleep returns after d, or earlier: interrupts are to be seen.
+func (t timer) sleep(d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(min(d, 50*time.Millisecond).Nanoseconds())}
+	if err := unix.TimerfdSettime(t.fd, 0, &spec, nil); err != nil {
+		return fmt.Errorf("timerfd: %w", err)
+	}
+	var expirations [8]byte
+	_, err := t.file.Read(expirations[:])
+	return err
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Session is one of a group's.
+// Session is one of a group's: what tests say of one session.
 type Session struct {
 	g *Group
 	i int
@@ -96,4 +96,17 @@ func (c *Client) Modify(ctx context.Context, s Session, change Change) error {
 // Delete ends the session, and returns its last usage.
 func (c *Client) Delete(ctx context.Context, s Session) ([]Usage, error) {
 	return one(s.g.Delete(ctx, s.pace()))
+}
+
+// Live is how many sessions are established.
+func (g *Group) Live() int {
+	g.c.mu.Lock()
+	defer g.c.mu.Unlock()
+	n := 0
+	for i := range g.state {
+		if g.state[i].live {
+			n++
+		}
+	}
+	return n
 }
