@@ -2,10 +2,12 @@ package labcli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -63,14 +65,8 @@ func (f *smfFlags) add(c *cobra.Command) {
 
 // over sets in a scenario what the flags say.
 func (f *smfFlags) over(s *smf.Scenario, flags *pflag.FlagSet) {
-	for _, v := range []struct {
-		flag string
-		to   *string
-	}{{f.upf, &s.UPF}, {f.local, &s.Local}, {f.nodeID, &s.NodeID}, {f.dialect, (*string)(&s.Dialect)}} {
-		if v.flag != "" {
-			*v.to = v.flag
-		}
-	}
+	s.UPF, s.Local = cmp.Or(f.upf, s.UPF), cmp.Or(f.local, s.Local)
+	s.NodeID, s.Dialect = cmp.Or(f.nodeID, s.NodeID), cmp.Or(smf.Dialect(f.dialect), s.Dialect)
 	if flags.Changed("timeout") {
 		s.Timeout = f.timeout
 	}
@@ -129,8 +125,7 @@ func (a *app) runScenario(c *cobra.Command, scenario *smf.Scenario, control bool
 	out := &smfOutput{a: a, w: c.OutOrStdout()}
 	runner.Progress = (&smfProgress{w: c.ErrOrStderr()}).show
 	ended := out.follow(client)
-	err = a.steps(c, runner, scenario, out, control)
-	err = errors.Join(err, client.Close())
+	err = errors.Join(a.steps(c, runner, scenario, out, control), client.Close())
 	close(ended)
 	out.done.Wait()
 	return errors.Join(err, out.err)
@@ -161,22 +156,19 @@ func (a *app) steps(c *cobra.Command, runner *smf.Runner, scenario *smf.Scenario
 			if !more {
 				return nil
 			}
-			result := stepOf(c.Context(), runner, scenario, line)
+			step, err := scenario.ParseStep([]byte(line))
+			result := smf.StepResult{Step: step.Do, ID: step.ID}
+			if err != nil {
+				result.Error = err.Error()
+			} else {
+				result = runner.Do(c.Context(), step)
+			}
 			if !result.OK {
 				failed++
 			}
 			out.step(&result)
 		}
 	}
-}
-
-// stepOf does the step that a line says.
-func stepOf(ctx context.Context, runner *smf.Runner, scenario *smf.Scenario, line string) smf.StepResult {
-	step, err := scenario.ParseStep([]byte(line))
-	if err != nil {
-		return smf.StepResult{Step: step.Do, ID: step.ID, Error: err.Error()}
-	}
-	return runner.Do(ctx, step)
 }
 
 func stepError(ctx context.Context, r *smf.StepResult) error {
@@ -349,18 +341,12 @@ func sessionTable(g *printer.Grid, list []smf.Info) {
 		g.Row("SESSION", "CP SEID", "UP SEID", "UE", "ACCESS F-TEID", "CORE F-TEID", "PEER", "NEXT UPF")
 	}
 	for _, s := range list {
-		var ue []string
-		if s.UE4.IsValid() {
-			ue = append(ue, s.UE4.String())
-		}
-		if s.UE6.IsValid() {
-			ue = append(ue, s.UE6.String())
-		}
 		up := ""
 		if s.Live {
 			up = fmt.Sprintf("%#x", s.UPSEID)
 		}
-		g.Row(fmt.Sprintf("%s %d", s.Group, s.Index), fmt.Sprintf("%#x", s.CPSEID), up, strings.Join(ue, " "), fteid(s.Access), fteid(s.Core), fteid(s.Peer), fteid(s.Next))
+		g.Row(fmt.Sprintf("%s %d", s.Group, s.Index), fmt.Sprintf("%#x", s.CPSEID), up, addresses(s.UE4, s.UE6),
+			fteid(s.Access), fteid(s.Core), fteid(s.Peer), fteid(s.Next))
 	}
 }
 
@@ -369,14 +355,18 @@ func fteid(c *smf.Created) string {
 	if c == nil {
 		return ""
 	}
-	text := fmt.Sprintf("%#x", c.TEID)
-	if c.Addr4.IsValid() {
-		text += " " + c.Addr4.String()
+	return strings.TrimSpace(fmt.Sprintf("%#x %s", c.TEID, addresses(c.Addr4, c.Addr6)))
+}
+
+// addresses are those that there are.
+func addresses(list ...netip.Addr) string {
+	var texts []string
+	for _, a := range list {
+		if a.IsValid() {
+			texts = append(texts, a.String())
+		}
 	}
-	if c.Addr6.IsValid() {
-		text += " " + c.Addr6.String()
-	}
-	return text
+	return strings.Join(texts, " ")
 }
 
 // shownUsage is how many sessions' usage a table has: JSON has all of it.
@@ -391,22 +381,18 @@ func usageTable(g *printer.Grid, results []smf.GroupResult) {
 		g.Row("SESSION", "URR", "UR-SEQN", "TRIGGERS", "UPLINK", "DOWNLINK", "TOTAL", "DURATION")
 		for _, u := range r.Usage[:min(len(r.Usage), shownUsage)] {
 			for _, one := range u.Reports {
-				g.Row(append([]any{fmt.Sprintf("%s %d", r.Group, u.Session)}, usageCells(&one)...)...)
+				duration := ""
+				if one.Duration != nil {
+					duration = time.Duration(*one.Duration).String()
+				}
+				g.Row(fmt.Sprintf("%s %d", r.Group, u.Session), one.URR, one.Sequence, strings.Join(one.Triggers, " "),
+					octets(one.Uplink), octets(one.Downlink), octets(one.Total), duration)
 			}
 		}
 		if more := len(r.Usage) - shownUsage; more > 0 {
 			g.Line(fmt.Sprintf("and %d sessions more: -o json has all", more))
 		}
 	}
-}
-
-func usageCells(u *smf.Usage) []any {
-	duration := ""
-	if u.Duration != nil {
-		text, _ := u.Duration.MarshalText() // it has no error
-		duration = string(text)
-	}
-	return []any{u.URR, u.Sequence, strings.Join(u.Triggers, " "), octets(u.Uplink), octets(u.Downlink), octets(u.Total), duration}
 }
 
 func octets(n *uint64) string {
@@ -428,7 +414,7 @@ func reportLine(r *smf.Report) string {
 	for i := range r.Usage {
 		u := &r.Usage[i]
 		text += fmt.Sprintf(", usage of URR %d (%s): uplink %s, downlink %s, total %s octets", u.URR, strings.Join(u.Triggers, " "),
-			dash(octets(u.Uplink)), dash(octets(u.Downlink)), dash(octets(u.Total)))
+			cmp.Or(octets(u.Uplink), "-"), cmp.Or(octets(u.Downlink), "-"), cmp.Or(octets(u.Total), "-"))
 	}
 	for _, e := range r.ErrorIndications {
 		text += ", error indication for " + fteid(&e)
@@ -438,13 +424,6 @@ func reportLine(r *smf.Report) string {
 	}
 	if r.Problem != "" {
 		text += ", " + r.Problem
-	}
-	return text
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
 	}
 	return text
 }

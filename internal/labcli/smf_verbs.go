@@ -1,7 +1,7 @@
 package labcli
 
 import (
-	"context"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,31 +23,38 @@ import (
 // smfVerb is a command that does one step.
 type smfVerb struct {
 	name, short, long, example string
-	template, tunnel, selects  bool // which flags it has: of the sessions' template, of a new tunnel, of which sessions
-	change, page               bool
-	// fresh: the UPF shall take us for an SMF that has just started.
-	fresh bool
+	fields                     []smfField // of the step, as flags
+	template                   bool       // it has flags for the sessions' template too
+	fresh                      bool       // the UPF shall take us for an SMF that has just started
 }
 
 var smfVerbs = []smfVerb{
 	{name: "associate", short: "Set up the association, as an SMF that has just started", fresh: true},
-	{name: "establish", short: "Establish sessions, and give the UPF the gNB's tunnels", template: true,
+	{name: "establish", short: "Establish sessions, and give the UPF the gNB's tunnels", template: true, fields: smfPaceFields,
 		long: `Establish sessions, and, with --access, give the UPF the gNB's tunnels. Session i
 gets the i-th UE address and TEID of the given ranges. The command sets up the
 association first if there is none.`,
 		example: `  culvert smf establish --upf 192.0.2.8 --ue4 10.45.0.0/16 --network-instance internet --access 192.0.2.1 --access-teid 0x1000
   culvert smf establish --upf 192.0.2.8 --dialect free5gc --count 10 --ue4 10.60.0.0/16 --local-address 192.0.2.8 --local-access-teid 1 --access 192.0.2.1 --access-teid 1`},
-	{name: "handover", short: "Move sessions to another gNB's tunnels, with End Markers on the old ones", tunnel: true, selects: true,
+	{name: "handover", short: "Move sessions to another gNB's tunnels, with End Markers on the old ones",
+		fields: slices.Concat(smfSelectFields, smfPaceFields, smfTunnelFields, []smfField{
+			{flag: "end-marker", path: "end_marker", about: "ask for End Markers on the old tunnels", initial: "true"},
+		}),
 		example: "  culvert smf handover --upf 192.0.2.8 --access 192.0.2.2 --access-teid 0x2000"},
-	{name: "idle", short: "Make the UPF buffer downlink packets and report the first", selects: true},
-	{name: "page", short: "Wait for downlink data reports, then forward again", tunnel: true, selects: true, page: true},
-	{name: "query", short: "Query the usage of sessions", selects: true},
-	{name: "modify", short: "Change rates, gates, actions or the next UPF of sessions", selects: true, change: true,
+	{name: "idle", short: "Make the UPF buffer downlink packets and report the first", fields: slices.Concat(smfSelectFields, smfPaceFields)},
+	{name: "page", short: "Wait for downlink data reports, then forward again",
+		fields: slices.Concat(smfSelectFields, smfPaceFields, smfTunnelFields, []smfField{
+			{flag: "now", path: "now", about: "do not wait for reports", initial: "false", is: "true"},
+			{flag: "wait", path: "timeout", about: "`duration` to wait for reports (default 30s)", text: true},
+		})},
+	{name: "query", short: "Query the usage of sessions", fields: slices.Concat(smfSelectFields, smfPaceFields)},
+	{name: "modify", short: "Change rates, gates, actions or the next UPF of sessions",
+		fields:  slices.Concat(smfSelectFields, smfPaceFields, smfChangeFields),
 		example: "  culvert smf modify --upf 192.0.2.8 --mbr-uplink 1000 --mbr-downlink 2000\n  culvert smf modify --upf 192.0.2.8 --downlink drop"},
-	{name: "delete", short: "Delete sessions, and show their last usage", selects: true},
-	{name: "show", short: "Show the sessions in the state file", selects: true},
+	{name: "delete", short: "Delete sessions, and show their last usage", fields: slices.Concat(smfSelectFields, smfPaceFields)},
+	{name: "show", short: "Show the sessions in the state file", fields: smfSelectFields},
 	{name: "release", short: "Release the association and its sessions"},
-	{name: "load", short: "Establish, modify and delete sessions at a rate, and measure it", template: true, fresh: true,
+	{name: "load", short: "Establish, modify and delete sessions at a rate, and measure it", template: true, fresh: true, fields: smfPaceFields,
 		long: `Establish, modify and delete sessions, at a rate or as fast as the UPF answers, and
 print requests per second and latency (microseconds). CPU is the CPU time of this
 program per request; run it against "culvert smf responder" to measure its own
@@ -62,6 +69,8 @@ type smfField struct {
 	flag, path, about string
 	text              bool // never a number
 	words             []string
+	initial           string // of a switch: true or false
+	is                string // what a switch stands for, if not for what was typed
 }
 
 var smfTemplateFields = []smfField{
@@ -119,46 +128,10 @@ var smfChangeFields = []smfField{
 	{flag: "downlink", path: "change.downlink", about: "`action` for downlink packets: forward or drop", words: []string{"forward", "drop"}},
 	{flag: "core", path: "change.core.address", about: "`address` of the next UPF"},
 	{flag: "core-teid", path: "change.core.teid", about: "the next UPF's `TEID` of session 0"},
-}
-
-// smfSwitches are fields that are true when the flag is there.
-func (v smfVerb) switches() map[string]smfField {
-	out := map[string]smfField{}
-	if v.page {
-		out["now"] = smfField{path: "now", about: "do not wait for reports"}
-	}
-	if v.change {
-		out["gate-uplink-closed"] = smfField{path: "change.gates.uplink_closed", about: "close the uplink gate"}
-		out["gate-downlink-closed"] = smfField{path: "change.gates.downlink_closed", about: "close the downlink gate"}
-		out["gates-open"] = smfField{path: "change.gates", about: "open both gates"}
-		out["drop-buffered"] = smfField{path: "change.drop_buffered", about: "drop buffered packets"}
-	}
-	return out
-}
-
-// stepFields are flags of the step, templateFields of the sessions' template.
-func (v smfVerb) stepFields() []smfField {
-	var fields []smfField
-	if v.selects {
-		fields = append(fields, smfSelectFields...)
-	}
-	if v.tunnel {
-		fields = append(fields, smfTunnelFields...)
-	}
-	if v.change {
-		fields = append(fields, smfChangeFields...)
-	}
-	if v.selects && v.name != "show" || v.template {
-		fields = append(fields, smfPaceFields...)
-	}
-	return fields
-}
-
-func (v smfVerb) templateFields() []smfField {
-	if v.template {
-		return smfTemplateFields
-	}
-	return nil
+	{flag: "gates-open", path: "change.gates", about: "open both gates", initial: "false", is: "{}"},
+	{flag: "gate-uplink-closed", path: "change.gates.uplink_closed", about: "close the uplink gate", initial: "false", is: "true"},
+	{flag: "gate-downlink-closed", path: "change.gates.downlink_closed", about: "close the downlink gate", initial: "false", is: "true"},
+	{flag: "drop-buffered", path: "change.drop_buffered", about: "drop buffered packets", initial: "false", is: "true"},
 }
 
 func (a *app) smfVerb(v smfVerb) *cobra.Command {
@@ -166,23 +139,20 @@ func (a *app) smfVerb(v smfVerb) *cobra.Command {
 	c := &cobra.Command{Use: v.name, Short: v.short, Long: v.long, Example: v.example, Args: cmdline.NoArgs}
 	f.add(c)
 	c.Flags().StringVar(&f.state, "state", "", "`file` for the sessions (default: one for each UPF, in the user's cache directory)")
-	for _, field := range slices.Concat(v.templateFields(), v.stepFields()) {
+	fields := v.fields
+	if v.template {
+		c.Flags().StringArray("filter", nil, "SDF filter with PDRs of its own: an `IPFilterRule`; may be repeated")
+		fields = slices.Concat(smfTemplateFields, fields)
+	}
+	for _, field := range fields {
+		if field.initial != "" {
+			c.Flags().Bool(field.flag, field.initial == "true", field.about)
+			continue
+		}
 		c.Flags().String(field.flag, "", field.about)
 		if field.words != nil {
 			cmdline.Complete(c, field.flag, field.words)
 		}
-	}
-	for name, field := range v.switches() {
-		c.Flags().Bool(name, false, field.about)
-	}
-	if v.template {
-		c.Flags().StringArray("filter", nil, "SDF filter with PDRs of its own: an `IPFilterRule`; may be repeated")
-	}
-	if v.name == "page" {
-		c.Flags().String("wait", "", "`duration` to wait for reports (default 30s)")
-	}
-	if v.name == "handover" {
-		c.Flags().Bool("end-marker", true, "ask for End Markers on the old tunnels")
 	}
 	cmdline.OutputFlag(c, &a.format)
 	c.RunE = func(c *cobra.Command, _ []string) error { return a.doVerb(c, v, &f) }
@@ -203,78 +173,73 @@ func (a *app) doVerb(c *cobra.Command, v smfVerb, f *smfFlags) error {
 			return err
 		}
 	}
-	saved, err := loadState(f.state, v.fresh)
-	if err != nil {
-		return err
-	}
-	scenario, step, err := v.scenario(c.Flags(), f, saved)
-	if err != nil {
-		return cmdline.Usage(err)
-	}
-	return a.oneStep(c, v, f, saved, scenario, step)
-}
-
-func (a *app) oneStep(c *cobra.Command, v smfVerb, f *smfFlags, saved *smf.Saved, scenario *smf.Scenario, step smf.Step) error {
-	client, err := dialSaved(scenario, saved)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	runner, err := smf.NewRunner(client, scenario)
-	if err != nil {
-		return cmdline.Usage(err)
-	}
-	runner.Progress = (&smfProgress{w: c.ErrOrStderr()}).show
-	result, err := doStep(c.Context(), runner, saved, v, step)
-	if v.name != "load" && v.name != "show" {
-		err = errors.Join(err, saveState(f.state, client.Save()))
-	}
-	if result.Step != "" {
-		err = errors.Join(a.format.Print(c.OutOrStdout(), result, func(g *printer.Grid) { stepDetails(g, &result) }), err)
-	}
-	return err
-}
-
-// doStep does the step. It first sets up the association unless one exists.
-func doStep(ctx context.Context, runner *smf.Runner, saved *smf.Saved, v smfVerb, step smf.Step) (smf.StepResult, error) {
-	if v.template && (saved == nil || saved.UPFStarted.IsZero()) {
-		if first := runner.Do(ctx, smf.Step{Do: "associate"}); !first.OK {
-			return smf.StepResult{}, stepError(ctx, &first)
+	var saved *smf.Saved
+	if !v.fresh {
+		if saved, err = loadState(f.state); err != nil {
+			return err
 		}
 	}
-	result := runner.Do(ctx, step)
-	if !result.OK {
-		return result, stepError(ctx, &result)
+	scenario, err := v.scenario(c.Flags(), f, saved)
+	if err != nil {
+		return cmdline.Usage(err)
 	}
-	return result, nil
+	return a.oneStep(c, v, f, saved, scenario)
 }
 
-func dialSaved(scenario *smf.Scenario, saved *smf.Saved) (*smf.Client, error) {
+// oneStep does the scenario's step. It first sets up the association unless one
+// exists.
+func (a *app) oneStep(c *cobra.Command, v smfVerb, f *smfFlags, saved *smf.Saved, scenario *smf.Scenario) error {
 	options, err := scenario.Options()
 	if err != nil {
-		return nil, cmdline.Usage(err)
+		return cmdline.Usage(err)
 	}
 	if saved != nil {
 		options.Started, options.Sequence = saved.Started, saved.Sequence
 	}
 	client, err := smf.Dial(options)
-	if err != nil || saved == nil {
-		return client, err
+	if err != nil {
+		return err
 	}
-	if err := client.Restore(saved); err != nil {
-		return nil, errors.Join(err, client.Close())
+	defer client.Close()
+	if saved != nil {
+		if err := client.Restore(saved); err != nil {
+			return err
+		}
 	}
-	return client, nil
+	runner, err := smf.NewRunner(client, scenario)
+	if err != nil {
+		return cmdline.Usage(err)
+	}
+	runner.Progress = (&smfProgress{w: c.ErrOrStderr()}).show
+	var result smf.StepResult
+	associated := !v.template || saved != nil && !saved.UPFStarted.IsZero()
+	if !associated {
+		result = runner.Do(c.Context(), smf.Step{Do: "associate"})
+		associated = result.OK
+	}
+	if associated {
+		result = runner.Do(c.Context(), scenario.Steps[0])
+	}
+	if !result.OK {
+		err = stepError(c.Context(), &result)
+	}
+	if v.name != "load" && v.name != "show" {
+		err = errors.Join(err, saveState(f.state, client.Save()))
+	}
+	if associated {
+		err = errors.Join(a.format.Print(c.OutOrStdout(), result, func(g *printer.Grid) { stepDetails(g, &result) }), err)
+	}
+	return err
 }
 
 // scenario is what the flags say, read by the decoder of scenario files, so that
 // no value has a second meaning here.
-func (v smfVerb) scenario(flags *pflag.FlagSet, f *smfFlags, saved *smf.Saved) (*smf.Scenario, smf.Step, error) {
+func (v smfVerb) scenario(flags *pflag.FlagSet, f *smfFlags, saved *smf.Saved) (*smf.Scenario, error) {
 	scenario := map[string]any{}
 	if saved != nil {
 		scenario["local"], scenario["node_id"], scenario["dialect"] = saved.Local.String(), saved.NodeID, string(saved.Dialect)
 		if f.dialect != "" && f.dialect != string(saved.Dialect) || f.local != "" || f.nodeID != "" {
-			return nil, smf.Step{}, errors.New("--dialect, --local and --node-id belong to the association in the state file: run culvert smf associate to start a new one")
+			return nil, errors.New("--dialect, --local and --node-id belong to the association in the state file: run culvert smf associate to start a new one")
 		}
 	}
 	for flag, value := range map[string]string{"upf": f.upf, "local": f.local, "node_id": f.nodeID, "dialect": f.dialect} {
@@ -283,31 +248,34 @@ func (v smfVerb) scenario(flags *pflag.FlagSet, f *smfFlags, saved *smf.Saved) (
 		}
 	}
 	step := map[string]any{"do": v.name}
-	if err := setFields(step, flags, v.stepFields()); err != nil {
-		return nil, smf.Step{}, err
+	if err := setFields(step, flags, v.fields); err != nil {
+		return nil, err
 	}
-	v.setOthers(step, flags)
 	if v.template {
 		template := map[string]any{}
-		if err := setFields(template, flags, v.templateFields()); err != nil {
-			return nil, smf.Step{}, err
+		if err := setFields(template, flags, smfTemplateFields); err != nil {
+			return nil, err
 		}
 		step["sessions"] = nameTemplate(template, flags, saved)
 		scenario["sessions"] = []any{template}
 	} else if saved != nil {
-		scenario["sessions"] = savedSpecs(saved)
+		var specs []smf.Spec
+		for _, g := range saved.Groups {
+			specs = append(specs, g.Spec)
+		}
+		scenario["sessions"] = specs
 	}
 	scenario["steps"] = []any{step}
 	text, err := yaml.Marshal(scenario)
 	if err != nil {
-		return nil, smf.Step{}, err
+		return nil, err
 	}
 	s, err := smf.ParseScenario(text)
 	if err != nil {
-		return nil, smf.Step{}, err
+		return nil, err
 	}
 	s.Timeout, s.Attempts = f.timeout, f.attempts
-	return s, s.Steps[0], nil
+	return s, nil
 }
 
 // nameTemplate gives the group a name that no other has, and its filters.
@@ -322,42 +290,12 @@ func nameTemplate(template map[string]any, flags *pflag.FlagSet, saved *smf.Save
 	}
 	template["name"] = name
 	filters, _ := flags.GetStringArray("filter") // it is one
-	var list []any
-	for _, flow := range filters {
-		list = append(list, map[string]any{"flow": flow})
+	list := make([]any, len(filters))
+	for i, flow := range filters {
+		list[i] = map[string]any{"flow": flow}
 	}
-	if list != nil {
-		template["filters"] = list
-	}
+	template["filters"] = list
 	return name
-}
-
-// savedSpecs are the templates of what is established already.
-func savedSpecs(saved *smf.Saved) []smf.Spec {
-	var specs []smf.Spec
-	for _, g := range saved.Groups {
-		specs = append(specs, g.Spec)
-	}
-	return specs
-}
-
-func (v smfVerb) setOthers(step map[string]any, flags *pflag.FlagSet) {
-	for name, field := range v.switches() {
-		if !flags.Changed(name) {
-			continue
-		}
-		if name == "gates-open" {
-			setPath(step, field.path, map[string]any{})
-		} else {
-			setPath(step, field.path, true)
-		}
-	}
-	if flags.Changed("wait") {
-		step["timeout"] = flags.Lookup("wait").Value.String()
-	}
-	if flags.Changed("end-marker") {
-		step["end_marker"], _ = flags.GetBool("end-marker")
-	}
 }
 
 // setFields puts the flags that are set to their places.
@@ -366,7 +304,7 @@ func setFields(to map[string]any, flags *pflag.FlagSet, fields []smfField) error
 		if !flags.Changed(f.flag) {
 			continue
 		}
-		text := flags.Lookup(f.flag).Value.String()
+		text := cmp.Or(f.is, flags.Lookup(f.flag).Value.String())
 		var value any = text
 		if !f.text {
 			if err := yaml.Unmarshal([]byte(text), &value); err != nil {
@@ -400,11 +338,8 @@ func statePath(upf string) (string, error) {
 	return filepath.Join(dir, "culvert", "smf-"+strings.NewReplacer(":", "_", "[", "", "]", "").Replace(upf)+".json"), nil
 }
 
-// loadState returns nil if the file does not exist, or if fresh is set.
-func loadState(path string, fresh bool) (*smf.Saved, error) {
-	if fresh {
-		return nil, nil
-	}
+// loadState returns nil if the file does not exist.
+func loadState(path string) (*smf.Saved, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

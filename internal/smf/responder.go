@@ -92,7 +92,7 @@ func (r *Responder) answer(b []byte, h *header) ([]byte, error) {
 	case message.MsgTypeSessionEstablishmentRequest:
 		return r.established(b, h), nil
 	case message.MsgTypeSessionModificationRequest, message.MsgTypeSessionDeletionRequest:
-		return finish(appendCause(appendHeader(b, h.kind+1, h.seid, h.sequence))), nil
+		return finish(appendIE(appendHeader(b, h.kind+1, h.seid, h.sequence), ie.Cause, ie.CauseRequestAccepted)), nil
 	case message.MsgTypeHeartbeatRequest:
 		return message.NewHeartbeatResponse(h.sequence, ie.NewRecoveryTimeStamp(r.started)).Marshal()
 	case message.MsgTypeAssociationSetupRequest:
@@ -119,10 +119,23 @@ func (r *Responder) established(b []byte, h *header) []byte {
 			}
 		}
 	})
-	b = appendCause(append(appendHeader(b, h.kind+1, seid, h.sequence), r.node...))
-	b = appendFSEID(b, seid, r.local)
+	b = appendIE(append(appendHeader(b, h.kind+1, seid, h.sequence), r.node...), ie.Cause, ie.CauseRequestAccepted)
+	fseidFlags, fteidFlags := byte(2), byte(fteidV4) // V4
+	if !r.local.Is4() {
+		fseidFlags, fteidFlags = 1, fteidV6
+	}
+	var fseid, fteid [32]byte
+	b = appendIE(b, ie.FSEID, appendAddr(binary.BigEndian.AppendUint64(append(fseid[:0], fseidFlags), seid), r.local)...)
 	for _, c := range r.pending {
-		b = r.appendCreated(b, c)
+		at := len(b)
+		b = appendIE(appendIE(b, ie.CreatedPDR), ie.PDRID, byte(c.id>>8), byte(c.id))
+		if c.teid != 0 {
+			b = appendIE(b, ie.FTEID, appendAddr(binary.BigEndian.AppendUint32(append(fteid[:0], fteidFlags), c.teid), r.local)...)
+		}
+		if c.ue4.IsValid() {
+			b = appendIE(b, ie.UEIPAddress, appendAddr([]byte{ueV4}, c.ue4)...)
+		}
+		binary.BigEndian.PutUint16(b[at+2:], uint16(len(b)-at-4))
 	}
 	return finish(b)
 }
@@ -166,39 +179,4 @@ func appendIE(b []byte, kind uint16, value ...byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, kind)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(value)))
 	return append(b, value...)
-}
-
-func appendCause(b []byte) []byte { return appendIE(b, ie.Cause, ie.CauseRequestAccepted) }
-
-func appendFSEID(b []byte, seid uint64, a netip.Addr) []byte {
-	flags := byte(2) // V4
-	if !a.Is4() {
-		flags = 1
-	}
-	b = binary.BigEndian.AppendUint16(b, ie.FSEID)
-	b = binary.BigEndian.AppendUint16(b, uint16(9+a.BitLen()/8))
-	b = binary.BigEndian.AppendUint64(append(b, flags), seid)
-	return appendAddr(b, a)
-}
-
-func (r *Responder) appendCreated(b []byte, c createdPDR) []byte {
-	at := len(b)
-	b = binary.BigEndian.AppendUint16(b, ie.CreatedPDR)
-	b = append(b, 0, 0)
-	b = appendIE(b, ie.PDRID, byte(c.id>>8), byte(c.id))
-	if c.teid != 0 {
-		flags := byte(fteidV4)
-		if !r.local.Is4() {
-			flags = fteidV6
-		}
-		b = binary.BigEndian.AppendUint16(b, ie.FTEID)
-		b = binary.BigEndian.AppendUint16(b, uint16(5+r.local.BitLen()/8))
-		b = appendAddr(binary.BigEndian.AppendUint32(append(b, flags), c.teid), r.local)
-	}
-	if c.ue4.IsValid() {
-		v4 := c.ue4.As4()
-		b = appendIE(b, ie.UEIPAddress, ueV4, v4[0], v4[1], v4[2], v4[3])
-	}
-	binary.BigEndian.PutUint16(b[at+2:], uint16(len(b)-at-4))
-	return b
 }
