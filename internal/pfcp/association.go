@@ -72,11 +72,11 @@ func (p *peers) at(from netip.Addr) []*association { return p.byAddr[from] }
 func (p *peers) find(from netip.Addr, l wire.IEs) *association {
 	var d wire.Decoder
 	var found *association
-	d.Each(l, func(i wire.IE) {
-		if i.Type == ie.NodeID && found == nil {
+	for i := range d.Each(l) {
+		if i.Type() == ie.NodeID && found == nil {
 			found = p.byNode[i.NodeID()]
 		}
-	})
+	}
 	if found == nil || !found.has(from) {
 		return nil
 	}

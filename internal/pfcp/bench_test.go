@@ -284,7 +284,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-var names = map[string]string{}
+// reader is the one Builder of all requests, as each worker has one.
+var reader = request.Builder{Decoder: wire.Decoder{Names: map[string]string{}}}
 
 // readAll reads an establishment, or a modification of a session that has the
 // rules which the captures change.
@@ -293,7 +294,8 @@ func readAll(data []byte) error {
 	if err != nil {
 		return err
 	}
-	b := request.Builder{Decoder: wire.Decoder{Names: names}, Features: everything, To: &session.Session{}}
+	b := &reader
+	*b = request.Builder{Decoder: wire.Decoder{Names: b.Names}, Features: everything, To: &session.Session{}, Wants: b.Wants[:0]}
 	if h.Type == message.MsgTypeSessionEstablishmentRequest {
 		b.Establishment(body)
 		b.References()

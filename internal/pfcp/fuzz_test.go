@@ -394,11 +394,11 @@ func mutate(r *rand.Rand, b []byte) []byte {
 
 func topIEs(l wire.IEs) (list [][]byte) {
 	for len(l) > 0 {
-		before := l
-		if _, _, err := l.Next(); err != nil {
+		octets, err := l.Next()
+		if err != nil {
 			return list
 		}
-		list = append(list, before[:len(before)-len(l)])
+		list = append(list, octets)
 	}
 	return list
 }

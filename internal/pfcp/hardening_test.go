@@ -68,14 +68,14 @@ func refusal(t testing.TB, b []byte) (a answered) {
 		return a
 	}
 	var d wire.Decoder
-	d.Each(body, func(i wire.IE) {
-		switch i.Type {
+	for i := range d.Each(body) {
+		switch i.Type() {
 		case ie.Cause:
 			a.cause = i.U8()
 		case ie.OffendingIE:
 			a.offending = i.U16()
 		}
-	})
+	}
 	if d.Err != nil {
 		t.Fatalf("answered %x: %v", b, d.Err)
 	}

@@ -14,7 +14,12 @@ import (
 func (n *node) heartbeat(p *packet, h wire.Header, body wire.IEs, err error) {
 	var d wire.Decoder
 	var stamp uint32
-	hasStamp := err == nil && d.First(body, ie.RecoveryTimeStamp, func(i wire.IE) { stamp = i.U32() })
+	hasStamp := false
+	for i := range d.Each(body) {
+		if i.Type() == ie.RecoveryTimeStamp && !hasStamp {
+			hasStamp, stamp = true, i.U32()
+		}
+	}
 	// A Heartbeat Response has no Cause to refuse with.
 	if err != nil || d.Err != nil || !hasStamp {
 		n.s.counters.malformed.Add(1)
@@ -86,9 +91,9 @@ func (n *node) beaten(a *association, body wire.IEs, err error) {
 	}
 	n.alive(a)
 	var d wire.Decoder
-	d.Each(body, func(i wire.IE) {
-		if i.Type == ie.RecoveryTimeStamp && len(i.Value) >= 4 {
+	for i := range d.Each(body) {
+		if i.Type() == ie.RecoveryTimeStamp && len(i.Value()) >= 4 {
 			n.recovered(a.addrs[0], i.U32())
 		}
-	})
+	}
 }

@@ -226,11 +226,11 @@ func (n *node) everywhere(f func(w *worker, done func()), done func()) {
 func causeOf(body wire.IEs) error {
 	var d wire.Decoder
 	cause := uint8(0)
-	d.Each(body, func(i wire.IE) {
-		if i.Type == ie.Cause && cause == 0 {
+	for i := range d.Each(body) {
+		if i.Type() == ie.Cause && cause == 0 {
 			cause = i.U8()
 		}
-	})
+	}
 	if d.Err != nil {
 		return d.Err
 	}

@@ -14,13 +14,13 @@ import (
 // that it changes. An application without PFDs loses those that it had; a
 // request without applications means all of them (TS 29.244 section 7.4.3.1).
 func readPFDs(d *wire.Decoder, l wire.IEs, apps map[string][]session.Filter) (changed []string) {
-	d.Each(l, func(i wire.IE) {
-		if i.Type != ie.ApplicationIDsPFDs {
-			return
+	for i := range d.Each(l) {
+		if i.Type() != ie.ApplicationIDsPFDs {
+			continue
 		}
 		id, filters := readApplication(i)
 		if d.Err != nil {
-			return
+			return changed
 		}
 		if len(filters) == 0 {
 			delete(apps, id)
@@ -28,7 +28,7 @@ func readPFDs(d *wire.Decoder, l wire.IEs, apps map[string][]session.Filter) (ch
 			apps[id] = filters
 		}
 		changed = append(changed, id)
-	})
+	}
 	if len(changed) == 0 && d.Err == nil {
 		for id := range apps {
 			changed = append(changed, id)
@@ -40,18 +40,18 @@ func readPFDs(d *wire.Decoder, l wire.IEs, apps map[string][]session.Filter) (ch
 
 // readApplication reads one application's ID and PFDs.
 func readApplication(app wire.IE) (id string, filters []session.Filter) {
-	app.Each(func(i wire.IE) {
-		switch i.Type {
+	for i := range app.Each() {
+		switch i.Type() {
 		case ie.ApplicationID:
-			id = string(i.Value)
+			id = string(i.Value())
 		case ie.PFDContext:
-			i.Each(func(i wire.IE) {
-				if i.Type == ie.PFDContents {
+			for i := range i.Each() {
+				if i.Type() == ie.PFDContents {
 					filters = append(filters, i.PFDContents()...)
 				}
-			})
+			}
 		}
-	})
+	}
 	if id == "" {
 		app.Fail(wire.Missing(ie.ApplicationID))
 	}

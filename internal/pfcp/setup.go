@@ -25,8 +25,8 @@ type setupIEs struct {
 }
 
 func readSetup(d *wire.Decoder, l wire.IEs) (out setupIEs) {
-	d.Each(l, func(i wire.IE) {
-		switch i.Type {
+	for i := range d.Each(l) {
+		switch i.Type() {
 		case ie.NodeID:
 			out.node, out.hasNode = i.NodeID(), true
 		case ie.RecoveryTimeStamp:
@@ -37,13 +37,13 @@ func readSetup(d *wire.Decoder, l wire.IEs) (out setupIEs) {
 			out.others = append(out.others, i.Addrs()...)
 		case ie.PFCPSessionRetentionInformation:
 			out.retain = true
-			i.Each(func(i wire.IE) {
-				if i.Type == ie.CPPFCPEntityIPAddress {
+			for i := range i.Each() {
+				if i.Type() == ie.CPPFCPEntityIPAddress {
 					out.retainFrom = append(out.retainFrom, i.Addrs()...)
 				}
-			})
+			}
 		}
-	})
+	}
 	switch {
 	case !out.hasNode:
 		d.Fail(wire.Missing(ie.NodeID))
@@ -154,12 +154,12 @@ func (n *node) update(r *nodeRequest, body wire.IEs) {
 func (n *node) named(r *nodeRequest, body wire.IEs) (*association, *wire.Refusal) {
 	var d wire.Decoder
 	hasNode := false
-	d.Each(body, func(i wire.IE) {
-		if i.Type == ie.NodeID {
+	for i := range d.Each(body) {
+		if i.Type() == ie.NodeID {
 			i.NodeID()
 			hasNode = true
 		}
-	})
+	}
 	if !hasNode {
 		d.Fail(wire.Missing(ie.NodeID))
 	}

@@ -11,13 +11,15 @@ var farIEs = newGroup(map[uint16]uint16{
 	ie.UpdateForwardingParameters:  ie.ForwardingParameters,
 	ie.UpdateDuplicatingParameters: ie.DuplicatingParameters,
 }, []row[*session.FAR]{
-	{ie.ApplyAction, mandatory, func(x in, f *session.FAR) { f.Action = readAction(x) }, nil},
-	{ie.ForwardingParameters, 0, func(x in, f *session.FAR) { f.Forwarding = readForwarding(x, f.Forwarding, x.u, f.ID) },
+	{ie.ApplyAction, mandatory, func(b *Builder, i wire.IE, f *session.FAR) { f.Action = readAction(b, i) }, nil},
+	{ie.ForwardingParameters, 0, func(b *Builder, i wire.IE, f *session.FAR) {
+		f.Forwarding = readForwarding(b, i, f.Forwarding, b.update, f.ID)
+	},
 		func(f *session.FAR) { f.Forwarding = nil }},
-	{ie.DuplicatingParameters, list, func(x in, f *session.FAR) {
-		f.Duplicates = append(f.Duplicates, *readForwarding(x, nil, create, f.ID))
+	{ie.DuplicatingParameters, list, func(b *Builder, i wire.IE, f *session.FAR) {
+		f.Duplicates = append(f.Duplicates, *readForwarding(b, i, nil, create, f.ID))
 	}, func(f *session.FAR) { f.Duplicates = nil }},
-	{ie.BARID, 0, func(x in, f *session.FAR) { f.BAR = new(x.U8()) }, func(f *session.FAR) { f.BAR = nil }},
+	{ie.BARID, 0, func(_ *Builder, i wire.IE, f *session.FAR) { f.BAR = new(i.U8()) }, func(f *session.FAR) { f.BAR = nil }},
 	{ie.RedundantTransmissionForwardingParameters, 0, nil, nil},
 }...)
 
@@ -33,64 +35,61 @@ func checkFAR(b *Builder, f *session.FAR, _ update, _ seen) {
 
 // readAction reads an Apply Action: one of DROP, FORW and BUFF, and what may go
 // with it.
-func readAction(x in) session.Action {
-	a := session.Action(x.U8())
-	if len(x.Value) > 1 {
-		a |= session.Action(x.Value[1]) << 8
+func readAction(b *Builder, i wire.IE) session.Action {
+	a := session.Action(i.U8())
+	if len(i.Value()) > 1 {
+		a |= session.Action(i.Value()[1]) << 8
 	}
 	const known = session.Drop | session.Forward | session.Buffer | session.Notify | session.Duplicate
 	switch what := a & (session.Drop | session.Forward | session.Buffer); {
 	case a&^known != 0:
-		x.Unsupported()
+		i.Unsupported()
 	case what != session.Drop && what != session.Forward && what != session.Buffer:
-		x.Incorrect()
+		i.Incorrect()
 	case a&session.Notify != 0 && what != session.Buffer:
-		x.Incorrect()
+		i.Incorrect()
 	case a&session.Duplicate != 0:
-		x.feature(x.b.Features.Duplication)
+		i.Supported(b.Features.Duplication)
 	}
 	return a
 }
 
-// toForwarding are Forwarding or Duplicating Parameters, and their FAR.
-type toForwarding struct {
-	*session.Forwarding
-	far uint32
-}
-
 // readForwarding reads Forwarding or Duplicating Parameters into a copy of the
 // old ones.
-func readForwarding(x in, old *session.Forwarding, u update, far uint32) *session.Forwarding {
+func readForwarding(b *Builder, i wire.IE, old *session.Forwarding, u update, far uint32) *session.Forwarding {
+	b.far = far
 	f := &session.Forwarding{}
 	if u == changes && old != nil {
 		*f = *old
 	}
-	s := forwardingIEs.read(x.b, toForwarding{f, far}, x.Value, u)
-	if u == changes && old == nil {
-		forwardingIEs.complete(x.b, s)
+	s := forwardingIEs.read(b, f, i.Value(), u)
+	if u == create || old == nil {
+		forwardingIEs.complete(b, s)
 	}
 	return f
 }
 
-var forwardingIEs = newGroup(nil, []row[toForwarding]{
-	{ie.DestinationInterface, mandatory, func(x in, f toForwarding) { f.Destination = readDestination(x) }, nil},
-	{ie.NetworkInstance, 0, func(x in, f toForwarding) { f.NetworkInstance = x.Name() }, nil},
-	{ie.TGPPInterfaceType, 0, func(x in, f toForwarding) { f.InterfaceType = new(session.InterfaceType(x.U8() & 0x3f)) },
-		func(f toForwarding) { f.InterfaceType = nil }},
-	{ie.OuterHeaderCreation, 0, func(x in, f toForwarding) { f.Outer = x.OuterHeader() },
-		func(f toForwarding) { f.Outer = nil }},
-	{ie.TransportLevelMarking, 0, func(x in, f toForwarding) {
-		if x.Need(2) {
-			f.ToS, f.ToSMask = x.Value[0], x.Value[1]
+var forwardingIEs = newGroup(nil, []row[*session.Forwarding]{
+	{ie.DestinationInterface, mandatory, func(_ *Builder, i wire.IE, f *session.Forwarding) { f.Destination = readDestination(i) }, nil},
+	{ie.NetworkInstance, 0, func(_ *Builder, i wire.IE, f *session.Forwarding) { f.NetworkInstance = i.Name() }, nil},
+	{ie.TGPPInterfaceType, 0, func(_ *Builder, i wire.IE, f *session.Forwarding) {
+		f.InterfaceType = new(session.InterfaceType(i.U8() & 0x3f))
+	},
+		func(f *session.Forwarding) { f.InterfaceType = nil }},
+	{ie.OuterHeaderCreation, 0, func(_ *Builder, i wire.IE, f *session.Forwarding) { f.Outer = i.OuterHeader() },
+		func(f *session.Forwarding) { f.Outer = nil }},
+	{ie.TransportLevelMarking, 0, func(_ *Builder, i wire.IE, f *session.Forwarding) {
+		if i.Need(2) {
+			f.ToS, f.ToSMask = i.Value()[0], i.Value()[1]
 		}
-	}, func(f toForwarding) { f.ToS, f.ToSMask = 0, 0 }},
-	{ie.PFCPSMReqFlags, 0, func(x in, f toForwarding) {
-		if x.U8()&flagSNDEM != 0 && x.feature(x.b.Features.EndMarkers) {
-			x.b.How.EndMarkers = append(x.b.How.EndMarkers, f.far)
+	}, func(f *session.Forwarding) { f.ToS, f.ToSMask = 0, 0 }},
+	{ie.PFCPSMReqFlags, 0, func(b *Builder, i wire.IE, f *session.Forwarding) {
+		if i.U8()&flagSNDEM != 0 && i.Supported(b.Features.EndMarkers) {
+			b.How.EndMarkers = append(b.How.EndMarkers, b.far)
 		}
 	}, nil},
-	{ie.ForwardingPolicy, removable, func(x in, _ toForwarding) {
-		x.Fail(&wire.Refusal{Cause: ie.CauseInvalidForwardingPolicy, Offending: x.Type})
+	{ie.ForwardingPolicy, removable, func(_ *Builder, i wire.IE, _ *session.Forwarding) {
+		i.Fail(&wire.Refusal{Cause: ie.CauseInvalidForwardingPolicy, Offending: i.Type()})
 	}, nil},
 	{ie.RedirectInformation, removable, nil, nil},
 	{ie.HeaderEnrichment, removable, nil, nil},
@@ -100,13 +99,13 @@ var forwardingIEs = newGroup(nil, []row[toForwarding]{
 	{ie.DataNetworkAccessIdentifier, removable, nil, nil},
 }...)
 
-func readDestination(x in) session.Interface {
-	i := x.U8() & 0x0f
+func readDestination(i wire.IE) session.Interface {
+	to := i.U8() & 0x0f
 	switch {
-	case i == 5: // 5G VN Internal
-		x.Unsupported()
-	case i > 5:
-		x.Incorrect()
+	case to == 5: // 5G VN Internal
+		i.Unsupported()
+	case to > 5:
+		i.Incorrect()
 	}
-	return session.Interface(i)
+	return session.Interface(to)
 }

@@ -7,25 +7,15 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// toPDI is a PDI that is being read, and what it leaves to the user plane.
-type toPDI struct {
-	*session.PDI
-	want *Want
-}
-
 // readPDI reads a PDI. It replaces an old one as a whole.
-func readPDI(x in, p *session.PDR) {
-	b := x.b
+func readPDI(b *Builder, i wire.IE, p *session.PDR) {
 	old := p.PDI
 	p.PDI = session.PDI{}
-	b.want = Want{PDR: p.ID, Created: x.u == create}
+	b.want = Want{PDR: p.ID, Created: b.update == create}
 	w := &b.want
-	s := pdiIEs.read(b, toPDI{&p.PDI, w}, x.Value, x.u)
-	if x.u == changes {
-		pdiIEs.complete(b, s)
-	}
+	pdiIEs.complete(b, pdiIEs.read(b, &p.PDI, i.Value(), b.update))
 	b.checkPDI(&p.PDI)
-	if x.u == changes {
+	if b.update == changes {
 		keepChosen(&p.PDI, &old, w)
 	}
 	if w.FTEID.Choose || w.Choose4 || w.Choose6 {
@@ -45,54 +35,56 @@ func keepChosen(pdi, old *session.PDI, w *Want) {
 	}
 }
 
-var pdiIEs = newGroup(nil, []row[toPDI]{
-	{ie.SourceInterface, mandatory | once, func(x in, p toPDI) { p.Source = readSource(x) }, nil},
-	{ie.FTEID, once, func(x in, p toPDI) {
-		f := x.FTEID()
-		p.want.FTEID = f
+var pdiIEs = newGroup(nil, []row[*session.PDI]{
+	{ie.SourceInterface, mandatory | once, func(_ *Builder, i wire.IE, p *session.PDI) { p.Source = readSource(i) }, nil},
+	{ie.FTEID, once, func(b *Builder, i wire.IE, p *session.PDI) {
+		f := i.FTEID()
+		b.want.FTEID = f
 		p.TEID, p.TEID4, p.TEID6 = f.TEID, f.V4, f.V6
 	}, nil},
-	{ie.NetworkInstance, 0, func(x in, p toPDI) { p.NetworkInstance = x.Name() }, nil},
-	{ie.TGPPInterfaceType, 0, func(x in, p toPDI) { p.InterfaceType = new(session.InterfaceType(x.U8() & 0x3f)) }, nil},
-	{ie.UEIPAddress, 0, func(x in, p toPDI) {
-		ue := x.UEAddress(p.UE)
+	{ie.NetworkInstance, 0, func(_ *Builder, i wire.IE, p *session.PDI) { p.NetworkInstance = i.Name() }, nil},
+	{ie.TGPPInterfaceType, 0, func(_ *Builder, i wire.IE, p *session.PDI) {
+		p.InterfaceType = new(session.InterfaceType(i.U8() & 0x3f))
+	}, nil},
+	{ie.UEIPAddress, 0, func(b *Builder, i wire.IE, p *session.PDI) {
+		ue := i.UEAddress(p.UE)
 		p.UE = ue.Prefixes
-		p.want.Choose4, p.want.Choose6 = p.want.Choose4 || ue.Choose4, p.want.Choose6 || ue.Choose6
+		b.want.Choose4, b.want.Choose6 = b.want.Choose4 || ue.Choose4, b.want.Choose6 || ue.Choose6
 	}, nil},
 	{ie.FramedRoute, 0, readFramedRoute, nil},
 	{ie.FramedIPv6Route, 0, readFramedRoute, nil},
-	{ie.SDFFilter, 0, func(x in, p toPDI) { p.Filters = append(p.Filters, x.SDFFilter(x.b.filter)) }, nil},
-	{ie.ApplicationID, 0, func(x in, p toPDI) { p.ApplicationID = string(x.Value); x.Need(1) }, nil},
-	{ie.QFI, 0, func(x in, p toPDI) { p.QFIs = append(p.QFIs, x.U8()&0x3f) }, nil},
-	{ie.EthernetPacketFilter, 0, func(x in, p toPDI) {
+	{ie.SDFFilter, 0, func(b *Builder, i wire.IE, p *session.PDI) { p.Filters = append(p.Filters, i.SDFFilter(b.filter)) }, nil},
+	{ie.ApplicationID, 0, func(_ *Builder, i wire.IE, p *session.PDI) { p.ApplicationID = string(i.Value()); i.Need(1) }, nil},
+	{ie.QFI, 0, func(_ *Builder, i wire.IE, p *session.PDI) { p.QFIs = append(p.QFIs, i.U8()&0x3f) }, nil},
+	{ie.EthernetPacketFilter, 0, func(b *Builder, i wire.IE, p *session.PDI) {
 		p.Ethernet = append(p.Ethernet, session.EthernetFilter{})
-		ethernetIEs.read(x.b, &p.Ethernet[len(p.Ethernet)-1], x.Value, create)
-		x.feature(x.b.Features.Ethernet)
+		ethernetIEs.read(b, &p.Ethernet[len(p.Ethernet)-1], i.Value(), create)
+		i.Supported(b.Features.Ethernet)
 	}, nil},
-	{ie.EthernetPDUSessionInformation, 0, func(x in, _ toPDI) { x.U8(); x.feature(x.b.Features.Ethernet) }, nil},
-	{ie.FramedRouting, 0, func(x in, _ toPDI) {
-		x.feature(x.U32() == 0) // routing messages to the UE, or from it (RFC 2865 section 5.10)
+	{ie.EthernetPDUSessionInformation, 0, func(b *Builder, i wire.IE, _ *session.PDI) { i.U8(); i.Supported(b.Features.Ethernet) }, nil},
+	{ie.FramedRouting, 0, func(_ *Builder, i wire.IE, _ *session.PDI) {
+		i.Supported(i.U32() == 0) // routing messages to the UE, or from it (RFC 2865 section 5.10)
 	}, nil},
 	{ie.TrafficEndpointID, 0, nil, nil},
 	{ie.RedundantTransmissionParameters, 0, nil, nil},
 	{ie.IPMulticastAddressingInfo, 0, nil, nil},
 }...)
 
-func readFramedRoute(x in, p toPDI) {
-	if x.feature(x.b.Features.FramedRouting) {
-		p.FramedRoutes = append(p.FramedRoutes, x.FramedRoute())
+func readFramedRoute(b *Builder, i wire.IE, p *session.PDI) {
+	if i.Supported(b.Features.FramedRouting) {
+		p.FramedRoutes = append(p.FramedRoutes, i.FramedRoute())
 	}
 }
 
-func readSource(x in) session.Interface {
-	i := x.U8() & 0x0f
+func readSource(i wire.IE) session.Interface {
+	to := i.U8() & 0x0f
 	switch {
-	case i == 4: // 5G VN Internal
-		x.Unsupported()
-	case i > 4:
-		x.Incorrect()
+	case to == 4: // 5G VN Internal
+		i.Unsupported()
+	case to > 4:
+		i.Incorrect()
 	}
-	return session.Interface(i)
+	return session.Interface(to)
 }
 
 // filter returns the session's filter with a bidirectional ID.
@@ -136,12 +128,14 @@ func (b *Builder) checkPDI(pdi *session.PDI) {
 }
 
 var ethernetIEs = newGroup(nil, []row[*session.EthernetFilter]{
-	{ie.MACAddress, 0, func(x in, f *session.EthernetFilter) { x.MACAddresses(f) }, nil},
-	{ie.EthernetFilterProperties, 0, func(x in, _ *session.EthernetFilter) {
-		x.feature(x.U8()&1 == 0) // BIDE: another PDR names the filter by its ID alone
+	{ie.MACAddress, 0, func(_ *Builder, i wire.IE, f *session.EthernetFilter) { i.MACAddresses(f) }, nil},
+	{ie.EthernetFilterProperties, 0, func(_ *Builder, i wire.IE, _ *session.EthernetFilter) {
+		i.Supported(i.U8()&1 == 0) // BIDE: another PDR names the filter by its ID alone
 	}, nil},
-	{ie.Ethertype, 0, func(x in, f *session.EthernetFilter) { f.EtherType = x.U16() }, nil},
-	{ie.CTAG, 0, func(x in, f *session.EthernetFilter) { f.CVLAN = x.VLAN() }, nil},
-	{ie.STAG, 0, func(x in, f *session.EthernetFilter) { f.SVLAN = x.VLAN() }, nil},
-	{ie.SDFFilter, 0, func(x in, f *session.EthernetFilter) { f.Filters = append(f.Filters, x.SDFFilter(x.b.filter)) }, nil},
+	{ie.Ethertype, 0, func(_ *Builder, i wire.IE, f *session.EthernetFilter) { f.EtherType = i.U16() }, nil},
+	{ie.CTAG, 0, func(_ *Builder, i wire.IE, f *session.EthernetFilter) { f.CVLAN = i.VLAN() }, nil},
+	{ie.STAG, 0, func(_ *Builder, i wire.IE, f *session.EthernetFilter) { f.SVLAN = i.VLAN() }, nil},
+	{ie.SDFFilter, 0, func(b *Builder, i wire.IE, f *session.EthernetFilter) {
+		f.Filters = append(f.Filters, i.SDFFilter(b.filter))
+	}, nil},
 }...)

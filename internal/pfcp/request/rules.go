@@ -52,8 +52,8 @@ var (
 )
 
 // appendID appends an ID to a list that has each ID once.
-func appendID(x in, ids []uint32) []uint32 {
-	if id := x.U32(); !slices.Contains(ids, id) {
+func appendID(i wire.IE, ids []uint32) []uint32 {
+	if id := i.U32(); !slices.Contains(ids, id) {
 		ids = append(ids, id)
 	}
 	return ids
@@ -61,17 +61,17 @@ func appendID(x in, ids []uint32) []uint32 {
 
 // Without predefined rules and MARs a PDR must name a FAR.
 var pdrIEs = newGroup(nil, []row[*session.PDR]{
-	{ie.Precedence, mandatory, func(x in, p *session.PDR) { p.Precedence = x.U32() }, nil},
+	{ie.Precedence, mandatory, func(_ *Builder, i wire.IE, p *session.PDR) { p.Precedence = i.U32() }, nil},
 	{ie.PDI, mandatory | once, readPDI, nil},
-	{ie.FARID, mandatory, func(x in, p *session.PDR) { p.FAR = x.U32() }, nil},
-	{ie.OuterHeaderRemoval, 0, func(x in, p *session.PDR) {
+	{ie.FARID, mandatory, func(_ *Builder, i wire.IE, p *session.PDR) { p.FAR = i.U32() }, nil},
+	{ie.OuterHeaderRemoval, 0, func(_ *Builder, i wire.IE, p *session.PDR) {
 		p.RemoveOuter = true
-		if what := x.U8(); what == 5 || (what > 6 && what != 9) { // VLAN tags
-			x.Unsupported()
+		if what := i.U8(); what == 5 || (what > 6 && what != 9) { // VLAN tags
+			i.Unsupported()
 		}
 	}, func(p *session.PDR) { p.RemoveOuter = false }},
-	{ie.QERID, list, func(x in, p *session.PDR) { p.QERs = appendID(x, p.QERs) }, func(p *session.PDR) { p.QERs = nil }},
-	{ie.URRID, list, func(x in, p *session.PDR) { p.URRs = appendID(x, p.URRs) }, func(p *session.PDR) { p.URRs = nil }},
+	{ie.QERID, list, func(_ *Builder, i wire.IE, p *session.PDR) { p.QERs = appendID(i, p.QERs) }, func(p *session.PDR) { p.QERs = nil }},
+	{ie.URRID, list, func(_ *Builder, i wire.IE, p *session.PDR) { p.URRs = appendID(i, p.URRs) }, func(p *session.PDR) { p.URRs = nil }},
 	{ie.ActivatePredefinedRules, 0, refusePredefined, nil},
 	{ie.DeactivatePredefinedRules, 0, refusePredefined, nil},
 	{ie.MARID, 0, nil, nil},
@@ -84,25 +84,25 @@ var pdrIEs = newGroup(nil, []row[*session.PDR]{
 	{ie.MPTCPApplicableIndication, 0, nil, nil},
 }...)
 
-func refusePredefined(x in, p *session.PDR) {
-	x.Fail(&wire.Refusal{Cause: CauseUnknownPredefinedRule, Offending: x.Type,
+func refusePredefined(_ *Builder, i wire.IE, p *session.PDR) {
+	i.Fail(&wire.Refusal{Cause: CauseUnknownPredefinedRule, Offending: i.Type(),
 		Rule: &wire.RuleID{Kind: session.RulePDR, ID: uint32(p.ID)}})
 }
 
 var qerIEs = newGroup(nil, []row[*session.QER]{
-	{ie.GateStatus, mandatory, func(x in, q *session.QER) {
-		gate := x.U8()
+	{ie.GateStatus, mandatory, func(_ *Builder, i wire.IE, q *session.QER) {
+		gate := i.U8()
 		q.DownlinkClosed, q.UplinkClosed = gate&3 != 0, gate>>2&3 != 0
 	}, nil},
-	{ie.MBR, 0, func(x in, q *session.QER) { q.MBR = x.BitRate() }, func(q *session.QER) { q.MBR = nil }},
-	{ie.GBR, 0, func(x in, q *session.QER) { q.GBR = x.BitRate() }, func(q *session.QER) { q.GBR = nil }},
-	{ie.PacketRate, 0, func(x in, q *session.QER) {
-		if x.feature(x.b.Features.PacketRate) {
-			q.PacketRate = x.PacketRate()
+	{ie.MBR, 0, func(_ *Builder, i wire.IE, q *session.QER) { q.MBR = i.BitRate() }, func(q *session.QER) { q.MBR = nil }},
+	{ie.GBR, 0, func(_ *Builder, i wire.IE, q *session.QER) { q.GBR = i.BitRate() }, func(q *session.QER) { q.GBR = nil }},
+	{ie.PacketRate, 0, func(b *Builder, i wire.IE, q *session.QER) {
+		if i.Supported(b.Features.PacketRate) {
+			q.PacketRate = i.PacketRate()
 		}
 	}, func(q *session.QER) { q.PacketRate = nil }},
-	{ie.QFI, 0, func(x in, q *session.QER) { q.QFI = new(x.U8() & 0x3f) }, func(q *session.QER) { q.QFI = nil }},
-	{ie.RQI, 0, func(x in, q *session.QER) { q.Reflective = x.U8()&1 != 0 }, func(q *session.QER) { q.Reflective = false }},
+	{ie.QFI, 0, func(_ *Builder, i wire.IE, q *session.QER) { q.QFI = new(i.U8() & 0x3f) }, func(q *session.QER) { q.QFI = nil }},
+	{ie.RQI, 0, func(_ *Builder, i wire.IE, q *session.QER) { q.Reflective = i.U8()&1 != 0 }, func(q *session.QER) { q.Reflective = false }},
 	{ie.AveragingWindow, removable, readAveragingWindow, nil},
 	{ie.QERCorrelationID, removable, nil, nil}, // a limit that sessions share
 	{ie.DLFlowLevelMarking, removable, nil, nil},
@@ -117,23 +117,23 @@ const meterWindow = 64 * time.Millisecond
 
 // readAveragingWindow: a rate that is kept over a short time is kept over a
 // longer one too.
-func readAveragingWindow(x in, _ *session.QER) {
-	if time.Duration(x.U32())*time.Millisecond < meterWindow {
-		x.Unsupported()
+func readAveragingWindow(_ *Builder, i wire.IE, _ *session.QER) {
+	if time.Duration(i.U32())*time.Millisecond < meterWindow {
+		i.Unsupported()
 	}
 }
 
 var barIEs = newGroup(nil, []row[*session.BAR]{
-	{ie.DownlinkDataNotificationDelay, 0, func(x in, r *session.BAR) {
-		r.NotificationDelay = time.Duration(x.U8()) * 50 * time.Millisecond
-		x.feature(r.NotificationDelay == 0 || x.b.Features.NotificationDelay)
+	{ie.DownlinkDataNotificationDelay, 0, func(b *Builder, i wire.IE, r *session.BAR) {
+		r.NotificationDelay = time.Duration(i.U8()) * 50 * time.Millisecond
+		i.Supported(r.NotificationDelay == 0 || b.Features.NotificationDelay)
 	}, func(r *session.BAR) { r.NotificationDelay = 0 }},
-	{ie.SuggestedBufferingPacketsCount, 0, func(x in, r *session.BAR) { r.SuggestedCount = uint16(x.U8()) },
+	{ie.SuggestedBufferingPacketsCount, 0, func(_ *Builder, i wire.IE, r *session.BAR) { r.SuggestedCount = uint16(i.U8()) },
 		func(r *session.BAR) { r.SuggestedCount = 0 }},
-	{ie.DLBufferingSuggestedPacketCount, 0, func(x in, r *session.BAR) { // in a Session Report Response
-		r.SuggestedCount = uint16(x.U8())
-		if len(x.Value) > 1 {
-			r.SuggestedCount = binary.BigEndian.Uint16(x.Value)
+	{ie.DLBufferingSuggestedPacketCount, 0, func(_ *Builder, i wire.IE, r *session.BAR) { // in a Session Report Response
+		r.SuggestedCount = uint16(i.U8())
+		if len(i.Value()) > 1 {
+			r.SuggestedCount = binary.BigEndian.Uint16(i.Value())
 		}
 	}, nil},
 	{ie.MTEDTControlInformation, 0, nil, nil},

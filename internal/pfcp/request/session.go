@@ -2,6 +2,7 @@ package request
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/wmnsk/go-pfcp/ie"
 
@@ -26,7 +27,12 @@ type Builder struct {
 	QueryRef *uint32
 
 	owned [5]bool // by RuleKind: lists that are not shared with another session
-	want  Want    // of the PDI that is being read
+
+	// Of the rule that is being read: whether it exists already, what its PDI
+	// leaves to the user plane, and the FAR that Forwarding Parameters are of.
+	update update
+	want   Want
+	far    uint32
 }
 
 // Want is what a PDR leaves to the user plane.
@@ -41,36 +47,36 @@ type Want struct {
 func (b *Builder) OwnsPDRs() bool { return b.owned[session.RulePDR] }
 
 // common are the rows that establishment and modification share.
-var common = []row[*Builder]{
+var common = []row[*session.Session]{
 	{ie.CreateQER, 0, qers.created, nil},
 	{ie.CreateURR, 0, urrs.created, nil},
 	{ie.CreateBAR, 0, bars.created, nil},
-	{ie.UserPlaneInactivityTimer, 0, func(x in, b *Builder) { b.To.InactivityTimer = x.Seconds() }, nil},
+	{ie.UserPlaneInactivityTimer, 0, func(b *Builder, i wire.IE, _ *session.Session) { b.To.InactivityTimer = i.Seconds() }, nil},
 	{ie.CreateMAR, 0, nil, nil},
 	{ie.CreateSRR, 0, nil, nil},
 	{ie.CreateTrafficEndpoint, 0, nil, nil},
 	{ie.ProvideATSSSControlInformation, 0, nil, nil},
-	{ie.TraceInformation, 0, func(x in, _ *Builder) {
-		if len(x.Value) > 0 { // an empty one ends a trace
-			x.Unsupported()
+	{ie.TraceInformation, 0, func(_ *Builder, i wire.IE, _ *session.Session) {
+		if len(i.Value()) > 0 { // an empty one ends a trace
+			i.Unsupported()
 		}
 	}, nil},
 }
 
-var establishment = newGroup(nil, append(common[:len(common):len(common)], []row[*Builder]{
-	{ie.NodeID, mandatory, func(x in, _ *Builder) { x.NodeID() }, nil},
+var establishment = newGroup(nil, append(common[:len(common):len(common)], []row[*session.Session]{
+	{ie.NodeID, mandatory, func(_ *Builder, i wire.IE, _ *session.Session) { i.NodeID() }, nil},
 	{ie.FSEID, mandatory, readControlPlane, nil},
 	{ie.CreatePDR, mandatory, pdrs.created, nil},
 	{ie.CreateFAR, mandatory, fars.created, nil},
 	{ie.PDNType, 0, readPDNType, nil},
-	{ie.SNSSAI, 0, func(x in, b *Builder) { b.To.SNSSAI = x.SNSSAI() }, nil},
-	{ie.APNDNN, 0, func(x in, b *Builder) { b.To.DNN = x.Name() }, nil},
-	{ie.UserID, 0, func(x in, b *Builder) { b.To.UserID = x.UserID() }, nil},
+	{ie.SNSSAI, 0, func(b *Builder, i wire.IE, _ *session.Session) { b.To.SNSSAI = i.SNSSAI() }, nil},
+	{ie.APNDNN, 0, func(b *Builder, i wire.IE, _ *session.Session) { b.To.DNN = i.Name() }, nil},
+	{ie.UserID, 0, func(b *Builder, i wire.IE, _ *session.Session) { b.To.UserID = i.UserID() }, nil},
 	{ie.CreateBridgeInfoForTSC, 0, nil, nil},
 	{ie.ProvideRDSConfigurationInformation, 0, nil, nil},
 }...)...)
 
-var removal = newGroup(nil, []row[*Builder]{
+var removal = newGroup(nil, []row[*session.Session]{
 	{ie.RemovePDR, 0, pdrs.removed, nil},
 	{ie.RemoveFAR, 0, fars.removed, nil},
 	{ie.RemoveQER, 0, qers.removed, nil},
@@ -81,7 +87,7 @@ var removal = newGroup(nil, []row[*Builder]{
 	{ie.RemoveTrafficEndpoint, 0, nil, nil},
 }...)
 
-var modification = newGroup(nil, append(common[:len(common):len(common)], []row[*Builder]{
+var modification = newGroup(nil, append(common[:len(common):len(common)], []row[*session.Session]{
 	{ie.FSEID, 0, readControlPlane, nil},
 	{ie.CreatePDR, 0, pdrs.created, nil},
 	{ie.CreateFAR, 0, fars.created, nil},
@@ -91,7 +97,7 @@ var modification = newGroup(nil, append(common[:len(common):len(common)], []row[
 	{ie.UpdateURR, 0, urrs.updated, nil},
 	{ie.UpdateBARWithinSessionModificationRequest, 0, bars.updated, nil},
 	{ie.QueryURR, 0, readQuery, nil},
-	{ie.QueryURRReference, 0, func(x in, b *Builder) { b.QueryRef = new(x.U32()) }, nil},
+	{ie.QueryURRReference, 0, func(b *Builder, i wire.IE, _ *session.Session) { b.QueryRef = new(i.U32()) }, nil},
 	{ie.PFCPSMReqFlags, 0, readModificationFlags, nil},
 	{ie.UpdateMAR, 0, nil, nil},
 	{ie.UpdateSRR, 0, nil, nil},
@@ -106,75 +112,77 @@ var modification = newGroup(nil, append(common[:len(common):len(common)], []row[
 // empty.
 func (b *Builder) Establishment(l wire.IEs) {
 	b.makeRoom(l)
-	establishment.read(b, b, l, create)
+	establishment.complete(b, establishment.read(b, b.To, l, create))
 }
 
 // Modification reads a Session Modification Request into b.To, a copy of the
 // session as it is. It removes rules first: a new rule may take the ID of one
 // that is removed.
 func (b *Builder) Modification(l wire.IEs) {
-	removal.read(b, b, l, create)
-	modification.read(b, b, l, create)
+	removal.read(b, b.To, l, create)
+	modification.read(b, b.To, l, create)
 }
 
 // ReportResponse reads what a Session Report Response changes in b.To, and
 // returns its Cause and whether anything changes.
 func (b *Builder) ReportResponse(l wire.IEs) (cause uint8, changed bool) {
-	b.Each(l, func(i wire.IE) {
-		switch i.Type {
+	for i := range b.Each(l) {
+		switch i.Type() {
 		case ie.Cause:
 			cause = i.U8()
 		case ie.UpdateBARWithinSessionReportResponse:
-			bars.read(b, i.Value, changes)
+			bars.read(b, i.Value(), changes)
 			changed = true
 		case ie.PFCPSRRspFlags:
 			b.How.DropBuffered = i.U8()&1 != 0
 			changed = changed || b.How.DropBuffered
 		}
-	})
+	}
 	return cause, changed
 }
 
 // makeRoom gives the lists of a new session the size that they will have.
 func (b *Builder) makeRoom(l wire.IEs) {
-	var count [maxIE]uint16
-	b.Each(l, func(i wire.IE) {
-		if i.Type < maxIE {
-			count[i.Type]++
+	var pdrs, fars, qers, urrs, bars int
+	for i := range b.Each(l) {
+		switch i.Type() {
+		case ie.CreatePDR:
+			pdrs++
+		case ie.CreateFAR:
+			fars++
+		case ie.CreateQER:
+			qers++
+		case ie.CreateURR:
+			urrs++
+		case ie.CreateBAR:
+			bars++
 		}
-	})
-	pdrs.makeRoom(b, count[ie.CreatePDR])
-	fars.makeRoom(b, count[ie.CreateFAR])
-	qers.makeRoom(b, count[ie.CreateQER])
-	urrs.makeRoom(b, count[ie.CreateURR])
-	bars.makeRoom(b, count[ie.CreateBAR])
-}
-
-func (t *ruleType[R, K]) makeRoom(b *Builder, n uint16) {
-	if n > 0 {
-		*t.list(b.To) = make([]R, 0, n)
 	}
-	b.owned[t.kind] = true
+	s := b.To
+	s.PDRs, s.FARs = slices.Grow(s.PDRs, pdrs), slices.Grow(s.FARs, fars)
+	s.QERs, s.URRs = slices.Grow(s.QERs, qers), slices.Grow(s.URRs, urrs)
+	s.BARs = slices.Grow(s.BARs, bars)
+	b.owned = [...]bool{true, true, true, true, true}
 }
 
-func readPDNType(x in, b *Builder) {
-	b.To.PDNType = session.PDNType(x.U8() & 7)
+func readPDNType(b *Builder, i wire.IE, _ *session.Session) {
+	b.To.PDNType = session.PDNType(i.U8() & 7)
 	switch b.To.PDNType {
 	case session.PDNIPv4, session.PDNIPv6, session.PDNIPv4v6:
 	case session.PDNUnstructured:
-		x.feature(b.Features.Unstructured)
+		i.Supported(b.Features.Unstructured)
 	case session.PDNEthernet:
-		x.feature(b.Features.Ethernet)
+		i.Supported(b.Features.Ethernet)
 	default:
-		x.Incorrect()
+		i.Incorrect()
 	}
 }
 
 // readControlPlane reads the CP F-SEID. Of two addresses it takes the one of
 // the family that the request came by.
-func readControlPlane(x in, b *Builder) {
-	seid, v4, v6 := x.FSEID()
-	if !x.OK() {
+func readControlPlane(b *Builder, i wire.IE, _ *session.Session) {
+	seid, v4, v6 := i.FSEID()
+	if !i.OK() {
 		return
 	}
 	addr := v4
@@ -182,7 +190,7 @@ func readControlPlane(x in, b *Builder) {
 		addr = v6
 	}
 	if seid == 0 || addr.IsUnspecified() || addr.IsMulticast() {
-		x.Incorrect()
+		i.Incorrect()
 		return
 	}
 	b.To.CPSEID, b.To.CPAddr = seid, addr
@@ -195,22 +203,22 @@ const (
 	flagQAURR = 1 << 2
 )
 
-func readModificationFlags(x in, b *Builder) {
-	flags := x.U8()
+func readModificationFlags(b *Builder, i wire.IE, _ *session.Session) {
+	flags := i.U8()
 	b.How.DropBuffered = flags&flagDROBU != 0
 	b.How.QueryAll = flags&flagQAURR != 0
 	if flags&^(flagDROBU|flagSNDEM|flagQAURR) != 0 { // paused charging, among others
-		x.Unsupported()
+		i.Unsupported()
 	}
 }
 
 // readQuery reads a Query URR: one URR or several. An unknown URR fails the
 // request, as an update of it would.
-func readQuery(x in, b *Builder) {
+func readQuery(b *Builder, i wire.IE, _ *session.Session) {
 	found := false
-	x.Each(func(i wire.IE) {
-		if i.Type != ie.URRID {
-			return
+	for i := range i.Each() {
+		if i.Type() != ie.URRID {
+			continue
 		}
 		found = true
 		id := i.U32()
@@ -218,9 +226,9 @@ func readQuery(x in, b *Builder) {
 			i.Fail(wire.FailedRule(session.RuleURR, id, errUnknown))
 		}
 		b.How.QueryURRs = append(b.How.QueryURRs, id)
-	})
+	}
 	if !found {
-		x.Fail(wire.Missing(ie.URRID))
+		i.Fail(wire.Missing(ie.URRID))
 	}
 }
 

@@ -18,26 +18,11 @@ const (
 	changes update = true
 )
 
-// in is an IE of a request, and who reads it.
-type in struct {
-	wire.IE
-	b *Builder
-	u update
-}
-
-// feature refuses the IE unless the user plane has a feature.
-func (x in) feature(has bool) bool {
-	if !has {
-		x.Unsupported()
-	}
-	return has
-}
-
 // row says what is done with one IE of a group.
 type row[T any] struct {
 	ie   uint16 // go-pfcp's constant has the name in TS 29.244
 	is   kind
-	read func(x in, to T) // nil: refused with Cause 76 (service not supported)
+	read func(_ *Builder, _ wire.IE, to T) // nil: refused with Cause 76 (service not supported)
 	// clear removes what the IE sets. It is called in place of read for an
 	// update with an empty value, and before the first IE of a list. nil: read
 	// gets the empty value.
@@ -85,30 +70,31 @@ type seen uint64
 
 func (g *group[T]) has(s seen, ieType uint16) bool { return s>>(g.index[ieType]-1)&1 != 0 }
 
-// read reads the IEs of l into to. A Create is checked for mandatory IEs.
+// read reads the IEs of l into to, and returns which of the rows it read.
 func (g *group[T]) read(b *Builder, to T, l wire.IEs, u update) (s seen) {
-	b.Each(l, func(i wire.IE) {
-		if i.Type >= maxIE || g.index[i.Type] == 0 {
-			return
+	for i := range b.Each(l) {
+		ieType := i.Type()
+		if ieType >= maxIE || g.index[ieType] == 0 {
+			continue
 		}
-		n := g.index[i.Type] - 1
+		n := g.index[ieType] - 1
 		r := &g.rows[n]
-		first := s>>n&1 == 0
-		s |= 1 << n
-		empty := u == changes && len(i.Value) == 0 && (r.clear != nil || r.is&removable != 0)
-		if r.clear != nil && (r.is&list == 0 && empty || r.is&list != 0 && first) {
-			r.clear(to)
-		}
+		again := s>>(n&63)&1 != 0
+		s |= 1 << (n & 63)
+		empty := u == changes && len(i.Value()) == 0
 		switch {
-		case empty, r.is&once != 0 && !first:
+		case again && (r.is&once != 0 || r.is&list != 0 && empty):
+		case empty && r.clear != nil:
+			r.clear(to)
+		case empty && r.is&removable != 0:
 		case r.read == nil:
 			i.Unsupported()
 		default:
-			r.read(in{i, b, u}, to)
+			if r.is&list != 0 && !again {
+				r.clear(to)
+			}
+			r.read(b, i, to)
 		}
-	})
-	if u == create {
-		g.complete(b, s)
 	}
 	return s
 }
@@ -151,7 +137,14 @@ var (
 
 // idOf returns the ID in a rule's IEs: it may stand anywhere among them.
 func (t *ruleType[R, K]) idOf(b *Builder, l wire.IEs) (id K) {
-	if !b.First(l, t.idIE, func(i wire.IE) { id = K(i.Uint(t.octets)) }) {
+	found := false
+	for i := range b.Each(l) {
+		if i.Type() == t.idIE && !found {
+			found = true
+			id = K(i.Uint(t.octets))
+		}
+	}
+	if !found {
 		b.Fail(wire.Missing(t.idIE))
 	}
 	return id
@@ -178,7 +171,11 @@ func (t *ruleType[R, K]) read(b *Builder, l wire.IEs, u update) {
 	}
 	r := &(*rules)[at]
 	*t.id(r) = id
+	b.update = u
 	s := t.ies.read(b, r, l, u)
+	if u == create {
+		t.ies.complete(b, s)
+	}
 	if t.after != nil {
 		t.after(b, r, u, s)
 	}
@@ -200,6 +197,10 @@ func (t *ruleType[R, K]) remove(b *Builder, l wire.IEs) {
 }
 
 // The rows of a request for a type of rule.
-func (t *ruleType[R, K]) created(x in, b *Builder) { t.read(b, x.Value, create) }
-func (t *ruleType[R, K]) updated(x in, b *Builder) { t.read(b, x.Value, changes) }
-func (t *ruleType[R, K]) removed(x in, b *Builder) { t.remove(b, x.Value) }
+func (t *ruleType[R, K]) created(b *Builder, i wire.IE, _ *session.Session) {
+	t.read(b, i.Value(), create)
+}
+func (t *ruleType[R, K]) updated(b *Builder, i wire.IE, _ *session.Session) {
+	t.read(b, i.Value(), changes)
+}
+func (t *ruleType[R, K]) removed(b *Builder, i wire.IE, _ *session.Session) { t.remove(b, i.Value()) }

@@ -5,63 +5,64 @@ import (
 
 	"github.com/wmnsk/go-pfcp/ie"
 
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
 // duration is the row of a URR's duration.
 func duration(ieType uint16, field func(*session.URR) *time.Duration) row[*session.URR] {
 	return row[*session.URR]{ieType, 0,
-		func(x in, r *session.URR) { *field(r) = x.Seconds() }, func(r *session.URR) { *field(r) = 0 }}
+		func(_ *Builder, i wire.IE, r *session.URR) { *field(r) = i.Seconds() }, func(r *session.URR) { *field(r) = 0 }}
 }
 
 // volume is the row of a URR's volume.
 func volume(ieType uint16, field func(*session.URR) **session.Volume) row[*session.URR] {
 	return row[*session.URR]{ieType, 0,
-		func(x in, r *session.URR) { *field(r) = x.Volume() }, func(r *session.URR) { *field(r) = nil }}
+		func(_ *Builder, i wire.IE, r *session.URR) { *field(r) = i.Volume() }, func(r *session.URR) { *field(r) = nil }}
 }
 
 var urrIEs = newGroup(nil, []row[*session.URR]{
-	{ie.MeasurementMethod, mandatory, func(x in, r *session.URR) {
-		method := x.U8()
+	{ie.MeasurementMethod, mandatory, func(_ *Builder, i wire.IE, r *session.URR) {
+		method := i.U8()
 		r.Time, r.Volume, r.Event = method&1 != 0, method&2 != 0, method&4 != 0
 		if method&7 == 0 {
-			x.Incorrect()
+			i.Incorrect()
 		}
 	}, nil},
 	{ie.ReportingTriggers, mandatory, readTriggers, nil},
-	{ie.LinkedURRID, list, func(x in, r *session.URR) { r.Linked = appendID(x, r.Linked) }, func(r *session.URR) { r.Linked = nil }},
+	{ie.LinkedURRID, list, func(_ *Builder, i wire.IE, r *session.URR) { r.Linked = appendID(i, r.Linked) }, func(r *session.URR) { r.Linked = nil }},
 	{ie.MeasurementInformation, 0, readInformation, func(r *session.URR) {
 		r.BeforeQoS, r.Inactive, r.ImmediateStart, r.NumberOfPackets = false, false, false, false
 	}},
-	{ie.FARID, 0, func(x in, r *session.URR) { // FAR ID for Quota Action
-		x.feature(x.b.Features.QuotaAction)
-		r.FARForQuotaAction = new(x.U32())
+	{ie.FARID, 0, func(b *Builder, i wire.IE, r *session.URR) { // FAR ID for Quota Action
+		i.Supported(b.Features.QuotaAction)
+		r.FARForQuotaAction = new(i.U32())
 	}, func(r *session.URR) { r.FARForQuotaAction = nil }},
 
 	duration(ie.MeasurementPeriod, func(r *session.URR) *time.Duration { return &r.Period }),
 	duration(ie.TimeThreshold, func(r *session.URR) *time.Duration { return &r.TimeThreshold }),
-	{ie.TimeQuota, 0, func(x in, r *session.URR) { r.TimeQuota, r.HasTimeQuota = x.Seconds(), true },
+	{ie.TimeQuota, 0, func(_ *Builder, i wire.IE, r *session.URR) { r.TimeQuota, r.HasTimeQuota = i.Seconds(), true },
 		func(r *session.URR) { r.TimeQuota, r.HasTimeQuota = 0, false }},
 	duration(ie.QuotaHoldingTime, func(r *session.URR) *time.Duration { return &r.QuotaHolding }),
-	{ie.QuotaValidityTime, 0, func(x in, r *session.URR) {
-		r.QuotaValidity = x.Seconds()
-		x.feature(r.QuotaValidity == 0 || x.b.Features.QuotaValidity)
+	{ie.QuotaValidityTime, 0, func(b *Builder, i wire.IE, r *session.URR) {
+		r.QuotaValidity = i.Seconds()
+		i.Supported(r.QuotaValidity == 0 || b.Features.QuotaValidity)
 	}, func(r *session.URR) { r.QuotaValidity = 0 }},
-	{ie.EthernetInactivityTimer, 0, func(x in, r *session.URR) {
-		r.EthernetIdle = x.Seconds()
-		x.feature(r.EthernetIdle == 0 || x.b.Features.Ethernet)
+	{ie.EthernetInactivityTimer, 0, func(b *Builder, i wire.IE, r *session.URR) {
+		r.EthernetIdle = i.Seconds()
+		i.Supported(r.EthernetIdle == 0 || b.Features.Ethernet)
 	}, func(r *session.URR) { r.EthernetIdle = 0 }},
 	duration(ie.InactivityDetectionTime, func(r *session.URR) *time.Duration { return &r.InactivityTime }),
 	duration(ie.SubsequentTimeThreshold, func(r *session.URR) *time.Duration { return &r.SubsequentTime }),
-	{ie.MonitoringTime, 0, func(x in, r *session.URR) { r.MonitoringTime = x.Time() },
+	{ie.MonitoringTime, 0, func(_ *Builder, i wire.IE, r *session.URR) { r.MonitoringTime = i.Time() },
 		func(r *session.URR) { r.MonitoringTime = time.Time{} }},
 
 	volume(ie.VolumeThreshold, func(r *session.URR) **session.Volume { return &r.VolumeThreshold }),
 	volume(ie.VolumeQuota, func(r *session.URR) **session.Volume { return &r.VolumeQuota }),
 	volume(ie.SubsequentVolumeThreshold, func(r *session.URR) **session.Volume { return &r.SubsequentVolume }),
-	{ie.DroppedDLTrafficThreshold, removable, func(x in, _ *session.URR) {
-		if flags := x.Value[0]; x.Need(1 + 8*int(flags&1) + 8*int(flags>>1&1)) {
-			x.Unsupported()
+	{ie.DroppedDLTrafficThreshold, removable, func(_ *Builder, i wire.IE, _ *session.URR) {
+		if flags := i.Value()[0]; i.Need(1 + 8*int(flags&1) + 8*int(flags>>1&1)) {
+			i.Unsupported()
 		}
 	}, nil},
 
@@ -101,25 +102,25 @@ const triggers = session.TriggerPeriodic | session.TriggerVolumeThreshold | sess
 	session.TriggerVolumeQuota | session.TriggerTimeQuota | session.TriggerQuotaValidity
 
 // readTriggers reads Reporting Triggers: two octets, or three since release 16.
-func readTriggers(x in, r *session.URR) {
-	if !x.Need(2) {
+func readTriggers(b *Builder, i wire.IE, r *session.URR) {
+	if !i.Need(2) {
 		return
 	}
-	r.Trigger = uint32(x.Value[0]) | uint32(x.Value[1])<<8
-	if len(x.Value) > 2 {
-		r.Trigger |= uint32(x.Value[2]) << 16
+	r.Trigger = uint32(i.Value()[0]) | uint32(i.Value()[1])<<8
+	if len(i.Value()) > 2 {
+		r.Trigger |= uint32(i.Value()[2]) << 16
 	}
 	allowed := triggers
-	if x.b.Features.Ethernet {
+	if b.Features.Ethernet {
 		allowed |= session.TriggerMACAddresses
 	}
-	if r.Trigger&^allowed != 0 || (r.Trigger&session.TriggerQuotaValidity != 0 && !x.b.Features.QuotaValidity) {
-		x.Unsupported()
+	if r.Trigger&^allowed != 0 || (r.Trigger&session.TriggerQuotaValidity != 0 && !b.Features.QuotaValidity) {
+		i.Unsupported()
 	}
 }
 
 // readInformation reads Measurement Information.
-func readInformation(x in, r *session.URR) {
+func readInformation(b *Builder, i wire.IE, r *session.URR) {
 	const (
 		before   = 1 << 0 // MBQE
 		inactive = 1 << 1 // INAM
@@ -127,12 +128,12 @@ func readInformation(x in, r *session.URR) {
 		start    = 1 << 3 // ISTM
 		packets  = 1 << 4 // MNOP
 	)
-	info := x.U8()
+	info := i.U8()
 	r.BeforeQoS = info&before != 0
 	r.Inactive = info&inactive != 0
 	r.ImmediateStart = info&start != 0
 	r.NumberOfPackets = info&packets != 0
-	if r.NumberOfPackets && !x.b.Features.NumberOfPackets || info&^(before|inactive|reduced|start|packets) != 0 {
-		x.Unsupported()
+	if r.NumberOfPackets && !b.Features.NumberOfPackets || info&^(before|inactive|reduced|start|packets) != 0 {
+		i.Unsupported()
 	}
 }

@@ -17,7 +17,7 @@ func (i IE) flow(text []byte) (session.Filter, bool) {
 	}
 	f, err := session.ParseFilter(string(text))
 	if err != nil {
-		i.Fail(&Refusal{Cause: ie.CauseMandatoryIEIncorrect, Offending: i.Type, Err: err})
+		i.Fail(&Refusal{Cause: ie.CauseMandatoryIEIncorrect, Offending: i.Type(), Err: err})
 		return session.Filter{}, false
 	}
 	return f, true
@@ -30,7 +30,7 @@ func (i IE) SDFFilter(known func(id uint32) (session.Filter, bool)) (f session.F
 	if !i.Need(2) {
 		return f
 	}
-	flags := i.Value[0]
+	flags := i.Value()[0]
 	c := cursor{i, 2}
 	f.AnyProtocol = true
 	if flags&0x01 != 0 { // FD
@@ -79,7 +79,7 @@ func (i IE) PFDContents() (filters []session.Filter) {
 	if !i.Need(2) {
 		return nil
 	}
-	flags := i.Value[0]
+	flags := i.Value()[0]
 	if flags&^(pfdFlow|pfdMoreFlows) != 0 || flags == 0 {
 		i.Unsupported()
 		return nil
@@ -95,7 +95,7 @@ func (i IE) PFDContents() (filters []session.Filter) {
 	}
 	if flags&pfdMoreFlows != 0 {
 		list := c.take(int(c.u16()))
-		for more := (cursor{i: IE{i.Type, list, i.d}}); more.at < len(list) && i.OK(); {
+		for more := (cursor{i: IE{append(i.octets[:ieHeader:ieHeader], list...), i.d}}); more.at < len(list) && i.OK(); {
 			add(more.take(int(more.u16())))
 		}
 	}
@@ -105,7 +105,7 @@ func (i IE) PFDContents() (filters []session.Filter) {
 // FramedRoute reads the prefix of a Framed-Route (RFC 2865 section 5.22) or
 // Framed-IPv6-Route. The next hop and the metrics behind it mean nothing here.
 func (i IE) FramedRoute() netip.Prefix {
-	words := strings.Fields(string(i.Value))
+	words := strings.Fields(string(i.Value()))
 	if !i.Need(1) || len(words) == 0 {
 		i.Incorrect()
 		return netip.Prefix{}
@@ -114,7 +114,7 @@ func (i IE) FramedRoute() netip.Prefix {
 	if a, err2 := netip.ParseAddr(words[0]); err2 == nil && a.Zone() == "" {
 		p, err = netip.PrefixFrom(a, a.BitLen()), nil
 	}
-	if err != nil || p.Addr().Is4() != (i.Type == ie.FramedRoute) {
+	if err != nil || p.Addr().Is4() != (i.Type() == ie.FramedRoute) {
 		i.Incorrect()
 	}
 	return p.Masked()
@@ -144,10 +144,10 @@ func (i IE) VLAN() *uint16 {
 	if !i.Need(3) {
 		return nil
 	}
-	if i.Value[0]&7 != 4 {
+	if i.Value()[0]&7 != 4 {
 		i.Unsupported()
 		return nil
 	}
-	id := uint16(i.Value[1]&0xf0)<<4 | uint16(i.Value[2])
+	id := uint16(i.Value()[1]&0xf0)<<4 | uint16(i.Value()[2])
 	return &id
 }

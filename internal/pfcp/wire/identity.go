@@ -16,7 +16,7 @@ func (i IE) NodeID() string {
 		return ""
 	}
 	c := cursor{i, 1}
-	switch i.Value[0] & 0x0f {
+	switch i.Value()[0] & 0x0f {
 	case ie.NodeIDIPv4Address:
 		if v4, _ := c.addrs(true, false); i.OK() {
 			return v4.String()
@@ -26,7 +26,7 @@ func (i IE) NodeID() string {
 			return v6.String()
 		}
 	case ie.NodeIDFQDN:
-		if s, ok := labels(i.Value[1:]); ok && len(s) <= 255 {
+		if s, ok := labels(i.Value()[1:]); ok && len(s) <= 255 {
 			return s
 		}
 	}
@@ -84,7 +84,7 @@ func (i IE) FTEID() (f FTEID) {
 		if flags&8 == 0 {
 			i.exactly(1)
 		} else if i.exactly(2) {
-			id := i.Value[1]
+			id := i.Value()[1]
 			f.ChooseID = &id
 		}
 		return f
@@ -157,8 +157,8 @@ func (i IE) OuterHeader() *session.OuterHeader {
 	if !i.Need(2) {
 		return nil
 	}
-	what := i.Value[0]
-	if what&0xc0 != 0 || what == 0 || i.Value[1]&7 != 0 { // C-TAG, S-TAG; N19, N6, multicast
+	what := i.Value()[0]
+	if what&0xc0 != 0 || what == 0 || i.Value()[1]&7 != 0 { // C-TAG, S-TAG; N19, N6, multicast
 		i.Unsupported()
 		return nil
 	}
@@ -206,8 +206,8 @@ func (i IE) SNSSAI() (s session.SNSSAI) {
 	if !i.Need(4) {
 		return s
 	}
-	s.SST = i.Value[0]
-	s.SD = binary.BigEndian.Uint32(i.Value) & 0xffffff
+	s.SST = i.Value()[0]
+	s.SD = binary.BigEndian.Uint32(i.Value()) & 0xffffff
 	s.HasSD = s.SD != 0xffffff // TS 23.003: no slice differentiator
 	if !s.HasSD {
 		s.SD = 0

@@ -108,20 +108,18 @@ func AppendIE(dst []byte, i *ie.IE) []byte {
 // IEs is a list of encoded IEs.
 type IEs []byte
 
-// Next removes the first IE. The value of a vendor's IE begins with its
-// Enterprise ID; no type of theirs is known.
-func (l *IEs) Next() (ieType uint16, value []byte, err *Refusal) {
+// Next removes the first IE and returns its octets.
+func (l *IEs) Next() (octets []byte, err *Refusal) {
 	b := *l
-	if len(b) < 4 {
-		return 0, nil, &Refusal{Cause: ie.CauseInvalidLength}
+	if len(b) < ieHeader {
+		return nil, &Refusal{Cause: ie.CauseInvalidLength}
 	}
-	ieType = binary.BigEndian.Uint16(b)
-	end := 4 + int(binary.BigEndian.Uint16(b[2:]))
+	end := ieHeader + int(binary.BigEndian.Uint16(b[2:]))
 	if end > len(b) {
-		return ieType, nil, &Refusal{Cause: ie.CauseInvalidLength, Offending: ieType}
+		return nil, &Refusal{Cause: ie.CauseInvalidLength, Offending: binary.BigEndian.Uint16(b)}
 	}
 	*l = b[end:]
-	return ieType, b[4:end], nil
+	return b[:end], nil
 }
 
 // Refusal says why a request is refused, and what the answer says.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"iter"
 	"net/netip"
 	"strings"
 	"time"
@@ -27,65 +28,75 @@ func (d *Decoder) Fail(r *Refusal) {
 	}
 }
 
-// Each calls f for each IE of a list until one is refused.
-func (d *Decoder) Each(l IEs, f func(i IE)) {
-	for len(l) > 0 && d.Err == nil {
-		t, v, err := l.Next()
-		if err != nil {
-			d.Fail(err)
-			return
+// Each yields the IEs of a list until one is refused.
+func (d *Decoder) Each(l IEs) iter.Seq[IE] {
+	return func(yield func(IE) bool) {
+		for len(l) > 0 && d.Err == nil {
+			octets, err := l.Next()
+			if err != nil {
+				d.Fail(err)
+				return
+			}
+			if !yield(IE{octets, d}) {
+				return
+			}
 		}
-		f(IE{t, v, d})
 	}
-}
-
-// First calls f for the first IE of a type, and says whether there is one.
-func (d *Decoder) First(l IEs, ieType uint16, f func(i IE)) (found bool) {
-	d.Each(l, func(i IE) {
-		if i.Type == ieType && !found {
-			found = true
-			f(i)
-		}
-	})
-	return found
 }
 
 // IE is an information element of a request. Its methods read the value. A
 // value that they cannot read fails the Decoder, with the IE as the offending
 // one.
+//
+// It has no more than four words, so that the compiler keeps it in registers.
 type IE struct {
-	Type  uint16
-	Value []byte
-	d     *Decoder
+	octets []byte // with type and length
+	d      *Decoder
 }
+
+const ieHeader = 4 // octets of an IE's type and length
+
+// Type returns the type of the IE.
+func (i IE) Type() uint16 { return binary.BigEndian.Uint16(i.octets) }
+
+// Value returns the value. That of a vendor's IE begins with its Enterprise ID;
+// no type of theirs is known.
+func (i IE) Value() []byte { return i.octets[ieHeader:] }
 
 // Fail refuses the request, unless an earlier error is there.
 func (i IE) Fail(r *Refusal) { i.d.Fail(r) }
 
 // Unsupported refuses the request with Cause 76 (service not supported).
-func (i IE) Unsupported() { i.d.Fail(Unsupported(i.Type)) }
+func (i IE) Unsupported() { i.d.Fail(Unsupported(i.Type())) }
 
 // Incorrect refuses the request with Cause 69 (mandatory IE incorrect).
-func (i IE) Incorrect() { i.d.Fail(Incorrect(i.Type)) }
+func (i IE) Incorrect() { i.d.Fail(Incorrect(i.Type())) }
+
+// Supported refuses the IE unless the user plane has what it asks for.
+func (i IE) Supported(has bool) bool {
+	if !has {
+		i.Unsupported()
+	}
+	return has
+}
 
 // OK says whether nothing of the message has failed so far.
 func (i IE) OK() bool { return i.d.Err == nil }
 
-// Each calls f for each IE of a grouped IE.
-func (i IE) Each(f func(i IE)) { i.d.Each(i.Value, f) }
+// Each yields the IEs of a grouped IE until one is refused.
+func (i IE) Each() iter.Seq[IE] { return i.d.Each(i.Value()) }
 
 // Need says whether the value has at least n octets. TS 29.244 lets later
 // releases extend most IEs: more octets are allowed and ignored.
-func (i IE) Need(n int) bool { return i.length(len(i.Value) >= n) }
+func (i IE) Need(n int) bool { return len(i.Value()) >= n || i.badLength() }
 
 // exactly is Need for IEs whose length follows from their flags.
-func (i IE) exactly(n int) bool { return i.length(len(i.Value) == n) }
+func (i IE) exactly(n int) bool { return len(i.Value()) == n || i.badLength() }
 
-func (i IE) length(ok bool) bool {
-	if !ok {
-		i.d.Fail(&Refusal{Cause: ie.CauseInvalidLength, Offending: i.Type})
-	}
-	return ok
+// badLength refuses the request with Cause 68 (invalid length).
+func (i IE) badLength() bool {
+	i.d.Fail(&Refusal{Cause: ie.CauseInvalidLength, Offending: i.Type()})
+	return false
 }
 
 // U8 reads the first octet.
@@ -93,7 +104,7 @@ func (i IE) U8() uint8 {
 	if !i.Need(1) {
 		return 0
 	}
-	return i.Value[0]
+	return i.Value()[0]
 }
 
 // U16 reads the first two octets.
@@ -101,7 +112,7 @@ func (i IE) U16() uint16 {
 	if !i.Need(2) {
 		return 0
 	}
-	return binary.BigEndian.Uint16(i.Value)
+	return binary.BigEndian.Uint16(i.Value())
 }
 
 // U32 reads the first four octets.
@@ -109,7 +120,7 @@ func (i IE) U32() uint32 {
 	if !i.Need(4) {
 		return 0
 	}
-	return binary.BigEndian.Uint32(i.Value)
+	return binary.BigEndian.Uint32(i.Value())
 }
 
 // Uint reads a number of 1, 2 or 4 octets.
@@ -144,17 +155,17 @@ func (i IE) Time() time.Time {
 // exactly.
 func (i IE) Name() string {
 	d := i.d
-	if s, ok := d.Names[string(i.Value)]; ok {
+	if s, ok := d.Names[string(i.Value())]; ok {
 		return s
 	}
-	s, ok := labels(i.Value)
+	s, ok := labels(i.Value())
 	if !ok {
-		s = strings.ToValidUTF8(string(i.Value), "?")
+		s = strings.ToValidUTF8(string(i.Value()), "?")
 	}
 	if d.Names == nil || len(d.Names) >= MaxNames {
 		d.Names = map[string]string{}
 	}
-	d.Names[string(i.Value)] = s
+	d.Names[string(i.Value())] = s
 	return s
 }
 
@@ -189,12 +200,12 @@ type cursor struct {
 // take returns the next n octets. If they are missing it fails the IE and
 // returns zeros.
 func (c *cursor) take(n int) []byte {
-	if !c.i.Need(c.at + n) {
-		c.at = len(c.i.Value)
+	from := c.at
+	if c.at += n; !c.i.Need(c.at) {
+		c.at = len(c.i.Value())
 		return make([]byte, n)
 	}
-	c.at += n
-	return c.i.Value[c.at-n : c.at]
+	return c.i.Value()[from:c.at]
 }
 
 func (c *cursor) u8() uint8   { return c.take(1)[0] }
