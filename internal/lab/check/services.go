@@ -75,22 +75,18 @@ func openDoors(r *disturb.Runner, s *topology.Service, family string) (doors []d
 			return doors, err
 		}
 		doors = append(doors, d)
-		go d.take()
+		go func() {
+			for n := 0; ; n++ {
+				c, err := d.listener.Accept()
+				if err != nil {
+					d.came <- n
+					return
+				}
+				c.Close()
+			}
+		}()
 	}
 	return doors, nil
-}
-
-func (d door) take() {
-	n := 0
-	for {
-		c, err := d.listener.Accept()
-		if err != nil {
-			d.came <- n
-			return
-		}
-		c.Close()
-		n++
-	}
 }
 
 // knock makes a connection, and waits until the other side has closed it.

@@ -331,21 +331,18 @@ func (e *Endpoint) Echo(q Request, r *Response) error {
 		time.Sleep(time.Millisecond)
 	}
 	for end := time.Now().Add(q.Wait); ; time.Sleep(5 * time.Millisecond) {
-		if r.Received = e.answered(to, sequences); r.Received == q.Count || time.Now().After(end) {
+		e.mu.Lock()
+		r.Received = 0
+		for _, s := range sequences {
+			if e.echoes[to][s] {
+				r.Received++
+			}
+		}
+		e.mu.Unlock()
+		if r.Received == q.Count || time.Now().After(end) {
 			return nil
 		}
 	}
-}
-
-func (e *Endpoint) answered(by netip.Addr, sequences []uint16) (n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, s := range sequences {
-		if e.echoes[by][s] {
-			n++
-		}
-	}
-	return n
 }
 
 func (e *Endpoint) link(device string) (*link, error) {

@@ -48,42 +48,34 @@ type message struct {
 
 // appendTo appends the message in wire form.
 func (m *message) appendTo(b []byte) []byte {
-	flags := byte(flagsBase)
-	length := len(m.payload)
+	flags, length, next := byte(flagsBase), len(m.payload), byte(0)
 	if m.sequenced {
 		flags |= flagSequence
-		length += optionalLength
-	} else if m.container != NoContainer {
-		length += optionalLength
 	}
 	if m.container != NoContainer {
 		flags |= flagExtension
 		length += 4
+		next = typeContainer
+	}
+	if flags != flagsBase {
+		length += optionalLength
 	}
 	b = append(b, flags, m.kind)
 	b = binary.BigEndian.AppendUint16(b, uint16(length))
 	b = binary.BigEndian.AppendUint32(b, m.teid)
-	if flags&flagsOptional != 0 {
+	if flags != flagsBase {
 		b = binary.BigEndian.AppendUint16(b, m.sequence)
-		next := byte(0)
-		if m.container != NoContainer {
-			next = typeContainer
-		}
 		b = append(b, 0, next) // N-PDU number, next extension header
 	}
 	if m.container != NoContainer {
-		b = append(b, 1) // in units of 4 octets
-		switch m.container {
-		case Downlink:
-			b = append(b, 0)
-		case Uplink:
-			b = append(b, 1<<4)
+		pduType, octet := byte(0), m.qfi&0x3f
+		if m.container == Uplink {
+			pduType = 1
 		}
-		octet := m.qfi & 0x3f
 		if m.rqi {
 			octet |= 1 << 6
 		}
-		b = append(b, octet, 0)
+		b = append(b, 1, pduType<<4, octet, 0) // the length in units of 4 octets; no extension header follows
 	}
 	return append(b, m.payload...)
 }

@@ -102,12 +102,7 @@ func Output(cmd *exec.Cmd) ([]byte, error) {
 // Sysctl writes one value below /proc/sys in the namespace.
 func (n Named) Sysctl(name, value string) error {
 	return n.Do(func() error {
-		f, err := os.OpenFile(filepath.Join("/proc/sys", name), os.O_WRONLY, 0)
-		if err != nil {
-			return fmt.Errorf("sysctls: %w", err)
-		}
-		_, err = f.WriteString(value)
-		if err = errors.Join(err, f.Close()); err != nil {
+		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0); err != nil {
 			return fmt.Errorf("sysctls: %s = %s: %w", name, value, err)
 		}
 		return nil

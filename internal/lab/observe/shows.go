@@ -40,8 +40,13 @@ func includes(got, want any) error {
 	case []any:
 		list, _ := got.([]any)
 		for _, item := range want {
-			if err := oneIncludes(list, item); err != nil {
-				return err
+			var errs []error
+			one := slices.ContainsFunc(list, func(g any) bool {
+				errs = append(errs, includes(g, item))
+				return errs[len(errs)-1] == nil
+			})
+			if !one {
+				return fmt.Errorf("none of %d is %v: %w", len(list), item, errors.Join(errs...))
 			}
 		}
 		return nil
@@ -55,17 +60,4 @@ func includes(got, want any) error {
 		}
 	}
 	return fmt.Errorf("%v: want %v", got, want)
-}
-
-// oneIncludes wants it of some item of the list.
-func oneIncludes(list []any, want any) error {
-	var errs []error
-	for _, item := range list {
-		err := includes(item, want)
-		if err == nil {
-			return nil
-		}
-		errs = append(errs, err)
-	}
-	return fmt.Errorf("none of %d is %v: %w", len(list), want, errors.Join(errs...))
 }
