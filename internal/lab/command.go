@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/kubelet"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/printer"
@@ -46,7 +47,11 @@ func Command() *cobra.Command {
 kernel's own, or FRR), culvert nodes and SMFs. They need root, leave nothing behind,
 and never touch a namespace that they did not make.`,
 	}
-	cmd.AddCommand(listCommand(), upCommand(&o), runCommand(&o), downCommand(&o), execCommand(&o), graphCommand(), endpointCommand(), kubeletCommand())
+	cmd.AddCommand(listCommand(), upCommand(&o), runCommand(&o), downCommand(&o), execCommand(&o), graphCommand(), endpointCommand())
+	cmd.AddCommand(&cobra.Command{ // what a node of kind kubelet runs as
+		Use: "kubelet FILE", Short: "Be the first process of a node of a cluster", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return kubelet.Init(cmd.Context(), args[0]) },
+	})
 	return cmd
 }
 
@@ -69,21 +74,19 @@ func listCommand() *cobra.Command {
 func upCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up NAME", Short: "Build a lab and leave it running", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.on(cmd, args[0], func(ctx context.Context, in *instance.Instance, p *report.Progress) error {
-				variants, err := o.variants(in.Topology, p)
-				if err != nil {
-					return err
-				}
-				if err := up(ctx, in, variants[0], p); err != nil {
-					return err
-				}
-				for _, n := range in.Nodes {
-					p.Say("%-8s %-8s %s", n.Name, n.Kind, way(in, n))
-				}
-				return nil
-			})
-		},
+		RunE: o.on(func(ctx context.Context, _ *cobra.Command, in *instance.Instance, p *report.Progress) error {
+			variants, err := o.variants(in.Topology, p)
+			if err != nil {
+				return err
+			}
+			if err := up(ctx, in, variants[0], p); err != nil {
+				return err
+			}
+			for _, n := range in.Nodes {
+				p.Say("%-8s %-8s %s", n.Name, n.Kind, way(in, n))
+			}
+			return nil
+		}),
 	}
 	instanceFlags(cmd, o)
 	variantFlags(cmd, o, "to begin with, in a lab that has several (default: its first)")
@@ -97,29 +100,27 @@ func runCommand(o *options) *cobra.Command {
 		Long: `Builds the lab, runs its checks, takes it down, and prints a table of the
 checks with what was sent, received and lost (TCP: in KiB). The exit status is
 not 0 if a check fails.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.on(cmd, args[0], func(ctx context.Context, in *instance.Instance, p *report.Progress) error {
-				variants, err := o.variants(in.Topology, p)
-				if err != nil {
-					return err
-				}
-				if o.only, err = regexp.Compile(o.checks); err != nil {
-					return fmt.Errorf("--checks: %w", err)
-				}
-				summary, err := runLab(ctx, in, variants, o, p)
-				if summary == nil {
-					return err
-				}
-				if err := errors.Join(err, report.Write(cmd.OutOrStdout(), summary, format)); err != nil {
-					return err
-				}
-				if !summary.Pass {
-					cmd.SilenceUsage = true
-					return fmt.Errorf("lab %s: %w", summary.Lab, errFailed)
-				}
-				return nil
-			})
-		},
+		RunE: o.on(func(ctx context.Context, cmd *cobra.Command, in *instance.Instance, p *report.Progress) error {
+			variants, err := o.variants(in.Topology, p)
+			if err != nil {
+				return err
+			}
+			if o.only, err = regexp.Compile(o.checks); err != nil {
+				return fmt.Errorf("--checks: %w", err)
+			}
+			summary, err := runLab(ctx, in, variants, o, p)
+			if summary == nil {
+				return err
+			}
+			if err := errors.Join(err, report.Write(cmd.OutOrStdout(), summary, format)); err != nil {
+				return err
+			}
+			if !summary.Pass {
+				cmd.SilenceUsage = true
+				return fmt.Errorf("lab %s: a check failed", summary.Lab)
+			}
+			return nil
+		}),
 	}
 	instanceFlags(cmd, o)
 	cmd.Flags().VarP(&format, "output", "o", "`format`: table, json or yaml")
@@ -133,9 +134,9 @@ not 0 if a check fails.`,
 func downCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "down NAME", Short: "Take a lab down", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.on(cmd, args[0], func(_ context.Context, in *instance.Instance, p *report.Progress) error { return in.Down(p) })
-		},
+		RunE: o.on(func(_ context.Context, _ *cobra.Command, in *instance.Instance, p *report.Progress) error {
+			return in.Down(p)
+		}),
 	}
 	instanceFlags(cmd, o)
 	return cmd
@@ -200,33 +201,35 @@ func completeVariant(flag string) cobra.CompletionFunc {
 	}
 }
 
-// on calls f with the locked instance. An interrupt ends f's context, so that
-// what is up is taken down.
-func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *instance.Instance, *report.Progress) error) error {
-	t, err := topology.Load(name)
-	if err != nil {
-		return err
-	}
-	if o.upgradeTo != "" {
-		if o.upgradeTo, err = programPath("--upgrade-to", o.upgradeTo); err != nil {
+// on runs a command that calls f with the locked instance. An interrupt ends f's
+// context, so that what is up is taken down.
+func (o *options) on(f func(context.Context, *cobra.Command, *instance.Instance, *report.Progress) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		t, err := topology.Load(args[0])
+		if err != nil {
 			return err
 		}
+		if o.upgradeTo != "" {
+			if o.upgradeTo, err = programPath("--upgrade-to", o.upgradeTo); err != nil {
+				return err
+			}
+		}
+		culvert, err := programPath("--culvert", o.culvert)
+		if runs := o.culvert != "" || slices.ContainsFunc(t.Nodes, (*topology.Node).Culvert); err != nil && runs {
+			return err
+		}
+		in, err := instance.Open(t, o.as, culvert)
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+		defer stop()
+		err = f(ctx, cmd, in, &report.Progress{W: cmd.ErrOrStderr()})
+		if errors.Is(err, context.Canceled) {
+			err = fmt.Errorf("lab %s: interrupted", in.Name)
+		}
+		return errors.Join(err, in.Close())
 	}
-	culvert, err := programPath("--culvert", o.culvert)
-	if runs := o.culvert != "" || slices.ContainsFunc(t.Nodes, (*topology.Node).Culvert); err != nil && runs {
-		return err
-	}
-	in, err := instance.Open(t, o.as, culvert)
-	if err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
-	defer stop()
-	err = f(ctx, in, &report.Progress{W: cmd.ErrOrStderr()})
-	if errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("lab %s: interrupted", in.Name)
-	}
-	return errors.Join(err, in.Close())
 }
 
 // programPath is the absolute path of the culvert binary that a flag names, or of

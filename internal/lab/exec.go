@@ -18,14 +18,6 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// kubeletCommand is what a node of kind kubelet runs as.
-func kubeletCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "kubelet FILE", Short: "Be the first process of a node of a cluster", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return kubelet.Init(cmd.Context(), args[0]) },
-	}
-}
-
 func execCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "exec NAME NODE COMMAND [ARGUMENT...]", Short: "Run a command in a node of a lab that is up",

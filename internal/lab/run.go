@@ -19,7 +19,11 @@ import (
 // variants. An error is one of the lab itself; a check that fails is in the report.
 func runChecks(ctx context.Context, r *disturb.Runner, variants []string, only *regexp.Regexp, progress *report.Progress) (*report.Report, error) {
 	start := time.Now()
-	summary := &report.Report{Lab: r.Topology.Name, Pass: true, Culvert: r.Culvert, Kernel: kernelRelease()}
+	var system unix.Utsname
+	if err := unix.Uname(&system); err != nil {
+		return nil, err
+	}
+	summary := &report.Report{Lab: r.Topology.Name, Pass: true, Culvert: r.Culvert, Kernel: unix.ByteSliceToString(system.Release[:])}
 	r.Back = len(variants) == 1
 	checks := check.New(r)
 	list := r.Plan(variants, only)
@@ -43,17 +47,6 @@ func runChecks(ctx context.Context, r *disturb.Runner, variants []string, only *
 	summary.Seconds = time.Since(start).Seconds()
 	return summary, nil
 }
-
-func kernelRelease() string {
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		return err.Error()
-	}
-	return unix.ByteSliceToString(name.Release[:])
-}
-
-// errFailed says that the lab worked, and a check failed.
-var errFailed = errors.New("a check failed")
 
 // runLab is up, checks and down.
 func runLab(ctx context.Context, in *instance.Instance, variants []string, o *options, p *report.Progress) (*report.Report, error) {

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,7 +32,14 @@ const restartTime = time.Second
 func Init(ctx context.Context, file string) error {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM)
 	defer stop()
-	s, err := read(file)
+	text, err := os.ReadFile(file)
+	var s Spec
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil && os.Getpid() != 1 {
+		err = fmt.Errorf("%s is a node's first process, or nothing", strings.Join(os.Args, " "))
+	}
 	if err != nil {
 		return err
 	}

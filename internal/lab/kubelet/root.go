@@ -124,10 +124,6 @@ func (s Spec) mountSystem() error {
 	if err := link("../run", filepath.Join(s.Root, "var/run")); err != nil {
 		return err
 	}
-	return s.hideSettings()
-}
-
-func (s Spec) hideSettings() error {
 	for name, value := range settings {
 		file := filepath.Join("run/settings", name)
 		if err := s.write(file, []byte(value+"\n"), 0o644); err != nil {

@@ -5,12 +5,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -107,16 +105,4 @@ func (s Spec) Command(file, program string, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(program, append(args, file)...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC}
 	return cmd, nil
-}
-
-// read reads what Command wrote.
-func read(file string) (s Spec, err error) {
-	text, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(text, &s)
-	}
-	if err == nil && os.Getpid() != 1 {
-		err = fmt.Errorf("%s is a node's first process, or nothing", strings.Join(os.Args, " "))
-	}
-	return s, err
 }
