@@ -5,15 +5,109 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/lab/check"
+	"github.com/culvert-net/culvert/internal/lab/cluster"
+	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/report"
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
+
+// up builds the instance. One that is whole already is left as it is; one
+// that is not (a process died, an up was killed) is taken down first. What a
+// failing up has made is taken down again. variant is the one to begin with, or
+// empty.
+func up(ctx context.Context, in *instance.Instance, variant string, progress *report.Progress) error {
+	if in.State.Ready && in.Whole() {
+		progress.Say("%s is up already", in.Name)
+		return goOver(ctx, in, variant, progress)
+	}
+	return upAnew(ctx, in, variant, progress)
+}
+
+// upAnew builds the instance, of which nothing is left before.
+func upAnew(ctx context.Context, in *instance.Instance, variant string, progress *report.Progress) error {
+	if err := in.Down(progress); err != nil {
+		return err
+	}
+	if len(in.Kubelets()) > 0 {
+		if err := cluster.HaveCluster(variant); err != nil {
+			return err
+		}
+	}
+	in.State.Variant = variant
+	if err := in.Begin(); err != nil {
+		return err
+	}
+	if err := build(ctx, in, progress); err != nil {
+		return errors.Join(fmt.Errorf("lab %s: %w", in.Name, err), in.Down(progress))
+	}
+	in.State.Ready = true
+	return in.Save()
+}
+
+func build(ctx context.Context, in *instance.Instance, progress *report.Progress) error {
+	type kinds []topology.Kind // none are all
+	steps := []struct {
+		text string
+		of   kinds
+		each func(*topology.Node) error
+	}{
+		{"namespaces", nil, func(n *topology.Node) error { return network.MakeNamespace(in, n) }},
+		{"links", nil, nil},
+		{"GTP-U endpoints", nil, func(n *topology.Node) error { return daemon.StartEndpoint(ctx, in, n) }},
+		{"addresses and routes", nil, func(n *topology.Node) error { return network.Configure(in, n) }},
+		{"FRR", nil, func(n *topology.Node) error { return daemon.StartFRR(ctx, in, n) }},
+		{"kube-apiserver", kinds{topology.APIServer}, func(n *topology.Node) error { return cluster.StartFor(ctx, in, n) }},
+		{"kubelets", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.StartKubelet(in, n) }},
+		{"the nodes of the cluster", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.JoinCluster(ctx, in, n) }},
+		{"culvert, by its manifest", nil, func(n *topology.Node) error { return cluster.Install(ctx, in, n) }},
+		{"culvert", kinds{topology.Culvert, topology.Cluster}, func(n *topology.Node) error { return daemon.StartCulvert(ctx, in, n) }},
+		{"pods", kinds{topology.Pod}, func(n *topology.Node) error { return cluster.Attach(ctx, in, n) }},
+		{"Services", nil, func(n *topology.Node) error { return cluster.Serve(ctx, in, n) }},
+		{"SMF", nil, func(n *topology.Node) error { return daemon.StartSMFs(ctx, in, n) }},
+	}
+	for _, s := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		progress.Say("%s: %s", in.Name, s.text)
+		if s.each == nil {
+			if err := network.MakeLinks(in, in.Topology.Links); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, n := range in.Select(func(n *topology.Node) bool { return s.of == nil || slices.Contains(s.of, n.Kind) }) {
+			if err := s.each(n); err != nil {
+				return fmt.Errorf("%s: %w", n.Name, err)
+			}
+		}
+	}
+	if err := disturb.Do(ctx, (&disturb.Runner{Instance: in}), in.Topology.Setup, new(report.Outcome)); err != nil {
+		return fmt.Errorf("setup: %w", err)
+	}
+	return nil
+}
+
+// goOver goes over to a variant, if it is another one. Nodes that are kubelets
+// are made anew for it: it is what their pods run in.
+func goOver(ctx context.Context, in *instance.Instance, variant string, progress *report.Progress) error {
+	switch {
+	case in.State.Variant == variant:
+		return nil
+	case len(in.Kubelets()) > 0:
+		return upAnew(ctx, in, variant, progress)
+	}
+	return disturb.SetVariant(ctx, in, variant)
+}
 
 // runChecks runs the checks that match only (nil: all), in order, in each of the
 // variants. An error is one of the lab itself; a check that fails is in the report.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/lab/disturb"
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/observe"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -114,4 +116,35 @@ func (r *Checker) once(ctx context.Context, p topology.Planned) report.Result {
 		Name: p.Name, Pass: len(o.Problems) == 0, Detail: report.OneLine(append(o.Problems, o.Detail...)),
 		Sent: o.Sent, Received: o.Received, Lost: max(0, o.Sent-o.Received),
 	}
+}
+
+// resolve puts addresses in the place of the names of a check.
+func resolve(in *instance.Instance, c *topology.Check, family string) (*topology.Check, error) {
+	if c.ToName == "" {
+		return c, nil
+	}
+	r := *c
+	var err error
+	if r.To, err = in.Address(c.ToName, family); err != nil {
+		return nil, err
+	}
+	if c.Both {
+		if r.Source, err = in.Address(c.From, family); err != nil {
+			return nil, err
+		}
+	}
+	if s := in.Service(c.ToName); s != nil {
+		r.Port, r.At, r.AtPort = s.Port, s.Pod, s.TargetPort
+	}
+	if s := in.Service(c.NodePort); s != nil {
+		r.Port, r.At, r.AtPort = s.NodePort, s.Pod, s.TargetPort
+	}
+	if r.At != "" && r.AtPort != 0 {
+		at, err := in.Address(r.At, family)
+		if err != nil {
+			return nil, err
+		}
+		r.Listen = netip.AddrPortFrom(at, r.AtPort)
+	}
+	return &r, nil
 }

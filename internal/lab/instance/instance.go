@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -99,4 +101,26 @@ const DiskDir = "/var/lib/culvert-lab"
 func (in *Instance) Inside(n *topology.Node, file string) string {
 	p, _ := in.Process(n, NodeProcess)
 	return filepath.Join("/proc", fmt.Sprint(p.PID), "root", file)
+}
+
+// Address of a node, pod or Service, in a family.
+func (in *Instance) Address(name, family string) (netip.Addr, error) {
+	var list []netip.Addr
+	switch n := in.Node(name); {
+	case n == nil:
+		s := in.Service(name)
+		if s == nil {
+			return netip.Addr{}, fmt.Errorf("no node, pod or Service is called %q", name)
+		}
+		list = s.Addresses()
+	case n.Kind == topology.Pod:
+		list = in.State.Pods[name]
+	default:
+		list = in.Addresses(n)
+	}
+	i := slices.IndexFunc(list, func(a netip.Addr) bool { return topology.FamilyOf(a) == family })
+	if i < 0 {
+		return netip.Addr{}, fmt.Errorf("%s has no %s address", name, family)
+	}
+	return list[i], nil
 }

@@ -2,11 +2,16 @@ package network
 
 import (
 	"cmp"
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/safchain/ethtool"
 
@@ -195,4 +200,38 @@ func RouteIsIPv6(route string) bool {
 	}
 	via := slices.Index(fields, "via")
 	return via >= 0 && via+1 < len(fields) && strings.Contains(fields[via+1], ":")
+}
+
+// Client is a client of servers that listen in a node's namespace.
+func Client(in *instance.Instance, n *topology.Node, config *tls.Config) *http.Client {
+	dial := func(ctx context.Context, network, address string) (c net.Conn, err error) {
+		err = in.Namespace(n).Do(func() error {
+			c, err = new(net.Dialer).DialContext(ctx, network, address)
+			return err
+		})
+		return c, err
+	}
+	return &http.Client{
+		Timeout:   10 * time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial, TLSClientConfig: config},
+	}
+}
+
+// Get requests a path of an HTTP server that listens in a node's namespace.
+func Get(ctx context.Context, in *instance.Instance, n *topology.Node, listen, path string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+listen+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return Client(in, n, nil).Do(request)
+}
+
+// DropNamespace removes a node's namespace.
+func DropNamespace(in *instance.Instance, n *topology.Node) error {
+	name := in.Namespace(n).Name
+	if err := (namespace.Named{Name: name}).Delete(in.State.Mark); err != nil {
+		return err
+	}
+	in.State.Namespaces = slices.DeleteFunc(in.State.Namespaces, func(s string) bool { return s == name })
+	return in.Save()
 }

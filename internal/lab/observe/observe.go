@@ -5,7 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/instance"
@@ -174,4 +179,79 @@ func framesSentTo(in *instance.Instance, n *topology.Node) (sum uint64, err erro
 		sum += links[0].Stats.TX.Packets
 	}
 	return sum, nil
+}
+
+// kernelCounters reads what the kernel of a node counts: at SIDs whose routes say
+// so, and in the named counters of nft.
+func kernelCounters(in *instance.Instance, n *topology.Node) (Node, error) {
+	v := newNode()
+	if n.HasSIDs() {
+		var routes []struct {
+			Destination string  `json:"dst"`
+			Encap       string  `json:"encap"`
+			Stats       packets `json:"stats64"`
+		}
+		if err := network.JSON(in, n, &routes, "-6", "-s", "route", "show"); err != nil {
+			return v, err
+		}
+		for _, r := range routes {
+			if r.Encap == "seg6local" {
+				v.Packets[SID][r.Destination] = r.Stats.Packets
+			}
+		}
+	}
+	if !strings.Contains(n.NFT, "counter ") {
+		return v, nil
+	}
+	var list struct {
+		NFTables []struct {
+			Counter struct {
+				Name string `json:"name"`
+				packets
+			} `json:"counter"`
+		} `json:"nftables"`
+	}
+	err := in.Namespace(n).JSON(&list, "nft", "-j", "list", "counters")
+	for _, item := range list.NFTables {
+		v.Packets[NFT][item.Counter.Name] = item.Counter.Packets
+	}
+	return v, err
+}
+
+// metrics reads the counters that a node exports to Prometheus, by name and labels;
+// none where its configuration does not say where.
+func metrics(ctx context.Context, in *instance.Instance, n *topology.Node, into map[string]uint64) error {
+	settings, _ := n.Config["metrics"].(map[string]any)
+	listen, _ := settings["listen"].(string)
+	if listen == "" {
+		return nil
+	}
+	response, err := network.Get(ctx, in, n, listen, "/metrics")
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		return fmt.Errorf("metrics of %s: %w", n.Name, err)
+	}
+	for name, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetType() == dto.MetricType_COUNTER {
+				into[name+labelText(m)] = uint64(m.GetCounter().GetValue())
+			}
+		}
+	}
+	return nil
+}
+
+// labelText is as in {policy="gold",list="0"}, in the order of their names.
+func labelText(m *dto.Metric) string {
+	var parts []string
+	for _, l := range m.GetLabel() {
+		parts = append(parts, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+	}
+	slices.Sort(parts)
+	return "{" + strings.Join(parts, ",") + "}"
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/culvert-net/culvert/internal/printer"
@@ -49,4 +50,49 @@ type Report struct {
 	Kernel  string   `json:"kernel"`
 	Culvert string   `json:"culvert"` // the binary that was run
 	Seconds float64  `json:"seconds"`
+}
+
+// Outcome is what a check's traffic came to.
+type Outcome struct {
+	Sent, Received int
+
+	Detail   []string
+	Problems []string
+}
+
+// Say adds a detail.
+func (o *Outcome) Say(format string, args ...any) {
+	o.Detail = append(o.Detail, fmt.Sprintf(format, args...))
+}
+
+// Fail adds a problem: the check has failed.
+func (o *Outcome) Fail(format string, args ...any) {
+	o.Problems = append(o.Problems, fmt.Sprintf(format, args...))
+}
+
+// OneLine joins what is to be said; an error of several lines becomes one.
+func OneLine(list []string) string {
+	return strings.ReplaceAll(strings.Join(list, "; "), "\n", "; ")
+}
+
+// Progress tells a waiting person what is going on.
+type Progress struct{ W io.Writer }
+
+// Say prints a line.
+func (p *Progress) Say(format string, args ...any) {
+	fmt.Fprintf(p.W, format+"\n", args...)
+}
+
+// Begin prints that check i of n begins.
+func (p *Progress) Begin(i, n int, name string) {
+	fmt.Fprintf(p.W, "[%2d/%d] %s ... ", i, n, name)
+}
+
+// End prints how the check ended.
+func (p *Progress) End(r Result) {
+	word := "ok"
+	if !r.Pass {
+		word = "FAILED: " + r.Detail
+	}
+	fmt.Fprintf(p.W, "%s (%.1f s)\n", word, r.Seconds)
 }

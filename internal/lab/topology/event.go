@@ -1,6 +1,12 @@
 package topology
 
-import "fmt"
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
 
 // Event is something that is done to the lab, mostly under traffic.
 type Event struct {
@@ -66,4 +72,27 @@ type Command struct {
 // others by the node's first process.
 var NodePrograms = map[string][]string{
 	"culvert": {"culvert", "run"}, "containerd": {"containerd"}, "kubelet": {"kubelet"}, "kube-proxy": {"kube-proxy"},
+}
+
+// plurals of the resources that labs have objects of.
+var plurals = map[string]string{
+	"Node": "nodes", "ConfigMap": "configmaps", "Namespace": "namespaces", "Service": "services", "EndpointSlice": "endpointslices",
+	"CustomResourceDefinition": "customresourcedefinitions", "SRv6Policy": "srv6policies",
+}
+
+// ObjectPath is where an object is in the API.
+func ObjectPath(o map[string]any) (string, error) {
+	v := unstructured.Unstructured{Object: o}
+	if plurals[v.GetKind()] == "" || v.GetName() == "" || v.GetAPIVersion() == "" {
+		text, err := json.Marshal(o)
+		return "", errors.Join(fmt.Errorf("object: %s: give apiVersion, metadata.name, and a kind of %v", text, keys(plurals)), err)
+	}
+	path := "/apis/" + v.GetAPIVersion()
+	if v.GetAPIVersion() == "v1" {
+		path = "/api/v1"
+	}
+	if namespace := v.GetNamespace(); namespace != "" {
+		path += "/namespaces/" + namespace
+	}
+	return path + "/" + plurals[v.GetKind()] + "/" + v.GetName(), nil
 }
