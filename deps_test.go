@@ -132,7 +132,7 @@ var layers = []struct {
 		"the frame of every experiment knows none: kinds are given to it"},
 	{"internal/bench/report", []string{"internal/bench/result", "internal/bench/stats"}, "who draws knows nothing of what measures: any run can be drawn again"},
 	{"internal/bench/proc", nil, "CPUs and threads: it knows no packet"},
-	{"internal/bench/node", append([]string{"internal/bench/proc", "internal/bench/result", "internal/api/culvertv1", "internal/config"}, models...), "what is measured does not know what measures it"},
+	{"internal/bench/node", append([]string{"internal/bench/proc", "internal/bench/result", "internal/api/culvertv1", "internal/api/message", "internal/config"}, models...), "what is measured does not know what measures it"},
 	{"internal/bench/rig", []string{"internal/bench/node", "internal/bench/proc", "internal/bench/stats", "internal/dataplane/progrun"}, "makes and sinks any frame: it knows no function"},
 	{"internal/bench/catalog", append([]string{"internal/bench/node", "internal/bench/rig", "internal/dataplane/progrun", "internal/packet", "internal/checksum", "internal/config", "internal/smf"}, models...),
 		"says what functions are: it measures none"},

@@ -84,7 +84,7 @@ func between(t *testing.T, forward bool) (ns node.Namespace, mac string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := n.Delete(); err != nil {
+		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
 	})

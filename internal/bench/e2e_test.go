@@ -173,7 +173,7 @@ func TestWrongFramesAreNoFigure(t *testing.T) {
 		if _, err := b.Round(t.Context(), cost.RowsOf(p.Functions, p.Entries)[0]); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want an error about %q, got %v", says, err)
 		}
-		if err := b.TearDown(); err != nil {
+		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 		nothingLeft(t)

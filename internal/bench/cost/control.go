@@ -21,16 +21,6 @@ type PFCPRow struct {
 	P99       float64 `json:"p99_us"`
 }
 
-// rowOf names the procedure as TS 29.244 does: the gNB's tunnel comes in a
-// modification.
-func rowOf(r smf.Result) PFCPRow {
-	name := r.Procedure
-	if name == "forward" {
-		name = "modify"
-	}
-	return PFCPRow{Name: "pfcp_" + name, Entries: r.Requests, PerSecond: r.PerSecond, P50: r.P50, P99: r.P99}
-}
-
 // Control is the SMF of a run.
 type Control struct {
 	Client *smf.Client
@@ -49,8 +39,9 @@ func (c *Control) Sessions() (n int) {
 // Window is how many requests are under way at once.
 const Window = 256
 
-// startControl associates an SMF with the node's UPF and sets up all sessions.
-func startControl(ctx context.Context, in node.Namespace, p Plan) (_ *Control, err error) {
+// StartControl associates an SMF with the node's UPF and sets up a group of sessions
+// for each spec.
+func StartControl(ctx context.Context, in node.Namespace, specs ...smf.Spec) (_ *Control, err error) {
 	c := &Control{}
 	err = in.Do(func() error {
 		c.Client, err = smf.Dial(smf.Options{
@@ -61,16 +52,14 @@ func startControl(ctx context.Context, in node.Namespace, p Plan) (_ *Control, e
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Client.Close())
-		}
-	}()
+	var undo node.Undo
+	undo.Later(c.Client.Close)
+	defer undo.OnError(&err)
 	if _, err := c.Client.Associate(ctx); err != nil {
 		return nil, err
 	}
-	for _, g := range p.groups() {
-		group, err := c.Client.Add(g.SMFSpec(p.tables()))
+	for _, spec := range specs {
+		group, err := c.Client.Add(spec)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +100,11 @@ func Perform(ctx context.Context, pace smf.Pace, procedures ...func(context.Cont
 		if err := errors.Join(err, r.Err()); err != nil {
 			return nil, err
 		}
-		rows = append(rows, rowOf(r))
+		name := r.Procedure
+		if name == "forward" { // TS 29.244: the gNB's tunnel comes in a modification
+			name = "modify"
+		}
+		rows = append(rows, PFCPRow{Name: "pfcp_" + name, Entries: r.Requests, PerSecond: r.PerSecond, P50: r.P50, P99: r.P99})
 	}
 	return rows, nil
 }
@@ -132,11 +125,16 @@ func (p Plan) upfConfiguration(c *config.Config) {
 	for bits := 9; bits <= 24 && uint32(1)<<(32-bits) >= total; bits++ {
 		pool = netip.PrefixFrom(catalog.UENet, bits)
 	}
-	c.GTPU.Pools = nil
-	c.UPF = config.UPF{N4: []netip.Addr{catalog.N4UPF}, UEPools: []config.UEPool{{Prefixes: []netip.Prefix{pool}}}, EchoInterval: 3600}
+	MakeUPF(c, pool)
 	// Sessions with several filters have a meter for each direction.
 	c.Limits.Sessions = uint32(1)<<(32-pool.Bits()) + 2*rich
 	c.Limits.Tunnels, c.Limits.Filters = 1024, 1<<16
+}
+
+// MakeUPF makes the node a UPF with a pool of UEs' addresses.
+func MakeUPF(c *config.Config, pool netip.Prefix) {
+	c.GTPU.Pools = nil
+	c.UPF = config.UPF{N4: []netip.Addr{catalog.N4UPF}, UEPools: []config.UEPool{{Prefixes: []netip.Prefix{pool}}}, EchoInterval: 3600}
 }
 
 // groups are those of the functions that are measured, each once.

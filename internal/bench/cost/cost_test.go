@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
+	"github.com/culvert-net/culvert/internal/bench/result"
 )
 
 func TestOutcomes(t *testing.T) {
@@ -47,16 +48,22 @@ func TestEnoughMemory(t *testing.T) {
 
 func TestReportFromSamples(t *testing.T) {
 	f := catalog.Function{Name: "end"}
-	rows := []Measured{
-		{
-			Row: &Row{Function: f, Entries: 1, Beside: true}, baseline: []float64{100, 110, 120}, live: []float64{125, 110, 160},
-			linux: []float64{500, 440, 800}, testRun: []float64{60, 61, 62}, front: []float64{40, 45, 50},
-		},
-		{
-			Row: &Row{Function: f, Entries: 1000}, baseline: []float64{100}, live: []float64{200}, testRun: []float64{70}, front: []float64{40},
-		},
+	one, many := result.Labels{"entries": "1"}, result.Labels{"entries": "1000"}
+	live := []float64{125, 110, 160}
+	run := &result.Run{Rounds: 3, Measurements: []result.Measurement{
+		{Metric: MetricPacket, Labels: one, Samples: live, Baseline: []float64{100, 110, 120}},
+		{Metric: MetricKernel, Labels: one, Samples: []float64{500, 440, 800}, Baseline: live},
+		{Metric: MetricFront, Labels: one, Samples: []float64{60, 61, 62}, Baseline: []float64{40, 45, 50}},
+		{Metric: MetricPacket, Labels: many, Samples: []float64{200}, Baseline: []float64{100}},
+		{Metric: MetricFront, Labels: many, Samples: []float64{70}, Baseline: []float64{40}},
+	}}
+	got := NewReport("functions", run, 0)
+	got.Add(&Row{Function: f, Entries: 1, Beside: true}, run, one)
+	got.Add(&Row{Function: f, Entries: 1000}, run, many)
+	got.Add(&Row{Function: f, Entries: 7}, run, result.Labels{"entries": "7"}) // the run was stopped before
+	if len(got.Rows) != 2 {
+		t.Fatalf("%d rows, want 2: %+v", len(got.Rows), got.Rows)
 	}
-	got := MakeReport("functions", rows, Environment{Rounds: 3})
 	first := got.Rows[0]
 	if first.NS != 125 || first.Ratio != 0.8 || first.Low != 0.75 || first.High != 1 {
 		t.Errorf("row %+v: want 125 ns, 0.8, 0.75 to 1", first)

@@ -5,7 +5,7 @@
 //     SetUpKernel adds a second node, on which Linux alone forwards.
 //  2. Bench.Round takes a sample of a row, beside L2 forwarding of the same frame.
 //     Bench.Together does so on several CPUs at once.
-//  3. TearDown removes everything.
+//  3. Close removes everything.
 //
-// MakeReport prints rows as `culvert bench functions` and `upf` always have.
+// A Report prints rows as `culvert bench functions` and `upf` always have.
 package cost

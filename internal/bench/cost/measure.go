@@ -9,7 +9,6 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/proc"
-	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/rig"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 )
@@ -63,9 +62,10 @@ func RowsOf(functions []catalog.Function, numbers []uint32) []*Row {
 // tables is how many entries there are of each function, in use or not.
 func (p Plan) tables() uint32 { return slices.Max(p.Entries) }
 
-// Bench is everything that a run needs.
+// Bench is everything that a run needs. Close removes it.
 type Bench struct {
 	Plan
+	node.Undo
 	Node, kernel *rig.Rig
 	Daemon       *node.Daemon
 	Control      *Control // of a UPF
@@ -78,19 +78,20 @@ func (b *Bench) Round(ctx context.Context, r *Row) (s Sample, err error) {
 	if err != nil {
 		return s, err
 	}
-	own := rig.Load{Port: r.PortName(), Frame: r.Frame(r.Entries, b.tables()), Program: b.program, Want: r.Wanted(false)}
-	if r.Name == catalog.BaselineName {
-		own.Program = b.l2
-	}
 	err = b.Node.OnCPU(b.CPU, func(c proc.Clock) (err error) {
-		s, err = b.measure(c, own)
+		s, err = b.measure(c, b.load(r))
 		return err
 	})
 	if err != nil {
 		return s, err
 	}
 	if r.Beside {
-		if s.Linux, err = b.measureKernel(r); err != nil {
+		l := rig.Load{Port: node.PortIn, Frame: r.Frame(1, 0), Program: b.kernel.Bench.Pass(), Want: r.Wanted(true)}
+		err = b.kernel.OnCPU(b.CPU, func(c proc.Clock) (err error) {
+			s.Linux, err = b.kernel.Live(c, l, b.Packets)
+			return err
+		})
+		if err != nil {
 			return s, fmt.Errorf("the kernel's: %w", err)
 		}
 	}
@@ -105,6 +106,15 @@ func (b *Bench) Round(ctx context.Context, r *Row) (s Sample, err error) {
 	return s, checkOutcomes(before, after, sent)
 }
 
+// load is what goes through the node for a row.
+func (b *Bench) load(r *Row) rig.Load {
+	program := b.program
+	if r.Name == catalog.BaselineName {
+		program = b.l2
+	}
+	return rig.Load{Port: r.PortName(), Frame: r.Frame(r.Entries, b.tables()), Program: program, Want: r.Want}
+}
+
 // measure takes one sample of each figure of the node.
 func (b *Bench) measure(c proc.Clock, own rig.Load) (s Sample, err error) {
 	l2 := rig.Load{Port: own.Port, Frame: own.Frame, Program: b.l2, Want: rig.WantLike(own.Frame.Data)}
@@ -116,15 +126,6 @@ func (b *Bench) measure(c proc.Clock, own rig.Load) (s Sample, err error) {
 	}
 	s.TestRun, s.Front, err = b.Node.TestRun(own, b.Packets)
 	return s, err
-}
-
-func (b *Bench) measureKernel(r *Row) (ns float64, err error) {
-	l := rig.Load{Port: node.PortIn, Frame: r.Frame(1, 0), Program: b.kernel.Bench.Pass(), Want: r.Wanted(true)}
-	err = b.kernel.OnCPU(b.CPU, func(c proc.Clock) (err error) {
-		ns, err = b.kernel.Live(c, l, b.Packets)
-		return err
-	})
-	return ns, err
 }
 
 // checkOutcomes compares how journeys ended with how many frames were sent.
@@ -146,22 +147,20 @@ func checkOutcomes(before, after map[string]uint64, sent uint64) error {
 	return nil
 }
 
-// CallTime is what a run costs by the wall besides its packets: the kernel waits
+// callTime is what a run costs by the wall besides its packets: the kernel waits
 // until nobody uses the old dispatcher. packetTime is what a packet takes.
 const (
-	CallTime   = 25 * time.Millisecond
-	PacketTime = 250 * time.Nanosecond
+	callTime   = 25 * time.Millisecond
+	packetTime = 250 * time.Nanosecond
 )
+
+// RunsTake is how long a number of runs takes.
+func RunsTake(runs, packets int) time.Duration {
+	return time.Duration(runs) * (callTime + time.Duration(packets)*packetTime)
+}
 
 // EntryTime is what an entry takes to be set up.
 const EntryTime = 30 * time.Microsecond
-
-// ResultEnvironment is what a daemon says of itself.
-func (b *Bench) ResultEnvironment(ctx context.Context) (e result.Environment, err error) {
-	e.Offloads = b.Node.Net.Node.Offloads(node.PortIn)
-	e.Version, e.DataPath, err = b.Daemon.Version(ctx)
-	return e, err
-}
 
 // The metrics of a row.
 const (

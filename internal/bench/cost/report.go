@@ -47,45 +47,37 @@ type RowSamples struct {
 	Front      []float64 `json:"test_run_front"`
 }
 
-// Measured are a row's samples: one of each for every round.
-type Measured struct {
-	*Row
-	live, baseline, linux, testRun, front []float64
+// NewReport has no rows yet.
+func NewReport(bench string, run *result.Run, packets int) Report {
+	return Report{Bench: bench, Baseline: catalog.BaselineName, Environment: EnvironmentOf(run, packets)}
 }
 
-// MeasuredRow finds the samples of a row in a run, by their labels.
-func MeasuredRow(r *Row, run *result.Run, labels result.Labels) Measured {
+// Add adds a row of a run, whose measurements have the labels; one that a stopped run
+// has no samples of is left out.
+func (r *Report) Add(row *Row, run *result.Run, labels result.Labels) {
 	get := func(metric string) (m result.Measurement) {
 		if list := run.Select(metric, labels); len(list) > 0 {
 			m = list[0]
 		}
 		return m
 	}
-	packet, front := get(MetricPacket), get(MetricFront)
-	return Measured{r, packet.Samples, packet.Baseline, get(MetricKernel).Samples, front.Samples, front.Baseline}
-}
-
-// MakeReport leaves out rows that a run that was stopped has no samples of.
-func MakeReport(bench string, rows []Measured, e Environment) Report {
-	out := Report{Bench: bench, Baseline: catalog.BaselineName, Environment: e}
-	for _, r := range rows {
-		if len(r.live) == 0 {
-			continue
-		}
-		ratio, low, high := stats.Interval(r.baseline, r.live)
-		rr := reportRow{Name: r.Name, Entries: r.Entries, NS: stats.Median(r.live), Ratio: ratio, Low: low, High: high}
-		if len(r.linux) > 0 {
-			k, _, _ := stats.Interval(r.linux, r.live)
-			rr.KernelRatio = &k
-		}
-		out.Rows = append(out.Rows, rr)
-		out.Samples = append(out.Samples, RowSamples{
-			Name: r.Name, Entries: r.Entries,
-			TestRunNS: stats.Median(r.testRun) - stats.Median(r.front), AddedNS: stats.Median(r.live) - stats.Median(r.baseline),
-			LiveNS: r.live, BaselineNS: r.baseline, KernelNS: r.linux, TestRun: r.testRun, Front: r.front,
-		})
+	packet, front, linux := get(MetricPacket), get(MetricFront), get(MetricKernel).Samples
+	live := packet.Samples
+	if len(live) == 0 {
+		return
 	}
-	return out
+	ratio, low, high := stats.Interval(packet.Baseline, live)
+	out := reportRow{Name: row.Name, Entries: row.Entries, NS: stats.Median(live), Ratio: ratio, Low: low, High: high}
+	if len(linux) > 0 {
+		k, _, _ := stats.Interval(linux, live)
+		out.KernelRatio = &k
+	}
+	r.Rows = append(r.Rows, out)
+	r.Samples = append(r.Samples, RowSamples{
+		Name: row.Name, Entries: row.Entries,
+		TestRunNS: stats.Median(front.Samples) - stats.Median(front.Baseline), AddedNS: stats.Median(live) - stats.Median(packet.Baseline),
+		LiveNS: live, BaselineNS: packet.Baseline, KernelNS: linux, TestRun: front.Samples, Front: front.Baseline,
+	})
 }
 
 // WriteJSON writes a report, indented.

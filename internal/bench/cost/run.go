@@ -3,7 +3,6 @@ package cost
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -14,17 +13,14 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/rig"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
+	"github.com/culvert-net/culvert/internal/smf"
 )
 
 // SetUp starts the daemon on a node of its own and fills its tables. The node's
 // interfaces have a queue for each of `queues` CPUs.
 func SetUp(ctx context.Context, p Plan, queues int) (_ *Bench, err error) {
 	b := &Bench{Plan: p}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.TearDown())
-		}
-	}()
+	defer b.OnError(&err)
 	if b.CPU, err = proc.Chosen(b.CPU); err != nil {
 		return nil, err
 	}
@@ -37,6 +33,7 @@ func SetUp(ctx context.Context, p Plan, queues int) (_ *Bench, err error) {
 	if b.Node, err = rig.New(b.Name, queues); err != nil {
 		return nil, err
 	}
+	b.Later(b.Node.Close)
 	if b.Routes > 0 {
 		if err := b.Node.Net.Node.Script(catalog.RouteLines(b.Routes)...); err != nil {
 			return nil, err
@@ -51,18 +48,32 @@ func SetUp(ctx context.Context, p Plan, queues int) (_ *Bench, err error) {
 	if b.Daemon, err = node.Start(ctx, b.Binary, pins, b.Node.Net.Node, tables); err != nil {
 		return nil, err
 	}
+	b.Later(b.Daemon.Close)
 	if b.program, err = progrun.OpenPinned(filepath.Join(pins, "programs", "culvert_xdp")); err != nil {
 		return nil, err
 	}
+	b.Later(b.program.Close)
 	if err := b.setUpSessions(ctx); err != nil || b.Open {
 		return b, err
 	}
-	return b, b.setUpBaseline()
+	err = b.Node.Net.Node.Do(func() (err error) {
+		b.l2, err = b.Node.Bench.Baseline(b.Node.Hop())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	l2 := catalog.Baseline(catalog.ShortSize)
+	return b, b.Node.Warm(b.CPU, rig.Load{Port: node.PortIn, Frame: l2.Frame(1, 1), Program: b.l2, Want: rig.WantLike(l2.Data)})
 }
 
 // setUpSessions has an SMF set up the sessions of the functions that have some.
 func (b *Bench) setUpSessions(ctx context.Context) error {
-	if len(b.groups()) == 0 {
+	var specs []smf.Spec
+	for _, g := range b.groups() {
+		specs = append(specs, g.SMFSpec(b.tables()))
+	}
+	if len(specs) == 0 {
 		return nil
 	}
 	// A UPF asks its peers whether they are there.
@@ -70,23 +81,11 @@ func (b *Bench) setUpSessions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.Control, err = startControl(ctx, b.Node.Net.Node, b.Plan); err != nil {
+	if b.Control, err = StartControl(ctx, b.Node.Net.Node, specs...); err != nil {
 		return fmt.Errorf("set up sessions: %w: %s", err, b.Daemon.Tail())
 	}
+	b.Later(b.Control.Client.Close)
 	return nil
-}
-
-// setUpBaseline loads L2 forwarding and measures what a run costs by itself.
-func (b *Bench) setUpBaseline() error {
-	err := b.Node.Net.Node.Do(func() (err error) {
-		b.l2, err = b.Node.Bench.Baseline(b.Node.Hop())
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	l2 := catalog.Baseline(catalog.ShortSize)
-	return b.Node.Warm(b.CPU, rig.Load{Port: node.PortIn, Frame: l2.Frame(1, 1), Program: b.l2, Want: rig.WantLike(l2.Data)})
 }
 
 // SetUpKernel makes a second node, which Linux alone forwards on.
@@ -97,6 +96,7 @@ func (b *Bench) SetUpKernel() (err error) {
 	if b.kernel, err = rig.New(b.Name+"-k", 1); err != nil {
 		return err
 	}
+	b.Later(b.kernel.Close)
 	if err := b.kernel.Sink((*progrun.Bench).SinkSKB); err != nil {
 		return err
 	}
@@ -114,26 +114,6 @@ func (b *Bench) SetUpKernel() (err error) {
 	}
 	l2 := catalog.Baseline(catalog.ShortSize)
 	return b.kernel.Warm(b.CPU, rig.Load{Port: node.PortIn, Frame: l2.Frame(1, 1), Program: b.kernel.Bench.Pass(), Want: l2.Wanted(true)})
-}
-
-// TearDown removes everything that SetUp and SetUpKernel made.
-func (b *Bench) TearDown() error {
-	var errs []error
-	if b.Control != nil {
-		errs = append(errs, b.Control.Client.Close())
-	}
-	if b.program != nil {
-		errs = append(errs, b.program.Close())
-	}
-	if b.Daemon != nil {
-		errs = append(errs, b.Daemon.Stop())
-	}
-	for _, r := range []*rig.Rig{b.Node, b.kernel} {
-		if r != nil {
-			errs = append(errs, r.Close())
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // bytesOfEntry is what the daemon and the benchmark hold for a SID, a tunnel or

@@ -5,9 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/proc"
-	"github.com/culvert-net/culvert/internal/bench/rig"
 )
 
 // pace is what one run took: CPU ns of a packet, and ns until all were out.
@@ -15,10 +13,7 @@ type pace struct{ CPU, Wall float64 }
 
 // Together sends a row's frames on all of some CPUs at once, as many on each.
 func (b *Bench) Together(r *Row, cpus []int) (pace, error) {
-	l := rig.Load{Port: r.PortName(), Frame: r.Frame(r.Entries, b.tables()), Program: b.program, Want: r.Want}
-	if r.Name == catalog.BaselineName {
-		l.Program = b.l2
-	}
+	l := b.load(r)
 	if err := b.Node.Bench.Prepare(l.Frame, l.Program); err != nil {
 		return pace{}, err
 	}

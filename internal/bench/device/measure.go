@@ -66,20 +66,6 @@ func (b *deviceBench) packets(p point) (sent traffic.Template, o traffic.Options
 	return sent, o, err
 }
 
-// generator says what is known of the generator by itself.
-func (b *deviceBench) generator(ctx context.Context, e *result.Environment) (err error) {
-	sent, o, err := b.packets(b.Experiment.points()[0])
-	if err != nil {
-		return err
-	}
-	pair, err := traffic.Open(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, pair.Close()) }()
-	return pair.Describe(ctx, sent, e)
-}
-
 // between says where a point's device is, and what goes in and comes out of it.
 func (b *deviceBench) between(p point) (sent traffic.Template, o traffic.Options, err error) {
 	o = traffic.Options{TX: b.tx(), RX: b.rx(), CPU: b.cpus.Generator, Method: traffic.Method(b.Method), Seed: b.Seed}
@@ -207,11 +193,16 @@ func (m *probing) trial(ctx context.Context, in search.Input) (search.Output, er
 	if err != nil && (!errors.Is(err, traffic.ErrNothing) || ctx.Err() != nil) {
 		return search.Output{}, err
 	}
+	return TrialOutput(o), nil
+}
+
+// TrialOutput is what a search makes of a trial.
+func TrialOutput(o traffic.Outcome) search.Output {
 	out := search.Output{LossRatio: LossRatio(o)}
 	if o.AtLimit {
 		out.Reached = o.Rate
 	}
-	return out, nil
+	return out
 }
 
 // LossRatio is the share of packets that did not come out right.

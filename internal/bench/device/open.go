@@ -19,6 +19,7 @@ import (
 
 // deviceBench is a run of `culvert bench device`.
 type deviceBench struct {
+	node.Undo
 	*Experiment
 	experiment.Setting
 	cpus   proc.Pair
@@ -33,11 +34,7 @@ var ErrOneCPU = errors.New("there is one CPU: a built-in device would share it w
 // Open makes the built-in devices; the user's is there.
 func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
 	b := &deviceBench{Experiment: d, Setting: s, points: map[string]point{}, nodes: map[string]*Node{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.Close())
-		}
-	}()
+	defer b.OnError(&err)
 	if b.cpus, err = proc.PickPair(s.CPU); err != nil {
 		return nil, err
 	}
@@ -52,55 +49,47 @@ func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 				return nil, fmt.Errorf("set up %s: %w", p.target.Device, err)
 			}
 			b.nodes[p.target.Device] = n
+			b.Later(n.Close)
 		}
 	}
-	if d.own() {
-		return b, b.probe(ctx)
+	if d.own() { // are the user's interfaces of use, before anything is measured?
+		pair, err := traffic.Open(ctx, traffic.Options{TX: b.tx(), RX: b.rx(), CPU: b.cpus.Generator, Method: traffic.Method(b.Method)})
+		if err != nil {
+			return nil, err
+		}
+		return b, pair.Close()
 	}
 	return b, nil
-}
-
-// probe finds out before anything is measured whether the user's interfaces are
-// of use.
-func (b *deviceBench) probe(ctx context.Context) error {
-	pair, err := traffic.Open(ctx, traffic.Options{TX: b.tx(), RX: b.rx(), CPU: b.cpus.Generator, Method: traffic.Method(b.Method)})
-	if err != nil {
-		return err
-	}
-	return pair.Close()
-}
-
-// Close removes what Open made.
-func (b *deviceBench) Close() error {
-	var errs []error
-	for _, n := range b.nodes {
-		errs = append(errs, n.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // Environment is of Culvert where it is among the devices; the generator's limit is
 // that of the first point's packets.
 func (b *deviceBench) Environment(ctx context.Context) (e result.Environment, err error) {
-	if err := b.generator(ctx, &e); err != nil {
+	if n := b.nodes[CulvertDevice]; n != nil {
+		if e, err = n.Daemon.Environment(ctx); err != nil {
+			return e, err
+		}
+	}
+	sent, o, err := b.packets(b.Experiment.points()[0])
+	if err != nil {
 		return e, err
 	}
-	n := b.nodes[CulvertDevice]
-	if n == nil {
-		return e, nil
+	pair, err := traffic.Open(ctx, o)
+	if err != nil {
+		return e, err
 	}
-	e.Offloads = n.Net.Node.Offloads(node.PortIn)
-	e.Version, e.DataPath, err = n.Daemon.Version(ctx)
+	defer func() { err = errors.Join(err, pair.Close()) }()
+	err = pair.Describe(ctx, sent, &e)
 	return e, err
 }
 
 // Node is a built-in device in namespaces of its own, whose packets are received
-// by a thread on a CPU of its own: so it can be too slow.
+// by a thread on a CPU of its own: so it can be too slow. Close deletes it.
 type Node struct {
-	Net     *node.Network
-	Daemon  *node.Daemon
-	threads *napi.Threads
-	TX, RX  traffic.Port
+	node.Undo
+	Net    *node.Network
+	Daemon *node.Daemon
+	TX, RX traffic.Port
 }
 
 // OpenNode makes a built-in device; its packets are received on one CPU.
@@ -109,16 +98,12 @@ func OpenNode(ctx context.Context, s experiment.Setting, device string, cpu int)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, n.Close())
-		}
-	}()
+	defer n.OnError(&err)
 	switch device {
 	case KernelDevice:
 		err = n.kernel()
 	case CulvertDevice:
-		return n, n.Start(ctx, s, culvertConfig(), cpu)
+		return n, n.Start(ctx, s, Configuration(), cpu)
 	case Veth:
 		n.RX = traffic.Port{Namespace: n.Net.Node.Path(), Interface: node.PortIn}
 		err = n.gro()
@@ -129,32 +114,28 @@ func OpenNode(ctx context.Context, s experiment.Setting, device string, cpu int)
 	return n, n.thread(cpu)
 }
 
-// NewNode makes the namespaces.
-func NewNode(name string) (*Node, error) {
+// NewNode makes the namespaces. The longest frame gets through with a tunnel around it.
+func NewNode(name string) (_ *Node, err error) {
 	n := &Node{}
-	var err error
+	defer n.OnError(&err)
 	if n.Net, err = node.NewNetwork(node.RunName()+"-"+name, 1); err != nil {
 		return nil, err
 	}
+	n.Later(n.Net.Close)
 	n.TX = traffic.Port{Namespace: n.Net.Around.Path(), Interface: "g0"}
 	n.RX = traffic.Port{Namespace: n.Net.Around.Path(), Interface: "s0"}
-	if err := n.wide(); err != nil {
-		return nil, errors.Join(err, n.Close())
-	}
-	return n, nil
-}
-
-func (n *Node) thread(cpu int) (err error) {
-	n.threads, err = napi.Start(n.Net.Node.Path(), node.PortIn, cpu)
-	return err
-}
-
-// wide lets the longest frame through with a tunnel around it.
-func (n *Node) wide() error {
 	if err := n.Net.Around.Script("link set g0 mtu 1600", "link set s0 mtu 1600"); err != nil {
-		return err
+		return nil, err
 	}
-	return n.Net.Node.Script("link set in0 mtu 1600", "link set out0 mtu 1600")
+	return n, n.Net.Node.Script("link set in0 mtu 1600", "link set out0 mtu 1600")
+}
+
+func (n *Node) thread(cpu int) error {
+	threads, err := napi.Start(n.Net.Node.Path(), node.PortIn, cpu)
+	if err == nil {
+		n.Later(threads.Stop)
+	}
+	return err
 }
 
 // gro makes the interface receive by NAPI, which network cards do: live frames
@@ -184,8 +165,8 @@ func (n *Node) kernel() error {
 	return n.gro()
 }
 
-// culvertConfig is for all that Culvert is measured at.
-func culvertConfig() *config.Config {
+// Configuration is for all that Culvert is measured at.
+func Configuration() *config.Config {
 	c := catalog.Configuration(nil, 1)
 	for _, f := range Forwarders() {
 		if f.Put != nil {
@@ -201,20 +182,6 @@ func (n *Node) Start(ctx context.Context, s experiment.Setting, c *config.Config
 	if err != nil {
 		return err
 	}
+	n.Later(n.Daemon.Close)
 	return n.thread(cpu)
-}
-
-// Close stops the device and deletes its namespaces.
-func (n *Node) Close() error {
-	var errs []error
-	if n.threads != nil {
-		errs = append(errs, n.threads.Stop())
-	}
-	if n.Daemon != nil {
-		errs = append(errs, n.Daemon.Stop())
-	}
-	if n.Net != nil {
-		errs = append(errs, n.Net.Delete())
-	}
-	return errors.Join(errs...)
 }

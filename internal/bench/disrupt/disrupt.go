@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -115,6 +116,7 @@ func (d *Experiment) Plan() (experiment.Plan, error) {
 
 // Bench is a run.
 type Bench struct {
+	node.Undo
 	*Experiment
 	experiment.Setting
 	cpus    proc.Pair
@@ -122,19 +124,15 @@ type Bench struct {
 	upf     *device.Node // of sessions, if an event wants them
 	control *cost.Control
 	Rates   map[*device.Node]float64
-	other   string // binary with another build of the data path
+	dir     string
+	other   string // binary with another build of the data path, in dir
 	state   map[string]int
-	back    func() error // to this process's usual priority
 }
 
 // Open sets up what is measured.
 func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
 	b := &Bench{Experiment: d, Setting: s, Rates: map[*device.Node]float64{}, state: map[string]int{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.Close())
-		}
-	}()
+	defer b.OnError(&err)
 	if b.cpus, err = proc.PickPair(s.CPU); err != nil {
 		return nil, err
 	}
@@ -143,12 +141,19 @@ func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 	}
 	// Else the daemon, and who waits for it, stand behind the generator, which
 	// sends until they are done.
-	if b.back, err = proc.GoAhead(); err != nil {
+	if b.dir, err = os.MkdirTemp("", "culvert-bench-"); err != nil {
 		return nil, err
 	}
+	b.Later(func() error { return os.RemoveAll(b.dir) })
+	back, err := proc.GoAhead()
+	if err != nil {
+		return nil, err
+	}
+	b.Later(back)
 	if b.Node, err = device.OpenNode(ctx, s, device.CulvertDevice, b.cpus.Device); err != nil {
 		return nil, err
 	}
+	b.Later(b.Node.Close)
 	if slices.ContainsFunc(d.Events, func(name string) bool { return eventOf(name).session }) {
 		if err := b.openUPF(ctx); err != nil {
 			return nil, err
@@ -165,28 +170,9 @@ func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 	return b, nil
 }
 
-// Close removes what Open made.
-func (b *Bench) Close() error {
-	var errs []error
-	if b.control != nil {
-		errs = append(errs, b.control.Client.Close())
-	}
-	for _, n := range []*device.Node{b.upf, b.Node} {
-		if n != nil {
-			errs = append(errs, n.Close())
-		}
-	}
-	if b.back != nil {
-		errs = append(errs, b.back())
-	}
-	return errors.Join(append(errs, b.removeOther())...)
-}
-
 // Environment says what is measured.
-func (b *Bench) Environment(ctx context.Context) (e result.Environment, err error) {
-	e.Offloads = b.Node.Net.Node.Offloads(node.PortIn)
-	e.Version, e.DataPath, err = b.Node.Daemon.Version(ctx)
-	return e, err
+func (b *Bench) Environment(ctx context.Context) (result.Environment, error) {
+	return b.Node.Daemon.Environment(ctx)
 }
 
 // ndrTrial is how long trials are that find NDR: less exactly than `culvert bench
@@ -210,11 +196,7 @@ func (b *Bench) load(ctx context.Context, n *device.Node) (rate float64, err err
 	goal := search.Goal{Name: "NDR", ExceedRatio: 0.5, Width: 0.05, Initial: ndrTrial, Final: ndrTrial, Sum: 3 * ndrTrial}
 	found, err := search.Search(ctx, search.Settings{Min: device.Lowest, Max: most, Goals: []search.Goal{goal}}, func(ctx context.Context, in search.Input) (search.Output, error) {
 		o, err := pair.Run(ctx, traffic.Trial{Template: sent, Rate: in.Load, Duration: in.Duration})
-		out := search.Output{LossRatio: device.LossRatio(o)}
-		if o.AtLimit {
-			out.Reached = o.Rate
-		}
-		return out, err
+		return device.TrialOutput(o), err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("find NDR: %w", err)
@@ -259,8 +241,7 @@ func (b *Bench) Measure(ctx context.Context, at experiment.Point, _ int) (_ []ex
 	if err != nil {
 		return nil, err
 	}
-	nothing := func(ctx context.Context) error { return node.Wait(ctx, took) }
-	without, _, err := b.During(ctx, n, pair, sent, nothing)
+	without, _, err := b.During(ctx, n, pair, sent, func(ctx context.Context) error { return node.Wait(ctx, took) })
 	if err != nil {
 		return nil, err
 	}
@@ -322,13 +303,9 @@ func (d *Experiment) Figures() []result.Figure {
 	bars := func(id, metric, title, caption string) result.Figure {
 		return result.Figure{ID: id, Title: title, Kind: result.Bars, Metric: metric, X: "event", YTitle: "ms", XTitle: "what was done", Caption: caption}
 	}
-	return []result.Figure{
-		func() result.Figure {
-			f := bars("disrupt_blocked", "blocked", "Blocked time",
-				"Packets lost by offered rate while each was done under load: the time for which nothing went through, had all been lost at once. Shorter is better; 0 is a change that no packet noticed.")
-			f.Headline = "ms blocked"
-			return f
-		}(),
+	list := []result.Figure{
+		bars("disrupt_blocked", "blocked", "Blocked time",
+			"Packets lost by offered rate while each was done under load: the time for which nothing went through, had all been lost at once. Shorter is better; 0 is a change that no packet noticed."),
 		bars("disrupt_nothing", "blocked_nothing_done", "Blocked time while nothing was done",
 			"The same load for as long, with nothing done: what the machine loses by itself. A blocked time that is no longer than this says nothing about the event."),
 		bars("disrupt_gap", "longest_gap", "Longest gap between two packets",
@@ -336,14 +313,13 @@ func (d *Experiment) Figures() []result.Figure {
 		bars("disrupt_took", "event_took", "How long it took",
 			"From the command until the daemon answered that it is done. Packets went on meanwhile but for the blocked time."),
 	}
+	list[0].Headline = "ms blocked"
+	return list
 }
 
 // Claims say what was not noticed by packets, and what was.
 func (d *Experiment) Claims(r *result.Run) (claims []string) {
-	for _, m := range r.Measurements {
-		if m.Metric != "blocked" {
-			continue
-		}
+	for _, m := range r.Select("blocked", nil) {
 		floor := r.Select("blocked_nothing_done", m.Labels)
 		value, low, high := stats.Interval(m.Samples, nil)
 		switch worst := slices.Max(m.Samples); {

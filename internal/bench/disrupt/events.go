@@ -36,10 +36,10 @@ type event struct {
 func events() []event {
 	return []event{
 		{name: "restart", do: func(_ *Bench, ctx context.Context, n *device.Node) error {
-			return n.Daemon.Again(ctx, n.Net.Node, n.Daemon.Binary, unix.SIGTERM)
+			return n.Daemon.Again(ctx, n.Daemon.Binary, unix.SIGTERM)
 		}},
 		{name: "kill", do: func(_ *Bench, ctx context.Context, n *device.Node) error {
-			return n.Daemon.Again(ctx, n.Net.Node, n.Daemon.Binary, unix.SIGKILL)
+			return n.Daemon.Again(ctx, n.Daemon.Binary, unix.SIGKILL)
 		}},
 		{name: "upgrade", do: (*Bench).upgrade},
 		{name: "configuration", do: (*Bench).configuration},
@@ -83,7 +83,7 @@ func (b *Bench) upgrade(ctx context.Context, n *device.Node) error {
 	if b.turn("upgrade") {
 		to = b.other
 	}
-	if err := n.Daemon.Again(ctx, n.Net.Node, to, unix.SIGTERM); err != nil {
+	if err := n.Daemon.Again(ctx, to, unix.SIGTERM); err != nil {
 		return err
 	}
 	_, after, err := n.Daemon.Version(ctx)
@@ -102,19 +102,8 @@ func (b *Bench) makeOther() error {
 	if disturb.Rebuild(program) == 0 {
 		return fmt.Errorf("%s holds no data path that could be replaced", b.Culvert)
 	}
-	dir, err := os.MkdirTemp("", "culvert-bench-")
-	if err != nil {
-		return err
-	}
-	b.other = filepath.Join(dir, "culvert")
+	b.other = filepath.Join(b.dir, "culvert")
 	return os.WriteFile(b.other, program, 0o700)
-}
-
-func (b *Bench) removeOther() error {
-	if b.other == "" {
-		return nil
-	}
-	return os.RemoveAll(filepath.Dir(b.other))
 }
 
 // configuration adds SIDs and policies, or takes them away.
@@ -136,24 +125,13 @@ func (b *Bench) configuration(ctx context.Context, n *device.Node) error {
 		if err != nil {
 			return false, err
 		}
-		return more == (len(s.Sids) >= b.Entries+len(localSIDs())), nil
+		return more == (len(s.Sids) >= b.Entries+len(device.Configuration().SIDs)), nil
 	}
 	return n.Daemon.Reload(ctx, change, has)
 }
 
 // morePolicies begins the names of those that come and go.
 const morePolicies = "more"
-
-// localSIDs are those that the device has all the time.
-func localSIDs() []srv6.LocalSID {
-	c := &config.Config{}
-	for _, f := range device.Forwarders() {
-		if f.Put != nil {
-			f.Put(c)
-		}
-	}
-	return c.SIDs
-}
 
 // otherSegment is where the policy of the live path leads to every other time.
 var otherSegment = catalog.Addr("2001:db8:e:2::")
@@ -222,36 +200,20 @@ func (b *Bench) openUPF(ctx context.Context) (err error) {
 	if b.upf, err = device.NewNode("upf"); err != nil {
 		return err
 	}
+	b.Later(b.upf.Close)
 	c := catalog.Configuration(nil, 1)
-	c.GTPU.Pools = nil
-	c.UPF = config.UPF{N4: []netip.Addr{catalog.N4UPF}, UEPools: []config.UEPool{{Prefixes: []netip.Prefix{catalog.Prefix(catalog.UENet, 24)}}}, EchoInterval: 3600}
+	cost.MakeUPF(c, catalog.Prefix(catalog.UENet, 24))
 	c.Limits.Sessions = 256
 	if err := b.upf.Start(ctx, b.Setting, c, b.cpus.Device); err != nil {
 		return err
 	}
-	b.control = &cost.Control{}
-	err = b.upf.Net.Node.Do(func() error {
-		b.control.Client, err = smf.Dial(smf.Options{
-			UPF: netip.AddrPortFrom(catalog.N4UPF, smf.Port), Local: netip.AddrPortFrom(catalog.N4SMF, smf.Port), Dialect: smf.Free5GC,
-		})
-		return err
-	})
-	if err != nil {
-		b.control = nil
-		return err
-	}
-	if _, err := b.control.Client.Associate(ctx); err != nil {
-		return err
-	}
-	group, err := b.control.Client.Add(smf.Spec{
+	b.control, err = cost.StartControl(ctx, b.upf.Net.Node, smf.Spec{
 		Name: "ue", Count: 1, QFI: 9, NetworkInstance: "internet", UE4: netip.PrefixFrom(catalog.FirstUE, 24),
 		Access: &firstGNB, Local: &smf.Local{Address: catalog.UPF, AccessTEID: catalog.FirstTEID},
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		b.Later(b.control.Client.Close)
 	}
-	b.control.Groups = []*smf.Group{group}
-	_, err = cost.Perform(ctx, smf.Pace{Window: cost.Window}, group.Establish, group.Forward)
 	return err
 }
 

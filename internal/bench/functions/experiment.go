@@ -1,8 +1,8 @@
 package functions
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/bench/traffic"
 )
 
 // Experiment is paper 001's: every function beside L2 forwarding.
@@ -172,14 +173,6 @@ func packetName(size int) string {
 	return fmt.Sprintf("%d octets", size)
 }
 
-func (p costPoint) takes(packets int) time.Duration {
-	runs := 4
-	if p.Beside {
-		runs += 3 // the kernel takes longer for each
-	}
-	return time.Duration(runs) * (cost.CallTime + time.Duration(packets)*cost.PacketTime)
-}
-
 // laterRounds is how often all but the first size are measured: what is behind
 // the headers changes little.
 const laterRounds = 10
@@ -189,7 +182,10 @@ const laterRounds = 10
 func (e *Experiment) Plan() (experiment.Plan, error) {
 	plan := experiment.Plan{SetUp: 3 * time.Second}
 	for _, p := range e.costs() {
-		point := experiment.Point{ID: p.id(), Takes: p.takes(e.Packets)}
+		point := experiment.Point{ID: p.id(), Takes: cost.RunsTake(4, e.Packets)}
+		if p.Beside {
+			point.Takes = cost.RunsTake(7, e.Packets) // the kernel takes longer for each
+		}
 		if p.Size != e.Sizes[0] {
 			point.Rounds = laterRounds
 		}
@@ -199,7 +195,7 @@ func (e *Experiment) Plan() (experiment.Plan, error) {
 		}
 	}
 	for _, p := range e.trafficPoints() {
-		plan.Points = append(plan.Points, experiment.Point{ID: p.id(), Takes: p.takes(e.Traffic), Rounds: e.Traffic.Runs})
+		plan.Points = append(plan.Points, experiment.Point{ID: p.id(), Takes: 2 * (p.trial + settleTime), Rounds: e.Traffic.Runs}) // with L2 forwarding, which stands beside each
 	}
 	return plan, nil
 }
@@ -207,6 +203,7 @@ func (e *Experiment) Plan() (experiment.Plan, error) {
 // functionsBench has a node for each of the data path's functions, one that is a
 // UPF, and what the traffic goes through.
 type functionsBench struct {
+	node.Undo
 	costs      map[string]costPoint
 	plain, upf *cost.Bench
 	traffic    *trafficBench
@@ -218,11 +215,7 @@ func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 	for _, p := range e.costs() {
 		b.costs[p.id()] = p
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.Close())
-		}
-	}()
+	defer b.OnError(&err)
 	p := cost.Plan{Binary: s.Culvert, BPFFS: s.BPFFS, Packets: uint32(e.Packets), CPU: s.CPU}
 	var upf []catalog.Function
 	for _, f := range e.chosen(e.Sizes[0]) {
@@ -239,6 +232,7 @@ func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 		if b.plain, err = cost.SetUp(ctx, p, 1); err != nil {
 			return nil, err
 		}
+		b.Later(b.plain.Close)
 		if err := b.plain.SetUpKernel(); err != nil {
 			return nil, err
 		}
@@ -248,35 +242,25 @@ func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 		if b.upf, err = cost.SetUp(ctx, p, 1); err != nil {
 			return nil, err
 		}
+		b.Later(b.upf.Close)
 	}
 	if points := e.trafficPoints(); len(points) > 0 {
-		b.traffic, err = openTraffic(ctx, s, points)
-	}
-	return b, err
-}
-
-// Close removes what Open made.
-func (b *functionsBench) Close() error {
-	var errs []error
-	for _, each := range []*cost.Bench{b.plain, b.upf} {
-		if each != nil {
-			errs = append(errs, each.TearDown())
+		if b.traffic, err = openTraffic(ctx, s, points); err != nil {
+			return nil, err
 		}
+		b.Later(b.traffic.Close)
 	}
-	if b.traffic != nil {
-		errs = append(errs, b.traffic.close())
-	}
-	return errors.Join(errs...)
+	return b, nil
 }
 
-// Environment says what is measured.
-func (b *functionsBench) Environment(ctx context.Context) (e result.Environment, err error) {
-	of := b.plain
-	if of == nil {
-		of = b.upf
-	}
-	if e, err = of.ResultEnvironment(ctx); err == nil && b.traffic != nil {
-		err = b.traffic.generator(ctx, &e)
+// Environment says what is measured, and what is known of the generator by itself,
+// with L2 forwarding's short packets.
+func (b *functionsBench) Environment(ctx context.Context) (result.Environment, error) {
+	e, err := cmp.Or(b.plain, b.upf).Daemon.Environment(ctx)
+	if err == nil && b.traffic != nil {
+		t := ofSize(b.traffic.templatePairs[catalog.BaselineName].send, catalog.ShortSize)
+		t.Ethernet.Destination = traffic.MAC(node.MAC(1))
+		err = b.traffic.l2Pair.Describe(ctx, t, &e)
 	}
 	return e, err
 }

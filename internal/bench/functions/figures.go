@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/cost"
@@ -21,7 +20,7 @@ func (e *Experiment) Figures() []result.Figure {
 		{
 			ID: "cost", Title: "CPU time of a packet, beside L2 forwarding", Kind: result.Bars, Metric: cost.MetricPacket, Where: result.Labels{"table": usual},
 			X: "function", Series: "packet", Value: result.ToBaseline, YTitle: "times L2 forwarding",
-			Headline: "times the CPU time of L2 forwarding", Summary: e.summary(),
+			Headline: "times the CPU time of L2 forwarding", Summary: summary(),
 			Caption: "From the generator to the sink on one core, by L2 forwarding of the same frame in the same round. The generator is in both, so that the function alone differs more than this.",
 		},
 		{
@@ -58,7 +57,7 @@ var tunnelsFirst = []string{
 }
 
 // summary is the table on top of the report.
-func (e *Experiment) summary() *result.Summary {
+func summary() *result.Summary {
 	s := &result.Summary{
 		Title: "What each tunnel costs a packet",
 		Caption: "CPU time beside L2 forwarding of the same frame: how many times as much, and how many ns more. The packet's making and its sink are in both, so that " +
@@ -146,13 +145,13 @@ func (e *Experiment) Claims(run *result.Run) (claims []string) {
 // of the first size of packets.
 func reportOf(f *experiment.File, run *result.Run) cost.Report {
 	with := f.With.(*Experiment)
-	var rows []cost.Measured
+	r := cost.NewReport("functions", run, with.Packets)
 	for _, p := range with.costs() {
 		if p.Size == with.Sizes[0] {
-			rows = append(rows, cost.MeasuredRow(p.Row, run, p.labels()))
+			r.Add(p.Row, run, p.labels())
 		}
 	}
-	return cost.MakeReport("functions", rows, cost.EnvironmentOf(run, with.Packets))
+	return r
 }
 
 // PrintJSON writes the CPU time of the first size.
@@ -165,19 +164,13 @@ func PrintTable(w io.Writer, f *experiment.File, run *result.Run) error {
 	if err := reportOf(f, run).WriteTable(w); err != nil {
 		return err
 	}
+	var lines []string
 	for _, m := range run.Select(MetricRate, nil) {
 		latency := run.Select(MetricLatency, m.Labels)
-		_, err := fmt.Fprintf(w, "%s, %s, %s: %s packets/s, median latency %.0f ns\n", m.Labels["function"], m.Labels["packet"], m.Labels["load"],
-			strconv.FormatFloat(stats.Median(m.Samples), 'f', 0, 64), stats.Median(latency[0].Samples))
-		if err != nil {
-			return err
-		}
+		lines = append(lines, fmt.Sprintf("%s, %s, %s: %.0f packets/s, median latency %.0f ns", m.Labels["function"], m.Labels["packet"], m.Labels["load"],
+			stats.Median(m.Samples), stats.Median(latency[0].Samples)))
 	}
-	return printLines(w, run.Claims, run.Warnings)
-}
-
-func printLines(w io.Writer, lists ...[]string) error {
-	for _, line := range slices.Concat(lists...) {
+	for _, line := range slices.Concat(lines, run.Claims, run.Warnings) {
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
 		}

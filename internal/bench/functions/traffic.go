@@ -1,8 +1,8 @@
 package functions
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -126,12 +126,7 @@ func (e *Experiment) trafficPoints() (points []trafficPoint) {
 	return points
 }
 
-func (p trafficPoint) load() string {
-	if p.light {
-		return "light"
-	}
-	return "heavy"
-}
+func (p trafficPoint) load() string { return map[bool]string{true: "light", false: "heavy"}[p.light] }
 
 func (p trafficPoint) id() string {
 	return fmt.Sprintf("traffic: %s, %d octets, %s", p.Name, p.Size, p.load())
@@ -140,28 +135,14 @@ func (p trafficPoint) id() string {
 // settleTime is what a trial takes besides its packets.
 const settleTime = 150 * time.Millisecond
 
-// takes counts L2 forwarding, which stands beside each.
-func (p trafficPoint) takes(t trafficParts) time.Duration {
-	return 2 * (time.Duration(t.Trial) + settleTime)
-}
-
+// labels tell also what the function does to the length of a packet's headers.
 func (p trafficPoint) labels() result.Labels {
-	return result.Labels{"function": catalog.Titles[p.Name].Name, "packet": packetName(p.Size), "load": p.load(), "header": p.header()}
-}
-
-// header says what the function does to the length of a packet.
-func (p trafficPoint) header() string {
 	out := rig.LenEthernet + rig.LenIPv4 + p.Want.Payload
 	if p.Want.EtherType == rig.TypeIPv6 {
 		out += rig.LenIPv6 - rig.LenIPv4
 	}
-	switch {
-	case out > len(p.Data):
-		return "grows"
-	case out < len(p.Data):
-		return "shrinks"
-	}
-	return "stays"
+	header := map[int]string{-1: "shrinks", 0: "stays", 1: "grows"}[cmp.Compare(out, len(p.Data))]
+	return result.Labels{"function": catalog.Titles[p.Name].Name, "packet": packetName(p.Size), "load": p.load(), "header": header}
 }
 
 // Preamble and gap around a frame, and its checksum: what it takes on a wire
@@ -179,9 +160,8 @@ const trafficTunnels = 1000
 // trafficBench sends through the data path, through a UPF, and through L2
 // forwarding alone.
 type trafficBench struct {
+	node.Undo
 	points        map[string]trafficPoint
-	nodes         []*cost.Bench
-	l2            *rig.Rig
 	l2Pair        *traffic.Pair
 	pairs         map[bool]*traffic.Pair // by whether there are sessions
 	cpu           int
@@ -191,11 +171,7 @@ type trafficBench struct {
 
 func openTraffic(ctx context.Context, s experiment.Setting, points []trafficPoint) (_ *trafficBench, err error) {
 	b := &trafficBench{points: map[string]trafficPoint{}, pairs: map[bool]*traffic.Pair{}, warn: s.Warn, templatePairs: trafficOf(trafficTunnels)}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.close())
-		}
-	}()
+	defer b.OnError(&err)
 	for _, p := range points {
 		b.points[p.id()] = p
 	}
@@ -207,14 +183,16 @@ func openTraffic(ctx context.Context, s experiment.Setting, points []trafficPoin
 			return nil, err
 		}
 	}
-	if b.l2, err = rig.New(node.RunName()+"-l", 1); err != nil {
-		return nil, err
-	}
-	err = b.l2.Net.Node.Do(func() error { return b.l2.Bench.Forward(b.l2.Index[node.PortIn], b.l2.Hop()) })
+	l2, err := rig.New(node.RunName()+"-l", 1)
 	if err != nil {
 		return nil, err
 	}
-	b.l2Pair, err = b.pair(ctx, b.l2)
+	b.Later(l2.Close)
+	err = l2.Net.Node.Do(func() error { return l2.Bench.Forward(l2.Index[node.PortIn], l2.Hop()) })
+	if err != nil {
+		return nil, err
+	}
+	b.l2Pair, err = b.pair(ctx, l2)
 	return b, err
 }
 
@@ -237,40 +215,20 @@ func (b *trafficBench) addNode(ctx context.Context, s experiment.Setting, sessio
 	if err != nil {
 		return err
 	}
-	b.nodes = append(b.nodes, node)
+	b.Later(node.Close)
 	b.pairs[sessions], err = b.pair(ctx, node.Node)
 	return err
 }
 
 func (b *trafficBench) pair(ctx context.Context, r *rig.Rig) (*traffic.Pair, error) {
 	around := r.Net.Around.Path()
-	return traffic.Open(ctx, traffic.Options{
+	p, err := traffic.Open(ctx, traffic.Options{
 		TX: traffic.Port{Namespace: around, Interface: "g0"}, RX: traffic.Port{Namespace: around, Interface: "s0"}, CPU: b.cpu,
 	})
-}
-
-func (b *trafficBench) close() error {
-	var errs []error
-	for _, p := range []*traffic.Pair{b.pairs[false], b.pairs[true], b.l2Pair} {
-		if p != nil {
-			errs = append(errs, p.Close())
-		}
+	if err == nil {
+		b.Later(p.Close)
 	}
-	for _, n := range b.nodes {
-		errs = append(errs, n.TearDown())
-	}
-	if b.l2 != nil {
-		errs = append(errs, b.l2.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// generator says what is known of the generator by itself, with L2 forwarding's
-// short packets.
-func (b *trafficBench) generator(ctx context.Context, e *result.Environment) error {
-	t := ofSize(b.templatePairs[catalog.BaselineName].send, catalog.ShortSize)
-	t.Ethernet.Destination = traffic.MAC(node.MAC(1))
-	return b.l2Pair.Describe(ctx, t, e)
+	return p, err
 }
 
 // measure sends a point's packets through L2 forwarding, and through its

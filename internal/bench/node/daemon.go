@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +20,8 @@ import (
 
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
+	"github.com/culvert-net/culvert/internal/api/message"
+	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/config"
 )
 
@@ -30,9 +34,12 @@ const (
 	addMost      = 1 << 20          // of each kind, in one request: two kinds are 55 MB of the 64 that it may have
 )
 
-// Daemon is the program that is measured: `culvert run`, in a namespace.
+// Daemon is the program that is measured: `culvert run`, in a namespace. Close ends
+// it and takes what it pinned away.
 type Daemon struct {
+	Undo
 	Binary, dir, pinPath string
+	in                   Namespace
 	Cmd                  *exec.Cmd
 	log                  bytes.Buffer
 	ended                chan error
@@ -46,14 +53,13 @@ func Start(ctx context.Context, binary, pinPath string, in Namespace, c *config.
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{Binary: binary, dir: dir, pinPath: pinPath, ended: make(chan error, 1)}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.Stop())
-		}
-	}()
+	d := &Daemon{dir: dir, pinPath: pinPath, in: in, ended: make(chan error, 1)}
+	defer d.OnError(&err)
+	d.Later(func() error { return os.RemoveAll(dir) })
+	d.Later(d.stop)
 	socket := filepath.Join(dir, "culvert.sock")
-	base, rest := split(c)
+	base, rest := *c, config.Config{SIDs: c.SIDs, Steering: c.Steering, Tunnels: c.Tunnels} // of which there can be very many
+	base.SIDs, base.Steering, base.Tunnels = nil, nil, nil
 	base.API.Socket, base.Metrics.Listen, base.Log.Level = socket, "off", "warn"
 	text, err := yaml.Marshal(base)
 	if err != nil {
@@ -63,39 +69,41 @@ func Start(ctx context.Context, binary, pinPath string, in Namespace, c *config.
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
-	if err := d.start(in, binary, []string{"run", "--config", file, "--pin-path", pinPath, "--state", filepath.Join(dir, "state.db")}); err != nil {
+	if err := d.start(binary, []string{"run", "--config", file, "--pin-path", pinPath, "--state", filepath.Join(dir, "state.db")}); err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}
-	d.Client = culvertv1connect.NewCulvertClient(&http.Client{Transport: transport}, "http://culvert")
+	d.Client = Dial(socket)
 	if err := d.Await(ctx); err != nil {
 		return nil, err
 	}
 	return d, d.add(ctx, rest)
 }
 
+// Dial prepares calls to the daemon at a socket.
+func Dial(socket string) culvertv1connect.CulvertClient {
+	return culvertv1connect.NewCulvertClient(&http.Client{Transport: Transport(socket)}, "http://culvert")
+}
+
+// Transport goes to a socket, whatever the request's host is.
+func Transport(socket string) *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}
+}
+
 // start runs the binary in the namespace, out of reach of a Ctrl-C in the terminal:
 // it is ended in its turn.
-func (d *Daemon) start(in Namespace, binary string, args []string) error {
+func (d *Daemon) start(binary string, args []string) error {
 	d.Binary = binary
 	d.Cmd = exec.Command(binary, args...)
 	d.Cmd.Stdout, d.Cmd.Stderr = &d.log, &d.log
 	d.Cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
-	if err := in.Do(d.Cmd.Start); err != nil {
+	if err := d.in.Do(d.Cmd.Start); err != nil {
 		d.Cmd = nil
 		return fmt.Errorf("start %s run: %w", binary, err)
 	}
 	go func() { d.ended <- d.Cmd.Wait() }()
 	return nil
-}
-
-// split separates what there can be very many of.
-func split(c *config.Config) (base, rest config.Config) {
-	base = *c
-	base.SIDs, base.Steering, base.Tunnels = nil, nil, nil
-	return base, config.Config{SIDs: c.SIDs, Steering: c.Steering, Tunnels: c.Tunnels}
 }
 
 // Await returns when the data path is on every interface.
@@ -104,37 +112,22 @@ func (d *Daemon) Await(ctx context.Context) error {
 	defer cancel()
 	for {
 		s, err := d.Client.Status(ctx, &pb.StatusRequest{})
-		if err == nil && attached(s) {
+		waits := func(i *pb.InterfaceStatus) bool { return i.Attached != "native" }
+		if err == nil && len(s.Interfaces) > 0 && !slices.ContainsFunc(s.Interfaces, waits) {
 			return nil
 		}
 		select {
 		case err := <-d.ended:
 			d.ended <- err
-			return fmt.Errorf("culvert run ended (%w): %s", errOr(err), d.Tail())
+			return fmt.Errorf("culvert run ended (%w): %s", cmp.Or(err, errUnready), d.Tail())
 		case <-ctx.Done():
-			return fmt.Errorf("culvert run did not become ready: %w: %s", errOr(err), d.Tail())
+			return fmt.Errorf("culvert run did not become ready: %w: %s", cmp.Or(err, errUnready), d.Tail())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
 var errUnready = errors.New("not ready")
-
-func errOr(err error) error {
-	if err == nil {
-		return errUnready
-	}
-	return err
-}
-
-func attached(s *pb.StatusResponse) bool {
-	for _, i := range s.Interfaces {
-		if i.Attached != "native" {
-			return false
-		}
-	}
-	return len(s.Interfaces) > 0
-}
 
 // Tail is the end of what the daemon said.
 func (d *Daemon) Tail() string {
@@ -147,23 +140,25 @@ func (d *Daemon) add(ctx context.Context, c config.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, addTimeout)
 	defer cancel()
 	for len(c.SIDs)+len(c.Steering)+len(c.Tunnels) > 0 {
-		part := &pb.Config{}
-		part.Sids, c.SIDs = cut(c.SIDs, pbSID)
-		part.Tunnels, c.Tunnels = cut(c.Tunnels, pbTunnel)
-		part.Steering, c.Steering = cut(c.Steering, pbSteering)
-		if _, err := d.Client.Add(ctx, &pb.AddRequest{Config: part}); err != nil {
+		var part config.Config
+		part.SIDs, c.SIDs = cut(c.SIDs)
+		part.Tunnels, c.Tunnels = cut(c.Tunnels)
+		part.Steering, c.Steering = cut(c.Steering)
+		m := &pb.Config{}
+		err := message.Encode(part, m)
+		if err == nil {
+			_, err = d.Client.Add(ctx, &pb.AddRequest{Config: m})
+		}
+		if err != nil {
 			return fmt.Errorf("fill the tables: %w: %s", err, d.Tail())
 		}
 	}
 	return nil
 }
 
-func cut[T, M any](list []T, message func(T) M) (now []M, later []T) {
+func cut[T any](list []T) (now, later []T) {
 	n := min(len(list), addMost)
-	for _, v := range list[:n] {
-		now = append(now, message(v))
-	}
-	return now, list[n:]
+	return list[:n], list[n:]
 }
 
 // Outcomes counts packets by how their journey ended.
@@ -179,28 +174,41 @@ func (d *Daemon) Outcomes(ctx context.Context) (map[string]uint64, error) {
 	return out, nil
 }
 
-// Stop ends the daemon and takes what it pinned away.
-func (d *Daemon) Stop() error {
-	var errs []error
-	if d.Cmd != nil {
-		errs = append(errs, d.end())
-		if out, err := exec.Command(d.Binary, "unpin", "--pin-path", d.pinPath).CombinedOutput(); err != nil {
-			errs = append(errs, fmt.Errorf("culvert unpin: %w: %s", err, bytes.TrimSpace(out)))
-		}
+// stop ends the daemon and takes what it pinned away.
+func (d *Daemon) stop() error {
+	if d.Cmd == nil {
+		return nil
 	}
-	return errors.Join(append(errs, os.RemoveAll(d.dir))...)
+	err := d.Cmd.Process.Signal(unix.SIGTERM)
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
+		err = fmt.Errorf("end culvert run: %w", err)
+	} else if err = d.awaitEnd(context.Background()); err != nil {
+		err = errors.Join(err, d.Cmd.Process.Kill())
+	}
+	out, unpin := exec.Command(d.Binary, "unpin", "--pin-path", d.pinPath).CombinedOutput()
+	if unpin != nil {
+		unpin = fmt.Errorf("culvert unpin: %w: %s", unpin, bytes.TrimSpace(out))
+	}
+	return errors.Join(err, unpin)
 }
 
-func (d *Daemon) end() error {
-	if err := d.Cmd.Process.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("end culvert run: %w", err)
-	}
+// awaitEnd returns when the process has ended.
+func (d *Daemon) awaitEnd(ctx context.Context) error {
 	select {
 	case <-d.ended:
 		return nil
 	case <-time.After(stopTimeout):
-		return errors.Join(fmt.Errorf("culvert run did not end in %s", stopTimeout), d.Cmd.Process.Kill())
+		return fmt.Errorf("culvert run did not end in %s", stopTimeout)
+	case <-ctx.Done():
+		return ctx.Err()
 	}
+}
+
+// Environment is what a run says of the daemon that it measured.
+func (d *Daemon) Environment(ctx context.Context) (e result.Environment, err error) {
+	e.Offloads = d.in.offloads(PortIn)
+	e.Version, e.DataPath, err = d.Version(ctx)
+	return e, err
 }
 
 // Version says what is measured: the program, and its data path.
@@ -214,27 +222,23 @@ func (d *Daemon) Version(ctx context.Context) (version, dataPath string, err err
 
 // Again ends the daemon by a signal and starts it with what it had, from a
 // binary, and returns when it is ready.
-func (d *Daemon) Again(ctx context.Context, in Namespace, binary string, signal unix.Signal) error {
-	if err := d.Replace(ctx, in, binary, signal); err != nil {
+func (d *Daemon) Again(ctx context.Context, binary string, signal unix.Signal) error {
+	if err := d.Replace(ctx, binary, signal); err != nil {
 		return err
 	}
 	return d.Await(ctx)
 }
 
 // Replace does not wait until the new one is ready.
-func (d *Daemon) Replace(ctx context.Context, in Namespace, binary string, signal unix.Signal) error {
+func (d *Daemon) Replace(ctx context.Context, binary string, signal unix.Signal) error {
 	if err := d.Cmd.Process.Signal(signal); err != nil {
 		return fmt.Errorf("end culvert run: %w", err)
 	}
-	select {
-	case <-d.ended:
-	case <-time.After(stopTimeout):
-		return fmt.Errorf("culvert run did not end in %s", stopTimeout)
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := d.awaitEnd(ctx); err != nil {
+		return err
 	}
 	d.log.Reset()
-	return d.start(in, binary, d.Cmd.Args[1:])
+	return d.start(binary, d.Cmd.Args[1:])
 }
 
 // Reload changes the daemon's file, sends SIGHUP, and waits until it holds what

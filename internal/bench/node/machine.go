@@ -26,7 +26,13 @@ func Machine() (e result.Environment, err error) {
 	if err != nil {
 		return e, err
 	}
-	e.CPU = cpuModel(string(info))
+	e.CPU = runtime.GOARCH
+	for line := range strings.Lines(string(info)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			e.CPU = strings.TrimSpace(value)
+			break
+		}
+	}
 	load, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return e, err
@@ -35,15 +41,6 @@ func Machine() (e result.Environment, err error) {
 	_, memory, err := proc.Available("/proc")
 	e.MemoryMB = int(memory >> 20)
 	return e, err
-}
-
-func cpuModel(info string) string {
-	for line := range strings.Lines(info) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
 }
 
 // commit is what this program was built from, if the build says it.

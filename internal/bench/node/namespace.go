@@ -2,16 +2,15 @@ package node
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 )
 
 // Namespace is a named network namespace that a run of the benchmark made.
@@ -20,15 +19,15 @@ type Namespace struct{ Name string }
 // Path returns the path of the namespace.
 func (n Namespace) Path() string { return filepath.Join("/run/netns", n.Name) }
 
-func newNamespace(name string) (Namespace, error) {
-	if err := ip("netns", "add", name); err != nil {
-		return Namespace{}, err
-	}
+// newNamespace makes a namespace, and has `undo` delete it.
+func newNamespace(name string, undo *Undo) (Namespace, error) {
 	n := Namespace{name}
+	if err := ip("netns", "add", name); err != nil {
+		return n, err
+	}
+	undo.Later(func() error { return ip("netns", "delete", name) })
 	return n, n.Script("link set lo up")
 }
-
-func (n Namespace) delete() error { return ip("netns", "delete", n.Name) }
 
 // ip runs ip(8).
 func ip(args ...string) error {
@@ -56,33 +55,8 @@ func (n Namespace) Sysctl(path, value string) error {
 	})
 }
 
-// Do runs f inside the namespace, on the calling goroutine.
-func (n Namespace) Do(f func() error) error {
-	runtime.LockOSThread()
-	home, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		runtime.UnlockOSThread()
-		return err
-	}
-	defer home.Close()
-	there, err := os.Open(n.Path())
-	if err != nil {
-		runtime.UnlockOSThread()
-		return err
-	}
-	defer there.Close()
-	if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("enter network namespace %s: %w", n.Name, err)
-	}
-	err = f()
-	if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); back != nil {
-		// The thread stays locked, and ends with its goroutine.
-		return errors.Join(err, fmt.Errorf("leave network namespace %s: %w", n.Name, back))
-	}
-	runtime.UnlockOSThread()
-	return err
-}
+// Do runs f inside the namespace, on a thread of its own.
+func (n Namespace) Do(f func() error) error { return proc.Inside(n.Path(), f) }
 
 // Ifindex finds an interface of the namespace.
 func (n Namespace) Ifindex(name string) (int, error) {
@@ -98,10 +72,9 @@ func (n Namespace) Ifindex(name string) (int, error) {
 	return index, err
 }
 
-// Offloads are the features of an interface that change what packets look
+// offloads are the features of an interface that change what packets look
 // like, if ethtool is there to tell.
-func (n Namespace) Offloads(port string) map[string]string {
-	out := map[string]string{}
+func (n Namespace) offloads(port string) map[string]string {
 	var text []byte
 	err := n.Do(func() (err error) {
 		text, err = exec.Command("ethtool", "-k", port).Output()
@@ -110,14 +83,14 @@ func (n Namespace) Offloads(port string) map[string]string {
 	if err != nil {
 		return map[string]string{"unknown": err.Error()}
 	}
+	known := []string{
+		"rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-segmentation-offload",
+		"generic-segmentation-offload", "generic-receive-offload", "large-receive-offload",
+	}
+	out := map[string]string{}
 	for line := range bytes.Lines(text) {
-		name, value, ok := strings.Cut(strings.TrimSpace(string(line)), ": ")
-		switch name {
-		case "rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-segmentation-offload",
-			"generic-segmentation-offload", "generic-receive-offload", "large-receive-offload":
-			if ok {
-				out[name] = value
-			}
+		if name, value, ok := strings.Cut(strings.TrimSpace(string(line)), ": "); ok && slices.Contains(known, name) {
+			out[name] = value
 		}
 	}
 	return out

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -22,8 +21,9 @@ const mtu = 2000
 //	sources g0 (2), g1 (6) -> in0 (1), in1 (5) [node] out0 (3) -> s0 (4) sink
 func MAC(n byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, n} }
 
-// Network is a node between a source and a sink.
+// Network is a node between a source and a sink. Close deletes it.
 type Network struct {
+	Undo
 	Node, Around Namespace
 }
 
@@ -31,15 +31,11 @@ type Network struct {
 // ends are. Each veth has a queue for each of `queues` CPUs.
 func NewNetwork(name string, queues int) (_ *Network, err error) {
 	n := &Network{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, n.Delete())
-		}
-	}()
-	if n.Node, err = newNamespace(name + "-node"); err != nil {
+	defer n.OnError(&err)
+	if n.Node, err = newNamespace(name+"-node", &n.Undo); err != nil {
 		return nil, err
 	}
-	if n.Around, err = newNamespace(name + "-around"); err != nil {
+	if n.Around, err = newNamespace(name+"-around", &n.Undo); err != nil {
 		return nil, err
 	}
 	// What is around says nothing of its own: a frame of its would be counted.
@@ -89,20 +85,6 @@ func (n *Network) configure() error {
 		lines = append(lines, "route add default via 198.51.100.2 table "+table, "route add default via 2001:db8:2::2 table "+table)
 	}
 	return n.Node.Script(lines...)
-}
-
-// Delete deletes both namespaces with everything in them.
-func (n *Network) Delete() error {
-	var errs []error
-	for _, ns := range []Namespace{n.Node, n.Around} {
-		if ns.Name == "" {
-			continue
-		}
-		if err := ns.delete(); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // RunName is that of the namespaces and pins of this run.

@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/culvert-net/culvert/internal/bench/node"
@@ -10,8 +9,10 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 )
 
-// Rig is a node, and the programs around it that make frames and sink them.
+// Rig is a node, and the programs around it that make frames and sink them. Close
+// unloads the programs and deletes the namespaces.
 type Rig struct {
+	node.Undo
 	Net   *node.Network
 	Bench *progrun.Bench
 	Index map[string]int // of the node's interfaces
@@ -21,17 +22,15 @@ type Rig struct {
 // New makes the namespaces NAME-node and NAME-around, and loads the programs.
 func New(name string, queues int) (_ *Rig, err error) {
 	r := &Rig{Index: map[string]int{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.Close())
-		}
-	}()
+	defer r.OnError(&err)
 	if r.Net, err = node.NewNetwork(name, queues); err != nil {
 		return nil, err
 	}
+	r.Later(r.Net.Close)
 	if r.Bench, err = progrun.Load(); err != nil {
 		return nil, err
 	}
+	r.Later(r.Bench.Close)
 	for _, port := range []string{node.PortIn, node.PortFrames, node.PortOut} {
 		if r.Index[port], err = r.Net.Node.Ifindex(port); err != nil {
 			return nil, err
@@ -52,18 +51,6 @@ func (r *Rig) Sink(attach func(*progrun.Bench, int) error) error {
 		return err
 	}
 	return r.Net.Around.Do(func() error { return attach(r.Bench, index) })
-}
-
-// Close unloads the programs and deletes the namespaces.
-func (r *Rig) Close() error {
-	var errs []error
-	if r.Bench != nil {
-		errs = append(errs, r.Bench.Close())
-	}
-	if r.Net != nil {
-		errs = append(errs, r.Net.Delete())
-	}
-	return errors.Join(errs...)
 }
 
 // Live sends `packets` of a function's frames through a program and returns

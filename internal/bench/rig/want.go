@@ -51,10 +51,7 @@ func WantIPv6(dst netip.Addr, octets int, next uint8, payload int) Want {
 // Check says what is wrong with a frame of `length` octets that starts with
 // first.
 func (w Want) Check(first []byte, length int) error {
-	header, protocol, destination := LenIPv4, 9, 16
-	if w.EtherType == TypeIPv6 {
-		header, protocol, destination = LenIPv6, 6, 24
-	}
+	header, protocol, destination := offsets(w.EtherType)
 	if len(first) < LenEthernet+header {
 		return fmt.Errorf("it has %d octets: too few", len(first))
 	}
@@ -72,14 +69,17 @@ func (w Want) Check(first []byte, length int) error {
 	return nil
 }
 
+// offsets are the length of an IP header, and where protocol and destination are in it.
+func offsets(etherType uint16) (header, protocol, destination int) {
+	if etherType == TypeIPv6 {
+		return LenIPv6, 6, 24
+	}
+	return LenIPv4, 9, 16
+}
+
 // WantLike is what must come out where nothing but Ethernet addresses changes.
 func WantLike(frame []byte) Want {
-	w := Want{EtherType: binary.BigEndian.Uint16(frame[12:])}
-	ip := frame[LenEthernet:]
-	if w.EtherType == TypeIPv6 {
-		w.protocol, w.Payload = ip[6], len(ip)-LenIPv6
-	} else {
-		w.protocol, w.Payload = ip[9], len(ip)-LenIPv4
-	}
-	return w
+	etherType, ip := binary.BigEndian.Uint16(frame[12:]), frame[LenEthernet:]
+	header, protocol, _ := offsets(etherType)
+	return Want{EtherType: etherType, protocol: ip[protocol], Payload: len(ip) - header}
 }

@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -215,9 +216,9 @@ func (e *Experiment) Plan() (experiment.Plan, error) {
 	e = e.part()
 	plan := experiment.Plan{SetUp: 4 * time.Second}
 	for _, p := range e.points() {
-		takes := 4 * (cost.CallTime + time.Duration(e.Packets)*cost.PacketTime)
+		takes := cost.RunsTake(4, e.Packets)
 		if p.node == coresNode {
-			takes = 2 * coresRuns * (cost.CallTime + time.Duration(e.Packets)*cost.PacketTime)
+			takes = cost.RunsTake(2*coresRuns, e.Packets)
 		}
 		plan.Points = append(plan.Points, experiment.Point{ID: p.id(), Takes: takes})
 	}
@@ -234,6 +235,7 @@ func (e *Experiment) Plan() (experiment.Plan, error) {
 // scaleBench has a node for each sort of tables, so that none is larger than its
 // own dimension says.
 type scaleBench struct {
+	node.Undo
 	setting experiment.Setting
 	points  map[string]scalePoint
 	nodes   [scaleNodes]*cost.Bench
@@ -257,11 +259,7 @@ func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (experiment
 // openScale sets up the nodes that some points need.
 func openScale(ctx context.Context, s experiment.Setting, points []scalePoint, packets int, routes uint32) (_ *scaleBench, err error) {
 	b := &scaleBench{setting: s, points: map[string]scalePoint{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.Close())
-		}
-	}()
+	defer b.OnError(&err)
 	var plans [scaleNodes]cost.Plan
 	for _, p := range points {
 		b.points[p.id()] = p
@@ -287,29 +285,14 @@ func openScale(ctx context.Context, s experiment.Setting, points []scalePoint, p
 		if b.nodes[i], err = cost.SetUp(ctx, p, queues); err != nil {
 			return nil, err
 		}
+		b.Later(b.nodes[i].Close)
 	}
 	return b, nil
 }
 
-// Close removes what Open made.
-func (b *scaleBench) Close() error {
-	var errs []error
-	for _, n := range b.nodes {
-		if n != nil {
-			errs = append(errs, n.TearDown())
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Environment says what is measured.
 func (b *scaleBench) Environment(ctx context.Context) (result.Environment, error) {
-	for _, n := range b.nodes {
-		if n != nil {
-			return n.ResultEnvironment(ctx)
-		}
-	}
-	return result.Environment{}, nil
+	return cmp.Or(b.nodes[:]...).Daemon.Environment(ctx)
 }
 
 // Measure takes a sample of each quantity at a point.
@@ -331,16 +314,14 @@ func (b *scaleBench) Measure(ctx context.Context, at experiment.Point, _ int) ([
 		return coresSamples(node, p, b.pair)
 	}
 	s, err := node.Round(ctx, p.Row)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case p.dimension == "":
-		return p.rowSamples(s), nil
 	}
-	return []experiment.Sample{
-		{Metric: cost.MetricPacket, Labels: p.labels(), Unit: "ns", Value: s.Live, Baseline: &s.Baseline},
-		{Metric: cost.MetricProgram, Labels: p.labels(), Unit: "ns", Value: s.TestRun - s.Front},
-	}, nil
+	program := experiment.Sample{Metric: cost.MetricProgram, Labels: p.labels(), Unit: "ns", Value: s.TestRun - s.Front}
+	if p.dimension == "" { // with all figures of the round
+		program.Metric, program.Value, program.Baseline = cost.MetricFront, s.TestRun, &s.Front
+	}
+	return []experiment.Sample{{Metric: cost.MetricPacket, Labels: p.labels(), Unit: "ns", Value: s.Live, Baseline: &s.Baseline}, program}, nil
 }
 
 // The metrics of scale besides those of functions.
@@ -359,21 +340,17 @@ const (
 
 // coresSamples alternates one core and two.
 func coresSamples(b *cost.Bench, p scalePoint, pair []int) ([]experiment.Sample, error) {
-	var one, two []float64
+	var took [3][]float64 // by the number of cores
 	for range coresRuns {
 		for _, cores := range []int{1, 2} {
 			s, err := b.Together(p.Row, pair[2-cores:])
 			if err != nil {
 				return nil, fmt.Errorf("%d cores: %w", cores, err)
 			}
-			if cores == 1 {
-				one = append(one, s.CPU)
-			} else {
-				two = append(two, s.CPU)
-			}
+			took[cores] = append(took[cores], s.CPU)
 		}
 	}
-	ratio, _, _ := stats.Interval(one, two)
+	ratio, _, _ := stats.Interval(took[1], took[2])
 	return []experiment.Sample{{Metric: metricCores, Labels: p.labels(), Value: 2 * ratio}}, nil
 }
 

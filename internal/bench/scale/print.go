@@ -101,11 +101,10 @@ type upfReport struct {
 
 func upfReportOf(f *experiment.File, run *result.Run) (r upfReport) {
 	with := f.With.(*rowsExperiment)
-	var rows []cost.Measured
+	r.packets = cost.NewReport("upf", run, with.Packets)
 	for _, p := range with.points() {
-		rows = append(rows, cost.MeasuredRow(p.Row, run, p.labels()))
+		r.packets.Add(p.Row, run, p.labels())
 	}
-	r.packets = cost.MakeReport("upf", rows, cost.EnvironmentOf(run, with.Packets))
 	for _, m := range run.Select(MetricN4, nil) {
 		row := cost.PFCPRow{Name: "pfcp_" + m.Labels["procedure"], PerSecond: stats.Median(m.Samples)}
 		row.Entries, _ = strconv.Atoi(m.Labels["sessions"]) // n4Samples wrote it

@@ -100,7 +100,7 @@ const (
 func (e *rowsExperiment) Plan() (experiment.Plan, error) {
 	plan := experiment.Plan{SetUp: 4 * time.Second}
 	for _, p := range e.points() {
-		plan.Points = append(plan.Points, experiment.Point{ID: p.id(), Takes: 4 * (cost.CallTime + time.Duration(e.Packets)*cost.PacketTime)})
+		plan.Points = append(plan.Points, experiment.Point{ID: p.id(), Takes: cost.RunsTake(4, e.Packets)})
 	}
 	if e.node == sessionsNode {
 		all := time.Duration(slices.Max(e.Entries)) * cost.SessionTime
@@ -137,14 +137,6 @@ func (e *rowsExperiment) Figures() []result.Figure {
 
 // Claims are none: what there is to say stands in the rows.
 func (*rowsExperiment) Claims(*result.Run) []string { return nil }
-
-// rowSamples are all figures of a row's round.
-func (p scalePoint) rowSamples(s cost.Sample) []experiment.Sample {
-	of := func(metric string, value float64, beside *float64) experiment.Sample {
-		return experiment.Sample{Metric: metric, Labels: p.labels(), Unit: "ns", Value: value, Baseline: beside}
-	}
-	return []experiment.Sample{of(cost.MetricPacket, s.Live, &s.Baseline), of(cost.MetricFront, s.TestRun, &s.Front)}
-}
 
 // twoCoresSamples set two cores beside one; both take as many packets.
 func twoCoresSamples(b *cost.Bench, p scalePoint, pair []int) ([]experiment.Sample, error) {
@@ -195,7 +187,7 @@ func (b *scaleBench) recoverSamples(ctx context.Context) (list []experiment.Samp
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, node.TearDown()) }()
+	defer func() { err = errors.Join(err, node.Close()) }()
 	for range recoverRepeats {
 		seconds, err := recoverOnce(ctx, node)
 		if err != nil {
@@ -213,11 +205,11 @@ func (b *scaleBench) recoverSamples(ctx context.Context) (list []experiment.Samp
 func recoverOnce(ctx context.Context, b *cost.Bench) (seconds float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, node.StartTimeout)
 	defer cancel()
-	in, killed := b.Node.Net.Node, time.Now()
-	if err := b.Daemon.Replace(ctx, in, b.Daemon.Binary, unix.SIGKILL); err != nil {
+	killed := time.Now()
+	if err := b.Daemon.Replace(ctx, b.Daemon.Binary, unix.SIGKILL); err != nil {
 		return 0, err
 	}
-	err = in.Do(func() error { return smf.Await(ctx, netip.AddrPortFrom(catalog.N4UPF, smf.Port)) })
+	err = b.Node.Net.Node.Do(func() error { return smf.Await(ctx, netip.AddrPortFrom(catalog.N4UPF, smf.Port)) })
 	if err != nil {
 		return 0, err
 	}
