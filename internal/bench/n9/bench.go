@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 	"github.com/culvert-net/culvert/internal/lab"
@@ -34,8 +36,9 @@ type rig struct {
 	generator int                // its CPU
 	network   *lab.Network
 	at        point // transport and direction that all is set to
-	load      *load // of that direction
-	core      *core
+	load      *load // of that direction, as are these two
+	core      core
+	undo      node.Undo
 	last      traffic.CPUUsage // in the last trial
 
 	limit   float64                       // of the generator, packets/s
@@ -79,31 +82,19 @@ func newRig(ctx context.Context, p *Params, set experiment.Setting, instance str
 }
 
 // Close takes everything away.
-func (r *rig) Close() error { return errors.Join(r.leave(), r.network.Close()) }
-
-// leave undoes what is of one direction.
-func (r *rig) leave() error {
-	var errs []error
-	if r.load != nil {
-		errs = append(errs, r.load.Close())
-	}
-	if r.core != nil {
-		errs = append(errs, r.core.stop())
-	}
-	r.load, r.core, r.at.direction = nil, nil, ""
-	return errors.Join(errs...)
-}
+func (r *rig) Close() error { return errors.Join(r.undo.Close(), r.network.Close()) }
 
 // turn goes over to a direction: its receivers, and the threads at its first
 // queues.
 func (r *rig) turn(ctx context.Context, direction string) (err error) {
-	if err := r.leave(); err != nil {
+	r.at.direction = ""
+	if err := r.undo.Close(); err != nil {
 		return err
 	}
-	if r.load, err = openLoad(ctx, r.network, direction, r.params.PacketSize, r.generator, r.setting.Seed); err != nil {
+	if r.load, err = openLoad(ctx, r.network, direction, r.params.PacketSize, r.generator, r.setting.Seed, &r.undo); err != nil {
 		return err
 	}
-	r.core, err = newCore(r.network, r.setting.CPU, firstQueues(direction))
+	r.core, err = newCore(r.network, r.setting.CPU, firstQueues(direction), &r.undo)
 	return err
 }
 
@@ -184,14 +175,14 @@ func (r *rig) offer(ctx context.Context, rate float64) (o outcome, err error) {
 }
 
 func (r *rig) once(ctx context.Context, rate float64) (o outcome, err error) {
-	before, err := r.core.spent()
+	before, err := proc.Time(r.core...)
 	if err != nil {
 		return o, err
 	}
 	if o, err = r.load.send(ctx, rate, time.Duration(r.params.Trial)); err != nil {
 		return o, err
 	}
-	after, err := r.core.spent()
+	after, err := proc.Time(r.core...)
 	if err != nil {
 		return o, err
 	}
@@ -209,8 +200,12 @@ func (r *rig) findRates(ctx context.Context) error {
 		if err := r.goTo(ctx, base, d); err != nil {
 			return err
 		}
-		if err := r.findLimit(ctx); err != nil {
+		limit, err := r.load.pairs[0].Limit(ctx, r.load.lanes[0].send)
+		if err != nil {
 			return err
+		}
+		if r.limit == 0 || limit*share < r.limit {
+			r.limit = limit * share
 		}
 		r.highest[d] = map[string]float64{}
 		for _, n := range r.params.measured() {
@@ -225,8 +220,11 @@ func (r *rig) findRates(ctx context.Context) error {
 		}
 		r.rates[d] = r.params.Rates
 		if len(r.rates[d]) == 0 {
-			low, high := r.extremes(d)
-			r.rates[d] = around(low, high, r.params.Points)
+			var list []float64 // the curves' highest rates
+			for _, n := range r.params.N9 {
+				list = append(list, r.mbit(r.highest[d][n]))
+			}
+			r.rates[d] = around(slices.Min(list), slices.Max(list), r.params.Points)
 		}
 	}
 	return nil
@@ -234,17 +232,6 @@ func (r *rig) findRates(ctx context.Context) error {
 
 // share of the generator's limit that is asked of it.
 const share = 0.9
-
-func (r *rig) findLimit(ctx context.Context) error {
-	limit, err := r.load.pairs[0].Limit(ctx, r.load.lanes[0].send)
-	if err != nil {
-		return err
-	}
-	if r.limit == 0 || limit*share < r.limit {
-		r.limit = limit * share
-	}
-	return nil
-}
 
 // whole says whether a rate is delivered whole, at the third try at the latest.
 func (r *rig) whole(ctx context.Context, rate float64) (bool, error) {
@@ -255,25 +242,6 @@ func (r *rig) whole(ctx context.Context, rate float64) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// extremes are the lowest and the highest of the curves' highest rates, in Mbit/s.
-func (r *rig) extremes(direction string) (low, high float64) {
-	var list []float64
-	for _, n := range r.params.N9 {
-		list = append(list, r.mbit(r.highest[direction][n]))
-	}
-	return slices.Min(list), slices.Max(list)
-}
-
-// fixed is the rate at which CPU time is measured: the same for all transports, a
-// third of what the slowest of them delivers.
-func (r *rig) fixed(direction string) float64 {
-	low := r.limit
-	for _, rate := range r.highest[direction] {
-		low = min(low, rate)
-	}
-	return low / 3
 }
 
 // overload is what is offered, by the highest rate, where a core has no time left.
@@ -312,13 +280,11 @@ func (r *rig) measureDelivery(ctx context.Context, p point, round int) ([]experi
 		if err != nil {
 			return nil, err
 		}
-		labels := p.labels()
-		labels["offered"] = decimal(rates[i])
+		labels := p.labels("offered", decimal(rates[i]))
 		list[i] = []experiment.Sample{{Metric: metricDelivery, Labels: labels, Value: o.ratio()}}
 		for k, s := range bothSlices {
-			own := maps.Clone(labels)
-			own["slice"] = s.name
-			list[i] = append(list[i], experiment.Sample{Metric: metricSlice, Labels: own, Value: delivered(o.slices[k])})
+			delivered := float64(o.slices[k].Received) / float64(o.slices[k].Sent)
+			list[i] = append(list[i], experiment.Sample{Metric: metricSlice, Labels: labels.With("slice", s.name), Value: delivered})
 		}
 	}
 	return slices.Concat(list...), nil
@@ -334,9 +300,7 @@ func (r *rig) measureCost(ctx context.Context, p point) ([]experiment.Sample, er
 	if err != nil {
 		return nil, err
 	}
-	labels := p.labels()
-	labels["load"] = string(p.aspect)
-	sample := experiment.Sample{Metric: metricCost, Labels: labels, Unit: "ns", Value: ns, Baseline: &beside}
+	sample := experiment.Sample{Metric: metricCost, Labels: p.labels("load", string(p.aspect)), Unit: "ns", Value: ns, Baseline: &beside}
 	return append(r.used(p), sample), nil
 }
 
@@ -344,17 +308,9 @@ func (r *rig) measureCost(ctx context.Context, p point) ([]experiment.Sample, er
 // how much memory each daemon has.
 func (r *rig) used(p point) (list []experiment.Sample) {
 	for _, c := range r.last.Cores {
-		labels := p.labels()
-		labels["load"] = string(p.aspect)
-		switch c.CPU {
-		case r.setting.CPU:
-			labels["cpu"] = "of the nodes"
-		case r.generator:
-			labels["cpu"] = "of the generator"
-		default:
-			continue
+		if whose, ok := map[int]string{r.setting.CPU: "of the nodes", r.generator: "of the generator"}[c.CPU]; ok {
+			list = append(list, experiment.Sample{Metric: metricBusy, Labels: p.labels("load", string(p.aspect), "cpu", whose), Value: 1 - c.Idle})
 		}
-		list = append(list, experiment.Sample{Metric: metricBusy, Labels: labels, Value: 1 - c.Idle})
 	}
 	nodes := r.network.Daemons()
 	for _, u := range r.last.Processes {
@@ -373,7 +329,8 @@ func (r *rig) costOf(ctx context.Context, p point) (float64, error) {
 	if err := r.goTo(ctx, p.n9, p.direction); err != nil {
 		return 0, err
 	}
-	rate := r.fixed(p.direction)
+	// The same for all transports, a third of what the slowest of them delivers.
+	rate := min(r.limit, slices.Min(slices.Collect(maps.Values(r.highest[p.direction])))) / 3
 	if p.aspect == busy {
 		rate = min(overload*r.highest[p.direction][p.n9], r.limit)
 	}

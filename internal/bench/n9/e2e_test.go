@@ -106,7 +106,7 @@ func wantNothingOf(t *testing.T, name string) {
 func TestEveryTransport(t *testing.T) {
 	set := setting(t)
 	p := params()
-	p.N9, p.Trial = names(), experiment.Duration(100*time.Millisecond)
+	p.N9, p.Trial = Transports(), experiment.Duration(100*time.Millisecond)
 	r, err := newRig(t.Context(), p, set, name("all"))
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestEveryTransport(t *testing.T) {
 		}
 	})
 	for _, d := range directions {
-		for _, n := range names() {
+		for _, n := range Transports() {
 			t.Run(n+" "+d, func(t *testing.T) {
 				if err := r.goTo(t.Context(), n, d); err != nil {
 					t.Fatal(err)

@@ -24,8 +24,8 @@ func labelOf(n9 string) string {
 	return transports[slices.IndexFunc(transports, func(t transport) bool { return t.name == n9 })].label
 }
 
-func (p point) labels() result.Labels {
-	return result.Labels{"transport": labelOf(p.n9), "direction": p.direction}
+func (p point) labels(more ...string) result.Labels {
+	return result.Labels{"transport": labelOf(p.n9), "direction": p.direction}.With(more...)
 }
 
 const paper = "Gramaglia et al., Experimenting with SRv6"
@@ -123,11 +123,11 @@ func (p *Params) Claims(run *result.Run) (list []string) {
 			list = append(list, fmt.Sprintf("%s: highest rate on the curve of which at least %.1f %% is delivered: %s.", d, 100*(1-wholeLoss), strings.Join(parts, ", ")))
 		}
 		for _, n := range p.costed() {
-			labels := point{n9: n, direction: d}.labels()
-			labels["load"] = string(busy)
-			for _, m := range run.Select(metricCost, labels) {
-				if n != base {
-					list = append(list, costClaim(m, n, d)...)
+			for _, m := range run.Select(metricCost, point{n9: n, direction: d}.labels("load", string(busy))) {
+				// Only what differs for certain.
+				if e := m.Estimate(result.ToBaseline); n != base && e.HasInterval() && (e.Low > 1 || e.High < 1) {
+					list = append(list, fmt.Sprintf("%s: %s takes %.2f (%.2f to %.2f) times the CPU time of GTP-U on N9, in all nodes together, when the core is saturated.",
+						d, labelOf(n), e.Value, e.Low, e.High))
 				}
 			}
 		}
@@ -152,13 +152,4 @@ func lastWhole(curve []result.Measurement) (rate float64, ok bool) {
 		rate, ok = x.offered, true
 	}
 	return rate, ok
-}
-
-// costClaim says what differs for certain.
-func costClaim(m result.Measurement, n9, direction string) []string {
-	e := m.Estimate(result.ToBaseline)
-	if !e.HasInterval() || e.Low <= 1 && e.High >= 1 {
-		return nil
-	}
-	return []string{fmt.Sprintf("%s: %s takes %.2f (%.2f to %.2f) times the CPU time of GTP-U on N9, in all nodes together, when the core is saturated.", direction, labelOf(n9), e.Value, e.Low, e.High)}
 }

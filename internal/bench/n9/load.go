@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 	"github.com/culvert-net/culvert/internal/lab"
@@ -19,13 +19,8 @@ type load struct {
 	pairs     [2]*traffic.Pair
 }
 
-func openLoad(ctx context.Context, network *lab.Network, direction string, size, cpu int, seed uint64) (_ *load, err error) {
+func openLoad(ctx context.Context, network *lab.Network, direction string, size, cpu int, seed uint64, undo *node.Undo) (_ *load, err error) {
 	l := &load{direction: direction}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, l.Close())
-		}
-	}()
 	for i, s := range bothSlices {
 		way, err := laneOf(ctx, network, s, direction, size)
 		if err != nil {
@@ -41,19 +36,9 @@ func openLoad(ctx context.Context, network *lab.Network, direction string, size,
 		if l.pairs[i], err = traffic.Open(ctx, o); err != nil {
 			return nil, fmt.Errorf("slice %s, %s: %w", s.name, direction, err)
 		}
+		undo.Later(l.pairs[i].Close)
 	}
 	return l, nil
-}
-
-// Close detaches everything.
-func (l *load) Close() error {
-	var errs []error
-	for _, p := range slices.Backward(l.pairs[:]) {
-		if p != nil {
-			errs = append(errs, p.Close())
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // outcome is what became of the packets of a trial, of both slices.
@@ -76,30 +61,16 @@ func (l *load) send(ctx context.Context, rate float64, lasting time.Duration) (o
 	return outcome{slices: list}, nil
 }
 
-// sum adds one of the figures over the slices.
-func (o outcome) sum(of func(traffic.Outcome) uint64) (n uint64) {
-	for _, s := range o.slices {
-		n += of(s)
-	}
-	return n
-}
+// Of both slices.
+func (o outcome) sent() uint64     { return o.slices[0].Sent + o.slices[1].Sent }
+func (o outcome) received() uint64 { return o.slices[0].Received + o.slices[1].Received }
+func (o outcome) lost() uint64     { return o.slices[0].Lost + o.slices[1].Lost }
 
-func (o outcome) sent() uint64 { return o.sum(func(s traffic.Outcome) uint64 { return s.Sent }) }
-func (o outcome) received() uint64 {
-	return o.sum(func(s traffic.Outcome) uint64 { return s.Received })
-}
-func (o outcome) lost() uint64 { return o.sum(func(s traffic.Outcome) uint64 { return s.Lost }) }
-
-// delivered is the share of the packets that came out.
-func delivered(s traffic.Outcome) float64 { return float64(s.Received) / float64(s.Sent) }
+// short says that the generator sent less than it was told to.
+func (o outcome) short() bool { return o.slices[0].AtLimit || o.slices[1].AtLimit }
 
 // ratio is the packet delivery ratio of both slices.
 func (o outcome) ratio() float64 { return float64(o.received()) / float64(o.sent()) }
-
-// short says that the generator sent less than it was told to.
-func (o outcome) short() bool {
-	return slices.ContainsFunc(o.slices[:], func(s traffic.Outcome) bool { return s.AtLimit })
-}
 
 // chatter are as many packets as nodes may say of their own accord in a trial: Echo
 // Requests to the gNB.

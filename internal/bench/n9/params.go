@@ -71,7 +71,7 @@ func (*Params) CPUs(chosen int) ([]int, error) {
 
 // Flags offers the parameters.
 func (p *Params) Flags(f *pflag.FlagSet) {
-	f.StringSliceVar(&p.N9, "n9", p.N9, "`transports` of N9: "+strings.Join(names(), ", "))
+	f.StringSliceVar(&p.N9, "n9", p.N9, "`transports` of N9: "+strings.Join(Transports(), ", "))
 	f.StringSliceVar(&p.Direction, "direction", p.Direction, "`directions` of the traffic: uplink, downlink")
 	f.Float64SliceVar(&p.Rates, "rates", p.Rates, "`rates` that are offered, in Mbit/s of the users' packets (default: around the highest without loss)")
 	f.IntVar(&p.Points, "points", p.Points, "`number` of rates that are chosen")
@@ -85,13 +85,11 @@ func (p *Params) Quick() {
 	p.N9 = p.N9[:min(2, len(p.N9))]
 }
 
-// Transports are the names of N9's.
-func Transports() []string { return names() }
-
 // Directions are the names of both.
 func Directions() []string { return slices.Clone(directions) }
 
-func names() (list []string) {
+// Transports are the names of N9's.
+func Transports() (list []string) {
 	for _, t := range transports {
 		list = append(list, t.name)
 	}
@@ -114,7 +112,7 @@ func (p *Params) Validate() error {
 	chosen := func(field string, values, from []string) {
 		list = append(list, experiment.Chosen("with."+field, values, from)...)
 	}
-	chosen("n9", p.N9, names())
+	chosen("n9", p.N9, Transports())
 	chosen("direction", p.Direction, directions)
 	for i, r := range p.Rates {
 		if !(r > 0) || r > 1e6 {
@@ -153,19 +151,16 @@ type point struct {
 
 func (p point) id() string { return strings.Join([]string{string(p.aspect), p.n9, p.direction}, ", ") }
 
-// rates is how many there are of the curve.
-func (p *Params) rates() int { return cmp.Or(len(p.Rates), p.Points) }
-
 // measured are the transports that are measured at all: those that are asked for,
 // and the one that their CPU time stands beside.
 func (p *Params) measured() []string {
-	return slices.DeleteFunc(names(), func(n string) bool { return n != base && !slices.Contains(p.costed(), n) })
+	return slices.DeleteFunc(Transports(), func(n string) bool { return n != base && !slices.Contains(p.costed(), n) })
 }
 
 // costed are the transports whose CPU time is measured: of the paper's figure 6,
 // so that a header is told apart by its SIDs.
 func (p *Params) costed() []string {
-	return slices.DeleteFunc(names(), func(n string) bool {
+	return slices.DeleteFunc(Transports(), func(n string) bool {
 		return n != "enhanced-3" && !slices.Contains(p.N9, n)
 	})
 }
@@ -199,7 +194,7 @@ func (p *Params) Plan() (experiment.Plan, error) {
 		takes := takesChange + trial
 		switch x.aspect {
 		case delivery:
-			takes = takesChange + time.Duration(p.rates())*trial
+			takes = takesChange + time.Duration(cmp.Or(len(p.Rates), p.Points))*trial
 		case cost, busy:
 			takes *= 2
 		}

@@ -177,13 +177,4 @@ func threadsOf(ifindex int) ([]int, error) {
 }
 
 // CPUTime is how long the threads have run.
-func (t *Threads) CPUTime() (sum time.Duration, err error) {
-	for _, pid := range t.PIDs {
-		one, err := proc.Time(pid)
-		if err != nil {
-			return 0, err
-		}
-		sum += one
-	}
-	return sum, nil
-}
+func (t *Threads) CPUTime() (time.Duration, error) { return proc.Time(t.PIDs...) }

@@ -82,12 +82,7 @@ func Softirqd(cpu int) (pid int, err error) {
 
 // Now returns the sum of both. The thread must be locked.
 func (c Clock) Now() (time.Duration, error) {
-	thread, err := Time(unix.Gettid())
-	if err != nil {
-		return 0, err
-	}
-	softirqd, err := Time(c.softirqd)
-	return thread + softirqd, err
+	return Time(unix.Gettid(), c.softirqd)
 }
 
 // During is the CPU time of f. The thread must be locked.
@@ -103,18 +98,21 @@ func (c Clock) During(f func() error) (time.Duration, error) {
 	return after - before, err
 }
 
-// Time returns how long a thread has run.
-func Time(tid int) (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", tid))
-	if err != nil {
-		return 0, fmt.Errorf("read CPU time: %w (the kernel needs CONFIG_SCHED_INFO)", err)
+// Time returns how long some threads have run, all together.
+func Time(tids ...int) (sum time.Duration, err error) {
+	for _, tid := range tids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", tid))
+		if err != nil {
+			return 0, fmt.Errorf("read CPU time: %w (the kernel needs CONFIG_SCHED_INFO)", err)
+		}
+		first, _, _ := strings.Cut(string(text), " ")
+		ns, err := strconv.ParseInt(first, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("CPU time of thread %d, %q: %w", tid, text, err)
+		}
+		sum += time.Duration(ns)
 	}
-	first, _, _ := strings.Cut(string(text), " ")
-	ns, err := strconv.ParseInt(first, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("CPU time of thread %d, %q: %w", tid, text, err)
-	}
-	return time.Duration(ns), nil
+	return sum, nil
 }
 
 // TimeOfAll returns how long all threads of a process have run.

@@ -75,6 +75,15 @@ func (e Environment) String() string {
 // Labels tell measurements apart: {"function": "end", "entries": "1000"}.
 type Labels map[string]string
 
+// With returns these labels and more: names and values in turns.
+func (l Labels) With(more ...string) Labels {
+	out := maps.Clone(l)
+	for pair := range slices.Chunk(more, 2) {
+		out[pair[0]] = pair[1]
+	}
+	return out
+}
+
 // Measurement is one quantity at one point, with a sample for each round.
 type Measurement struct {
 	// Metric names the quantity; Metrics describes the ones that are used.
