@@ -2,11 +2,9 @@ package overlay
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -16,6 +14,7 @@ import (
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/stats"
@@ -42,21 +41,18 @@ const (
 // cluster is the agent of a node that was told of many others, each with two
 // prefixes, two policies and two more candidate paths, which came by BGP.
 type cluster struct {
+	node.Undo
 	network *lab.Network
 	client  culvertv1connect.CulvertClient
 	address netip.Addr // the node's
 	speaker *speaker
-	pods    []podNamespace
-	nodes   int // that it was told of
+	pods    []*os.File // the networks of pods to be
+	nodes   int        // that it was told of
 }
 
 func openCluster(network *lab.Network, pods int) (_ *cluster, err error) {
-	c := &cluster{network: network, client: clientOf(network.Socket(agentNode))}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.close())
-		}
-	}()
+	c := &cluster{network: network, client: node.Dial(network.Socket(agentNode))}
+	defer c.OnError(&err)
 	ends := map[string]netip.Addr{}
 	for _, name := range []string{agentNode, speakerNode} {
 		if ends[name], err = network.Address(name, false); err != nil {
@@ -68,35 +64,16 @@ func openCluster(network *lab.Network, pods int) (_ *cluster, err error) {
 	if c.speaker, err = startSpeaker(in, ends[speakerNode], ends[agentNode]); err != nil {
 		return nil, err
 	}
+	c.Later(c.speaker.stop)
 	for range pods {
-		ns, err := newPodNamespace()
+		ns, err := proc.NewNamespace(func() error { return nil })
 		if err != nil {
 			return nil, err
 		}
 		c.pods = append(c.pods, ns)
+		c.Later(ns.Close)
 	}
 	return c, nil
-}
-
-func (c *cluster) close() error {
-	var errs []error
-	for _, ns := range c.pods {
-		errs = append(errs, ns.Close())
-	}
-	if c.speaker != nil {
-		errs = append(errs, c.speaker.stop())
-	}
-	return errors.Join(errs...)
-}
-
-func clientOf(socket string) culvertv1connect.CulvertClient {
-	return culvertv1connect.NewCulvertClient(&http.Client{Transport: toSocket(socket)}, "http://culvert")
-}
-
-func toSocket(socket string) *http.Transport {
-	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}
 }
 
 // other is a node that is not there.
@@ -111,26 +88,14 @@ func otherNode(number int) other {
 
 func (o other) name() string { return fmt.Sprintf("other-%d", o.number) }
 
-func (o other) end(family string) netip.Addr {
-	return netip.MustParseAddr(fmt.Sprintf("fc00:1:%x:%d::", o.number, colors[family]))
-}
-
 func (o other) policy(family string) string { return o.name() + ":" + family }
 
 // toldPolicy is the one that follows from what the node tells.
 func toldPolicy(o other) string { return o.policy(ipv4) }
 
-// told is what the configuration says of it.
-func (o other) told() any {
-	return map[string]any{
-		"name": o.name(), "address": o.address.String(), "locator": fmt.Sprintf("fc00:1:%x::/48", o.number),
-		"prefixes": []any{fmt.Sprintf("10.%d.%d.0/24", o.number/256, o.number%256), fmt.Sprintf("fd00:1:%x::/64", o.number)},
-	}
-}
-
 // by returns the segment list to a node through another node.
 func (o other) by(hop other, family string) []netip.Addr {
-	return []netip.Addr{hop.address, o.end(family)}
+	return []netip.Addr{hop.address, netip.MustParseAddr(fmt.Sprintf("fc00:1:%x:%d::", o.number, colors[family]))}
 }
 
 func (o other) path(family string, preference, distinguisher uint32, hop other) srpolicy.Advertised {
@@ -152,7 +117,11 @@ func (c *cluster) become(ctx context.Context, nodes int) error {
 	defer cancel()
 	list := make([]any, nodes)
 	for i := range list {
-		list[i] = otherNode(i).told()
+		o := otherNode(i)
+		list[i] = map[string]any{
+			"name": o.name(), "address": o.address.String(), "locator": fmt.Sprintf("fc00:1:%x::/48", i),
+			"prefixes": []any{fmt.Sprintf("10.%d.%d.0/24", i/256, i%256), fmt.Sprintf("fd00:1:%x::/64", i)},
+		}
 	}
 	if err := c.network.Apply(ctx, agentNode, map[string]any{"overlay": map[string]any{"nodes": list}}); err != nil {
 		return fmt.Errorf("tell of %d nodes: %w", nodes, err)
@@ -217,16 +186,23 @@ type source struct {
 	name       string
 	policy     func(other) string // that leads to a node then
 	preference uint32
-	put, drop  func(*cluster, context.Context, other, other) error
+	// set puts the path to a node by another, or drops it.
+	set func(c *cluster, ctx context.Context, to, hop other, drop bool) error
 }
 
 var sources = []source{
-	{"api", ownPolicy, preferenceByAPI, (*cluster).addPolicy, (*cluster).deletePolicy},
-	{"bgp", toldPolicy, preferenceByBGP, (*cluster).advertise, (*cluster).withdraw},
+	{"api", ownPolicy, preferenceByAPI, (*cluster).setPolicy},
+	{"bgp", toldPolicy, preferenceByBGP, func(c *cluster, _ context.Context, to, hop other, drop bool) error {
+		return c.speaker.do(order{Withdraw: drop, Path: to.path(ipv4, preferenceByBGP, 2, hop)})
+	}},
 }
 
-// addPolicy makes the policy to a node one of the operator's: its steering goes over.
-func (c *cluster) addPolicy(ctx context.Context, to, hop other) error {
+// setPolicy makes the policy to a node one of the operator's: its steering goes over.
+func (c *cluster) setPolicy(ctx context.Context, to, hop other, drop bool) error {
+	if drop {
+		_, err := c.client.Delete(ctx, &pb.DeleteRequest{Refs: []*pb.Ref{{Kind: "policy", Key: ownPolicy(to)}}})
+		return err
+	}
 	var segments []string
 	for _, s := range to.by(hop, ipv4) {
 		segments = append(segments, s.String())
@@ -240,19 +216,6 @@ func (c *cluster) addPolicy(ctx context.Context, to, hop other) error {
 
 func ownPolicy(to other) string { return "bench-" + to.name() }
 
-func (c *cluster) deletePolicy(ctx context.Context, to, _ other) error {
-	_, err := c.client.Delete(ctx, &pb.DeleteRequest{Refs: []*pb.Ref{{Kind: "policy", Key: ownPolicy(to)}}})
-	return err
-}
-
-func (c *cluster) advertise(_ context.Context, to, hop other) error {
-	return c.speaker.do(order{Path: to.path(ipv4, preferenceByBGP, 2, hop)})
-}
-
-func (c *cluster) withdraw(_ context.Context, to, hop other) error {
-	return c.speaker.do(order{Withdraw: true, Path: to.path(ipv4, preferenceByBGP, 2, hop)})
-}
-
 // change puts a path, or takes it away, and says how long it took until the tables
 // had it.
 func (c *cluster) change(ctx context.Context, s source, number int) (time.Duration, error) {
@@ -260,12 +223,12 @@ func (c *cluster) change(ctx context.Context, s source, number int) (time.Durati
 	defer cancel()
 	n := number / 2
 	to, hop := otherNode(n%c.nodes), otherNode((n+2)%c.nodes)
-	do, policy, want := s.put, s.policy(to), s.preference
-	if number%2 == 1 {
-		do, policy, want = s.drop, toldPolicy(to), preferenceOfAll
+	drop, policy, want := number%2 == 1, s.policy(to), s.preference
+	if drop {
+		policy, want = toldPolicy(to), preferenceOfAll
 	}
 	begun := time.Now()
-	if err := do(c, ctx, to, hop); err != nil {
+	if err := s.set(c, ctx, to, hop, drop); err != nil {
 		return 0, fmt.Errorf("a change by %s: %w", s.name, err)
 	}
 	err := c.awaitActive(ctx, policy, want)
@@ -287,11 +250,7 @@ func (t timed) samples(metric string, labels result.Labels) (out []experiment.Sa
 	}
 	slices.Sort(ms)
 	add := func(quantile string, value float64) {
-		own := result.Labels{labelQuantile: quantile}
-		for k, v := range labels {
-			own[k] = v
-		}
-		out = append(out, experiment.Sample{Metric: metric, Labels: own, Unit: "ms", Value: value})
+		out = append(out, experiment.Sample{Metric: metric, Labels: labels.With(labelQuantile, quantile), Unit: "ms", Value: value})
 	}
 	add(p50, stats.Quantile(ms, 0.5))
 	add(p99, stats.Quantile(ms, 0.99))
@@ -306,21 +265,17 @@ const perEach = "CPU"
 
 // during measures the agent's CPU time.
 func (c *cluster) during(t *timed, do func() error) error {
-	before, err := c.spent()
+	pid := c.network.Daemons()[agentNode]
+	before, err := proc.TimeOfAll(pid)
 	if err != nil {
 		return err
 	}
 	if err := do(); err != nil {
 		return err
 	}
-	after, err := c.spent()
+	after, err := proc.TimeOfAll(pid)
 	t.cpu = after - before
 	return err
-}
-
-// spent is the CPU time of all of the agent's threads.
-func (c *cluster) spent() (time.Duration, error) {
-	return proc.TimeOfAll(c.network.Daemons()[agentNode])
 }
 
 func (c *cluster) changes(ctx context.Context, s source, n int) (t timed, err error) {
@@ -337,16 +292,6 @@ func (c *cluster) changes(ctx context.Context, s source, n int) (t timed, err er
 	return t, err
 }
 
-// resident is what a daemon has of the memory, in MiB.
-func resident(pid int) (float64, error) {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return 0, err
-	}
-	s, err := p.NewStatus()
-	return float64(s.VmRSS) / (1 << 20), err
-}
-
 // measureAgent takes what a number of nodes makes of the agent.
 func (r *rig) measureAgent(ctx context.Context, nodes int) (out []experiment.Sample, err error) {
 	if r.cluster == nil {
@@ -358,14 +303,14 @@ func (r *rig) measureAgent(ctx context.Context, nodes int) (out []experiment.Sam
 	if err := c.become(ctx, nodes); err != nil {
 		return nil, err
 	}
-	known := fmt.Sprint(nodes)
+	known := result.Labels{labelNodes: fmt.Sprint(nodes)}
 	if r.params.Pods > 0 {
 		plugin, agent, err := c.addPods(ctx, filepath.Dir(r.setting.Culvert))
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, agent.samples(metricPod, result.Labels{labelBy: "agent", labelNodes: known})...)
-		out = append(out, plugin.samples(metricPod, result.Labels{labelBy: "plugin", labelNodes: known})...)
+		out = append(out, agent.samples(metricPod, known.With(labelBy, "agent"))...)
+		out = append(out, plugin.samples(metricPod, known.With(labelBy, "plugin"))...)
 	}
 	if r.params.Changes > 0 {
 		for _, s := range sources {
@@ -373,9 +318,13 @@ func (r *rig) measureAgent(ctx context.Context, nodes int) (out []experiment.Sam
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, t.samples(metricChange, result.Labels{labelBy: s.name, labelNodes: known})...)
+			out = append(out, t.samples(metricChange, known.With(labelBy, s.name))...)
 		}
 	}
-	mib, err := resident(r.network.Daemons()[agentNode])
-	return append(out, experiment.Sample{Metric: metricMemory, Labels: result.Labels{labelNodes: known}, Unit: "MiB", Value: mib}), err
+	p, err := procfs.NewProc(r.network.Daemons()[agentNode])
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.NewStatus()
+	return append(out, experiment.Sample{Metric: metricMemory, Labels: known, Unit: "MiB", Value: float64(s.VmRSS) / (1 << 20)}), err
 }

@@ -72,7 +72,7 @@ func (p *Params) open(ctx context.Context, set experiment.Setting, instance stri
 func (r *rig) Close() error {
 	var err error
 	if r.cluster != nil {
-		err = r.cluster.close()
+		err = r.cluster.Close()
 	}
 	return errors.Join(err, r.network.Close())
 }
@@ -96,7 +96,7 @@ func (r *rig) pods(v variant, family string) (p pods, err error) {
 	return p, err
 }
 
-// proveWays looks at a packet of each variant between its nodes.
+// proveWays looks at a packet of each variant where it comes to the second node.
 func (r *rig) proveWays(ctx context.Context) error {
 	for _, v := range r.params.measured() {
 		for _, family := range r.params.Families {
@@ -113,26 +113,19 @@ func (r *rig) proveWay(ctx context.Context, v variant, family string) error {
 	if err != nil {
 		return err
 	}
-	w, err := onUplink(ctx, r.network, v.node(2), p)
-	if err == nil && w != v.way {
-		err = fmt.Errorf("packets have %s: want %s", w, v.way)
-	}
-	return err
-}
-
-// onUplink is the way that a pod's packet has when it comes to a node.
-func onUplink(ctx context.Context, network *lab.Network, node string, p pods) (w way, err error) {
 	var fd int
-	err = network.Do(node, func() error {
+	err = r.network.Do(v.node(2), func() error {
 		fd, err = watch(uplink)
 		return err
 	})
 	if err != nil {
-		return w, err
+		return err
 	}
-	mark := []byte(fmt.Sprintf("culvert bench overlay %d", time.Now().UnixNano()))
-	w, err = seen(ctx, p, fd, mark)
-	return w, errors.Join(err, unix.Close(fd))
+	w, err := seen(ctx, p, fd, fmt.Appendf(nil, "culvert bench overlay %d", time.Now().UnixNano()))
+	if err == nil && w != v.way {
+		err = fmt.Errorf("packets have %s: want %s", w, v.way)
+	}
+	return errors.Join(err, unix.Close(fd))
 }
 
 // setGSO has the pods hand on large packets, or those of their MTU.
@@ -260,27 +253,17 @@ type proof struct {
 	sids         map[string]string // by node; the sender's counts what comes back
 }
 
-func (f proof) named(format, family string) string {
-	number := map[string]int{ipv4: 4, ipv6: 6}[family]
-	switch {
-	case strings.Contains(format, "%s"):
-		return fmt.Sprintf(format, family)
-	case strings.Contains(format, "%d"):
-		return fmt.Sprintf(format, number)
-	}
-	return format
-}
-
 // check looks at what was counted while an amount was sent.
 func (f proof) check(p point, a amount, before, after map[string]lab.Counters) error {
+	verbs := strings.NewReplacer("%s", p.family, "%d", strings.TrimPrefix(p.family, "ipv"))
 	if f.node != "" {
-		name := f.named(f.policy, p.family)
+		name := verbs.Replace(f.policy)
 		if n := after[f.node].Policies[name] - before[f.node].Policies[name]; n < a.packets {
 			return fmt.Errorf("policy %s of %s counted %d of %d packets: they went another way", name, f.node, n, a.packets)
 		}
 	}
 	for node, format := range f.sids {
-		sid := f.named(format, p.family)
+		sid := verbs.Replace(format)
 		n := after[node].SIDs[sid] - before[node].SIDs[sid]
 		if n == 0 && (p.traffic != udp || !strings.HasSuffix(node, "-1")) {
 			return fmt.Errorf("SID %s of %s counted nothing: packets went another way", sid, node)

@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/result"
@@ -42,22 +43,13 @@ const (
 	off = "off"
 )
 
-func (p point) gso() string {
-	if p.traffic == tcpGSO {
-		return on
-	}
-	return off
-}
+func (p point) gso() string { return gsoOf[p.traffic == tcpGSO] }
 
-func (p point) protocol() string {
-	if p.traffic == udp {
-		return "udp"
-	}
-	return "tcp"
-}
+var gsoOf = map[bool]string{true: on, false: off}
 
 func (p point) labels(name string) result.Labels {
-	return result.Labels{labelName: name, labelFamily: p.family, labelProtocol: p.protocol(), labelGSO: p.gso()}
+	protocol, _, _ := strings.Cut(p.traffic, "-")
+	return result.Labels{labelName: name, labelFamily: p.family, labelProtocol: protocol, labelGSO: p.gso()}
 }
 
 // samples are what each variant came to, beside flat routing.
@@ -80,9 +72,7 @@ func (r *rig) samples(p point, list []variant, sums []amount) (out []experiment.
 		if byName[ours].packets == 0 || byName[other].packets == 0 {
 			continue
 		}
-		labels := p.labels(ours)
-		labels[labelBeside] = other
-		add(metricBeside, "bit/s", labels, amount.rate, ours, other)
+		add(metricBeside, "bit/s", p.labels(ours).With(labelBeside, other), amount.rate, ours, other)
 	}
 	return out
 }

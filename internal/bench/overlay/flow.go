@@ -61,33 +61,31 @@ type core struct {
 
 // serve serves a flow for some time, on a thread that ends with it.
 func (c core) serve(f flow, d time.Duration) (a amount, err error) {
-	err = proc.Inside("", func() error { return c.served(f, d, &a) })
+	err = proc.Inside("", func() error {
+		if err := proc.Pin(c.cpu); err != nil {
+			return err
+		}
+		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, ahead); err != nil {
+			return fmt.Errorf("set the priority: %w", err)
+		}
+		if err := turns(f, warmUp, new(amount)); err != nil {
+			return err
+		}
+		first, err := f.packets()
+		if err != nil {
+			return err
+		}
+		if a.cpu, err = c.clock.During(func() error { return turns(f, d, &a) }); err != nil {
+			return err
+		}
+		last, err := f.packets()
+		a.packets = last - first
+		if err == nil && (a.octets == 0 || a.packets == 0 || a.cpu == 0) {
+			err = errors.New("nothing came through")
+		}
+		return err
+	})
 	return a, err
-}
-
-func (c core) served(f flow, d time.Duration, a *amount) error {
-	if err := proc.Pin(c.cpu); err != nil {
-		return err
-	}
-	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, ahead); err != nil {
-		return fmt.Errorf("set the priority: %w", err)
-	}
-	if err := turns(f, warmUp, new(amount)); err != nil {
-		return err
-	}
-	first, err := f.packets()
-	if err != nil {
-		return err
-	}
-	if a.cpu, err = c.clock.During(func() error { return turns(f, d, a) }); err != nil {
-		return err
-	}
-	last, err := f.packets()
-	a.packets = last - first
-	if err == nil && (a.octets == 0 || a.packets == 0 || a.cpu == 0) {
-		err = errors.New("nothing came through")
-	}
-	return err
 }
 
 func turns(f flow, d time.Duration, a *amount) error {
@@ -106,27 +104,22 @@ type pods struct {
 	to       netip.Addr
 }
 
-func (p pods) family() int {
+// address is that of the receiving pod, with its family and no port.
+func (p pods) address() (family int, to unix.Sockaddr) {
 	if p.to.Is4() {
-		return unix.AF_INET
+		return unix.AF_INET, &unix.SockaddrInet4{Addr: p.to.As4()}
 	}
-	return unix.AF_INET6
-}
-
-func sockaddr(a netip.AddrPort) unix.Sockaddr {
-	if a.Addr().Is4() {
-		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
-	}
-	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+	return unix.AF_INET6, &unix.SockaddrInet6{Addr: p.to.As16()}
 }
 
 // bound is a socket of the receiving pod, at a port that the kernel chose.
 func (p pods) bound(kind int) (fd int, to unix.Sockaddr, err error) {
+	family, own := p.address()
 	err = p.at(func() error {
-		if fd, err = unix.Socket(p.family(), kind|unix.SOCK_CLOEXEC, 0); err != nil {
+		if fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}
-		if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(p.to, 0))); err != nil {
+		if err := unix.Bind(fd, own); err != nil {
 			return errors.Join(err, unix.Close(fd))
 		}
 		to, err = unix.Getsockname(fd)
@@ -136,19 +129,44 @@ func (p pods) bound(kind int) (fd int, to unix.Sockaddr, err error) {
 }
 
 // connected is a socket of the sending pod.
-func (p pods) connected(kind int, to unix.Sockaddr, prepare func(fd int) error) (fd int, err error) {
+func (p pods) connected(kind int, to unix.Sockaddr, prepare ...func(fd int) error) (fd int, err error) {
+	family, _ := p.address()
 	err = p.from(func() error {
-		if fd, err = unix.Socket(p.family(), kind|unix.SOCK_CLOEXEC, 0); err != nil {
+		if fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}
-		err := prepare(fd)
-		if err == nil {
-			err = unix.Connect(fd, to)
-		}
-		if err != nil {
-			return errors.Join(err, unix.Close(fd))
+		for _, step := range append(prepare, func(fd int) error { return unix.Connect(fd, to) }) {
+			if err := step(fd); err != nil {
+				return errors.Join(err, unix.Close(fd))
+			}
 		}
 		return nil
 	})
 	return fd, err
+}
+
+// sockets are the two of a flow.
+type sockets struct {
+	send, receive int
+	out, in       []byte
+}
+
+func (s *sockets) close() error { return errors.Join(unix.Close(s.send), unix.Close(s.receive)) }
+
+// drain reads what is there, and says in how many pieces: each but the last one of a
+// stream is as long as the buffer.
+func (s *sockets) drain() (octets uint64, pieces int64, err error) {
+	for {
+		n, err := unix.Read(s.receive, s.in)
+		if errors.Is(err, unix.EAGAIN) {
+			return octets, pieces, nil
+		}
+		if err != nil {
+			return octets, pieces, fmt.Errorf("receive: %w", err)
+		}
+		octets, pieces = octets+uint64(n), pieces+1
+		if n < len(s.in) {
+			return octets, pieces, nil
+		}
+	}
 }

@@ -46,7 +46,8 @@ var variants = []variant{
 		proof{node: "srv6-3-sids-1", policy: "by-router-%d", sids: map[string]string{"router": "fc00:0:f:e::/64", "srv6-3-sids-2": "fc00:0:6:%d::/64", "srv6-3-sids-1": "fc00:0:5:%d::/64"}}},
 }
 
-func variantNames() (names []string) {
+// Variants returns the names of the variants.
+func Variants() (names []string) {
 	for _, v := range variants {
 		names = append(names, v.name)
 	}
@@ -92,13 +93,10 @@ type Params struct {
 // Kind is the experiment's.
 func Kind() experiment.Kind {
 	return experiment.Kind{Name: "overlay", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
-		return &Params{Variants: variantNames(), Families: slices.Clone(families), Traffic: slices.Clone(traffics),
+		return &Params{Variants: Variants(), Families: slices.Clone(families), Traffic: slices.Clone(traffics),
 			Trial: experiment.Duration(150 * time.Millisecond), Datagram: mostDatagram, Pods: 100, Changes: 100, Nodes: []int{10, 1000}}
 	}}
 }
-
-// Variants returns the names of the variants.
-func Variants() []string { return variantNames() }
 
 // Families returns the names of the address families.
 func Families() []string { return slices.Clone(families) }
@@ -108,7 +106,7 @@ func Traffics() []string { return slices.Clone(traffics) }
 
 // Flags offers the parameters.
 func (p *Params) Flags(f *pflag.FlagSet) {
-	f.StringSliceVar(&p.Variants, "variants", p.Variants, "`names` of the ways between pods: "+strings.Join(variantNames(), ", "))
+	f.StringSliceVar(&p.Variants, "variants", p.Variants, "`names` of the ways between pods: "+strings.Join(Variants(), ", "))
 	f.StringSliceVar(&p.Families, "families", p.Families, "`families` of pods' addresses: ipv4, ipv6")
 	f.StringSliceVar(&p.Traffic, "traffic", p.Traffic, "`kinds` of traffic: "+strings.Join(traffics, ", "))
 	f.TextVar(&p.Trial, "trial", p.Trial, "`duration` for which each sends, four times in a round")
@@ -152,7 +150,7 @@ func (p *Params) Validate() error {
 			add(field, fmt.Sprintf("give %d to %d", least, most), "%d is out of range", value)
 		}
 	}
-	chosen("variants", p.Variants, variantNames())
+	chosen("variants", p.Variants, Variants())
 	chosen("families", p.Families, families)
 	chosen("traffic", p.Traffic, traffics)
 	if time.Duration(p.Trial) < leastTrial {

@@ -15,34 +15,12 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/pkg/invoke"
-	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
-	"github.com/culvert-net/culvert/internal/bench/proc"
+	"github.com/culvert-net/culvert/internal/bench/node"
 )
 
-// podNamespace is the network of a pod to be. It has no name, and goes with this
-// process at the latest.
-type podNamespace struct{ *os.File }
-
-func newPodNamespace() (ns podNamespace, err error) {
-	err = proc.Inside("", func() error {
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			ns.File, err = os.Open("/proc/thread-self/ns/net")
-		}
-		return err
-	})
-	if err != nil {
-		return ns, fmt.Errorf("new network namespace: %w", err)
-	}
-	return ns, nil
-}
-
-// path is good for whoever may look into this process.
-func (ns podNamespace) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.Fd()) }
-
-// watch is between the plugin and the agent, and takes the time of what the agent
+// addWatch is between the plugin and the agent, and takes the time of what the agent
 // does for the plugin.
 type addWatch struct {
 	socket string
@@ -54,7 +32,7 @@ type addWatch struct {
 func watchAdds(dir, agent string) (*addWatch, error) {
 	w := &addWatch{socket: filepath.Join(dir, "agent.sock")}
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "culvert"})
-	proxy.Transport = toSocket(agent)
+	proxy.Transport = node.Transport(agent)
 	w.server = &http.Server{Handler: http.HandlerFunc(func(to http.ResponseWriter, ask *http.Request) {
 		begun := time.Now()
 		proxy.ServeHTTP(to, ask)
@@ -114,7 +92,8 @@ const cniPlugin = "culvert-cni"
 
 // call starts the plugin as a container runtime does.
 func (c *cluster) call(ctx context.Context, command, programs string, network []byte, pod int) (took time.Duration, err error) {
-	args := &invoke.Args{Command: command, ContainerID: fmt.Sprintf("bench-%d", pod), NetNS: c.pods[pod].path(), IfName: podInterface, Path: programs,
+	namespace := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), c.pods[pod].Fd()) // for whoever may look into this process
+	args := &invoke.Args{Command: command, ContainerID: fmt.Sprintf("bench-%d", pod), NetNS: namespace, IfName: podInterface, Path: programs,
 		PluginArgsStr: fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=bench;K8S_POD_NAME=pod-%d", pod)}
 	plugin := filepath.Join(programs, cniPlugin)
 	err = c.network.Do(agentNode, func() error { // the plugin is started by this thread

@@ -1,12 +1,12 @@
 package overlay
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
 	"text/tabwriter"
 
+	"github.com/culvert-net/culvert/internal/bench/cost"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
@@ -124,9 +124,7 @@ func reportOf(run *result.Run) Report {
 
 // PrintJSON writes the rows of a run.
 func PrintJSON(w io.Writer, _ *experiment.File, run *result.Run) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(reportOf(run))
+	return cost.WriteJSON(w, reportOf(run))
 }
 
 // PrintTable writes them for people.
@@ -137,12 +135,8 @@ func PrintTable(w io.Writer, _ *experiment.File, run *result.Run) error {
 		fmt.Fprintln(t, "name\tfamily\tprotocol\tGSO\tGbit/s\tto\tratio\t95 %\tCPU ns/packet\tCPU s/GiB\tpackets ratio\t95 %")
 	}
 	for _, x := range r.Rows {
-		gso := off
-		if x.GSO {
-			gso = on
-		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t%s\t%.3f\t%.3f to %.3f\t%.0f\t%.2f\t%.3f\t%.3f to %.3f\n",
-			x.Name, x.Family, x.Protocol, gso, x.Gbit, x.Baseline, x.Ratio, x.Low, x.High, x.PacketNS, x.GiBSeconds, x.PacketRatio, x.PacketLow, x.PacketHigh)
+			x.Name, x.Family, x.Protocol, gsoOf[x.GSO], x.Gbit, x.Baseline, x.Ratio, x.Low, x.High, x.PacketNS, x.GiBSeconds, x.PacketRatio, x.PacketLow, x.PacketHigh)
 	}
 	if len(r.Agent) > 0 {
 		fmt.Fprintln(t, "\nagent\tby\tnodes\tP50 ms\tP99 ms\tCPU ms\tMiB")

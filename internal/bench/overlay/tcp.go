@@ -18,10 +18,7 @@ const congestion = "cubic"
 const connectTime = 5000
 
 // tcpFlow is a connection.
-type tcpFlow struct {
-	send, receive int
-	out, in       []byte
-}
+type tcpFlow struct{ sockets }
 
 func openTCP(p pods) (_ flow, err error) {
 	listener, to, err := p.bound(unix.SOCK_STREAM)
@@ -32,7 +29,7 @@ func openTCP(p pods) (_ flow, err error) {
 	if err := unix.Listen(listener, 1); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	f := &tcpFlow{out: make([]byte, block), in: make([]byte, block)}
+	f := &tcpFlow{sockets{out: make([]byte, block), in: make([]byte, block)}}
 	f.send, err = p.connected(unix.SOCK_STREAM, to, func(fd int) error {
 		limit := unix.Timeval{Sec: connectTime / 1000}
 		return errors.Join(unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, congestion),
@@ -51,35 +48,17 @@ func openTCP(p pods) (_ flow, err error) {
 	return f, nil
 }
 
-func (f *tcpFlow) close() error { return errors.Join(unix.Close(f.send), unix.Close(f.receive)) }
-
 func (f *tcpFlow) turn(a *amount) error {
 	sent, err := unix.Write(f.send, f.out)
 	if err != nil && !errors.Is(err, unix.EAGAIN) {
 		return fmt.Errorf("send: %w", err)
 	}
-	received, err := f.drain()
+	received, _, err := f.drain()
 	a.octets += received
 	if err != nil || sent > 0 || received > 0 {
 		return err
 	}
 	return f.wait()
-}
-
-// drain reads what is there.
-func (f *tcpFlow) drain() (sum uint64, err error) {
-	for {
-		n, err := unix.Read(f.receive, f.in)
-		if errors.Is(err, unix.EAGAIN) {
-			return sum, nil
-		}
-		if err != nil {
-			return sum, fmt.Errorf("receive: %w", err)
-		}
-		if sum += uint64(n); n < len(f.in) {
-			return sum, nil
-		}
-	}
 }
 
 // wait until one of both can go on: the kernel waits for a timer.

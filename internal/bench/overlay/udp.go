@@ -14,11 +14,10 @@ const (
 	buffer = 1 << 20
 )
 
-// udpFlow is a pair of sockets.
+// udpFlow is a pair of sockets. Its datagrams are as long as the buffers.
 type udpFlow struct {
-	send, receive int
-	out, in       []byte
-	sent          uint64
+	sockets
+	sent uint64
 }
 
 func openUDP(p pods, payload int) (_ flow, err error) {
@@ -26,18 +25,16 @@ func openUDP(p pods, payload int) (_ flow, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("receive: %w", err)
 	}
-	f := &udpFlow{receive: receive, out: make([]byte, payload), in: make([]byte, payload)}
+	f := &udpFlow{sockets: sockets{receive: receive, out: make([]byte, payload), in: make([]byte, payload)}}
 	if err := unix.SetsockoptInt(receive, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer); err != nil {
 		return nil, errors.Join(fmt.Errorf("receive: %w", err), unix.Close(receive))
 	}
-	f.send, err = p.connected(unix.SOCK_DGRAM|unix.SOCK_NONBLOCK, to, func(int) error { return nil })
+	f.send, err = p.connected(unix.SOCK_DGRAM|unix.SOCK_NONBLOCK, to)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("connect: %w", err), unix.Close(receive))
 	}
 	return f, nil
 }
-
-func (f *udpFlow) close() error { return errors.Join(unix.Close(f.send), unix.Close(f.receive)) }
 
 // turn finds all of a burst in the receiver's buffer: each datagram was handled by the
 // CPU that sent it. What the kernel put off is late by a turn.
@@ -47,18 +44,10 @@ func (f *udpFlow) turn(a *amount) error {
 		return err
 	}
 	f.sent += sent
-	a.lost += int64(sent)
-	for {
-		n, err := unix.Read(f.receive, f.in)
-		if errors.Is(err, unix.EAGAIN) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("receive: %w", err)
-		}
-		a.octets += uint64(n)
-		a.lost--
-	}
+	octets, datagrams, err := f.drain()
+	a.octets += octets
+	a.lost += int64(sent) - datagrams
+	return err
 }
 
 // burst sends until the sender's buffer is full, which it is of packets that the

@@ -10,7 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // way is what a packet of a variant is like where it comes in at the second node.
@@ -22,90 +26,35 @@ type way struct {
 // hopsOfPods is what packets of pods begin with.
 const hopsOfPods = 64
 
-// Of what is looked at of a frame.
-const (
-	typeIPv4    = 0x0800
-	typeIPv6    = 0x86dd
-	nhIPv4      = 4
-	nhUDP       = 17
-	nhIPv6      = 41
-	nhRouting   = 43
-	srhType     = 4
-	portVXLAN   = 4789
-	lenEthernet = 14
-	lenIPv4     = 20
-	lenIPv6     = 40
-	lenUDP      = 8
-	lenVXLAN    = 8
-)
-
 var errFrame = errors.New("no frame that was sent for this")
 
 // wayOf reads the way of a frame with a UDP datagram of a pod in it.
 func wayOf(frame []byte) (way, error) {
-	var outer []string
-	kind, at := 0, frame
-	for {
-		if kind == 0 { // Ethernet
-			if len(at) < lenEthernet+lenIPv6+lenUDP {
+	var names []string // of headers
+	hops := uint8(0)
+	for _, l := range gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.NoCopy).Layers() {
+		switch l := l.(type) {
+		case *layers.IPv4:
+			names, hops = append(names, "IPv4"), l.TTL
+		case *layers.IPv6:
+			names, hops = append(names, "IPv6"), l.HopLimit
+		case *layers.IPv6Routing:
+			h, ok := srv6.ParseSRH(l.Contents)
+			if !ok {
 				return way{}, errFrame
 			}
-			kind, at = int(binary.BigEndian.Uint16(at[12:])), at[lenEthernet:]
+			names = append(names, fmt.Sprintf("SRH of %d", h.LastEntry()+1))
+		case *layers.UDP:
+			names = append(names, "UDP")
+		case *layers.VXLAN:
+			names = append(names, "VXLAN", "Ethernet")
 		}
-		next, rest, hops, err := header(kind, at)
-		if err != nil {
-			return way{}, err
-		}
-		names, inner, err := inside(next, rest)
-		if err != nil {
-			return way{}, err
-		}
-		if inner == nil {
-			return way{strings.Join(outer, ", "), hopsOfPods - hops}, nil
-		}
-		outer = append(outer, append([]string{map[int]string{typeIPv4: "IPv4", typeIPv6: "IPv6"}[kind]}, names...)...)
-		kind, at = inner.kind, inner.octets
 	}
-}
-
-// header reads an IP header: what is behind it, and its TTL or hop limit.
-func header(kind int, at []byte) (next int, rest []byte, hops int, err error) {
-	switch {
-	case kind == typeIPv4 && len(at) >= lenIPv4:
-		return int(at[9]), at[lenIPv4:], int(at[8]), nil
-	case kind == typeIPv6 && len(at) >= lenIPv6:
-		return int(at[6]), at[lenIPv6:], int(at[7]), nil
+	// The last two are the pod's own: IP and UDP.
+	if len(names) < 2 || names[len(names)-1] != "UDP" {
+		return way{}, errFrame
 	}
-	return 0, nil, 0, errFrame
-}
-
-// packet is one in another: of a type of Ethernet, or 0 for a whole frame.
-type packet struct {
-	kind   int
-	octets []byte
-}
-
-// inside looks for another packet behind an IP header. inner is nil if the header
-// carries no other packet.
-func inside(next int, rest []byte) (names []string, inner *packet, err error) {
-	if next == nhRouting {
-		if len(rest) < 8 || rest[2] != srhType || len(rest) < 8+8*int(rest[1]) {
-			return nil, nil, errFrame
-		}
-		names = append(names, fmt.Sprintf("SRH of %d", rest[4]+1))
-		next, rest = int(rest[0]), rest[8+8*int(rest[1]):]
-	}
-	switch {
-	case next == nhIPv4:
-		return names, &packet{typeIPv4, rest}, nil
-	case next == nhIPv6:
-		return names, &packet{typeIPv6, rest}, nil
-	case next == nhUDP && len(rest) > lenUDP+lenVXLAN && binary.BigEndian.Uint16(rest[2:]) == portVXLAN:
-		return append(names, "UDP", "VXLAN", "Ethernet"), &packet{0, rest[lenUDP+lenVXLAN:]}, nil
-	case next == nhUDP:
-		return names, nil, nil
-	}
-	return nil, nil, errFrame
+	return way{strings.Join(names[:len(names)-2], ", "), hopsOfPods - int(hops)}, nil
 }
 
 // watch takes the frames that come in by an interface, of the thread's namespace.

@@ -7,6 +7,23 @@ import (
 	"testing"
 )
 
+// Numbers in headers, and their lengths.
+const (
+	typeIPv4    = 0x0800
+	typeIPv6    = 0x86dd
+	nhIPv4      = 4
+	nhUDP       = 17
+	nhIPv6      = 41
+	nhRouting   = 43
+	srhType     = 4
+	portVXLAN   = 4789
+	lenEthernet = 14
+	lenIPv4     = 20
+	lenIPv6     = 40
+	lenUDP      = 8
+	lenVXLAN    = 8
+)
+
 func ethernet(kind uint16, behind []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(make([]byte, 12), kind), behind...)
 }
@@ -14,12 +31,14 @@ func ethernet(kind uint16, behind []byte) []byte {
 func ip4(protocol, ttl byte, behind []byte) []byte {
 	h := make([]byte, lenIPv4)
 	h[0], h[8], h[9] = 0x45, ttl, protocol
+	binary.BigEndian.PutUint16(h[2:], uint16(len(h)+len(behind)))
 	return append(h, behind...)
 }
 
 func ip6(next, hops byte, behind []byte) []byte {
 	h := make([]byte, lenIPv6)
 	h[0], h[6], h[7] = 0x60, next, hops
+	binary.BigEndian.PutUint16(h[4:], uint16(len(behind)))
 	return append(h, behind...)
 }
 
@@ -33,6 +52,7 @@ func srh(next byte, segments int, behind []byte) []byte {
 func datagram(port uint16, behind []byte) []byte {
 	h := make([]byte, lenUDP)
 	binary.BigEndian.PutUint16(h[2:], port)
+	binary.BigEndian.PutUint16(h[4:], uint16(len(h)+len(behind)))
 	return append(h, behind...)
 }
 
