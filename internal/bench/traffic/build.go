@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 	"slices"
@@ -99,7 +100,7 @@ func (t Template) frame(size int, o unset) []byte {
 	}
 	if i := t.Inner; i.Source.IsValid() {
 		layers = append(layers, ipHeader(o, i.Source, i.Destination, i.HopLimit, i.TrafficClass, i.FlowLabel),
-			datagram(o, i.sourcePort(), true, int(or(i.DestinationPort, 5000)), i.NoChecksum))
+			datagram(o, i.sourcePort(), true, int(cmp.Or(i.DestinationPort, 5000)), i.NoChecksum))
 	}
 	payload := make(packet.Hex, size-lenFCS-t.headers())
 	be.PutUint16(payload[len(payload)-lenTag+2:], trafficrun.TagSum)
@@ -121,7 +122,7 @@ func (t Template) outerLayers(of unset) []packet.Layer {
 			g.Container = &packet.PDUSession{Type: kind[o.Container], QFI: o.QFI}
 			g.Flags, g.Sequence, g.NPDU = &flags, field[uint16](of, false, 0), field[uint8](of, false, 0)
 		}
-		layers = append(layers, datagram(of, int(or(o.SourcePort, gtpuPort)), o.SourcePort != 0, gtpuPort, o.Source.Is4()), g)
+		layers = append(layers, datagram(of, int(cmp.Or(o.SourcePort, gtpuPort)), o.SourcePort != 0, gtpuPort, o.Source.Is4()), g)
 	case SRv6:
 		if listed := o.listed(); len(listed) > 0 {
 			left := uint8(o.left())
@@ -132,7 +133,7 @@ func (t Template) outerLayers(of unset) []packet.Layer {
 		if of != defaults {
 			inner = Ethernet{} // a device may have others
 		}
-		layers = append(layers, datagram(of, int(or(o.SourcePort, vxlanPort)), o.SourcePort != 0, vxlanPort, o.Source.Is4()),
+		layers = append(layers, datagram(of, int(cmp.Or(o.SourcePort, vxlanPort)), o.SourcePort != 0, vxlanPort, o.Source.Is4()),
 			packet.VXLAN{VNI: o.VNI}, inner.layer(of))
 	}
 	return layers
@@ -150,7 +151,7 @@ func (e Ethernet) layer(o unset) packet.Layer {
 
 // ipHeader is an IPv4 or IPv6 header. label is IPv6's.
 func ipHeader(o unset, src, dst netip.Addr, hops uint8, class *uint8, label *uint32) packet.Layer {
-	ttl, tos := field(o, hops != 0, or(hops, 64)), *field(o, class != nil, *orZero(class))
+	ttl, tos := field(o, hops != 0, cmp.Or(hops, 64)), *field(o, class != nil, *orZero(class))
 	if src.Is4() {
 		const dontFragment = 0x4000
 		return packet.IPv4{Src: src, Dst: dst, TTL: ttl, TOS: tos, ID: *field[uint16](o, false, 0),
@@ -185,7 +186,7 @@ func (f *frame) outer(t Template) {
 	} else if o.Kind != SRv6 {
 		f.outerUDP = behind + 6
 	}
-	f.countAddress(keySource, t.Sources, at, Source, o.Source, or(o.SourceNumberAt, 12))
+	f.countAddress(keySource, t.Sources, at, Source, o.Source, cmp.Or(o.SourceNumberAt, 12))
 	if t.TEIDs <= 1 {
 		return
 	}
@@ -253,7 +254,11 @@ func (f *frame) inner(t Template) {
 	}
 	f.countAddress(keySession, t.UEs, at, i.UE, ue, 4) // the low half of a /64 prefix
 	if t.Outer.Kind == Plain {
-		f.countAddress(keySource, t.Sources, at, i.sourceEnd(), i.Source, 12)
+		other := Source // the address that is not the UE's
+		if i.UE == Source {
+			other = Destination
+		}
+		f.countAddress(keySource, t.Sources, at, other, i.Source, 12)
 	}
 	if !i.NoChecksum {
 		f.innerUDP = udp + 6
@@ -261,13 +266,4 @@ func (f *frame) inner(t Template) {
 	if t.Flows > 1 {
 		f.place(keyFlow, udp, 16)
 	}
-}
-
-// sourceEnd is the inner address that counts with sources: the one that is not
-// the UE's.
-func (i Inner) sourceEnd() End {
-	if i.UE == Source {
-		return Destination
-	}
-	return Source
 }

@@ -3,6 +3,7 @@ package traffic
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/culvert-net/culvert/internal/config"
 )
@@ -35,11 +36,18 @@ func (t Template) faults() (f faults) {
 			f.add("outer.kind", "gtpu or srv6", "is missing, and outer has other fields")
 		}
 	case GTPU:
+		f.checkEnds(t.Outer, "GTP-U")
 		f.checkGTPU(t.Outer)
 	case SRv6:
 		f.checkSRv6(t.Outer)
 	case VXLAN:
-		f.checkVXLAN(t.Outer)
+		f.checkEnds(t.Outer, "VXLAN")
+		if o := t.Outer; o.VNI >= 1<<24 {
+			f.add("outer.vni", "0 to 16777215", "%d has more than 24 bits (RFC 7348)", o.VNI)
+		}
+		if o := t.Outer; o.TEID != 0 || o.Container != NoContainer || len(o.Segments) > 0 || o.NumberAt != 0 {
+			f.add("outer.kind", "gtpu or srv6, or leave teid, container, segments and number_at out", "VXLAN has none of them")
+		}
 	default:
 		f.add("outer.kind", "gtpu, srv6, vxlan, or leave it out", "%q is none", t.Outer.Kind)
 	}
@@ -61,9 +69,7 @@ func (f *faults) checkInner(i Inner) {
 		return
 	}
 	f.checkPair("inner", i.Source, i.Destination)
-	switch i.UE {
-	case "", Source, Destination:
-	default:
+	if !slices.Contains([]End{"", Source, Destination}, i.UE) {
 		f.add("inner.ue", "source or destination", "%q is none of a packet's addresses", i.UE)
 	}
 	if i.NoChecksum && !i.Source.Is4() {
@@ -83,18 +89,19 @@ func (f *faults) checkPair(field string, a, b netip.Addr) {
 	}
 }
 
-func (f *faults) checkGTPU(o Outer) {
+// checkEnds wants a tunnel's two addresses.
+func (f *faults) checkEnds(o Outer, tunnel string) {
 	if !o.Source.IsValid() || !o.Destination.IsValid() {
-		f.add("outer", "give outer.source and outer.destination", "GTP-U goes between two addresses")
+		f.add("outer", "give outer.source and outer.destination", "%s goes between two addresses", tunnel)
 	}
 	f.checkPair("outer", o.Source, o.Destination)
-	switch o.Container {
-	case NoContainer:
-		if o.QFI != 0 {
-			f.add("outer.qfi", "give outer.container too: uplink or downlink", "a QFI stands in a PDU Session Container")
-		}
-	case Uplink, Downlink:
-	default:
+}
+
+func (f *faults) checkGTPU(o Outer) {
+	if o.Container == NoContainer && o.QFI != 0 {
+		f.add("outer.qfi", "give outer.container too: uplink or downlink", "a QFI stands in a PDU Session Container")
+	}
+	if !slices.Contains([]Container{NoContainer, Uplink, Downlink}, o.Container) {
 		f.add("outer.container", "uplink, downlink, or leave it out", "%q is none", o.Container)
 	}
 	if o.QFI > 63 {
@@ -102,19 +109,6 @@ func (f *faults) checkGTPU(o Outer) {
 	}
 	if len(o.Segments) > 0 || o.NumberAt != 0 || o.Reduced || o.SegmentsLeft != nil {
 		f.add("outer.kind", "srv6, or leave segments, segments_left, reduced and number_at out", "GTP-U has no segments")
-	}
-}
-
-func (f *faults) checkVXLAN(o Outer) {
-	if !o.Source.IsValid() || !o.Destination.IsValid() {
-		f.add("outer", "give outer.source and outer.destination", "VXLAN goes between two addresses")
-	}
-	f.checkPair("outer", o.Source, o.Destination)
-	if o.VNI >= 1<<24 {
-		f.add("outer.vni", "0 to 16777215", "%d has more than 24 bits (RFC 7348)", o.VNI)
-	}
-	if o.TEID != 0 || o.Container != NoContainer || len(o.Segments) > 0 || o.NumberAt != 0 {
-		f.add("outer.kind", "gtpu or srv6, or leave teid, container, segments and number_at out", "VXLAN has none of them")
 	}
 }
 
@@ -173,37 +167,26 @@ func (f *faults) checkCounts(t Template) {
 	if last := t.Inner.sourcePort() + t.Flows; t.Flows > 1 && last > 1<<16 {
 		f.add("flows", fmt.Sprintf("at most %d", 1<<16-t.Inner.sourcePort()), "%d from inner.source_port on are past 65535", t.Flows)
 	}
-	switch t.Order {
-	case "", Sequential, Random:
-	default:
+	if !slices.Contains([]Order{"", Sequential, Random}, t.Order) {
 		f.add("order", "sequential or random", "%q is none", t.Order)
 	}
 }
 
 // checkLength needs right headers.
 func (f *faults) checkLength(t Template) {
-	given := 0
-	for _, is := range []bool{t.Size != 0, t.Payload != 0, t.IMIX} {
-		if is {
-			given++
-		}
-	}
-	if given > 1 {
+	if t.Size != 0 && t.Payload != 0 || t.IMIX && (t.Size != 0 || t.Payload != 0) {
 		f.add("size", "keep one of size, payload and imix", "there is more than one length")
 		return
+	}
+	field := "size"
+	if t.Payload != 0 {
+		field = "payload"
 	}
 	least := max(minFrame, t.headers()+lenTag+lenFCS)
 	for _, size := range t.sizes() {
 		if size < least || size > MaxFrame {
-			f.add(t.lengthField(), fmt.Sprintf("frames of %d to %d octets with FCS", least, MaxFrame),
+			f.add(field, fmt.Sprintf("frames of %d to %d octets with FCS", least, MaxFrame),
 				"frames of %d octets, and Ethernet, headers and tag want %d", size, least)
 		}
 	}
-}
-
-func (t Template) lengthField() string {
-	if t.Payload != 0 {
-		return "payload"
-	}
-	return "size"
 }

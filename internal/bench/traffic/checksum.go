@@ -1,24 +1,6 @@
 package traffic
 
-import (
-	"net/netip"
-
-	"github.com/culvert-net/culvert/internal/checksum"
-	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
-)
-
-// pseudo is the sum over the pseudo-header of a UDP datagram behind the IP
-// header `ip`.
-func pseudo(ip []byte, length int) uint32 {
-	addresses := ip[8:40]
-	if ip[0]>>4 == 4 {
-		addresses = ip[12:20]
-	}
-	half := len(addresses) / 2
-	src, _ := netip.AddrFromSlice(addresses[:half])
-	dst, _ := netip.AddrFromSlice(addresses[half:])
-	return checksum.Pseudo(src, dst, protoUDP, length)
-}
+import "github.com/culvert-net/culvert/internal/dataplane/trafficrun"
 
 // follow names the checksums that change with a place. A UDP checksum around
 // covers the place and the checksums inside that follow it, each of which takes

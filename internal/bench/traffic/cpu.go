@@ -61,12 +61,6 @@ func now(watch map[string]int) (usage, error) {
 	return u, nil
 }
 
-// usage is what was used since the trial began.
-func (p *Pair) usage(before usage) (CPUUsage, error) {
-	after, err := now(p.options.Watch)
-	return after.since(before), err
-}
-
 // since is what was used from `before` to u.
 func (u usage) since(before usage) CPUUsage {
 	var c CPUUsage

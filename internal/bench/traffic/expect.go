@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 
@@ -17,7 +18,7 @@ func expected(sent Template, expect *Template) (Template, error) {
 	e.Outer.TrafficClass, e.Outer.FlowLabel = orZero(e.Outer.TrafficClass), orZero(e.Outer.FlowLabel)
 	e.Inner.TrafficClass, e.Inner.FlowLabel = orZero(e.Inner.TrafficClass), orZero(e.Inner.FlowLabel)
 	if e.Outer.Kind == GTPU {
-		e.Outer.SourcePort = or(e.Outer.SourcePort, gtpuPort)
+		e.Outer.SourcePort = cmp.Or(e.Outer.SourcePort, gtpuPort)
 	}
 	if expect != nil {
 		e.Ethernet, e.Outer, e.TEIDs, e.Sources = expect.Ethernet, expect.Outer, expect.TEIDs, expect.Sources

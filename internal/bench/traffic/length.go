@@ -1,6 +1,9 @@
 package traffic
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Lengths in octets.
 const (
@@ -96,13 +99,4 @@ func (t Template) slots() []uint8 {
 	return slots
 }
 
-func (i Inner) sourcePort() int { return int(or(i.SourcePort, 4000)) }
-
-// or is v where it was given.
-func or[T comparable](v, otherwise T) T {
-	var none T
-	if v == none {
-		return otherwise
-	}
-	return v
-}
+func (i Inner) sourcePort() int { return int(cmp.Or(i.SourcePort, 4000)) }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/stats"
@@ -76,13 +74,26 @@ func (o Outcome) perPacket() float64 { return float64(o.CPU.Generator) / float64
 // withoutDevice calls f limitTrials times, with what runs a trial as fast as possible
 // over a veth pair.
 func (p *Pair) withoutDevice(ctx context.Context, t Template, f func(run func(untimed bool) (Outcome, error)) error) (err error) {
-	c, err := newCable()
+	cable, err := proc.NewNamespace(func() error {
+		// Nobody is to say anything but the generator.
+		for _, which := range []string{"all", "default"} {
+			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0o644); err != nil {
+				return err
+			}
+		}
+		c := exec.Command("ip", "-batch", "-")
+		c.Stdin = strings.NewReader("link add name tx type veth peer name rx\nlink set dev tx up\nlink set dev rx up\n")
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("ip: %w: %s", err, bytes.TrimSpace(out))
+		}
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("make a veth pair to measure the generator alone: %w", err)
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	o := p.options
-	o.TX, o.RX, o.Method, o.Expect, o.With = c.port("tx"), c.port("rx"), p.method, nil, nil
+	defer func() { err = errors.Join(err, cable.Close()) }()
+	o, path := p.options, fmt.Sprintf("/proc/self/fd/%d", cable.Fd())
+	o.TX, o.RX, o.Method, o.Expect, o.With = Port{path, "tx"}, Port{path, "rx"}, p.method, nil, nil
 	own, err := Open(ctx, o)
 	if err != nil {
 		return err
@@ -96,50 +107,6 @@ func (p *Pair) withoutDevice(ctx context.Context, t Template, f func(run func(un
 		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// cable is a veth pair in a network namespace that has no name, and goes with
-// the process at the latest.
-type cable struct{ namespace *os.File }
-
-func newCable() (*cable, error) {
-	c := &cable{}
-	err := proc.Inside("", func() (err error) {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("make a network namespace: %w", err)
-		}
-		if c.namespace, err = os.Open("/proc/thread-self/ns/net"); err != nil {
-			return err
-		}
-		// Nobody is to say anything but the generator.
-		for _, which := range []string{"all", "default"} {
-			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0o644); err != nil {
-				return err
-			}
-		}
-		return ip("link add name tx type veth peer name rx", "link set dev tx up", "link set dev rx up")
-	})
-	if err != nil && c.namespace != nil {
-		err = errors.Join(err, c.Close())
-	}
-	return c, err
-}
-
-// Close lets go of the namespace, which takes all with it.
-func (c *cable) Close() error { return c.namespace.Close() }
-
-func (c *cable) port(name string) Port {
-	return Port{Namespace: fmt.Sprintf("/proc/self/fd/%d", c.namespace.Fd()), Interface: name}
-}
-
-// ip runs lines of ip(8) in the calling thread's network namespace.
-func ip(lines ...string) error {
-	c := exec.Command("ip", "-batch", "-")
-	c.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("ip: %w: %s", err, bytes.TrimSpace(out))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,12 +32,19 @@ func (p Port) link() (l netdev.Link, err error) {
 		if err != nil {
 			return err
 		}
-		for _, l = range s.Links {
-			if l.Name == p.Interface {
-				return usable(l)
-			}
+		at := slices.IndexFunc(s.Links, func(l netdev.Link) bool { return l.Name == p.Interface })
+		if at < 0 {
+			return errors.New("there is no such interface (ip link shows those that are)")
 		}
-		return errors.New("there is no such interface (ip link shows those that are)")
+		switch l = s.Links[at]; {
+		case !l.Ethernet:
+			return errors.New("has no Ethernet header")
+		case !l.Up:
+			return fmt.Errorf("is down (fix: ip link set dev %s up)", l.Name)
+		case !l.Carrier:
+			return errNoCarrier
+		}
+		return nil
 	})
 	if err != nil {
 		return netdev.Link{}, fmt.Errorf("interface %s: %w", p, err)
@@ -58,18 +66,6 @@ func (p Port) linkAgain(ctx context.Context) (l netdev.Link, err error) {
 		}
 	}
 	return l, ctx.Err()
-}
-
-func usable(l netdev.Link) error {
-	switch {
-	case !l.Ethernet:
-		return errors.New("has no Ethernet header")
-	case !l.Up:
-		return fmt.Errorf("is down (fix: ip link set dev %s up)", l.Name)
-	case !l.Carrier:
-		return errNoCarrier
-	}
-	return nil
 }
 
 // pin binds the calling thread to one CPU, where it goes before others: its

@@ -84,16 +84,11 @@ func folded(s uint32) uint32 {
 	return s&0xffff + s>>16
 }
 
-// tag is what stands at a packet's end: struct traffic_tag.
-type tag struct {
-	trial, stream  uint8
-	sequence, time uint32
-}
-
-func putTag(frame []byte, t tag) {
+// putTag writes what stands at a packet's end: struct traffic_tag.
+func putTag(frame []byte, trial, stream uint8, sequence, time uint32) {
 	b := frame[len(frame)-lenTag:]
-	b[0], b[1], b[2], b[3] = t.trial, t.stream, 0, 0
-	be.PutUint32(b[4:], t.sequence)
-	be.PutUint32(b[8:], t.time)
+	b[0], b[1], b[2], b[3] = trial, stream, 0, 0
+	be.PutUint32(b[4:], sequence)
+	be.PutUint32(b[8:], time)
 	be.PutUint16(b[2:], uint16(folded(trafficrun.TagSum+uint32(checksum.Of(b, 0)))))
 }

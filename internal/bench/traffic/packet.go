@@ -205,7 +205,7 @@ func (s *packetSender) make(to []byte) int {
 	if s.job.Timed {
 		time = uint32(s.clock())
 	}
-	putTag(to[:len(frame)], tag{s.job.Trial, uint8(s.stream), s.sequence, time})
+	putTag(to[:len(frame)], s.job.Trial, uint8(s.stream), s.sequence, time)
 	if s.slot++; s.slot == len(s.job.Slots) {
 		s.slot = 0
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -58,7 +59,7 @@ func Open(ctx context.Context, o Options) (_ *Pair, err error) {
 	}
 	p := &Pair{options: o, limits: map[string]float64{}}
 	defer func() {
-		if err != nil {
+		if err != nil && p.engine != nil {
 			err = errors.Join(err, p.Close())
 		}
 	}()
@@ -71,7 +72,8 @@ func Open(ctx context.Context, o Options) (_ *Pair, err error) {
 	if p.engine, err = trafficrun.Load(); err != nil {
 		return nil, err
 	}
-	if err := p.attach(); err != nil {
+	// A device answers some packets with errors to where they came from.
+	if err := errors.Join(p.attachRX(), p.attachTX()); err != nil {
 		return nil, err
 	}
 	return p, errors.Join(p.choose(ctx), ctx.Err())
@@ -87,9 +89,7 @@ func (p *Pair) choose(ctx context.Context) (err error) {
 		return err
 	}
 	able := p.tx.XDP&netdev.XDPTransmit != 0
-	switch p.options.Method {
-	case Auto, Live, Packet:
-	default:
+	if !slices.Contains([]Method{Auto, Live, Packet}, p.options.Method) {
 		return fmt.Errorf("method %q: there are live and packet", p.options.Method)
 	}
 	if p.options.Method == Live && !able {
@@ -119,12 +119,6 @@ func (p *Pair) whyNot() string {
 		return "its peer has neither an XDP program nor GRO (ethtool -K PEER gro on)"
 	}
 	return "its driver has no ndo_xdp_xmit (--method packet does without)"
-}
-
-// attach sets the receiver to both interfaces: a device answers some packets
-// with errors to where they came from.
-func (p *Pair) attach() error {
-	return errors.Join(p.attachRX(), p.attachTX())
 }
 
 func (p *Pair) attachRX() error {
@@ -166,12 +160,7 @@ func attachError(p Port, err error) error {
 }
 
 // Close detaches everything.
-func (p *Pair) Close() error {
-	if p.engine == nil {
-		return nil
-	}
-	return p.engine.Close()
-}
+func (p *Pair) Close() error { return p.engine.Close() }
 
 // prepare makes a trial's job.
 func (p *Pair) prepare(t Trial) (trafficrun.Job, error) {
@@ -234,25 +223,26 @@ func (p *Pair) Run(ctx context.Context, t Trial) (Outcome, error) {
 		return Outcome{}, err
 	}
 	o, err := p.outcome(t, sent, v)
-	if err == nil {
-		err = p.miss(&o, dropped)
+	if err != nil {
+		return o, err
 	}
-	if err == nil {
-		o.CPU, err = p.usage(before)
-		o.CPU.Generator = sent.ran
+	droppedNow, err := p.dropped()
+	if err != nil {
+		return o, err
 	}
+	o.Missed = min(droppedNow-dropped, o.Lost) // came out of the device
+	o.Lost -= o.Missed
+	after, err := now(p.options.Watch)
+	o.CPU = after.since(before)
+	o.CPU.Generator = sent.ran
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err == nil && o.Sent > 0 && v.counts.Seen() == 0 {
-		err = p.nothing(o)
+		err = fmt.Errorf("%w at %s of %d packets that %s sent: does the device forward to it, are both ends up, and is ethernet.destination the device's address?",
+			ErrNothing, p.options.RX, o.Sent, p.options.TX)
 	}
 	return o, err
-}
-
-func (p *Pair) nothing(o Outcome) error {
-	return fmt.Errorf("%w at %s of %d packets that %s sent: does the device forward to it, are both ends up, and is ethernet.destination the device's address?",
-		ErrNothing, p.options.RX, o.Sent, p.options.TX)
 }
 
 // sending is what the generator did.
@@ -316,17 +306,23 @@ func (p *Pair) generate(j trafficrun.Job, stop <-chan struct{}) (s sending, err 
 	return s, err
 }
 
+// state is what the generator did, of live frames.
+func (p *Pair) state() (trafficrun.State, error) {
+	s, err := p.engine.State()
+	if err == nil && s.Failed > 0 {
+		err = fmt.Errorf("interface %s: %d frames could not be made", p.options.TX, s.Failed)
+	}
+	return s, err
+}
+
 // live sends live frames.
 func (p *Pair) live(j trafficrun.Job, stop <-chan struct{}) (sending, error) {
 	if err := p.engine.Send(stop); err != nil {
 		return sending{}, fmt.Errorf("interface %s: %w", p.options.TX, err)
 	}
-	s, err := p.engine.State()
+	s, err := p.state()
 	if err != nil {
 		return sending{}, err
-	}
-	if s.Failed > 0 {
-		return sending{}, fmt.Errorf("interface %s: %d frames could not be made", p.options.TX, s.Failed)
 	}
 	elapsed := time.Duration(s.Last - s.Begin)
 	if s.Over && j.Rate > 0 {
@@ -354,14 +350,6 @@ func (p *Pair) dropped() (n uint64, err error) {
 		return 0, fmt.Errorf("counters of interface %s: %w", p.options.RX, err)
 	}
 	return n, nil
-}
-
-// miss takes from what is lost what did come out of the device.
-func (p *Pair) miss(o *Outcome, before uint64) error {
-	after, err := p.dropped()
-	o.Missed = min(after-before, o.Lost)
-	o.Lost -= o.Missed
-	return err
 }
 
 // settle waits for late packets.
@@ -398,7 +386,10 @@ func (p *Pair) outcome(t Trial, s sending, v *verifier) (Outcome, error) {
 		Method: p.method, Receiver: p.receiver,
 		Offered: s.packets, Sent: s.packets, Refused: s.refused, Received: c.Received, Duplicated: c.Duplicated, Reordered: c.Reordered,
 		Unreadable: c.Wrong[trafficrun.Unreadable], Unexpected: c.Wrong[trafficrun.Unexpected], Returned: c.Returned,
-		Octets: c.Octets, Elapsed: s.elapsed, Paused: s.paused, LongestGap: longestGap(c, s), Faults: v.faults, Checked: v.checked,
+		Octets: c.Octets, Elapsed: s.elapsed, Paused: s.paused, LongestGap: c.Gap, Faults: v.faults, Checked: v.checked,
+	}
+	if c.Latest > 0 && s.last > c.Latest { // what is blocked may stay so
+		o.LongestGap = max(c.Gap, time.Duration(s.last-c.Latest))
 	}
 	o.Corruption, o.Corrupt = v.corruption()
 	if got := c.Received + o.Unreadable; got < s.packets {
@@ -410,7 +401,9 @@ func (p *Pair) outcome(t Trial, s sending, v *verifier) (Outcome, error) {
 	if s.elapsed > s.paused {
 		o.Rate = float64(o.Sent) / (s.elapsed - s.paused).Seconds()
 	}
-	o.AtLimit = t.Rate == 0 || s.slow(o.Offered)
+	// Not a few pauses but the making of packets kept the generator from the rate.
+	slow := float64(s.packets) < 0.995*float64(o.Offered) || uint64(s.overruns) > s.packets/4+64
+	o.AtLimit = t.Rate == 0 || slow
 	if t.Untimed {
 		return o, nil
 	}
@@ -421,19 +414,4 @@ func (p *Pair) outcome(t Trial, s sending, v *verifier) (Outcome, error) {
 	}
 	o.Latency = h
 	return o, err
-}
-
-// longestGap is that between two packets that came out, or from the last of them
-// to the last that was sent: what is blocked may stay so.
-func longestGap(c trafficrun.Counts, s sending) time.Duration {
-	if c.Latest > 0 && s.last > c.Latest {
-		return max(c.Gap, time.Duration(s.last-c.Latest))
-	}
-	return c.Gap
-}
-
-// slow says that not a few pauses but the making of packets kept a generator
-// from the rate.
-func (s sending) slow(offered uint64) bool {
-	return float64(s.packets) < 0.995*float64(offered) || uint64(s.overruns) > s.packets/4+64
 }

@@ -42,21 +42,17 @@ func Together(ctx context.Context, pairs [2]*Pair, trials [2]Trial) (outcomes [2
 			return outcomes, err
 		}
 	}
-	if outcomes[0].CPU, err = a.usage(before); err != nil {
-		return outcomes, err
-	}
-	return outcomes, ctx.Err()
+	after, err := now(a.options.Watch)
+	outcomes[0].CPU = after.since(before)
+	return outcomes, errors.Join(err, ctx.Err())
 }
 
 // gather waits for what is late, and says what became of a pair's own packets. Their
 // pace was the first pair's.
 func (p *Pair) gather(t Trial, pace sending, v *verifier) (Outcome, error) {
-	s, err := p.engine.State()
+	s, err := p.state()
 	if err != nil {
 		return Outcome{}, err
-	}
-	if s.Failed > 0 {
-		return Outcome{}, fmt.Errorf("interface %s: %d frames could not be made", p.options.TX, s.Failed)
 	}
 	if err := p.settle(v, s.Sent); err != nil {
 		return Outcome{}, err

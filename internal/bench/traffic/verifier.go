@@ -40,9 +40,17 @@ func newVerifier(j trafficrun.Job) *verifier {
 func (v *verifier) see(s trafficrun.Shown) {
 	switch s.Wrong {
 	case trafficrun.Right:
-		if s.Length == len(s.Data) { // of longer ones the end is not shown
-			v.checked++
-			v.check(s)
+		if s.Length != len(s.Data) { // of longer ones the end is not shown
+			return
+		}
+		v.checked++
+		if err := verify(s.Data); err != nil {
+			kind := WrongLength
+			if _, ok := errors.AsType[checksumError](err); ok {
+				kind = WrongChecksum
+			}
+			v.found[kind]++
+			v.say(s, err.Error())
 		}
 	case trafficrun.Length:
 		v.say(s, fmt.Sprintf("the frame has %d octets, want %d", s.Length, v.expect.Lengths[s.Size]))
@@ -53,22 +61,12 @@ func (v *verifier) see(s trafficrun.Shown) {
 	case trafficrun.Unreadable:
 		v.say(s, "the tag is hurt, or cut off")
 	default:
-		v.say(s, describe(s))
+		where := "came out"
+		if s.Returned {
+			where = "came back to the sending interface"
+		}
+		v.say(s, fmt.Sprintf("a packet that nobody sent %s: %s", where, summary(s.Data)))
 	}
-}
-
-func (v *verifier) check(s trafficrun.Shown) {
-	err := verify(s.Data)
-	if err == nil {
-		return
-	}
-	var checksum checksumError
-	if errors.As(err, &checksum) {
-		v.found[WrongChecksum]++
-	} else {
-		v.found[WrongLength]++
-	}
-	v.say(s, err.Error())
 }
 
 func (v *verifier) say(s trafficrun.Shown, what string) {
@@ -114,20 +112,9 @@ func (v *verifier) corruption() (map[string]uint64, uint64) {
 		all[kind] += v.counts.Wrong[wrong]
 	}
 	sum := uint64(0)
-	for kind, n := range all {
-		if n == 0 {
-			delete(all, kind)
-		}
+	for _, n := range all {
 		sum += n
 	}
+	maps.DeleteFunc(all, func(_ string, n uint64) bool { return n == 0 })
 	return all, sum
-}
-
-// describe says what an unexpected packet is.
-func describe(s trafficrun.Shown) string {
-	where := "came out"
-	if s.Returned {
-		where = "came back to the sending interface"
-	}
-	return fmt.Sprintf("a packet that nobody sent %s: %s", where, summary(s.Data))
 }

@@ -25,7 +25,12 @@ func verify(frame []byte) error {
 	if err := verifyEthernet(frame, len(frame) <= minFrame-lenFCS); err != nil {
 		return err
 	}
-	return verifyDecoded(frame)
+	// Another decoder must read the same.
+	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.NoCopy)
+	if e := p.ErrorLayer(); e != nil && p.Layer(layers.LayerTypeIPv6Routing) == nil {
+		return fmt.Errorf("%s does not decode: %w", e.LayerType(), e.Error())
+	}
+	return nil
 }
 
 func verifyEthernet(frame []byte, padded bool) error {
@@ -34,15 +39,6 @@ func verifyEthernet(frame []byte, padded bool) error {
 		return verifyIPv4(b, padded)
 	case typeIPv6:
 		return verifyIPv6(b, padded)
-	}
-	return nil
-}
-
-// verifyDecoded asks another decoder.
-func verifyDecoded(frame []byte) error {
-	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.NoCopy)
-	if e := p.ErrorLayer(); e != nil && p.Layer(layers.LayerTypeIPv6Routing) == nil {
-		return fmt.Errorf("%s does not decode: %w", e.LayerType(), e.Error())
 	}
 	return nil
 }
@@ -119,25 +115,24 @@ func verifyUDP(ip, b []byte) error {
 	case none && ip[0]>>4 == 6:
 		return errors.New("UDP over IPv6 has no checksum")
 	case !none:
-		if c := checksum.Of(b, pseudo(ip, len(b))); c != 0 {
+		addresses := ip[8:40] // of the pseudo-header
+		if ip[0]>>4 == 4 {
+			addresses = ip[12:20]
+		}
+		if c := checksum.Of(b, gopacket.ComputeChecksum(addresses, protoUDP+uint32(len(b)))); c != 0 {
 			return wrongChecksum("UDP", ^c)
 		}
 	}
 	switch be.Uint16(b[2:]) {
 	case gtpuPort:
 		return verifyGTPU(b[lenUDP:])
-	case 4789: // VXLAN (RFC 7348)
-		return verifyVXLAN(b[lenUDP:])
+	case vxlanPort:
+		if b = b[lenUDP:]; len(b) < lenVXLAN+lenEthernet || b[0] != 8 {
+			return errors.New("the VXLAN header is cut short, or names no network")
+		}
+		return verifyEthernet(b[lenVXLAN:], false)
 	}
 	return nil
-}
-
-func verifyVXLAN(b []byte) error {
-	const header = 8
-	if len(b) < header+lenEthernet || b[0] != 8 {
-		return errors.New("the VXLAN header is cut short, or names no network")
-	}
-	return verifyEthernet(b[header:], false)
 }
 
 func verifyGTPU(b []byte) error {
