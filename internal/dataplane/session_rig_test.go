@@ -134,8 +134,8 @@ var (
 	ruleDirections = map[model.Direction]Direction{model.Uplink: Uplink, model.Downlink: Downlink}
 	ruleActions    = map[model.Action]Action{model.ActionForward: ActionForward, model.ActionDrop: ActionDrop,
 		model.ActionGate: ActionGate, model.ActionBuffer: ActionBuffer}
-	ruleContainers = map[model.Container]Container{model.ContainerNone: ContainerNone,
-		model.ContainerDownlink: ContainerDownlink, model.ContainerUplink: ContainerUplink}
+	ruleContainers = map[srv6.ContainerType]Container{srv6.ContainerNone: ContainerNone,
+		srv6.ContainerDownlink: ContainerDownlink, srv6.ContainerUplink: ContainerUplink}
 	forwardingKinds = map[model.ForwardingKind]ForwardingKind{model.ForwardTable: ForwardTable, model.ForwardGTPU: ForwardGTPU,
 		model.ForwardSRv6: ForwardSRv6, model.ForwardPolicy: ForwardPolicy, model.ForwardLink: ForwardLink}
 	eventKinds = map[session.EventKind]model.EventKind{EventNotify: model.EventNotify, EventStop: model.EventStop}

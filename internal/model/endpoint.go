@@ -13,11 +13,9 @@ type endpoint struct {
 	sid *srv6.LocalSID
 }
 
-func (j *journey) endpoint(sid *srv6.LocalSID) endpoint { return endpoint{j, sid} }
-
 // process runs the SID's behaviour.
 func (e endpoint) process() Result {
-	e.j.countSID(e.sid)
+	e.j.count(SIDName(e.sid.SID), v6(e.j.packet).length())
 	switch e.sid.Behavior {
 	case srv6.End, srv6.EndX, srv6.EndT:
 		return e.end()
@@ -43,8 +41,11 @@ func has(sid *srv6.LocalSID, f srv6.Flavor) bool { return slices.Contains(sid.Fl
 
 // end is End, End.X and End.T (and End.Limit's forwarding).
 func (e endpoint) end() Result {
-	if has(e.sid, srv6.NextCSID) && anyBits(e.j.packet[24:40], e.sid.SID.Bits()) {
-		return e.nextCSID()
+	if has(e.sid, srv6.NextCSID) {
+		// there is another C-SID behind ours
+		if dst := v6(e.j.packet).dst(); dst != netip.PrefixFrom(dst, e.sid.SID.Bits()).Masked().Addr() {
+			return e.nextCSID()
+		}
 	}
 	c, f := walk(e.j.packet, true)
 	if f != nil {
@@ -103,6 +104,11 @@ func (e endpoint) forwardOuter(p []byte) Result {
 	o := outbound{packet: p, hash: v6(p).flowLabel() * 0x9E3779B1, quoted: e.j.packet, l3: e.j.l3}
 	e.by(&o)
 	return e.j.send(o)
+}
+
+// forUEs says whether what is inside a packet to the SID is for UEs.
+func (e endpoint) forUEs() bool {
+	return slices.ContainsFunc(e.j.m.network.SessionSIDs, func(p netip.Prefix) bool { return p.Masked() == e.sid.SID.Masked() })
 }
 
 // by is where a SID's packets go on: adjacency or table.
@@ -165,8 +171,7 @@ func (e endpoint) endDecapsulate() Result {
 	if f != nil {
 		return e.j.fail(f)
 	}
-	sessions := e.j.m.sessions.inSIDs[e.sid.SID.Masked()]
-	if sessions && e.sid.Behavior == srv6.EndDT46 && c.upper == protoEthernet {
+	if e.forUEs() && e.sid.Behavior == srv6.EndDT46 && c.upper == protoEthernet {
 		return e.j.upf().decapsulatedFrame(e.sid.SID, c)
 	}
 	if !takes(e.sid.Behavior, c.upper) {
@@ -204,7 +209,7 @@ func (e endpoint) decapsulate(c chain) Result {
 	if !ok {
 		return e.j.drop(InnerMalformed)
 	}
-	if e.j.m.sessions.inSIDs[e.sid.SID.Masked()] {
+	if e.forUEs() {
 		return e.j.upf().decapsulated(inner, e.j.l3+c.at)
 	}
 	o := outbound{}
@@ -243,10 +248,7 @@ func whole(p []byte, want int) ([]byte, bool) {
 // spent returns a copy of a packet with its hop limit or TTL one less; nil and the
 // end of the journey if no hop is left.
 func (j *journey) spent(p []byte, l3 int) ([]byte, Result) {
-	left := v4(p).ttl()
-	if version(p) == 6 {
-		left = v6(p).hopLimit()
-	}
+	left := hops(p)
 	if left <= 1 {
 		return nil, j.hopLimitExceeded(l3)
 	}
@@ -287,14 +289,17 @@ func class(p []byte) uint8 {
 	return v4(p).tos()
 }
 
-// combineECN writes the ECN codepoint that RFC 6040 gives the inner packet;
-// false where it must be dropped.
+// combineECN writes the ECN codepoint that the decapsulator's table of RFC 6040,
+// figure 4, gives the inner packet; false where it must be dropped.
 func combineECN(p []byte, outer uint8) bool {
-	codepoint, ok := ecn(outer, class(p))
-	if !ok {
+	const ect1, ect0, ce = 1, 2, 3
+	tc := class(p)
+	switch inner := tc & 3; {
+	case outer&3 == ce && inner == 0:
 		return false
+	case outer&3 == ce, outer&3 == ect1 && inner == ect0:
+		tc = tc&^3 | outer&3
 	}
-	tc := class(p)&^3 | codepoint
 	if version(p) == 6 {
 		v6(p).setTrafficClass(tc)
 	} else if tc != class(p) {
@@ -324,9 +329,8 @@ func (e endpoint) endB6() Result {
 	if f != nil {
 		return e.j.fail(f)
 	}
-	h := outer{src: list.source, segments: list.segments, reduced: reduced(list.policy.Behavior),
-		next: protoIPv6, hopLimit: e.j.m.hopLimit, class: v6(p).trafficClass(), label: hash}
-	return e.j.headend().sendList(list, h.push(p), hash, outbound{quoted: e.j.packet, l3: e.j.l3})
+	h := outer{next: protoIPv6, class: v6(p).trafficClass(), label: hash}
+	return e.j.headend().send(list, h, p, outbound{quoted: e.j.packet, l3: e.j.l3})
 }
 
 // endMAP is End.MAP (RFC 9433 section 6.2).

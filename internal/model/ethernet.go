@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"net/netip"
 	"slices"
+
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // Link is where the data network of Ethernet sessions is.
@@ -94,28 +96,17 @@ func (u upf) frameInSRv6(r *ruleState, frame []byte) Result {
 	if r.Forward.ArgsOffset == 0 {
 		return u.j.drop(FARDrop)
 	}
-	hash := flowHash(frame, true)
-	list := chosen{source: r.Forward.Source, segments: []netip.Addr{r.Forward.Remote}}
-	h := outer{reduced: true, next: protoEthernet, hopLimit: u.j.m.hopLimit, class: r.marking().of(0), label: hash}
+	hash, list := flowHash(frame, true), u.toSID(r)
 	if r.Forward.Kind == ForwardPolicy {
 		var f *fault
 		if list, f = u.j.headend().choose(r.Forward.Policy, hash); f != nil {
 			return u.j.fail(f)
 		}
-		h.reduced = reduced(list.policy.Behavior)
 	}
-	if h.src = list.source; !h.src.IsValid() {
-		h.src = u.j.m.network.Config.Encapsulation.Source
-	}
-	via := Key{NextHop: list.segments[0]}
-	h.segments = slices.Clone(list.segments)
+	h := outer{next: protoEthernet, class: r.marking().of(0), label: hash, segments: slices.Clone(list.segments)}
 	last := len(h.segments) - 1
 	h.segments[last] = withArgs(h.segments[last], int(r.Forward.ArgsOffset), args{qfi: r.QFI, r: r.RQI, teid: r.Forward.TEID})
-	p := h.push(frame)
-	if list.name != "" {
-		u.j.count(list.name, len(p))
-	}
-	return u.j.send(outbound{packet: p, via: via, hash: hash, silent: true})
+	return u.j.headend().send(list, h, frame, outbound{silent: true})
 }
 
 // forwardFrame is step 9.
@@ -128,27 +119,12 @@ func (u upf) forwardFrame(r *ruleState, t tpdu) Result {
 	case r.Forward.Kind != ForwardGTPU:
 		return u.j.drop(FARDrop)
 	case t.message == nil:
-		return u.frameInGTPU(r, t.packet, u.j.m.hopLimit, r.marking().of(0))
-	case r.Container == ContainerNone || t.message.container:
+		end := tunnelEnd{hopLimit: u.j.m.hopLimit, class: r.marking().of(0)}
+		return u.j.gtpu().sendGPDU(r.tunnel(), r.RQI, end, t.packet, true, outbound{silent: true})
+	case r.Container == srv6.ContainerNone || t.message.container:
 		return u.j.gtpu().relay(r.tunnel(), *t.message, r.marking(), outbound{silent: true})
 	}
-	hop := v4(u.j.packet).ttl()
-	if version(u.j.packet) == 6 {
-		hop = v6(u.j.packet).hopLimit()
-	}
-	if hop <= 1 {
-		return u.j.hopLimitExceeded(u.j.l3)
-	}
-	return u.frameInGTPU(r, t.packet, hop-1, r.marking().of(class(u.j.packet)))
-}
-
-// frameInGTPU sends a frame as the T-PDU of a G-PDU. Of one that is too big there
-// is nobody to tell.
-func (u upf) frameInGTPU(r *ruleState, frame []byte, hop, class uint8) Result {
-	to, hash := r.tunnel(), flowHash(frame, true)
-	header := gtpuHeader(to.PDUSessionContainer, to.RemoteTEID, to.QFI, r.RQI, len(frame))
-	p := u.j.gtpu().wrap(to, tunnelEnd{hopLimit: hop, class: class, hash: hash}, append(header, frame...), nil)
-	return u.j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash, silent: true})
+	return u.relayMarked(r, t, outbound{silent: true})
 }
 
 // ontoLink lets a frame leave as it is, and learns where it came from.
@@ -169,17 +145,6 @@ func (u upf) ontoLink(r *ruleState, frame []byte) Result {
 	}
 	out := appendTags(append([]byte{}, frame[:12]...), tags)
 	return u.j.forward(append(out, frame[12:]...), a)
-}
-
-// classifyFrame is step 3.
-func classifyFrame(rules []*ruleState, t tpdu) (*ruleState, Reason) {
-	for _, r := range rules {
-		qfi := len(r.QFIs) == 0 || slices.Contains(r.QFIs, t.qfi)
-		if qfi && (len(r.Filters) == 0 || slices.ContainsFunc(r.Filters, func(f Filter) bool { return f.takesFrame(t.packet, r.Direction) })) {
-			return r, ""
-		}
-	}
-	return nil, NoPDR
 }
 
 func (f Filter) takesFrame(frame []byte, d Direction) bool {

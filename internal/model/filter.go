@@ -32,15 +32,11 @@ func sameFewSources(rules []*ruleState) bool {
 		}
 		counts[p.Addr().Is4()]++
 	}
-	return len(first) > 0 && counts[true] <= 1 && counts[false] <= 1 &&
-		!slices.ContainsFunc(rules, func(r *ruleState) bool { return !sameSet(r.Sources, first) })
-}
-
-func sameSet(a, b []netip.Prefix) bool {
-	all := func(of, in []netip.Prefix) bool {
-		return !slices.ContainsFunc(of, func(p netip.Prefix) bool { return !slices.Contains(in, p) })
+	missing := func(of, in []netip.Prefix) bool {
+		return slices.ContainsFunc(of, func(p netip.Prefix) bool { return !slices.Contains(in, p) })
 	}
-	return all(a, b) && all(b, a)
+	return len(first) > 0 && counts[true] <= 1 && counts[false] <= 1 &&
+		!slices.ContainsFunc(rules, func(r *ruleState) bool { return missing(r.Sources, first) || missing(first, r.Sources) })
 }
 
 // fromUE says whether a T-PDU's source is one of a rule's.
@@ -49,15 +45,20 @@ func (r *ruleState) fromUE(source netip.Addr) bool {
 	return within(r.Sources, source) || has6 && linkLocal.Contains(source)
 }
 
-// classify is steps 2 and 3 of section 7: the rule that takes the packet.
+// classify is steps 2 and 3 of section 7: the rule that takes the packet. A frame's
+// source is no UE's address.
 func classify(rules []*ruleState, t tpdu) (*ruleState, Reason) {
-	source, _ := addresses(t.packet)
-	checked := t.message != nil && sameFewSources(rules)
+	var source netip.Addr
+	if !t.frame {
+		source, _ = addresses(t.packet)
+	}
+	received := t.message != nil && !t.frame
+	checked := received && sameFewSources(rules)
 	if checked && !rules[0].fromUE(source) {
 		return nil, UESource
 	}
 	for _, r := range rules {
-		own := t.message == nil || checked || len(r.Sources) == 0 || r.fromUE(source)
+		own := !received || checked || len(r.Sources) == 0 || r.fromUE(source)
 		if own && r.takes(t) {
 			return r, ""
 		}
@@ -69,8 +70,12 @@ func (r *ruleState) takes(t tpdu) bool {
 	if len(r.QFIs) > 0 && !slices.Contains(r.QFIs, t.qfi) {
 		return false
 	}
-	return len(r.Filters) == 0 ||
-		slices.ContainsFunc(r.Filters, func(f Filter) bool { return f.matches(t.packet, r.Direction) })
+	return len(r.Filters) == 0 || slices.ContainsFunc(r.Filters, func(f Filter) bool {
+		if t.frame {
+			return f.takesFrame(t.packet, r.Direction)
+		}
+		return f.matches(t.packet, r.Direction)
+	})
 }
 
 // matches says whether an SDF filter takes a packet of that direction.
@@ -100,17 +105,9 @@ func upperOf(p []byte) (uint8, []byte) {
 	return v4(p).protocol(), p[v4(p).header():]
 }
 
-var anyPort = [2]uint16{0, 65535}
-
 func (f Filter) matchesPorts(protocol uint8, upper []byte, d Direction) bool {
-	ports := func(p *[2]uint16) [2]uint16 {
-		if p == nil {
-			return anyPort
-		}
-		return *p
-	}
-	wantRemote, wantLocal := ports(f.RemotePorts), ports(f.LocalPorts)
-	if wantRemote == anyPort && wantLocal == anyPort {
+	unlimited := func(p *[2]uint16) bool { return p == nil || *p == [2]uint16{0, 65535} }
+	if unlimited(f.RemotePorts) && unlimited(f.LocalPorts) {
 		return true
 	}
 	if protocol != protoTCP && protocol != protoUDP && protocol != protoSCTP || len(upper) < 4 {
@@ -120,15 +117,11 @@ func (f Filter) matchesPorts(protocol uint8, upper []byte, d Direction) bool {
 	if d == Downlink {
 		local, remote = remote, local
 	}
-	return wantRemote[0] <= remote && remote <= wantRemote[1] && wantLocal[0] <= local && local <= wantLocal[1]
+	in := func(p *[2]uint16, port uint16) bool { return p == nil || p[0] <= port && port <= p[1] }
+	return in(f.RemotePorts, remote) && in(f.LocalPorts, local)
 }
 
-// Protocols with a Security Parameters Index (RFC 4302, 4303).
-const (
-	protoESP = 50
-	protoAH  = 51
-)
-
+// matchesSPI looks at the Security Parameters Index (RFC 4302, 4303).
 func (f Filter) matchesSPI(protocol uint8, upper []byte) bool {
 	switch {
 	case f.SPI == nil:

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/culvert-net/culvert/gtpu"
@@ -178,10 +179,10 @@ func (e gtpuEntity) wholeTPDU(p []byte) ([]byte, Reason) {
 // gtpuInGTPU: a T-PDU for a GTP-U endpoint of ours would come round again.
 func (e gtpuEntity) gtpuInGTPU(p []byte) bool {
 	if version(p) == 6 {
-		return e.j.m.gtpu[v6(p).dst()] && v6(p).next() == protoUDP && toGTPU(p[40:])
+		return e.j.m.isGTPU(v6(p).dst()) && v6(p).next() == protoUDP && toGTPU(p[40:])
 	}
 	q := v4(p)
-	return e.j.m.gtpu[q.dst()] && q.protocol() == protoUDP && toGTPU(p[q.header():])
+	return e.j.m.isGTPU(q.dst()) && q.protocol() == protoUDP && toGTPU(p[q.header():])
 }
 
 // tunnelEnd is the outer header of what is sent into GTP-U.
@@ -196,17 +197,12 @@ type tunnelEnd struct {
 func (e gtpuEntity) wrap(t *gtpu.Tunnel, end tunnelEnd, header, tpdu []byte) []byte {
 	source := t.Source
 	if !source.IsValid() {
-		for _, a := range e.j.m.network.Config.GTPU.Addresses {
-			if a.Is4() == t.Remote.Is4() {
-				source = a
-				break
-			}
+		own := e.j.m.network.Config.GTPU.Addresses
+		if i := slices.IndexFunc(own, func(a netip.Addr) bool { return a.Is4() == t.Remote.Is4() }); i >= 0 {
+			source = own[i]
 		}
 	}
-	if t.Remote.Is4() {
-		return pushUDP4(source.As4(), t.Remote.As4(), end, header, tpdu)
-	}
-	return pushUDP6(source.As16(), t.Remote.As16(), end, header, tpdu)
+	return pushUDP(source, t.Remote, end, header, tpdu)
 }
 
 func udpHeader(end tunnelEnd, length int) []byte {
@@ -218,6 +214,14 @@ func udpHeader(end tunnelEnd, length int) []byte {
 	be.PutUint16(b[2:], 2152)
 	be.PutUint16(b[4:], uint16(length))
 	return b
+}
+
+// pushUDP pushes UDP, and IP of the destination's version.
+func pushUDP(src, dst netip.Addr, end tunnelEnd, header, tpdu []byte) []byte {
+	if dst.Is4() {
+		return pushUDP4(src.As4(), dst.As4(), end, header, tpdu)
+	}
+	return pushUDP6(netip.AddrFrom16(src.As16()), dst, end, header, tpdu)
 }
 
 func pushUDP4(src, dst [4]byte, end tunnelEnd, header, tpdu []byte) []byte {
@@ -232,18 +236,13 @@ func pushUDP4(src, dst [4]byte, end tunnelEnd, header, tpdu []byte) []byte {
 	return append(append(p, header...), tpdu...)
 }
 
-func pushUDP6(src, dst [16]byte, end tunnelEnd, header, tpdu []byte) []byte {
-	p := make([]byte, 40)
+func pushUDP6(src, dst netip.Addr, end tunnelEnd, header, tpdu []byte) []byte {
 	length := 8 + len(header) + len(tpdu)
-	be.PutUint32(p, 6<<28|uint32(end.class)<<20|end.hash&0xfffff)
-	be.PutUint16(p[4:], uint16(length))
-	p[6], p[7] = protoUDP, end.hopLimit
-	copy(p[8:], src[:])
-	copy(p[24:], dst[:])
 	udp := udpHeader(end, length)
-	sum := pseudoHeader(v6(p).src(), v6(p).dst(), protoUDP, length) + wordSum(udp) + wordSum(header) + tpduSum(tpdu)
+	sum := pseudoHeader(src, dst, protoUDP, length) + wordSum(udp) + wordSum(header) + tpduSum(tpdu)
 	be.PutUint16(udp[6:], checksum6(sum))
-	return append(append(append(p, udp...), header...), tpdu...)
+	h := outer{src: src, segments: []netip.Addr{dst}, reduced: true, next: protoUDP, hopLimit: end.hopLimit, class: end.class, label: end.hash}
+	return h.push(slices.Concat(udp, header, tpdu))
 }
 
 // gtpuHeader is that of a G-PDU: with a PDU Session Container, or without
@@ -275,10 +274,7 @@ func (e gtpuEntity) switchTo(t *gtpu.Tunnel, msg message) Result {
 // relay puts a GTP-U message that was received into another tunnel; o says what
 // becomes of one that is too big.
 func (e gtpuEntity) relay(to *gtpu.Tunnel, msg message, mark marking, o outbound) Result {
-	hop := v4(e.j.packet).ttl()
-	if version(e.j.packet) == 6 {
-		hop = v6(e.j.packet).hopLimit()
-	}
+	hop := hops(e.j.packet)
 	if hop <= 1 {
 		return e.j.hopLimitExceeded(e.j.l3)
 	}
@@ -316,17 +312,25 @@ func (e gtpuEntity) intoTunnel(to *gtpu.Tunnel, rqi bool, t tpdu, mark marking) 
 	if inner == nil {
 		return r
 	}
-	hash := flowHash(inner, false)
-	header := gtpuHeader(to.PDUSessionContainer, to.RemoteTEID, to.QFI, rqi, len(inner))
-	p := e.wrap(to, tunnelEnd{hopLimit: e.j.m.hopLimit, class: mark.of(class(inner)), hash: hash}, header, inner)
-	return e.j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash,
-		quoted: t.packet, l3: t.l3, fragments: true})
+	end := tunnelEnd{hopLimit: e.j.m.hopLimit, class: mark.of(class(inner))}
+	return e.sendGPDU(to, rqi, end, inner, false, outbound{quoted: t.packet, l3: t.l3, fragments: true})
+}
+
+// sendGPDU sends a packet or a frame in a G-PDU.
+func (e gtpuEntity) sendGPDU(to *gtpu.Tunnel, rqi bool, end tunnelEnd, tpdu []byte, frame bool, o outbound) Result {
+	end.hash = flowHash(tpdu, frame)
+	header := gtpuHeader(to.PDUSessionContainer, to.RemoteTEID, to.QFI, rqi, len(tpdu))
+	if frame { // summed in full, even if it looks like IP
+		header, tpdu = append(header, tpdu...), nil
+	}
+	o.packet, o.via, o.hash = e.wrap(to, end, header, tpdu), Key{NextHop: to.Remote}, end.hash
+	return e.j.send(o)
 }
 
 // echo answers an Echo Request in place (TS 29.281 section 7.2.1).
 func (e gtpuEntity) echo(at int, msg message) Result {
 	src, dst := addresses(e.j.packet)
-	if e.j.m.gtpu[src] || multicast(src) || src.IsUnspecified() || src.Is4() && src.As4()[0] == 255 {
+	if e.j.m.isGTPU(src) || multicast(src) || src.IsUnspecified() || src.Is4() && src.As4()[0] == 255 {
 		return e.j.drop(EchoFromSelf)
 	}
 	g := []byte{0x32, echoResponse, 0, 6, 0, 0, 0, 0, byte(msg.sequence >> 8), byte(msg.sequence), 0, 0, 14, 0}

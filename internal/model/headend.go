@@ -1,18 +1,17 @@
 package model
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
-
-	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // chosen is the segment list that a packet takes.
 type chosen struct {
-	name     string // of its counter
-	policy   *srpolicy.Policy
+	name     string // of its counter; "": none
 	source   netip.Addr
 	segments []netip.Addr
+	reduced  bool // what is pushed leaves the first segment out of the SRH
 }
 
 // headend is the node as the headend of an SR policy, and at H.M.GTP4.D: it
@@ -40,11 +39,8 @@ func (n headend) choose(policy string, hash uint32) (chosen, *fault) {
 			break
 		}
 	}
-	source := p.Source
-	if !source.IsValid() {
-		source = n.j.m.network.Config.Encapsulation.Source
-	}
-	return chosen{ListName(p.Name, at), p, source, p.SegmentLists[at].Segments}, nil
+	source := cmp.Or(p.Source, n.j.m.network.Config.Encapsulation.Source)
+	return chosen{ListName(p.Name, at), source, p.SegmentLists[at].Segments, reduced(p.Behavior)}, nil
 }
 
 // outer is an IPv6 header to push, with the SRH that its segments need.
@@ -96,27 +92,41 @@ func (h outer) srh() []byte {
 	return b
 }
 
-// sendList sends a packet that a segment list was pushed on.
-func (n headend) sendList(list chosen, p []byte, hash uint32, o outbound) Result {
-	n.j.count(list.name, len(p))
-	o.packet, o.hash, o.via = p, hash, Key{NextHop: v6(p).dst()}
+// send sends a payload behind the header h, which takes from the list what it does
+// not have of its own.
+func (n headend) send(list chosen, h outer, payload []byte, o outbound) Result {
+	if !h.src.IsValid() {
+		h.src = list.source
+	}
+	if h.segments == nil {
+		h.segments = list.segments
+	}
+	h.reduced, h.hopLimit = list.reduced, cmp.Or(h.hopLimit, n.j.m.hopLimit)
+	o.packet, o.hash, o.via = h.push(payload), h.label, Key{NextHop: list.segments[0]}
+	if list.name != "" {
+		n.j.count(list.name, len(o.packet))
+	}
 	return n.j.send(o)
 }
 
 // encapsulate is H.Encaps and H.Encaps.Red.
 func (n headend) encapsulate(policy string, t tpdu, mark marking) Result {
+	return n.encapsulateBy(func(hash uint32) (chosen, *fault) { return n.choose(policy, hash) }, t, mark)
+}
+
+// encapsulateBy is encapsulate with the list that `choose` gives.
+func (n headend) encapsulateBy(choose func(hash uint32) (chosen, *fault), t tpdu, mark marking) Result {
 	inner, r := n.j.departing(t)
 	if inner == nil {
 		return r
 	}
 	hash := flowHash(t.packet, false)
-	list, f := n.choose(policy, hash)
+	list, f := choose(hash)
 	if f != nil {
 		return n.j.fail(f)
 	}
-	h := outer{src: list.source, segments: list.segments, reduced: reduced(list.policy.Behavior), next: nextHeader(inner),
-		hopLimit: n.j.m.hopLimit, class: mark.of(class(inner)), label: hash}
-	return n.sendList(list, h.push(inner), hash, outbound{quoted: t.packet, l3: t.l3, fragments: true})
+	h := outer{next: nextHeader(inner), class: mark.of(class(inner)), label: hash}
+	return n.send(list, h, inner, outbound{quoted: t.packet, l3: t.l3, fragments: true})
 }
 
 // nextHeader is how IPv6 names a packet that it carries.
@@ -136,13 +146,6 @@ func (n headend) encapsulateFrame(policy string) Result {
 	if f != nil {
 		return n.j.fail(f)
 	}
-	h := outer{src: list.source, segments: list.segments, reduced: reduced(list.policy.Behavior),
-		next: protoEthernet, hopLimit: n.j.m.hopLimit, label: hash}
-	p := h.push(frame)
-	n.j.count(list.name, len(p))
-	a := n.j.nextHop(outbound{packet: p, via: Key{NextHop: v6(p).dst()}, hash: hash})
-	if a != nil && !a.Pass && len(p) > a.MTU {
-		return n.j.drop(TooBig) // Ethernet has nobody to tell
-	}
-	return n.j.send(outbound{packet: p, via: Key{NextHop: v6(p).dst()}, hash: hash})
+	// Ethernet has nobody to tell of a packet that is too big.
+	return n.send(list, outer{next: protoEthernet, label: hash}, frame, outbound{silent: true})
 }

@@ -15,6 +15,8 @@ const (
 	protoIPv6        = 41
 	protoRouting     = 43
 	protoFragment    = 44
+	protoESP         = 50
+	protoAH          = 51
 	protoICMPv6      = 58
 	protoDestination = 60
 	protoSCTP        = 132
@@ -28,6 +30,22 @@ func version(p []byte) int {
 		return 0
 	}
 	return int(p[0] >> 4)
+}
+
+// hops is a packet's hop limit or TTL.
+func hops(p []byte) uint8 {
+	if version(p) == 6 {
+		return v6(p).hopLimit()
+	}
+	return v4(p).ttl()
+}
+
+// etherTypeOf is how Ethernet names a packet.
+func etherTypeOf(p []byte) uint16 {
+	if version(p) == 4 {
+		return 0x0800
+	}
+	return 0x86dd
 }
 
 // v6 and v4 are packets of at least a header's length.
@@ -57,13 +75,16 @@ func (p v4) length() int        { return int(be.Uint16(p[2:])) }
 func (p v4) fragment() bool     { return be.Uint16(p[6:])&0x3fff != 0 }
 func (p v4) dontFragment() bool { return p[6]&0x40 != 0 }
 
-// change writes one octet of the header and updates its checksum (RFC 1624),
+// change writes one octet of the header, and its checksum follows.
+func (p v4) change(at int, value uint8) { change(p, at, value, 10) }
+
+// change writes one octet of a header and updates the header's checksum (RFC 1624),
 // so that a checksum that was wrong stays wrong.
-func (p v4) change(at int, value uint8) {
+func change(header []byte, at int, value uint8, checksum int) {
 	word := at &^ 1
-	old := be.Uint16(p[word:])
-	p[at] = value
-	be.PutUint16(p[10:], updated(be.Uint16(p[10:]), old, be.Uint16(p[word:])))
+	old := be.Uint16(header[word:])
+	header[at] = value
+	be.PutUint16(header[checksum:], updated(be.Uint16(header[checksum:]), old, be.Uint16(header[word:])))
 }
 
 // updated is RFC 1624's equation 3: HC' = ~(~HC + ~m + m').
@@ -106,21 +127,6 @@ func checksumOffset(protocol uint8) int {
 		return 2
 	}
 	return -1
-}
-
-// ecn is the decapsulator's table of RFC 6040, figure 4: the new inner
-// codepoint, or false where the packet must be dropped.
-func ecn(outer, inner uint8) (uint8, bool) {
-	outer, inner = outer&3, inner&3
-	switch {
-	case outer == 3 && inner == 0:
-		return 0, false
-	case outer == 3:
-		return 3, true
-	case outer == 1 && inner == 2:
-		return 1, true
-	}
-	return inner, true
 }
 
 // flowHash is section 3's: of a packet by its IP version, of Ethernet by its
@@ -177,16 +183,6 @@ func putBits(b []byte, offset, count int, v uint64) {
 			b[at/8] |= mask
 		}
 	}
-}
-
-// anyBits says whether a bit behind the first `from` ones is set.
-func anyBits(b []byte, from int) bool {
-	for i := from; i < len(b)*8; i++ {
-		if b[i/8]>>(7-i%8)&1 != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // args is Args.Mob.Session (RFC 9433 section 6.1): QFI, R, U, then the PDU

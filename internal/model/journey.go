@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -58,8 +59,10 @@ func (j *journey) run() Result {
 		return j.untouched()
 	}
 	byPort := j.m.byPort[key]
-	if byPort != nil && byPort.Policy != "" && layer2(j.m.policies[byPort.Policy].Behavior) {
-		return j.headend().encapsulateFrame(byPort.Policy)
+	if byPort != nil && byPort.Policy != "" {
+		if b := j.m.policies[byPort.Policy].Behavior; b == srv6.HEncapsL2 || b == srv6.HEncapsL2Red {
+			return j.headend().encapsulateFrame(byPort.Policy)
+		}
 	}
 	if link, is := j.upf().link(key); byPort == nil && is {
 		return j.upf().fromLink(link)
@@ -102,49 +105,36 @@ func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 	if j.port.External && (m.inDomain(p.src()) || m.inDomain(p.dst())) {
 		return j.drop(SRDomainEdge)
 	}
-	malformed := p.length() > len(p)
-	if sid := m.localSID(p.dst()); sid != nil {
-		if malformed {
-			return j.drop(IPv6Malformed)
-		}
-		return j.endpoint(sid).process()
+	dst := p.dst()
+	sid, gtpu := m.localSID(dst), m.isGTPU(dst)
+	rules, ue := m.ue(dst)
+	s, steered := m.steered(dst)
+	var take func() Result
+	switch {
+	case sid != nil:
+		take = endpoint{j, sid}.process
+	case gtpu && p.next() == protoFragment:
+		return j.reassemble() // whoever puts it together looks at its length
+	case gtpu && p.next() == protoUDP && toGTPU(p[40:]):
+		take = func() Result { return j.gtpu().process(40) }
+	case gtpu:
+	case ue:
+		take = func() Result { return j.upf().toUE(rules) }
+	case steered && s.passes():
+	case steered && s.rules != nil:
+		take = func() Result { return j.upf().toUE(s.rules) }
+	case steered:
+		take = func() Result { return j.steer(s.to) }
+	case byPort && !nobody(dst):
+		take = func() Result { return j.steer(m.byPort[key]) }
 	}
-	if m.gtpu[p.dst()] {
-		switch {
-		case p.next() == protoFragment:
-			return j.reassemble() // whoever puts it together looks at its length
-		case p.next() == protoUDP && toGTPU(p[40:]):
-			if malformed {
-				return j.drop(IPv6Malformed)
-			}
-			return j.gtpu().process(40)
-		}
+	switch {
+	case take == nil:
 		return j.untouched()
+	case p.length() > len(p):
+		return j.drop(IPv6Malformed)
 	}
-	if rules, ok := m.ue(p.dst()); ok {
-		if malformed {
-			return j.drop(IPv6Malformed)
-		}
-		return j.upf().toUE(rules)
-	}
-	if s, ok := m.steered(p.dst()); ok {
-		switch {
-		case s.passes():
-			return j.untouched()
-		case malformed:
-			return j.drop(IPv6Malformed)
-		case s.rules != nil:
-			return j.upf().toUE(s.rules)
-		}
-		return j.steer(s.to.Policy, s.to.Tunnel)
-	}
-	if byPort && !nobody(p.dst()) {
-		if malformed {
-			return j.drop(IPv6Malformed)
-		}
-		return j.steer(m.byPort[key].Policy, m.byPort[key].Tunnel)
-	}
-	return j.untouched()
+	return take()
 }
 
 func (j *journey) ipv4(p v4, byPort bool, key portKey) Result {
@@ -156,7 +146,7 @@ func (j *journey) ipv4(p v4, byPort bool, key portKey) Result {
 		rules, ue = s.rules, true
 	}
 	switch {
-	case m.gtpu[p.dst()]:
+	case m.isGTPU(p.dst()):
 		return j.ipv4GTPU(p, malformed, func() Result { return j.gtpu().process(p.header()) })
 	case !ue && steered && s.passes():
 		return j.untouched()
@@ -167,12 +157,12 @@ func (j *journey) ipv4(p v4, byPort bool, key portKey) Result {
 	case ue:
 		return j.upf().toUE(rules)
 	case steered:
-		return j.steer(s.to.Policy, s.to.Tunnel)
+		return j.steer(s.to)
 	case byPort && !nobody(p.dst()):
 		if malformed {
 			return j.drop(IPv4Malformed)
 		}
-		return j.steer(m.byPort[key].Policy, m.byPort[key].Tunnel)
+		return j.steer(m.byPort[key])
 	}
 	return j.untouched()
 }
@@ -200,20 +190,16 @@ func toGTPU(udp []byte) bool { return len(udp) >= 8 && be.Uint16(udp[2:]) == 215
 
 func (m *Model) inDomain(a netip.Addr) bool { return within(m.network.Config.Domain, a) }
 
-func (j *journey) steer(policy, tunnel string) Result {
-	if tunnel != "" {
-		return j.gtpu().sendTunnel(j.m.tunnels[tunnel])
+func (j *journey) steer(to *srpolicy.Steering) Result {
+	if to.Tunnel != "" {
+		return j.gtpu().sendTunnel(j.m.tunnels[to.Tunnel])
 	}
-	return j.headend().encapsulate(policy, tpdu{packet: j.packet, l3: j.l3, outer: noOuter}, marking{})
+	return j.headend().encapsulate(to.Policy, tpdu{packet: j.packet, l3: j.l3, outer: noOuter}, marking{})
 }
 
 // count remembers a counter that is due when the packet is forwarded.
 func (j *journey) count(name string, bytes int) {
 	j.pending = append(j.pending, pending{name, bytes})
-}
-
-func (j *journey) countSID(sid *srv6.LocalSID) {
-	j.count(SIDName(sid.SID), v6(j.packet).length())
 }
 
 // The ways out.
@@ -255,14 +241,12 @@ func (j *journey) hopLimitExceeded(l3 int) Result {
 // if it had come in untagged. The kernel spends a hop of its own.
 func (j *journey) passFinished(packet []byte) Result {
 	p := slices.Clone(packet)
-	etherType := uint16(0x86dd)
 	if version(p) == 4 {
-		etherType = 0x0800
 		v4(p).change(8, v4(p).ttl()+1)
 	} else {
 		p[7]++
 	}
-	out := be.AppendUint16(slices.Clone(j.frame[:12]), etherType)
+	out := be.AppendUint16(slices.Clone(j.frame[:12]), etherTypeOf(p))
 	return Result{Reason: Passed, Out: append(out, p...), Counts: j.due()}
 }
 

@@ -49,28 +49,15 @@ func (n headend) carry(msg message, pdu srv6.PDUType) (carried, *fault) {
 	if len(msg.body) == 0 {
 		return c, plain(InnerMalformed)
 	}
-	if !fits(pdu, v) {
+	if v != 4 && v != 6 || pdu == srv6.PDUTypeIPv4 && v != 4 || pdu == srv6.PDUTypeIPv6 && v != 6 {
 		return c, plain(PDUType)
 	}
 	inner, ok := whole(msg.body, v)
 	if !ok {
 		return c, plain(InnerMalformed)
 	}
-	c.payload, c.hash, c.next = n.j.completed(inner, true), flowHash(inner, false), protoIPv6
-	if v == 4 {
-		c.next = protoIPv4
-	}
+	c.payload, c.hash, c.next = n.j.completed(inner, true), flowHash(inner, false), nextHeader(inner)
 	return c, nil
-}
-
-func fits(pdu srv6.PDUType, version int) bool {
-	switch pdu {
-	case srv6.PDUTypeIPv4:
-		return version == 4
-	case srv6.PDUTypeIPv6:
-		return version == 6
-	}
-	return version == 4 || version == 6
 }
 
 // endMGTP6D is End.M.GTP6.D and End.M.GTP6.D.Di (RFC 9433 sections 6.3, 6.4).
@@ -111,14 +98,9 @@ func (e endpoint) endMGTP6D() Result {
 	if e.sid.Behavior == srv6.EndMGTP6DDi {
 		segments = append(segments, p.dst())
 	}
-	h := outer{src: e.sid.Source, segments: segments, reduced: reduced(list.policy.Behavior), always: pdu.tag != 0,
-		tag: pdu.tag, next: pdu.next, hopLimit: p.hopLimit() - 1, class: p.trafficClass(), label: pdu.hash}
-	o := outbound{quoted: e.j.packet, l3: e.j.l3}
-	out := h.push(pdu.payload)
-	e.j.count(list.name, len(out))
-	o.packet, o.hash = out, pdu.hash
-	o.via = Key{NextHop: list.segments[0]}
-	return e.j.send(o)
+	h := outer{src: e.sid.Source, segments: segments, always: pdu.tag != 0, tag: pdu.tag, next: pdu.next,
+		hopLimit: p.hopLimit() - 1, class: p.trafficClass(), label: pdu.hash}
+	return e.j.headend().send(list, h, pdu.payload, outbound{quoted: e.j.packet, l3: e.j.l3})
 }
 
 // withArgs writes Args.Mob.Session into a SID.
@@ -160,10 +142,7 @@ func (n headend) hMGTP4D(g *srpolicy.GTP4D) Result {
 		return n.j.drop(f.reason)
 	}
 	h.segments = append(slices.Clone(list.segments), h.segments...)
-	h.reduced = reduced(list.policy.Behavior)
-	o.packet, o.via = h.push(pdu.payload), Key{NextHop: list.segments[0]}
-	n.j.count(list.name, len(o.packet))
-	return n.j.send(o)
+	return n.send(list, h, pdu.payload, o)
 }
 
 // endMGTP6E is End.M.GTP6.E (RFC 9433 section 6.5): the penultimate segment.
@@ -183,7 +162,7 @@ func (e endpoint) endMGTP6E() Result {
 		return result
 	}
 	dst := netip.AddrFrom16([16]byte(segment(e.j.packet, c, 0)))
-	p := pushUDP6(e.sid.Source.As16(), dst.As16(), end, header, tpdu)
+	p := pushUDP6(e.sid.Source, dst, end, header, tpdu)
 	return e.j.send(outbound{packet: p, hash: end.hash, quoted: e.j.packet, l3: e.j.l3})
 }
 

@@ -18,17 +18,9 @@ func (j *journey) clampMSS(o outbound, egress int) {
 	tcp, headers := synOf(tpdu)
 	at := mssOption(tcp)
 	if most := room - headers; at != 0 && most >= 1 && int(be.Uint16(tcp[at:])) > most {
-		writeChecked(tcp, at, byte(most>>8))
-		writeChecked(tcp, at+1, byte(most))
+		change(tcp, at, byte(most>>8), 16)
+		change(tcp, at+1, byte(most), 16)
 	}
-}
-
-// writeChecked writes an octet of a TCP header, and its checksum follows.
-func writeChecked(tcp []byte, at int, value byte) {
-	word := at &^ 1
-	old := be.Uint16(tcp[word:])
-	tcp[at] = value
-	be.PutUint16(tcp[16:], updated(be.Uint16(tcp[16:]), old, be.Uint16(tcp[word:])))
 }
 
 // synOf is the TCP header, with its options, of a packet that begins a

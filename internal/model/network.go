@@ -1,11 +1,12 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"sort"
+	"slices"
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/config"
@@ -103,8 +104,6 @@ type Model struct {
 	byPrefix   []steering // longest prefix first
 	byPort     map[portKey]*srpolicy.Steering
 	routes     []Route // longest prefix first
-	gtpu       map[netip.Addr]bool
-	local      map[netip.Addr]bool
 	hopLimit   uint8
 	limits     map[limitKey]*bucket
 	sessions   sessions
@@ -129,29 +128,18 @@ func (s steering) passes() bool { return s.to == nil && s.rules == nil }
 // New makes a Model. It refuses names that nothing has.
 func New(n Network) (*Model, error) {
 	m := &Model{
-		network: n, ports: map[int]*Port{}, portNames: map[string]*Port{},
-		adjacency: map[Key]*Adjacency{}, policies: map[string]*srpolicy.Policy{},
-		tunnels: map[string]*gtpu.Tunnel{}, teids: map[uint32]*gtpu.Tunnel{},
-		byPort: map[portKey]*srpolicy.Steering{}, gtpu: map[netip.Addr]bool{},
-		local: map[netip.Addr]bool{}, limits: map[limitKey]*bucket{},
-		hopLimit: n.Config.Encapsulation.HopLimit,
+		network: n, teids: map[uint32]*gtpu.Tunnel{}, byPort: map[portKey]*srpolicy.Steering{}, limits: map[limitKey]*bucket{},
+		hopLimit:  cmp.Or(n.Config.Encapsulation.HopLimit, 64),
+		ports:     index(n.Ports, func(p *Port) int { return p.Ifindex }),
+		portNames: index(n.Ports, func(p *Port) string { return p.Name }),
+		adjacency: index(n.Adjacencies, func(a *Adjacency) Key { return normal(a.Key) }),
+		policies:  index(n.Config.Policies, func(p *srpolicy.Policy) string { return p.Name }),
+		tunnels:   index(n.Config.Tunnels, func(t *gtpu.Tunnel) string { return t.Name }),
 	}
-	if m.hopLimit == 0 {
-		m.hopLimit = 64
-	}
-	for i := range n.Ports {
-		m.ports[n.Ports[i].Ifindex] = &n.Ports[i]
-		m.portNames[n.Ports[i].Name] = &n.Ports[i]
-	}
-	for i := range n.Adjacencies {
-		a := &n.Adjacencies[i]
+	for _, a := range n.Adjacencies {
 		if m.portNames[a.Out] == nil {
 			return nil, fmt.Errorf("adjacency %v: no port is named %q", a.Key, a.Out)
 		}
-		m.adjacency[normal(a.Key)] = a
-	}
-	for _, a := range n.Config.GTPU.Addresses {
-		m.gtpu[a] = true
 	}
 	m.addSIDs()
 	m.addRoutes()
@@ -160,6 +148,17 @@ func New(n Network) (*Model, error) {
 	}
 	return m, m.addSteering()
 }
+
+func index[K comparable, V any](list []V, key func(*V) K) map[K]*V {
+	found := make(map[K]*V, len(list))
+	for i := range list {
+		found[key(&list[i])] = &list[i]
+	}
+	return found
+}
+
+// isGTPU says whether an address is one of the node's GTP-U addresses.
+func (m *Model) isGTPU(a netip.Addr) bool { return slices.Contains(m.network.Config.GTPU.Addresses, a) }
 
 // normal writes the main table in one way.
 func normal(k Key) Key {
@@ -172,9 +171,7 @@ func normal(k Key) Key {
 func (m *Model) addSIDs() {
 	c := &m.network.Config
 	m.sids = append(m.sids, c.SIDs...)
-	for i := range c.Policies {
-		p := &c.Policies[i]
-		m.policies[p.Name] = p
+	for _, p := range c.Policies {
 		if p.BindingSID.IsValid() {
 			b := srv6.EndB6Encaps
 			if reduced(p.Behavior) {
@@ -184,29 +181,24 @@ func (m *Model) addSIDs() {
 				SID: netip.PrefixFrom(p.BindingSID, 128), Behavior: b, Policy: p.Name})
 		}
 	}
-	sort.SliceStable(m.sids, func(i, j int) bool { return m.sids[i].SID.Bits() > m.sids[j].SID.Bits() })
+	slices.SortStableFunc(m.sids, func(a, b srv6.LocalSID) int { return b.SID.Bits() - a.SID.Bits() })
 }
 
 func (m *Model) addRoutes() {
 	m.routes = append(m.routes, m.network.Routes...)
 	for i := range m.routes {
-		if m.routes[i].Table == 0 {
-			m.routes[i].Table = MainTable
-		}
+		m.routes[i].Table = cmp.Or(m.routes[i].Table, MainTable)
 	}
-	sort.SliceStable(m.routes, func(i, j int) bool { return m.routes[i].Prefix.Bits() > m.routes[j].Prefix.Bits() })
+	slices.SortStableFunc(m.routes, func(a, b Route) int { return b.Prefix.Bits() - a.Prefix.Bits() })
 }
 
 func (m *Model) addTunnels() error {
 	c := &m.network.Config
 	for i := range c.Tunnels {
 		t := &c.Tunnels[i]
-		m.tunnels[t.Name] = t
 		if t.LocalTEID != 0 {
 			m.teids[t.LocalTEID] = t
 		}
-	}
-	for _, t := range c.Tunnels {
 		if t.SwitchTo != "" && m.tunnels[t.SwitchTo] == nil {
 			return fmt.Errorf("tunnel %s: switch_to: no tunnel is named %q", t.Name, t.SwitchTo)
 		}
@@ -239,7 +231,6 @@ func (m *Model) addSteering() error {
 		m.byPort[key] = s
 	}
 	for _, a := range m.network.Local {
-		m.local[a] = true
 		m.byPrefix = append(m.byPrefix, steering{prefix: netip.PrefixFrom(a, a.BitLen())})
 	}
 	m.sortSteering()
@@ -247,42 +238,37 @@ func (m *Model) addSteering() error {
 }
 
 func (m *Model) sortSteering() {
-	sort.SliceStable(m.byPrefix, func(i, j int) bool {
-		a, b := m.byPrefix[i], m.byPrefix[j]
-		if a.prefix.Bits() != b.prefix.Bits() {
-			return a.prefix.Bits() > b.prefix.Bits()
+	slices.SortStableFunc(m.byPrefix, func(a, b steering) int {
+		if n := b.prefix.Bits() - a.prefix.Bits(); n != 0 || a.passes() == b.passes() {
+			return n
 		}
-		return a.passes() && !b.passes() // the node's own addresses win
+		if a.passes() { // the node's own addresses win
+			return -1
+		}
+		return 1
 	})
 }
 
 // localSID is the SID that an address is in, or nil.
 func (m *Model) localSID(a netip.Addr) *srv6.LocalSID {
-	for i := range m.sids {
-		if m.sids[i].SID.Contains(a) {
-			return &m.sids[i]
-		}
+	if i := slices.IndexFunc(m.sids, func(s srv6.LocalSID) bool { return s.SID.Contains(a) }); i >= 0 {
+		return &m.sids[i]
 	}
 	return nil
 }
 
 // steered is the steering entry of a destination.
 func (m *Model) steered(a netip.Addr) (steering, bool) {
-	for _, s := range m.byPrefix {
-		if s.prefix.Contains(a) {
-			return s, true
-		}
+	if i := slices.IndexFunc(m.byPrefix, func(s steering) bool { return s.prefix.Contains(a) }); i >= 0 {
+		return m.byPrefix[i], true
 	}
 	return steering{}, false
 }
 
 // route is the entry for an address in a table.
 func (m *Model) route(table uint32, a netip.Addr) *Route {
-	if table == 0 {
-		table = MainTable
-	}
 	for i := range m.routes {
-		if m.routes[i].Table == table && m.routes[i].Prefix.Contains(a) {
+		if m.routes[i].Table == cmp.Or(table, MainTable) && m.routes[i].Prefix.Contains(a) {
 			return &m.routes[i]
 		}
 	}
@@ -295,5 +281,3 @@ func (m *Model) Advance(nanoseconds int64) { m.nanosecond += nanoseconds }
 func reduced(b srv6.Behavior) bool {
 	return b == srv6.BehaviorNone || b == srv6.HEncapsRed || b == srv6.HEncapsL2Red
 }
-
-func layer2(b srv6.Behavior) bool { return b == srv6.HEncapsL2 || b == srv6.HEncapsL2Red }

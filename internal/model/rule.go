@@ -1,7 +1,9 @@
 package model
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/srv6"
@@ -58,11 +60,7 @@ func (u upf) meet(rules []*ruleState, t tpdu) Result {
 	if !t.frame && u.j.gtpu().gtpuInGTPU(t.packet) {
 		return u.j.drop(GTPUMessage)
 	}
-	choose := classify
-	if t.frame {
-		choose = classifyFrame
-	}
-	r, reason := choose(rules, t)
+	r, reason := classify(rules, t)
 	if r == nil {
 		return u.j.drop(reason)
 	}
@@ -167,16 +165,17 @@ func (u upf) forward(r *ruleState, t tpdu) Result {
 	case ForwardGTPU:
 		switch {
 		case t.message == nil:
-		case r.Container != ContainerNone && !t.message.container:
-			return u.relayMarked(r, t)
+		case r.Container != srv6.ContainerNone && !t.message.container:
+			return u.relayMarked(r, t, r.onward(t))
 		default:
 			o := r.onward(t)
 			o.trailing = len(t.message.body) - len(t.packet)
 			return u.j.gtpu().relay(r.tunnel(), *t.message, r.marking(), o)
 		}
 		return u.j.gtpu().intoTunnel(r.tunnel(), r.RQI, t, r.marking())
-	case ForwardSRv6:
-		return u.intoSRv6(r, t)
+	case ForwardSRv6: // H.Encaps.Red with one segment
+		list := u.toSID(r)
+		return u.j.headend().encapsulateBy(func(uint32) (chosen, *fault) { return list, nil }, t, r.marking())
 	case ForwardPolicy:
 		return u.j.headend().encapsulate(r.Forward.Policy, t, r.marking())
 	}
@@ -203,21 +202,13 @@ func (u upf) forward(r *ruleState, t tpdu) Result {
 
 // relayMarked is relay for a T-PDU that came without a container and gets the
 // rule's.
-func (u upf) relayMarked(r *ruleState, t tpdu) Result {
-	hop := v4(u.j.packet).ttl()
-	if version(u.j.packet) == 6 {
-		hop = v6(u.j.packet).hopLimit()
-	}
+func (u upf) relayMarked(r *ruleState, t tpdu, o outbound) Result {
+	hop := hops(u.j.packet)
 	if hop <= 1 {
 		return u.j.hopLimitExceeded(u.j.l3)
 	}
-	to, inner := r.tunnel(), u.j.completed(t.packet, true)
-	hash := flowHash(inner, false)
-	header := gtpuHeader(to.PDUSessionContainer, to.RemoteTEID, to.QFI, r.RQI, len(inner))
-	p := u.j.gtpu().wrap(to, tunnelEnd{hopLimit: hop - 1, class: r.marking().of(class(u.j.packet)), hash: hash}, header, inner)
-	o := r.onward(t)
-	o.packet, o.via, o.hash = p, Key{NextHop: to.Remote}, hash
-	return u.j.send(o)
+	end := tunnelEnd{hopLimit: hop - 1, class: r.marking().of(class(u.j.packet))}
+	return u.j.gtpu().sendGPDU(r.tunnel(), r.RQI, end, u.j.completed(t.packet, !t.frame), t.frame, o)
 }
 
 // onward is what becomes of a T-PDU that came in GTP-U and is too big to leave
@@ -226,36 +217,23 @@ func (r *ruleState) onward(t tpdu) outbound {
 	return outbound{quoted: t.packet, l3: t.l3, fragments: true, silent: r.Direction == Downlink}
 }
 
+// toSID is the segment list with the one segment that a rule forwards to.
+func (u upf) toSID(r *ruleState) chosen {
+	source := cmp.Or(r.Forward.Source, u.j.m.network.Config.Encapsulation.Source)
+	return chosen{source: source, segments: []netip.Addr{r.Forward.Remote}, reduced: true}
+}
+
 // core says whether a packet is for what UEs have no business with, or from
 // nobody in particular.
 func (m *Model) core(src, dst netip.Addr) bool {
-	return m.gtpu[dst] || m.local[dst] || m.localSID(dst) != nil || m.inDomain(dst) ||
+	return m.isGTPU(dst) || slices.Contains(m.network.Local, dst) || m.localSID(dst) != nil || m.inDomain(dst) ||
 		within(m.network.Protected, dst.Unmap()) || within(m.network.Protected, dst) || nobody(src) || nobody(dst)
-}
-
-// intoSRv6 is H.Encaps.Red with one segment, to where a rule says.
-func (u upf) intoSRv6(r *ruleState, t tpdu) Result {
-	inner, end := u.j.departing(t)
-	if inner == nil {
-		return end
-	}
-	source := r.Forward.Source
-	if !source.IsValid() {
-		source = u.j.m.network.Config.Encapsulation.Source
-	}
-	hash := flowHash(t.packet, false)
-	h := outer{src: source, segments: []netip.Addr{r.Forward.Remote}, reduced: true, next: nextHeader(inner),
-		hopLimit: u.j.m.hopLimit, class: r.marking().of(class(inner)), label: hash}
-	return u.j.send(outbound{packet: h.push(inner), via: Key{NextHop: r.Forward.Remote}, hash: hash,
-		quoted: t.packet, l3: t.l3, fragments: true})
 }
 
 // tunnel is a rule's Outer Header Creation.
 func (r *ruleState) tunnel() *gtpu.Tunnel {
-	container := map[Container]srv6.ContainerType{ContainerNone: srv6.ContainerNone,
-		ContainerDownlink: srv6.ContainerDownlink, ContainerUplink: srv6.ContainerUplink}[r.Container]
 	return &gtpu.Tunnel{Remote: r.Forward.Remote, RemoteTEID: r.Forward.TEID, Source: r.Forward.Source,
-		PDUSessionContainer: container, QFI: r.QFI}
+		PDUSessionContainer: r.Container, QFI: r.QFI}
 }
 
 // marking is the transport level marking of a header that is pushed.

@@ -40,12 +40,8 @@ func (j *journey) send(o outbound) Result {
 		return j.tooBig(o, a.MTU-(len(o.packet)-len(o.quoted)))
 	}
 	j.clampMSS(o, a.MTU)
-	etherType := uint16(0x86dd)
-	if version(o.packet) == 4 {
-		etherType = 0x0800
-	}
 	frame := append(append([]byte{}, a.Dst[:]...), a.Src[:]...)
-	frame = append(appendTags(frame, a.VLAN), byte(etherType>>8), byte(etherType))
+	frame = be.AppendUint16(appendTags(frame, a.VLAN), etherTypeOf(o.packet))
 	return j.forward(append(frame, o.packet...), a)
 }
 
@@ -75,12 +71,7 @@ func (j *journey) nextHop(o outbound) *Adjacency {
 	if o.via != (Key{}) {
 		return j.m.adjacency[normal(o.via)]
 	}
-	var dst netip.Addr
-	if version(o.packet) == 6 {
-		dst = v6(o.packet).dst()
-	} else {
-		dst = v4(o.packet).dst()
-	}
+	_, dst := addresses(o.packet)
 	if o.routed.IsValid() {
 		dst = o.routed
 	}

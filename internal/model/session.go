@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // Session is one PFCP session's rules, ready to be looked up (section 7).
@@ -31,12 +33,12 @@ type Rule struct {
 	Filters      []Filter       `json:"filters,omitempty"`
 	QFIs         []uint8        `json:"qfis,omitempty"`
 
-	Action    Action     `json:"action,omitempty"`
-	Duplicate bool       `json:"duplicate,omitempty"`
-	Forward   Forwarding `json:"forward,omitzero"`
-	QFI       uint8      `json:"qfi,omitempty"`
-	RQI       bool       `json:"rqi,omitempty"`
-	Container Container  `json:"container,omitempty"`
+	Action    Action             `json:"action,omitempty"`
+	Duplicate bool               `json:"duplicate,omitempty"`
+	Forward   Forwarding         `json:"forward,omitzero"`
+	QFI       uint8              `json:"qfi,omitempty"`
+	RQI       bool               `json:"rqi,omitempty"`
+	Container srv6.ContainerType `json:"container,omitempty"`
 
 	Rate     uint64 `json:"rate,omitempty"`   // kbit/s; 0: no limit
 	Meters   []int  `json:"meters,omitempty"` // places in Session.Meters
@@ -64,16 +66,6 @@ const (
 	ActionDrop    Action = "drop"
 	ActionGate    Action = "gate"
 	ActionBuffer  Action = "buffer"
-)
-
-// Container is the PDU Session Container of sent G-PDUs.
-type Container string
-
-// The containers.
-const (
-	ContainerNone     Container = ""
-	ContainerDownlink Container = "downlink"
-	ContainerUplink   Container = "uplink"
 )
 
 // Filter is an SDF filter, seen from the UE. What is not set matches anything.
@@ -154,7 +146,6 @@ type sessions struct {
 	rules  map[ruleKey]*ruleState
 	meters map[uint64][]*sharedMeter // by session
 	slices map[uint32]map[Direction]*sharedMeter
-	inSIDs map[netip.Prefix]bool // local SIDs whose inside is for UEs
 
 	links    map[Link]bool
 	byLink   map[uint64][]*ruleState // by session: what comes from its link
@@ -185,13 +176,10 @@ func (m *Model) addSessions() error {
 	had := m.sessions
 	m.sessions = sessions{byTEID: map[uint32][]*ruleState{}, byUE: map[netip.Prefix][]*ruleState{},
 		framed: map[netip.Prefix][]*ruleState{}, rules: map[ruleKey]*ruleState{}, meters: map[uint64][]*sharedMeter{},
-		slices: had.slices, inSIDs: map[netip.Prefix]bool{},
-		links: map[Link]bool{}, byLink: map[uint64][]*ruleState{}, stations: had.stations}
+		slices: had.slices,
+		links:  map[Link]bool{}, byLink: map[uint64][]*ruleState{}, stations: had.stations}
 	if had.stations == nil {
 		m.sessions.stations = map[station]uint64{}
-	}
-	for _, sid := range m.network.SessionSIDs {
-		m.sessions.inSIDs[sid.Masked()] = true
 	}
 	if had.slices == nil {
 		m.sessions.slices = map[uint32]map[Direction]*sharedMeter{}
@@ -306,19 +294,14 @@ func isUE(p netip.Prefix) bool {
 	return p.Addr().Is4() && p.Bits() == 32 || p.Addr().Is6() && p.Bits() == 64
 }
 
-// ofUE is the prefix that a UE with this address has.
-func ofUE(a netip.Addr) netip.Prefix {
-	if a.Is4() {
-		return netip.PrefixFrom(a, 32)
-	}
-	p, _ := a.Prefix(64) // of an IPv6 address: cannot fail
-	return p
-}
-
 // ue are the rules for what goes to an address that is a UE's by itself: none
 // where it is only in a pool. false: it is not a UE's.
 func (m *Model) ue(a netip.Addr) ([]*ruleState, bool) {
-	rules := m.sessions.byUE[ofUE(a)]
+	bits := 64 // a UE has an IPv4 address or an IPv6 /64
+	if a.Is4() {
+		bits = 32
+	}
+	rules := m.sessions.byUE[netip.PrefixFrom(a, bits).Masked()]
 	return rules, rules != nil || within(m.network.UEPools, a)
 }
 

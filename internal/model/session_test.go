@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/internal/packet"
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // upf is a model of one port with a way to everywhere, and a session of one UE
@@ -18,7 +19,7 @@ func upf(t *testing.T, change func(*model.Session)) *model.Model {
 	t.Helper()
 	s := model.Session{ID: 1, Rules: []model.Rule{
 		{ID: 1, Direction: model.Uplink, TEID: 0xdb96, Sources: []netip.Prefix{prefix("10.60.0.2/32")}},
-		{ID: 2, Direction: model.Downlink, Destinations: []netip.Prefix{prefix("10.60.0.2/32")}, QFI: 1, Container: model.ContainerDownlink,
+		{ID: 2, Direction: model.Downlink, Destinations: []netip.Prefix{prefix("10.60.0.2/32")}, QFI: 1, Container: srv6.ContainerDownlink,
 			Forward: model.Forwarding{Kind: model.ForwardGTPU, Remote: addr("10.200.0.2"), TEID: 3}}}}
 	change(&s)
 	key, remote := model.Key{Interface: "n6"}, model.Key{NextHop: addr("10.200.0.2")}

@@ -46,7 +46,7 @@ func (src sessionSource) ethernetSession(i int) model.Session {
 			r.TEID = teid
 			if src.s.chance(75) {
 				r.Forward = model.Forwarding{Kind: model.ForwardLink, Link: link, Slice: r.Forward.Slice}
-				r.QFI, r.RQI, r.Container = 0, false, model.ContainerNone
+				r.QFI, r.RQI, r.Container = 0, false, srv6.ContainerNone
 			}
 		})
 	}

@@ -127,8 +127,8 @@ func (src sessionSource) rule(session *model.Session, d model.Direction, ue []ne
 		Action: pick(src.s, model.ActionForward, model.ActionForward, model.ActionForward, model.ActionForward, model.ActionForward,
 			model.ActionForward, model.ActionForward, model.ActionForward, model.ActionDrop, model.ActionGate, model.ActionBuffer),
 		Duplicate: src.s.chance(8), QFI: uint8(src.s.IntN(64)),
-		Container: pick(src.s, model.ContainerNone, model.ContainerDownlink, model.ContainerDownlink, model.ContainerUplink)}
-	r.RQI = r.Container == model.ContainerDownlink && src.s.chance(30)
+		Container: pick(src.s, srv6.ContainerNone, srv6.ContainerDownlink, srv6.ContainerDownlink, srv6.ContainerUplink)}
+	r.RQI = r.Container == srv6.ContainerDownlink && src.s.chance(30)
 	if src.s.chance(20) {
 		r.QFIs = []uint8{uint8(src.s.IntN(4)), uint8(src.s.IntN(64))}
 	}
