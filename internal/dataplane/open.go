@@ -229,7 +229,7 @@ func (d *DataPlane) openSessionTables() error {
 	if d.limits.Sessions != 0 {
 		slots, _, _ := d.limits.PDRRanges()
 		d.settings.Change(func(e *abi.Settings) { e.PdrSlots = slots })
-		d.Sessions.SetPools(new(d.settings.Get()))
+		d.Sessions.SetPools(settings.PoolsOf(new(d.settings.Get())))
 	}
 	return nil
 }

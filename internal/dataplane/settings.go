@@ -37,7 +37,8 @@ func (d *DataPlane) setSettings(s settings.Settings) error {
 	}
 	book := d.settings
 	now := book.Get()
-	if err := d.checkUEPools(now, &s); err != nil {
+	kept := book.PoolsIn(settings.PoolsOf(&now), &s, false)
+	if err := d.Sessions.CheckPools(s.UEPools, kept, book.PoolsIn(kept, &s, true)); err != nil {
 		return err
 	}
 	former := book.Want
@@ -61,18 +62,9 @@ func (d *DataPlane) setSettings(s settings.Settings) error {
 	// A daemon that died here may have left something in the new ranges.
 	d.clearRanges(all, settings.RangesOf(&now))
 	book.Write(next)
-	d.Sessions.SetPools(new(d.settings.Get()))
+	d.Sessions.SetPools(settings.PoolsOf(new(d.settings.Get())))
 	d.SIDs.CountInside()
 	return d.sourcesChanged(former)
-}
-
-// checkUEPools says whether the UE pools of sessions can become those of s.
-func (d *DataPlane) checkUEPools(now abi.Settings, s *settings.Settings) error {
-	kept := now
-	kept.Pool4, kept.Pool6 = d.settings.PoolsIn(&now, s, false)
-	next := kept
-	next.Pool4, next.Pool6 = d.settings.PoolsIn(&kept, s, true)
-	return d.Sessions.CheckPools(s.UEPools, &kept, &next)
 }
 
 // leaveRanges moves the SIDs and steering entries of ranges that are about to
@@ -86,7 +78,7 @@ func (d *DataPlane) leaveRanges(now, keep settings.Ranges) error {
 	}
 	d.settings.Leaving = map[uint32]bool{}
 	for _, p := range pools {
-		if !p.Sessions {
+		if p.Sessions == 0 {
 			d.settings.Leaving[p.Base] = true
 		}
 	}
@@ -94,7 +86,7 @@ func (d *DataPlane) leaveRanges(now, keep settings.Ranges) error {
 }
 
 // clearRanges empties the ranges of now that are not in keep: no packet is led to
-// them. A range of sessions goes when none has an address there (checkUEPools), so
+// them. A range of sessions goes when none has an address there (CheckPools), so
 // that only a crash can have left something.
 func (d *DataPlane) clearRanges(now, keep settings.Ranges) {
 	locators, pools := now.Without(keep)
@@ -102,11 +94,11 @@ func (d *DataPlane) clearRanges(now, keep settings.Ranges) {
 		d.SIDs.Clear(l)
 	}
 	for _, p := range pools {
-		if !p.Sessions {
-			d.entries.Wipe(p.Base, p.Size)
+		if p.Sessions == 0 {
+			d.entries.Wipe(p.Base, p.Size())
 			continue
 		}
-		for index := p.Base; index < p.Base+p.Size; index++ {
+		for index := p.Base; index < p.Base+p.Size(); index++ {
 			session.Clear(d.sessionTables.PDR, index)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"math"
 	"math/bits"
 	"net/netip"
 )
@@ -18,10 +17,6 @@ func Build() string {
 // Off is the first word of an element of a list in Settings that matches
 // nothing: no packet has such a prefix or address.
 const Off = ^uint64(0)
-
-// Off4 is the prefix and the mask of an IPv4 pool that matches nothing. They
-// share one word.
-const Off4 = math.MaxUint32
 
 // Enabled says whether packets look at the locator.
 func (l Locator) Enabled() bool { return l.Hi != Off && l.Mask != 0 }
@@ -40,18 +35,6 @@ func (l Locator) PrefixOf(index uint32) netip.Prefix {
 	hi := l.Hi | uint64(index-l.Base)<<l.Shift
 	return netip.PrefixFrom(FromHalves(hi, 0), bits.OnesCount64(l.Mask)+bits.OnesCount32(l.FunctionMask))
 }
-
-// Enabled says whether packets look at the pool.
-func (p Pool4) Enabled() bool { return p.Mask != 0 && (p.Prefix != Off4 || p.Mask != Off4) }
-
-// Size is the number of entries that the pool leads to: one for each address.
-func (p Pool4) Size() uint32 { return ^p.Mask + 1 }
-
-// Enabled says whether packets look at the pool.
-func (p Pool6) Enabled() bool { return p.Mask != 0 && p.Hi != Off }
-
-// Size is the number of entries that the pool leads to: one for each /64.
-func (p Pool6) Size() uint32 { return uint32(^p.Mask + 1) }
 
 // RuleID is the ID of the PDR that the filter leads to. Only the daemon reads it.
 func (f *Filter) RuleID() uint16 { return binary.NativeEndian.Uint16(f.Pad[:]) }

@@ -80,7 +80,7 @@ type lookups struct {
 	ues   *table.Hash[abi.In6, uint32]
 	node  Node
 	slots uint32 // of pdr that TEIDs lead to by index
-	pools pools
+	pools []settings.Pool
 }
 
 // find returns the lookup that packets with a key use, the index that it leads
@@ -101,7 +101,7 @@ func (l *lookups) find(k *key) (by lookupKind, index uint32, led bool) {
 		index, led = l.ues.Lookup(linkEntry(k.session))
 		return byLink, index, led
 	}
-	if slot := l.pools.slotOf(k.prefix); slot != 0 {
+	if slot := settings.SlotIn(l.pools, k.prefix); slot != 0 {
 		return byIndex, slot, isActive(l.pdr.Load(slot, wordPDRDo))
 	}
 	if isUE(k.prefix) {

@@ -76,9 +76,9 @@ func memorySessions(filters uint32) *Sessions {
 func openMemory(n Node, l settings.Limits, t Tables) *Sessions {
 	s := Open(&sync.Mutex{}, n, l, t)
 	_, base, _ := l.PDRRanges()
-	s.tables.pools = pools{
-		four: []abi.Pool4{{Prefix: 10<<24 | 45<<16, Mask: ^uint32(63), Base: base, Sessions: 1}},
-		six:  []abi.Pool6{{Hi: 0x20010db8_00450000, Mask: ^uint64(63), Base: base + 64, Sessions: 1}},
+	s.tables.pools = []settings.Pool{
+		{IPv4: true, Key: 10<<24 | 45<<16, Mask: ^uint64(63), Base: base, Sessions: 1},
+		{Key: 0x20010db8_00450000, Mask: ^uint64(63), Base: base + 64, Sessions: 1},
 	}
 	s.settling = true // so that only settleMemory settles
 	return s

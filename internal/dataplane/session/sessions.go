@@ -60,7 +60,7 @@ func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
 		return s
 	}
 	s.owners = newOwners(l, t.PDR.Len, t.Meter.Len, t.Filter.Len)
-	s.tables.lookups = lookups{t.PDR, t.TEIDs, t.UEs, n, s.owners.slots, pools{}}
+	s.tables.lookups = lookups{t.PDR, t.TEIDs, t.UEs, n, s.owners.slots, nil}
 	s.forwardings = &forwardings{
 		node: n, array: t.Forwarding, later: s.later, releases: s.owners.releases,
 		free:    newIndexStack(abi.MapForwarding, "", releaseForwarding, firstForwarding, t.Forwarding.Len),

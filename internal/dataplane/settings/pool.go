@@ -2,59 +2,144 @@ package settings
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"net/netip"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
-// PoolsIn are the wanted UE pools that are there now, each where it is; if add
-// is set, also those that are new, as far as they fit.
-func (b *Book) PoolsIn(now *abi.Settings, s *Settings, add bool) ([8]abi.Pool4, [8]abi.Pool6) {
-	want4, want6 := b.poolEntries(s)
-	out4, out6 := now.Pool4, now.Pool6
-	var ranges poolRanges
-	for i, p := range out4 {
-		base := p.Base
-		p.Base = 0
-		if n := slices.Index(want4, p); p.Enabled() && n >= 0 {
-			want4 = slices.Delete(want4, n, n+1)
-			ranges.add(p.Sessions, base, p.Size())
-		} else {
-			out4[i] = abi.Pool4{Prefix: abi.Off4, Mask: abi.Off4}
-		}
-	}
-	for i, p := range out6 {
-		base := p.Base
-		p.Base = 0
-		if n := slices.Index(want6, p); p.Enabled() && n >= 0 {
-			want6 = slices.Delete(want6, n, n+1)
-			ranges.add(p.Sessions, base, p.Size())
-		} else {
-			out6[i] = abi.Pool6{Hi: abi.Off}
-		}
-	}
-	if add {
-		b.addPools(&out4, &out6, want4, want6, &ranges)
-	}
-	return out4, out6
+// Pool is a UE pool: of the UEs whose key has its bits, each has an entry behind
+// Base. The key of a UE is its IPv4 address, or the first half of its IPv6 address.
+// The zero Pool has no UE.
+type Pool struct {
+	IPv4      bool
+	Key, Mask uint64
+	Base      uint32
+	Sessions  uint32 // 1: the entries are those of pdr; 0: of tunnel
 }
 
-// poolEntries are the pools that can be found by index, without their ranges.
-func (b *Book) poolEntries(s *Settings) (want4 []abi.Pool4, want6 []abi.Pool6) {
-	add := func(p netip.Prefix, room, sessions uint32) {
-		p = p.Masked()
-		if p.Addr().Is4() {
-			four := p.Addr().As4()
-			e := abi.Pool4{Prefix: binary.BigEndian.Uint32(four[:]), Mask: ^uint32(0) << (32 - p.Bits()), Sessions: sessions}
-			if p.Bits() > 0 && e.Size() <= room {
-				want4 = append(want4, e)
-			}
-			return
+// Pools are the IPv4 pools of settings and behind them those of IPv6, each in its
+// place.
+type Pools [16]Pool
+
+// PoolsOf are those of an entry.
+func PoolsOf(e *abi.Settings) (out Pools) {
+	for i, p := range e.Pool4 {
+		if p.Mask != 0 && (p.Prefix != off4 || p.Mask != off4) {
+			out[i] = Pool{true, uint64(p.Prefix), ^uint64(^p.Mask), p.Base, p.Sessions}
 		}
-		hi, _ := abi.Halves(p.Addr())
-		if n := p.Bits(); n > 0 && n <= 64 && uint64(1)<<(64-n) <= uint64(room) {
-			want6 = append(want6, abi.Pool6{Hi: hi, Mask: abi.Ones(n), Sessions: sessions})
+	}
+	for i, p := range e.Pool6 {
+		if p.Mask != 0 && p.Hi != abi.Off {
+			out[len(e.Pool4)+i] = Pool{false, p.Hi, p.Mask, p.Base, p.Sessions}
+		}
+	}
+	return out
+}
+
+// off4 is the prefix and the mask of an IPv4 pool that matches nothing. They
+// share one word.
+const off4 = ^uint32(0)
+
+// putIn makes the pools those of an entry.
+func (x *Pools) putIn(e *abi.Settings) {
+	for i := range e.Pool4 {
+		e.Pool4[i] = abi.Pool4{Prefix: off4, Mask: off4}
+		if p := x[i]; p.Mask != 0 {
+			e.Pool4[i] = abi.Pool4{Prefix: uint32(p.Key), Mask: uint32(p.Mask), Base: p.Base, Sessions: p.Sessions}
+		}
+	}
+	for i := range e.Pool6 {
+		e.Pool6[i] = abi.Pool6{Hi: abi.Off}
+		if p := x[len(e.Pool4)+i]; p.Mask != 0 {
+			e.Pool6[i] = abi.Pool6{Hi: p.Key, Mask: p.Mask, Base: p.Base, Sessions: p.Sessions}
+		}
+	}
+}
+
+// Size is the number of entries that the pool leads to.
+func (p Pool) Size() uint32 { return uint32(^p.Mask + 1) }
+
+// Prefix is the prefix of the UEs' addresses.
+func (p Pool) Prefix() netip.Prefix {
+	if p.IPv4 {
+		var b [4]byte
+		binary.BigEndian.PutUint32(b[:], uint32(p.Key))
+		return netip.PrefixFrom(netip.AddrFrom4(b), bits.OnesCount64(p.Mask)-32)
+	}
+	return netip.PrefixFrom(abi.FromHalves(p.Key, 0), bits.OnesCount64(p.Mask))
+}
+
+// keyOf is the key of an address, and how many bits it has.
+func keyOf(a netip.Addr) (key uint64, bits int) {
+	if a.Is4() {
+		b := a.As4()
+		return uint64(binary.BigEndian.Uint32(b[:])), 32
+	}
+	key, _ = abi.Halves(a)
+	return key, 64
+}
+
+// SlotIn is the entry that pools lead to for a UE; 0 if it is not one address
+// (IPv6: /64) of a pool.
+func SlotIn(pools []Pool, ue netip.Prefix) uint32 {
+	key, bits := keyOf(ue.Addr())
+	if ue.Bits() != bits {
+		return 0
+	}
+	for i := range pools {
+		if p := &pools[i]; p.Mask != 0 && p.IPv4 == (bits == 32) && key&p.Mask == p.Key {
+			return p.Base + uint32(key&^p.Mask)
+		}
+	}
+	return 0
+}
+
+// PoolsIn are the wanted UE pools that are there now, each where it is; if add
+// is set, also those that are new, as far as they fit.
+func (b *Book) PoolsIn(now Pools, s *Settings, add bool) Pools {
+	want := b.wantedPools(s)
+	var ranges [2][][2]uint32 // {base, size} in tunnel, and in pdr
+	for i, p := range now {
+		base := p.Base
+		p.Base = 0
+		if n := slices.Index(want, p); p.Mask != 0 && n >= 0 {
+			want = slices.Delete(want, n, n+1)
+			ranges[p.Sessions] = append(ranges[p.Sessions], [2]uint32{base, p.Size()})
+		} else {
+			now[i] = Pool{}
+		}
+	}
+	if !add {
+		return now
+	}
+	for i := range now {
+		isNext := func(p Pool) bool { return p.IPv4 == (i < len(now)/2) }
+		for n := slices.IndexFunc(want, isNext); now[i].Mask == 0 && n >= 0; n = slices.IndexFunc(want, isNext) {
+			p := want[n]
+			want = slices.Delete(want, n, n+1)
+			first, end := b.limits.Tunnels, 2*b.limits.Tunnels // behind the entries of TEIDs
+			if p.Sessions != 0 {
+				_, first, end = b.limits.PDRRanges()
+			}
+			if base, ok := fit(ranges[p.Sessions], p.Size(), first, end); ok {
+				ranges[p.Sessions] = append(ranges[p.Sessions], [2]uint32{base, p.Size()})
+				p.Base = base
+				now[i] = p
+			}
+		}
+	}
+	return now
+}
+
+// wantedPools are the pools that can be found by index, without their ranges.
+func (b *Book) wantedPools(s *Settings) (want []Pool) {
+	add := func(p netip.Prefix, room, sessions uint32) {
+		key, bits := keyOf(p.Masked().Addr())
+		host := bits - p.Bits()
+		if host >= 0 && host < bits && uint64(1)<<host <= uint64(room) {
+			want = append(want, Pool{bits == 32, key, ^uint64(0) << host, 0, sessions})
 		}
 	}
 	for _, p := range s.UEPools {
@@ -63,77 +148,18 @@ func (b *Book) poolEntries(s *Settings) (want4 []abi.Pool4, want6 []abi.Pool6) {
 	for _, p := range s.Pools {
 		add(p, b.limits.Tunnels, 0)
 	}
-	return want4, want6
-}
-
-// poolRange is where entries of pools are: in tunnel, or in pdr.
-func (b *Book) poolRange(sessions uint32) (first, end uint32) {
-	if sessions == 0 {
-		return b.limits.Tunnels, 2 * b.limits.Tunnels
-	}
-	_, first, end = b.limits.PDRRanges()
-	return first, end
-}
-
-// poolRanges are {base, size} of pools of tunnels, and of sessions.
-type poolRanges [2][][2]uint32
-
-func (r *poolRanges) add(sessions, base, size uint32) {
-	r[sessions] = append(r[sessions], [2]uint32{base, size})
-}
-
-// addPools gives pools ranges of tunnel and pdr, behind those of TEIDs.
-func (b *Book) addPools(out4 *[8]abi.Pool4, out6 *[8]abi.Pool6, want4 []abi.Pool4, want6 []abi.Pool6, ranges *poolRanges) {
-	room := func(sessions, size uint32) (uint32, bool) {
-		first, end := b.poolRange(sessions)
-		base, ok := fit(ranges[sessions], size, first, end)
-		if ok {
-			ranges.add(sessions, base, size)
-		}
-		return base, ok
-	}
-	for i := range out4 {
-		for !out4[i].Enabled() && len(want4) > 0 {
-			e := want4[0]
-			want4 = want4[1:]
-			if base, ok := room(e.Sessions, e.Size()); ok {
-				e.Base = base
-				out4[i] = e
-			}
-		}
-	}
-	for i := range out6 {
-		for !out6[i].Enabled() && len(want6) > 0 {
-			e := want6[0]
-			want6 = want6[1:]
-			if base, ok := room(e.Sessions, e.Size()); ok {
-				e.Base = base
-				out6[i] = e
-			}
-		}
-	}
+	return want
 }
 
 // PoolSlot is the entry of tunnel that a UE pool leads to for a prefix; 0 if
 // it is not one address (IPv6: /64) of a pool.
 func (b *Book) PoolSlot(p netip.Prefix) uint32 {
-	s := b.Get()
-	if p.Addr().Is4() && p.Bits() == 32 {
-		four := p.Addr().As4()
-		addr := binary.BigEndian.Uint32(four[:])
-		for _, l := range s.Pool4[:s.Pools4] {
-			if l.Enabled() && l.Sessions == 0 && addr&l.Mask == l.Prefix && !b.Leaving[l.Base] {
-				return l.Base + addr&^l.Mask
-			}
+	now := b.Get()
+	pools := PoolsOf(&now)
+	for i, p := range pools {
+		if p.Sessions != 0 || b.Leaving[p.Base] {
+			pools[i] = Pool{}
 		}
 	}
-	if p.Addr().Is6() && p.Bits() == 64 {
-		hi, _ := abi.Halves(p.Addr())
-		for _, l := range s.Pool6[:s.Pools6] {
-			if l.Enabled() && l.Sessions == 0 && hi&l.Mask == l.Hi && !b.Leaving[l.Base] {
-				return l.Base + uint32(hi&^l.Mask)
-			}
-		}
-	}
-	return 0
+	return SlotIn(pools[:], p)
 }

@@ -11,24 +11,17 @@ import (
 // of tunnel and, for sessions, of pdr.
 type Ranges struct {
 	Locator [8]abi.Locator
-	Pool4   [8]abi.Pool4
-	Pool6   [8]abi.Pool6
+	Pools   Pools
 }
 
 // RangesOf are those of an entry.
-func RangesOf(e *abi.Settings) Ranges { return Ranges{e.Locator, e.Pool4, e.Pool6} }
+func RangesOf(e *abi.Settings) Ranges { return Ranges{e.Locator, PoolsOf(e)} }
 
 // PutIn makes them those of an entry.
-func (r Ranges) PutIn(e *abi.Settings) { e.Locator, e.Pool4, e.Pool6 = r.Locator, r.Pool4, r.Pool6 }
-
-// Pool is a range that a UE pool leads to.
-type Pool struct {
-	Sessions   bool // in pdr, else in tunnel
-	Base, Size uint32
+func (r Ranges) PutIn(e *abi.Settings) {
+	e.Locator = r.Locator
+	r.Pools.putIn(e)
 }
-
-// Pools are the ranges of all pools.
-func (r Ranges) Pools() []Pool { _, pools := r.Without(Ranges{}); return pools }
 
 // Without are the locators and pools that are not in keep.
 func (r Ranges) Without(keep Ranges) (locators []abi.Locator, pools []Pool) {
@@ -37,14 +30,9 @@ func (r Ranges) Without(keep Ranges) (locators []abi.Locator, pools []Pool) {
 			locators = append(locators, l)
 		}
 	}
-	for i, p := range r.Pool4 {
-		if p.Enabled() && keep.Pool4[i] != p {
-			pools = append(pools, Pool{p.Sessions != 0, p.Base, p.Size()})
-		}
-	}
-	for i, p := range r.Pool6 {
-		if p.Enabled() && keep.Pool6[i] != p {
-			pools = append(pools, Pool{p.Sessions != 0, p.Base, p.Size()})
+	for i, p := range r.Pools {
+		if p.Mask != 0 && keep.Pools[i] != p {
+			pools = append(pools, p)
 		}
 	}
 	return locators, pools
@@ -53,8 +41,7 @@ func (r Ranges) Without(keep Ranges) (locators []abi.Locator, pools []Pool) {
 // Ranges are the wanted ranges that are there now, each where it is; if add is
 // set, also those that are new, as far as they fit.
 func (b *Book) Ranges(now *abi.Settings, s *Settings, add bool) Ranges {
-	pool4, pool6 := b.PoolsIn(now, s, add)
-	return Ranges{b.locatorsIn(now, s, add), pool4, pool6}
+	return Ranges{b.locatorsIn(now, s, add), b.PoolsIn(PoolsOf(now), s, add)}
 }
 
 // SIDByLocator is the index that a locator leads to for a SID of exactly

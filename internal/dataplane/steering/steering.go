@@ -154,8 +154,8 @@ func (x *Table) Sweep() error {
 		mine[s.slot] = true
 	}
 	now := x.settings.Get()
-	for _, p := range settings.RangesOf(&now).Pools() {
-		for index := p.Base; !p.Sessions && index < p.Base+p.Size; index++ {
+	for _, p := range settings.PoolsOf(&now) {
+		for index := p.Base; p.Mask != 0 && p.Sessions == 0 && index < p.Base+p.Size(); index++ {
 			if !mine[index] && !x.entries.IsEmpty(index) {
 				x.entries.Clear(index, tunnel.WordAction)
 			}
