@@ -78,6 +78,7 @@ type DataPlane struct {
 	withoutSessions map[string]uint32
 	edit            func(*ebpf.CollectionSpec) // see Options
 
+	tables   tables
 	settings *settings.Book
 	names    *table.Names
 	sources  *adjacency.Sources
@@ -87,7 +88,18 @@ type DataPlane struct {
 	rings    *event.Rings
 
 	sessionTables session.Tables
-	sliceMeter    *table.Array[abi.Meter]
+}
+
+// tables are those of all concepts but sessions.
+type tables struct {
+	Settings   *table.Array[abi.Settings]                       `map:"settings"`
+	Names      *table.Hash[abi.NameKey, [table.NameLength]byte] `map:"name_by_index"`
+	Routes     adjacency.RouteTables
+	Targets    target.Tables
+	Policies   policy.Tables
+	SIDs       sid.Tables
+	Tunnels    tunnel.Tables
+	SliceMeter *table.Array[abi.Meter] `map:"slice_meter"`
 }
 
 // Open loads the data path, or takes over what is pinned at opts.PinPath: the
@@ -139,13 +151,11 @@ func (d *DataPlane) openAttachments() {
 // others. Each finds what an earlier daemon left, so that none of it is
 // overwritten.
 func (d *DataPlane) openTables() (err error) {
-	m, l := d.maps, d.limits
-	if d.settings, err = settings.Open(m[mapSettings], d.grace, l); err != nil {
+	m, l, t := d.maps, d.limits, &d.tables
+	if err = errors.Join(table.Open(t, m), table.Open(&d.sessionTables, m)); err != nil {
 		return err
 	}
-	if d.names, err = table.OpenNames(m[abi.MapNameByIndex]); err != nil {
-		return err
-	}
+	d.settings, d.names = settings.Open(t.Settings, d.grace, l), &table.Names{Hash: t.Names}
 	d.Ports = port.New(&d.mu, m[abi.MapPort], m[abi.MapDevice])
 	if d.Adjacencies, err = adjacency.Open(&d.mu, m[abi.MapAdjacency], d.names, d.grace); err != nil {
 		return err
@@ -153,27 +163,13 @@ func (d *DataPlane) openTables() (err error) {
 	if d.sources, err = adjacency.OpenSources(m[abi.MapSource], d.grace); err != nil {
 		return err
 	}
-	if d.Routes, err = adjacency.OpenRoutes(&d.mu, d.Adjacencies, m[abi.MapRoute4], m[abi.MapRoute6], d.settings.ForgetLookups); err != nil {
-		return err
-	}
-	if d.targets, err = target.Open(m[abi.MapTargetByDst4], m[abi.MapTargetByDst6], m[abi.MapTargetByPort], d.Ports, d.settings.ForgetLookups); err != nil {
-		return err
-	}
-	policies := policy.Maps{Policies: m[abi.MapSrPolicy], Lists: m[abi.MapSegmentList], Counters: m[abi.MapListCounter]}
-	if d.Policies, err = policy.Open(&d.mu, policies, d.names, d.grace, d.settings, d.Adjacencies, d.sources); err != nil {
-		return err
-	}
+	d.Routes = adjacency.NewRoutes(&d.mu, d.Adjacencies, t.Routes, d.settings.ForgetLookups)
+	d.targets = target.New(t.Targets, d.Ports, d.settings.ForgetLookups)
+	d.Policies = policy.New(&d.mu, t.Policies, d.names, d.grace, d.settings, d.Adjacencies, d.sources)
 	d.mobiles = mobile.New(m[abi.MapMobile], d.grace)
-	sids := sid.Maps{SIDs: m[abi.MapLocalSid], ByPrefix: m[abi.MapSidByPrefix], Counters: m[abi.MapSidCounter]}
-	if d.SIDs, err = sid.Open(&d.mu, sids, d.grace, d.settings, d.Adjacencies, d.Policies, d.mobiles); err != nil {
-		return err
-	}
-	if d.entries, err = tunnel.OpenEntries(m[abi.MapTunnel], d.grace); err != nil {
-		return err
-	}
-	if d.Tunnels, err = tunnel.Open(&d.mu, d.entries, m[abi.MapTunnelByTeid], d.names, d.grace, d.settings, d.Adjacencies, d.sources, d.Policies); err != nil {
-		return err
-	}
+	d.SIDs = sid.New(&d.mu, t.SIDs, d.grace, d.settings, d.Adjacencies, d.Policies, d.mobiles)
+	d.entries = tunnel.NewEntries(t.Tunnels.Entries, d.grace)
+	d.Tunnels = tunnel.New(&d.mu, d.entries, t.Tunnels.ByTEID, d.names, d.grace, d.settings, d.Adjacencies, d.sources, d.Policies)
 	d.Steering = steering.New(&d.mu, d.settings, d.targets, d.mobiles, d.Policies, d.Tunnels, d.entries)
 	d.mobiles.Restore(d.SIDs.Mobiles(), d.Steering.Mobiles())
 	if d.Pods, err = pod.Open(&d.mu, m[abi.MapPod], d.grace, d.targets, d.Ports, d.Steering, d.TCX); err != nil {
@@ -183,45 +179,11 @@ func (d *DataPlane) openTables() (err error) {
 	d.rings = event.New(d.log, m)
 	d.Punts = event.NewPunts(d.rings, numbers{d})
 	d.Trace = event.NewTracer(&d.mu, d.settings, m[abi.MapTraceFilter], d.rings, d.nameEvent)
-	d.connect()
-	return d.openSessionTables()
-}
-
-// connect tells concepts of those above them that have to know of a change.
-func (d *DataPlane) connect() {
+	// Concepts tell those above them that have to know of a change.
 	d.Policies.SIDs, d.Policies.Changed = d.SIDs, d.Steering.Replace
 	d.Policies.Reap = func() error { return d.Sessions.Reap() }
 	d.Tunnels.Steering = d.Steering
 	d.Steering.IsLink, d.Links.Steered = d.Links.Has, d.Steering.HasPort
-}
-
-// openSessionTables gives sessions their maps.
-func (d *DataPlane) openSessionTables() error {
-	var errs []error
-	check := func(err error) { errs = append(errs, err) }
-	var err error
-	st := &d.sessionTables
-	st.PDR, err = table.OpenArray[abi.Pdr](d.maps[abi.MapPdr])
-	check(err)
-	st.Refused, err = table.OpenArray[abi.Refused](d.maps[abi.MapRefused])
-	check(err)
-	st.Filter, err = table.OpenArray[abi.Filter](d.maps[abi.MapFilter])
-	check(err)
-	st.FrameFilter, err = table.OpenArray[abi.FrameFilter](d.maps[abi.MapFrameFilter])
-	check(err)
-	st.Forwarding, err = table.OpenArray[abi.Forwarding](d.maps[abi.MapForwarding])
-	check(err)
-	st.Meter, err = table.OpenArray[abi.Meter](d.maps[abi.MapMeter])
-	check(err)
-	d.sliceMeter, err = table.OpenArray[abi.Meter](d.maps[abi.MapSliceMeter])
-	check(err)
-	st.TEIDs, err = table.OpenHash[uint32, uint32]("pdr_by_teid", "sessions", d.maps[abi.MapPdrByTeid])
-	check(err)
-	st.UEs, err = table.OpenHash[abi.In6, uint32]("pdr_by_ue", "sessions", d.maps[abi.MapPdrByUe])
-	check(err)
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
 	if d.Sessions != nil {
 		d.Sessions.Close()
 	}
@@ -241,10 +203,7 @@ func (d *DataPlane) Build() string { return d.build }
 func (d *DataPlane) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	st := &d.sessionTables
-	errs := []error{d.settings.Close(), d.SIDs.Close(), d.Policies.Close(), d.entries.Close(),
-		st.PDR.Close(), st.Refused.Close(), st.Filter.Close(), st.FrameFilter.Close(), st.Forwarding.Close(), st.Meter.Close(), d.sliceMeter.Close()}
-	errs = append(errs, d.XDP.Close(), d.TCX.Close())
+	errs := []error{table.Close(&d.tables), table.Close(&d.sessionTables), d.XDP.Close(), d.TCX.Close()}
 	if d.rings != nil {
 		d.rings.Close()
 	}

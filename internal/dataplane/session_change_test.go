@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 )
 
@@ -347,11 +348,8 @@ func dropped(d *DataPlane) string {
 func restart(t testing.TB, d *DataPlane) {
 	t.Helper()
 	d.mu.Lock()
-	for _, close := range []func() error{d.settings.Close, d.SIDs.Close, d.Policies.Close, d.entries.Close,
-		d.sessionTables.PDR.Close, d.sessionTables.Filter.Close, d.sessionTables.Forwarding.Close, d.sessionTables.Meter.Close, d.sliceMeter.Close} {
-		if err := close(); err != nil {
-			t.Fatal(err)
-		}
+	if err := errors.Join(table.Close(&d.tables), table.Close(&d.sessionTables)); err != nil {
+		t.Fatal(err)
 	}
 	err := d.openTables()
 	d.mu.Unlock()

@@ -254,10 +254,10 @@ func (r *rig) putSID(s srv6.LocalSID) error {
 		return err
 	}
 	index := r.d.SIDs.IndexOf(s.SID.Masked())
-	e := r.d.SIDs.Entries().Get(index)
+	e := r.d.SIDs.Entries.Get(index)
 	e.Flags |= uint8(abi.SidFlagsSID_SESSIONS)
 	for i, w := range table.ToWords(e) {
-		r.d.SIDs.Entries().Store(index, i, w)
+		r.d.SIDs.Entries.Store(index, i, w)
 	}
 	return nil
 }

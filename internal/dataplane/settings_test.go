@@ -24,7 +24,7 @@ func lookup(d *DataPlane, a netip.Addr) uint32 {
 	for _, l := range s.Locator[:s.Locators] {
 		if hi&l.Mask == l.Hi {
 			index := l.Base + uint32(hi>>l.Shift)&l.FunctionMask
-			if d.SIDs.Entries().Get(index).Behavior != 0 {
+			if d.SIDs.Entries.Get(index).Behavior != 0 {
 				return index
 			}
 			break
@@ -119,12 +119,12 @@ func TestChangedSIDIsWhole(t *testing.T) {
 		must(t, d.SIDs.Put(steps[0]))
 		must(t, counter.Write(d.maps[abi.MapSidCounter], d.SIDs.IndexOf(p), counts(7)))
 		for _, next := range steps[1:] {
-			before := d.SIDs.Entries().Get(lookup(d, p.Addr()))
+			before := d.SIDs.Entries.Get(lookup(d, p.Addr()))
 			var seen []abi.LocalSid
-			d.SIDs.Entries().Stored = func() { seen = append(seen, d.SIDs.Entries().Get(lookup(d, p.Addr()))) }
+			d.SIDs.Entries.Stored = func() { seen = append(seen, d.SIDs.Entries.Get(lookup(d, p.Addr()))) }
 			must(t, d.SIDs.Put(next))
-			d.SIDs.Entries().Stored = nil
-			after := d.SIDs.Entries().Get(lookup(d, p.Addr()))
+			d.SIDs.Entries.Stored = nil
+			after := d.SIDs.Entries.Get(lookup(d, p.Addr()))
 			if after.Behavior != uint8(next.Behavior) || after == before {
 				t.Errorf("%s: behaviour %d is written as %+v", p, next.Behavior, after)
 			}
@@ -170,7 +170,7 @@ func TestLocatorsComeAndGo(t *testing.T) {
 		if c, err := d.SIDs.Counter(stays.SID); err != nil || c.Packets != 5 {
 			t.Errorf("%s: the SID counted %+v, %v, want 5 packets", when, c, err)
 		}
-		if e := d.SIDs.Entries().Get(lookup(d, stays.SID.Addr())); e.Behavior != uint8(srv6.EndMAP) || e.Mobile == 0 {
+		if e := d.SIDs.Entries.Get(lookup(d, stays.SID.Addr())); e.Behavior != uint8(srv6.EndMAP) || e.Mobile == 0 {
 			t.Errorf("%s: the SID's entry is %+v", when, e)
 		}
 	}

@@ -38,7 +38,7 @@ func (d *DataPlane) SetSlice(slice uint32, up, down uint64) error {
 	}
 	for direction, rate := range map[Direction]uint64{Uplink: up, Downlink: down} {
 		index := sliceEntry(slice, direction)
-		session.SetMeterRate(d.sliceMeter, index, rate, now)
+		session.SetMeterRate(d.tables.SliceMeter, index, rate, now)
 	}
 	return nil
 }

@@ -24,20 +24,14 @@ func (d *DataPlane) Outcomes() ([]counter.Counter, error) {
 func (d *DataPlane) Usage() map[string]table.Usage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	sids, sidsByPrefix := d.SIDs.Usage()
 	policies, lists := d.Policies.Usage()
-	tunnels, byTEID := d.Tunnels.Usage()
+	tunnels := d.Tunnels.Usage()
 	tunnels.Used += d.Steering.InPools()
-	target4, target6, byPort := d.targets.Usage()
-	route4, route6 := d.Routes.Usage()
 	out := map[string]table.Usage{
-		abi.MapLocalSid: sids, abi.MapSidByPrefix: sidsByPrefix, abi.MapMobile: d.mobiles.Usage(),
-		abi.MapSrPolicy: policies, abi.MapSegmentList: lists,
-		abi.MapTunnel: tunnels, abi.MapTunnelByTeid: byTEID,
-		abi.MapTargetByDst4: target4, abi.MapTargetByDst6: target6, abi.MapTargetByPort: byPort,
-		abi.MapRoute4: route4, abi.MapRoute6: route6, abi.MapAdjacency: d.Adjacencies.Usage(), abi.MapSource: d.sources.Usage(),
-		abi.MapNameByIndex: d.names.Usage(),
+		abi.MapLocalSid: d.SIDs.Usage(), abi.MapMobile: d.mobiles.Usage(), abi.MapSrPolicy: policies, abi.MapSegmentList: lists,
+		abi.MapTunnel: tunnels, abi.MapAdjacency: d.Adjacencies.Usage(), abi.MapSource: d.sources.Usage(),
 	}
+	table.HashUsage(&d.tables, out)
 	if d.limits.Sessions != 0 {
 		d.Sessions.TableUsage(out)
 	}

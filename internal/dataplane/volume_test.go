@@ -43,7 +43,7 @@ func TestVolumeOfTheProgram(t *testing.T) {
 		start.Packets -= min(start.Packets, all.Packets/2)
 		start.Bytes -= min(start.Bytes, all.Bytes/2)
 		for w, v := range table.ToWords(counter.VolumeOf(start)) {
-			d.entries.Array().Store(7, w, v)
+			d.entries.Store(7, w, v)
 		}
 		var done atomic.Bool
 		var running, reading sync.WaitGroup

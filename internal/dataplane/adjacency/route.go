@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
@@ -17,36 +15,31 @@ import (
 type Routes struct {
 	mu   *sync.Mutex
 	hops *Table
-	four *table.Hash[abi.Lpm4Key, abi.Route]
-	six  *table.Hash[abi.Lpm6Key, abi.Route]
+	RouteTables
 	have map[routeKey][]Key
 }
 
-// OpenRoutes takes the two maps, whose routes refer to hops. changed runs after
-// each write.
-func OpenRoutes(mu *sync.Mutex, hops *Table, four, six *ebpf.Map, changed func()) (*Routes, error) {
-	r := &Routes{mu: mu, hops: hops, have: map[routeKey][]Key{}}
-	var err4, err6 error
-	r.four, err4 = table.OpenHash[abi.Lpm4Key, abi.Route](abi.MapRoute4, "routes", four)
-	r.six, err6 = table.OpenHash[abi.Lpm6Key, abi.Route](abi.MapRoute6, "routes", six)
-	if err := errors.Join(err4, err6); err != nil {
-		return nil, err
-	}
-	r.four.Changed, r.six.Changed = changed, changed
-	return r, nil
+// RouteTables are the tables of each family.
+type RouteTables struct {
+	Four *table.Hash[abi.Lpm4Key, abi.Route] `map:"route4" limit:"routes"`
+	Six  *table.Hash[abi.Lpm6Key, abi.Route] `map:"route6" limit:"routes"`
+}
+
+// NewRoutes takes the tables, whose routes refer to hops. changed runs after each
+// write.
+func NewRoutes(mu *sync.Mutex, hops *Table, t RouteTables, changed func()) *Routes {
+	t.Four.Changed, t.Six.Changed = changed, changed
+	return &Routes{mu: mu, hops: hops, RouteTables: t, have: map[routeKey][]Key{}}
 }
 
 // Sweep deletes what an earlier daemon put and this one has not. The caller holds
 // the lock.
 func (r *Routes) Sweep() error {
-	err := errors.Join(r.four.Sweep(), r.six.Sweep())
-	r.four.Settle()
-	r.six.Settle()
+	err := errors.Join(r.Four.Sweep(), r.Six.Sweep())
+	r.Four.Settle()
+	r.Six.Settle()
 	return err
 }
-
-// Usage says how full the tables of each family are.
-func (r *Routes) Usage() (four, six table.Usage) { return r.four.Usage(), r.six.Usage() }
 
 type routeKey struct {
 	table  uint32
@@ -87,13 +80,13 @@ func (r *Routes) Put(table uint32, p netip.Prefix, via []Key) error {
 func (r *Routes) write(k routeKey, e *abi.Route) error {
 	switch {
 	case k.prefix.Addr().Is4() && e != nil:
-		return r.four.Put(abi.LPM4(k.table, k.prefix), *e)
+		return r.Four.Put(abi.LPM4(k.table, k.prefix), *e)
 	case k.prefix.Addr().Is4():
-		return r.four.Delete(abi.LPM4(k.table, k.prefix))
+		return r.Four.Delete(abi.LPM4(k.table, k.prefix))
 	case e != nil:
-		return r.six.Put(abi.LPM6(k.table, k.prefix), *e)
+		return r.Six.Put(abi.LPM6(k.table, k.prefix), *e)
 	default:
-		return r.six.Delete(abi.LPM6(k.table, k.prefix))
+		return r.Six.Delete(abi.LPM6(k.table, k.prefix))
 	}
 }
 

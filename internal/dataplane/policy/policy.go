@@ -62,8 +62,7 @@ type Table struct {
 	sources  *adjacency.Sources
 	names    *table.Names
 
-	entries              *table.Array[abi.SrPolicy]
-	lists, counters      *ebpf.Map
+	Tables
 	indexes, listIndexes *table.Indexes
 
 	policies map[string]*Policy
@@ -83,43 +82,34 @@ type Binder interface {
 	DeleteBinding(policy string, sid netip.Addr) error
 }
 
-// Maps are the maps of policies.
-type Maps struct{ Policies, Lists, Counters *ebpf.Map }
+// Tables are the tables as packets see them.
+type Tables struct {
+	Entries *table.Array[abi.SrPolicy] `map:"sr_policy"`
+	Lists   *ebpf.Map                  `map:"segment_list"`
+	ByList  *ebpf.Map                  `map:"list_counter"`
+}
 
-// Open takes the maps, and from names what an earlier daemon put. mu is the data
+// New takes the tables, and from names what an earlier daemon put. mu is the data
 // path's lock.
-func Open(mu *sync.Mutex, m Maps, names *table.Names, grace *table.Grace, book *settings.Book, hops *adjacency.Table, sources *adjacency.Sources) (*Table, error) {
-	entries, err := table.OpenArray[abi.SrPolicy](m.Policies)
-	if err != nil {
-		return nil, err
-	}
+func New(mu *sync.Mutex, tables Tables, names *table.Names, grace *table.Grace, book *settings.Book, hops *adjacency.Table, sources *adjacency.Sources) *Table {
 	t := &Table{
-		mu: mu, settings: book, hops: hops, sources: sources, names: names,
-		entries: entries, lists: m.Lists, counters: m.Counters,
-		indexes:     table.NewIndexes(grace, abi.MapSrPolicy, "policies", 1, entries.Len),
-		listIndexes: table.NewIndexes(grace, abi.MapSegmentList, "segment_lists", 1, m.Lists.MaxEntries()),
+		Tables: tables, mu: mu, settings: book, hops: hops, sources: sources, names: names,
+		indexes:     table.NewIndexes(grace, abi.MapSrPolicy, "policies", 1, tables.Entries.Len),
+		listIndexes: table.NewIndexes(grace, abi.MapSegmentList, "segment_lists", 1, tables.Lists.MaxEntries()),
 		policies:    map[string]*Policy{}, indexOf: map[string]uint32{},
 	}
 	policies, lists := map[uint32]bool{}, map[uint32]bool{}
 	for index, name := range names.All(table.NamePolicy) {
 		policies[index] = true
 		t.indexOf[name] = index
-		p := entries.Get(index)
+		p := t.Entries.Get(index)
 		for _, l := range p.List[:p.Count] {
 			lists[l.List] = true
 		}
 	}
 	t.indexes.Restore(policies)
 	t.listIndexes.Restore(lists)
-	return t, nil
-}
-
-// Close ends the use of the maps.
-func (t *Table) Close() error {
-	if t == nil {
-		return nil
-	}
-	return t.entries.Close()
+	return t
 }
 
 // Get is a policy that was put since Open, or nil.
@@ -289,11 +279,11 @@ func (t *Table) place(name string) (uint32, error) {
 // program writes the lists that are new, then switches to them. It
 // returns the former ones, which packets may still meet.
 func (t *Table) program(p *Policy) (former []uint32, err error) {
-	now := t.entries.Get(p.index)
+	now := t.Entries.Get(p.index)
 	idle := map[uint32]abi.SegmentList{} // now in use, and not yet again
 	for _, l := range now.List[:now.Count] {
 		var content abi.SegmentList
-		if err := t.lists.Lookup(l.List, &content); err != nil {
+		if err := t.Lists.Lookup(l.List, &content); err != nil {
 			return nil, fmt.Errorf("read table segment_list: %w", err)
 		}
 		idle[l.List] = content
@@ -364,22 +354,22 @@ func (t *Table) newList(content abi.SegmentList) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := t.lists.Put(index, &content); err != nil {
+	if err := t.Lists.Put(index, &content); err != nil {
 		t.listIndexes.Retire(index)
 		return 0, fmt.Errorf("write table segment_list: %w", err)
 	}
-	return index, counter.Zero(t.counters, index)
+	return index, counter.Zero(t.ByList, index)
 }
 
 // write changes sr_policy[index]. The first word holds the number of
 // lists, each further one a list. At every moment the last list that counts
 // takes all hashes, and every list that counts is old or new.
 func (t *Table) write(index uint32, next abi.SrPolicy) {
-	now := t.entries.Get(index)
+	now := t.Entries.Get(index)
 	from, to := table.ToWords(now), table.ToWords(next)
 	store := func(word int) {
 		if from[word] != to[word] {
-			t.entries.Store(index, word, to[word])
+			t.Entries.Store(index, word, to[word])
 		}
 	}
 	if next.Count <= now.Count { // the new last one first, then fewer
@@ -486,8 +476,8 @@ func (t *Table) Delete(name string) error {
 
 // forget gives back a policy's entry and its lists'.
 func (t *Table) forget(name string, index uint32) error {
-	now := t.entries.Get(index)
-	t.entries.Store(index, 0, 0)
+	now := t.Entries.Get(index)
+	t.Entries.Store(index, 0, 0)
 	for _, l := range now.List[:now.Count] {
 		t.listIndexes.Retire(l.List)
 	}
@@ -508,7 +498,7 @@ func (t *Table) Counters(name string) ([]counter.Counter, error) {
 	out := make([]counter.Counter, len(p.lists))
 	for i, index := range p.lists {
 		var err error
-		if out[i], err = counter.Read(t.counters, index); err != nil {
+		if out[i], err = counter.Read(t.ByList, index); err != nil {
 			return nil, err
 		}
 	}

@@ -17,7 +17,7 @@ func TestPolicyIsWholeAtEveryWord(t *testing.T) {
 		for to := range 9 {
 			now, next := policyOf(from, 100), policyOf(to, 200)
 			a := table.NewArray[abi.SrPolicy](2)
-			policies := &Table{entries: a}
+			policies := &Table{Tables: Tables{Entries: a}}
 			for w, v := range table.ToWords(now) {
 				a.Store(1, w, v)
 			}

@@ -11,14 +11,14 @@ import (
 
 // Tables are the tables of sessions, as packets see them.
 type Tables struct {
-	PDR         *table.Array[abi.Pdr]
-	Refused     *table.Array[abi.Refused]
-	Filter      *table.Array[abi.Filter]
-	FrameFilter *table.Array[abi.FrameFilter]
-	Meter       *table.Array[abi.Meter]
-	Forwarding  *table.Array[abi.Forwarding]
-	TEIDs       *table.Hash[uint32, uint32]  // pdr_by_teid
-	UEs         *table.Hash[abi.In6, uint32] // pdr_by_ue
+	PDR         *table.Array[abi.Pdr]         `map:"pdr"`
+	Refused     *table.Array[abi.Refused]     `map:"refused"`
+	Filter      *table.Array[abi.Filter]      `map:"filter"`
+	FrameFilter *table.Array[abi.FrameFilter] `map:"frame_filter"`
+	Meter       *table.Array[abi.Meter]       `map:"meter"`
+	Forwarding  *table.Array[abi.Forwarding]  `map:"forwarding"`
+	TEIDs       *table.Hash[uint32, uint32]   `map:"pdr_by_teid" limit:"sessions"`
+	UEs         *table.Hash[abi.In6, uint32]  `map:"pdr_by_ue" limit:"sessions"`
 }
 
 // tables are Tables, and the lookups of packets in them.

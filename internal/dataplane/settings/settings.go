@@ -6,8 +6,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
@@ -86,12 +84,8 @@ type Book struct {
 	Leaving map[uint32]bool
 }
 
-// Open takes the map.
-func Open(m *ebpf.Map, grace *table.Grace, limits Limits) (*Book, error) {
-	words, err := table.OpenArray[abi.Settings](m)
-	if err != nil {
-		return nil, err
-	}
+// Open takes the table.
+func Open(words *table.Array[abi.Settings], grace *table.Grace, limits Limits) *Book {
 	b := &Book{words: words, grace: grace, limits: limits}
 	b.Change(func(s *abi.Settings) {
 		s.TeidSlots = limits.Tunnels
@@ -102,15 +96,7 @@ func Open(m *ebpf.Map, grace *table.Grace, limits Limits) (*Book, error) {
 	if b.Get().Generation == 0 { // that of a slot never filled
 		b.ForgetLookups()
 	}
-	return b, nil
-}
-
-// Close ends the use of the map.
-func (b *Book) Close() error {
-	if b == nil {
-		return nil
-	}
-	return b.words.Close()
+	return b
 }
 
 // Get is what packets see now.

@@ -37,59 +37,47 @@ type Table struct {
 	policies *policy.Table
 	mobiles  *mobile.Table
 
-	entries  *table.Array[abi.LocalSid]
-	byPrefix *table.Hash[abi.SidKey, uint32]
-	counters *ebpf.Map
-	indexes  *table.Indexes // of entries that byPrefix leads to: (ranges, 2*ranges]
-	ranges   uint32         // locators lead to [1, ranges]
+	Tables
+	indexes *table.Indexes // of entries that ByPrefix leads to: (ranges, 2*ranges]
+	ranges  uint32         // locators lead to [1, ranges]
 
 	sids   map[netip.Prefix]*sid
 	inside map[uint32]int // see CountInside
 }
 
-// Maps are the maps of local SIDs.
-type Maps struct{ SIDs, ByPrefix, Counters *ebpf.Map }
+// Tables are the tables as packets see them.
+type Tables struct {
+	Entries  *table.Array[abi.LocalSid]      `map:"local_sid"`
+	ByPrefix *table.Hash[abi.SidKey, uint32] `map:"sid_by_prefix" limit:"sids"`
+	Counters *ebpf.Map                       `map:"sid_counter"`
+}
 
-// Open takes the maps and marks what an earlier daemon put. mu is the data path's
+// New takes the tables and marks what an earlier daemon put. mu is the data path's
 // lock.
-func Open(mu *sync.Mutex, m Maps, grace *table.Grace, book *settings.Book, hops *adjacency.Table, policies *policy.Table, mobiles *mobile.Table) (*Table, error) {
-	t := &Table{mu: mu, settings: book, hops: hops, policies: policies, mobiles: mobiles, counters: m.Counters, sids: map[netip.Prefix]*sid{}}
-	var errEntries, errPrefix error
-	t.entries, errEntries = table.OpenArray[abi.LocalSid](m.SIDs)
-	t.byPrefix, errPrefix = table.OpenHash[abi.SidKey, uint32](abi.MapSidByPrefix, "sids", m.ByPrefix)
-	if err := errors.Join(errEntries, errPrefix); err != nil {
-		return nil, errors.Join(err, t.entries.Close())
-	}
-	t.ranges = t.entries.Len / 2
-	t.indexes = table.NewIndexes(grace, abi.MapLocalSid, "sids", t.ranges+1, t.entries.Len)
+func New(mu *sync.Mutex, tables Tables, grace *table.Grace, book *settings.Book, hops *adjacency.Table, policies *policy.Table, mobiles *mobile.Table) *Table {
+	t := &Table{Tables: tables, mu: mu, settings: book, hops: hops, policies: policies, mobiles: mobiles, sids: map[netip.Prefix]*sid{}}
+	t.ranges = t.Entries.Len / 2
+	t.indexes = table.NewIndexes(grace, abi.MapLocalSid, "sids", t.ranges+1, t.Entries.Len)
 	taken := map[uint32]bool{}
-	for _, index := range t.byPrefix.All() {
+	for _, index := range t.ByPrefix.All() {
 		taken[index] = true
 	}
 	t.indexes.Restore(taken)
 	t.CountInside()
-	return t, nil
+	return t
 }
 
 // Mobiles are the entries of mobile that local SIDs refer to.
 func (t *Table) Mobiles() map[uint32]bool {
 	out := map[uint32]bool{}
-	for _, index := range t.byPrefix.All() {
-		out[t.entries.Get(index).Mobile] = true
+	for _, index := range t.ByPrefix.All() {
+		out[t.Entries.Get(index).Mobile] = true
 	}
 	for index := range t.byIndex() {
-		out[t.entries.Get(index).Mobile] = true
+		out[t.Entries.Get(index).Mobile] = true
 	}
 	delete(out, 0)
 	return out
-}
-
-// Close ends the use of the maps.
-func (t *Table) Close() error {
-	if t == nil {
-		return nil
-	}
-	return t.entries.Close()
 }
 
 // byIndex are the SIDs in the locators' ranges.
@@ -100,7 +88,7 @@ func (t *Table) byIndex() map[uint32]netip.Prefix {
 			continue
 		}
 		for index := l.Base; index < l.Base+l.Size(); index++ {
-			if uint8(t.entries.Load(index, 0)) != 0 { // behavior
+			if uint8(t.Entries.Load(index, 0)) != 0 { // behavior
 				out[index] = l.PrefixOf(index)
 			}
 		}
@@ -113,7 +101,7 @@ func (t *Table) byIndex() map[uint32]netip.Prefix {
 // lock.
 func (t *Table) Leave(l abi.Locator) error {
 	for index := l.Base; index < l.Base+l.Size(); index++ {
-		if t.entries.Get(index).Behavior == 0 {
+		if t.Entries.Get(index).Behavior == 0 {
 			continue
 		}
 		if err := t.move(l.PrefixOf(index), index); err != nil {
@@ -126,7 +114,7 @@ func (t *Table) Leave(l abi.Locator) error {
 // Clear empties the range of a locator that no packet looks at.
 func (t *Table) Clear(l abi.Locator) {
 	for index := l.Base; index < l.Base+l.Size(); index++ {
-		t.entries.Store(index, 0, 0)
+		t.Entries.Store(index, 0, 0)
 	}
 }
 
@@ -136,13 +124,13 @@ func (t *Table) move(p netip.Prefix, from uint32) error {
 	if err != nil {
 		return err
 	}
-	if err := counter.Copy(t.counters, from, to); err != nil {
+	if err := counter.Copy(t.Counters, from, to); err != nil {
 		return err
 	}
 	if s := t.sids[p]; s != nil {
 		s.index = to
 	}
-	_, err = t.write(p, to, t.entries.Get(from))
+	_, err = t.write(p, to, t.Entries.Get(from))
 	return err
 }
 
@@ -150,7 +138,7 @@ func (t *Table) move(p netip.Prefix, from uint32) error {
 // the lock.
 func (t *Table) Sweep() error {
 	var errs []error
-	for k, index := range t.byPrefix.All() {
+	for k, index := range t.ByPrefix.All() {
 		if t.sids[abi.SIDPrefix(k)] == nil {
 			errs = append(errs, t.unpublish(abi.SIDPrefix(k), index))
 		}
@@ -160,20 +148,20 @@ func (t *Table) Sweep() error {
 			errs = append(errs, t.unpublish(p, index))
 		}
 	}
-	t.byPrefix.Settle()
+	t.ByPrefix.Settle()
 	return errors.Join(errs...)
 }
 
-// Usage says how full local_sid and sid_by_prefix are.
-func (t *Table) Usage() (sids, byPrefix table.Usage) {
-	sids = t.indexes.Usage()
+// Usage says how full local_sid is.
+func (t *Table) Usage() table.Usage {
+	sids := t.indexes.Usage()
 	sids.Max += int(t.ranges)
 	for _, s := range t.sids {
 		if s.index <= t.ranges {
 			sids.Used++
 		}
 	}
-	return sids, t.byPrefix.Usage()
+	return sids
 }
 
 // IndexOf is the entry of a SID that was put; 0: none.
@@ -183,9 +171,6 @@ func (t *Table) IndexOf(p netip.Prefix) uint32 {
 	}
 	return 0
 }
-
-// Entries are local_sid, as packets see it.
-func (t *Table) Entries() *table.Array[abi.LocalSid] { return t.entries }
 
 // PrefixAt is the SID at an index of local_sid; the zero Prefix: none.
 func (t *Table) PrefixAt(index uint32) netip.Prefix {
@@ -309,12 +294,12 @@ func (t *Table) program(owner string, l srv6.LocalSID, old *sid) error {
 	if err != nil {
 		return t.hops.OrRelease(err, keys)
 	}
-	before := t.entries.Get(index)
+	before := t.Entries.Get(index)
 	if entry.Mobile, err = t.mobiles.Put(before.Mobile, mob); err != nil {
 		return t.hops.OrRelease(err, keys)
 	}
 	if before.Behavior == 0 {
-		if err := counter.Zero(t.counters, index); err != nil {
+		if err := counter.Zero(t.Counters, index); err != nil {
 			return t.hops.OrRelease(err, keys)
 		}
 	}
@@ -409,7 +394,7 @@ func mobileOf(l srv6.LocalSID, policy uint32) (*abi.Mobile, error) {
 
 // place finds or chooses the index of a SID.
 func (t *Table) place(p netip.Prefix) (uint32, error) {
-	if index, ok := t.byPrefix.Lookup(abi.SIDKey(p)); ok {
+	if index, ok := t.ByPrefix.Lookup(abi.SIDKey(p)); ok {
 		return index, nil
 	}
 	if index, ok := t.settings.SIDByLocator(p); ok && t.inside[index] == 0 {
@@ -422,7 +407,7 @@ func (t *Table) place(p netip.Prefix) (uint32, error) {
 func (t *Table) newIndex() (uint32, error) {
 	index, err := t.indexes.Alloc()
 	if err == nil {
-		t.entries.Store(index, 0, 0)
+		t.Entries.Store(index, 0, 0)
 	}
 	return index, err
 }
@@ -432,7 +417,7 @@ func (t *Table) newIndex() (uint32, error) {
 // the locators first, and the longest prefix is to win.
 func (t *Table) CountInside() {
 	t.inside = map[uint32]int{}
-	for k := range t.byPrefix.All() {
+	for k := range t.ByPrefix.All() {
 		if index, ok := t.settings.SIDAround(abi.SIDPrefix(k)); ok {
 			t.inside[index]++
 		}
@@ -444,23 +429,23 @@ func (t *Table) publish(p netip.Prefix, index uint32) error {
 	if index <= t.ranges {
 		return nil
 	}
-	_, there := t.byPrefix.Lookup(abi.SIDKey(p))
-	if err := t.byPrefix.Put(abi.SIDKey(p), index); err != nil {
+	_, there := t.ByPrefix.Lookup(abi.SIDKey(p))
+	if err := t.ByPrefix.Put(abi.SIDKey(p), index); err != nil {
 		return err
 	}
-	t.settings.Change(func(s *abi.Settings) { s.SidsByPrefix = uint32(t.byPrefix.Len()) })
+	t.settings.Change(func(s *abi.Settings) { s.SidsByPrefix = uint32(t.ByPrefix.Len()) })
 	outer, ok := t.settings.SIDAround(p)
 	if !ok || there {
 		return nil
 	}
 	t.inside[outer]++
-	if t.entries.Get(outer).Behavior == 0 {
+	if t.Entries.Get(outer).Behavior == 0 {
 		return nil
 	}
 	if err := t.move(t.byIndex()[outer], outer); err != nil {
 		return err
 	}
-	t.entries.Store(outer, 0, 0)
+	t.Entries.Store(outer, 0, 0)
 	return nil
 }
 
@@ -468,7 +453,7 @@ func (t *Table) publish(p netip.Prefix, index uint32) error {
 // the old or all of the new entry. If more than one word changes, that is at
 // another index, which is returned.
 func (t *Table) write(p netip.Prefix, index uint32, next abi.LocalSid) (uint32, error) {
-	now := t.entries.Get(index)
+	now := t.Entries.Get(index)
 	from, to := table.ToWords(now), table.ToWords(next)
 	changed := 0
 	for i := range to {
@@ -483,13 +468,13 @@ func (t *Table) write(p netip.Prefix, index uint32, next abi.LocalSid) (uint32, 
 		if index, err = t.newIndex(); err != nil {
 			return 0, err
 		}
-		if err := counter.Copy(t.counters, former, index); err != nil {
+		if err := counter.Copy(t.Counters, former, index); err != nil {
 			return 0, err
 		}
 	}
 	for i := len(to) - 1; i >= 0; i-- { // the first word says what the SID does
-		if v := to[i]; t.entries.Load(index, i) != v {
-			t.entries.Store(index, i, v)
+		if v := to[i]; t.Entries.Load(index, i) != v {
+			t.Entries.Store(index, i, v)
 		}
 	}
 	if err := t.publish(p, index); err != nil {
@@ -499,7 +484,7 @@ func (t *Table) write(p netip.Prefix, index uint32, next abi.LocalSid) (uint32, 
 	case former > t.ranges:
 		t.indexes.Retire(former)
 	case former != 0:
-		t.entries.Store(former, 0, 0) // from here on the trie decides
+		t.Entries.Store(former, 0, 0) // from here on the trie decides
 	}
 	return index, nil
 }
@@ -514,16 +499,16 @@ func (t *Table) delete(s *sid) error {
 
 // unpublish takes a SID away from the data path and gives back what it had.
 func (t *Table) unpublish(p netip.Prefix, index uint32) error {
-	_, there := t.byPrefix.Lookup(abi.SIDKey(p))
-	if err := t.byPrefix.Delete(abi.SIDKey(p)); err != nil {
+	_, there := t.ByPrefix.Lookup(abi.SIDKey(p))
+	if err := t.ByPrefix.Delete(abi.SIDKey(p)); err != nil {
 		return err
 	}
 	if outer, ok := t.settings.SIDAround(p); ok && there {
 		t.inside[outer]--
 	}
-	t.settings.Change(func(s *abi.Settings) { s.SidsByPrefix = uint32(t.byPrefix.Len()) })
-	entry := t.entries.Get(index)
-	t.entries.Store(index, 0, 0)
+	t.settings.Change(func(s *abi.Settings) { s.SidsByPrefix = uint32(t.ByPrefix.Len()) })
+	entry := t.Entries.Get(index)
+	t.Entries.Store(index, 0, 0)
 	t.mobiles.Retire(entry.Mobile)
 	if index > t.ranges {
 		t.indexes.Retire(index)
@@ -540,5 +525,5 @@ func (t *Table) Counter(p netip.Prefix) (counter.Counter, error) {
 	if s == nil {
 		return counter.Counter{}, nil
 	}
-	return counter.Read(t.counters, s.index)
+	return counter.Read(t.Counters, s.index)
 }

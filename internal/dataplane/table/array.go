@@ -22,20 +22,20 @@ type Array[T any] struct {
 	Stored func()
 }
 
-// OpenArray maps the array m into our memory. Its values have the layout of T.
-func OpenArray[T any](m *ebpf.Map) (*Array[T], error) {
-	a := NewArray[T](0)
+// open maps the array m into our memory. Its values have the layout of T.
+func (a *Array[T]) open(m *ebpf.Map, _, _ string) error {
+	*a = *NewArray[T](0)
 	if size := 8 * uint32(a.stride); size != m.ValueSize() {
-		return nil, fmt.Errorf("map %s: values of %d bytes, want %d, a multiple of 8", m, m.ValueSize(), size)
+		return fmt.Errorf("values of %d bytes, want %d, a multiple of 8", m.ValueSize(), size)
 	}
 	page := unix.Getpagesize()
 	size := (int(m.ValueSize())*int(m.MaxEntries()) + page - 1) / page * page
 	mem, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("map %s: mmap: %w", m, err)
+		return fmt.Errorf("mmap: %w", err)
 	}
 	a.words, a.Len = unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(mem))), size/8), m.MaxEntries()
-	return a, nil
+	return nil
 }
 
 // NewArray is an array of n entries that no data path reads.
@@ -45,9 +45,9 @@ func NewArray[T any](n uint32) *Array[T] {
 	return &Array[T]{words: make([]uint64, int(n)*stride), stride: stride, Len: n}
 }
 
-// Close ends the use of an array that OpenArray mapped.
-func (a *Array[T]) Close() error {
-	if a == nil || a.words == nil {
+// close ends the use of an array that Open mapped.
+func (a *Array[T]) close() error {
+	if len(a.words) == 0 {
 		return nil
 	}
 	mem := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(a.words))), 8*len(a.words))

@@ -42,9 +42,9 @@ func NewHash[K, V comparable](name string, max uint32) *Hash[K, V] {
 	return &Hash[K, V]{name: name, m: memory{max}, have: map[K]V{}, kept: map[K]bool{}}
 }
 
-// OpenHash reads what is there.
-func OpenHash[K, V comparable](name, limit string, m *ebpf.Map) (*Hash[K, V], error) {
-	t := &Hash[K, V]{name: name, limit: limit, m: m, have: map[K]V{}, kept: map[K]bool{}}
+// open reads what is there.
+func (t *Hash[K, V]) open(m *ebpf.Map, name, limit string) error {
+	*t = Hash[K, V]{name: name, limit: limit, m: m, have: map[K]V{}, kept: map[K]bool{}}
 	var k K
 	var v V
 	it := m.Iterate()
@@ -52,10 +52,12 @@ func OpenHash[K, V comparable](name, limit string, m *ebpf.Map) (*Hash[K, V], er
 		t.have[k] = v
 	}
 	if err := it.Err(); err != nil {
-		return nil, fmt.Errorf("read table %s: %w", name, err)
+		return fmt.Errorf("read: %w", err)
 	}
-	return t, nil
+	return nil
 }
+
+func (*Hash[K, V]) close() error { return nil }
 
 // Put writes an entry, unless the table has the same (*FullError).
 func (t *Hash[K, V]) Put(k K, v V) error {

@@ -4,20 +4,12 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // Names is what indices mean, for a daemon that starts again.
 type Names struct {
-	hash *Hash[abi.NameKey, [NameLength]byte]
-}
-
-// OpenNames reads what there is.
-func OpenNames(m *ebpf.Map) (*Names, error) {
-	hash, err := OpenHash[abi.NameKey, [NameLength]byte](abi.MapNameByIndex, "", m)
-	return &Names{hash}, err
+	*Hash[abi.NameKey, [NameLength]byte]
 }
 
 // NameLength bounds a name, in octets.
@@ -37,24 +29,18 @@ func (n *Names) Put(kind, index uint32, name string) error {
 		return fmt.Errorf("name %q is longer than %d bytes", name, NameLength)
 	}
 	copy(text[:], name)
-	return n.hash.Put(abi.NameKey{Kind: kind, Index: index}, text)
+	return n.Hash.Put(abi.NameKey{Kind: kind, Index: index}, text)
 }
 
 // Delete takes the name of an index away.
 func (n *Names) Delete(kind, index uint32) error {
-	return n.hash.Delete(abi.NameKey{Kind: kind, Index: index})
+	return n.Hash.Delete(abi.NameKey{Kind: kind, Index: index})
 }
-
-// Usage is how many names there are, and how many there can be.
-func (n *Names) Usage() Usage { return n.hash.Usage() }
-
-// Settle ends the time in which names may be stale.
-func (n *Names) Settle() { n.hash.Settle() }
 
 // All is every name of a kind, by index.
 func (n *Names) All(kind uint32) map[uint32]string {
 	out := map[uint32]string{}
-	for k, text := range n.hash.All() {
+	for k, text := range n.Hash.All() {
 		if k.Kind == kind {
 			name, _, _ := bytes.Cut(text[:], []byte{0})
 			out[k.Index] = string(name)

@@ -9,8 +9,6 @@ import (
 	"iter"
 	"net/netip"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
@@ -21,67 +19,65 @@ var ErrTaken = errors.New("is taken")
 
 // Table is the three tables.
 type Table struct {
-	four   *table.Hash[abi.Lpm4Key, abi.Target]
-	six    *table.Hash[abi.Lpm6Key, abi.Target]
-	byPort *table.Hash[abi.PortKey, abi.Target]
-	ports  *port.Table
+	Tables
+	ports *port.Table
 }
 
-// Open takes the maps. changed runs after each write of a target by destination.
-func Open(four, six, byPort *ebpf.Map, ports *port.Table, changed func()) (*Table, error) {
-	t := &Table{ports: ports}
-	var err4, err6, errPort error
-	t.four, err4 = table.OpenHash[abi.Lpm4Key, abi.Target](abi.MapTargetByDst4, "routes", four)
-	t.six, err6 = table.OpenHash[abi.Lpm6Key, abi.Target](abi.MapTargetByDst6, "routes", six)
-	t.byPort, errPort = table.OpenHash[abi.PortKey, abi.Target](abi.MapTargetByPort, "", byPort)
-	if err := errors.Join(err4, err6, errPort); err != nil {
-		return nil, err
-	}
-	t.four.Changed, t.six.Changed = changed, changed
+// Tables are the tables as packets see them.
+type Tables struct {
+	Four   *table.Hash[abi.Lpm4Key, abi.Target] `map:"target_by_dst4" limit:"routes"`
+	Six    *table.Hash[abi.Lpm6Key, abi.Target] `map:"target_by_dst6" limit:"routes"`
+	ByPort *table.Hash[abi.PortKey, abi.Target] `map:"target_by_port"`
+}
+
+// New takes the tables. changed runs after each write of a target by destination.
+func New(tables Tables, ports *port.Table, changed func()) *Table {
+	t := &Table{Tables: tables, ports: ports}
+	t.Four.Changed, t.Six.Changed = changed, changed
 	ports.Steered = func(ifindex int) bool {
-		for k := range t.byPort.All() {
+		for k := range t.ByPort.All() {
 			if k.Ifindex == uint32(ifindex) {
 				return true
 			}
 		}
 		return false
 	}
-	return t, nil
+	return t
 }
 
 // Put has packets to a prefix go to a target.
 func (t *Table) Put(p netip.Prefix, to abi.Target) error {
 	if p.Addr().Is4() {
-		return t.four.Put(abi.LPM4(0, p), to)
+		return t.Four.Put(abi.LPM4(0, p), to)
 	}
-	return t.six.Put(abi.LPM6(0, p), to)
+	return t.Six.Put(abi.LPM6(0, p), to)
 }
 
 // Delete ends that.
 func (t *Table) Delete(p netip.Prefix) error {
 	if p.Addr().Is4() {
-		return t.four.Delete(abi.LPM4(0, p))
+		return t.Four.Delete(abi.LPM4(0, p))
 	}
-	return t.six.Delete(abi.LPM6(0, p))
+	return t.Six.Delete(abi.LPM6(0, p))
 }
 
 // At is where packets to exactly this prefix go; the zero Target: nowhere.
 func (t *Table) At(p netip.Prefix) abi.Target {
 	if p.Addr().Is4() {
-		return t.four.Get(abi.LPM4(0, p))
+		return t.Four.Get(abi.LPM4(0, p))
 	}
-	return t.six.Get(abi.LPM6(0, p))
+	return t.Six.Get(abi.LPM6(0, p))
 }
 
 // All are the targets by destination, those of an earlier daemon among them.
 func (t *Table) All() iter.Seq2[netip.Prefix, abi.Target] {
 	return func(yield func(netip.Prefix, abi.Target) bool) {
-		for k, to := range t.four.All() {
+		for k, to := range t.Four.All() {
 			if !yield(netip.PrefixFrom(abi.FromBE32(k.Addr), int(k.Prefixlen)-32), to) {
 				return
 			}
 		}
-		for k, to := range t.six.All() {
+		for k, to := range t.Six.All() {
 			if !yield(netip.PrefixFrom(netip.AddrFrom16(k.Addr.B), int(k.Prefixlen)-32), to) {
 				return
 			}
@@ -91,7 +87,7 @@ func (t *Table) All() iter.Seq2[netip.Prefix, abi.Target] {
 
 // PutPort has frames of a port go to a target.
 func (t *Table) PutPort(k abi.PortKey, to abi.Target) error {
-	if err := t.byPort.Put(k, to); err != nil {
+	if err := t.ByPort.Put(k, to); err != nil {
 		return err
 	}
 	return t.ports.MarkSteered(int(k.Ifindex))
@@ -99,7 +95,7 @@ func (t *Table) PutPort(k abi.PortKey, to abi.Target) error {
 
 // DeletePort ends that.
 func (t *Table) DeletePort(k abi.PortKey) error {
-	if err := t.byPort.Delete(k); err != nil {
+	if err := t.ByPort.Delete(k); err != nil {
 		return err
 	}
 	return t.ports.MarkSteered(int(k.Ifindex))
@@ -108,11 +104,11 @@ func (t *Table) DeletePort(k abi.PortKey) error {
 // Sweep deletes what an earlier daemon put and this one has not, after drop was
 // called with it.
 func (t *Table) Sweep(drop func(abi.Target)) error {
-	for _, to := range t.four.Stale() {
+	for _, to := range t.Four.Stale() {
 		drop(to)
 	}
-	ports := t.byPort.Stale()
-	errs := []error{t.four.Sweep(), t.six.Sweep(), t.byPort.Sweep()}
+	ports := t.ByPort.Stale()
+	errs := []error{t.Four.Sweep(), t.Six.Sweep(), t.ByPort.Sweep()}
 	for k := range ports {
 		errs = append(errs, t.ports.MarkSteered(int(k.Ifindex)))
 	}
@@ -121,12 +117,7 @@ func (t *Table) Sweep(drop func(abi.Target)) error {
 
 // Settle ends the time in which targets may be an earlier daemon's.
 func (t *Table) Settle() {
-	t.four.Settle()
-	t.six.Settle()
-	t.byPort.Settle()
-}
-
-// Usage says how full the three tables are.
-func (t *Table) Usage() (four, six, byPort table.Usage) {
-	return t.four.Usage(), t.six.Usage(), t.byPort.Usage()
+	t.Four.Settle()
+	t.Six.Settle()
+	t.ByPort.Settle()
 }

@@ -1,8 +1,6 @@
 package tunnel
 
 import (
-	"github.com/cilium/ebpf"
-
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
@@ -19,47 +17,32 @@ const (
 // and the rest is handed out: to TEIDs whose entry is taken, and to what sends.
 // Callers hold the data path's lock.
 type Entries struct {
-	words   *table.Array[abi.Tunnel]
+	*table.Array[abi.Tunnel]
 	grace   *table.Grace
 	slots   uint32            // TEIDs lead to [1, slots)
 	resting map[uint32]uint64 // entries of a fixed place that were cleared, and in which epoch
 }
 
-// OpenEntries takes the map.
-func OpenEntries(m *ebpf.Map, grace *table.Grace) (*Entries, error) {
-	words, err := table.OpenArray[abi.Tunnel](m)
-	return &Entries{words, grace, m.MaxEntries() / 4, map[uint32]uint64{}}, err
+// NewEntries takes the table.
+func NewEntries(words *table.Array[abi.Tunnel], grace *table.Grace) *Entries {
+	return &Entries{words, grace, words.Len / 4, map[uint32]uint64{}}
 }
-
-// Close ends the use of the map.
-func (x *Entries) Close() error {
-	if x == nil {
-		return nil
-	}
-	return x.words.Close()
-}
-
-// Array is the table as packets see it.
-func (x *Entries) Array() *table.Array[abi.Tunnel] { return x.words }
-
-// Get is entry i.
-func (x *Entries) Get(i uint32) abi.Tunnel { return x.words.Get(i) }
 
 // IsEmpty says whether packets find nothing at entry i, to which a UE pool leads.
-func (x *Entries) IsEmpty(i uint32) bool { return uint8(x.words.Load(i, WordAction)>>32) == 0 }
+func (x *Entries) IsEmpty(i uint32) bool { return uint8(x.Load(i, WordAction)>>32) == 0 }
 
 // Counter is what entry i counted; of 0 it is zero.
 func (x *Entries) Counter(i uint32) counter.Counter {
 	if i == 0 {
 		return counter.Counter{}
 	}
-	return counter.ReadVolume(x.words.Words(i)[wordVolume:])
+	return counter.ReadVolume(x.Words(i)[wordVolume:])
 }
 
 // Wipe empties entries that no packet is led to.
 func (x *Entries) Wipe(base, size uint32) {
 	for i := base; i < base+size; i++ {
-		x.words.Store(i, WordAction, 0)
+		x.Store(i, WordAction, 0)
 		delete(x.resting, i)
 	}
 }
@@ -67,7 +50,7 @@ func (x *Entries) Wipe(base, size uint32) {
 // Change makes entry i hold e, if at most one word differs: such a
 // change no packet sees a half of. Counters stay.
 func (x *Entries) Change(i uint32, e abi.Tunnel) bool {
-	from, to := table.ToWords(x.words.Get(i)), table.ToWords(e)
+	from, to := table.ToWords(x.Get(i)), table.ToWords(e)
 	word, differ := 0, 0
 	for w := WordKey; w < len(to); w++ {
 		if from[w] != to[w] {
@@ -76,7 +59,7 @@ func (x *Entries) Change(i uint32, e abi.Tunnel) bool {
 		}
 	}
 	if differ == 1 {
-		x.words.Store(i, word, to[word])
+		x.Store(i, word, to[word])
 	}
 	return differ <= 1
 }
@@ -87,16 +70,16 @@ func (x *Entries) Write(i uint32, e abi.Tunnel, last int) {
 	words := table.ToWords(e)
 	for w, v := range words {
 		if w != last {
-			x.words.Store(i, w, v)
+			x.Store(i, w, v)
 		}
 	}
-	x.words.Store(i, last, words[last])
+	x.Store(i, last, words[last])
 }
 
 // Clear takes an entry of a fixed place away, by the word that packets
 // decide by. It rests until they have left.
 func (x *Entries) Clear(i uint32, word int) {
-	x.words.Store(i, word, 0)
+	x.Store(i, word, 0)
 	x.resting[i] = x.grace.Epoch
 	if len(x.resting) >= table.MaxRetired {
 		x.grace.Wait()

@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
@@ -70,17 +68,19 @@ type Steering interface {
 	SlotOf(who ref.User) uint32
 }
 
-// Open takes the maps, and from names what an earlier daemon put. mu is the data
+// Tables are the tables as packets see them.
+type Tables struct {
+	Entries *table.Array[abi.Tunnel]    `map:"tunnel"`
+	ByTEID  *table.Hash[uint32, uint32] `map:"tunnel_by_teid" limit:"tunnels"`
+}
+
+// New takes the tables, and from names what an earlier daemon put. mu is the data
 // path's lock.
-func Open(mu *sync.Mutex, entries *Entries, byTEID *ebpf.Map, names *table.Names, grace *table.Grace, book *settings.Book, hops *adjacency.Table, sources *adjacency.Sources, policies *policy.Table) (*Table, error) {
+func New(mu *sync.Mutex, entries *Entries, byTEID *table.Hash[uint32, uint32], names *table.Names, grace *table.Grace, book *settings.Book, hops *adjacency.Table, sources *adjacency.Sources, policies *policy.Table) *Table {
 	x := &Table{
-		mu: mu, settings: book, hops: hops, sources: sources, policies: policies, names: names, entries: entries,
+		mu: mu, settings: book, hops: hops, sources: sources, policies: policies, names: names, entries: entries, byTEID: byTEID,
 		indexes: table.NewIndexes(grace, abi.MapTunnel, "tunnels", 2*entries.slots, 4*entries.slots),
 		tunnels: map[string]*Tunnel{}, teids: map[uint32]string{}, waiting: map[string]map[string]bool{}, sendNames: map[string]uint32{},
-	}
-	var err error
-	if x.byTEID, err = table.OpenHash[uint32, uint32](abi.MapTunnelByTeid, "tunnels", byTEID); err != nil {
-		return nil, err
 	}
 	taken := map[uint32]bool{}
 	for _, index := range x.byTEID.All() {
@@ -91,7 +91,7 @@ func Open(mu *sync.Mutex, entries *Entries, byTEID *ebpf.Map, names *table.Names
 		x.sendNames[name] = index
 	}
 	x.indexes.Restore(taken)
-	return x, nil
+	return x
 }
 
 // Get is a tunnel that was put since Open, or nil.
@@ -130,7 +130,7 @@ func (x *Table) Sweep() error {
 		}
 	}
 	for slot := uint32(1); slot < x.entries.slots; slot++ {
-		teid := uint32(x.entries.words.Load(slot, WordKey))
+		teid := uint32(x.entries.Load(slot, WordKey))
 		if teid == 0 {
 			continue
 		}
@@ -151,17 +151,16 @@ func (x *Table) Sweep() error {
 	return errors.Join(errs...)
 }
 
-// Usage says how full tunnel and tunnel_by_teid are, less the entries that UE
-// pools lead to.
-func (x *Table) Usage() (tunnels, byTEID table.Usage) {
-	tunnels = x.indexes.Usage()
+// Usage says how full tunnel is, less the entries that UE pools lead to.
+func (x *Table) Usage() table.Usage {
+	tunnels := x.indexes.Usage()
 	tunnels.Max = 4*int(x.entries.slots) - 1
 	for _, t := range x.tunnels {
 		if t.receive != 0 && t.receive < x.entries.slots {
 			tunnels.Used++
 		}
 	}
-	return tunnels, x.byTEID.Usage()
+	return tunnels
 }
 
 // NameAt names the tunnel that has an entry; empty: none.
