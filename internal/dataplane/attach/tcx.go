@@ -14,43 +14,29 @@ import (
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
-// hook is what a tcx program is on an interface for.
-type hook string
-
+// Hooks are what a tcx program is on an interface for.
 const (
-	hookPod    hook = "pod"    // the host's end of a pod's veth
-	hookEntry  hook = "entry"  // where what the kernel sends to pods of other nodes comes in
-	hookUplink hook = "uplink" // to the other nodes
+	hookPod    = "pod"    // the host's end of a pod's veth
+	hookEntry  = "entry"  // where what the kernel sends to pods of other nodes comes in
+	hookUplink = "uplink" // to the other nodes
 )
 
-var hookPrograms = map[hook]string{hookPod: abi.ProgCulvertPod, hookEntry: abi.ProgCulvertPod,
+var hookPrograms = map[string]string{hookPod: abi.ProgCulvertPod, hookEntry: abi.ProgCulvertPod,
 	hookUplink: abi.ProgCulvertUplink}
-
-// hooked is an interface with one of the programs for pods.
-type hooked struct {
-	hook hook
-	link link.Link
-	kept bool // wanted since Open
-}
 
 // TCX attaches the programs for pods to interfaces.
 type TCX struct {
 	mu       *sync.Mutex
-	pins     *pin.Dir // nil: not pinned
 	overlay  *ebpf.Map
 	load     func() (map[string]*ebpf.Program, error)
 	programs map[string]*ebpf.Program // by name; nil: not loaded
-	hooks    map[int]*hooked
+	links
 }
 
 // NewTCX attaches nothing. It calls load once programs are needed. mu is the data
 // path's lock, overlay the map of that name.
 func NewTCX(mu *sync.Mutex, pins *pin.Dir, overlay *ebpf.Map, load func() (map[string]*ebpf.Program, error)) *TCX {
-	return &TCX{mu: mu, pins: pins, overlay: overlay, load: load, hooks: map[int]*hooked{}}
-}
-
-func hookName(ifindex int, h hook) pin.LinkName {
-	return pin.LinkName{Kind: "tcx", Ifindex: ifindex, How: string(h)}
+	return &TCX{mu: mu, overlay: overlay, load: load, links: links{"tcx", pins, map[int]*attached{}}}
 }
 
 // AttachPod puts the program on the host's end of a pod's veth. The caller holds
@@ -134,13 +120,13 @@ func peerOf(ifindex int) (netdev.Link, error) {
 }
 
 // attach puts a program on an interface, where it is not yet.
-func (x *TCX) attach(ifindex int, h hook) error {
+func (x *TCX) attach(ifindex int, hook string) error {
 	programs, err := x.Programs()
 	if err != nil {
 		return err
 	}
-	if there := x.hooks[ifindex]; there != nil {
-		if there.hook == h && pin.Alive(there.link) {
+	if there := x.on[ifindex]; there != nil {
+		if there.how == hook && pin.Alive(there) {
 			there.kept = true
 			return nil
 		}
@@ -148,34 +134,18 @@ func (x *TCX) attach(ifindex int, h hook) error {
 			return err
 		}
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Program: programs[hookPrograms[h]], Interface: ifindex, Attach: ebpf.AttachTCXIngress})
+	l, err := link.AttachTCX(link.TCXOptions{Program: programs[hookPrograms[hook]], Interface: ifindex, Attach: ebpf.AttachTCXIngress})
 	if err != nil {
 		return fmt.Errorf("interface %s: %w (Linux 6.6 or newer has it)", port.Name(ifindex), err)
 	}
-	if err := x.pins.PutLink(hookName(ifindex, h), l); err != nil {
-		return errors.Join(fmt.Errorf("interface %s: pin the link: %w", port.Name(ifindex), err), l.Close())
-	}
-	x.hooks[ifindex] = &hooked{hook: h, link: l, kept: true}
-	return nil
+	return x.put(ifindex, hook, l)
 }
 
-func (x *TCX) detach(ifindex int, h hook) error {
-	if there := x.hooks[ifindex]; there == nil || there.hook != h {
+func (x *TCX) detach(ifindex int, hook string) error {
+	if there := x.on[ifindex]; there == nil || there.how != hook {
 		return nil
 	}
 	return x.remove(ifindex)
-}
-
-func (x *TCX) remove(ifindex int) error {
-	h := x.hooks[ifindex]
-	if err := h.link.Detach(); err != nil && pin.Alive(h.link) {
-		return fmt.Errorf("interface %s: detach: %w", port.Name(ifindex), err)
-	}
-	if err := x.pins.RemoveLink(hookName(ifindex, h.hook)); err != nil {
-		return fmt.Errorf("interface %s: unpin the link: %w", port.Name(ifindex), err)
-	}
-	delete(x.hooks, ifindex)
-	return h.link.Close()
 }
 
 // Programs are those for pods, by name. They are loaded when they are first
@@ -188,16 +158,12 @@ func (x *TCX) Programs() (_ map[string]*ebpf.Program, err error) {
 }
 
 // Len is the number of interfaces that have a program.
-func (x *TCX) Len() int { return len(x.hooks) }
+func (x *TCX) Len() int { return len(x.on) }
 
 // TakeOver lets each pinned hook run this build's program; same are those that are
 // pinned, if they are of this build.
 func (x *TCX) TakeOver(same func() map[string]*ebpf.Program) error {
-	links, err := x.pins.Links("tcx")
-	for n, l := range links {
-		x.hooks[n.Ifindex] = &hooked{hook: hook(n.How), link: l}
-	}
-	if err != nil || len(x.hooks) == 0 {
+	if err := x.takeOver(); err != nil || len(x.on) == 0 {
 		return err
 	}
 	if x.programs = same(); x.programs != nil {
@@ -207,8 +173,8 @@ func (x *TCX) TakeOver(same func() map[string]*ebpf.Program) error {
 	if err != nil {
 		return err
 	}
-	for ifindex, h := range x.hooks {
-		if err := h.link.Update(programs[hookPrograms[h.hook]]); err != nil {
+	for ifindex, a := range x.on {
+		if err := a.Update(programs[hookPrograms[a.how]]); err != nil {
 			return fmt.Errorf("interface %s: replace the program: %w", port.Name(ifindex), err)
 		}
 	}
@@ -220,25 +186,22 @@ func (x *TCX) Close() error {
 	if x == nil {
 		return nil
 	}
-	var errs []error
-	for _, h := range x.hooks {
-		errs = append(errs, h.link.Close())
-	}
+	errs := []error{x.close()}
 	for _, p := range x.programs {
 		errs = append(errs, p.Close())
 	}
-	x.hooks, x.programs = nil, nil
+	x.programs = nil
 	return errors.Join(errs...)
 }
 
 // Sweep detaches what nobody attached since Open. The caller holds the lock.
 func (x *TCX) Sweep() error {
 	var errs []error
-	for ifindex, h := range x.hooks {
-		if h.kept {
+	for ifindex, a := range x.on {
+		if a.kept {
 			continue
 		}
-		if h.hook == hookEntry {
+		if a.how == hookEntry {
 			errs = append(errs, x.putOverlay(&abi.Overlay{}))
 		}
 		errs = append(errs, x.remove(ifindex))

@@ -29,25 +29,15 @@ var ErrForeignProgram = errors.New("another XDP program is attached")
 
 // XDP attaches the data path's program to interfaces.
 type XDP struct {
-	mu    *sync.Mutex
-	log   *slog.Logger
-	pins  *pin.Dir // nil: not pinned
-	prog  *ebpf.Program
-	links map[int]*attachment
+	mu   *sync.Mutex
+	log  *slog.Logger
+	prog *ebpf.Program
+	links
 }
 
 // NewXDP attaches nothing. mu is the data path's lock.
 func NewXDP(mu *sync.Mutex, log *slog.Logger, pins *pin.Dir, prog *ebpf.Program) *XDP {
-	return &XDP{mu: mu, log: log, pins: pins, prog: prog, links: map[int]*attachment{}}
-}
-
-func linkName(ifindex int, mode Mode) pin.LinkName {
-	return pin.LinkName{Kind: "xdp", Ifindex: ifindex, How: string(mode)}
-}
-
-type attachment struct {
-	link link.Link
-	mode Mode
+	return &XDP{mu, log, prog, links{"xdp", pins, map[int]*attached{}}}
 }
 
 // Attach puts the program on an interface and says in which mode. Where it is
@@ -64,11 +54,11 @@ func (x *XDP) Attach(ifindex int, mode Mode) (Mode, error) {
 	default:
 		return "", fmt.Errorf("mode %q: want native, generic or auto", mode)
 	}
-	if a := x.links[ifindex]; a != nil {
-		if (len(modes) > 1 || a.mode == mode) && pin.Alive(a.link) {
-			return a.mode, nil
+	if a := x.on[ifindex]; a != nil {
+		if (len(modes) > 1 || Mode(a.how) == mode) && pin.Alive(a) {
+			return Mode(a.how), nil
 		}
-		if err := x.detach(ifindex); err != nil {
+		if err := x.remove(ifindex); err != nil {
 			return "", err
 		}
 	}
@@ -106,27 +96,23 @@ func (x *XDP) attach(ifindex int, mode Mode) error {
 	case err != nil:
 		return fmt.Errorf("interface %s: attach in mode %s: %w", port.Name(ifindex), mode, err)
 	}
-	if err := x.pins.PutLink(linkName(ifindex, mode), l); err != nil {
-		return errors.Join(fmt.Errorf("interface %s: pin the link: %w", port.Name(ifindex), err), l.Close())
-	}
-	x.links[ifindex] = &attachment{link: l, mode: mode}
-	return nil
+	return x.put(ifindex, string(mode), l)
 }
 
 // Attached lists the interfaces that the program is on, and how.
 func (x *XDP) Attached() map[int]Mode {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	out := make(map[int]Mode, len(x.links))
-	for ifindex, a := range x.links {
-		out[ifindex] = a.mode
+	out := make(map[int]Mode, len(x.on))
+	for ifindex, a := range x.on {
+		out[ifindex] = Mode(a.how)
 	}
 	return out
 }
 
 // Runs is the program that an interface runs which Attached lists.
 func (x *XDP) Runs(ifindex int) (ebpf.ProgramID, error) {
-	info, err := x.links[ifindex].link.Info()
+	info, err := x.on[ifindex].Info()
 	if err != nil {
 		return 0, err
 	}
@@ -138,33 +124,14 @@ func (x *XDP) Runs(ifindex int) (ebpf.ProgramID, error) {
 func (x *XDP) Detach(ifindex int) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.detach(ifindex)
-}
-
-func (x *XDP) detach(ifindex int) error {
-	a := x.links[ifindex]
-	if a == nil {
-		return nil
-	}
-	// Not by letting go of the last reference: the kernel would detach later.
-	if err := a.link.Detach(); err != nil && pin.Alive(a.link) {
-		return fmt.Errorf("interface %s: detach: %w", port.Name(ifindex), err)
-	}
-	if err := x.pins.RemoveLink(linkName(ifindex, a.mode)); err != nil {
-		return fmt.Errorf("interface %s: unpin the link: %w", port.Name(ifindex), err)
-	}
-	delete(x.links, ifindex)
-	return a.link.Close()
+	return x.remove(ifindex)
 }
 
 // TakeOver lets each pinned link run the program.
 func (x *XDP) TakeOver() error {
-	links, err := x.pins.Links("xdp")
-	for n, l := range links {
-		x.links[n.Ifindex] = &attachment{link: l, mode: Mode(n.How)}
-	}
-	for ifindex, a := range x.links {
-		if e := a.link.Update(x.prog); e != nil {
+	err := x.takeOver()
+	for ifindex, a := range x.on {
+		if e := a.Update(x.prog); e != nil {
 			err = errors.Join(err, fmt.Errorf("interface %s: replace the program: %w", port.Name(ifindex), e))
 		}
 	}
@@ -176,10 +143,5 @@ func (x *XDP) Close() error {
 	if x == nil {
 		return nil
 	}
-	var errs []error
-	for _, a := range x.links {
-		errs = append(errs, a.link.Close())
-	}
-	x.links = nil
-	return errors.Join(errs...)
+	return x.close()
 }
