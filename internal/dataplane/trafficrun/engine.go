@@ -104,19 +104,14 @@ func (e *Engine) HandOver(returned bool, other *Engine) error {
 	if returned {
 		slot, program = trafficTrafficCallTRAFFIC_CALL_WATCH, other.objects.TrafficWatch
 	}
-	if err := e.objects.TrafficOther.Put(uint32(slot), program); err != nil {
-		return fmt.Errorf("let another receiver have what is its own: %w", err)
-	}
-	return nil
+	return put("let another receiver have what is its own", e.objects.TrafficOther, uint32(slot), program)
 }
 
 // TakeTurns lets other make every second packet of e's jobs with Turns, by its own
 // job: whose pace does not count, and whose sending interface does.
 func (e *Engine) TakeTurns(other *Engine) error {
-	if err := e.objects.TrafficOther.Put(uint32(trafficTrafficCallTRAFFIC_CALL_SEND), other.objects.TrafficSend); err != nil {
-		return fmt.Errorf("let another generator take turns: %w", err)
-	}
-	return nil
+	slot := uint32(trafficTrafficCallTRAFFIC_CALL_SEND)
+	return put("let another generator take turns", e.objects.TrafficOther, slot, other.objects.TrafficSend)
 }
 
 // State is how far the generator is.

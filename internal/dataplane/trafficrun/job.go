@@ -1,6 +1,7 @@
 package trafficrun
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -79,8 +80,8 @@ func (e *Engine) Prepare(j Job) error {
 	for i, data := range j.Frames {
 		f := trafficTrafficFrame{Length: uint32(len(data))}
 		copy(f.Data[:], data)
-		if err := e.objects.TrafficFrame.Put(uint32(i), &f); err != nil {
-			return fmt.Errorf("set frame %d: %w", i, err)
+		if err := put(fmt.Sprintf("set frame %d", i), e.objects.TrafficFrame, uint32(i), &f); err != nil {
+			return err
 		}
 	}
 	e.frame, e.duration = j.longest(), j.Duration
@@ -88,12 +89,17 @@ func (e *Engine) Prepare(j Job) error {
 	if err := e.reset(1 << j.StreamBits); err != nil {
 		return err
 	}
-	if err := e.objects.TrafficExpect.Put(uint32(0), &expect); err != nil {
-		return fmt.Errorf("set what is expected: %w", err)
+	if err := put("set what is expected", e.objects.TrafficExpect, 0, &expect); err != nil {
+		return err
 	}
 	entry.Device, entry.Netns = e.device, e.netns
-	if err := e.objects.TrafficJob.Put(uint32(0), &entry); err != nil {
-		return fmt.Errorf("set the job: %w", err)
+	return put("set the job", e.objects.TrafficJob, 0, &entry)
+}
+
+// put writes an entry of a map. what names the step in errors.
+func put(what string, m *ebpf.Map, index uint32, value any) error {
+	if err := m.Put(index, value); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }
@@ -190,18 +196,14 @@ func flag(b bool) uint32 {
 // reset forgets what the trial before left.
 func (e *Engine) reset(streams int) error {
 	cpus := ebpf.MustPossibleCPU()
-	if err := e.objects.TrafficState.Put(uint32(0), &trafficTrafficState{}); err != nil {
-		return fmt.Errorf("reset the generator: %w", err)
-	}
-	if err := e.objects.TrafficArrival.Put(uint32(0), &trafficTrafficArrival{}); err != nil {
-		return fmt.Errorf("reset the longest gap: %w", err)
-	}
-	if err := e.objects.TrafficCounts.Put(uint32(0), make([]trafficTrafficCounts, cpus)); err != nil {
-		return fmt.Errorf("reset the counters: %w", err)
+	if err := errors.Join(put("reset the generator", e.objects.TrafficState, 0, &trafficTrafficState{}),
+		put("reset the longest gap", e.objects.TrafficArrival, 0, &trafficTrafficArrival{}),
+		put("reset the counters", e.objects.TrafficCounts, 0, make([]trafficTrafficCounts, cpus))); err != nil {
+		return err
 	}
 	for i := range uint32(streams) {
-		if err := e.objects.TrafficStream.Put(i, &trafficTrafficStream{}); err != nil {
-			return fmt.Errorf("reset stream %d: %w", i, err)
+		if err := put(fmt.Sprintf("reset stream %d", i), e.objects.TrafficStream, i, &trafficTrafficStream{}); err != nil {
+			return err
 		}
 	}
 	window, err := e.objects.TrafficWindow.Memory()

@@ -28,7 +28,7 @@ func (e *Engine) Latency() ([]Bucket, error) {
 	var list []Bucket
 	keys, counts := make([]uint32, buckets), make([]uint64, buckets*ebpf.MustPossibleCPU())
 	var cursor ebpf.MapBatchCursor
-	if _, err := e.objects.TrafficLatency.BatchLookup(&cursor, keys, counts, nil); err != nil && !isEnd(err) {
+	if _, err := e.objects.TrafficLatency.BatchLookup(&cursor, keys, counts, nil); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil, fmt.Errorf("read latencies: %w", err)
 	}
 	cpus := ebpf.MustPossibleCPU()
@@ -55,6 +55,3 @@ func (e *Engine) resetLatency(cpus int) error {
 	}
 	return nil
 }
-
-// isEnd says that a batch reached the table's end, which is no error.
-func isEnd(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }

@@ -9,32 +9,16 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 )
 
 const (
-	bpfProgTestRun    = 10 // BPF_PROG_TEST_RUN
-	testXDPLiveFrames = 2  // BPF_F_TEST_XDP_LIVE_FRAMES
 	// stopSignal ends a system call. Go's runtime takes it and does nothing.
 	stopSignal = unix.Signal(44)
 	// ask is how often the generator is asked whether it is done.
 	ask = 2 * time.Millisecond
 )
-
-// testRun is the part of union bpf_attr for BPF_PROG_TEST_RUN.
-type testRun struct {
-	prog              uint32
-	retval            uint32
-	dataSizeIn        uint32
-	dataSizeOut       uint32
-	dataIn, dataOut   uint64
-	repeat            uint32
-	duration          uint32
-	ctxSizeIn         uint32
-	ctxSizeOut        uint32
-	ctxIn, ctxOut     uint64
-	flags, cpu, batch uint32
-	pad               uint32
-}
 
 // ErrNoLiveFrames says that this kernel cannot send from XDP programs.
 var ErrNoLiveFrames = errors.New("the kernel has no live frames (it needs Linux 5.18)")
@@ -50,7 +34,7 @@ func (e *Engine) Send(stop <-chan struct{}) error {
 	watched := make(chan error, 1)
 	tid := unix.Gettid()
 	go func() { watched <- e.watch(tid, stop, done) }()
-	err := onlyStopSignal(func() error { return e.send(stop) })
+	err := progrun.WithSignals(func() error { return e.send(stop) }, stopSignal)
 	close(done)
 	return errors.Join(err, <-watched)
 }
@@ -76,19 +60,19 @@ func (e *Engine) send(stop <-chan struct{}) error {
 }
 
 func (e *Engine) call() error {
-	attr := testRun{
-		prog: uint32(e.objects.TrafficSend.FD()), repeat: 1 << 31, flags: testXDPLiveFrames, batch: e.batch,
-		dataSizeIn: uint32(len(e.frame)), dataIn: uint64(uintptr(unsafe.Pointer(&e.frame[0]))),
+	r := progrun.TestRun{
+		Prog: uint32(e.objects.TrafficSend.FD()), Repeat: 1 << 31, Flags: progrun.LiveFrames, Batch: e.batch,
+		DataSizeIn: uint32(len(e.frame)), DataIn: uint64(uintptr(unsafe.Pointer(&e.frame[0]))),
 	}
-	_, _, errno := unix.Syscall(unix.SYS_BPF, bpfProgTestRun, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	err := r.Run()
 	runtime.KeepAlive(e.frame)
-	switch errno {
-	case 0:
-		return nil
-	case unix.EINVAL:
+	if errors.Is(err, unix.EINVAL) {
 		return ErrNoLiveFrames
 	}
-	return fmt.Errorf("send live frames: %w", errno)
+	if err != nil {
+		return fmt.Errorf("send live frames: %w", err)
+	}
+	return nil
 }
 
 // watch waits for the end of the job, and then interrupts the thread until it
@@ -117,21 +101,6 @@ func (e *Engine) watch(tid int, stop, done <-chan struct{}) error {
 			}
 		}
 	}
-}
-
-// onlyStopSignal keeps the Go scheduler's signals, and others', from ending the
-// system call before its time.
-func onlyStopSignal(f func() error) error {
-	var block, before unix.Sigset_t
-	for i := range block.Val {
-		block.Val[i] = ^uint64(0)
-	}
-	block.Val[0] &^= 1 << (stopSignal - 1)
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &block, &before); err != nil {
-		return fmt.Errorf("block signals: %w", err)
-	}
-	err := f()
-	return errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil))
 }
 
 // shown reads struct traffic_shown.
