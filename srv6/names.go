@@ -82,10 +82,7 @@ func (b Behavior) MarshalText() ([]byte, error) {
 	if b == BehaviorNone {
 		return []byte{}, nil
 	}
-	if _, ok := Lookup(b); !ok {
-		return nil, fmt.Errorf("behaviour %d is unknown", uint8(b))
-	}
-	return []byte(b.String()), nil
+	return marshal("behaviour", b, Behaviors())
 }
 
 // UnmarshalText is ParseBehavior. An empty text is BehaviorNone.
@@ -94,31 +91,16 @@ func (b *Behavior) UnmarshalText(text []byte) error {
 }
 
 // String returns the RFC's name, such as NEXT-C-SID.
-func (f Flavor) String() string {
-	switch f {
-	case PSP:
-		return "PSP"
-	case USP:
-		return "USP"
-	case USD:
-		return "USD"
-	case NextCSID:
-		return "NEXT-C-SID"
-	}
-	return fmt.Sprintf("Flavor(%d)", uint8(f))
-}
+func (f Flavor) String() string { return nameOf("Flavor", f, flavorNames) }
+
+var flavorNames = map[Flavor]string{PSP: "PSP", USP: "USP", USD: "USD", NextCSID: "NEXT-C-SID"}
 
 // ParseFlavor parses the RFC's name, in any case, with hyphens, underscores or
 // neither.
 func ParseFlavor(s string) (Flavor, error) { return parse("flavor", s, Flavors(), foldFlavor) }
 
 // MarshalText returns the RFC's name.
-func (f Flavor) MarshalText() ([]byte, error) {
-	if !slices.Contains(Flavors(), f) {
-		return nil, fmt.Errorf("flavor %d is unknown", uint8(f))
-	}
-	return []byte(f.String()), nil
-}
+func (f Flavor) MarshalText() ([]byte, error) { return marshal("flavor", f, Flavors()) }
 
 // UnmarshalText is ParseFlavor.
 func (f *Flavor) UnmarshalText(text []byte) error {
@@ -130,23 +112,10 @@ func (f *Flavor) UnmarshalText(text []byte) error {
 }
 
 // String returns the name in the configuration.
-func (t PDUType) String() string {
-	switch t {
-	case PDUTypeNone:
-		return "none"
-	case PDUTypeIPv4:
-		return "ipv4"
-	case PDUTypeIPv6:
-		return "ipv6"
-	case PDUTypeIPv4v6:
-		return "ipv4v6"
-	case PDUTypeEthernet:
-		return "ethernet"
-	case PDUTypeUnstructured:
-		return "unstructured"
-	}
-	return fmt.Sprintf("PDUType(%d)", uint8(t))
-}
+func (t PDUType) String() string { return nameOf("PDUType", t, pduTypeNames) }
+
+var pduTypeNames = map[PDUType]string{PDUTypeNone: "none", PDUTypeIPv4: "ipv4", PDUTypeIPv6: "ipv6",
+	PDUTypeIPv4v6: "ipv4v6", PDUTypeEthernet: "ethernet", PDUTypeUnstructured: "unstructured"}
 
 // ParsePDUType parses a PDU type's name, in any case.
 func ParsePDUType(s string) (PDUType, error) { return parse("PDU type", s, PDUTypes(), foldCase) }
@@ -156,10 +125,7 @@ func (t PDUType) MarshalText() ([]byte, error) {
 	if t == PDUTypeNone {
 		return []byte{}, nil
 	}
-	if !slices.Contains(PDUTypes(), t) {
-		return nil, fmt.Errorf("PDU type %d is unknown", uint8(t))
-	}
-	return []byte(t.String()), nil
+	return marshal("PDU type", t, PDUTypes())
 }
 
 // UnmarshalText is ParsePDUType. An empty text is PDUTypeNone.
@@ -168,17 +134,9 @@ func (t *PDUType) UnmarshalText(text []byte) error {
 }
 
 // String returns the name in the configuration.
-func (t ContainerType) String() string {
-	switch t {
-	case ContainerNone:
-		return "none"
-	case ContainerDownlink:
-		return "downlink"
-	case ContainerUplink:
-		return "uplink"
-	}
-	return fmt.Sprintf("ContainerType(%d)", uint8(t))
-}
+func (t ContainerType) String() string { return nameOf("ContainerType", t, containerNames) }
+
+var containerNames = map[ContainerType]string{ContainerNone: "none", ContainerDownlink: "downlink", ContainerUplink: "uplink"}
 
 // ParseContainerType parses none, downlink or uplink, in any case.
 func ParseContainerType(s string) (ContainerType, error) {
@@ -187,15 +145,31 @@ func ParseContainerType(s string) (ContainerType, error) {
 
 // MarshalText returns the name.
 func (t ContainerType) MarshalText() ([]byte, error) {
-	if !slices.Contains(ContainerTypes(), t) {
-		return nil, fmt.Errorf("PDU Session Container type %d is unknown", uint8(t))
-	}
-	return []byte(t.String()), nil
+	return marshal("PDU Session Container type", t, ContainerTypes())
 }
 
 // UnmarshalText is ParseContainerType. An empty text is ContainerNone.
 func (t *ContainerType) UnmarshalText(text []byte) error {
 	return unmarshal(t, text, ParseContainerType)
+}
+
+// nameOf is the name of a value, or of its type and number where it has none.
+func nameOf[T ~uint8](kind string, v T, names map[T]string) string {
+	if name, ok := names[v]; ok {
+		return name
+	}
+	return fmt.Sprintf("%s(%d)", kind, uint8(v))
+}
+
+// marshal is the name of one of the values.
+func marshal[T interface {
+	~uint8
+	fmt.Stringer
+}](kind string, v T, values []T) ([]byte, error) {
+	if !slices.Contains(values, v) {
+		return nil, fmt.Errorf("%s %d is unknown", kind, uint8(v))
+	}
+	return []byte(v.String()), nil
 }
 
 // unmarshal sets v to what text says, or to the zero value if text is empty. After
