@@ -16,9 +16,14 @@ func boundTo(device string) func(network, address string, c syscall.RawConn) err
 		return nil
 	}
 	return func(_, _ string, c syscall.RawConn) error {
-		var err error
-		return errors.Join(c.Control(func(fd uintptr) { err = bind(int(fd), device) }), err)
+		return control(c, func(fd int) error { return bind(fd, device) })
 	}
+}
+
+// control calls f with the file descriptor of a connection.
+func control(c syscall.RawConn, f func(fd int) error) error {
+	var err error
+	return errors.Join(c.Control(func(fd uintptr) { err = f(int(fd)) }), err)
 }
 
 func bind(fd int, device string) error {

@@ -64,10 +64,8 @@ func (p Ping) Run(ctx context.Context) (PingResult, error) {
 	}
 	defer unix.Close(r.fd)
 	err := r.run(ctx)
-	r.result.Errors = append(r.result.Errors, ReadErrors(r.fd)...)
-	if mtu, e := r.pathMTU(); e == nil {
-		r.result.MTU = mtu
-	}
+	r.takeErrors()
+	r.result.MTU, _ = r.pathMTU()
 	return r.result, err
 }
 
@@ -218,7 +216,7 @@ func (r *pinger) send(seq uint16) error {
 		case err == nil:
 			r.result.Sent++
 			return nil
-		case errors.Is(err, unix.EMSGSIZE) && r.knowsTooBig():
+		case errors.Is(err, unix.EMSGSIZE) && r.takeErrors():
 			continue // the error of an earlier one; this one may fit
 		case errors.Is(err, unix.EMSGSIZE):
 			r.result.TooLong++
@@ -235,15 +233,11 @@ func (r *pinger) send(seq uint16) error {
 	return nil
 }
 
-// knowsTooBig takes waiting errors and says whether there were any.
-func (r *pinger) knowsTooBig() bool {
-	before := len(r.result.Errors)
-	r.takeErrors()
-	return len(r.result.Errors) > before
-}
-
-func (r *pinger) takeErrors() {
-	r.result.Errors = append(r.result.Errors, ReadErrors(r.fd)...)
+// takeErrors takes waiting errors and says whether there were any.
+func (r *pinger) takeErrors() bool {
+	errs := ReadErrors(r.fd)
+	r.result.Errors = append(r.result.Errors, errs...)
+	return len(errs) > 0
 }
 
 // receiveUntil takes answers until then, or until all are there if early. What
@@ -254,9 +248,8 @@ func (r *pinger) receiveUntil(then time.Time, early bool) {
 		if early && r.result.Received+r.result.Corrupt >= r.result.Sent {
 			return
 		}
-		left := max(time.Until(then), 0)
 		fds := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}
-		timeout := unix.NsecToTimespec(int64(left))
+		timeout := unix.NsecToTimespec(max(time.Until(then), 0).Nanoseconds())
 		if n, err := unix.Ppoll(fds, &timeout, nil); n <= 0 && err != unix.EINTR {
 			return
 		}

@@ -68,7 +68,13 @@ func (s Server) accept(l net.Listener) error {
 // echo sends each datagram back from the address that it came to: a node has
 // several. The socket is of both families.
 func echo(c *net.UDPConn) error {
-	if err := errors.Join(tellAddress(c), c.SetReadBuffer(receiveBuffer)); err != nil {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	// The kernel tells the address that each datagram came to.
+	err = control(raw, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1) })
+	if err := errors.Join(err, c.SetReadBuffer(receiveBuffer)); err != nil {
 		return err
 	}
 	b, about := make([]byte, 1<<16), make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))
@@ -84,17 +90,4 @@ func echo(c *net.UDPConn) error {
 		clear(about[unix.CmsgLen(0)+net.IPv6len:])
 		_, _, _ = c.WriteMsgUDPAddrPort(b[:n], about, from) // the client counts what is lost
 	}
-}
-
-// tellAddress has the kernel tell the address that each datagram came to.
-func tellAddress(c *net.UDPConn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var option error
-	err = raw.Control(func(fd uintptr) {
-		option = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
-	})
-	return errors.Join(err, option)
 }

@@ -104,11 +104,8 @@ func (s Stream) listen() (c *net.UDPConn, err error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	var option error
-	err = raw.Control(func(fd uintptr) {
-		option = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20)
-	})
-	if err = errors.Join(err, option); err != nil {
+	err = control(raw, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20) })
+	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil

@@ -90,7 +90,8 @@ func (t Transfer) client(ctx context.Context, to string) (r TransferResult, err 
 		return r, fmt.Errorf("TCP to %v: %w", t.To, err)
 	}
 	defer c.Close()
-	if err := setDeadline(ctx, c); err != nil {
+	end, _ := ctx.Deadline() // Run sets one
+	if err := c.SetDeadline(end); err != nil {
 		return r, err
 	}
 	if r.Server, err = t.greet(c); err != nil {
@@ -139,7 +140,8 @@ func (t Transfer) serve(ctx context.Context, listener net.Listener) (from netip.
 	}
 	defer c.Close()
 	from = c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-	if err := setDeadline(ctx, c); err != nil {
+	end, _ := ctx.Deadline() // Run sets one
+	if err := c.SetDeadline(end); err != nil {
 		return from, err
 	}
 	if err := answer(c, ""); err != nil {
@@ -202,27 +204,17 @@ func content(octets int64, round uint64) io.Reader {
 	return io.LimitReader(rand.NewChaCha8(seed), octets)
 }
 
-func setDeadline(ctx context.Context, c net.Conn) error {
-	if end, ok := ctx.Deadline(); ok {
-		return c.SetDeadline(end)
-	}
-	return nil
-}
-
 func retransmitted(c *net.TCPConn) (n uint32, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
-	var info *unix.TCPInfo
-	var option error
-	if err := raw.Control(func(fd uintptr) {
-		info, option = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-	}); err != nil {
-		return 0, err
-	}
-	if option != nil {
-		return 0, option
-	}
-	return info.Total_retrans, nil
+	err = control(raw, func(fd int) error {
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err == nil {
+			n = info.Total_retrans
+		}
+		return err
+	})
+	return n, err
 }
