@@ -102,8 +102,8 @@ func (c *Client) Release(ctx context.Context) error {
 // node sends a request that is about no session, and returns the IEs of the
 // answer that accepts it.
 func (c *Client) node(ctx context.Context, procedure string, m message.Message) ([]*ie.IE, error) {
-	b := make([]byte, m.MarshalLen())
-	if err := m.MarshalTo(b); err != nil {
+	b, err := marshal(m)
+	if err != nil {
 		return nil, err
 	}
 	h, err := c.request(ctx, b)
@@ -137,27 +137,19 @@ func (c *Client) heartbeat(ctx context.Context) {
 	if !associated {
 		return
 	}
-	b, err := heartbeatRequest(c.options.Started)
-	if err != nil {
-		return // it has nothing that could be wrong
-	}
-	h, err := c.request(ctx, b)
-	if errors.Is(err, ErrUnanswered) {
+	b, _ := marshal(message.NewHeartbeatRequest(0, ie.NewRecoveryTimeStamp(c.options.Started), nil)) // nothing in it can be wrong
+	switch h, err := c.request(ctx, b); {
+	case err == nil:
+		c.sawStart(h.payload)
+	case errors.Is(err, ErrUnanswered):
 		c.deliver(Report{Kind: ReportPathLost})
 	}
-	if err != nil {
-		return
-	}
-	c.sawStart(h.payload)
 }
 
 // sawStart reports a UPF that is not the one that the association was made
 // with: its sessions are gone (TS 23.527).
 func (c *Client) sawStart(payload []byte) {
-	ies, err := parse(payload)
-	if err != nil {
-		return
-	}
+	ies, _ := parse(payload)
 	i := slices.IndexFunc(ies, func(i *ie.IE) bool { return i.Type == ie.RecoveryTimeStamp })
 	if i < 0 {
 		return
@@ -178,9 +170,7 @@ func (c *Client) sawStart(payload []byte) {
 // askAgain is how long an answer to a heartbeat is waited for by Await.
 const askAgain = time.Millisecond
 
-// heartbeatRequest is one of a node that started then.
-func heartbeatRequest(started time.Time) ([]byte, error) {
-	m := message.NewHeartbeatRequest(0, ie.NewRecoveryTimeStamp(started), nil)
+func marshal(m message.Message) ([]byte, error) {
 	b := make([]byte, m.MarshalLen())
 	return b, m.MarshalTo(b)
 }
@@ -189,7 +179,7 @@ func heartbeatRequest(started time.Time) ([]byte, error) {
 // until it answers or ctx ends: every millisecond, so that it is known when it
 // began to answer.
 func Await(ctx context.Context, upf netip.AddrPort) error {
-	request, err := heartbeatRequest(time.Now())
+	request, err := marshal(message.NewHeartbeatRequest(0, ie.NewRecoveryTimeStamp(time.Now()), nil))
 	if err != nil {
 		return err
 	}

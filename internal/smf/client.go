@@ -108,8 +108,8 @@ type Client struct {
 	placeNumbers    map[place]uint32
 	associated      bool
 	upfStarted      time.Time
-	seen            seen
-	broken          error // of the socket
+	seen            []uint64 // requests of the UPF, by kind and sequence number
+	broken          error    // of the socket
 }
 
 // Dial opens the socket. Close ends the client; sessions stay with the UPF.

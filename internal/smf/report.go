@@ -91,37 +91,6 @@ func (c *Client) deliver(r Report) bool {
 	}
 }
 
-// seen knows the last requests of the UPF: one that comes again is answered
-// again, and not reported again.
-type seen struct {
-	known map[uint64]bool
-	order []uint64
-}
-
-// add says whether a request is new.
-func (s *seen) add(kind uint8, sequence uint32) bool {
-	key := uint64(kind)<<32 | uint64(sequence)
-	if s.known[key] {
-		return false
-	}
-	if s.known == nil {
-		s.known = map[uint64]bool{}
-	}
-	if len(s.order) == 4096 {
-		delete(s.known, s.order[0])
-		s.order = s.order[1:]
-	}
-	s.known[key] = true
-	s.order = append(s.order, key)
-	return true
-}
-
-func (s *seen) remove(kind uint8, sequence uint32) {
-	key := uint64(kind)<<32 | uint64(sequence)
-	delete(s.known, key)
-	s.order = slices.DeleteFunc(s.order, func(k uint64) bool { return k == key })
-}
-
 // serve answers a request of the UPF's.
 func (c *Client) serve(b []byte, from netip.AddrPort) {
 	h, ok := parseHeader(b)
@@ -154,25 +123,30 @@ func (c *Client) serve(b []byte, from netip.AddrPort) {
 	if out == nil {
 		return
 	}
-	answer := make([]byte, out.MarshalLen())
-	if err := out.MarshalTo(answer); err != nil {
-		return // nothing in it can be wrong
+	if answer, err := marshal(out); err == nil {
+		_, _ = c.conn.WriteToUDPAddrPort(answer, from) // lost or not sent: the UPF asks again
 	}
-	_, _ = c.conn.WriteToUDPAddrPort(answer, from) // lost or not sent: the UPF asks again
 }
 
-// once delivers the report of a request that is new; false: there is no room.
+// remembered is how many of the UPF's requests are known: one that comes again is
+// answered again, and not reported again.
+const remembered = 4096
+
+// once delivers the report of a request that is new; false: there is no room. Only
+// the goroutine that reads calls it.
 func (c *Client) once(h header, r Report) bool {
-	c.mu.Lock()
-	isNew := c.seen.add(h.kind, h.sequence)
-	c.mu.Unlock()
-	if !isNew || c.deliver(r) {
+	key := uint64(h.kind)<<32 | uint64(h.sequence)
+	if slices.Contains(c.seen, key) {
 		return true
 	}
-	c.mu.Lock()
-	c.seen.remove(h.kind, h.sequence)
-	c.mu.Unlock()
-	return false
+	if !c.deliver(r) {
+		return false
+	}
+	if len(c.seen) == remembered {
+		c.seen = c.seen[1:]
+	}
+	c.seen = append(c.seen, key)
+	return true
 }
 
 // sessionReport reads a Session Report Request and makes its answer; nil: none.

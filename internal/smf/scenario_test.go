@@ -61,7 +61,9 @@ func TestExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := newUPF(t)
-	u.usage = ie.NewUsageReportWithinSessionModificationResponse(ie.NewURRID(1), ie.NewURSEQN(0), ie.NewUsageReportTrigger(0x80, 0, 0), ie.NewVolumeMeasurement(0x06, 0, 1, 2, 0, 0, 0))
+	u.change(func() {
+		u.usage = ie.NewUsageReportWithinSessionModificationResponse(ie.NewURRID(1), ie.NewURSEQN(0), ie.NewUsageReportTrigger(0x80, 0, 0), ie.NewVolumeMeasurement(0x06, 0, 1, 2, 0, 0, 0))
+	})
 	s.UPF, s.Local = u.addr().String(), "127.0.0.1:0"
 	r := runner(t, s)
 	for _, step := range s.Steps {
