@@ -264,27 +264,15 @@ func (g *Group) forwarding(name string, to *Tunnel, endMarker bool) (procedure, 
 		return procedure{}, fmt.Errorf("%s: where to? session group %s has no access tunnel: give one", name, g.spec.Name)
 	}
 	return procedure{
-		name: name, build: func(e *encoder) []*ie.IE { return e.forward(endMarker) },
-		prepare: func(id *identity, i int) {
-			if to != nil {
-				id.access = to.at(i)
-			}
-		},
-		accept: func(s *state, i int, _ *answer) error {
-			s.reported = false
-			if to != nil {
-				s.peer = g.c.fteidOf(to.at(i))
-			}
-			return nil
-		},
+		name: name, build: func(e *encoder) []*ie.IE { return e.forward(endMarker) }, access: to,
+		accept: func(s *state, _ int, _ *answer) error { s.reported = false; return nil },
 	}, errors.Join(faults(name+": ", to.check("access")...)...)
 }
 
 // Idle lets the UPF buffer downlink packets and report the first (BUFF, NOCP).
 func (g *Group) Idle(ctx context.Context, p Pace) (Result, error) {
 	return g.run(ctx, p, procedure{
-		name: "idle", build: (*encoder).idle,
-		prepare: func(_ *identity, i int) { g.state[i].reported = false },
+		name: "idle", build: (*encoder).idle, prepare: func(s *state) { s.reported = false },
 	})
 }
 
@@ -364,18 +352,7 @@ func (g *Group) Modify(ctx context.Context, p Pace, change Change) (Result, erro
 		return Result{}, err
 	}
 	return g.run(ctx, p, procedure{
-		name: "modify", build: func(e *encoder) []*ie.IE { return e.change(&change) },
-		prepare: func(id *identity, i int) {
-			if change.Core != nil {
-				id.core = change.Core.at(i)
-			}
-		},
-		accept: func(s *state, i int, _ *answer) error {
-			if change.Core != nil {
-				s.next = g.c.fteidOf(change.Core.at(i))
-			}
-			return nil
-		},
+		name: "modify", build: func(e *encoder) []*ie.IE { return e.change(&change) }, core: change.Core,
 	})
 }
 

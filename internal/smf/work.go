@@ -110,14 +110,26 @@ func (r *Result) fail(err error, n int) {
 type procedure struct {
 	name string
 	kind uint8 // of the message; a Session Modification Request unless set
-	// build makes the IEs of a message, prepare changes what a session's says.
+	// build makes the IEs of a message, prepare changes the session before it is sent.
 	build   func(*encoder) []*ie.IE
-	prepare func(id *identity, i int)
+	prepare func(s *state)
+	// access and core are the tunnels that sessions move to; nil: they keep theirs.
+	access, core *Tunnel
 	// fresh: the procedure is for sessions that are not established.
 	fresh bool
 	// accept takes in an answer that accepts; keep keeps its usage reports.
 	accept func(s *state, i int, a *answer) error
 	keep   bool
+}
+
+// move lets session i's message say the tunnels that it moves to.
+func (p *procedure) move(id *identity, i int) {
+	if p.access != nil {
+		id.access = p.access.at(i)
+	}
+	if p.core != nil {
+		id.core = p.core.at(i)
+	}
 }
 
 // work is a procedure under way. What it counts is guarded by the client.
@@ -160,16 +172,13 @@ func (g *Group) work(p Pace, what procedure) (*work, error) {
 	if first < 0 || first >= end || p.Window < 1 || p.Window > slots/2 || p.Rate < 0 {
 		return nil, fmt.Errorf("%s: give sessions of group %s between 0 and %d, a window of 1 to %d, and no rate below 0", what.name, g.spec.Name, len(g.state)-1, slots/2)
 	}
-	if what.prepare == nil {
-		what.prepare = func(*identity, int) {}
-	}
 	if what.accept == nil {
 		what.accept = func(*state, int, *answer) error { return nil }
 	}
 	g.c.mu.Lock()
 	id := g.identity(first)
-	what.prepare(&id, first)
 	g.c.mu.Unlock()
+	what.move(&id, first)
 	t, err := newTemplate(g.encoder, what.kind, id, what.build)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what.name, err)
@@ -306,7 +315,10 @@ func (w *work) fill(ctx context.Context, sessions []int, began time.Duration, se
 	n := min(len(sessions), w.pace.Window-w.underWay, batchSize)
 	for k, i := range sessions[:n] {
 		t, id := c.table.take(), w.g.identity(i)
-		w.prepare(&id, i)
+		w.move(&id, i)
+		if w.prepare != nil {
+			w.prepare(&w.g.state[i])
+		}
 		t.message = w.template.fill(t.message, &id)
 		if w.kind != message.MsgTypeSessionEstablishmentRequest {
 			setSEID(t.message, w.g.state[i].upSEID)
@@ -342,12 +354,19 @@ func (w *work) done(t *transaction, h *header, at time.Duration) {
 	if err == nil && h.seid != w.g.base+uint64(t.index) {
 		err = badAnswer(w.name, "is for SEID %#x, not for %#x", h.seid, w.g.base+uint64(t.index))
 	}
+	s := &w.g.state[t.index]
 	if err == nil {
-		err = w.accept(&w.g.state[t.index], t.index, &w.answer)
+		err = w.accept(s, t.index, &w.answer)
 	}
 	if err != nil {
 		w.total.fail(err, 1)
 		return
+	}
+	if w.access != nil {
+		s.peer = w.g.c.fteidOf(w.access.at(t.index))
+	}
+	if w.core != nil {
+		s.next = w.g.c.fteidOf(w.core.at(t.index))
 	}
 	if w.keep {
 		w.answers = append(w.answers, keptAnswer{t.index, slices.Clone(h.payload)})
