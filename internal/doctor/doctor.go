@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -76,19 +75,16 @@ type Options struct {
 	Overlay *Overlay
 	// GTPUOverIPv4 says that the configuration sends GTP-U from IPv4 addresses.
 	GTPUOverIPv4 bool
-	// Segments is the longest segment list, which MTUs must have room for: 12
-	// unless set.
-	Segments int
-	// Proc and BPFFS are where procfs and bpffs are mounted: /proc and
-	// /sys/fs/bpf unless set.
-	Proc, BPFFS string
 }
+
+// Where procfs and bpffs are mounted.
+const (
+	procfs   = "/proc"
+	bpffsDir = "/sys/fs/bpf"
+)
 
 // Run makes all checks, those of the machine first.
 func Run(o Options) []Check {
-	o.Segments = cmp.Or(o.Segments, 12)
-	o.Proc = cmp.Or(o.Proc, "/proc")
-	o.BPFFS = cmp.Or(o.BPFFS, "/sys/fs/bpf")
 	checks := []Check{kernelVersion()}
 	n, err := look(&o)
 	if n != nil {
@@ -100,13 +96,13 @@ func Run(o Options) []Check {
 	if o.PodFeatures != nil && o.Overlay != nil {
 		checks = append(checks, features(o.PodFeatures())...)
 	}
-	checks = append(checks, capabilities(o.Proc, o.Overlay != nil)...)
-	checks = append(checks, bpffs(o.BPFFS), jit(o.Proc))
+	checks = append(checks, capabilities(procfs, o.Overlay != nil)...)
+	checks = append(checks, bpffs(bpffsDir), jit(procfs))
 	if err != nil {
 		return append(checks, Check{Name: "interfaces", Level: Fail, Detail: err.Error()})
 	}
 	if o.Overlay == nil {
-		return slices.Concat(checks, forwarding(o.Proc), n.interfaces(o.Interfaces))
+		return slices.Concat(checks, forwarding(procfs), n.interfaces(o.Interfaces))
 	}
 	return slices.Concat(checks, n.member())
 }
@@ -162,7 +158,7 @@ func (n *network) oneInterface(l netdev.Link) []Check {
 	if err != nil {
 		return []Check{{Name: l.Name + ": offloads", Level: Warn, Detail: err.Error()}}
 	}
-	view := device{Link: l, Facts: f, segments: n.Segments}
+	view := device{Link: l, Facts: f}
 	if peer, ok := n.LinkByIndex(f.PeerIfindex); ok && f.PeerIfindex != 0 && peer.Kind == "veth" && !l.ParentElsewhere {
 		if pf, err := n.Facts(peer.Name); err == nil {
 			view.peer, view.peerFacts = peer.Name, pf
@@ -170,10 +166,10 @@ func (n *network) oneInterface(l netdev.Link) []Check {
 	}
 	checks := []Check{
 		view.up(), view.nativeXDP(), view.redirectTarget(), view.lro(), view.vlanTags(),
-		view.partialChecksums(), view.segmentation(), view.headroom(), view.nativeMTU(), rpFilter(n.Proc, l.Name),
+		view.partialChecksums(), view.segmentation(), view.headroom(), view.nativeMTU(), rpFilter(procfs, l.Name),
 	}
 	if n.GTPUOverIPv4 {
-		checks = append(checks, acceptLocal(n.Proc, l.Name))
+		checks = append(checks, acceptLocal(procfs, l.Name))
 	}
 	return checks
 }

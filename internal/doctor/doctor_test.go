@@ -243,8 +243,7 @@ func TestReversePathOfTaggedInterface(t *testing.T) {
 // What no device here can show.
 func TestDevices(t *testing.T) {
 	physical := device{
-		Link:     netdev.Link{Name: "eth0", Kind: "device", Driver: "ixgbe", MTU: 1740, Up: true, Carrier: true, Ethernet: true, XDP: 7},
-		segments: 12,
+		Link: netdev.Link{Name: "eth0", Kind: "device", Driver: "ixgbe", MTU: 1740, Up: true, Carrier: true, Ethernet: true, XDP: 7},
 	}
 	for _, c := range []Check{physical.nativeXDP(), physical.redirectTarget(), physical.lro(), physical.vlanTags(),
 		physical.partialChecksums(), physical.segmentation(), physical.headroom(), physical.nativeMTU()} {

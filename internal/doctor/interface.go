@@ -11,6 +11,7 @@ const (
 	ipv6Header    = 40
 	srhHeader     = 8
 	segmentLength = 16
+	mostSegments  = 12                  // of a list that MTUs must have room for
 	gtpuOverIPv6  = ipv6Header + 8 + 16 // UDP; GTP-U with a PDU Session Container
 	ipv6MinMTU    = 1280
 	usualMTU      = 1500
@@ -24,7 +25,6 @@ const (
 type device struct {
 	netdev.Link
 	netdev.Facts
-	segments int
 	// peer is the other end of a veth, if it is in this network namespace.
 	peer      string
 	peerFacts netdev.Facts
@@ -120,10 +120,10 @@ func (d device) segmentation() Check {
 
 // headroom: what the largest inner packet is. IPv6 needs 1280.
 func (d device) headroom() Check {
-	full := ipv6Header + srhHeader + d.segments*segmentLength
+	const full = ipv6Header + srhHeader + mostSegments*segmentLength
 	inner := d.Link.MTU - full
 	detail := fmt.Sprintf("MTU %d: inner packets of %d bytes fit with GTP-U over IPv6, %d with one segment, %d with %d",
-		d.Link.MTU, d.Link.MTU-gtpuOverIPv6, d.Link.MTU-ipv6Header, inner, d.segments)
+		d.Link.MTU, d.Link.MTU-gtpuOverIPv6, d.Link.MTU-ipv6Header, inner, mostSegments)
 	return d.check("MTU headroom", detail,
 		problem{inner < ipv6MinMTU, Warn, fmt.Sprintf("%s: less than IPv6 needs (%d)", detail, ipv6MinMTU),
 			command("ip link set dev %s mtu %d", d.Link.Name, usualMTU+full)},

@@ -31,7 +31,11 @@ type Node struct {
 // member makes the checks of a node of a cluster. XDP is looked at only where it
 // runs: on the interfaces that are named and are no uplinks.
 func (n *network) member() []Check {
-	uplinks := n.uplinks()
+	others := make([]netip.Addr, len(n.Overlay.Nodes))
+	for i, o := range n.Overlay.Nodes {
+		others[i] = o.Address
+	}
+	uplinks := n.Uplinks(n.Overlay.Uplinks, n.Overlay.Address, others)
 	isUplink := func(name string) bool {
 		return slices.ContainsFunc(uplinks, func(l netdev.Link) bool { return l.Name == name })
 	}
@@ -56,19 +60,11 @@ func (n *network) member() []Check {
 	return append(checks, n.interfaces(slices.DeleteFunc(slices.Clone(n.Interfaces), isUplink))...)
 }
 
-func (n *network) uplinks() []netdev.Link {
-	others := make([]netip.Addr, len(n.Overlay.Nodes))
-	for i, o := range n.Overlay.Nodes {
-		others[i] = o.Address
-	}
-	return n.Snapshot.Uplinks(n.Overlay.Uplinks, n.Overlay.Address, others)
-}
-
 // memberForwards: what pods send to Services, to the node and to outside goes by the
 // kernel. The daemon turns forwarding on; where it runs already, it could not, or
 // somebody turned it off again.
 func (n *network) memberForwards() []Check {
-	checks := forwarding(n.Proc)
+	checks := forwarding(procfs)
 	_, running := n.Link(netdev.EntryName)
 	for i, c := range checks {
 		switch {
@@ -80,7 +76,7 @@ func (n *network) memberForwards() []Check {
 		}
 	}
 	if running {
-		checks = append(checks, rpFilter(n.Proc, netdev.EntryName))
+		checks = append(checks, rpFilter(procfs, netdev.EntryName))
 	}
 	return checks
 }
@@ -93,7 +89,7 @@ func (n *network) uplink(l netdev.Link) []Check {
 		return []Check{{Name: l.Name + ": offloads", Level: Warn, Detail: err.Error()}}
 	}
 	d := device{Link: l, Facts: f}
-	return []Check{d.up(), d.lro(), d.gro(), d.underlayMTU(), rpFilter(n.Proc, l.Name), n.acceptRA(l)}
+	return []Check{d.up(), d.lro(), d.gro(), d.underlayMTU(), rpFilter(procfs, l.Name), n.acceptRA(l)}
 }
 
 // gro: single segments cost as much each as 64 KiB of them at once. A virtual
@@ -126,7 +122,7 @@ func (n *network) acceptRA(l netdev.Link) Check {
 		return r.Protocol == routerAdvertisements && slices.ContainsFunc(r.Hops, func(h netdev.Hop) bool { return h.Ifindex == l.Index })
 	})
 	name := "net.ipv6.conf." + strings.ReplaceAll(l.Name, ".", "/") + ".accept_ra"
-	return check(l.Name+": routes of routers", "stay", problem{advertised && sysctl(n.Proc, name) == "1", Warn,
+	return check(l.Name+": routes of routers", "stay", problem{advertised && sysctl(procfs, name) == "1", Warn,
 		"go when the kernel begins to forward", command("sysctl -w %s=2", name)})
 }
 

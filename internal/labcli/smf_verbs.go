@@ -169,9 +169,12 @@ func (a *app) doVerb(c *cobra.Command, v smfVerb, f *smfFlags) error {
 		return cmdline.Usagef("--upf: %w", err)
 	}
 	if f.state == "" {
-		if f.state, err = statePath(upf.String()); err != nil {
-			return err
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			return fmt.Errorf("find a directory for the state file: %w: give --state", err)
 		}
+		name := strings.NewReplacer(":", "_", "[", "", "]", "").Replace(upf.String())
+		f.state = filepath.Join(dir, "culvert", "smf-"+name+".json")
 	}
 	var saved *smf.Saved
 	if !v.fresh {
@@ -327,15 +330,6 @@ func setPath(to map[string]any, path string, value any) {
 		to = next
 	}
 	to[keys[len(keys)-1]] = value
-}
-
-// statePath is where the sessions with a UPF are remembered.
-func statePath(upf string) (string, error) {
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("find a directory for the state file: %w: give --state", err)
-	}
-	return filepath.Join(dir, "culvert", "smf-"+strings.NewReplacer(":", "_", "[", "", "]", "").Replace(upf)+".json"), nil
 }
 
 // loadState returns nil if the file does not exist.

@@ -19,30 +19,25 @@ type ICMPError struct {
 
 // Kinds of ICMP errors, in words for both families.
 const (
-	TooBig            = "packet too big"
-	HopLimitExceeded  = "hop limit exceeded"
-	Unreachable       = "unreachable"
-	ParameterProblem  = "parameter problem"
-	unknownICMPPrefix = "ICMP"
+	TooBig           = "packet too big"
+	HopLimitExceeded = "hop limit exceeded"
+	Unreachable      = "unreachable"
+	ParameterProblem = "parameter problem"
 )
 
 // Kind names the error.
 func (e ICMPError) Kind() string {
-	type key struct {
-		v4   bool
-		kind uint8
-	}
 	if e.From.Is4() && e.Type == 3 && e.Code == 4 {
 		return TooBig
 	}
-	kinds := map[key]string{
-		{true, 3}: Unreachable, {true, 11}: HopLimitExceeded, {true, 12}: ParameterProblem,
-		{false, 1}: Unreachable, {false, 2}: TooBig, {false, 3}: HopLimitExceeded, {false, 4}: ParameterProblem,
+	kinds := map[uint8]string{1: Unreachable, 2: TooBig, 3: HopLimitExceeded, 4: ParameterProblem}
+	if e.From.Is4() {
+		kinds = map[uint8]string{3: Unreachable, 11: HopLimitExceeded, 12: ParameterProblem}
 	}
-	if k, ok := kinds[key{e.From.Is4(), e.Type}]; ok {
+	if k, ok := kinds[e.Type]; ok {
 		return k
 	}
-	return fmt.Sprintf("%s type %d code %d", unknownICMPPrefix, e.Type, e.Code)
+	return fmt.Sprintf("ICMP type %d code %d", e.Type, e.Code)
 }
 
 // ReceiveErrors makes the kernel queue ICMP errors on socket fd.

@@ -420,22 +420,12 @@ func (e *encoder) urr(id uint32, u *URR) []*ie.IE {
 }
 
 func (e *encoder) triggers(u *URR) *ie.IE {
-	bits := uint32(0)
-	for trigger, set := range map[uint32]bool{
-		session.TriggerPeriodic:        u.Period != 0,
-		session.TriggerVolumeThreshold: u.VolumeThreshold != nil,
-		session.TriggerVolumeQuota:     u.VolumeQuota != nil,
-		session.TriggerTimeThreshold:   u.TimeThreshold != 0,
-		session.TriggerTimeQuota:       u.TimeQuota != 0,
-		session.TriggerQuotaHolding:    u.QuotaHolding != 0,
-		session.TriggerStart:           u.Start,
-		session.TriggerStop:            u.Stop,
-		session.TriggerMACAddresses:    u.Hosts,
-	} {
-		if set {
-			bits |= trigger
-		}
-	}
+	on := map[bool]uint32{true: 1}
+	bits := on[u.Period != 0]*session.TriggerPeriodic |
+		on[u.VolumeThreshold != nil]*session.TriggerVolumeThreshold | on[u.VolumeQuota != nil]*session.TriggerVolumeQuota |
+		on[u.TimeThreshold != 0]*session.TriggerTimeThreshold | on[u.TimeQuota != 0]*session.TriggerTimeQuota |
+		on[u.QuotaHolding != 0]*session.TriggerQuotaHolding |
+		on[u.Start]*session.TriggerStart | on[u.Stop]*session.TriggerStop | on[u.Hosts]*session.TriggerMACAddresses
 	if e.dialect == Free5GC {
 		return ie.NewReportingTriggers(uint8(bits), uint8(bits>>8)) // Release 15
 	}

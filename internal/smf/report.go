@@ -65,9 +65,8 @@ type Usage struct {
 	Removed  []string `json:"removed,omitempty"`
 }
 
-// Created is an F-TEID, and what else a UPF chose for a PDR.
+// Created is an F-TEID.
 type Created struct {
-	PDR   uint16     `json:"pdr,omitempty"`
 	TEID  uint32     `json:"teid,omitempty"`
 	Addr4 netip.Addr `json:"ipv4,omitzero"`
 	Addr6 netip.Addr `json:"ipv6,omitzero"`

@@ -306,17 +306,11 @@ func (t *Tunnel) at(i int) endpoint {
 		return endpoint{}
 	}
 	addr := t.Address
-	if t.Addresses > 1 {
-		addr = addrPlus(addr, uint32(i%t.Addresses))
+	if t.Addresses > 1 { // count in the last four octets
+		b := addr.AsSlice()
+		tail := b[len(b)-4:]
+		binary.BigEndian.PutUint32(tail, binary.BigEndian.Uint32(tail)+uint32(i%t.Addresses))
+		addr, _ = netip.AddrFromSlice(b) // as long as it was
 	}
 	return endpoint{addr, t.TEID + uint32(i)}
-}
-
-// addrPlus counts in the last four octets.
-func addrPlus(a netip.Addr, n uint32) netip.Addr {
-	b := a.AsSlice()
-	tail := b[len(b)-4:]
-	binary.BigEndian.PutUint32(tail, binary.BigEndian.Uint32(tail)+n)
-	sum, _ := netip.AddrFromSlice(b) // as long as it was
-	return sum
 }
