@@ -249,8 +249,6 @@ func refusalOf(err error) *wire.Refusal {
 	case errors.Is(err, ErrUnsupported):
 		r.Cause = ie.CauseServiceNotSupported
 	}
-	if rule, ok := errors.AsType[*session.RuleError](err); ok {
-		r.Rule = &wire.RuleID{Kind: rule.Kind, ID: rule.ID}
-	}
+	r.Rule, _ = errors.AsType[*session.RuleError](err)
 	return r
 }

@@ -1,6 +1,7 @@
 package pfcp
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -23,24 +24,20 @@ type association struct {
 	recovery uint32 // its Recovery Time Stamp
 	since    time.Time
 
-	sessions *atomic.Int64
+	sessions atomic.Int64
 	// down: the peer does not answer heartbeats. Its sessions are still served:
 	// a control plane that is away for a while must not interrupt its users'
 	// traffic (TS 23.527 section 4.4). If it has lost them when it returns, its
 	// Recovery Time Stamp says so, and they are removed. Until it returns another
 	// peer may set up an association with the same Node ID.
-	down *atomic.Bool
+	down atomic.Bool
 	// apps are its PFDs: filters by application ID. Other SMFs cannot change
 	// them.
-	apps *atomic.Pointer[map[string][]session.Filter]
+	apps atomic.Pointer[map[string][]session.Filter]
 }
 
 func newAssociation(node string, recovery uint32, addrs ...netip.Addr) *association {
-	a := &association{
-		node: node, recovery: recovery, addrs: addrs, since: time.Now(),
-		sessions: &atomic.Int64{}, down: &atomic.Bool{},
-		apps: &atomic.Pointer[map[string][]session.Filter]{},
-	}
+	a := &association{node: node, recovery: recovery, addrs: addrs, since: time.Now()}
 	a.apps.Store(&map[string][]session.Filter{})
 	return a
 }
@@ -90,11 +87,8 @@ func (p *peers) without(node string) *peers { return p.rebuild(node, nil) }
 
 func (p *peers) rebuild(node string, a *association) *peers {
 	out := &peers{byNode: map[string]*association{}, byAddr: map[netip.Addr][]*association{}}
-	for n, other := range p.byNode {
-		if n != node {
-			out.byNode[n] = other
-		}
-	}
+	maps.Copy(out.byNode, p.byNode)
+	delete(out.byNode, node)
 	if a != nil {
 		out.byNode[node] = a
 	}
@@ -108,12 +102,7 @@ func (p *peers) rebuild(node string, a *association) *peers {
 
 // sorted returns the associations by Node ID.
 func (p *peers) sorted() []*association {
-	list := make([]*association, 0, len(p.byNode))
-	for _, a := range p.byNode {
-		list = append(list, a)
-	}
-	slices.SortFunc(list, func(a, b *association) int { return strings.Compare(a.node, b.node) })
-	return list
+	return slices.SortedFunc(maps.Values(p.byNode), func(a, b *association) int { return strings.Compare(a.node, b.node) })
 }
 
 // Association describes an association with an SMF.
@@ -134,16 +123,12 @@ type Association struct {
 func (s *Server) Associations() []Association {
 	var list []Association
 	for _, a := range s.peers.Load().sorted() {
-		shown := Association{
+		list = append(list, Association{
 			Node: a.node, Addrs: slices.Clone(a.addrs), Since: a.since,
 			Recovery: time.Unix(int64(a.recovery)-wire.Epoch, 0).UTC(),
 			Up:       !a.down.Load(), Sessions: int(a.sessions.Load()),
-		}
-		for id := range *a.apps.Load() {
-			shown.Applications = append(shown.Applications, id)
-		}
-		slices.Sort(shown.Applications)
-		list = append(list, shown)
+			Applications: slices.Sorted(maps.Keys(*a.apps.Load())),
+		})
 	}
 	return list
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -151,14 +152,6 @@ func appendSegmentSize(dst []byte, size int) []byte {
 	return dst
 }
 
-// apart returns the datagrams of a message one by one.
-func apart(m *ipv4.Message) (list []ipv4.Message) {
-	for i := range m.Buffers {
-		list = append(list, ipv4.Message{Buffers: m.Buffers[i : i+1 : i+1], Addr: m.Addr})
-	}
-	return list
-}
-
 // flush sends all messages. It passes errors to lost and goes on: a datagram may
 // always be lost.
 func (o *outbox) flush(conns []*conn, lost func(error)) {
@@ -175,7 +168,11 @@ func (o *outbox) flush(conns []*conn, lost func(error)) {
 			left = left[1:]
 			if len(about.Buffers) > 1 { // each by itself may succeed, or tell the cause
 				conns[i].single.Store(true)
-				left = append(apart(about), left...)
+				var apart []ipv4.Message
+				for one := range slices.Chunk(about.Buffers, 1) {
+					apart = append(apart, ipv4.Message{Buffers: one, Addr: about.Addr})
+				}
+				left = append(apart, left...)
 				continue
 			}
 			lost(err)

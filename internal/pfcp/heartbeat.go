@@ -69,7 +69,7 @@ func (n *node) heartbeats() {
 		n.s.requests.send(&outgoing{
 			msgType: message.MsgTypeHeartbeatRequest, to: a.peer(),
 			ies: []*ie.IE{ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery)},
-			done: func(h wire.Header, body wire.IEs, err error) {
+			done: func(body wire.IEs, err error) {
 				n.post(func() { n.beaten(a, body, err) })
 			},
 		})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -116,19 +117,9 @@ func (n *node) receive(p *packet) {
 	n.request(nodeRequest{n: n, p: *p, h: h, key: key}, body, err)
 }
 
-// isResponse says whether a message is a response: even numbers up to 15, odd
-// ones from 50 on, and Version Not Supported.
+// isResponse says whether a message is a response.
 func isResponse(msgType uint8) bool {
-	switch msgType {
-	case message.MsgTypeVersionNotSupportedResponse, message.MsgTypeNodeReportResponse - 1:
-		return msgType == message.MsgTypeVersionNotSupportedResponse
-	case message.MsgTypeNodeReportResponse, message.MsgTypeSessionSetDeletionResponse:
-		return true
-	}
-	if msgType < message.MsgTypeSessionEstablishmentRequest {
-		return msgType%2 == 0 && msgType <= message.MsgTypeAssociationReleaseResponse && msgType != 0
-	}
-	return msgType%2 == 1 && msgType <= message.MsgTypeSessionReportResponse
+	return strings.HasSuffix(messageNames[msgType], " response")
 }
 
 // nodeRequest is a request that is not about a session.

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +23,7 @@ type outgoing struct {
 	ies     []*ie.IE
 	// done is called once: with the answer, which it may keep, or with an error
 	// (ErrNoAnswer, ErrBusy). It must not block.
-	done func(h wire.Header, body wire.IEs, err error)
+	done func(body wire.IEs, err error)
 
 	sequence uint32
 	conn     *conn
@@ -54,15 +55,17 @@ const maxSequence = 1<<24 - 1
 
 // send sends a request, again until it is answered or given up.
 func (r *requests) send(o *outgoing) {
-	if o.conn = r.s.connFor(o.to.Addr()); o.conn == nil {
-		o.done(wire.Header{}, nil, ErrNoAnswer)
+	at := slices.IndexFunc(r.s.conns, func(c *conn) bool { return c.addr.Is4() == o.to.Addr().Is4() })
+	if at < 0 { // no socket of ours reaches it
+		o.done(nil, ErrNoAnswer)
 		return
 	}
+	o.conn = r.s.conns[at]
 	o.addr = net.UDPAddrFromAddrPort(o.to)
 	r.mu.Lock()
 	if r.stopped || len(r.pending) >= maxSequence/2 {
 		r.mu.Unlock()
-		o.done(wire.Header{}, nil, ErrBusy)
+		o.done(nil, ErrBusy)
 		return
 	}
 	for {
@@ -101,7 +104,7 @@ func (r *requests) again(o *outgoing) {
 		delete(r.pending, o.sequence)
 		r.mu.Unlock()
 		r.s.counters.unanswered.Add(1)
-		o.done(wire.Header{}, nil, ErrNoAnswer)
+		o.done(nil, ErrNoAnswer)
 		return
 	}
 	o.tries++
@@ -123,7 +126,7 @@ func (r *requests) answered(from netip.Addr, h wire.Header, body wire.IEs, err e
 	delete(r.pending, h.Sequence)
 	o.timer.Stop()
 	r.mu.Unlock()
-	o.done(h, append(wire.IEs(nil), body...), err)
+	o.done(slices.Clone(body), err)
 }
 
 // stop gives up all requests.
@@ -135,6 +138,6 @@ func (r *requests) stop() {
 	r.mu.Unlock()
 	for _, o := range list {
 		o.timer.Stop()
-		o.done(wire.Header{}, nil, ErrNoAnswer)
+		o.done(nil, ErrNoAnswer)
 	}
 }

@@ -45,7 +45,7 @@ func (w *worker) report(r session.Report, done func(error)) {
 	w.s.requests.send(&outgoing{
 		msgType: message.MsgTypeSessionReportRequest, seid: about.CPSEID,
 		to: netip.AddrPortFrom(about.CPAddr, Port), ies: reportIEs(&r, about),
-		done: func(h wire.Header, body wire.IEs, err error) {
+		done: func(body wire.IEs, err error) {
 			if err != nil {
 				done(err)
 				return
@@ -59,14 +59,11 @@ func (w *worker) report(r session.Report, done func(error)) {
 
 // reportIEs returns the IEs of a Session Report Request.
 func reportIEs(r *session.Report, about *session.Session) []*ie.IE {
-	flag := func(on bool) int {
-		if on {
-			return 1
-		}
-		return 0
+	inactive := 0
+	if r.Inactive {
+		inactive = 1
 	}
-	list := []*ie.IE{ie.NewReportType(flag(r.Inactive), flag(len(r.ErrorIndications) > 0),
-		flag(len(r.Usage) > 0), flag(len(r.DownlinkData) > 0))}
+	list := []*ie.IE{ie.NewReportType(inactive, min(1, len(r.ErrorIndications)), min(1, len(r.Usage)), min(1, len(r.DownlinkData)))}
 	if len(r.DownlinkData) > 0 {
 		var parts []*ie.IE
 		for _, id := range r.DownlinkData {
@@ -159,7 +156,7 @@ func (s *Server) nodeReport(what uint8, report func() *ie.IE) {
 		s.requests.send(&outgoing{
 			msgType: message.MsgTypeNodeReportRequest, to: a.peer(),
 			ies: []*ie.IE{wire.NewNodeID(s.cfg.NodeID), ie.NewNodeReportType(what), report()},
-			done: func(h wire.Header, body wire.IEs, err error) {
+			done: func(body wire.IEs, err error) {
 				if err == nil {
 					err = causeOf(body)
 				}

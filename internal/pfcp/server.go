@@ -1,6 +1,7 @@
 package pfcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,15 +45,9 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-const (
-	defaultHeartbeat  = 10 * time.Second
-	defaultRetryAfter = 3 * time.Second
-	defaultRetries    = 3
-	defaultReports    = 4096
-	// queueLength is how many batches may wait for a worker. More are dropped,
-	// and the SMF repeats its requests.
-	queueLength = 256
-)
+// queueLength is how many batches may wait for a worker. More are dropped, and
+// the SMF repeats its requests.
+const queueLength = 256
 
 func (c *Config) defaults() error {
 	if len(c.Addresses) == 0 {
@@ -69,25 +64,12 @@ func (c *Config) defaults() error {
 	if len(c.NodeID) > 253 {
 		return fmt.Errorf("node ID %q is longer than 253 characters", c.NodeID)
 	}
-	for _, d := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{{&c.Heartbeat, defaultHeartbeat}, {&c.RetryAfter, defaultRetryAfter}} {
-		if *d.field <= 0 {
-			*d.field = d.value
-		}
-	}
-	for _, d := range []struct {
-		field *int
-		value int
-	}{{&c.Retries, defaultRetries}, {&c.MaxReports, defaultReports}, {&c.Workers, runtime.GOMAXPROCS(0)}} {
-		if *d.field <= 0 {
-			*d.field = d.value
-		}
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
+	c.Heartbeat = cmp.Or(max(c.Heartbeat, 0), 10*time.Second)
+	c.RetryAfter = cmp.Or(max(c.RetryAfter, 0), 3*time.Second)
+	c.Retries = cmp.Or(max(c.Retries, 0), 3)
+	c.MaxReports = cmp.Or(max(c.MaxReports, 0), 4096)
+	c.Workers = cmp.Or(max(c.Workers, 0), runtime.GOMAXPROCS(0))
+	c.Log = cmp.Or(c.Log, slog.Default())
 	return nil
 }
 
@@ -196,22 +178,6 @@ func (s *Server) SetSMFs(allow []netip.Prefix, connect []netip.Addr) {
 	s.node.post(s.node.connect) // or with the next heartbeat
 }
 
-func (s *Server) allowed(a netip.Addr) bool {
-	allow := s.smfs.Load().allow
-	return len(allow) == 0 ||
-		slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(a) })
-}
-
-// connFor returns a socket that reaches an address; nil: none of its family.
-func (s *Server) connFor(to netip.Addr) *conn {
-	for _, c := range s.conns {
-		if c.addr.Is4() == to.Is4() {
-			return c
-		}
-	}
-	return nil
-}
-
 // dispatcher hands the datagrams of one socket to the workers and the node.
 type dispatcher struct {
 	s       *Server
@@ -226,7 +192,8 @@ func newDispatcher(s *Server) *dispatcher {
 // node. A repeated request goes to the same one as the first.
 func (d *dispatcher) dispatch(c *conn, from netip.AddrPort, to net.Addr, data []byte) {
 	s := d.s
-	if !s.allowed(from.Addr()) {
+	allow := s.smfs.Load().allow
+	if len(allow) > 0 && !slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(from.Addr()) }) {
 		s.counters.strangers.Add(1)
 		s.warn(&s.complain.stranger, "PFCP from an address that is not allowed", "from", from)
 		return

@@ -78,23 +78,18 @@ func (n *node) setup(r *nodeRequest, body wire.IEs) {
 	}
 	r.later()
 	retained := n.associate(peer, from, func() {
-		list := n.selfDescription()
+		list := []*ie.IE{
+			wire.NewNodeID(n.s.cfg.NodeID),
+			accepted,
+			ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery),
+			wire.NewUPFunctionFeatures(n.s.features),
+		}
 		if peer.retain && old != nil {
 			list = append(list, ie.NewPFCPASRspFlags(1)) // PSREI
 		}
 		r.reply(ie.CauseRequestAccepted, list...)
 	})
 	n.s.log.Info("PFCP association", "node", peer.node, "address", from, "again", old != nil, "retain_sessions", retained)
-}
-
-// selfDescription returns the IEs that describe us in a setup response.
-func (n *node) selfDescription() []*ie.IE {
-	return []*ie.IE{
-		wire.NewNodeID(n.s.cfg.NodeID),
-		accepted,
-		ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery),
-		wire.NewUPFunctionFeatures(n.s.features),
-	}
 }
 
 // associate publishes an association and calls done when the sessions that do
@@ -204,7 +199,7 @@ func (n *node) connect() {
 				ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery),
 				wire.NewUPFunctionFeatures(n.s.features),
 			},
-			done: func(h wire.Header, body wire.IEs, err error) { n.post(func() { n.connected(addr, body, err) }) },
+			done: func(body wire.IEs, err error) { n.post(func() { n.connected(addr, body, err) }) },
 		})
 	}
 }
@@ -244,7 +239,7 @@ func (s *Server) Release(nodeID string) error {
 	s.requests.send(&outgoing{
 		msgType: message.MsgTypeAssociationUpdateRequest, to: a.peer(),
 		ies: []*ie.IE{wire.NewNodeID(s.cfg.NodeID), ie.NewPFCPAssociationReleaseRequest(1, 0)},
-		done: func(h wire.Header, body wire.IEs, err error) {
+		done: func(body wire.IEs, err error) {
 			if err == nil {
 				err = causeOf(body)
 			}

@@ -134,24 +134,18 @@ func (w *worker) receive(p *packet) {
 	if err != nil {
 		w.refuse(p, h, 0, &wire.Refusal{Cause: ie.CauseInvalidLength, Err: err})
 	} else {
-		w.handle(p, h, body, key)
+		switch h.Type {
+		case message.MsgTypeSessionEstablishmentRequest:
+			w.establish(p, h, body)
+		case message.MsgTypeSessionModificationRequest:
+			w.modify(p, h, body)
+		default: // a deletion is answered later
+			w.delete(p, h, key)
+		}
 	}
 	if w.going[key] == nil {
 		w.answers.keep(key, w.scratch, time.Now())
 		w.out.add(p.conn, p.to, w.scratch)
-	}
-}
-
-// handle leaves the answer to a request in w.scratch. A deletion is answered
-// later.
-func (w *worker) handle(p *packet, h wire.Header, body wire.IEs, key uint64) {
-	switch h.Type {
-	case message.MsgTypeSessionEstablishmentRequest:
-		w.establish(p, h, body)
-	case message.MsgTypeSessionModificationRequest:
-		w.modify(p, h, body)
-	default:
-		w.delete(p, h, key)
 	}
 }
 

@@ -20,8 +20,7 @@ var farIEs = newGroup(map[uint16]uint16{
 		f.Duplicates = append(f.Duplicates, *readForwarding(b, i, nil, create, f.ID))
 	}, func(f *session.FAR) { f.Duplicates = nil }},
 	{ie.BARID, 0, func(_ *Builder, i wire.IE, f *session.FAR) { f.BAR = new(i.U8()) }, func(f *session.FAR) { f.BAR = nil }},
-	{ie.RedundantTransmissionForwardingParameters, 0, nil, nil},
-}...)
+}, refused[*session.FAR](0, ie.RedundantTransmissionForwardingParameters))
 
 func checkFAR(b *Builder, f *session.FAR, _ update, _ seen) {
 	switch {
@@ -70,7 +69,7 @@ func readForwarding(b *Builder, i wire.IE, old *session.Forwarding, u update, fa
 }
 
 var forwardingIEs = newGroup(nil, []row[*session.Forwarding]{
-	{ie.DestinationInterface, mandatory, func(_ *Builder, i wire.IE, f *session.Forwarding) { f.Destination = readDestination(i) }, nil},
+	{ie.DestinationInterface, mandatory, func(_ *Builder, i wire.IE, f *session.Forwarding) { f.Destination = readInterface(i, 5) }, nil},
 	{ie.NetworkInstance, 0, func(_ *Builder, i wire.IE, f *session.Forwarding) { f.NetworkInstance = i.Name() }, nil},
 	{ie.TGPPInterfaceType, 0, func(_ *Builder, i wire.IE, f *session.Forwarding) {
 		f.InterfaceType = new(session.InterfaceType(i.U8() & 0x3f))
@@ -91,21 +90,7 @@ var forwardingIEs = newGroup(nil, []row[*session.Forwarding]{
 	{ie.ForwardingPolicy, removable, func(_ *Builder, i wire.IE, _ *session.Forwarding) {
 		i.Fail(&wire.Refusal{Cause: ie.CauseInvalidForwardingPolicy, Offending: i.Type()})
 	}, nil},
-	{ie.RedirectInformation, removable, nil, nil},
-	{ie.HeaderEnrichment, removable, nil, nil},
-	{ie.TrafficEndpointID, removable, nil, nil},
-	{ie.Proxying, removable, nil, nil},
-	{ie.IPMulticastAddressingInfo, removable, nil, nil},
-	{ie.DataNetworkAccessIdentifier, removable, nil, nil},
-}...)
-
-func readDestination(i wire.IE) session.Interface {
-	to := i.U8() & 0x0f
-	switch {
-	case to == 5: // 5G VN Internal
-		i.Unsupported()
-	case to > 5:
-		i.Incorrect()
-	}
-	return session.Interface(to)
-}
+}, refused[*session.Forwarding](removable,
+	ie.RedirectInformation, ie.HeaderEnrichment, ie.TrafficEndpointID, ie.Proxying, ie.IPMulticastAddressingInfo,
+	ie.DataNetworkAccessIdentifier,
+))

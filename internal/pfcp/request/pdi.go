@@ -36,7 +36,7 @@ func keepChosen(pdi, old *session.PDI, w *Want) {
 }
 
 var pdiIEs = newGroup(nil, []row[*session.PDI]{
-	{ie.SourceInterface, mandatory | once, func(_ *Builder, i wire.IE, p *session.PDI) { p.Source = readSource(i) }, nil},
+	{ie.SourceInterface, mandatory | once, func(_ *Builder, i wire.IE, p *session.PDI) { p.Source = readInterface(i, 4) }, nil},
 	{ie.FTEID, once, func(b *Builder, i wire.IE, p *session.PDI) {
 		f := i.FTEID()
 		b.want.FTEID = f
@@ -65,10 +65,7 @@ var pdiIEs = newGroup(nil, []row[*session.PDI]{
 	{ie.FramedRouting, 0, func(_ *Builder, i wire.IE, _ *session.PDI) {
 		i.Supported(i.U32() == 0) // routing messages to the UE, or from it (RFC 2865 section 5.10)
 	}, nil},
-	{ie.TrafficEndpointID, 0, nil, nil},
-	{ie.RedundantTransmissionParameters, 0, nil, nil},
-	{ie.IPMulticastAddressingInfo, 0, nil, nil},
-}...)
+}, refused[*session.PDI](0, ie.TrafficEndpointID, ie.RedundantTransmissionParameters, ie.IPMulticastAddressingInfo))
 
 func readFramedRoute(b *Builder, i wire.IE, p *session.PDI) {
 	if i.Supported(b.Features.FramedRouting) {
@@ -76,15 +73,15 @@ func readFramedRoute(b *Builder, i wire.IE, p *session.PDI) {
 	}
 }
 
-func readSource(i wire.IE) session.Interface {
-	to := i.U8() & 0x0f
-	switch {
-	case to == 4: // 5G VN Internal
-		i.Unsupported()
-	case to > 4:
+// readInterface reads a Source or Destination Interface. vn, the last one, is
+// 5G VN Internal.
+func readInterface(i wire.IE, vn session.Interface) session.Interface {
+	is := session.Interface(i.U8() & 0x0f)
+	if is > vn {
 		i.Incorrect()
 	}
-	return session.Interface(to)
+	i.Supported(is != vn)
+	return is
 }
 
 // filter returns the session's filter with a bidirectional ID.
@@ -138,4 +135,4 @@ var ethernetIEs = newGroup(nil, []row[*session.EthernetFilter]{
 	{ie.SDFFilter, 0, func(b *Builder, i wire.IE, f *session.EthernetFilter) {
 		f.Filters = append(f.Filters, i.SDFFilter(b.filter))
 	}, nil},
-}...)
+})

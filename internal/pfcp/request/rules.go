@@ -74,19 +74,14 @@ var pdrIEs = newGroup(nil, []row[*session.PDR]{
 	{ie.URRID, list, func(_ *Builder, i wire.IE, p *session.PDR) { p.URRs = appendID(i, p.URRs) }, func(p *session.PDR) { p.URRs = nil }},
 	{ie.ActivatePredefinedRules, 0, refusePredefined, nil},
 	{ie.DeactivatePredefinedRules, 0, refusePredefined, nil},
-	{ie.MARID, 0, nil, nil},
-	{ie.ActivationTime, 0, nil, nil},
-	{ie.DeactivationTime, 0, nil, nil},
-	{ie.IPMulticastAddressingInfo, 0, nil, nil},
-	{ie.TransportDelayReporting, 0, nil, nil},
-	{ie.PacketReplicationAndDetectionCarryOnInformation, 0, nil, nil},
-	{ie.UEIPAddressPoolIdentity, 0, nil, nil},
-	{ie.MPTCPApplicableIndication, 0, nil, nil},
-}...)
+}, refused[*session.PDR](0,
+	ie.MARID, ie.ActivationTime, ie.DeactivationTime, ie.IPMulticastAddressingInfo, ie.TransportDelayReporting,
+	ie.PacketReplicationAndDetectionCarryOnInformation, ie.UEIPAddressPoolIdentity, ie.MPTCPApplicableIndication,
+))
 
 func refusePredefined(_ *Builder, i wire.IE, p *session.PDR) {
 	i.Fail(&wire.Refusal{Cause: CauseUnknownPredefinedRule, Offending: i.Type(),
-		Rule: &wire.RuleID{Kind: session.RulePDR, ID: uint32(p.ID)}})
+		Rule: &session.RuleError{Kind: session.RulePDR, ID: uint32(p.ID)}})
 }
 
 var qerIEs = newGroup(nil, []row[*session.QER]{
@@ -104,12 +99,10 @@ var qerIEs = newGroup(nil, []row[*session.QER]{
 	{ie.QFI, 0, func(_ *Builder, i wire.IE, q *session.QER) { q.QFI = new(i.U8() & 0x3f) }, func(q *session.QER) { q.QFI = nil }},
 	{ie.RQI, 0, func(_ *Builder, i wire.IE, q *session.QER) { q.Reflective = i.U8()&1 != 0 }, func(q *session.QER) { q.Reflective = false }},
 	{ie.AveragingWindow, removable, readAveragingWindow, nil},
-	{ie.QERCorrelationID, removable, nil, nil}, // a limit that sessions share
-	{ie.DLFlowLevelMarking, removable, nil, nil},
-	{ie.PacketRateStatus, removable, nil, nil},
-	{ie.PagingPolicyIndicator, removable, nil, nil},
-	{ie.QERControlIndications, removable, nil, nil},
-}...)
+}, refused[*session.QER](removable,
+	ie.QERCorrelationID, // a limit that sessions share
+	ie.DLFlowLevelMarking, ie.PacketRateStatus, ie.PagingPolicyIndicator, ie.QERControlIndications,
+))
 
 // meterWindow is how much of the past the data path measures a rate over
 // (docs/reference/semantics.md section 7, "Meter").
@@ -136,5 +129,4 @@ var barIEs = newGroup(nil, []row[*session.BAR]{
 			r.SuggestedCount = binary.BigEndian.Uint16(i.Value())
 		}
 	}, nil},
-	{ie.MTEDTControlInformation, 0, nil, nil},
-}...)
+}, refused[*session.BAR](0, ie.MTEDTControlInformation))

@@ -47,23 +47,21 @@ type Want struct {
 func (b *Builder) OwnsPDRs() bool { return b.owned[session.RulePDR] }
 
 // common are the rows that establishment and modification share.
-var common = []row[*session.Session]{
+var common = slices.Concat([]row[*session.Session]{
 	{ie.CreateQER, 0, qers.created, nil},
 	{ie.CreateURR, 0, urrs.created, nil},
 	{ie.CreateBAR, 0, bars.created, nil},
 	{ie.UserPlaneInactivityTimer, 0, func(b *Builder, i wire.IE, _ *session.Session) { b.To.InactivityTimer = i.Seconds() }, nil},
-	{ie.CreateMAR, 0, nil, nil},
-	{ie.CreateSRR, 0, nil, nil},
-	{ie.CreateTrafficEndpoint, 0, nil, nil},
-	{ie.ProvideATSSSControlInformation, 0, nil, nil},
 	{ie.TraceInformation, 0, func(_ *Builder, i wire.IE, _ *session.Session) {
 		if len(i.Value()) > 0 { // an empty one ends a trace
 			i.Unsupported()
 		}
 	}, nil},
-}
+}, refused[*session.Session](0,
+	ie.CreateMAR, ie.CreateSRR, ie.CreateTrafficEndpoint, ie.ProvideATSSSControlInformation,
+))
 
-var establishment = newGroup(nil, append(common[:len(common):len(common)], []row[*session.Session]{
+var establishment = newGroup(nil, common, []row[*session.Session]{
 	{ie.NodeID, mandatory, func(_ *Builder, i wire.IE, _ *session.Session) { i.NodeID() }, nil},
 	{ie.FSEID, mandatory, readControlPlane, nil},
 	{ie.CreatePDR, mandatory, pdrs.created, nil},
@@ -72,9 +70,7 @@ var establishment = newGroup(nil, append(common[:len(common):len(common)], []row
 	{ie.SNSSAI, 0, func(b *Builder, i wire.IE, _ *session.Session) { b.To.SNSSAI = i.SNSSAI() }, nil},
 	{ie.APNDNN, 0, func(b *Builder, i wire.IE, _ *session.Session) { b.To.DNN = i.Name() }, nil},
 	{ie.UserID, 0, func(b *Builder, i wire.IE, _ *session.Session) { b.To.UserID = i.UserID() }, nil},
-	{ie.CreateBridgeInfoForTSC, 0, nil, nil},
-	{ie.ProvideRDSConfigurationInformation, 0, nil, nil},
-}...)...)
+}, refused[*session.Session](0, ie.CreateBridgeInfoForTSC, ie.ProvideRDSConfigurationInformation))
 
 var removal = newGroup(nil, []row[*session.Session]{
 	{ie.RemovePDR, 0, pdrs.removed, nil},
@@ -82,12 +78,9 @@ var removal = newGroup(nil, []row[*session.Session]{
 	{ie.RemoveQER, 0, qers.removed, nil},
 	{ie.RemoveURR, 0, urrs.removed, nil},
 	{ie.RemoveBAR, 0, bars.removed, nil},
-	{ie.RemoveMAR, 0, nil, nil},
-	{ie.RemoveSRR, 0, nil, nil},
-	{ie.RemoveTrafficEndpoint, 0, nil, nil},
-}...)
+}, refused[*session.Session](0, ie.RemoveMAR, ie.RemoveSRR, ie.RemoveTrafficEndpoint))
 
-var modification = newGroup(nil, append(common[:len(common):len(common)], []row[*session.Session]{
+var modification = newGroup(nil, common, []row[*session.Session]{
 	{ie.FSEID, 0, readControlPlane, nil},
 	{ie.CreatePDR, 0, pdrs.created, nil},
 	{ie.CreateFAR, 0, fars.created, nil},
@@ -99,14 +92,11 @@ var modification = newGroup(nil, append(common[:len(common):len(common)], []row[
 	{ie.QueryURR, 0, readQuery, nil},
 	{ie.QueryURRReference, 0, func(b *Builder, i wire.IE, _ *session.Session) { b.QueryRef = new(i.U32()) }, nil},
 	{ie.PFCPSMReqFlags, 0, readModificationFlags, nil},
-	{ie.UpdateMAR, 0, nil, nil},
-	{ie.UpdateSRR, 0, nil, nil},
-	{ie.UpdateTrafficEndpoint, 0, nil, nil},
-	{ie.QueryPacketRateStatusWithinSessionModificationRequest, 0, nil, nil},
-	{ie.AccessAvailabilityControlInformation, 0, nil, nil},
-	{ie.TSCManagementInformationWithinSessionModificationRequest, 0, nil, nil},
-	{ie.EthernetContextInformation, 0, nil, nil},
-}...)...)
+}, refused[*session.Session](0,
+	ie.UpdateMAR, ie.UpdateSRR, ie.UpdateTrafficEndpoint, ie.QueryPacketRateStatusWithinSessionModificationRequest,
+	ie.AccessAvailabilityControlInformation, ie.TSCManagementInformationWithinSessionModificationRequest,
+	ie.EthernetContextInformation,
+))
 
 // Establishment reads a Session Establishment Request into b.To, which is
 // empty.

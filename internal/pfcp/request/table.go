@@ -51,9 +51,9 @@ const maxIE = 512
 
 // newGroup makes a table. same are IEs with another number in an update, and
 // the number of their rows.
-func newGroup[T any](same map[uint16]uint16, rows ...row[T]) *group[T] {
-	g := &group[T]{rows: rows}
-	for i, r := range rows {
+func newGroup[T any](same map[uint16]uint16, rows ...[]row[T]) *group[T] {
+	g := &group[T]{rows: slices.Concat(rows...)}
+	for i, r := range g.rows {
 		g.index[r.ie] = uint8(i + 1)
 		if r.is&mandatory != 0 {
 			g.must |= 1 << i
@@ -63,6 +63,14 @@ func newGroup[T any](same map[uint16]uint16, rows ...row[T]) *group[T] {
 		g.index[t] = g.index[row]
 	}
 	return g
+}
+
+// refused are the rows of IEs that nobody reads.
+func refused[T any](is kind, ieTypes ...uint16) (rows []row[T]) {
+	for _, t := range ieTypes {
+		rows = append(rows, row[T]{ie: t, is: is})
+	}
+	return rows
 }
 
 // seen are the rows whose IEs a group had.

@@ -65,21 +65,12 @@ var urrIEs = newGroup(nil, []row[*session.URR]{
 			i.Unsupported()
 		}
 	}, nil},
-
-	{ie.TimeQuotaMechanism, removable, nil, nil},
-	{ie.SubsequentTimeQuota, removable, nil, nil},
-	{ie.AdditionalMonitoringTime, removable, nil, nil},
-	{ie.UserPlaneInactivityTimer, removable, nil, nil},
-	{ie.SubsequentVolumeQuota, removable, nil, nil},
-	{ie.EventQuota, removable, nil, nil},
-	{ie.EventThreshold, removable, nil, nil},
-	{ie.SubsequentEventQuota, removable, nil, nil},
-	{ie.SubsequentEventThreshold, removable, nil, nil},
-	{ie.NumberOfReports, removable, nil, nil},
-	{ie.AggregatedURRs, removable, nil, nil},
-	{ie.ApplicationID, removable, nil, nil}, // exempt from the end of a quota
-	{ie.SDFFilter, removable, nil, nil},     // likewise
-}...)
+}, refused[*session.URR](removable,
+	ie.TimeQuotaMechanism, ie.SubsequentTimeQuota, ie.AdditionalMonitoringTime, ie.UserPlaneInactivityTimer,
+	ie.SubsequentVolumeQuota, ie.EventQuota, ie.EventThreshold, ie.SubsequentEventQuota, ie.SubsequentEventThreshold,
+	ie.NumberOfReports, ie.AggregatedURRs,
+	ie.ApplicationID, ie.SDFFilter, // exempt from the end of a quota
+))
 
 // noteRenewed notes which values of a URR an update gives again.
 func noteRenewed(b *Builder, r *session.URR, u update, s seen) {

@@ -46,12 +46,6 @@ func NewUEAddress(ues []netip.Prefix) *ie.IE {
 	return ie.New(ie.UEIPAddress, b)
 }
 
-// NewTimeStamp makes a time stamp of whole seconds, modulo 2^32 (a new era begins
-// in 2036).
-func NewTimeStamp(ieType uint16, t time.Time) *ie.IE {
-	return ie.NewUint32IE(ieType, uint32(t.Unix()+Epoch))
-}
-
 // NewUsageReports makes Usage Reports; ieType says for which message.
 func NewUsageReports(ieType uint16, reports []session.UsageReport, queryRef *uint32) []*ie.IE {
 	var list []*ie.IE
@@ -71,8 +65,8 @@ func NewUsageReport(ieType uint16, r *session.UsageReport, queryRef *uint32) *ie
 		ie.NewUsageReportTrigger(uint8(trigger), uint8(trigger>>8), uint8(trigger>>16)),
 	}
 	stamp := func(ieType uint16, t time.Time) {
-		if !t.IsZero() {
-			parts = append(parts, NewTimeStamp(ieType, t))
+		if !t.IsZero() { // whole seconds, modulo 2^32: a new era begins in 2036
+			parts = append(parts, ie.NewUint32IE(ieType, uint32(t.Unix()+Epoch)))
 		}
 	}
 	stamp(ie.StartTime, r.Start)

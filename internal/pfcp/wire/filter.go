@@ -17,7 +17,7 @@ func (i IE) flow(text []byte) (session.Filter, bool) {
 	}
 	f, err := session.ParseFilter(string(text))
 	if err != nil {
-		i.Fail(&Refusal{Cause: ie.CauseMandatoryIEIncorrect, Offending: i.Type(), Err: err})
+		i.incorrect(err)
 		return session.Filter{}, false
 	}
 	return f, true

@@ -89,20 +89,10 @@ func (i IE) FTEID() (f FTEID) {
 		}
 		return f
 	}
-	size := 5
-	if f.Wants4 {
-		size += 4
-	}
-	if f.Wants6 {
-		size += 16
-	}
-	if !i.exactly(size) {
-		return f
-	}
 	c := cursor{i, 1}
 	f.TEID = c.u32()
 	f.V4, f.V6 = c.addrs(f.Wants4, f.Wants6)
-	if f.TEID == 0 {
+	if i.exactly(c.at) && f.TEID == 0 {
 		i.Incorrect()
 	}
 	return f
@@ -164,18 +154,6 @@ func (i IE) OuterHeader() *session.OuterHeader {
 	}
 	gtpu, udp := what&0x03 != 0, what&0x0c != 0
 	has4, has6 := what&0x15 != 0, what&0x2a != 0
-	size := 2
-	for _, part := range []struct {
-		there bool
-		size  int
-	}{{gtpu, 4}, {has4, 4}, {has6, 16}, {udp, 2}} {
-		if part.there {
-			size += part.size
-		}
-	}
-	if !i.exactly(size) {
-		return nil
-	}
 	o := &session.OuterHeader{Kind: session.OuterIP}
 	c := cursor{i, 2}
 	if udp {
@@ -192,7 +170,7 @@ func (i IE) OuterHeader() *session.OuterHeader {
 	if udp {
 		o.Port = c.u16()
 	}
-	if gtpu && o.TEID == 0 && o.Addr.IsUnspecified() {
+	if !i.exactly(c.at) || gtpu && o.TEID == 0 && o.Addr.IsUnspecified() {
 		return nil // OMEC's SMFs write this for a tunnel that is not known yet
 	}
 	if o.Addr.IsUnspecified() || (gtpu && o.TEID == 0) {

@@ -125,15 +125,9 @@ func (l *IEs) Next() (octets []byte, err *Refusal) {
 // Refusal says why a request is refused, and what the answer says.
 type Refusal struct {
 	Cause     uint8
-	Offending uint16  // type of an IE; 0: none is named
-	Rule      *RuleID // Failed Rule ID, or nil
-	Err       error   // for the log
-}
-
-// RuleID names the rule that a request is refused for (Failed Rule ID).
-type RuleID struct {
-	Kind session.RuleKind
-	ID   uint32
+	Offending uint16             // type of an IE; 0: none is named
+	Rule      *session.RuleError // Failed Rule ID, or nil
+	Err       error              // for the log
 }
 
 // Error returns cause, offending IE, rule and error, for the log.
@@ -173,11 +167,6 @@ func ConditionMissing(ieType uint16) *Refusal {
 	return &Refusal{Cause: ie.CauseConditionalIEMissing, Offending: ieType}
 }
 
-// Incorrect refuses a request with Cause 69 (mandatory IE incorrect).
-func Incorrect(ieType uint16) *Refusal {
-	return &Refusal{Cause: ie.CauseMandatoryIEIncorrect, Offending: ieType}
-}
-
 // Unsupported refuses a request with Cause 76 (service not supported).
 func Unsupported(ieType uint16) *Refusal {
 	return &Refusal{Cause: ie.CauseServiceNotSupported, Offending: ieType}
@@ -186,5 +175,5 @@ func Unsupported(ieType uint16) *Refusal {
 // FailedRule refuses a request with Cause 73 (rule creation or modification
 // failure).
 func FailedRule(kind session.RuleKind, id uint32, err error) *Refusal {
-	return &Refusal{Cause: ie.CauseRuleCreationModificationFailure, Rule: &RuleID{kind, id}, Err: err}
+	return &Refusal{Cause: ie.CauseRuleCreationModificationFailure, Rule: &session.RuleError{Kind: kind, ID: id}, Err: err}
 }

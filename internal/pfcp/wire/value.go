@@ -70,7 +70,11 @@ func (i IE) Fail(r *Refusal) { i.d.Fail(r) }
 func (i IE) Unsupported() { i.d.Fail(Unsupported(i.Type())) }
 
 // Incorrect refuses the request with Cause 69 (mandatory IE incorrect).
-func (i IE) Incorrect() { i.d.Fail(Incorrect(i.Type())) }
+func (i IE) Incorrect() { i.incorrect(nil) }
+
+func (i IE) incorrect(err error) {
+	i.d.Fail(&Refusal{Cause: ie.CauseMandatoryIEIncorrect, Offending: i.Type(), Err: err})
+}
 
 // Supported refuses the IE unless the user plane has what it asks for.
 func (i IE) Supported(has bool) bool {
