@@ -138,7 +138,7 @@ func TestPeerRestart(t *testing.T) {
 	if b.upf.Session(theirs) == nil {
 		t.Error("another peer's session went too")
 	}
-	if n := b.s.Stats().PeerRestarts; n != 1 {
+	if n := b.s.Stats().Events["peer_restart"]; n != 1 {
 		t.Errorf("%d restarts counted", n)
 	}
 	m.establish(2, uplinkPDR, toCore) // the association is there still
@@ -193,8 +193,8 @@ func TestStrangers(t *testing.T) {
 	if b.upf.only(t) != before || b.s.Associations()[1].Addrs[0] != m.addr && b.s.Associations()[0].Addrs[0] != m.addr {
 		t.Error("something has changed")
 	}
-	if s := b.s.Stats(); s.Strangers != 2 || s.Unauthorised != 6 {
-		t.Errorf("%d strangers and %d unauthorised requests counted", s.Strangers, s.Unauthorised)
+	if s := b.s.Stats().Events; s["stranger"] != 2 || s["unauthorised"] != 6 {
+		t.Errorf("%d strangers and %d unauthorised requests counted", s["stranger"], s["unauthorised"])
 	}
 }
 
@@ -211,7 +211,7 @@ func TestDown(t *testing.T) {
 	if b.upf.Session(seid) == nil {
 		t.Fatal("the session went")
 	}
-	if s := b.s.Stats(); s.AssociationsLost != 1 || s.Retransmissions < 2 || s.Unanswered < 1 {
+	if s := b.s.Stats().Events; s["association_lost"] != 1 || s["retransmission"] < 2 || s["unanswered"] < 1 {
 		t.Errorf("counted %+v", s)
 	}
 	for m.receive(silence/10) != nil { // all that it has missed
@@ -335,7 +335,7 @@ func TestRepeated(t *testing.T) {
 	// anew counts from the beginning.
 	m.seq = 0
 	m.ask(message.NewAssociationSetupRequest(m.next(), m.node(), ie.NewRecoveryTimeStamp(time.Unix(1e9+1, 0))))
-	if n := b.s.Stats().Repeated; n != 20 {
+	if n := b.s.Stats().Events["repeated"]; n != 20 {
 		t.Errorf("%d repetitions counted", n)
 	}
 	b.upf.holdsNothing(t)
@@ -471,7 +471,7 @@ func TestReports(t *testing.T) {
 	}
 	// A late one finds nobody waiting.
 	m.send(message.NewSessionReportResponse(0, 0, seid, got.Sequence(), 0, ie.NewCause(ie.CauseRequestAccepted)))
-	waitFor(t, "a response that nobody waits for", func() bool { return b.s.Stats().Unexpected == 1 })
+	waitFor(t, "a response that nobody waits for", func() bool { return b.s.Stats().Events["unexpected"] == 1 })
 
 	// Bounded, and given up in the end.
 	for range 3 {

@@ -233,7 +233,7 @@ func TestHardeningEstablishment(t *testing.T) {
 	m.t = t
 	seid, _ := m.establish(1, uplinkPDR, toCore)
 	wantCause(t, m.delete(seid).Cause, ie.CauseRequestAccepted)
-	if n := b.s.Stats().Panics; n != 0 {
+	if n := b.s.Stats().Events["panic"]; n != 0 {
 		t.Errorf("the reader could not bear %d messages", n)
 	}
 }
@@ -334,7 +334,7 @@ func TestHardeningNode(t *testing.T) {
 			t.Errorf("%s: answered %+v, want %+v", name, got, c.want)
 		}
 	}
-	if n := b.s.Stats().Panics; n != 0 {
+	if n := b.s.Stats().Events["panic"]; n != 0 {
 		t.Errorf("the reader could not bear %d messages", n)
 	}
 }

@@ -15,18 +15,8 @@ type Stats struct {
 	Received, Sent map[string]uint64
 	Answers        []Answers
 
-	Strangers       uint64 // datagrams from addresses that are not allowed
-	Unauthorised    uint64 // requests for what belongs to another peer
-	Malformed       uint64 // datagrams without a readable PFCP message
-	Repeated        uint64 // requests that were answered from the cache
-	Overflows       uint64 // datagrams dropped because a queue was full
-	Unsent          uint64 // messages that the socket refused
-	Retransmissions uint64 // of our requests
-	Unanswered      uint64 // our requests that were given up
-	Unexpected      uint64 // responses without a request of ours
-	Panics          uint64 // messages that made our reader panic
-	AssociationsLost,
-	PeerRestarts uint64
+	// Events counts what else happened, by the names of the metric.
+	Events         map[string]uint64
 	ReportsPending int // Session Report Requests without an answer yet
 }
 
@@ -43,9 +33,18 @@ type counters struct {
 	received, sent [256]atomic.Uint64
 	causes         [64][256]atomic.Uint64 // by message type, cause
 
-	strangers, unauthorised, malformed, repeated, overflows, unsent,
-	retransmissions, unanswered, unexpected, panics, associationsLost, peerRestarts atomic.Uint64
-	reports atomic.Int64
+	strangers                      atomic.Uint64 // datagrams from addresses that are not allowed
+	unauthorised                   atomic.Uint64 // requests for what belongs to another peer
+	malformed                      atomic.Uint64 // datagrams without a readable PFCP message
+	repeated                       atomic.Uint64 // requests that were answered from the cache
+	overflows                      atomic.Uint64 // datagrams dropped because a queue was full
+	unsent                         atomic.Uint64 // messages that the socket refused
+	retransmissions                atomic.Uint64 // of our requests
+	unanswered                     atomic.Uint64 // our requests that were given up
+	unexpected                     atomic.Uint64 // responses without a request of ours
+	panics                         atomic.Uint64 // messages that made our reader panic
+	associationsLost, peerRestarts atomic.Uint64
+	reports                        atomic.Int64
 }
 
 func (c *counters) answered(msgType, cause uint8) {
@@ -94,11 +93,13 @@ func (s *Server) Stats() Stats {
 	c := &s.counters
 	out := Stats{
 		Received: map[string]uint64{}, Sent: map[string]uint64{},
-		Strangers: c.strangers.Load(), Unauthorised: c.unauthorised.Load(), Malformed: c.malformed.Load(),
-		Repeated: c.repeated.Load(), Overflows: c.overflows.Load(), Unsent: c.unsent.Load(),
-		Retransmissions: c.retransmissions.Load(), Unanswered: c.unanswered.Load(),
-		Unexpected: c.unexpected.Load(), Panics: c.panics.Load(),
-		AssociationsLost: c.associationsLost.Load(), PeerRestarts: c.peerRestarts.Load(),
+		Events: map[string]uint64{
+			"stranger": c.strangers.Load(), "unauthorised": c.unauthorised.Load(), "malformed": c.malformed.Load(),
+			"repeated": c.repeated.Load(), "overflow": c.overflows.Load(), "unsent": c.unsent.Load(),
+			"retransmission": c.retransmissions.Load(), "unanswered": c.unanswered.Load(),
+			"unexpected": c.unexpected.Load(), "panic": c.panics.Load(),
+			"association_lost": c.associationsLost.Load(), "peer_restart": c.peerRestarts.Load(),
+		},
 		ReportsPending: int(c.reports.Load()),
 	}
 	for i := range 256 {

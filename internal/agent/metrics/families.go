@@ -176,7 +176,8 @@ var upfFamilies = slices.Concat(
 			emit(float64(a.Count), a.Message, strconv.Itoa(int(a.Cause)))
 		}
 	}), "message", "cause"),
-	counter("pfcp_events_total", "What else the N4 server met, by event.", ofUPF(all(pfcpEvents)), "event"),
+	counter("pfcp_events_total", "What else the N4 server met, by event.",
+		ofUPF(all(func(r *reading) map[string]uint64 { return r.UPF.PFCP.Events })), "event"),
 	gauge("pfcp_reports_pending", "Session reports that no SMF has answered yet.", one(func(r *reading) int { return int(r.UPF.PFCP.ReportsPending) })),
 	counter("upf_events_total", "What the user plane function did besides forwarding, by event.",
 		ofUPF(all(func(r *reading) map[string]uint64 { return r.UPF.Events })), "event"),
@@ -243,14 +244,4 @@ func allTunnels(r *reading, emit func(agent.Counter, ...string)) {
 		sent = agent.Counter{Packets: sent.Packets + v.Sent.Packets, Bytes: sent.Bytes + v.Sent.Bytes}
 	}
 	directed(emit, nil, "received", "sent", received, sent)
-}
-
-func pfcpEvents(r *reading) map[string]uint64 {
-	s := &r.UPF.PFCP
-	return map[string]uint64{
-		"stranger": s.Strangers, "unauthorised": s.Unauthorised, "malformed": s.Malformed,
-		"repeated": s.Repeated, "overflow": s.Overflows, "unsent": s.Unsent,
-		"retransmission": s.Retransmissions, "unanswered": s.Unanswered, "unexpected": s.Unexpected,
-		"panic": s.Panics, "association_lost": s.AssociationsLost, "peer_restart": s.PeerRestarts,
-	}
 }
