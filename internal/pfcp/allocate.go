@@ -19,37 +19,19 @@ type resources struct {
 }
 
 // resourcesOf returns those of a session; none of nil.
-func resourcesOf(s *session.Session) (r resources) {
+func resourcesOf(s *session.Session) resources {
 	if s == nil {
-		return r
+		return resources{}
 	}
-	for i := range s.PDRs {
-		pdi := &s.PDRs[i].PDI
-		if pdi.TEID != 0 && !slices.Contains(r.teids, pdi.TEID) {
-			r.teids = append(r.teids, pdi.TEID)
-		}
-		for _, ue := range pdi.UE {
-			if !slices.Contains(r.ues, ue) {
-				r.ues = append(r.ues, ue)
-			}
-		}
-	}
-	return r
+	return resources{s.TEIDs(), s.UEs()}
 }
 
-// without returns what r has and other has not.
-func (r resources) without(other resources) (rest resources) {
-	for _, teid := range r.teids {
-		if !slices.Contains(other.teids, teid) {
-			rest.teids = append(rest.teids, teid)
-		}
+// without returns what r has and other has not. r is no longer valid.
+func (r resources) without(other resources) resources {
+	return resources{
+		slices.DeleteFunc(r.teids, func(teid uint32) bool { return slices.Contains(other.teids, teid) }),
+		slices.DeleteFunc(r.ues, func(ue netip.Prefix) bool { return slices.Contains(other.ues, ue) }),
 	}
-	for _, ue := range r.ues {
-		if !slices.Contains(other.ues, ue) {
-			rest.ues = append(rest.ues, ue)
-		}
-	}
-	return rest
 }
 
 // free gives them back to the user plane.
@@ -195,7 +177,7 @@ func (a *allocation) chooseUEs() {
 			}
 		}
 	}
-	assign(resourcesOf(a.To).ues)
+	assign(a.To.UEs())
 	need4, need6 = need4 && !v4.IsValid(), need6 && !v6.IsValid()
 	if need4 || need6 {
 		ues, err := a.upf.NewUE(instance, need4, need6)

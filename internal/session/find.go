@@ -1,6 +1,10 @@
 package session
 
-import "cmp"
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
 
 // Find returns the index of the rule with an ID in a list sorted by ID, or the
 // index at which it belongs. idOf points to the ID of a rule.
@@ -38,6 +42,28 @@ func (s *Session) URR(id uint32) *URR {
 
 // BAR returns the session's BAR with an ID, or nil.
 func (s *Session) BAR(id uint8) *BAR { return ruleIn(s.BARs, id, func(b *BAR) *uint8 { return &b.ID }) }
+
+// TEIDs returns the TEIDs of ours that the session has, each once.
+func (s *Session) TEIDs() (list []uint32) {
+	for i := range s.PDRs {
+		if teid := s.PDRs[i].PDI.TEID; teid != 0 && !slices.Contains(list, teid) {
+			list = append(list, teid)
+		}
+	}
+	return list
+}
+
+// UEs returns the UE addresses that the session has, each once.
+func (s *Session) UEs() (list []netip.Prefix) {
+	for i := range s.PDRs {
+		for _, ue := range s.PDRs[i].PDI.UE {
+			if !slices.Contains(list, ue) {
+				list = append(list, ue)
+			}
+		}
+	}
+	return list
+}
 
 func ruleIn[R any, K cmp.Ordered](rules []R, id K, idOf func(*R) *K) *R {
 	if at, found := Find(rules, id, idOf); found {

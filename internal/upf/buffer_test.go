@@ -121,7 +121,10 @@ func TestIdleWhileDraining(t *testing.T) {
 }
 
 func TestNotificationDelayAndBounds(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.BufferPackets = 3; o.BufferBytes = 42 * 6 })
+	w := newWorld(t)
+	if err := w.SetConfig(Config{BufferPackets: 3, BufferBytes: 42 * 6}); err != nil {
+		t.Fatal(err)
+	}
 	for seid := range uint64(3) {
 		w.establish(sample.Session(seid + 1))
 	}
@@ -227,7 +230,7 @@ func TestBoundsChange(t *testing.T) {
 	if n := w.stats.BufferedNow.Load(); n != 3 {
 		t.Errorf("%d packets are kept, want 3 by their octets", n)
 	}
-	if d := w.install.config.Load().echoInterval(w.o); d != time.Minute {
+	if d := w.install.config.Load().EchoInterval; d != time.Minute {
 		t.Errorf("peers are asked every %v, want the default again", d)
 	}
 }

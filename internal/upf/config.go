@@ -15,15 +15,24 @@ import (
 	"github.com/culvert-net/culvert/internal/upf/pool"
 )
 
-// Config may change while sessions are up.
+// Config may change while sessions are up. Zero values stand for the defaults.
 type Config struct {
 	Addresses []netip.Addr // where G-PDUs arrive
 	Pools     []pool.Pool
 	Slices    []slice.Slice
-	// BufferPackets, BufferBytes and EchoInterval replace those of Options where
-	// they are set.
+	// BufferPackets is how many packets are kept for a session whose BAR does not
+	// say how many (128), BufferBytes how many octets for all sessions (64 MiB).
 	BufferPackets, BufferBytes int
-	EchoInterval               time.Duration
+	// EchoInterval is the time between two Echo Requests to a GTP-U peer: 60 s,
+	// and not less (TS 29.281 section 7.2.1).
+	EchoInterval time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	c.BufferPackets = cmp.Or(c.BufferPackets, 128)
+	c.BufferBytes = cmp.Or(c.BufferBytes, 64<<20)
+	c.EchoInterval = cmp.Or(c.EchoInterval, time.Minute)
+	return c
 }
 
 // settings are a Config with the index of each slice in the data path.
@@ -41,7 +50,7 @@ func (u *UPF) SetConfig(c Config) error {
 	for _, s := range append(c.Slices[:len(c.Slices):len(c.Slices)], before.Slices...) {
 		stays[s.Name] = true
 	}
-	next := &settings{Config: c}
+	next := &settings{Config: c.withDefaults()}
 	for _, s := range c.Slices {
 		index, err := u.store.SliceIndex(s.Name, stays)
 		if err != nil {
@@ -86,16 +95,8 @@ func (u *UPF) moveSlices(to *settings) error {
 	return nil
 }
 
-func (s *settings) bufferLimits(o Options) buffer.Limits {
-	return buffer.Limits{
-		Packets: cmp.Or(s.BufferPackets, o.BufferPackets),
-		Most:    max(s.BufferPackets, o.BufferMost),
-		Bytes:   cmp.Or(s.BufferBytes, o.BufferBytes),
-	}
-}
-
-func (s *settings) echoInterval(o Options) time.Duration {
-	return cmp.Or(s.EchoInterval, o.EchoInterval)
+func (s *settings) bufferLimits() buffer.Limits {
+	return buffer.Limits{Packets: s.BufferPackets, Most: max(s.BufferPackets, 1024), Bytes: s.BufferBytes}
 }
 
 // sliceName returns the name of a slice, or "" for index 0.

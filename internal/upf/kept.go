@@ -122,7 +122,11 @@ func (k *keeper) update(e *store.Entry, s *session.Session, dropAll bool) {
 	}
 	switch k.pool.Update(e.Buffer, s, dropAll) {
 	case buffer.Start:
-		go k.drain(e)
+		go func() {
+			for k.drainSome(e) {
+				time.Sleep(drainPause)
+			}
+		}()
 	case buffer.Done:
 		e.Buffer = nil
 	}
@@ -133,15 +137,9 @@ const (
 	drainPause  = 20 * time.Microsecond // packets on their way up get here meanwhile
 )
 
-// drain sends what was kept, in order, and with it what comes meanwhile. When
-// nothing is left, nor on its way up, the data path forwards by itself again.
-func (k *keeper) drain(e *store.Entry) {
-	for k.drainSome(e) {
-		time.Sleep(drainPause)
-	}
-}
-
-// drainSome says whether there is more to send.
+// drainSome sends some of what was kept, in order, and with it what comes
+// meanwhile. When nothing is left, nor on its way up, the data path forwards by
+// itself again. It says whether there is more to send.
 func (k *keeper) drainSome(e *store.Entry) bool {
 	k.install.changing.RLock()
 	defer k.install.changing.RUnlock()

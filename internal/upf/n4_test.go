@@ -324,7 +324,7 @@ func (n *n4) check(t *testing.T) {
 	if m.HeapAlloc > n4Heap || runtime.NumGoroutine() > n4Threads {
 		t.Fatalf("%d octets of heap, %d goroutines", m.HeapAlloc, runtime.NumGoroutine())
 	}
-	if p := n.server.Stats().Panics; p > 0 {
+	if p := n.server.Stats().Events["panic"]; p > 0 {
 		t.Fatalf("the reader could not bear %d messages", p)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/pfcp"
@@ -90,33 +89,23 @@ func (u *UPF) restoreSession(e *store.Entry) error {
 
 // takeResources takes a session's TEIDs and UE addresses, all or none.
 func (u *UPF) takeResources(s *session.Session) (undo func(), err error) {
+	ues := s.UEs()
+	if err := u.TakeUE(ues); err != nil {
+		return nil, err
+	}
 	var teids []uint32
-	var ues []netip.Prefix
 	undo = func() {
 		for _, t := range teids {
 			u.FreeTEID(t)
 		}
 		u.FreeUE(ues)
 	}
-	for i := range s.PDRs {
-		p := &s.PDRs[i].PDI
-		if p.TEID != 0 && !slices.Contains(teids, p.TEID) {
-			if err := u.TakeTEID(p.TEID); err != nil {
-				undo()
-				return nil, err
-			}
-			teids = append(teids, p.TEID)
+	for _, teid := range s.TEIDs() {
+		if err := u.TakeTEID(teid); err != nil {
+			undo()
+			return nil, err
 		}
-		for _, ue := range p.UE {
-			if slices.Contains(ues, ue) {
-				continue
-			}
-			if err := u.TakeUE([]netip.Prefix{ue}); err != nil {
-				undo()
-				return nil, err
-			}
-			ues = append(ues, ue)
-		}
+		teids = append(teids, teid)
 	}
 	return undo, nil
 }

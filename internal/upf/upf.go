@@ -26,23 +26,12 @@ type Options struct {
 	DataPath DataPath
 	Journal  string // directory where sessions survive the process
 	Logger   *slog.Logger
-	Sessions int // limit: 1,000,000
-	// BufferPackets is how many packets are kept for a session whose BAR does not
-	// say how many (128), BufferMost how many whatever it says (1024), and
-	// BufferBytes how many octets for all sessions (64 MiB).
-	BufferPackets, BufferMost, BufferBytes int
-	// EchoInterval is the time between two Echo Requests to a GTP-U peer: 60 s,
-	// and not less (TS 29.281 section 7.2.1).
-	EchoInterval time.Duration
-	Now          func() time.Time // the clock: time.Now
+	Sessions int              // limit: 1,000,000
+	Now      func() time.Time // the clock: time.Now
 }
 
 func (o Options) withDefaults() Options {
 	o.Sessions = cmp.Or(o.Sessions, 1_000_000)
-	o.BufferPackets = cmp.Or(o.BufferPackets, 128)
-	o.BufferMost = cmp.Or(o.BufferMost, max(1024, o.BufferPackets))
-	o.BufferBytes = cmp.Or(o.BufferBytes, 64<<20)
-	o.EchoInterval = cmp.Or(o.EchoInterval, time.Minute)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
@@ -84,13 +73,13 @@ func New(o Options) (*UPF, error) {
 			return o.DataPath.InjectFor(seid, frame, ifindex, false)
 		}})
 	u.install = &installer{dp: o.DataPath, links: u.links}
-	u.install.config.Store(&settings{})
+	u.install.config.Store(&settings{Config: Config{}.withDefaults()})
 	u.reports = &reporter{install: u.install, store: u.store, hosts: u.hosts, stats: &u.stats, log: o.Logger, now: o.Now}
 	u.reports.wheel.Start(o.Now())
 	u.kept = &keeper{install: u.install, reports: u.reports, log: o.Logger, now: o.Now,
-		pool: buffer.Pool{Stats: &u.stats, Limits: func() buffer.Limits { return u.install.config.Load().bufferLimits(u.o) }}}
+		pool: buffer.Pool{Stats: &u.stats, Limits: func() buffer.Limits { return u.install.config.Load().bufferLimits() }}}
 	u.paths = path.New(path.Options{
-		Log: o.Logger, Now: o.Now, Stats: &u.stats, Interval: func() time.Duration { return u.install.config.Load().echoInterval(u.o) },
+		Log: o.Logger, Now: o.Now, Stats: &u.stats, Interval: func() time.Duration { return u.install.config.Load().EchoInterval },
 		Failed:     func(a netip.Addr) { u.reports.tell(func(r pfcp.Reporter) { r.PathFailure(a) }) },
 		Recovered:  func(a netip.Addr) { u.reports.tell(func(r pfcp.Reporter) { r.PathRecovery(a) }) },
 		Indication: func(to session.PeerTEID) { u.reports.errorIndicated(u.paths.Sessions(to), to) },

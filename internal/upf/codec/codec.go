@@ -53,9 +53,6 @@ func (c *Codec) Bytes() []byte {
 	return c.b
 }
 
-// Rest returns what a reader has not read yet.
-func (c *Codec) Rest() []byte { return c.b }
-
 // Err is ErrMalformed if the input was malformed, or is not read to its end.
 func (c *Codec) Err() error {
 	if c.bad || len(c.b) > 0 || c.zeros > 0 {
@@ -134,14 +131,16 @@ func Num[T ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~int64](c *Codec, v *T) {
 	*v = T(c.Number(uint64(*v)))
 }
 
-// Flag codes a bool.
-func (c *Codec) Flag(v *bool) {
-	n := uint8(0)
-	if *v {
-		n = 1
+// Flag codes bools.
+func (c *Codec) Flag(list ...*bool) {
+	for _, v := range list {
+		n := uint8(0)
+		if *v {
+			n = 1
+		}
+		Num(c, &n)
+		*v = n == 1
 	}
-	Num(c, &n)
-	*v = n == 1
 }
 
 // fewTexts bounds the remembered texts: most sessions have a Node ID and one

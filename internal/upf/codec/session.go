@@ -129,8 +129,7 @@ func (c *Codec) forwarding(f *session.Forwarding) {
 
 func (c *Codec) qer(q *session.QER) {
 	Num(c, &q.ID)
-	c.Flag(&q.UplinkClosed)
-	c.Flag(&q.DownlinkClosed)
+	c.Flag(&q.UplinkClosed, &q.DownlinkClosed)
 	Optional(c, &q.MBR, (*Codec).bitRate)
 	Optional(c, &q.GBR, (*Codec).bitRate)
 	Optional(c, &q.PacketRate, func(c *Codec, r *session.PacketRates) {
@@ -150,9 +149,7 @@ func (c *Codec) bitRate(r *session.BitRate) {
 
 func (c *Codec) urr(u *session.URR) {
 	Num(c, &u.ID)
-	c.Flag(&u.Volume)
-	c.Flag(&u.Time)
-	c.Flag(&u.Event)
+	c.Flag(&u.Volume, &u.Time, &u.Event)
 	Num(c, &u.Trigger)
 	Num(c, &u.Period)
 	for _, v := range []**session.Volume{&u.VolumeThreshold, &u.VolumeQuota, &u.SubsequentVolume} {
@@ -172,7 +169,5 @@ func (c *Codec) urr(u *session.URR) {
 	List(c, &u.Linked, Num[uint32])
 	c.Flag(&u.Inactive)
 	Optional(c, &u.FARForQuotaAction, Num[uint32])
-	c.Flag(&u.BeforeQoS)
-	c.Flag(&u.NumberOfPackets)
-	c.Flag(&u.ImmediateStart)
+	c.Flag(&u.BeforeQoS, &u.NumberOfPackets, &u.ImmediateStart)
 }

@@ -3,6 +3,8 @@ package lan
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -89,16 +91,6 @@ func (l *Links) Leave(seid uint64) {
 	}
 }
 
-func (l *Links) sessions(link dataplane.Link) []uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := make([]uint64, 0, len(l.on[link]))
-	for seid := range l.on[link] {
-		out = append(out, seid)
-	}
-	return out
-}
-
 // Flood has Run give a frame that came in on a link to all sessions of the link. It
 // keeps data.
 func (l *Links) Flood(link dataplane.Link, ifindex int, data []byte) {
@@ -116,7 +108,10 @@ func (l *Links) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case f := <-l.wait:
-			for _, seid := range l.sessions(f.link) {
+			l.mu.Lock()
+			seids := slices.Collect(maps.Keys(l.on[f.link]))
+			l.mu.Unlock()
+			for _, seid := range seids {
 				l.copyTo(seid, f)
 			}
 		}

@@ -83,10 +83,16 @@ func (c *compiler) forwarding(far *session.FAR) (f dataplane.Forwarding, known b
 	case to.Outer != nil && to.Outer.Kind != session.OuterGTPU:
 		return f, false, fmt.Errorf("an outer header other than GTP-U: %w", pfcp.ErrUnsupported)
 	case to.Destination != session.CPFunction && (to.Outer != nil || !c.ethernet()) && c.bySRv6(&f, to.Destination):
-		if c.ethernet() {
-			err = c.setArgument(&f, to.Outer)
+		if !c.ethernet() {
+			return f, true, nil
 		}
-		return f, err == nil, err
+		// Frames carry the F-TEID's number, as GTP-U would (RFC 9433 section 6.1):
+		// nothing else in them says which session they belong to.
+		f.TEID, f.ArgsOffset = to.Outer.TEID, c.n9().ArgsOffset
+		if f.ArgsOffset == 0 {
+			return f, false, fmt.Errorf("the slice's n9 needs args_offset for Ethernet frames by SRv6: %w", pfcp.ErrUnsupported)
+		}
+		return f, true, nil
 	case to.Outer != nil:
 		f.Kind, f.Remote, f.TEID = dataplane.ForwardGTPU, to.Outer.Addr, to.Outer.TEID
 		return f, true, nil
@@ -121,17 +127,6 @@ func (c *compiler) bySRv6(f *dataplane.Forwarding, to session.Interface) bool {
 	}
 	f.Kind, f.Remote = dataplane.ForwardSRv6, sid
 	return sid.IsValid()
-}
-
-// setArgument has frames carry the F-TEID's number, as GTP-U would (RFC 9433
-// section 6.1): nothing else in them says which session they belong to.
-func (c *compiler) setArgument(f *dataplane.Forwarding, outer *session.OuterHeader) error {
-	n9 := c.n9()
-	if n9.ArgsOffset == 0 {
-		return fmt.Errorf("the slice's n9 needs args_offset for Ethernet frames by SRv6: %w", pfcp.ErrUnsupported)
-	}
-	f.TEID, f.ArgsOffset = outer.TEID, n9.ArgsOffset
-	return nil
 }
 
 // link returns the N6 link of an Ethernet session.

@@ -146,14 +146,6 @@ func (e *Entry) free() {
 	e.packed, e.gone = nil, true
 }
 
-// pack encodes a session and its usage.
-func pack(s *session.Session, u *usage.Usage) []byte {
-	c := codec.NewWriter()
-	defer c.Release()
-	c.Session(s)
-	return join(c.Bytes(), u)
-}
-
 // join puts a packed session and its usage together: the length of the session,
 // the session, and the usage where there is one.
 func join(packed []byte, u *usage.Usage) []byte {

@@ -188,7 +188,10 @@ func (s *Store) Discard(e *Entry) {
 // Save writes a session and its usage to the journal and, if that succeeds, to the
 // Entry, which the caller has locked.
 func (s *Store) Save(e *Entry, of *session.Session, u *usage.Usage) error {
-	packed := pack(of, u)
+	c := codec.NewWriter()
+	defer c.Release()
+	c.Session(of)
+	packed := join(c.Bytes(), u)
 	if err := s.journal.Append(journal.Record{Kind: journal.Session, SEID: e.SEID, Body: packed}); err != nil {
 		return err
 	}

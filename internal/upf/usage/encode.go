@@ -27,18 +27,12 @@ func (u *Usage) Code(c *codec.Codec) {
 	codec.List(c, &u.measurements, codeMeasurement)
 	codec.List(c, &u.pending, codeReport)
 	codeTimes(c, &u.seen, &u.looked, &u.retry)
-	codeFlags(c, &u.inactive, &u.waiting)
+	c.Flag(&u.inactive, &u.waiting)
 }
 
 func codeTimes(c *codec.Codec, list ...*time.Time) {
 	for _, t := range list {
 		c.Time(t)
-	}
-}
-
-func codeFlags(c *codec.Codec, list ...*bool) {
-	for _, f := range list {
-		c.Flag(f)
 	}
 }
 
@@ -65,7 +59,7 @@ func codeMeasurement(c *codec.Codec, m *measurement) {
 	codeTimes(c, &m.start, &m.first, &m.last, &m.since, &m.period, &m.given, &m.split)
 	codeMeasured(c, &m.quota)
 	codec.Num(c, &m.quotaTime)
-	codeFlags(c, &m.exhausted, &m.holding, &m.traffic, &m.monitored, &m.firstSeen, &m.lastSeen)
+	c.Flag(&m.exhausted, &m.holding, &m.traffic, &m.monitored, &m.firstSeen, &m.lastSeen)
 	codec.Optional(c, &m.before, codeCounted)
 	codec.List(c, &m.hosts, codeMAC)
 	codec.List(c, &m.told, codeMAC)
@@ -91,7 +85,7 @@ func codeReport(c *codec.Codec, r *session.UsageReport) {
 	codeMeasured(c, &r.Volume)
 	codeMeasured(c, &r.Packets)
 	codec.Num(c, &r.Duration)
-	codeFlags(c, &r.HasVolume, &r.HasDuration, &r.AfterMonitoring, &r.BeforeMonitoring)
+	c.Flag(&r.HasVolume, &r.HasDuration, &r.AfterMonitoring, &r.BeforeMonitoring)
 	codec.List(c, &r.Detected, codeMAC)
 	codec.List(c, &r.Removed, codeMAC)
 }

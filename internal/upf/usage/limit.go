@@ -50,12 +50,7 @@ func (u *Usage) Loses(list []dataplane.Rule) bool {
 }
 
 func hasRule(list []dataplane.Rule, id uint16) bool {
-	for i := range list {
-		if list[i].ID == id {
-			return true
-		}
-	}
-	return false
+	return find(list, func(r *dataplane.Rule) bool { return r.ID == id }) != nil
 }
 
 // Blocked returns the PDRs whose quota is used up, each with the FAR that applies

@@ -69,24 +69,24 @@ func New(s *session.Session, now time.Time) *Usage {
 	return u
 }
 
-// measurementOf returns the measurement of a URR, or nil.
-func (u *Usage) measurementOf(urr uint32) *measurement {
-	for i := range u.measurements {
-		if m := &u.measurements[i]; m.id == urr {
-			return m
+// find returns the first element of a list that is meant, or nil.
+func find[T any](list []T, meant func(*T) bool) *T {
+	for i := range list {
+		if meant(&list[i]) {
+			return &list[i]
 		}
 	}
 	return nil
 }
 
+// measurementOf returns the measurement of a URR, or nil.
+func (u *Usage) measurementOf(urr uint32) *measurement {
+	return find(u.measurements, func(m *measurement) bool { return m.id == urr })
+}
+
 // countOf returns the count of a rule, or nil.
 func (u *Usage) countOf(rule uint16) *count {
-	for i := range u.counts {
-		if c := &u.counts[i]; c.rule == rule {
-			return c
-		}
-	}
-	return nil
+	return find(u.counts, func(c *count) bool { return c.rule == rule })
 }
 
 // Collect adds to the URRs what the rules forwarded since the last time and, for
