@@ -97,32 +97,15 @@ const (
 // IsSet says whether the node speaks BGP.
 func (b *BGP) IsSet() bool { return b.ASN != 0 || len(b.Peers) > 0 }
 
-func (b *BGP) setDefaults() {
-	if !b.IsSet() {
-		return
-	}
-	setDefault(&b.Port, DefaultBGPPort)
-	setDefault(&b.RestartTime, DefaultBGPRestartTime)
-	setDefault(&b.MaxPrefixes, DefaultBGPMaxPrefixes)
-	for i := range b.Peers {
-		setDefault(&b.Peers[i].Port, DefaultBGPPort)
-		setDefault(&b.Peers[i].HoldTime, DefaultBGPHoldTime)
-	}
-}
-
 // bgpCheck validates the section bgp.
 type bgpCheck struct{ v *validator }
 
 func (k bgpCheck) speaker() {
 	b := &k.v.BGP
+	isUsed := b.IsSet() || b.RouterID.IsValid() || len(b.Listen) > 0
+	k.v.refuse(isUsed && b.ASN == 0, "bgp.asn", "the AS number of this node, such as 65001", "is missing")
 	if !b.IsSet() {
-		if b.RouterID.IsValid() || len(b.Listen) > 0 {
-			k.v.add("bgp.asn", "the AS number of this node, such as 65001", "is missing")
-		}
 		return
-	}
-	if b.ASN == 0 {
-		k.v.add("bgp.asn", "the AS number of this node, such as 65001", "is missing")
 	}
 	inCluster := k.v.Overlay.Mode == OverlayBGP
 	if found := inCluster && !b.RouterID.IsValid(); !found && (!b.RouterID.Is4() || b.RouterID.IsUnspecified()) {
@@ -134,9 +117,8 @@ func (k bgpCheck) speaker() {
 		}
 	}
 	const longest = 1<<12 - 1 // 12 bits (RFC 4724 section 3)
-	if b.RestartTime > longest {
-		k.v.add("bgp.restart_time", fmt.Sprintf("at most %d seconds", longest), "%d is too long", b.RestartTime)
-	}
+	k.v.refuse(b.RestartTime > longest,
+		"bgp.restart_time", fmt.Sprintf("at most %d seconds", longest), "%d is too long", b.RestartTime)
 	k.cluster()
 	peers := k.v.unique()
 	for i, p := range b.Peers {
@@ -148,45 +130,31 @@ func (k bgpCheck) peer(at string, p BGPPeer, peers unique) {
 	if k.speakerAddress(at+".address", p.Address) {
 		peers.check(at+".address", p.Address.String(), "give each peer once")
 	}
-	if p.ASN == 0 {
-		k.v.add(at+".asn", "the peer's AS number", "is missing")
-	}
-	if p.Source.IsValid() && p.Source.Is4() != p.Address.Is4() {
-		k.v.add(at+".source", fmt.Sprintf("an address of the family of %s", p.Address), "%s cannot connect there", p.Source)
-	}
-	if p.Passive && len(k.v.BGP.Listen) == 0 {
-		k.v.add(at+".passive", "list in bgp.listen where this node takes connections, or remove it", "neither side would connect")
-	}
-	if p.Hops > 0 && p.ASN == k.v.BGP.ASN {
-		k.v.add(at+".hops", "remove it: internal peers may be anywhere", "TTL security is for external peers")
-	}
-	if (p.Client || p.RouteReflector) && p.ASN != k.v.BGP.ASN {
-		k.v.add(at+".route_reflector", "remove route_reflector and client: updates of external peers are not reflected", "route reflection is among internal peers")
-	}
-	if p.Client && p.RouteReflector {
-		k.v.add(at+".client", "remove one of the two", "a route reflector's client is no reflector of its own")
-	}
+	k.v.refuse(p.ASN == 0, at+".asn", "the peer's AS number", "is missing")
+	k.v.refuse(p.Source.IsValid() && p.Source.Is4() != p.Address.Is4(),
+		at+".source", fmt.Sprintf("an address of the family of %s", p.Address), "%s cannot connect there", p.Source)
+	k.v.refuse(p.Passive && len(k.v.BGP.Listen) == 0,
+		at+".passive", "list in bgp.listen where this node takes connections, or remove it", "neither side would connect")
+	k.v.refuse(p.Hops > 0 && p.ASN == k.v.BGP.ASN,
+		at+".hops", "remove it: internal peers may be anywhere", "TTL security is for external peers")
+	k.v.refuse((p.Client || p.RouteReflector) && p.ASN != k.v.BGP.ASN,
+		at+".route_reflector", "remove route_reflector and client: updates of external peers are not reflected", "route reflection is among internal peers")
+	k.v.refuse(p.Client && p.RouteReflector,
+		at+".client", "remove one of the two", "a route reflector's client is no reflector of its own")
 	for i, f := range p.Families {
 		k.v.oneOf(fmt.Sprintf("%s.families[%d]", at, i), f, BGPSRPolicy, BGPUnicast, BGPL3VPN)
 	}
-	if p.HoldTime < 3 {
-		k.v.add(at+".hold_time", "3 seconds or more", "%d s is too short", p.HoldTime)
-	}
-	if p.PasswordFile != "" && !filepath.IsAbs(p.PasswordFile) {
-		k.v.add(at+".password_file", "an absolute path", "%q depends on where the daemon is started", p.PasswordFile)
-	}
+	k.v.refuse(p.HoldTime < 3, at+".hold_time", "3 seconds or more", "%d s is too short", p.HoldTime)
+	k.v.refuse(p.PasswordFile != "" && !filepath.IsAbs(p.PasswordFile),
+		at+".password_file", "an absolute path", "%q depends on where the daemon is started", p.PasswordFile)
 }
 
 // cluster checks the fields that only nodes of a cluster have.
 func (k bgpCheck) cluster() {
 	b := &k.v.BGP
-	if b.ClusterID.IsValid() && !b.ClusterID.Is4() {
-		k.v.add("bgp.cluster_id", "four octets as an IPv4 address, or remove it", "%s is not a cluster ID", b.ClusterID)
-	}
-	for i, p := range b.Prefixes {
-		at := fmt.Sprintf("bgp.prefixes[%d]", i)
-		k.v.fieldsAt(at, srv6.CheckPrefix(at, p))
-	}
+	k.v.refuse(b.ClusterID.IsValid() && !b.ClusterID.Is4(),
+		"bgp.cluster_id", "four octets as an IPv4 address, or remove it", "%s is not a cluster ID", b.ClusterID)
+	checkEach(k.v, "bgp.prefixes", b.Prefixes, srv6.CheckPrefix)
 	if !b.VPN.IsSet() {
 		return
 	}
@@ -196,29 +164,26 @@ func (k bgpCheck) cluster() {
 			k.administered(fmt.Sprintf("bgp.vpn.%s_targets[%d]", field, i), target)
 		}
 	}
-	if k.v.Overlay.SIDs == SIDsDouble {
-		k.v.add("bgp.vpn", "set overlay.sids: single", "a route of a VPN names one SID, and overlay.sids is double")
-	}
+	k.v.refuse(k.v.Overlay.SIDs == SIDsDouble,
+		"bgp.vpn", "set overlay.sids: single", "a route of a VPN names one SID, and overlay.sids is double")
 }
 
 // administered checks a route distinguisher or Route Target: an AS number or an IPv4
 // address, and a number (RFC 4364 section 4.2).
 func (k bgpCheck) administered(at, text string) {
 	administrator, number, _ := strings.Cut(text, ":")
+	asn, notASN := strconv.ParseUint(administrator, 10, 32)
+	a, _ := netip.ParseAddr(administrator)
+	if notASN != nil && !a.Is4() {
+		k.v.add(at, "65001:100 or 192.0.2.1:100", "%q begins with neither an AS number nor an IPv4 address", text)
+		return
+	}
 	numberBits := 16
-	if a, err := netip.ParseAddr(administrator); err != nil || !a.Is4() {
-		asn, err := strconv.ParseUint(administrator, 10, 32)
-		if err != nil {
-			k.v.add(at, "65001:100 or 192.0.2.1:100", "%q begins with neither an AS number nor an IPv4 address", text)
-			return
-		}
-		if asn <= 1<<16-1 {
-			numberBits = 32
-		}
+	if notASN == nil && asn <= 1<<16-1 {
+		numberBits = 32
 	}
-	if _, err := strconv.ParseUint(number, 10, numberBits); err != nil {
-		k.v.add(at, "65001:100 or 192.0.2.1:100", "%q does not end with a number of %d bits", text, numberBits)
-	}
+	_, err := strconv.ParseUint(number, 10, numberBits)
+	k.v.refuse(err != nil, at, "65001:100 or 192.0.2.1:100", "%q does not end with a number of %d bits", text, numberBits)
 }
 
 // speakerAddress checks a peer's address. It may be a loopback address, because a
@@ -232,8 +197,6 @@ func (k bgpCheck) speakerAddress(at string, a netip.Addr) bool {
 }
 
 func addrText(a netip.Addr) string {
-	if !a.IsValid() {
-		return ""
-	}
-	return a.String()
+	text, _ := a.MarshalText() // that of an invalid address is empty
+	return string(text)
 }

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"bytes"
 	"encoding"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/netip"
 	"reflect"
@@ -24,32 +27,26 @@ type decoder struct {
 	lines Lines // of each field that is there
 }
 
-func decode(data []byte) (*Config, Lines, *problems) {
-	c := &Config{}
-	lines, problems := decodeInto(data, c)
-	return c, lines, problems
-}
-
-// decodeInto reads one document into what `into` points to.
-func decodeInto(data []byte, into any) (Lines, *problems) {
+// Unmarshal parses one document of YAML or JSON into any struct whose fields have JSON
+// names, as strictly as a configuration. Its error is an Errors. A field of interface
+// type must hold a pointer to the value to fill in.
+func Unmarshal(data []byte, into any) (Lines, error) {
 	d := &decoder{lines: Lines{}}
-	var document yaml.Node
-	parser := yaml.NewDecoder(strings.NewReader(string(data)))
+	var document, second yaml.Node
+	parser := yaml.NewDecoder(bytes.NewReader(data))
 	if err := parser.Decode(&document); err != nil {
-		if strings.TrimSpace(string(data)) == "" || err.Error() == "EOF" {
-			return d.lines, &d.problems
+		if len(bytes.TrimSpace(data)) > 0 && !errors.Is(err, io.EOF) {
+			d.syntax(err)
 		}
-		d.syntax(err)
-		return d.lines, &d.problems
+		return d.lines, d.err()
 	}
-	var second yaml.Node
 	if err := parser.Decode(&second); err == nil {
 		d.fail(&second, "", "keep one, and remove the line ---", "a second YAML document")
-	} else if err.Error() != "EOF" {
+	} else if !errors.Is(err, io.EOF) {
 		d.syntax(err)
 	}
 	d.value(document.Content[0], reflect.ValueOf(into).Elem(), "")
-	return d.lines, &d.problems
+	return d.lines, d.err()
 }
 
 // syntax parses an error of the YAML library, "yaml: line 3: ...".
@@ -169,72 +166,55 @@ func asPrefix(n *yaml.Node) *yaml.Node {
 
 // text decodes addresses, prefixes, and the standards' names.
 func (d *decoder) text(n *yaml.Node, v reflect.Value, path string) {
+	fix, wanted := "", ""
+	switch v.Interface().(type) {
+	case netip.Addr:
+		fix, wanted = "an address such as 2001:db8::1 or 192.0.2.1", "an IP address"
+	case netip.Prefix:
+		fix, wanted = "a prefix with its length, such as 2001:db8:1::/48 or 192.0.2.0/24", "a prefix"
+	}
 	if n.Kind != yaml.ScalarNode {
-		d.fail(n, path, exampleOf(v.Interface()), "must be a single value, is %s", describe(n))
+		d.fail(n, path, fix, "must be a single value, is %s", describe(n))
 		return
 	}
 	err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(n.Value))
 	if err == nil && n.Value == "" {
-		err = fmt.Errorf("is empty")
+		err = errors.New("is empty")
 	}
-	if err == nil {
-		return
-	}
-	switch v.Interface().(type) {
-	case netip.Addr:
-		d.fail(n, path, exampleOf(v.Interface()), "%q is not an IP address", n.Value)
-	case netip.Prefix:
-		d.fail(n, path, exampleOf(v.Interface()), "%q is not a prefix", n.Value)
-	default: // these name the valid values
+	switch {
+	case err != nil && wanted != "":
+		d.fail(n, path, fix, "%q is not %s", n.Value, wanted)
+	case err != nil: // it names the valid values
 		d.fail(n, path, "", "%v", err)
 	}
-}
-
-func exampleOf(value any) string {
-	switch value.(type) {
-	case netip.Addr:
-		return "an address such as 2001:db8::1 or 192.0.2.1"
-	case netip.Prefix:
-		return "a prefix with its length, such as 2001:db8:1::/48 or 192.0.2.0/24"
-	}
-	return ""
 }
 
 // scalar decodes strings, truth values and numbers. Config has no other kinds, which
 // a test checks.
 func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
+	into := v.Addr().Interface()
 	switch v.Kind() {
 	case reflect.String:
-		if n.Kind == yaml.ScalarNode && n.Tag != "!!str" {
+		switch {
+		case n.Kind != yaml.ScalarNode:
+			d.fail(n, path, "write one value", "must be text, is %s", describe(n))
+		case n.Tag != "!!str":
 			d.fail(n, path, fmt.Sprintf("quote it: %q", n.Value), "must be text, is %s", describe(n))
-			return
-		}
-		if n.Kind == yaml.ScalarNode {
+		default:
 			v.SetString(n.Value)
-			return
 		}
-		d.fail(n, path, "write one value", "must be text, is %s", describe(n))
 	case reflect.Bool:
-		var value bool
-		if n.Tag != "!!bool" || n.Decode(&value) != nil {
+		if n.Tag != "!!bool" || n.Decode(into) != nil {
 			d.fail(n, path, "true or false", "must be true or false, is %s", describe(n))
-			return
 		}
-		v.SetBool(value)
 	case reflect.Float64:
-		var value float64
-		if n.Tag != "!!float" && n.Tag != "!!int" || n.Decode(&value) != nil || math.IsNaN(value) || math.IsInf(value, 0) {
+		if n.Tag != "!!float" && n.Tag != "!!int" || n.Decode(into) != nil || math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0) {
 			d.fail(n, path, "a number such as 0.5", "must be a number, is %s", describe(n))
-			return
 		}
-		v.SetFloat(value)
 	case reflect.Int:
-		var value int
-		if n.Tag != "!!int" || n.Decode(&value) != nil {
+		if n.Tag != "!!int" || n.Decode(into) != nil {
 			d.fail(n, path, "a whole number", "must be a whole number, is %s", describe(n))
-			return
 		}
-		v.SetInt(int64(value))
 	default:
 		d.number(n, v, path)
 	}

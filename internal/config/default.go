@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -20,10 +21,7 @@ const MetricsOff = "off"
 
 // setDefault sets a field that has its zero value.
 func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	*field = cmp.Or(*field, value)
 }
 
 // SetDefaults fills in what is left out, so that equal configurations compare equal,
@@ -52,9 +50,27 @@ func (c *Config) SetDefaults() {
 		p.SegmentLists = weighted(p.SegmentLists)
 	}
 	setDefault(&c.Encapsulation.HopLimit, DefaultHopLimit)
-	c.Limits.setDefaults()
-	c.BGP.setDefaults()
-	c.Overlay.setDefaults()
+	setDefault(&c.Limits.SIDs, 65536)
+	setDefault(&c.Limits.Policies, 4096)
+	setDefault(&c.Limits.SegmentLists, 16384)
+	setDefault(&c.Limits.Tunnels, 65536)
+	setDefault(&c.Limits.Routes, 65536)
+	setDefault(&c.Limits.Adjacencies, 4096)
+	if c.BGP.IsSet() {
+		setDefault(&c.BGP.Port, DefaultBGPPort)
+		setDefault(&c.BGP.RestartTime, DefaultBGPRestartTime)
+		setDefault(&c.BGP.MaxPrefixes, DefaultBGPMaxPrefixes)
+		for i := range c.BGP.Peers {
+			setDefault(&c.BGP.Peers[i].Port, DefaultBGPPort)
+			setDefault(&c.BGP.Peers[i].HoldTime, DefaultBGPHoldTime)
+		}
+	}
+	if c.Overlay.IsSet() {
+		setDefault(&c.Overlay.SIDs, SIDsSingle)
+	}
+	if c.Overlay.UsesKube() {
+		setDefault(&c.Overlay.Kube.Namespace, DefaultKubeNamespace)
+	}
 	c.setUPFDefaults()
 	setDefault(&c.API.Socket, DefaultSocket)
 	setDefault(&c.Metrics.Listen, DefaultMetricsListen)
@@ -73,13 +89,4 @@ func weighted(lists []srpolicy.SegmentList) []srpolicy.SegmentList {
 		setDefault(&out[i].Weight, 1)
 	}
 	return out
-}
-
-func (l *Limits) setDefaults() {
-	setDefault(&l.SIDs, 65536)
-	setDefault(&l.Policies, 4096)
-	setDefault(&l.SegmentLists, 16384)
-	setDefault(&l.Tunnels, 65536)
-	setDefault(&l.Routes, 65536)
-	setDefault(&l.Adjacencies, 4096)
 }

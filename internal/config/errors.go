@@ -62,6 +62,13 @@ func (p *problems) add(field, fix, format string, args ...any) {
 	p.list = append(p.list, Error{Field: field, Problem: fmt.Sprintf(format, args...), Fix: fix})
 }
 
+// refuse adds an error if bad.
+func (p *problems) refuse(bad bool, field, fix, format string, args ...any) {
+	if bad {
+		p.add(field, fix, format, args...)
+	}
+}
+
 // err returns nil or Errors: a nil Errors in an error would not be nil.
 func (p *problems) err() error {
 	if len(p.list) == 0 {
@@ -70,22 +77,18 @@ func (p *problems) err() error {
 	return p.list
 }
 
-// didYouMean returns the known name that an unknown one probably stands for, or "".
-func didYouMean(name string, known []string) string {
+// suggest returns the fix for an unknown name: the known one that it probably stands
+// for, or all of a few.
+func suggest(name string, known []string) string {
+	sorted := slices.Sorted(slices.Values(known))
 	best, distance := "", max(1, min(3, len(name)/2))+1
-	for _, k := range known {
+	for _, k := range sorted {
 		if d := editDistance(strings.ToLower(name), strings.ToLower(k)); d < distance {
 			best, distance = k, d
 		}
 	}
-	return best
-}
-
-// suggest returns the fix for an unknown name.
-func suggest(name string, known []string) string {
-	sorted := slices.Sorted(slices.Values(known))
-	if s := didYouMean(name, sorted); s != "" {
-		return fmt.Sprintf("did you mean %q?", s)
+	if best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
 	}
 	const most = 12
 	if len(known) == 0 || len(known) > most {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -13,14 +12,9 @@ import (
 // because a file may be checked on another machine.
 func (c *Config) CheckInterfaces(have []string) error {
 	var p problems
-	exists := map[string]bool{}
-	for _, name := range have {
-		exists[name] = true
-	}
-	known := slices.Collect(maps.Keys(exists))
 	check := func(field, name string) {
-		if name != "" && !exists[name] {
-			p.add(field, suggest(name, known), "interface %q does not exist on this machine", name)
+		if name != "" && !slices.Contains(have, name) {
+			p.add(field, suggest(name, have), "interface %q does not exist on this machine", name)
 		}
 	}
 	for i, in := range c.Interfaces {

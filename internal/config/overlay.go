@@ -70,45 +70,28 @@ func (o *Overlay) UsesKube() bool {
 	return o.Mode == OverlayKube || o.Mode == OverlayBGP && (o.LocatorPool.IsValid() || len(o.PodPrefixes) == 0)
 }
 
-func (o *Overlay) setDefaults() {
-	if !o.IsSet() {
-		return
-	}
-	setDefault(&o.SIDs, SIDsSingle)
-	if o.UsesKube() {
-		setDefault(&o.Kube.Namespace, DefaultKubeNamespace)
-	}
-}
-
 // overlayCheck validates the section overlay.
 type overlayCheck struct{ v *validator }
 
 func (k overlayCheck) overlay() {
 	o := &k.v.Overlay
 	if !o.IsSet() {
-		if !isZero(o) {
-			k.v.add("overlay.mode", "static, bgp or kube", "is missing")
-		}
+		k.v.refuse(!isZero(o), "overlay.mode", "static, bgp or kube", "is missing")
 		return
 	}
 	k.v.oneOf("overlay.mode", o.Mode, OverlayStatic, OverlayBGP, OverlayKube)
 	k.v.oneOf("overlay.sids", o.SIDs, SIDsSingle, SIDsDouble)
 	k.nodeName("overlay.node", o.Node)
-	if o.Address.IsValid() {
-		k.v.fieldsAt("overlay.address", srv6.CheckUnicast6("address", o.Address))
-	}
+	k.v.unicast6("overlay.address", o.Address)
 	k.uplinks()
 	k.locator()
 	k.podPrefixes("overlay.pod_prefixes", o.PodPrefixes)
-	if o.Mode == OverlayBGP && !k.v.BGP.IsSet() {
-		k.v.add("overlay.mode", "give the section bgp", "the section bgp is missing: nodes are learned by BGP")
-	}
-	if o.Mode != OverlayStatic && len(o.Nodes) > 0 {
-		k.v.add("overlay.nodes", "remove it, or set overlay.mode: static", "the nodes come from %s", o.Mode)
-	}
-	if o.Kube.Kubeconfig != "" && !filepath.IsAbs(o.Kube.Kubeconfig) {
-		k.v.add("overlay.kube.kubeconfig", "an absolute path", "%q depends on where the daemon is started", o.Kube.Kubeconfig)
-	}
+	k.v.refuse(o.Mode == OverlayBGP && !k.v.BGP.IsSet(),
+		"overlay.mode", "give the section bgp", "the section bgp is missing: nodes are learned by BGP")
+	k.v.refuse(o.Mode != OverlayStatic && len(o.Nodes) > 0,
+		"overlay.nodes", "remove it, or set overlay.mode: static", "the nodes come from %s", o.Mode)
+	k.v.refuse(o.Kube.Kubeconfig != "" && !filepath.IsAbs(o.Kube.Kubeconfig),
+		"overlay.kube.kubeconfig", "an absolute path", "%q depends on where the daemon is started", o.Kube.Kubeconfig)
 	k.nodes()
 }
 
@@ -139,9 +122,8 @@ func (k overlayCheck) uplinks() {
 			continue
 		}
 		names.check(at, name, "remove one of the two")
-		if k.v.interfaces[name] {
-			k.v.add(at, "take it out of interfaces: XDP would see a frame before GRO does", "%q is among the interfaces", name)
-		}
+		k.v.refuse(k.v.interfaces[name],
+			at, "take it out of interfaces: XDP would see a frame before GRO does", "%q is among the interfaces", name)
 	}
 }
 
@@ -160,21 +142,18 @@ func (k overlayCheck) locator() {
 	case o.Locator.IsValid():
 		k.nodeLocator("overlay.locator", o.Locator)
 	case o.LocatorPool.IsValid():
-		if k.v.prefix6("overlay.locator_pool", o.LocatorPool) && o.LocatorPool.Bits() >= claimedLocatorBits {
-			k.v.add("overlay.locator_pool", fmt.Sprintf("a prefix of less than %d bits", claimedLocatorBits), "%s holds one locator only", o.LocatorPool)
-		}
-		if o.Mode == OverlayStatic {
-			k.v.add("overlay.locator_pool", "give overlay.locator", "only the Kubernetes API gives nodes parts of a pool")
-		}
+		k.v.refuse(k.v.prefix6("overlay.locator_pool", o.LocatorPool) && o.LocatorPool.Bits() >= claimedLocatorBits,
+			"overlay.locator_pool", fmt.Sprintf("a prefix of less than %d bits", claimedLocatorBits), "%s holds one locator only", o.LocatorPool)
+		k.v.refuse(o.Mode == OverlayStatic,
+			"overlay.locator_pool", "give overlay.locator", "only the Kubernetes API gives nodes parts of a pool")
 	case o.Mode != OverlayStatic:
 		k.v.add("overlay.locator", "give overlay.locator of this node, or overlay.locator_pool of all", "is missing")
 	}
 }
 
 func (k overlayCheck) nodeLocator(at string, p netip.Prefix) {
-	if k.v.prefix6(at, p) && p.Bits() > maxLocatorBits {
-		k.v.add(at, fmt.Sprintf("a prefix of at most %d bits", maxLocatorBits), "%s leaves no room for functions", p)
-	}
+	k.v.refuse(k.v.prefix6(at, p) && p.Bits() > maxLocatorBits,
+		at, fmt.Sprintf("a prefix of at most %d bits", maxLocatorBits), "%s leaves no room for functions", p)
 }
 
 // podPrefixes requires room for the node's own address and a pod's.
@@ -184,12 +163,8 @@ func (k overlayCheck) podPrefixes(field string, prefixes []netip.Prefix) {
 		if !k.v.fieldsAt(at, srv6.CheckPrefix(at, p)) {
 			continue
 		}
-		if p.Addr().BitLen()-p.Bits() < 2 {
-			k.v.add(at, "a shorter prefix", "%s has no room for pods", p)
-		}
-		if p.Bits() == 0 {
-			k.v.add(at, "the prefix of the pods", "%s is every address", p)
-		}
+		k.v.refuse(p.Addr().BitLen()-p.Bits() < 2, at, "a shorter prefix", "%s has no room for pods", p)
+		k.v.refuse(p.Bits() == 0, at, "the prefix of the pods", "%s is every address", p)
 	}
 }
 
@@ -197,17 +172,13 @@ func (k overlayCheck) nodes() {
 	names, addresses := k.v.unique(), k.v.unique()
 	for i, n := range k.v.Overlay.Nodes {
 		at := fmt.Sprintf("overlay.nodes[%d]", i)
-		if n.Name == "" {
-			k.v.add(at+".name", "give each node its name", "is missing")
-		}
+		k.v.refuse(n.Name == "", at+".name", "give each node its name", "is missing")
 		k.nodeName(at+".name", n.Name)
 		names.check(at+".name", n.Name, "give each node once")
 		if k.v.fieldsAt(at+".address", srv6.CheckUnicast6("address", n.Address)) {
 			addresses.check(at+".address", n.Address.String(), "give each node its own address")
 		}
-		for j, a := range n.Addresses {
-			k.v.fieldsAt(fmt.Sprintf("%s.addresses[%d]", at, j), srv6.CheckUnicast("address", a))
-		}
+		checkEach(k.v, at+".addresses", n.Addresses, srv6.CheckUnicast)
 		k.podPrefixes(at+".prefixes", n.Prefixes)
 		k.nodeSIDs(at, n)
 	}
@@ -222,16 +193,9 @@ func (k overlayCheck) nodeSIDs(at string, n overlay.Node) {
 		k.v.add(at+".locator", "give the node's locator, or the segment lists ipv4 and ipv6", "is missing")
 	}
 	for field, list := range map[string][]netip.Addr{".ipv4": n.IPv4, ".ipv6": n.IPv6} {
-		if len(list) > 2 {
-			k.v.add(at+field, "one segment, or that of the node and one", "has %d segments", len(list))
-		}
-		for i, s := range list {
-			k.v.fieldsAt(fmt.Sprintf("%s%s[%d]", at, field, i), srv6.CheckUnicast6("segment", s))
-		}
+		k.v.refuse(len(list) > 2, at+field, "one segment, or that of the node and one", "has %d segments", len(list))
+		checkEach(k.v, at+field, list, srv6.CheckUnicast6)
 	}
-	for field, sid := range map[string]netip.Addr{".bsid4": n.BSID4, ".bsid6": n.BSID6} {
-		if sid.IsValid() {
-			k.v.fieldsAt(at+field, srv6.CheckUnicast6("binding_sid", sid))
-		}
-	}
+	k.v.unicast6(at+".bsid4", n.BSID4)
+	k.v.unicast6(at+".bsid6", n.BSID6)
 }

@@ -30,11 +30,12 @@ func Parse(data []byte) (*Config, error) {
 
 // ParseLines is Parse for callers that check more, and want to report lines.
 func ParseLines(data []byte) (*Config, Lines, error) {
-	c, lines, problems := decode(data)
-	if len(problems.list) > 0 {
+	c := &Config{}
+	lines, err := Unmarshal(data, c)
+	if err != nil {
 		// References to resources that could not be read would only seem to
 		// dangle.
-		return nil, lines, problems.err()
+		return nil, lines, err
 	}
 	c.SetDefaults()
 	if err := c.Validate(); err != nil {
@@ -46,19 +47,11 @@ func ParseLines(data []byte) (*Config, Lines, error) {
 // Decode parses a configuration or a part of one, YAML or JSON, strictly. It sets no
 // defaults and does not validate.
 func Decode(data []byte) (*Config, error) {
-	c, _, problems := decode(data)
-	if err := problems.err(); err != nil {
+	c := &Config{}
+	if _, err := Unmarshal(data, c); err != nil {
 		return nil, err
 	}
 	return c, nil
-}
-
-// Unmarshal parses YAML or JSON into any struct whose fields have JSON names, as
-// strictly as a configuration. Its error is an Errors. A field of interface type must
-// hold a pointer to the value to fill in.
-func Unmarshal(data []byte, into any) (Lines, error) {
-	lines, problems := decodeInto(data, into)
-	return lines, problems.err()
 }
 
 // Lines has the lines of a file's fields, by their paths.

@@ -15,8 +15,11 @@ import (
 // argsBits is the length of Args.Mob.Session (RFC 9433 section 6.1).
 const argsBits = 40
 
-// policy looks up a referenced policy.
+// policy looks up a referenced policy. It returns nil if no name is given.
 func (v *validator) policy(field, name string) *srpolicy.Policy {
+	if name == "" {
+		return nil
+	}
 	p, ok := v.policies[name]
 	if !ok {
 		v.add(field, suggest(name, slices.Collect(maps.Keys(v.policies))), "policy %q does not exist", name)
@@ -38,21 +41,30 @@ func (v *validator) policyL3(field, name string) *srpolicy.Policy {
 type srv6Check struct{ v *validator }
 
 func (k srv6Check) sids() {
+	onlyUplinks := k.v.Overlay.IsSet() && len(k.v.Interfaces) == 0
 	for i, s := range k.v.SIDs {
 		at := fmt.Sprintf("sids[%d]", i)
 		k.v.fields(at, s.Validate())
 		if s.Interface != "" {
 			k.v.interfaceName(at+".interface", s.Interface)
 		}
-		k.served(at, s)
-		if s.Policy == "" {
-			continue
+		// Packets may come in by a cluster's uplinks only. An unknown behaviour is said already.
+		if onlyUplinks && s.Behavior != srv6.BehaviorNone && !slices.Contains(uplinkBehaviors, s.Behavior) {
+			k.v.add(at+".behavior", "list the interface that its packets come in by under interfaces (not an uplink), "+
+				"or use one of End, End.DT4, End.DT6, End.DT46, End.B6.Encaps, End.B6.Encaps.Red",
+				"%s is not served on the overlay's uplinks, and there are no other interfaces", s.Behavior)
 		}
 		p := k.v.policyL3(at+".policy", s.Policy)
 		if p == nil {
 			continue
 		}
-		k.binding(at, s, p)
+		// SID and policy have to agree on the SRH. Otherwise one of the two would not
+		// say what happens to packets.
+		wants, binding := boundPolicies[s.Behavior]
+		if is := p.BindingBehavior(); binding && s.Behavior != is {
+			k.v.add(at+".behavior", fmt.Sprintf("give this SID behavior: %s, or policy %q behavior: %s", is, p.Name, wants),
+				"%s does not go with policy %q, which is %s", s.Behavior, p.Name, p.EffectiveBehavior())
+		}
 		if s.Behavior == srv6.EndMGTP6D || s.Behavior == srv6.EndMGTP6DDi && s.ArgsOffset > 0 {
 			k.v.argsOfPolicy(at, s.ArgsOffset, p)
 		}
@@ -63,31 +75,10 @@ func (k srv6Check) sids() {
 // other SIDs to the kernel, which does not know them.
 var uplinkBehaviors = []srv6.Behavior{srv6.End, srv6.EndDT4, srv6.EndDT6, srv6.EndDT46, srv6.EndB6Encaps, srv6.EndB6EncapsRed}
 
-// served refuses SIDs that only XDP serves if packets come in by a cluster's
-// uplinks only.
-func (k srv6Check) served(at string, s srv6.LocalSID) {
-	known := s.Behavior != srv6.BehaviorNone // else it is said already
-	if k.v.Overlay.IsSet() && len(k.v.Interfaces) == 0 && known && !slices.Contains(uplinkBehaviors, s.Behavior) {
-		k.v.add(at+".behavior", "list the interface that its packets come in by under interfaces (not an uplink), "+
-			"or use one of End, End.DT4, End.DT6, End.DT46, End.B6.Encaps, End.B6.Encaps.Red",
-			"%s is not served on the overlay's uplinks, and there are no other interfaces", s.Behavior)
-	}
-}
-
 // boundPolicies lists the behaviours of policies behind binding SIDs.
 var boundPolicies = map[srv6.Behavior]srv6.Behavior{
 	srv6.EndB6Encaps:    srv6.HEncaps,
 	srv6.EndB6EncapsRed: srv6.HEncapsRed,
-}
-
-// binding requires SID and policy to agree on the SRH. Otherwise one of the two
-// would not say what happens to packets.
-func (k srv6Check) binding(at string, s srv6.LocalSID, p *srpolicy.Policy) {
-	wants, binding := boundPolicies[s.Behavior]
-	if is := p.BindingBehavior(); binding && s.Behavior != is {
-		k.v.add(at+".behavior", fmt.Sprintf("give this SID behavior: %s, or policy %q behavior: %s", is, p.Name, wants),
-			"%s does not go with policy %q, which is %s", s.Behavior, p.Name, p.EffectiveBehavior())
-	}
 }
 
 // argsOfPolicy requires room for an argument in each list of a policy.
@@ -132,18 +123,16 @@ func (k srv6Check) policies() {
 		at := fmt.Sprintf("policies[%d]", i)
 		k.v.fields(at, p.Validate())
 		names.check(at+".name", p.Name, "give each policy its own name")
-		if len(p.SegmentLists) == 0 && len(k.v.paths[p.Name]) == 0 && !(k.v.BGP.IsSet() && p.Endpoint.IsValid()) {
-			k.v.add(at+".segment_lists", "give segment_lists: [{segments: [...]}], or a candidate path with policy: "+p.Name, "is missing: a policy needs a segment list")
-		}
+		k.v.refuse(len(p.SegmentLists) == 0 && len(k.v.paths[p.Name]) == 0 && !(k.v.BGP.IsSet() && p.Endpoint.IsValid()),
+			at+".segment_lists", "give segment_lists: [{segments: [...]}], or a candidate path with policy: "+p.Name, "is missing: a policy needs a segment list")
 		if p.BindingSID.IsValid() {
 			bindings.check(at+".binding_sid", p.BindingSID.String(), "give each policy its own")
 		}
 		if p.Color != 0 && p.Endpoint.IsValid() {
 			colors.check(at+".color", "color "+strconv.FormatUint(uint64(p.Color), 10)+", endpoint "+p.Endpoint.String(), "a policy is known by color and endpoint: change one of them")
 		}
-		if !p.Source.IsValid() && !k.v.Encapsulation.Source.IsValid() {
-			k.v.add(at+".source", "set encapsulation.source, an IPv6 address of this node", "the policy has no outer source address")
-		}
+		k.v.refuse(!p.Source.IsValid() && !k.v.Encapsulation.Source.IsValid(),
+			at+".source", "set encapsulation.source, an IPv6 address of this node", "the policy has no outer source address")
 	}
 }
 
@@ -153,9 +142,7 @@ func (k srv6Check) candidatePaths() {
 		at := fmt.Sprintf("candidate_paths[%d]", i)
 		k.v.fields(at, p.Validate())
 		names.check(at+".name", p.Name, "give each candidate path its own name")
-		if p.Policy != "" {
-			k.v.policy(at+".policy", p.Policy)
-		}
+		k.v.policy(at+".policy", p.Policy)
 	}
 }
 
@@ -167,15 +154,12 @@ func (k gtpuCheck) tunnels() {
 		names.check(at+".name", t.Name, "give each tunnel its own name")
 		if t.LocalTEID != 0 {
 			teids.check(at+".local_teid", fmt.Sprintf("TEID %d", t.LocalTEID), "give each tunnel its own")
-			if len(k.v.GTPU.Addresses) == 0 {
-				k.v.add(at+".local_teid", "list under gtpu.addresses where this node receives GTP-U", "the node has no GTP-U address to receive on")
-			}
+			k.v.refuse(len(k.v.GTPU.Addresses) == 0,
+				at+".local_teid", "list under gtpu.addresses where this node receives GTP-U", "the node has no GTP-U address to receive on")
 		}
-		if t.Policy != "" {
-			k.v.policyL3(at+".policy", t.Policy)
-		}
-		if t.SwitchTo != "" {
-			k.switching(at, t)
+		k.v.policyL3(at+".policy", t.Policy)
+		if t.SwitchTo != t.Name || !t.Remote.IsValid() { // else of two ends: received here, sent on there
+			k.v.tunnel(at+".switch_to", t.SwitchTo)
 		}
 		if t.Remote.IsValid() {
 			k.remote(at, t)
@@ -183,35 +167,28 @@ func (k gtpuCheck) tunnels() {
 	}
 }
 
+// tunnel requires a referenced tunnel to exist, if a name is given.
 func (v *validator) tunnel(field, name string) {
 	t, ok := v.tunnels[name]
+	if name == "" {
+		return
+	}
 	if !ok {
 		v.add(field, suggest(name, slices.Collect(maps.Keys(v.tunnels))), "tunnel %q does not exist", name)
 		return
 	}
-	if !t.Remote.IsValid() {
-		v.add(field, "set remote and remote_teid of that tunnel", "tunnel %q has no remote to send to", name)
-	}
-}
-
-func (k gtpuCheck) switching(at string, t gtpu.Tunnel) {
-	if t.SwitchTo == t.Name && t.Remote.IsValid() {
-		return // a tunnel of two ends: received here, sent on there
-	}
-	k.v.tunnel(at+".switch_to", t.SwitchTo)
+	v.refuse(!t.Remote.IsValid(), field, "set remote and remote_teid of that tunnel", "tunnel %q has no remote to send to", name)
 }
 
 func (k gtpuCheck) remote(at string, t gtpu.Tunnel) {
-	if slices.Contains(k.v.GTPU.Addresses, t.Remote) {
-		k.v.add(at+".remote", "the address of the other end", "%s is this node's own GTP-U address: packets would go in circles", t.Remote)
-	}
+	k.v.refuse(slices.Contains(k.v.GTPU.Addresses, t.Remote),
+		at+".remote", "the address of the other end", "%s is this node's own GTP-U address: packets would go in circles", t.Remote)
 	if t.Source.IsValid() {
 		return
 	}
 	sameFamily := func(a netip.Addr) bool { return a.Is4() == t.Remote.Is4() }
-	if !slices.ContainsFunc(k.v.GTPU.Addresses, sameFamily) {
-		k.v.add(at+".source", "set it, or list an address of the same family as remote under gtpu.addresses", "the tunnel to %s has no outer source address", t.Remote)
-	}
+	k.v.refuse(!slices.ContainsFunc(k.v.GTPU.Addresses, sameFamily),
+		at+".source", "set it, or list an address of the same family as remote under gtpu.addresses", "the tunnel to %s has no outer source address", t.Remote)
 }
 
 func (k srv6Check) steering() {
@@ -224,30 +201,26 @@ func (k srv6Check) steering() {
 			match = at + ".interface"
 		}
 		keys.check(match, s.Key(), "remove one of the two")
-		k.steeringInterface(at, s)
+		if s.Interface != "" {
+			k.v.attached(match, s.Interface)
+		}
 		k.steeringTarget(at, s)
 	}
 }
 
-func (k srv6Check) steeringInterface(at string, s srpolicy.Steering) {
-	if s.Interface == "" || k.v.interfaces[s.Interface] {
-		return
-	}
-	k.v.add(at+".interface", "add it under interfaces: frames are only seen where the program is attached", "%q is not among the interfaces", s.Interface)
+// attached requires the program on an interface.
+func (v *validator) attached(field, name string) {
+	v.refuse(!v.interfaces[name],
+		field, "add it under interfaces: frames are only seen where the program is attached", "%q is not among the interfaces", name)
 }
 
 func (k srv6Check) steeringTarget(at string, s srpolicy.Steering) {
-	if s.Policy != "" {
-		p := k.v.policy(at+".policy", s.Policy)
-		if p != nil && p.L2() && s.Prefix.IsValid() {
-			k.v.add(at+".policy", "steer by interface, or name a policy of behavior H.Encaps or H.Encaps.Red",
-				"policy %q is %s, which takes the frames of an interface", s.Policy, p.Behavior)
-		}
+	if p := k.v.policy(at+".policy", s.Policy); p != nil && p.L2() && s.Prefix.IsValid() {
+		k.v.add(at+".policy", "steer by interface, or name a policy of behavior H.Encaps or H.Encaps.Red",
+			"policy %q is %s, which takes the frames of an interface", s.Policy, p.Behavior)
 	}
-	if s.Tunnel != "" {
-		k.v.tunnel(at+".tunnel", s.Tunnel)
-	}
-	if s.GTP4D != nil && s.GTP4D.Policy != "" {
+	k.v.tunnel(at+".tunnel", s.Tunnel)
+	if s.GTP4D != nil {
 		k.v.policyL3(at+".h_m_gtp4_d.policy", s.GTP4D.Policy)
 	}
 }

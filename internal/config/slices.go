@@ -13,9 +13,7 @@ import (
 const maxSlices = 255
 
 func (k upfCheck) slices() {
-	if len(k.v.Slices) > maxSlices {
-		k.v.add("slices", "use fewer", "%d slices exceed the limit of %d", len(k.v.Slices), maxSlices)
-	}
+	k.v.refuse(len(k.v.Slices) > maxSlices, "slices", "use fewer", "%d slices exceed the limit of %d", len(k.v.Slices), maxSlices)
 	names, chosen := k.v.unique(), k.v.unique()
 	for i := range k.v.Slices {
 		s := &k.v.Slices[i]
@@ -29,9 +27,8 @@ func (k upfCheck) slices() {
 		chosen.check(at+".snssai", fmt.Sprintf("the choice of sst %d, sd %q, network instance %q", s.SNSSAI.SST, s.SNSSAI.SD, s.NetworkInstance),
 			"let S-NSSAI or network_instance differ: a session is of one slice")
 		for name, rate := range map[string]uint64{"uplink": s.RateLimit.Uplink, "downlink": s.RateLimit.Downlink} {
-			if rate > math.MaxUint32 {
-				k.v.add(at+".rate_limit."+name, fmt.Sprintf("at most %d (kbit/s)", uint32(math.MaxUint32)), "%d kbit/s is more than can be limited", rate)
-			}
+			k.v.refuse(rate > math.MaxUint32,
+				at+".rate_limit."+name, fmt.Sprintf("at most %d (kbit/s)", uint32(math.MaxUint32)), "%d kbit/s is more than can be limited", rate)
 		}
 		if s.N6 != nil {
 			k.n6(at+".n6", s.N6)
@@ -43,12 +40,8 @@ func (k upfCheck) slices() {
 }
 
 func (k upfCheck) n6(at string, n *slice.N6) {
-	if !k.v.interfaces[n.Interface] {
-		k.v.add(at+".interface", "add it under interfaces: frames are only seen where the program is attached", "%q is not among the interfaces", n.Interface)
-	}
-	if n.VLAN > 4094 {
-		k.v.add(at+".vlan", "1 to 4094, or leave it out", "%d is not a VLAN ID", n.VLAN)
-	}
+	k.v.attached(at+".interface", n.Interface)
+	k.v.refuse(n.VLAN > 4094, at+".vlan", "1 to 4094, or leave it out", "%d is not a VLAN ID", n.VLAN)
 	for i, s := range k.v.Steering {
 		if s.Interface == n.Interface && (n.VLAN == 0 && len(s.VLANs) == 0 || len(s.VLANs) == 1 && s.VLANs[0] == n.VLAN) {
 			k.v.add(at+".interface", fmt.Sprintf("remove steering[%d], or use another interface or VLAN", i), "frames from there are steered elsewhere")
@@ -68,9 +61,8 @@ func (k upfCheck) n9(at string, n *slice.N9) {
 	case n.Transport == "":
 		k.v.add(at+".transport", "gtpu or srv6", "transport is missing")
 	case n.Transport == slice.GTPU:
-		if n.Mode != "" || sids || policies || n.ArgsOffset != 0 {
-			k.v.add(at+".transport", "remove mode, uplink, downlink, policies and args_offset, or set transport: srv6", "with GTP-U the SMF says where packets go")
-		}
+		k.v.refuse(n.Mode != "" || sids || policies || n.ArgsOffset != 0,
+			at+".transport", "remove mode, uplink, downlink, policies and args_offset, or set transport: srv6", "with GTP-U the SMF says where packets go")
 	case n.Mode == slice.Enhanced:
 		k.enhanced(at, n, sids)
 	default:
@@ -100,33 +92,20 @@ func (k upfCheck) arguments(at string, n *slice.N9) {
 }
 
 func (k upfCheck) traditional(at string, n *slice.N9, policies bool) {
-	if policies {
-		k.v.add(at+".mode", "set mode: enhanced, or name SIDs in uplink and downlink", "policies need mode enhanced")
-	}
-	if !n.Uplink.IsValid() && !n.Downlink.IsValid() && !policies {
-		k.v.add(at+".uplink", "the End.DT4, End.DT6 or End.DT46 SID of the next UPF, in uplink or downlink or both", "no SID to send to is given")
-	}
-	for name, a := range map[string]netip.Addr{"uplink": n.Uplink, "downlink": n.Downlink} {
-		if a.IsValid() {
-			k.v.fieldsAt(at+"."+name, srv6.CheckUnicast6(name, a))
-		}
-	}
-	if !k.v.Encapsulation.Source.IsValid() {
-		k.v.add(at+".transport", "set encapsulation.source, an IPv6 address of this node", "packets by SRv6 have no outer source address")
-	}
+	k.v.refuse(policies, at+".mode", "set mode: enhanced, or name SIDs in uplink and downlink", "policies need mode enhanced")
+	k.v.refuse(!n.Uplink.IsValid() && !n.Downlink.IsValid() && !policies,
+		at+".uplink", "the End.DT4, End.DT6 or End.DT46 SID of the next UPF, in uplink or downlink or both", "no SID to send to is given")
+	k.v.unicast6(at+".uplink", n.Uplink)
+	k.v.unicast6(at+".downlink", n.Downlink)
+	k.v.refuse(!k.v.Encapsulation.Source.IsValid(),
+		at+".transport", "set encapsulation.source, an IPv6 address of this node", "packets by SRv6 have no outer source address")
 }
 
 func (k upfCheck) enhanced(at string, n *slice.N9, sids bool) {
-	if sids {
-		k.v.add(at+".mode", "set mode: traditional, or name policies in uplink_policy and downlink_policy", "uplink and downlink need mode traditional")
-	}
-	if n.UplinkPolicy == "" && n.DownlinkPolicy == "" && !sids {
-		k.v.add(at+".uplink_policy", "name an SR policy in uplink_policy or downlink_policy or both", "no policy to send with is given")
-	}
-	if n.UplinkPolicy != "" {
-		k.v.policyL3(at+".uplink_policy", n.UplinkPolicy)
-	}
-	if n.DownlinkPolicy != "" {
-		k.v.policyL3(at+".downlink_policy", n.DownlinkPolicy)
-	}
+	k.v.refuse(sids,
+		at+".mode", "set mode: traditional, or name policies in uplink_policy and downlink_policy", "uplink and downlink need mode traditional")
+	k.v.refuse(n.UplinkPolicy == "" && n.DownlinkPolicy == "" && !sids,
+		at+".uplink_policy", "name an SR policy in uplink_policy or downlink_policy or both", "no policy to send with is given")
+	k.v.policyL3(at+".uplink_policy", n.UplinkPolicy)
+	k.v.policyL3(at+".downlink_policy", n.DownlinkPolicy)
 }

@@ -111,12 +111,10 @@ type upfCheck struct{ v *validator }
 func (k upfCheck) upf() {
 	u := &k.v.UPF
 	if !u.IsSet() {
-		if u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected) > 0 || u.MSSClamp {
-			k.v.add("upf.n4", "the addresses of this node that SMFs reach, such as [192.0.2.10]", "no address for PFCP is given")
-		}
-		if len(k.v.Slices) > 0 {
-			k.v.add("slices", "set upf.n4: slices are of a user plane function's sessions", "slices need sessions, and this node has none")
-		}
+		k.v.refuse(u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected) > 0 || u.MSSClamp,
+			"upf.n4", "the addresses of this node that SMFs reach, such as [192.0.2.10]", "no address for PFCP is given")
+		k.v.refuse(len(k.v.Slices) > 0,
+			"slices", "set upf.n4: slices are of a user plane function's sessions", "slices need sessions, and this node has none")
 		return
 	}
 	addresses := k.v.unique()
@@ -125,49 +123,35 @@ func (k upfCheck) upf() {
 			addresses.check(at, a.String(), "remove one of the two")
 		}
 	}
-	for i, a := range u.Connect {
-		at := fmt.Sprintf("upf.connect[%d]", i)
-		k.v.fieldsAt(at, srv6.CheckUnicast(at, a))
-	}
-	if !nodeID(u.NodeID) {
-		k.v.add("upf.node_id", "an address, or a name such as upf1.example", "%q cannot be a Node ID", u.NodeID)
-	}
-	if len(k.v.GTPU.Addresses) == 0 {
-		k.v.add("gtpu.addresses", "list where this node receives GTP-U (N3, N9)", "a user plane function needs an address for G-PDUs")
-	}
-	for i, p := range u.SMFs {
-		at := fmt.Sprintf("upf.smfs[%d]", i)
-		k.v.fieldsAt(at, srv6.CheckPrefix(at, p))
-	}
-	for i, p := range u.Protected {
-		at := fmt.Sprintf("upf.protected[%d]", i)
-		k.v.fieldsAt(at, srv6.CheckPrefix(at, p))
-	}
+	checkEach(k.v, "upf.connect", u.Connect, srv6.CheckUnicast)
+	k.v.refuse(!nodeID(u.NodeID), "upf.node_id", "an address, or a name such as upf1.example", "%q cannot be a Node ID", u.NodeID)
+	k.v.refuse(len(k.v.GTPU.Addresses) == 0,
+		"gtpu.addresses", "list where this node receives GTP-U (N3, N9)", "a user plane function needs an address for G-PDUs")
+	checkEach(k.v, "upf.smfs", u.SMFs, srv6.CheckPrefix)
+	checkEach(k.v, "upf.protected", u.Protected, srv6.CheckPrefix)
 	if n := len(u.ProtectedPrefixes()); n > maxProtected {
 		k.v.add("upf.protected", "join neighbouring prefixes", "%d prefixes with those of n4 exceed the limit of %d", n, maxProtected)
 	}
 	// Each UE of a pool has an entry: two for a session, IPv4 and IPv6.
-	if n := pooled(u.Pools()); n > 2*uint64(k.v.Limits.Sessions) {
+	n := uint64(0)
+	for _, p := range u.Pools() {
+		n += 1 << min(max(0, ueBits(p)-p.Bits()), maxPoolBits)
+	}
+	if n > 2*uint64(k.v.Limits.Sessions) {
 		k.v.add("limits.sessions", fmt.Sprintf("at least %d, or smaller pools", (n+1)/2), "%d is too few for the %d addresses of the pools", k.v.Limits.Sessions, n)
 	}
 	for i, pool := range u.UEPools {
-		if len(pool.Prefixes) == 0 {
-			k.v.add(fmt.Sprintf("upf.ue_pools[%d].prefixes", i), "a prefix such as 10.45.0.0/16 or 2001:db8:45::/48", "the pool has no prefixes")
-		}
+		k.v.refuse(len(pool.Prefixes) == 0,
+			fmt.Sprintf("upf.ue_pools[%d].prefixes", i), "a prefix such as 10.45.0.0/16 or 2001:db8:45::/48", "the pool has no prefixes")
 	}
 }
 
-// pooled counts the addresses and /64s of pools.
-func pooled(list []netip.Prefix) uint64 {
-	n := uint64(0)
-	for _, p := range list {
-		unit := 32
-		if p.Addr().Is6() {
-			unit = 64
-		}
-		n += 1 << min(max(0, unit-p.Bits()), maxPoolBits)
+// ueBits is the length of what one UE has of a pool: an IPv4 address, or a /64.
+func ueBits(pool netip.Prefix) int {
+	if pool.Addr().Is6() {
+		return 64
 	}
-	return n
+	return 32
 }
 
 // nodeID checks for an address or a domain name (TS 29.244 section 8.2.38).

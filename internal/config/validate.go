@@ -37,7 +37,7 @@ type validator struct {
 func (c *Config) Validate() error {
 	v := c.validator()
 	daemonCheck{v}.interfaces()
-	srv6Check{v}.encapsulation()
+	v.unicast6("encapsulation.source", c.Encapsulation.Source)
 	srv6Check{v}.domain()
 	srv6Check{v}.locators()
 	srv6Check{v}.sids()
@@ -53,10 +53,12 @@ func (c *Config) Validate() error {
 	spaceCheck{v}.addresses()
 	daemonCheck{v}.limits()
 	daemonCheck{v}.api()
-	daemonCheck{v}.metrics()
-	daemonCheck{v}.log()
-	v.nameResources()
-	return v.err()
+	if c.Metrics.Listen != "" && c.Metrics.Listen != MetricsOff {
+		daemonCheck{v}.hostPort("metrics.listen", c.Metrics.Listen)
+	}
+	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	v.oneOf("log.format", c.Log.Format, "text", "json")
+	return v.named()
 }
 
 // ValidatePolicies is Validate for policies and candidate paths only.
@@ -64,8 +66,7 @@ func (c *Config) ValidatePolicies() error {
 	v := c.validator()
 	srv6Check{v}.policies()
 	srv6Check{v}.candidatePaths()
-	v.nameResources()
-	return v.err()
+	return v.named()
 }
 
 // MostLists returns how many segment lists the policies can have at a time.
@@ -101,11 +102,12 @@ func (c *Config) validator() *validator {
 	return v
 }
 
-// nameResources adds to each error the name of its resource.
-func (v *validator) nameResources() {
+// named returns the errors, each with the name of its resource.
+func (v *validator) named() error {
 	for i := range v.list {
 		v.list[i].Resource, v.list[i].Rival = v.resource(v.list[i].Field), v.resource(v.list[i].rival)
 	}
+	return v.err()
 }
 
 // resource returns the resource of a field, or "".
@@ -187,6 +189,20 @@ func (v *validator) fieldsAt(field string, list []srv6.FieldError) bool {
 	return len(list) == 0
 }
 
+// unicast6 checks an IPv6 unicast address, if it is set.
+func (v *validator) unicast6(field string, a netip.Addr) {
+	if a.IsValid() {
+		v.fieldsAt(field, srv6.CheckUnicast6(field, a))
+	}
+}
+
+// checkEach checks each value of a list.
+func checkEach[T any](v *validator, field string, list []T, check func(string, T) []srv6.FieldError) {
+	for i, value := range list {
+		v.fieldsAt(fmt.Sprintf("%s[%d]", field, i), check(field, value))
+	}
+}
+
 // prefix6 checks an IPv6 prefix without host bits.
 func (v *validator) prefix6(field string, p netip.Prefix) bool {
 	if p.IsValid() && p.Addr().Is4() {
@@ -212,21 +228,10 @@ func (k daemonCheck) interfaces() {
 	}
 }
 
-func (k srv6Check) encapsulation() {
-	if source := k.v.Encapsulation.Source; source.IsValid() {
-		k.v.fieldsAt("encapsulation.source", srv6.CheckUnicast6("source", source))
-	}
-}
-
 func (k srv6Check) domain() {
-	if len(k.v.Domain) > maxDomains {
-		k.v.add("domain", "join neighbouring prefixes", "%d prefixes exceed the limit of %d", len(k.v.Domain), maxDomains)
-	}
-	external := false
-	for _, in := range k.v.Interfaces {
-		external = external || in.External
-	}
-	if external && len(k.v.Domain) == 0 {
+	k.v.refuse(len(k.v.Domain) > maxDomains,
+		"domain", "join neighbouring prefixes", "%d prefixes exceed the limit of %d", len(k.v.Domain), maxDomains)
+	if len(k.v.Domain) == 0 && slices.ContainsFunc(k.v.Interfaces, func(in Interface) bool { return in.External }) {
 		k.v.add("interfaces", "list under domain: the prefixes of the SR domain, of all its SIDs",
 			"an interface is external, but no SR domain is configured")
 	}
@@ -236,9 +241,8 @@ func (k srv6Check) domain() {
 }
 
 func (k srv6Check) locators() {
-	if len(k.v.Locators) > maxLocators {
-		k.v.add("locators", "use fewer, shorter ones; SIDs need no locator", "%d locators exceed the limit of %d", len(k.v.Locators), maxLocators)
-	}
+	k.v.refuse(len(k.v.Locators) > maxLocators,
+		"locators", "use fewer, shorter ones; SIDs need no locator", "%d locators exceed the limit of %d", len(k.v.Locators), maxLocators)
 	names := k.v.unique()
 	for i, l := range k.v.Locators {
 		at := fmt.Sprintf("locators[%d]", i)
@@ -252,9 +256,8 @@ func (k srv6Check) locators() {
 			k.v.add(at+".function_bits", fmt.Sprintf("at most %d bits, or a shorter prefix, or SIDs without a locator", max(0, 64-l.Prefix.Bits())),
 				"locator and function have %d bits, more than the limit of 64", bits)
 		}
-		if l.FunctionBits > maxFunctionBits {
-			k.v.add(at+".function_bits", fmt.Sprintf("at most %d", maxFunctionBits), "%d bits are too many SIDs to index", l.FunctionBits)
-		}
+		k.v.refuse(l.FunctionBits > maxFunctionBits,
+			at+".function_bits", fmt.Sprintf("at most %d", maxFunctionBits), "%d bits are too many SIDs to index", l.FunctionBits)
 	}
 }
 
@@ -307,16 +310,10 @@ func (k gtpuCheck) pool(at string, p netip.Prefix) {
 	if !k.v.fieldsAt(at, srv6.CheckPrefix(at, p)) {
 		return
 	}
-	unit := 32 // what a UE has: an address, or a /64
-	if p.Addr().Is6() {
-		unit = 64
-	}
-	if p.Bits() > unit {
-		k.v.add(at, "a prefix of at most 64 bits: each /64 in it is a UE's", "%s is longer than a UE's /64", p)
-	}
-	if p.Bits() < unit-maxPoolBits {
-		k.v.add(at, fmt.Sprintf("at most a /%d; what is larger is found by prefix, without a pool", unit-maxPoolBits), "%s is too large a pool to index", p)
-	}
+	unit := ueBits(p)
+	k.v.refuse(p.Bits() > unit, at, "a prefix of at most 64 bits: each /64 in it is a UE's", "%s is longer than a UE's /64", p)
+	k.v.refuse(p.Bits() < unit-maxPoolBits,
+		at, fmt.Sprintf("at most a /%d; what is larger is found by prefix, without a pool", unit-maxPoolBits), "%s is too large a pool to index", p)
 }
 
 // maxPoolBits limits one pool to 16 million entries of 64 bytes.
@@ -339,48 +336,32 @@ func (k daemonCheck) limits() {
 		const most = 1 << 24
 		field := "limits." + l.field
 		// Entry 0 of each table means "none".
-		if l.have >= int(l.limit) {
-			k.v.add(field, fmt.Sprintf("at least %d", l.have+1), "%d is too few for the %d that are configured", l.limit, l.have)
-		}
-		if l.limit > most {
-			k.v.add(field, fmt.Sprintf("at most %d", most), "%d is too many", l.limit)
-		}
+		k.v.refuse(l.have >= int(l.limit),
+			field, fmt.Sprintf("at least %d", l.have+1), "%d is too few for the %d that are configured", l.limit, l.have)
+		k.v.refuse(l.limit > most, field, fmt.Sprintf("at most %d", most), "%d is too many", l.limit)
 	}
 }
 
 func (k daemonCheck) api() {
 	a := k.v.API
 	const longest = 107 // sun_path, less its terminating zero
-	if a.Socket != "" && (!filepath.IsAbs(a.Socket) || len(a.Socket) > longest) {
-		k.v.add("api.socket", fmt.Sprintf("an absolute path of at most %d characters", longest), "%q cannot be a Unix socket's path", a.Socket)
-	}
-	if (a.TLSCert == "") != (a.TLSKey == "") {
-		k.v.add("api.tls_cert", "give both api.tls_cert and api.tls_key, or none", "certificate and key belong together")
-	}
+	k.v.refuse(a.Socket != "" && (!filepath.IsAbs(a.Socket) || len(a.Socket) > longest),
+		"api.socket", fmt.Sprintf("an absolute path of at most %d characters", longest), "%q cannot be a Unix socket's path", a.Socket)
+	k.v.refuse((a.TLSCert == "") != (a.TLSKey == ""),
+		"api.tls_cert", "give both api.tls_cert and api.tls_key, or none", "certificate and key belong together")
 	if a.Listen == "" {
 		return
 	}
 	host, ok := k.hostPort("api.listen", a.Listen)
-	if !ok || isLoopback(host) {
+	// "localhost" is loopback (RFC 6761). What other names resolve to may change.
+	addr, _ := netip.ParseAddr(host)
+	if !ok || host == "localhost" || addr.IsLoopback() {
 		return
 	}
-	if a.TLSCert == "" || a.TLSKey == "" {
-		k.v.add("api.listen", "set api.tls_cert and api.tls_key, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs TLS", a.Listen)
-	}
-	if a.TokenFile == "" {
-		k.v.add("api.listen", "set api.token_file, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs a token", a.Listen)
-	}
-}
-
-func (k daemonCheck) metrics() {
-	if k.v.Metrics.Listen != "" && k.v.Metrics.Listen != MetricsOff {
-		k.hostPort("metrics.listen", k.v.Metrics.Listen)
-	}
-}
-
-func (k daemonCheck) log() {
-	k.v.oneOf("log.level", k.v.Log.Level, "debug", "info", "warn", "error")
-	k.v.oneOf("log.format", k.v.Log.Format, "text", "json")
+	k.v.refuse(a.TLSCert == "" || a.TLSKey == "",
+		"api.listen", "set api.tls_cert and api.tls_key, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs TLS", a.Listen)
+	k.v.refuse(a.TokenFile == "",
+		"api.listen", "set api.token_file, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs a token", a.Listen)
 }
 
 func (k daemonCheck) hostPort(field, value string) (host string, ok bool) {
@@ -393,14 +374,4 @@ func (k daemonCheck) hostPort(field, value string) (host string, ok bool) {
 		return "", false
 	}
 	return host, true
-}
-
-// isLoopback accepts loopback addresses and "localhost" (RFC 6761), but no other names:
-// what they resolve to may change.
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.IsLoopback()
 }
