@@ -34,27 +34,28 @@ type driverKey struct {
 	name    string
 }
 
-func openKernel() (*kernel, error) {
-	k := &kernel{drivers: map[driverKey]string{}}
-	var err error
+func openKernel() (k *kernel, err error) {
+	k = &kernel{drivers: map[driverKey]string{}}
+	defer func() {
+		if err != nil {
+			k.close()
+			k = nil
+		}
+	}()
 	if k.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_GENERIC); err != nil {
-		return nil, fmt.Errorf("open netlink: %w", err)
+		return k, fmt.Errorf("open netlink: %w", err)
 	}
 	if k.route, err = openSocket(unix.NETLINK_ROUTE); err != nil {
-		k.close()
-		return nil, err
+		return k, err
 	}
 	if k.generic, err = openSocket(unix.NETLINK_GENERIC); err != nil {
-		k.close()
-		return nil, err
+		return k, err
 	}
 	if k.ethtool, err = ethtool.NewEthtool(); err != nil {
-		k.close()
-		return nil, fmt.Errorf("open ethtool: %w", err)
+		return k, fmt.Errorf("open ethtool: %w", err)
 	}
 	if k.netdev, err = k.handle.GenlFamilyGet("netdev"); err != nil {
-		k.close()
-		return nil, fmt.Errorf("ask for the netlink family netdev (Linux 6.3 or newer has it): %w", err)
+		return k, fmt.Errorf("ask for the netlink family netdev (Linux 6.3 or newer has it): %w", err)
 	}
 	return k, nil
 }
@@ -79,32 +80,6 @@ func (k *kernel) close() {
 	if k.ethtool != nil {
 		k.ethtool.Close()
 	}
-}
-
-// dump sends a request that is answered by a list, again if the list changed
-// under way. each must not keep the message.
-func dump(s *nl.SocketHandle, protocol int, kind int, header nl.NetlinkRequestData, each func([]byte)) error {
-	for range 5 {
-		req := nl.NewNetlinkRequest(kind, unix.NLM_F_DUMP)
-		req.Sockets = map[int]*nl.SocketHandle{protocol: s}
-		req.AddData(header)
-		var msgs [][]byte
-		err := req.ExecuteIter(protocol, 0, func(m []byte) bool {
-			msgs = append(msgs, m)
-			return true
-		})
-		if errors.Is(err, netlink.ErrDumpInterrupted) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		for _, m := range msgs {
-			each(m)
-		}
-		return nil
-	}
-	return errors.New("the list changed under way five times")
 }
 
 // stable repeats a library call whose dump was interrupted by a change.
@@ -279,54 +254,45 @@ func (k *kernel) rules() ([]Rule, error) {
 			if r.Family != f { // a kernel without the family answers with all
 				continue
 			}
-			rule := Rule{IPv6: f == netlink.FAMILY_V6, Priority: r.Priority, Table: uint32(r.Table)}
-			rule.Standard = standardRule(r)
-			out = append(out, rule)
+			// "0: from all lookup local", "32766: from all lookup main" and "32767: from
+			// all lookup default" are the standard ones.
+			table, known := map[int]uint32{0: TableLocal, 32766: TableMain, 32767: TableDefault}[r.Priority]
+			isStandard := known && uint32(r.Table) == table && r.Src == nil && r.Dst == nil && r.Mark == 0 &&
+				r.IifName == "" && r.OifName == "" && !r.Invert && r.Tos == 0 && r.SuppressPrefixlen < 0 &&
+				r.IPProto == 0 && r.Sport == nil && r.Dport == nil && r.UIDRange == nil
+			out = append(out, Rule{IPv6: f == netlink.FAMILY_V6, Priority: r.Priority, Table: uint32(r.Table), Standard: isStandard})
 		}
 	}
 	return out, nil
 }
 
-// standardRule recognises "0: from all lookup local", "32766: from all lookup
-// main" and "32767: from all lookup default".
-func standardRule(r netlink.Rule) bool {
-	tables := map[int]uint32{0: TableLocal, 32766: TableMain, 32767: TableDefault}
-	t, ok := tables[r.Priority]
-	return ok && uint32(r.Table) == t && r.Src == nil && r.Dst == nil && r.Mark == 0 && r.IifName == "" &&
-		r.OifName == "" && !r.Invert && r.Tos == 0 && r.SuppressPrefixlen < 0 && r.IPProto == 0 &&
-		r.Sport == nil && r.Dport == nil && r.UIDRange == nil
-}
-
-func (k *kernel) routes(wanted map[uint32]bool) ([]Route, error) {
-	var out []Route
-	var bad error
+func (k *kernel) routes(wanted map[uint32]bool) (out []Route, err error) {
 	for _, f := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		header := &nl.RtMsg{RtMsg: unix.RtMsg{Family: f}}
-		err := dump(k.route, unix.NETLINK_ROUTE, unix.RTM_GETROUTE, header, func(m []byte) {
-			// A kernel without the family answers with all that it has.
-			if len(m) > 0 && m[0] != f {
-				return
-			}
-			r, ok, err := parseRoute(m, wanted)
-			if err != nil {
-				bad = err
-			}
-			if ok && !k.onPod(r) {
-				out = append(out, r)
-			}
+		list, err := stable(func() ([][]byte, error) {
+			request := nl.NewNetlinkRequest(unix.RTM_GETROUTE, unix.NLM_F_DUMP)
+			request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: k.route}
+			request.AddData(&nl.RtMsg{RtMsg: unix.RtMsg{Family: f}})
+			return request.Execute(unix.NETLINK_ROUTE, 0)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
-	}
-	if bad != nil {
-		return nil, fmt.Errorf("read a route: %w", bad)
+		for _, m := range list {
+			// A kernel without the family answers with all that it has.
+			if len(m) > 0 && m[0] != f {
+				continue
+			}
+			r, ok, err := parseRoute(m, wanted)
+			if err != nil {
+				return nil, fmt.Errorf("read a route: %w", err)
+			}
+			if isPod := len(r.Hops) == 1 && k.pods.has(r.Hops[0].Ifindex); ok && !isPod {
+				out = append(out, r)
+			}
+		}
 	}
 	return out, nil
 }
-
-// onPod says that a route is to a pod.
-func (k *kernel) onPod(r Route) bool { return len(r.Hops) == 1 && k.pods.has(r.Hops[0].Ifindex) }
 
 // What x/sys/unix leaves out of linux/netlink.h and linux/rtnetlink.h.
 const (

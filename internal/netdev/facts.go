@@ -2,6 +2,7 @@ package netdev
 
 import (
 	"fmt"
+	"slices"
 )
 
 // Facts are what ethtool says of a device, as far as tunnels mind.
@@ -66,11 +67,12 @@ func (i *Inspector) Facts(name string) (Facts, error) {
 	}
 	f.FeaturesKnown = len(features) > 0
 	f.Driver, _ = i.kernel.ethtool.DriverName(name)
-	f.TxChecksum = anyOf(features, txChecksum)
+	isOn := func(feature string) bool { return features[feature] }
+	f.TxChecksum = slices.ContainsFunc(txChecksum, isOn)
 	f.RxChecksum = features["rx-checksum"]
 	f.GRO = features["rx-gro"]
 	f.GSO = features["tx-generic-segmentation"]
-	f.TSO = anyOf(features, tso)
+	f.TSO = slices.ContainsFunc(tso, isOn)
 	f.LRO = features["rx-lro"]
 	f.RxVLAN = features["rx-vlan-hw-parse"]
 	f.TxVLAN = features["tx-vlan-hw-insert"]
@@ -87,13 +89,4 @@ func (i *Inspector) Facts(name string) (Facts, error) {
 		f.TxQueues = int(channels.TxCount + channels.CombinedCount)
 	}
 	return f, nil
-}
-
-func anyOf(features map[string]bool, names []string) bool {
-	for _, n := range names {
-		if features[n] {
-			return true
-		}
-	}
-	return false
 }

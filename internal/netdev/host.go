@@ -69,7 +69,7 @@ func (h *Host) PutPod(p Pod) error {
 	return nil
 }
 
-// podLink says whether the host's end is there.
+// podLink returns ErrNoInterface if the host's end is not there.
 func (h *Host) podLink(p Pod) error {
 	link, err := h.handle.LinkByIndex(p.Ifindex)
 	if isNotFound(err) || err == nil && link.Attrs().Name != p.Name {

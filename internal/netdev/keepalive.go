@@ -3,6 +3,7 @@ package netdev
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,7 +29,7 @@ type keeper struct {
 // daemon that starts again finds them resolved.
 func (w *Watcher) KeepAlive(keys []Key) {
 	w.keeper.mu.Lock()
-	w.keeper.keys = append([]Key(nil), keys...)
+	w.keeper.keys = slices.Clone(keys)
 	w.keeper.last = time.Time{}
 	w.keeper.mu.Unlock()
 	select {
@@ -47,18 +48,15 @@ func (w *Watcher) keep(ctx context.Context) {
 			return
 		case <-w.keeper.changed:
 		}
-		if s := w.current.Load(); s != nil {
-			w.use(s, func(n *Neighbour) bool { return n == nil || !n.Managed || !n.Usable() })
-			w.release(s)
-		}
+		w.renew(func(n *Neighbour) bool { return n == nil || !n.Managed || !n.Usable() })
 		sleep(ctx, coalesce)
 	}
 }
 
-// probe uses all neighbours that are in use.
-func (w *Watcher) probe() {
+// renew uses the neighbours in use that want holds for, and releases the others.
+func (w *Watcher) renew(want func(*Neighbour) bool) {
 	if s := w.current.Load(); s != nil {
-		w.use(s, func(*Neighbour) bool { return true })
+		w.use(s, want)
 		w.release(s)
 	}
 }
@@ -92,8 +90,8 @@ func (w *Watcher) use(s *Snapshot, want func(*Neighbour) bool) {
 		return
 	}
 	now := make(map[neighbourKey]*Neighbour, len(list))
-	for i := range list {
-		now[neighbourKey{list[i].Ifindex, list[i].Addr}] = &list[i]
+	for _, n := range list {
+		now[neighbourKey{n.Ifindex, n.Addr}] = &n
 	}
 	for k := range targets {
 		n := now[k]
@@ -102,9 +100,6 @@ func (w *Watcher) use(s *Snapshot, want func(*Neighbour) bool) {
 			continue
 		}
 		w.keeper.mu.Lock()
-		if w.keeper.kept == nil {
-			w.keeper.kept = map[neighbourKey]bool{}
-		}
 		w.keeper.kept[k] = true
 		w.keeper.mu.Unlock()
 		w.tell(k, n == nil, netlink.NTF_EXT_MANAGED)

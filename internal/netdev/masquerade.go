@@ -1,7 +1,6 @@
 package netdev
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -55,9 +54,7 @@ func (n nat) only(prefixes []netip.Prefix) []netip.Prefix {
 			own = append(own, p.Masked())
 		}
 	}
-	slices.SortFunc(own, func(a, b netip.Prefix) int {
-		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-	})
+	slices.SortFunc(own, netip.Prefix.Compare)
 	var out []netip.Prefix
 	for _, p := range own {
 		if len(out) == 0 || !out[len(out)-1].Overlaps(p) {
@@ -109,7 +106,12 @@ func (n nat) set(c *nftables.Conn, table *nftables.Table, name string, prefixes 
 	var elements []nftables.SetElement
 	for _, p := range prefixes {
 		elements = append(elements, nftables.SetElement{Key: p.Addr().AsSlice()})
-		if behind := lastOf(p).Next(); behind.IsValid() {
+		last := p.Addr().AsSlice()
+		for bit := p.Bits(); bit < n.bits; bit++ {
+			last[bit/8] |= 0x80 >> (bit % 8)
+		}
+		a, _ := netip.AddrFromSlice(last)
+		if behind := a.Next(); behind.IsValid() {
 			elements = append(elements, nftables.SetElement{Key: behind.AsSlice(), IntervalEnd: true})
 		}
 	}
@@ -119,14 +121,4 @@ func (n nat) set(c *nftables.Conn, table *nftables.Table, name string, prefixes 
 		}
 	}
 	return s, nil
-}
-
-// lastOf is the last address of a prefix.
-func lastOf(p netip.Prefix) netip.Addr {
-	b := p.Addr().AsSlice()
-	for bit := p.Bits(); bit < len(b)*8; bit++ {
-		b[bit/8] |= 0x80 >> (bit % 8)
-	}
-	a, _ := netip.AddrFromSlice(b)
-	return a
 }

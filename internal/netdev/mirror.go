@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -31,10 +32,7 @@ type RouteKey struct {
 func Mirror(s *Snapshot, tables []uint32) map[RouteKey][]Key {
 	m := map[RouteKey][]Key{}
 	for _, number := range tables {
-		if number == 0 {
-			number = TableMain
-		}
-		s.mirrorTable(m, number)
+		s.mirrorTable(m, cmp.Or(number, TableMain))
 	}
 	return m
 }
@@ -126,20 +124,18 @@ func (s *Snapshot) mirrorNeighbours(m map[RouteKey][]Key, number uint32, t *tabl
 			continue
 		}
 		routes := t.match(n.Addr)
-		if len(routes) != 1 || routes[0].Prefix.IsSingleIP() || !onLink(routes[0], n.Ifindex) {
+		if len(routes) != 1 {
 			continue
 		}
-		if l := x.byIndex[n.Ifindex]; l != nil {
-			p := netip.PrefixFrom(n.Addr, n.Addr.BitLen())
-			m[RouteKey{number, p}] = []Key{{NextHop: n.Addr, Interface: l.Name}}
+		// The route's destinations have to be on this link and nowhere else.
+		r, l := routes[0], x.byIndex[n.Ifindex]
+		if l == nil || r.Prefix.IsSingleIP() || r.Type != RouteUnicast || r.KernelOnly != "" || len(r.Hops) != 1 ||
+			r.Hops[0].Ifindex != n.Ifindex || r.Hops[0].Gateway.IsValid() || r.Hops[0].Dead {
+			continue
 		}
+		p := netip.PrefixFrom(n.Addr, n.Addr.BitLen())
+		m[RouteKey{number, p}] = []Key{{NextHop: n.Addr, Interface: l.Name}}
 	}
-}
-
-// onLink says that the route's destinations are on that link and nowhere else.
-func onLink(r *Route, ifindex int) bool {
-	return r.Type == RouteUnicast && r.KernelOnly == "" && len(r.Hops) == 1 &&
-		r.Hops[0].Ifindex == ifindex && !r.Hops[0].Gateway.IsValid() && !r.Hops[0].Dead
 }
 
 // repeat writes weights as repetitions, at most MaxNextHops in all. More next
@@ -150,9 +146,7 @@ func repeat(keys []Key, weights []int) []Key {
 	}
 	var out []Key
 	for i, n := range shares(weights) {
-		for range n {
-			out = append(out, keys[i])
-		}
+		out = append(out, slices.Repeat(keys[i:i+1], n)...)
 	}
 	return out
 }
@@ -164,18 +158,18 @@ func shares(weights []int) []int {
 	total, divisor := 0, 0
 	for _, w := range weights {
 		total += w
-		divisor = gcd(divisor, w)
+		for w > 0 { // the greatest common divisor
+			divisor, w = w, divisor%w
+		}
 	}
-	out := make([]int, len(weights))
 	if total/divisor <= MaxNextHops {
-		for i, w := range weights {
-			out[i] = w / divisor
+		out := slices.Clone(weights)
+		for i := range out {
+			out[i] /= divisor
 		}
 		return out
 	}
-	for i := range out {
-		out[i] = 1
-	}
+	out := slices.Repeat([]int{1}, len(weights))
 	for range MaxNextHops - len(weights) {
 		lack := func(i int) int { return weights[i]*MaxNextHops - out[i]*total }
 		best := 0
@@ -187,40 +181,4 @@ func shares(weights []int) []int {
 		out[best]++
 	}
 	return out
-}
-
-func gcd(a, b int) int {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
-}
-
-// Keys returns the next hops of a mirror, each once, in a stable order.
-func Keys(m map[RouteKey][]Key) []Key {
-	seen := map[Key]bool{}
-	for _, keys := range m {
-		for _, k := range keys {
-			seen[k] = true
-		}
-	}
-	out := make([]Key, 0, len(seen))
-	for k := range seen {
-		out = append(out, k)
-	}
-	slices.SortFunc(out, compareKeys)
-	return out
-}
-
-func compareKeys(a, b Key) int {
-	if c := a.NextHop.Compare(b.NextHop); c != 0 {
-		return c
-	}
-	switch {
-	case a.Interface < b.Interface:
-		return -1
-	case a.Interface > b.Interface:
-		return 1
-	}
-	return int(int64(a.Table) - int64(b.Table))
 }

@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -68,11 +69,7 @@ func (s *Snapshot) locate(k Key) (*Link, netip.Addr, error) {
 
 // route looks up a next hop without an interface in its table.
 func (s *Snapshot) route(k Key) (*Link, netip.Addr, error) {
-	x := s.lookup()
-	number := k.Table
-	if number == 0 {
-		number = TableMain
-	}
+	x, number := s.lookup(), cmp.Or(k.Table, TableMain)
 	if number == TableMain && x.local[k.NextHop] {
 		return x.byName["lo"], netip.Addr{}, nil
 	}

@@ -35,7 +35,16 @@ func parseRoute(m []byte, wanted map[uint32]bool) (r Route, ok bool, err error) 
 	if !wanted[r.Table] {
 		return r, false, nil
 	}
-	if r.Prefix, err = routePrefix(msg, attrs); err != nil {
+	addr := netip.IPv4Unspecified()
+	if msg.Family == unix.AF_INET6 {
+		addr = netip.IPv6Unspecified()
+	}
+	if v := attribute(attrs, unix.RTA_DST); v != nil {
+		if addr, ok = netip.AddrFromSlice(v); !ok {
+			return r, false, fmt.Errorf("destination of %d bytes", len(v))
+		}
+	}
+	if r.Prefix, err = addr.Prefix(int(msg.Dst_len)); err != nil {
 		return r, false, err
 	}
 	r.Type, r.Protocol = RouteType(msg.Type), msg.Protocol
@@ -47,20 +56,6 @@ func parseRoute(m []byte, wanted map[uint32]bool) (r Route, ok bool, err error) 
 		r.KernelOnly = kernelOnly(msg, attrs)
 	}
 	return r, true, nil
-}
-
-func routePrefix(msg *nl.RtMsg, attrs []syscall.NetlinkRouteAttr) (netip.Prefix, error) {
-	addr := netip.IPv4Unspecified()
-	if msg.Family == unix.AF_INET6 {
-		addr = netip.IPv6Unspecified()
-	}
-	if v := attribute(attrs, unix.RTA_DST); v != nil {
-		var ok bool
-		if addr, ok = netip.AddrFromSlice(v); !ok {
-			return netip.Prefix{}, fmt.Errorf("destination of %d bytes", len(v))
-		}
-	}
-	return addr.Prefix(int(msg.Dst_len))
 }
 
 // kernelOnly says what a route has that the data path does not model.

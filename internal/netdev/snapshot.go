@@ -2,7 +2,9 @@ package netdev
 
 import (
 	"bytes"
+	"cmp"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 )
@@ -76,7 +78,12 @@ func newIndex(s *Snapshot) *index {
 		x.add(&s.Routes[i])
 	}
 	for _, t := range x.tables {
-		t.sort()
+		for f := range t.lengths {
+			slices.SortFunc(t.lengths[f], func(a, b int) int { return b - a })
+		}
+		for _, routes := range t.routes {
+			slices.SortStableFunc(routes, func(a, b *Route) int { return cmp.Compare(a.Metric, b.Metric) })
+		}
 	}
 	for _, r := range s.Rules {
 		if !r.Standard {
@@ -93,25 +100,12 @@ func (x *index) add(r *Route) {
 		x.tables[r.Table] = t
 	}
 	if t.routes[r.Prefix] == nil {
-		f := family(r.Prefix.Addr().Is6())
-		if !slices.Contains(t.lengths[f], r.Prefix.Bits()) {
-			t.lengths[f] = append(t.lengths[f], r.Prefix.Bits())
+		lengths := &t.lengths[family(r.Prefix.Addr().Is6())]
+		if !slices.Contains(*lengths, r.Prefix.Bits()) {
+			*lengths = append(*lengths, r.Prefix.Bits())
 		}
 	}
 	t.routes[r.Prefix] = append(t.routes[r.Prefix], r)
-}
-
-func (t *table) sort() {
-	for f := range t.lengths {
-		slices.SortFunc(t.lengths[f], func(a, b int) int { return b - a })
-	}
-	for _, routes := range t.routes {
-		if len(routes) > 1 {
-			slices.SortStableFunc(routes, func(a, b *Route) int {
-				return int(int64(a.Metric) - int64(b.Metric))
-			})
-		}
-	}
 }
 
 // match returns the routes of the longest prefix that contains addr, the preferred one
@@ -182,32 +176,15 @@ func (s *Snapshot) ExtraRules(ipv6 bool) bool {
 // same says whether nothing differs that Resolve, Mirror and Local depend on. Steps
 // between usable neighbour states do not count: they are frequent and change no frame.
 func (s *Snapshot) same(o *Snapshot) bool {
-	return s.AnyEthernet == o.AnyEthernet &&
-		slices.EqualFunc(s.Links, o.Links, sameLink) &&
-		slices.Equal(s.Addresses, o.Addresses) &&
-		slices.EqualFunc(s.Routes, o.Routes, sameRoute) &&
-		slices.EqualFunc(s.Neighbours, o.Neighbours, sameNeighbour) &&
-		slices.Equal(s.Rules, o.Rules)
-}
-
-func sameLink(a, b Link) bool {
-	if !bytes.Equal(a.MAC, b.MAC) {
-		return false
+	sameRoute := func(a, b Route) bool {
+		return a.Table == b.Table && a.Prefix == b.Prefix && a.Type == b.Type &&
+			a.Metric == b.Metric && a.KernelOnly == b.KernelOnly && slices.Equal(a.Hops, b.Hops)
 	}
-	a.MAC, b.MAC = nil, nil
-	return a.Index == b.Index && a.Name == b.Name && a.Kind == b.Kind && a.Driver == b.Driver &&
-		a.MTU == b.MTU && a.Up == b.Up && a.Carrier == b.Carrier && a.Loopback == b.Loopback &&
-		a.Ethernet == b.Ethernet && a.Parent == b.Parent && a.ParentElsewhere == b.ParentElsewhere &&
-		a.VLAN == b.VLAN && a.Master == b.Master && a.MasterKind == b.MasterKind && a.XDP == b.XDP &&
-		a.Program == b.Program
-}
-
-func sameRoute(a, b Route) bool {
-	return a.Table == b.Table && a.Prefix == b.Prefix && a.Type == b.Type &&
-		a.Metric == b.Metric && a.KernelOnly == b.KernelOnly && slices.Equal(a.Hops, b.Hops)
-}
-
-func sameNeighbour(a, b Neighbour) bool {
-	return a.Ifindex == b.Ifindex && a.Addr == b.Addr && bytes.Equal(a.MAC, b.MAC) &&
-		a.Usable() == b.Usable() && (a.State == NUDNoARP) == (b.State == NUDNoARP)
+	sameNeighbour := func(a, b Neighbour) bool {
+		return a.Ifindex == b.Ifindex && a.Addr == b.Addr && bytes.Equal(a.MAC, b.MAC) &&
+			a.Usable() == b.Usable() && (a.State == NUDNoARP) == (b.State == NUDNoARP)
+	}
+	return s.AnyEthernet == o.AnyEthernet && reflect.DeepEqual(s.Links, o.Links) && slices.Equal(s.Addresses, o.Addresses) &&
+		slices.EqualFunc(s.Routes, o.Routes, sameRoute) && slices.EqualFunc(s.Neighbours, o.Neighbours, sameNeighbour) &&
+		slices.Equal(s.Rules, o.Rules)
 }

@@ -24,19 +24,17 @@ type Key struct {
 }
 
 func (k Key) String() string {
-	var b strings.Builder
-	switch {
-	case k.NextHop.IsValid() && k.Interface != "":
-		fmt.Fprintf(&b, "%s dev %s", k.NextHop, k.Interface)
-	case k.NextHop.IsValid():
-		b.WriteString(k.NextHop.String())
-	default:
-		fmt.Fprintf(&b, "dev %s", k.Interface)
+	var parts []string
+	if k.NextHop.IsValid() {
+		parts = append(parts, k.NextHop.String())
+	}
+	if k.Interface != "" || !k.NextHop.IsValid() {
+		parts = append(parts, "dev "+k.Interface)
 	}
 	if k.Table != 0 {
-		fmt.Fprintf(&b, " table %d", k.Table)
+		parts = append(parts, fmt.Sprintf("table %d", k.Table))
 	}
-	return b.String()
+	return strings.Join(parts, " ")
 }
 
 // VLAN is one tag of a frame.
@@ -66,13 +64,9 @@ type XDPFeatures uint64
 
 // The features of netdev-genl.
 const (
-	XDPBasic         XDPFeatures = 1 << iota // native XDP programs: pass, drop, TX
-	XDPRedirect                              // XDP_REDIRECT from it
-	XDPTransmit                              // XDP_REDIRECT to it (ndo_xdp_xmit)
-	XDPSocket                                // AF_XDP without copying
-	XDPOffload                               // programs that run in the device
-	XDPFragments                             // frames of more than one buffer, receiving
-	XDPSendFragments                         // and sending
+	XDPBasic    XDPFeatures = 1 << iota // native XDP programs: pass, drop, TX
+	XDPRedirect                         // XDP_REDIRECT from it
+	XDPTransmit                         // XDP_REDIRECT to it (ndo_xdp_xmit)
 )
 
 // Link is a network device.
@@ -140,9 +134,6 @@ type RouteType uint8
 const (
 	RouteUnicast     RouteType = 1
 	RouteLocal       RouteType = 2
-	RouteBroadcast   RouteType = 3
-	RouteAnycast     RouteType = 4
-	RouteMulticast   RouteType = 5
 	RouteBlackhole   RouteType = 6
 	RouteUnreachable RouteType = 7
 	RouteProhibit    RouteType = 8

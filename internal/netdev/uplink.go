@@ -15,25 +15,9 @@ func (s *Snapshot) Toward(a netip.Addr) (Link, netip.Addr, error) {
 	return *l, hop, nil
 }
 
-// DefaultLinks returns the links of IPv6 default routes.
-func (s *Snapshot) DefaultLinks() []Link {
-	var out []Link
-	for _, r := range s.Routes {
-		if r.Table != TableMain || r.Type != RouteUnicast || r.Prefix != netip.PrefixFrom(netip.IPv6Unspecified(), 0) {
-			continue
-		}
-		for _, h := range r.Hops {
-			if l, ok := s.LinkByIndex(h.Ifindex); ok && !slices.ContainsFunc(out, func(o Link) bool { return o.Index == l.Index }) {
-				out = append(out, l)
-			}
-		}
-	}
-	return out
-}
-
 // Uplinks returns the interfaces that lead to the other nodes of a cluster: those that
-// are named or, if none is, those of default routes, of this node's address (if valid)
-// and of the routes to the others.
+// are named or, if none is, those of IPv6 default routes, of this node's address (if
+// valid) and of the routes to the others.
 func (s *Snapshot) Uplinks(named []string, own netip.Addr, others []netip.Addr) []Link {
 	var out []Link
 	add := func(l Link, ok bool) {
@@ -47,8 +31,12 @@ func (s *Snapshot) Uplinks(named []string, own netip.Addr, others []netip.Addr) 
 	if len(named) > 0 {
 		return out
 	}
-	for _, l := range s.DefaultLinks() {
-		add(l, true)
+	for _, r := range s.Routes {
+		if r.Table == TableMain && r.Type == RouteUnicast && r.Prefix == netip.PrefixFrom(netip.IPv6Unspecified(), 0) {
+			for _, h := range r.Hops {
+				add(s.LinkByIndex(h.Ifindex))
+			}
+		}
 	}
 	for _, a := range s.Addresses {
 		if a.Prefix.Addr() == own {

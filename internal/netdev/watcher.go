@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,13 +89,11 @@ const (
 // NewWatcher opens its sockets in the network namespace of the calling thread
 // and stays there. Run must follow, or Close.
 func NewWatcher(o Options) (*Watcher, error) {
-	w := &Watcher{options: o, log: o.Logger, wake: make(chan struct{}, 1), keeper: keeper{changed: make(chan struct{}, 1)}}
-	if w.log == nil {
-		w.log = slog.Default()
+	w := &Watcher{
+		options: o, log: cmp.Or(o.Logger, slog.Default()), wake: make(chan struct{}, 1),
+		keeper: keeper{changed: make(chan struct{}, 1), kept: map[neighbourKey]bool{}},
 	}
-	if w.options.ProbeInterval == 0 {
-		w.options.ProbeInterval = 5 * time.Second
-	}
+	w.options.ProbeInterval = cmp.Or(o.ProbeInterval, 5*time.Second)
 	w.setTables(o.Tables)
 	var err error
 	if w.kernel, err = openKernel(); err != nil {
@@ -212,7 +211,7 @@ func (w *Watcher) loop(ctx context.Context, failed <-chan error) error {
 		case <-again.C:
 			w.touch(dirtyAll)
 		case <-probe.C:
-			w.probe()
+			w.renew(func(*Neighbour) bool { return true })
 		case <-w.wake:
 			if !sleep(ctx, coalesce) {
 				return nil
@@ -269,29 +268,20 @@ func (w *Watcher) read(old *Snapshot, parts uint32) (*Snapshot, error) {
 	w.mu.Lock()
 	tables := w.tables
 	w.mu.Unlock()
-	var err error
-	if parts&dirtyLinks != 0 {
-		if s.Links, err = w.kernel.links(); err != nil {
-			return nil, err
+	for _, part := range []struct {
+		dirty uint32
+		read  func() error
+	}{
+		{dirtyLinks, func() (err error) { s.Links, err = w.kernel.links(); return err }},
+		{dirtyAddresses, func() (err error) { s.Addresses, err = w.kernel.addresses(); return err }},
+		{dirtyRoutes, func() (err error) { s.Routes, err = w.kernel.routes(tables); return err }},
+		{dirtyNeighbours, func() (err error) { s.Neighbours, err = w.kernel.neighbours(); return err }},
+		{dirtyRules, func() (err error) { s.Rules, err = w.kernel.rules(); return err }},
+	} {
+		if parts&part.dirty == 0 {
+			continue
 		}
-	}
-	if parts&dirtyAddresses != 0 {
-		if s.Addresses, err = w.kernel.addresses(); err != nil {
-			return nil, err
-		}
-	}
-	if parts&dirtyRoutes != 0 {
-		if s.Routes, err = w.kernel.routes(tables); err != nil {
-			return nil, err
-		}
-	}
-	if parts&dirtyNeighbours != 0 {
-		if s.Neighbours, err = w.kernel.neighbours(); err != nil {
-			return nil, err
-		}
-	}
-	if parts&dirtyRules != 0 {
-		if s.Rules, err = w.kernel.rules(); err != nil {
+		if err := part.read(); err != nil {
 			return nil, err
 		}
 	}

@@ -362,7 +362,7 @@ func TestManyRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := Mirror(fresh, []uint32{0})
-	keys := Keys(m)
+	keys := nextHops(m)
 	for range 1000 {
 		_, _ = Resolve(fresh, Key{NextHop: addr("10.7.7.7")})
 	}
