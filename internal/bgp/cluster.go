@@ -71,9 +71,15 @@ func newReach(c Config) (*reach, error) {
 		seen[id] = time.Now()
 	}
 	byReflector := func(p Peer) bool { return p.RouteReflector || p.Client }
+	// SIDs from peers outside of the SR domain are ignored (RFC 8669 section 5).
+	takesSIDs := func(peer netip.Addr) bool {
+		return slices.ContainsFunc(c.Peers, func(p Peer) bool {
+			return p.Address.Unmap() == peer.Unmap() && slices.Contains(c.spoken(p), L3VPN)
+		})
+	}
 	return &reach{
 		handler: c.Cluster.Handler,
-		reader:  reader{asn: c.ASN, vpn: v, takesSIDs: c.takesSIDs, prefixes: c.Cluster.Prefixes},
+		reader:  reader{asn: c.ASN, vpn: v, takesSIDs: takesSIDs, prefixes: c.Cluster.Prefixes},
 		announcer: announcer{routerID: c.RouterID, vpn: v, withSIDs: c.Cluster.SIDs, locator: c.Cluster.Locator,
 			reflected: slices.ContainsFunc(c.Peers, byReflector)},
 		routes: rib{}, reported: map[netip.Prefix][]Route{}, advertised: map[string]advert{}, seen: seen,
@@ -92,37 +98,31 @@ func (c *Config) names() []netip.Addr {
 	return []netip.Addr{c.RouterID, EveryNode}
 }
 
-// takesSIDs says whether a peer belongs to the SR domain. SIDs from others are
-// ignored (RFC 8669 section 5).
-func (c *Config) takesSIDs(peer netip.Addr) bool {
-	return slices.ContainsFunc(c.Peers, func(p Peer) bool {
-		return p.Address.Unmap() == peer.Unmap() && slices.Contains(c.spoken(p), L3VPN)
-	})
-}
-
 // headends returns the router IDs that paths for route reflectors name.
 func (r *reach) headends() []netip.Addr {
 	if !r.announcer.reflected {
 		return nil
 	}
 	now := time.Now()
-	for id := range r.routes.originators() {
-		r.seen[id] = now
+	for _, routes := range r.routes {
+		for _, c := range routes {
+			if c.Distinguisher == "" && !c.external {
+				r.seen[c.Node] = now
+			}
+		}
 	}
 	maps.DeleteFunc(r.seen, func(_ netip.Addr, last time.Time) bool { return now.Sub(last) > linger })
 	return slices.SortedFunc(maps.Keys(r.seen), netip.Addr.Compare)
 }
 
-// observeRoute handles an update about a prefix.
+// observeRoute handles an update about a prefix: it puts the route into the RIB, or
+// treats it as withdrawn.
 func (s *Speaker) observeRoute(p *apiutil.Path) {
-	if prefix, key, label, ok := s.reach.reader.nlri(p); ok {
-		s.route(p, prefix, key, label)
-		s.report(prefix)
+	prefix, key, label, ok := s.reach.reader.nlri(p)
+	if !ok {
+		return
 	}
-}
-
-// route puts one route into the RIB, or treats it as withdrawn.
-func (s *Speaker) route(p *apiutil.Path, prefix netip.Prefix, key routeKey, label *uint32) {
+	defer s.report(prefix)
 	if p.Withdrawal {
 		s.reach.routes.remove(prefix, key)
 		return
@@ -160,13 +160,6 @@ func (s *Speaker) report(prefix netip.Prefix) {
 func sameRoute(a, b Route) bool {
 	return a.Address == b.Address && a.Source == b.Source && a.Distinguisher == b.Distinguisher && a.Best == b.Best && a.Why == b.Why &&
 		slices.Equal(a.Segments, b.Segments)
-}
-
-// reportAll reports all prefixes after this node's own prefixes have changed.
-func (s *Speaker) reportAll() {
-	for prefix := range s.reach.routes {
-		s.report(prefix)
-	}
 }
 
 // rename advertises the paths again, soon, if the known headends have changed.

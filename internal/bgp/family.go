@@ -49,19 +49,6 @@ func (s *Speaker) familiesOf(p Peer) (list []bgp.Family) {
 	return list
 }
 
-// offer returns those that a peer is offered. A node that restarts ends each offered
-// family with End-of-RIB after the deferral, also families that the peer did not
-// accept. FRR answers an unknown family by ending the session, and drops the routes
-// that it had kept. So a node that restarts offers only what the peer accepted
-// before.
-func (s *Speaker) offer(p Peer) []bgp.Family {
-	meant := s.familiesOf(p)
-	if !s.config.Restarting || len(p.Spoken) == 0 {
-		return meant
-	}
-	return slices.DeleteFunc(meant, func(f bgp.Family) bool { return !slices.Contains(p.Spoken, f.String()) })
-}
-
 // sessionUp compares the families of a peer whose session is up with ours.
 func (s *Speaker) sessionUp(state apiutil.PeerState) {
 	at := state.NeighborAddress
@@ -80,16 +67,16 @@ func (s *Speaker) sessionUp(state apiutil.PeerState) {
 	both, names, more := map[bgp.Family]bool{}, []string(nil), false
 	var without []string
 	for _, f := range s.familiesOf(peer) {
-		offered := slices.Contains(s.offered[at], f)
-		switch {
-		case !theirs[f]:
+		if !theirs[f] {
 			without = append(without, f.String())
 			continue
-		case offered:
-			both[f] = true
 		}
-		more = more || !offered
 		names = append(names, f.String())
+		if slices.Contains(s.offered[at], f) {
+			both[f] = true
+		} else {
+			more = true
+		}
 	}
 	s.awaited[at] = both
 	if len(without) > 0 {

@@ -44,45 +44,33 @@ func CheckInjections(list []Injection) []srv6.FieldError {
 	var errs []srv6.FieldError
 	first := map[key]int{}
 	for i, v := range list {
+		add := func(field, problem, fix string) {
+			errs = append(errs, srv6.FieldError{Field: fmt.Sprintf("[%d].%s", i, field), Problem: problem, Fix: fix})
+		}
 		for _, e := range v.Validate() {
-			e.Field = fmt.Sprintf("[%d].%s", i, e.Field)
-			errs = append(errs, e)
+			add(e.Field, e.Problem, e.Fix)
 		}
 		if j, twice := first[keyOf(v.Advertised)]; twice {
-			errs = append(errs, srv6.FieldError{Field: fmt.Sprintf("[%d].distinguisher", i),
-				Problem: fmt.Sprintf("color, endpoint and distinguisher are those of [%d]", j), Fix: "give each candidate path its own distinguisher"})
+			add("distinguisher", fmt.Sprintf("color, endpoint and distinguisher are those of [%d]", j), "give each candidate path its own distinguisher")
 		}
 		first[keyOf(v.Advertised)] = i
-		errs = append(errs, v.checkNames(i)...)
-		errs = append(errs, v.checkHeadends(i)...)
-	}
-	return errs
-}
-
-func (v Injection) checkNames(i int) (errs []srv6.FieldError) {
-	for _, f := range [][2]string{{"name", v.Name}, {"policy_name", v.PolicyName}} {
-		field, name := fmt.Sprintf("[%d].%s", i, f[0]), f[1]
-		switch kept := nameOf(name); {
-		case kept == name:
-		case kept == "":
-			errs = append(errs, srv6.FieldError{Field: field, Problem: "has characters that BGP cannot carry", Fix: "give printable characters of ASCII"})
-		default:
-			errs = append(errs, srv6.FieldError{Field: field, Problem: fmt.Sprintf("has %d characters", len(name)), Fix: fmt.Sprintf("give at most %d", maxName)})
+		for _, f := range [][2]string{{"name", v.Name}, {"policy_name", v.PolicyName}} {
+			switch kept := nameOf(f[1]); {
+			case kept == f[1]:
+			case kept == "":
+				add(f[0], "has characters that BGP cannot carry", "give printable characters of ASCII")
+			default:
+				add(f[0], fmt.Sprintf("has %d characters", len(f[1])), fmt.Sprintf("give at most %d", maxName))
+			}
 		}
-	}
-	return errs
-}
-
-func (v Injection) checkHeadends(i int) (errs []srv6.FieldError) {
-	for j, id := range v.Headends {
-		if !id.Is4() {
-			errs = append(errs, srv6.FieldError{Field: fmt.Sprintf("[%d].headends[%d]", i, j),
-				Problem: fmt.Sprintf("%s is no router ID", id), Fix: "give the headend's bgp.router_id, an IPv4 address"})
+		for j, id := range v.Headends {
+			if !id.Is4() {
+				add(fmt.Sprintf("headends[%d]", j), fmt.Sprintf("%s is no router ID", id), "give the headend's bgp.router_id, an IPv4 address")
+			}
 		}
-	}
-	if n := len(v.Headends); n > mostHeadends {
-		errs = append(errs, srv6.FieldError{Field: fmt.Sprintf("[%d].headends", i), Problem: fmt.Sprintf("has %d", n),
-			Fix: fmt.Sprintf("give at most %d, and the rest with another distinguisher", mostHeadends)})
+		if n := len(v.Headends); n > mostHeadends {
+			add("headends", fmt.Sprintf("has %d", n), fmt.Sprintf("give at most %d, and the rest with another distinguisher", mostHeadends))
+		}
 	}
 	return errs
 }
@@ -116,7 +104,10 @@ func (in *Injector) Set(list []Injection) ([]Event, error) {
 		}
 		events = append(events, Event{op, v.Advertised})
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(in.now), compareKeys) {
+	byPolicy := func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.color, b.color), a.endpoint.Compare(b.endpoint), cmp.Compare(a.distinguisher, b.distinguisher))
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(in.now), byPolicy) {
 		if _, stays := next[k]; stays {
 			continue
 		}
@@ -128,8 +119,4 @@ func (in *Injector) Set(list []Injection) ([]Event, error) {
 		events = append(events, Event{"withdraw", old.Advertised})
 	}
 	return events, nil
-}
-
-func compareKeys(a, b key) int {
-	return cmp.Or(cmp.Compare(a.color, b.color), a.endpoint.Compare(b.endpoint), cmp.Compare(a.distinguisher, b.distinguisher))
 }

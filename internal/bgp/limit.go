@@ -16,15 +16,6 @@ const LimitPause = time.Minute
 // own limit counts all routes with every update.
 const lookEvery = time.Second
 
-// checkLimitSoon schedules checkLimit. s.reporting is held.
-func (s *Speaker) checkLimitSoon() {
-	if s.config.MaxPrefixes == 0 || s.limitDue || s.stopped {
-		return
-	}
-	s.limitDue = true
-	time.AfterFunc(lookEvery, s.checkLimit)
-}
-
 // checkLimit suspends peers that advertise too much of a family.
 func (s *Speaker) checkLimit() {
 	s.reporting.Lock()

@@ -44,7 +44,7 @@ func BenchmarkReflected(b *testing.B) {
 			}
 		}
 	}
-	if err := rr.addPeers(); err != nil {
+	if err := rr.Connect(); err != nil {
 		b.Fatal(err)
 	}
 	before := heap()

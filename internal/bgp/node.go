@@ -59,32 +59,29 @@ func (a announcer) adverts(n overlay.Node, headends []netip.Addr) (map[string]ad
 			return nil, err
 		}
 	}
-	if a.locator && isRouted(n) {
-		if err := a.underlay(n, add); err != nil {
+	// The underlay must route the locator if a segment list has one segment, and it is in
+	// the locator.
+	in := func(list []netip.Addr) bool { return len(list) == 1 && n.Locator.Contains(list[0]) }
+	if a.locator && (in(n.IPv4) || in(n.IPv6)) {
+		nlri, attrs, err := unicastRoute(bgp.RF_IPv6_UC, n.Locator.Masked(), n.Address)
+		if err != nil {
+			return nil, err
+		}
+		if err := add(bgp.RF_IPv6_UC, nlri, attrs); err != nil {
 			return nil, err
 		}
 	}
 	return all, a.policies(n, headends, add)
 }
 
-// isRouted says whether the underlay must route a node's locator: a segment list
-// has one segment, and it is in the locator.
-func isRouted(n overlay.Node) bool {
-	in := func(list []netip.Addr) bool { return len(list) == 1 && n.Locator.Contains(list[0]) }
-	return in(n.IPv4) || in(n.IPv6)
-}
-
-// underlay adds the route to the node's locator.
-func (a announcer) underlay(n overlay.Node, add adder) error {
-	nlri, err := bgp.NewIPAddrPrefix(n.Locator.Masked())
+// unicastRoute makes NLRI and attributes of a route.
+func unicastRoute(f bgp.Family, p netip.Prefix, nextHop netip.Addr) (bgp.NLRI, []bgp.PathAttributeInterface, error) {
+	nlri, err := bgp.NewIPAddrPrefix(p)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	attrs, err := routeAttrs(bgp.RF_IPv6_UC, nlri, n.Address)
-	if err != nil {
-		return err
-	}
-	return add(bgp.RF_IPv6_UC, nlri, attrs)
+	attrs, err := routeAttrs(f, nlri, nextHop)
+	return nlri, attrs, err
 }
 
 // adder adds a path.
@@ -113,11 +110,7 @@ func (a announcer) prefix(n overlay.Node, p netip.Prefix, add adder) error {
 	if p.Addr().Is4() {
 		unicast, vpn = unicastFamilies[0], vpnFamilies[0]
 	}
-	nlri, err := bgp.NewIPAddrPrefix(p)
-	if err != nil {
-		return err
-	}
-	attrs, err := routeAttrs(unicast, nlri, n.Address)
+	nlri, attrs, err := unicastRoute(unicast, p, n.Address)
 	if err != nil {
 		return err
 	}
@@ -186,7 +179,8 @@ func (a announcer) policies(n overlay.Node, headends []netip.Addr, add adder) er
 		bsid     netip.Addr
 		segments []netip.Addr
 	}{{overlay.ColorIPv4, "/ipv4", n.BSID4, n.IPv4}, {overlay.ColorIPv6, "/ipv6", n.BSID6, n.IPv6}} {
-		if len(of.segments) == 0 {
+		to, ok := a.target(headends)
+		if len(of.segments) == 0 || !ok {
 			continue
 		}
 		path := srpolicy.Advertised{
@@ -196,25 +190,17 @@ func (a announcer) policies(n overlay.Node, headends []netip.Addr, add adder) er
 		if n.Name != "" {
 			path.PolicyName = n.Name + of.suffix
 		}
-		if to, ok := a.target(headends); ok {
-			path.Distinguisher = a.distinguisher()
-			nlri, attrs, err := writePolicy(path, n.Address, to)
-			if err != nil {
-				return fmt.Errorf("advertise the path to this node: %w", err)
-			}
-			if err := add(familyOf(n.Address), nlri, attrs); err != nil {
-				return err
-			}
+		// Another node that advertises a path to this one has another router ID.
+		path.Distinguisher = binary.BigEndian.Uint32(a.routerID.AsSlice())
+		nlri, attrs, err := writePolicy(path, n.Address, to)
+		if err != nil {
+			return fmt.Errorf("advertise the path to this node: %w", err)
+		}
+		if err := add(familyOf(n.Address), nlri, attrs); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// distinguisher returns the router ID: another node that advertises a path to this
-// one has another router ID.
-func (a announcer) distinguisher() uint32 {
-	id := a.routerID.As4()
-	return binary.BigEndian.Uint32(id[:])
 }
 
 // target says whom the candidate paths are for; ok is false while there is nobody.
@@ -240,7 +226,9 @@ func (s *Speaker) SetNode(n overlay.Node) error {
 	s.reporting.Lock()
 	s.reach.node = n
 	err := s.announce()
-	s.reportAll()
+	for prefix := range s.reach.routes { // the node's own prefixes may have changed
+		s.report(prefix)
+	}
 	s.reporting.Unlock()
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -94,15 +95,9 @@ func (r reader) route(p *apiutil.Path, prefix netip.Prefix, key routeKey, label 
 	if err := r.check(prefix, key.rd != ""); err != nil {
 		return candidate{}, err
 	}
-	c := candidate{localPref: defaultLocalPref, external: p.PeerASN != r.asn}
-	c.Prefix, c.From, c.Distinguisher, c.Source = prefix, p.PeerAddress, key.rd, sourceOf(p)
-	for _, attr := range p.Attrs {
-		c.take(attr)
-	}
-	if err := r.readWay(&c, p, label); err != nil {
-		return candidate{}, err
-	}
-	return c, nil
+	c := newCandidate(p, r.asn)
+	c.Prefix, c.From, c.Distinguisher = prefix, p.PeerAddress, key.rd
+	return c, r.readWay(&c, p, label)
 }
 
 // check says why a prefix is not accepted.
@@ -128,26 +123,34 @@ func contains(outer, inner netip.Prefix) bool {
 	return outer.IsValid() && outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }
 
-// take reads an attribute that matters for the choice.
-func (c *candidate) take(attr bgp.PathAttributeInterface) {
-	switch v := attr.(type) {
-	case *bgp.PathAttributeLocalPref:
-		c.localPref = v.Value
-	case *bgp.PathAttributeAsPath:
-		for _, segment := range v.Value {
-			c.pathLength += segment.ASLen()
+// newCandidate reads what matters for the choice. Behind a route reflector the
+// originator is not the peer.
+func newCandidate(p *apiutil.Path, asn uint32) candidate {
+	c := candidate{localPref: defaultLocalPref, external: p.PeerASN != asn}
+	c.Source = Source{ASN: p.PeerASN, Node: p.PeerID, Peer: p.PeerAddress}
+	for _, attr := range p.Attrs {
+		switch v := attr.(type) {
+		case *bgp.PathAttributeLocalPref:
+			c.localPref = v.Value
+		case *bgp.PathAttributeAsPath:
+			for _, segment := range v.Value {
+				c.pathLength += segment.ASLen()
+			}
+		case *bgp.PathAttributeOrigin:
+			c.origin = v.Value
+		case *bgp.PathAttributeMultiExitDisc:
+			c.med = v.Value
+		case *bgp.PathAttributeOriginatorId:
+			c.Node = v.Value
+		case *bgp.PathAttributeClusterList:
+			c.clusters = len(v.Value)
+		case *bgp.PathAttributeNextHop:
+			c.Address = v.Value
+		case *bgp.PathAttributeMpReachNLRI:
+			c.Address = v.Nexthop
 		}
-	case *bgp.PathAttributeOrigin:
-		c.origin = v.Value
-	case *bgp.PathAttributeMultiExitDisc:
-		c.med = v.Value
-	case *bgp.PathAttributeClusterList:
-		c.clusters = len(v.Value)
-	case *bgp.PathAttributeNextHop:
-		c.Address = v.Value
-	case *bgp.PathAttributeMpReachNLRI:
-		c.Address = v.Nexthop
 	}
+	return c
 }
 
 // readWay reads how packets reach the prefix: by a SID, or by the policies to the
@@ -173,18 +176,6 @@ func (r reader) readWay(c *candidate, p *apiutil.Path, label *uint32) error {
 		return fmt.Errorf("%w: SRv6 cannot reach its next hop: %s", errNotForUs, errs[0].Problem)
 	}
 	return nil
-}
-
-// sourceOf returns who advertises a path. Behind a route reflector the originator
-// is not the peer.
-func sourceOf(p *apiutil.Path) Source {
-	s := Source{ASN: p.PeerASN, Node: p.PeerID, Peer: p.PeerAddress}
-	for _, attr := range p.Attrs {
-		if v, ok := attr.(*bgp.PathAttributeOriginatorId); ok {
-			s.Node = v.Value
-		}
-	}
-	return s
 }
 
 // rules are the decision process of RFC 4271 section 9.1.2.2 (MED is compared
@@ -248,11 +239,7 @@ func (t rib) remove(prefix netip.Prefix, key routeKey) {
 // routes returns the routes of a prefix, best first, with the reason. own are the
 // prefixes of this node and its locator.
 func (t rib) routes(prefix netip.Prefix, own []netip.Prefix) []Route {
-	var all []*candidate
-	for _, c := range t[prefix] {
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(a, b *candidate) int {
+	all := slices.SortedFunc(maps.Values(t[prefix]), func(a, b *candidate) int {
 		n, _ := decide(a, b)
 		return n
 	})
@@ -273,17 +260,4 @@ func (t rib) routes(prefix netip.Prefix, own []netip.Prefix) []Route {
 		}
 	}
 	return out
-}
-
-// originators returns the router IDs of the nodes whose prefixes are known.
-func (t rib) originators() map[netip.Addr]bool {
-	seen := map[netip.Addr]bool{}
-	for _, routes := range t {
-		for _, c := range routes {
-			if c.Distinguisher == "" && !c.external {
-				seen[c.Node] = true
-			}
-		}
-	}
-	return seen
 }

@@ -30,32 +30,25 @@ type service struct {
 // nil: the family has none. The error is errNoService for a route without the TLV,
 // and wraps errMalformed for one with errors.
 func readService(attrs []bgp.PathAttributeInterface, label *uint32) (service, error) {
-	tlv := serviceTLV(attrs)
-	if tlv == nil {
-		return service{}, errNoService
-	}
-	for _, sub := range tlv.SubTLVs {
-		if info, ok := sub.(*bgp.SRv6InformationSubTLV); ok { // the first counts (section 3.1)
-			return readSID(info, label)
-		}
-	}
-	return service{}, malformed("its SRv6 L3 Service TLV has no SID")
-}
-
-// serviceTLV returns the first SRv6 L3 Service TLV (section 2), or nil.
-func serviceTLV(attrs []bgp.PathAttributeInterface) *bgp.SRv6ServiceTLV {
 	for _, attr := range attrs {
 		prefixSID, ok := attr.(*bgp.PathAttributePrefixSID)
 		if !ok {
 			continue
 		}
 		for _, t := range prefixSID.TLVs {
-			if v, ok := t.(*bgp.SRv6ServiceTLV); ok && v.Type == bgp.TLVTypeSRv6L3Service {
-				return v
+			tlv, ok := t.(*bgp.SRv6ServiceTLV)
+			if !ok || tlv.Type != bgp.TLVTypeSRv6L3Service {
+				continue
 			}
+			for _, sub := range tlv.SubTLVs {
+				if info, ok := sub.(*bgp.SRv6InformationSubTLV); ok { // the first counts (sections 2 and 3.1)
+					return readSID(info, label)
+				}
+			}
+			return service{}, malformed("its SRv6 L3 Service TLV has no SID")
 		}
 	}
-	return nil
+	return service{}, errNoService
 }
 
 // readSID composes a SID (section 3.2.1): bits that were transposed into the label
@@ -72,8 +65,13 @@ func readSID(info *bgp.SRv6InformationSubTLV, label *uint32) (service, error) {
 			return service{}, err
 		}
 		s.Block, s.Node, s.Function, s.Argument = v.LocatorBlockLength, v.LocatorNodeLength, v.FunctionLength, v.ArgumentLength
-		if v.TranspositionLength > 0 {
-			fromLabel(&sid, *label, int(v.TranspositionOffset), int(v.TranspositionLength))
+		for i := range int(v.TranspositionLength) { // the label's first bits
+			bit := int(v.TranspositionOffset) + i
+			mask := byte(0x80 >> (bit % 8))
+			sid[bit/8] &^= mask
+			if *label>>(maxTransposed-1-i)&1 == 1 {
+				sid[bit/8] |= mask
+			}
 		}
 		break // the first counts
 	}
@@ -102,17 +100,6 @@ func checkStructure(v *bgp.SRv6SIDStructureSubSubTLV, labelled bool) error {
 		return malformed("bits up to %d of its SID are transposed, and it has %d", end, sum)
 	}
 	return nil
-}
-
-// fromLabel copies the first bits of a label into a SID at a bit offset.
-func fromLabel(sid *[16]byte, label uint32, offset, length int) {
-	for i := range length {
-		at, mask := (offset+i)/8, byte(0x80>>((offset+i)%8))
-		sid[at] &^= mask
-		if label>>(maxTransposed-1-i)&1 == 1 {
-			sid[at] |= mask
-		}
-	}
 }
 
 // writeService is the reverse of readService. Nothing is transposed: the label of

@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,12 +155,18 @@ func keyOf(a srpolicy.Advertised) key { return key{a.Distinguisher, a.Color, a.E
 // Start opens the sockets and connects to the peers. The handler receives paths
 // until Stop; it may be nil.
 func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
-	if err := c.check(); err != nil {
-		return nil, err
+	switch {
+	case c.ASN == 0:
+		return nil, errors.New("asn: is missing: give this node's AS number")
+	case !c.RouterID.Is4():
+		return nil, fmt.Errorf("router_id: %s: give an IPv4 address", c.RouterID)
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
+	for i, p := range c.Peers {
+		if !p.Address.IsValid() || p.ASN == 0 {
+			return nil, fmt.Errorf("peers[%d]: give address and asn", i)
+		}
 	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	level := &slog.LevelVar{}
 	level.Set(slog.LevelWarn) // the speaker itself logs sessions
 	r, err := newReach(c)
@@ -179,27 +186,12 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 	return s, nil
 }
 
-func (c *Config) check() error {
-	switch {
-	case c.ASN == 0:
-		return errors.New("asn: is missing: give this node's AS number")
-	case !c.RouterID.Is4():
-		return fmt.Errorf("router_id: %s: give an IPv4 address", c.RouterID)
-	}
-	for i, p := range c.Peers {
-		if !p.Address.IsValid() || p.ASN == 0 {
-			return fmt.Errorf("peers[%d]: give address and asn", i)
-		}
-	}
-	return nil
-}
-
 // begin does the part of Start that can fail.
 func (s *Speaker) begin(ctx context.Context) error {
 	port := int32(-1)
 	var listen []string
 	if len(s.config.Listen) > 0 {
-		port = int32(orPort(s.config.Port))
+		port = int32(cmp.Or(s.config.Port, Port))
 		for _, a := range s.config.Listen {
 			listen = append(listen, a.String())
 		}
@@ -217,7 +209,13 @@ func (s *Speaker) begin(ctx context.Context) error {
 	watching, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
 	for _, p := range s.config.Peers {
-		s.offered[p.Address] = s.offer(p)
+		// A node that restarts ends each offered family with End-of-RIB after the deferral,
+		// also families that the peer did not accept. FRR answers an unknown family by
+		// ending the session, and drops the routes that it had kept. So a node that
+		// restarts offers only what the peer accepted before.
+		s.offered[p.Address] = slices.DeleteFunc(s.familiesOf(p), func(f bgp.Family) bool {
+			return s.config.Restarting && len(p.Spoken) > 0 && !slices.Contains(p.Spoken, f.String())
+		})
 	}
 	err = s.server.WatchEvent(watching, server.WatchEventMessageCallbacks{
 		OnPathUpdate: s.update, OnPathEor: s.complete, OnPeerUpdate: s.peerChanged,
@@ -226,7 +224,14 @@ func (s *Speaker) begin(ctx context.Context) error {
 		cancel()
 		return fmt.Errorf("watch BGP: %w", err)
 	}
-	s.connect = sync.OnceValue(s.addPeers)
+	s.connect = sync.OnceValue(func() error {
+		for _, p := range s.config.Peers {
+			if err := s.server.AddPeer(context.Background(), &api.AddPeerRequest{Peer: s.peerNow(p)}); err != nil {
+				return fmt.Errorf("peer %s: %w", p.Address, err)
+			}
+		}
+		return nil
+	})
 	if s.config.Waits || s.reach != nil { // SetNode connects
 		return nil
 	}
@@ -239,22 +244,6 @@ func (s *Speaker) begin(ctx context.Context) error {
 
 // Connect connects to the peers, once.
 func (s *Speaker) Connect() error { return s.connect() }
-
-func (s *Speaker) addPeers() error {
-	for _, p := range s.config.Peers {
-		if err := s.server.AddPeer(context.Background(), &api.AddPeerRequest{Peer: s.peerNow(p)}); err != nil {
-			return fmt.Errorf("peer %s: %w", p.Address, err)
-		}
-	}
-	return nil
-}
-
-func orPort(p uint16) uint16 {
-	if p == 0 {
-		return Port
-	}
-	return p
-}
 
 // deferral is how long a node that restarts waits for its peers' routes before it
 // advertises anything itself (RFC 4724 section 4.1). All peers must be able to
@@ -274,15 +263,20 @@ func (s *Speaker) gracefulRestart() *api.GracefulRestart {
 
 // peer returns GoBGP's configuration of a peer. s.reporting is held.
 func (s *Speaker) peer(p Peer) *api.Peer {
-	hold := p.Hold
-	if hold == 0 {
-		hold = 90 * time.Second
+	// The pause between two attempts to connect, in seconds. GoBGP waits 75 to 100 % of
+	// it, and of its minimum of 2 s before the first attempt (fsm.go, connectLoop); no
+	// setting shortens that. So a speaker that only connects receives its first path 1.5
+	// to 2 s after it starts. It retries at the minimum: nobody connects to it in the
+	// meantime.
+	hold, retry := cmp.Or(p.Hold, 90*time.Second), uint64(2)
+	if len(s.config.Listen) > 0 {
+		retry = 5
 	}
 	out := &api.Peer{
 		Conf:      &api.PeerConf{NeighborAddress: p.Address.String(), PeerAsn: p.ASN, AuthPassword: p.Password},
-		Transport: &api.Transport{PassiveMode: p.Passive, RemotePort: uint32(orPort(p.Port))},
+		Transport: &api.Transport{PassiveMode: p.Passive, RemotePort: uint32(cmp.Or(p.Port, Port))},
 		Timers: &api.Timers{Config: &api.TimersConfig{
-			HoldTime: uint64(hold.Seconds()), KeepaliveInterval: uint64(hold.Seconds() / 3), ConnectRetry: s.connectRetry(), IdleHoldTimeAfterReset: 1,
+			HoldTime: uint64(hold.Seconds()), KeepaliveInterval: uint64(hold.Seconds() / 3), ConnectRetry: retry, IdleHoldTimeAfterReset: 1,
 		}},
 		GracefulRestart: s.gracefulRestart(),
 	}
@@ -296,38 +290,17 @@ func (s *Speaker) peer(p Peer) *api.Peer {
 		out.EbgpMultihop = &api.EbgpMultihop{Enabled: true, MultihopTtl: 255}
 	}
 	if p.Client {
-		id := s.config.ClusterID
-		if !id.IsValid() {
-			id = s.config.RouterID
-		}
+		id := cmp.Or(s.config.ClusterID, s.config.RouterID)
 		out.RouteReflector = &api.RouteReflector{RouteReflectorClient: true, RouteReflectorClusterId: id.String()}
 	}
 	for _, f := range s.offered[p.Address] {
-		out.AfiSafis = append(out.AfiSafis, s.afiSafi(f))
+		a := &api.AfiSafi{Config: &api.AfiSafiConfig{Enabled: true, Family: apiutil.ToApiFamily(f.Afi(), f.Safi())}}
+		if s.config.Restart > 0 {
+			a.MpGracefulRestart = &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: true}}
+		}
+		out.AfiSafis = append(out.AfiSafis, a)
 	}
 	return out
-}
-
-// connectRetry returns the pause between two attempts to connect, in seconds.
-//
-// GoBGP waits 75 to 100 % of it, and of its minimum of 2 s before the first
-// attempt (fsm.go, connectLoop); no setting shortens that. So a speaker that
-// only connects receives its first path 1.5 to 2 s after it starts. It retries at the minimum:
-// nobody connects to it in the meantime.
-func (s *Speaker) connectRetry() uint64 {
-	if len(s.config.Listen) == 0 {
-		return 2
-	}
-	return 5
-}
-
-func (s *Speaker) afiSafi(f bgp.Family) *api.AfiSafi {
-	family := apiutil.ToApiFamily(f.Afi(), f.Safi())
-	a := &api.AfiSafi{Config: &api.AfiSafiConfig{Enabled: true, Family: family}}
-	if s.config.Restart > 0 {
-		a.MpGracefulRestart = &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: true}}
-	}
-	return a
 }
 
 // Stop ends all sessions. With graceful restart peers keep our routes for the time
@@ -367,7 +340,10 @@ func (s *Speaker) update(paths []*apiutil.Path, _ time.Time) {
 	if s.stopped {
 		return
 	}
-	s.checkLimitSoon()
+	if s.config.MaxPrefixes > 0 && !s.limitDue {
+		s.limitDue = true
+		time.AfterFunc(lookEvery, s.checkLimit)
+	}
 	for _, p := range paths {
 		if n, ok := p.Nlri.(*bgp.SRPolicyNLRI); ok {
 			s.observePath(p, n)
@@ -417,7 +393,16 @@ func (s *Speaker) peerChanged(e *apiutil.WatchEventMessage_PeerEvent, _ time.Tim
 // Advertise advertises a candidate path. It replaces an earlier one with the same
 // color, endpoint and distinguisher.
 func (s *Speaker) Advertise(a srpolicy.Advertised, to Target) error {
-	nlri, attrs, err := writePolicy(a, s.nextHop(a.Endpoint), to)
+	// The next hop is of the endpoint's family; no peer resolves it.
+	id := s.config.RouterID.As4()
+	hop := netip.AddrFrom16([16]byte{10: 0xff, 11: 0xff, 12: id[0], 13: id[1], 14: id[2], 15: id[3]})
+	if a.Endpoint.Is4() {
+		hop = s.config.RouterID
+	}
+	if i := slices.IndexFunc(s.config.Listen, func(l netip.Addr) bool { return l.Is4() == a.Endpoint.Is4() }); i >= 0 {
+		hop = s.config.Listen[i]
+	}
+	nlri, attrs, err := writePolicy(a, hop, to)
 	if err != nil {
 		return err
 	}
@@ -429,19 +414,6 @@ func (s *Speaker) Advertise(a srpolicy.Advertised, to Target) error {
 	defer s.mu.Unlock()
 	s.own[keyOf(a)] = p
 	return nil
-}
-
-// nextHop returns an address of the endpoint's family; no peer resolves it.
-func (s *Speaker) nextHop(endpoint netip.Addr) netip.Addr {
-	i := slices.IndexFunc(s.config.Listen, func(a netip.Addr) bool { return a.Is4() == endpoint.Is4() })
-	switch {
-	case i >= 0:
-		return s.config.Listen[i]
-	case endpoint.Is4():
-		return s.config.RouterID
-	}
-	id := s.config.RouterID.As4()
-	return netip.AddrFrom16([16]byte{10: 0xff, 11: 0xff, 12: id[0], 13: id[1], 14: id[2], 15: id[3]})
 }
 
 // ErrNotAdvertised says that this speaker does not advertise the path.

@@ -57,22 +57,15 @@ func familyOf(endpoint netip.Addr) bgp.Family {
 	return bgp.RF_SR_POLICY_IPv6
 }
 
-// readNLRI reads <distinguisher, color, endpoint>.
-func readNLRI(n *bgp.SRPolicyNLRI) (srpolicy.Advertised, error) {
-	endpoint, ok := netip.AddrFromSlice(n.Endpoint)
-	if !ok {
-		return srpolicy.Advertised{}, malformed("endpoint of %d octets", len(n.Endpoint))
-	}
-	return srpolicy.Advertised{Distinguisher: n.Distinguisher, Color: n.Color, Endpoint: endpoint}, nil
-}
-
 // readPolicy reads an update. It is usable for this node only if a Route Target has
 // one of the node's names, or if it carries NO_ADVERTISE and no Route Target (RFC
 // 9830 section 4.2.1).
 func readPolicy(n *bgp.SRPolicyNLRI, attrs []bgp.PathAttributeInterface, names ...netip.Addr) (a srpolicy.Advertised, usable bool, err error) {
-	if a, err = readNLRI(n); err != nil {
-		return a, false, err
+	endpoint, ok := netip.AddrFromSlice(n.Endpoint)
+	if !ok {
+		return a, false, malformed("endpoint of %d octets", len(n.Endpoint))
 	}
+	a = srpolicy.Advertised{Distinguisher: n.Distinguisher, Color: n.Color, Endpoint: endpoint}
 	usable, err = isFor(attrs, names...)
 	if err != nil {
 		return a, false, err
@@ -141,53 +134,38 @@ func tunnelOf(attrs []bgp.PathAttributeInterface) (*bgp.TunnelEncapTLV, error) {
 
 // readSubTLVs reads the sub-TLVs of the tunnel. If one that may occur once is
 // repeated, the first counts (RFC 9830 section 2.4).
-func readSubTLVs(a *srpolicy.Advertised, tunnel *bgp.TunnelEncapTLV) error {
+func readSubTLVs(a *srpolicy.Advertised, tunnel *bgp.TunnelEncapTLV) (err error) {
 	seen := map[bgp.EncapSubTLVType]bool{}
+	again := func(kind bgp.EncapSubTLVType) bool {
+		defer func() { seen[kind] = true }()
+		return seen[kind]
+	}
 	for _, sub := range tunnel.Value {
-		kind := subTLVType(sub)
-		again := seen[kind]
-		seen[kind] = true
-		if again && kind != bgp.ENCAP_SUBTLV_TYPE_SRSEGMENT_LIST {
-			continue
+		switch v := sub.(type) {
+		case *bgp.TunnelEncapSubTLVSRPreference:
+			if !again(v.Type) {
+				a.Preference = max(v.Preference, 1) // 0 would be the default
+			}
+		case *bgp.TunnelEncapSubTLVSRBSID:
+			// SR-MPLS binding SIDs are ignored; sub-TLV 20 takes precedence.
+			sid, ok := netip.AddrFromSlice(v.BSID.Value)
+			if !again(v.Type) && ok && sid.Is6() && !a.BindingSID.IsValid() && !sid.IsUnspecified() {
+				a.BindingSID = sid
+			}
+		case *bgp.TunnelEncapSubTLVSRCandidatePathName:
+			if !again(v.Type) {
+				a.Name = nameOf(v.CandidatePathName)
+			}
+		case *bgp.TunnelEncapSubTLVSRSegmentList:
+			err = readSegmentList(a, v)
+		case *bgp.TunnelEncapSubTLVUnknown:
+			if !again(v.Type) {
+				err = readUnknown(a, v)
+			}
 		}
-		if err := readSubTLV(a, sub); err != nil {
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func subTLVType(sub bgp.TunnelEncapSubTLVInterface) bgp.EncapSubTLVType {
-	switch v := sub.(type) {
-	case *bgp.TunnelEncapSubTLVSRPreference:
-		return v.Type
-	case *bgp.TunnelEncapSubTLVSRBSID:
-		return v.Type
-	case *bgp.TunnelEncapSubTLVSRSegmentList:
-		return v.Type
-	case *bgp.TunnelEncapSubTLVSRCandidatePathName:
-		return v.Type
-	case *bgp.TunnelEncapSubTLVUnknown:
-		return v.Type
-	}
-	return 0
-}
-
-func readSubTLV(a *srpolicy.Advertised, sub bgp.TunnelEncapSubTLVInterface) error {
-	switch v := sub.(type) {
-	case *bgp.TunnelEncapSubTLVSRPreference:
-		a.Preference = max(v.Preference, 1) // 0 would be the default
-	case *bgp.TunnelEncapSubTLVSRBSID:
-		// SR-MPLS binding SIDs are ignored; sub-TLV 20 takes precedence.
-		if sid, ok := netip.AddrFromSlice(v.BSID.Value); ok && sid.Is6() && !a.BindingSID.IsValid() && !sid.IsUnspecified() {
-			a.BindingSID = sid
-		}
-	case *bgp.TunnelEncapSubTLVSRCandidatePathName:
-		a.Name = nameOf(v.CandidatePathName)
-	case *bgp.TunnelEncapSubTLVSRSegmentList:
-		return readSegmentList(a, v)
-	case *bgp.TunnelEncapSubTLVUnknown:
-		return readUnknown(a, v)
 	}
 	return nil
 }
@@ -268,19 +246,10 @@ func (s *Speaker) observePath(p *apiutil.Path, n *bgp.SRPolicyNLRI) {
 		if s.offers[k] == nil {
 			s.offers[k] = map[netip.Addr]*offer{}
 		}
-		s.offers[k][p.PeerAddress] = &offer{Path{a, sourceOf(p), p.Stale}, s.config.rank(p)}
+		rank := newCandidate(p, s.config.ASN)
+		s.offers[k][p.PeerAddress] = &offer{Path{a, rank.Source, p.Stale}, rank}
 	}
 	s.reportPath(k)
-}
-
-// rank returns the attributes by which a path is chosen among those of its NLRI.
-func (c *Config) rank(p *apiutil.Path) candidate {
-	rank := candidate{localPref: defaultLocalPref, external: p.PeerASN != c.ASN}
-	rank.Source = sourceOf(p)
-	for _, attr := range p.Attrs {
-		rank.take(attr)
-	}
-	return rank
 }
 
 // reportPath reports the best path of an NLRI if it has changed.
@@ -314,19 +283,13 @@ type Target struct {
 	Headends []netip.Addr
 }
 
-// writeNLRI is the reverse of readNLRI.
-func writeNLRI(a srpolicy.Advertised) (*bgp.SRPolicyNLRI, error) {
-	endpoint := a.Endpoint.AsSlice()
-	bits := uint32(8 * (4 + 4 + len(endpoint)))
-	return bgp.NewSRPolicy(familyOf(a.Endpoint), bits, a.Distinguisher, a.Color, endpoint)
-}
-
 // writePolicy makes the NLRI and attributes of an update.
 func writePolicy(a srpolicy.Advertised, nextHop netip.Addr, to Target) (*bgp.SRPolicyNLRI, []bgp.PathAttributeInterface, error) {
 	if errs := a.Validate(); len(errs) > 0 {
 		return nil, nil, errs[0]
 	}
-	nlri, err := writeNLRI(a)
+	bits := uint32(4+4)*8 + uint32(a.Endpoint.BitLen())
+	nlri, err := bgp.NewSRPolicy(familyOf(a.Endpoint), bits, a.Distinguisher, a.Color, a.Endpoint.AsSlice())
 	if err != nil {
 		return nil, nil, err
 	}
