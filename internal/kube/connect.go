@@ -31,15 +31,7 @@ const (
 	requestLimit = 15 * time.Second
 )
 
-// connect reads who and where the API server is. It is not asked yet.
-func connect(kubeconfig, version string) (connection, error) {
-	c, err := restConfig(kubeconfig)
-	if err != nil {
-		return connection{}, err
-	}
-	return connectTo(c, version)
-}
-
+// connectTo makes the clients. The API server is not asked yet.
 func connectTo(c *rest.Config, version string) (connection, error) {
 	c.QPS, c.Burst = requestRate, requestBurst
 	d := newDialer()

@@ -8,17 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 )
-
-// recordEvents has client-go write events: it counts those that come again, and
-// drops what is too much.
-func (w *Watcher) recordEvents(ctx context.Context) record.EventBroadcaster {
-	b := record.NewBroadcaster(record.WithContext(ctx))
-	w.events = b.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "culvert", Host: w.config.Node})
-	b.StartRecordingToSink(eventSink{ctx, w.api})
-	return b
-}
 
 // eventSink writes events by the dynamic client: the typed one brings every type
 // that Kubernetes has.

@@ -133,12 +133,7 @@ func (v Injection) name() string {
 	return name
 }
 
-func (v Injection) listed() Listed {
-	traffic, _ := trafficOf(v.Color)
-	return Listed{Name: v.name(), EgressNode: v.Endpoint.String(), Traffic: traffic, BSID: v.BindingSID, Preference: v.Preference, SegmentLists: v.SegmentLists}
-}
-
-// advertised is the reverse, of what was written before.
+// advertised makes a candidate path of what was written before.
 func (l Listed) advertised() srpolicy.Advertised {
 	a := srpolicy.Advertised{Name: l.Name, Color: l.Traffic.color(), Preference: l.Preference, BindingSID: l.BSID, SegmentLists: l.SegmentLists}
 	if endpoint, err := netip.ParseAddr(l.EgressNode); err == nil { // else it is the name of a node
@@ -156,11 +151,15 @@ func (in *Injector) Set(ctx context.Context, list []Injection) ([]Event, error) 
 	}
 	wanted := map[string]map[string]Listed{} // by node and name
 	for _, v := range list {
+		traffic, _ := trafficOf(v.Color)
+		listed := Listed{
+			Name: v.name(), EgressNode: v.Endpoint.String(), Traffic: traffic, BSID: v.BindingSID, Preference: v.Preference, SegmentLists: v.SegmentLists,
+		}
 		for _, node := range v.Nodes {
 			if wanted[node] == nil {
 				wanted[node] = map[string]Listed{}
 			}
-			wanted[node][v.name()] = v.listed()
+			wanted[node][listed.Name] = listed
 		}
 	}
 	if in.config.Form == FormSRv6Policy {
@@ -215,10 +214,7 @@ func (l Listed) effective() Listed {
 	if len(l.SegmentList) > 0 {
 		l.SegmentLists, l.SegmentList = []srpolicy.SegmentList{{Segments: l.SegmentList}}, nil
 	}
-	l.SegmentLists = slices.Clone(l.SegmentLists)
-	for i := range l.SegmentLists {
-		l.SegmentLists[i].Weight = l.SegmentLists[i].EffectiveWeight()
-	}
+	l.SegmentLists = weighted(l.SegmentLists)
 	return l
 }
 
@@ -238,19 +234,23 @@ func (in *Injector) setConfigMaps(ctx context.Context, wanted map[string]map[str
 	if err != nil {
 		return nil, err
 	}
-	nodes := slices.Collect(maps.Keys(wanted))
+	nodes := maps.Clone(wanted)
 	for _, u := range ours {
-		if node, is := strings.CutPrefix(u.GetName(), ListingName("")); is && wanted[node] == nil {
-			nodes = append(nodes, node)
+		if node, is := strings.CutPrefix(u.GetName(), ListingName("")); is {
+			nodes[node] = wanted[node]
 		}
 	}
-	slices.Sort(nodes)
-	for _, node := range nodes {
+	for _, node := range slices.Sorted(maps.Keys(nodes)) {
 		before, err := in.listingOf(ctx, resource, node)
 		if err != nil {
 			return events, err
 		}
-		changes := compare(node, byName(before.Policies), wanted[node])
+		written := map[string]Listed{}
+		for _, l := range before.Policies {
+			l.Name = cmp.Or(l.Name, defaultName(l.Traffic, l.EgressNode))
+			written[l.Name] = l
+		}
+		changes := compare(node, written, wanted[node])
 		if len(changes) == 0 {
 			continue
 		}
@@ -260,15 +260,6 @@ func (in *Injector) setConfigMaps(ctx context.Context, wanted map[string]map[str
 		events = append(events, changes...)
 	}
 	return events, nil
-}
-
-func byName(list []Listed) map[string]Listed {
-	out := map[string]Listed{}
-	for _, l := range list {
-		l.Name = cmp.Or(l.Name, defaultName(l.Traffic, l.EgressNode))
-		out[l.Name] = l
-	}
-	return out
 }
 
 // listingOf is what a node's ConfigMap says, as far as it can be read: what

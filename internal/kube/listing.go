@@ -3,7 +3,6 @@ package kube
 import (
 	"cmp"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -116,7 +115,19 @@ func parseListing(text, node string) (*reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	faults := l.LocalSIDs.check()
+	var faults []config.Error
+	sids := l.LocalSIDs
+	for _, sid := range []struct {
+		name string
+		addr netip.Addr
+	}{{"DT4", sids.DT4}, {"DT6", sids.DT6}, {"DT46", sids.DT46}} {
+		if sid.addr.IsValid() {
+			faults = append(faults, faultsOf(srv6.CheckUnicast6("localsids."+sid.name, sid.addr))...)
+		}
+	}
+	if sids.DT4.IsValid() && sids.DT4 == sids.DT6 {
+		faults = append(faults, fault("localsids.DT6", "give DT46 in place of both", "is that of DT4, which takes no IPv6"))
+	}
 	switch l.Node {
 	case node:
 	case "":
@@ -144,21 +155,6 @@ func parseListing(text, node string) (*reading, error) {
 		return nil, lines.Of(config.Errors(faults))
 	}
 	return newReading(text, l.LocalSIDs, entries, lines), nil
-}
-
-func (s LocalSIDs) check() (faults []config.Error) {
-	for _, sid := range []struct {
-		name string
-		addr netip.Addr
-	}{{"DT4", s.DT4}, {"DT6", s.DT6}, {"DT46", s.DT46}} {
-		if sid.addr.IsValid() {
-			faults = append(faults, faultsOf(srv6.CheckUnicast6("localsids."+sid.name, sid.addr))...)
-		}
-	}
-	if s.DT4.IsValid() && s.DT4 == s.DT6 {
-		faults = append(faults, fault("localsids.DT6", "give DT46 in place of both", "is that of DT4, which takes no IPv6"))
-	}
-	return faults
 }
 
 func faultsOf(errs []srv6.FieldError) (faults []config.Error) {
@@ -264,18 +260,4 @@ func isNodeName(name string) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.'
 	}
 	return name != "" && len(name) <= 253 && !strings.ContainsFunc(name, outside)
-}
-
-// withoutLines are faults in what nobody wrote as lines.
-func withoutLines(err error) error {
-	list, ok := errors.AsType[config.Errors](err)
-	if !ok {
-		return err
-	}
-	out := make(config.Errors, len(list))
-	for i, e := range list {
-		out[i] = e
-		out[i].Line = 0
-	}
-	return out
 }

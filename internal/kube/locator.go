@@ -51,7 +51,7 @@ func (w *Watcher) Claim(ctx context.Context, pool netip.Prefix, bits int) (netip
 func (w *Watcher) claimOnce(ctx context.Context, pool netip.Prefix, bits int) (netip.Prefix, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	u, err := claimsOf(w).read(ctx)
+	u, err := w.readClaims(ctx)
 	if err != nil {
 		return netip.Prefix{}, err
 	}
@@ -68,18 +68,16 @@ func (w *Watcher) claimOnce(ctx context.Context, pool netip.Prefix, bits int) (n
 		data = map[string]string{}
 	}
 	data[w.config.Node] = own.String()
-	return own, claimsOf(w).write(ctx, u, data)
+	return own, w.writeClaims(ctx, u, data)
 }
 
 // takenLocators are those of other nodes: what they claimed, and what they say
 // they have without it.
 func (w *Watcher) takenLocators(data map[string]string) (taken []netip.Prefix) {
 	for node, text := range data {
-		p, err := netip.ParsePrefix(text)
-		if node == w.config.Node || err != nil {
-			continue
+		if p, err := netip.ParsePrefix(text); err == nil && node != w.config.Node {
+			taken = append(taken, p)
 		}
-		taken = append(taken, p)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,27 +101,18 @@ func nextLocator(pool netip.Prefix, bits int, taken []netip.Prefix) (netip.Prefi
 		}
 	}
 	for _, behind := range []netip.Prefix{last, zero} {
-		if p, ok := firstFree(behind, pool, taken); ok {
-			return p, nil
+		p, inside := following(behind, pool)
+		for inside {
+			i := slices.IndexFunc(taken, p.Overlaps)
+			if i < 0 {
+				return p, nil
+			}
+			whole := netip.PrefixFrom(p.Addr(), min(bits, taken[i].Bits())).Masked()
+			whole, inside = following(whole, pool)
+			p = netip.PrefixFrom(whole.Addr(), bits)
 		}
 	}
 	return netip.Prefix{}, fmt.Errorf("%w %s", ErrPoolExhausted, pool)
-}
-
-// firstFree is the first prefix behind p, and as long, that overlaps none.
-func firstFree(p, pool netip.Prefix, taken []netip.Prefix) (netip.Prefix, bool) {
-	bits := p.Bits()
-	p, inside := following(p, pool)
-	for inside {
-		i := slices.IndexFunc(taken, p.Overlaps)
-		if i < 0 {
-			return p, true
-		}
-		whole := netip.PrefixFrom(p.Addr(), min(bits, taken[i].Bits())).Masked()
-		whole, inside = following(whole, pool)
-		p = netip.PrefixFrom(whole.Addr(), bits)
-	}
-	return netip.Prefix{}, false
 }
 
 // following is the prefix behind p, if it is in the pool.
@@ -139,37 +128,30 @@ func following(p, pool netip.Prefix) (netip.Prefix, bool) {
 	return next, carry == 0 && pool.Contains(next.Addr())
 }
 
-// claimStore is the ConfigMap LocatorsName.
-type claimStore struct {
-	configMaps dynamic.ResourceInterface
-	namespace  string
+func (w *Watcher) configMaps() dynamic.ResourceInterface {
+	return w.api.objects.Resource(configMapResource).Namespace(w.config.Namespace)
 }
 
-func claimsOf(w *Watcher) claimStore {
-	return claimStore{w.api.objects.Resource(configMapResource).Namespace(w.config.Namespace), w.config.Namespace}
-}
-
-// read returns an empty ConfigMap if none exists.
-func (c claimStore) read(ctx context.Context) (*unstructured.Unstructured, error) {
-	u, err := c.configMaps.Get(ctx, LocatorsName, metav1.GetOptions{})
+// readClaims returns the ConfigMap LocatorsName, an empty one if none exists.
+func (w *Watcher) readClaims(ctx context.Context) (*unstructured.Unstructured, error) {
+	u, err := w.configMaps().Get(ctx, LocatorsName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": LocatorsName, "namespace": c.namespace},
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": LocatorsName, "namespace": w.config.Namespace},
 		}}, nil
 	}
 	return u, err
 }
 
-// write fails if the object has changed since u was read.
-func (c claimStore) write(ctx context.Context, u *unstructured.Unstructured, data map[string]string) error {
-	if err := unstructured.SetNestedStringMap(u.Object, data, "data"); err != nil {
-		return err
-	}
-	var err error
-	if u.GetResourceVersion() == "" {
-		_, err = c.configMaps.Create(ctx, u, metav1.CreateOptions{})
-	} else {
-		_, err = c.configMaps.Update(ctx, u, metav1.UpdateOptions{})
+// writeClaims fails if the object has changed since u was read.
+func (w *Watcher) writeClaims(ctx context.Context, u *unstructured.Unstructured, data map[string]string) error {
+	err := unstructured.SetNestedStringMap(u.Object, data, "data")
+	switch {
+	case err != nil:
+	case u.GetResourceVersion() == "":
+		_, err = w.configMaps().Create(ctx, u, metav1.CreateOptions{})
+	default:
+		_, err = w.configMaps().Update(ctx, u, metav1.UpdateOptions{})
 	}
 	return err
 }
@@ -202,7 +184,7 @@ func (w *Watcher) releaseSoon() {
 
 // releaseClaims releases the claims of Nodes that are gone.
 func (w *Watcher) releaseClaims(ctx context.Context) error {
-	u, err := claimsOf(w).read(ctx)
+	u, err := w.readClaims(ctx)
 	if err != nil {
 		return err
 	}
@@ -225,7 +207,7 @@ func (w *Watcher) releaseClaims(ctx context.Context) error {
 		return nil
 	}
 	slices.Sort(gone)
-	if err := claimsOf(w).write(ctx, u, data); err != nil {
+	if err := w.writeClaims(ctx, u, data); err != nil {
 		return err
 	}
 	w.log.Info("locators of nodes that are gone are free again", "nodes", gone)

@@ -169,34 +169,18 @@ func readNode(name, text string) (overlay.Node, error) {
 		return n, err
 	}
 	n.Name = name // a Node describes itself only
-	var errs []error
-	for _, e := range srv6.CheckUnicast6("address", n.Address) {
-		errs = append(errs, e)
-	}
+	found := srv6.CheckUnicast6("address", n.Address)
 	for i, p := range n.Prefixes {
-		for _, e := range srv6.CheckPrefix(fmt.Sprintf("prefixes[%d]", i), p) {
-			errs = append(errs, e)
-		}
+		found = append(found, srv6.CheckPrefix(fmt.Sprintf("prefixes[%d]", i), p)...)
 	}
 	for field, list := range map[string][]netip.Addr{"ipv4": n.IPv4, "ipv6": n.IPv6} {
 		for i, s := range list {
-			for _, e := range srv6.CheckUnicast6(fmt.Sprintf("%s[%d]", field, i), s) {
-				errs = append(errs, e)
-			}
+			found = append(found, srv6.CheckUnicast6(fmt.Sprintf("%s[%d]", field, i), s)...)
 		}
 	}
+	errs := make([]error, len(found))
+	for i, e := range found {
+		errs[i] = e
+	}
 	return n, errors.Join(errs...)
-}
-
-// addressOf is the address of the node with this name, or what is an address
-// itself.
-func (w *Watcher) addressOf(egress string) (netip.Addr, error) {
-	if a, err := netip.ParseAddr(egress); err == nil {
-		return a, nil
-	}
-	n, there := w.reported.nodes[egress]
-	if !there {
-		return netip.Addr{}, fmt.Errorf("no node %s has published its address", egress)
-	}
-	return n.Address, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -31,19 +32,6 @@ type origin struct {
 	listing  *reading                   // of a ConfigMap: too
 	waiting  map[string]error           // why entries are not reported, by name
 	progress map[string]progress        // of the entries, by name
-}
-
-// begin starts from what is known.
-func (w *Watcher) begin(k Known) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.reported = reported{nodes: map[string]overlay.Node{}, paths: map[string]Path{}, sids: k.LocalSIDs}
-	for _, n := range k.Nodes {
-		w.reported.nodes[n.Name] = n
-	}
-	for _, p := range k.Paths {
-		w.reported.paths[p.Name] = p
-	}
 }
 
 // Origins are named after the kind and the name of the object.
@@ -88,7 +76,11 @@ func (w *Watcher) readConfigMap() {
 		return
 	}
 	data, _, _ := unstructured.NestedStringMap(u.Object, "data")
-	w.readOrigin(name, u, wholeText(data), func(o *origin) error {
+	var whole strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		whole.WriteString(key + "\n" + data[key] + "\x00")
+	}
+	w.readOrigin(name, u, whole.String(), func(o *origin) error {
 		r, err := readListing(data, w.config.Node, o.listing)
 		if err == nil {
 			o.listing, o.sids, o.entries = r, r.sids, r.entries
@@ -144,7 +136,12 @@ func (w *Watcher) readOrigin(name string, u *unstructured.Unstructured, text str
 	o := w.origins[name]
 	switch {
 	case o == nil:
-		o = &origin{sids: w.reported.sids, entries: w.entriesFromBefore(name), progress: progressOf(u, w.config.Node)}
+		o = &origin{sids: w.reported.sids, progress: progressOf(u, w.config.Node)}
+		for _, key := range slices.Sorted(maps.Keys(w.reported.paths)) { // that an earlier watcher read
+			if p := w.reported.paths[key]; p.Origin == name {
+				o.entries = append(o.entries, entry{p.Advertised.Name, p.Endpoint.String(), p})
+			}
+		}
 		w.origins[name] = o
 	case o.text == text:
 		if !reflect.DeepEqual(saidOf(u, w.config.Node), saidOf(o.object, w.config.Node)) { // by us, or it was removed
@@ -182,17 +179,6 @@ func inShort(err error) error {
 	return fmt.Errorf("%s\nand %d more", strings.Join(lines[:said], "\n"), len(lines)-said)
 }
 
-// entriesFromBefore are those that an earlier watcher read.
-func (w *Watcher) entriesFromBefore(origin string) (entries []entry) {
-	for _, p := range w.reported.paths {
-		if p.Origin == origin {
-			entries = append(entries, entry{p.Advertised.Name, p.Endpoint.String(), p})
-		}
-	}
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
-	return entries
-}
-
 // comparePaths returns the paths to report, and notes them as reported.
 func (w *Watcher) comparePaths() (put []Path, withdrawn []string) {
 	now := map[string]bool{}
@@ -204,9 +190,13 @@ func (w *Watcher) comparePaths() (put []Path, withdrawn []string) {
 			p := e.path
 			p.Origin = name
 			var err error
-			if p.Endpoint, err = w.addressOf(e.egress); err != nil {
-				o.waiting[e.name] = err
-				continue
+			if p.Endpoint, err = netip.ParseAddr(e.egress); err != nil { // it is a node's name
+				n, there := w.reported.nodes[e.egress]
+				if !there {
+					o.waiting[e.name] = fmt.Errorf("no node %s has published its address", e.egress)
+					continue
+				}
+				p.Endpoint = n.Address
 			}
 			now[p.Name] = true
 			if old, there := w.reported.paths[p.Name]; !there || !old.is(p) {
@@ -219,7 +209,14 @@ func (w *Watcher) comparePaths() (put []Path, withdrawn []string) {
 		}
 	}
 	for name, p := range w.reported.paths {
-		if !now[name] && w.isRead(p.Origin) {
+		// It is gone if its origin is read, or known to be gone.
+		isRead := w.origins[p.Origin] != nil
+		if strings.HasPrefix(p.Origin, ofSRv6Policy) {
+			isRead = isRead || w.policiesComplete()
+		} else {
+			isRead = isRead || w.listing.complete()
+		}
+		if !now[name] && isRead {
 			delete(w.reported.paths, name)
 			delete(w.verdicts, name)
 			withdrawn = append(withdrawn, name)
@@ -238,17 +235,6 @@ func (p Path) is(o Path) bool {
 	a, b := p.Advertised, o.Advertised
 	return p.Name == o.Name && p.Origin == o.Origin && a.Color == b.Color && a.Endpoint == b.Endpoint && a.Distinguisher == b.Distinguisher &&
 		a.PolicyName == b.PolicyName && a.Name == b.Name && a.Preference == b.Preference && a.BindingSID == b.BindingSID
-}
-
-// isRead: what an origin says is known, be it that it is gone.
-func (w *Watcher) isRead(origin string) bool {
-	switch {
-	case w.origins[origin] != nil:
-		return true
-	case strings.HasPrefix(origin, ofSRv6Policy):
-		return w.policiesComplete()
-	}
-	return w.listing.complete()
 }
 
 func (w *Watcher) localSIDs() LocalSIDs {

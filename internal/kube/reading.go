@@ -2,7 +2,6 @@ package kube
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -32,7 +31,12 @@ func newReading(text string, sids LocalSIDs, entries []entry, lines config.Lines
 	if strings.ContainsAny(text, otherBreaks) {
 		return r
 	}
-	begins := lineStarts(text)
+	begins := []int{0} // of the lines
+	for i := range len(text) {
+		if text[i] == '\n' {
+			begins = append(begins, i+1)
+		}
+	}
 	starts := make([]int, 0, len(entries))
 	for i := range entries {
 		at := begins[lines[fmt.Sprintf("policies[%d]", i)]-1]
@@ -52,24 +56,16 @@ func newReading(text string, sids LocalSIDs, entries []entry, lines config.Lines
 // otherBreaks end lines in YAML, too.
 const otherBreaks = "\r\u0085\u2028\u2029"
 
-// lineStarts are where the lines of a text begin.
-func lineStarts(text string) []int {
-	starts := []int{0}
-	for i := range len(text) {
-		if text[i] == '\n' {
-			starts = append(starts, i+1)
-		}
-	}
-	return starts
-}
-
 // next reads what of a text is another than r's. It says whether it could: else the
 // text is to be read whole.
 func (r *reading) next(text, node string) (*reading, bool) {
 	if r == nil || len(r.starts) == 0 {
 		return nil, false
 	}
-	same := commonStart(r.text, text)
+	same := 0 // bytes that both begin with
+	for same < min(len(r.text), len(text)) && r.text[same] == text[same] {
+		same++
+	}
 	first, found := slices.BinarySearch(r.starts, same)
 	if !found {
 		first-- // it is the end of one that changes
@@ -77,9 +73,12 @@ func (r *reading) next(text, node string) (*reading, bool) {
 	if first < 0 {
 		return nil, false
 	}
-	rest := commonEnd(r.text[r.starts[first]:], text[r.starts[first]:])
-	last, _ := slices.BinarySearch(r.starts, len(r.text)-rest)
 	begin, end, moved := r.starts[first], len(text), len(text)-len(r.text)
+	rest := 0 // bytes behind begin that both end with
+	for rest < min(len(r.text), len(text))-begin && r.text[len(r.text)-1-rest] == text[len(text)-1-rest] {
+		rest++
+	}
+	last, _ := slices.BinarySearch(r.starts, len(r.text)-rest)
 	if last < len(r.starts) {
 		end = r.starts[last] + moved
 	}
@@ -98,7 +97,11 @@ func (r *reading) next(text, node string) (*reading, bool) {
 	for _, at := range r.starts[last:] {
 		next.starts = append(next.starts, at+moved)
 	}
-	return next, next.distinct()
+	names := make(map[string]bool, len(next.entries))
+	for _, e := range next.entries {
+		names[e.name] = true
+	}
+	return next, len(names) == len(next.entries) // no two entries have one name
 }
 
 // onlyEntries: each line is an entry's, so that they are the same wherever else
@@ -111,44 +114,4 @@ func (r *reading) onlyEntries(part string) bool {
 		}
 	}
 	return part == "" || strings.HasPrefix(part, r.indent+"- ")
-}
-
-// distinct says that no two entries have one name.
-func (r *reading) distinct() bool {
-	names := make(map[string]bool, len(r.entries))
-	for _, e := range r.entries {
-		names[e.name] = true
-	}
-	return len(names) == len(r.entries)
-}
-
-// commonStart is how many bytes two texts begin with alike.
-func commonStart(a, b string) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return n
-}
-
-// commonEnd is how many they end with.
-func commonEnd(a, b string) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[len(a)-1-i] != b[len(b)-1-i] {
-			return i
-		}
-	}
-	return n
-}
-
-// wholeText is all that a ConfigMap says.
-func wholeText(data map[string]string) string {
-	var b strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(data)) {
-		b.WriteString(key + "\n" + data[key] + "\x00")
-	}
-	return b.String()
 }

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -118,7 +119,12 @@ func readPolicy(u *unstructured.Unstructured, node string) (entry, error) {
 		Spec PolicySpec `json:"spec"`
 	}
 	if _, err := config.Unmarshal(text, &object); err != nil {
-		return entry{}, withoutLines(err)
+		if faults, ok := errors.AsType[config.Errors](err); ok {
+			for i := range faults {
+				faults[i].Line = 0 // nobody wrote lines
+			}
+		}
+		return entry{}, err
 	}
 	s := object.Spec
 	lists := make([]srpolicy.SegmentList, len(s.SegmentLists))

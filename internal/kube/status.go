@@ -117,14 +117,25 @@ func (w *Watcher) writeStatus(ctx context.Context, name string) error {
 	o := w.origins[name]
 	if o == nil {
 		w.mu.Unlock()
-		return w.withdrawStatus(ctx, name)
+		policy, is := strings.CutPrefix(name, ofSRv6Policy)
+		if !is {
+			return nil
+		}
+		return butGone(w.applyStatus(ctx, policy, []any{})) // it is for this node no more
 	}
 	object, problem, paths := o.object, o.problem, w.judge(o)
 	w.mu.Unlock()
-	if object.GetKind() == policyKind {
-		return w.writePolicyStatus(ctx, object, paths[0])
+	if object.GetKind() != policyKind {
+		return w.writeListingStatus(ctx, object, paths, problem)
 	}
-	return w.writeListingStatus(ctx, object, paths, problem)
+	own := paths[0]
+	own.Name, own.Generation = w.config.Node, object.GetGeneration()
+	said := nodeStatus(object, w.config.Node)
+	full := said == nil && statusNodes(object) >= maxStatusNodes
+	if full || reflect.DeepEqual(said, own.fields()) {
+		return nil
+	}
+	return butGone(w.applyStatus(ctx, object.GetName(), []any{own.fields()}))
 }
 
 func (w *Watcher) writeListingStatus(ctx context.Context, u *unstructured.Unstructured, paths []progress, problem error) error {
@@ -147,26 +158,6 @@ func (w *Watcher) writeListingStatus(ctx context.Context, u *unstructured.Unstru
 
 const byNeed = stateInvalid + stateWaiting + stateStandby + stateActive
 
-func (w *Watcher) writePolicyStatus(ctx context.Context, u *unstructured.Unstructured, own progress) error {
-	own.Name, own.Generation = w.config.Node, u.GetGeneration()
-	said := nodeStatus(u, w.config.Node)
-	full := said == nil && statusNodes(u) >= maxStatusNodes
-	if full || reflect.DeepEqual(said, own.fields()) {
-		return nil
-	}
-	return butGone(w.applyStatus(ctx, u.GetName(), []any{own.fields()}))
-}
-
-// withdrawStatus takes back what this node said of an SRv6Policy that is for it
-// no more.
-func (w *Watcher) withdrawStatus(ctx context.Context, origin string) error {
-	name, is := strings.CutPrefix(origin, ofSRv6Policy)
-	if !is {
-		return nil
-	}
-	return butGone(w.applyStatus(ctx, name, []any{}))
-}
-
 // applyStatus makes these the entries that this node has in a policy's status.
 // Each node is the manager of its own, so that they are never in conflict.
 func (w *Watcher) applyStatus(ctx context.Context, name string, nodes []any) error {
@@ -174,19 +165,14 @@ func (w *Watcher) applyStatus(ctx context.Context, name string, nodes []any) err
 		"apiVersion": policyVersion, "kind": policyKind, "metadata": map[string]any{"name": name},
 		"status": map[string]any{"nodes": nodes},
 	}}
-	_, err := w.api.objects.Resource(policyResource).ApplyStatus(ctx, name, u, metav1.ApplyOptions{FieldManager: manager(w.config.Node), Force: true})
-	return err
-}
-
-// manager is who this node is among those who write one object.
-func manager(node string) string {
 	const longest = 128
-	name := "culvert:" + node
-	if len(name) > longest {
-		sum := sha256.Sum256([]byte(name))
-		name = fmt.Sprintf("culvert:%x", sum[:16])
+	manager := "culvert:" + w.config.Node
+	if len(manager) > longest {
+		sum := sha256.Sum256([]byte(manager))
+		manager = fmt.Sprintf("culvert:%x", sum[:16])
 	}
-	return name
+	_, err := w.api.objects.Resource(policyResource).ApplyStatus(ctx, name, u, metav1.ApplyOptions{FieldManager: manager, Force: true})
+	return err
 }
 
 // fields are p as the API has it.

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -8,10 +9,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -61,7 +63,11 @@ const (
 
 // New reads who and where the API server is. It is not asked before Run.
 func New(c Config) (*Watcher, error) {
-	api, err := connect(c.Kubeconfig, c.Version)
+	rest, err := restConfig(c.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	api, err := connectTo(rest, c.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -76,49 +82,59 @@ const (
 )
 
 func newWatcher(c Config, api connection) (*Watcher, error) {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	w := &Watcher{
 		config: c, log: c.Log, api: api,
 		origins: map[string]*origin{}, verdicts: map[string]Verdict{},
 		observe: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](firstRetry, lastRetry)),
 		write:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](firstRetry, lastRetry)),
 	}
-	api.dialer.changed = w.logDial
-	return w, w.makeSources()
-}
-
-// logDial says when the API server cannot be reached, and when it can again.
-func (w *Watcher) logDial(err error) {
-	if err == nil {
-		w.log.Info("the Kubernetes API can be reached again")
-		return
+	api.dialer.changed = func(err error) {
+		if err == nil {
+			w.log.Info("the Kubernetes API can be reached again")
+			return
+		}
+		w.log.Warn("the Kubernetes API cannot be reached: what it sent before stays valid", "error", explain(err, w.config.Kubeconfig))
 	}
-	w.log.Warn("the Kubernetes API cannot be reached: what it sent before stays valid", "error", explain(err, w.config.Kubeconfig))
+	return w, w.makeSources()
 }
 
 // Run reports to h what it observes until ctx ends. It starts with the differences
 // to known.
 func (w *Watcher) Run(ctx context.Context, h Handler, known Known) error {
-	w.begin(known)
-	ctx = klog.NewContext(ctx, logr.FromSlogHandler(w.log.Handler()))
-	broadcaster := w.recordEvents(ctx)
-	defer broadcaster.Shutdown()
-	var group errgroup.Group
-	for _, s := range w.sources() {
-		group.Go(func() error { s.informer.RunWithContext(ctx); return nil })
-		group.Go(func() error { w.awaitSource(ctx, s); return nil })
+	w.mu.Lock()
+	w.reported = reported{nodes: map[string]overlay.Node{}, paths: map[string]Path{}, sids: known.LocalSIDs}
+	for _, n := range known.Nodes {
+		w.reported.nodes[n.Name] = n
 	}
-	group.Go(func() error { work(w.observe, func(t task) error { w.catchUp(t, h); return nil }); return nil })
-	group.Go(func() error {
-		work(w.write, func(t task) error { return w.bring(ctx, t) })
-		return nil
-	})
+	for _, p := range known.Paths {
+		w.reported.paths[p.Name] = p
+	}
+	w.mu.Unlock()
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(w.log.Handler()))
+	// client-go counts events that come again, and drops what is too much.
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	defer broadcaster.Shutdown()
+	w.events = broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "culvert", Host: w.config.Node})
+	broadcaster.StartRecordingToSink(eventSink{ctx, w.api})
+	var group sync.WaitGroup
+	for _, s := range w.sources() {
+		group.Go(func() { s.informer.RunWithContext(ctx) })
+		group.Go(func() {
+			// Once a source has received all objects, what was known before and is missing is gone.
+			if cache.WaitForCacheSync(ctx.Done(), s.complete) {
+				w.observe.Add(task{about: aboutGone})
+				w.observe.Add(task{about: aboutPaths})
+			}
+		})
+	}
+	group.Go(func() { work(w.observe, func(t task) error { w.catchUp(t, h); return nil }) })
+	group.Go(func() { work(w.write, func(t task) error { return w.bring(ctx, t) }) })
 	<-ctx.Done()
 	w.observe.ShutDown()
 	w.write.ShutDown()
-	return group.Wait()
+	group.Wait()
+	return nil
 }
 
 // work does one task after the other, those that fail again later.
@@ -135,16 +151,6 @@ func work(q workqueue.TypedRateLimitingInterface[task], do func(task) error) {
 		}
 		q.Done(t)
 	}
-}
-
-// awaitSource waits until a source has received all objects. Then what was known
-// before and is missing is gone.
-func (w *Watcher) awaitSource(ctx context.Context, s *source) {
-	if !cache.WaitForCacheSync(ctx.Done(), s.complete) {
-		return
-	}
-	w.observe.Add(task{about: aboutGone})
-	w.observe.Add(task{about: aboutPaths})
 }
 
 // catchUp reports what has changed of one object.
@@ -199,19 +205,17 @@ func (w *Watcher) makeSources() error {
 	w.nodes, errs[1] = follow(w.api.metadata.Resource(nodeResource), wanted{"nodes", w.api.metadata, &metav1.PartialObjectMetadata{}, nil, keepNode, func(name string) {
 		w.observe.Add(task{aboutNode, name})
 	}})
+	keepConfigMap := func(o any) (any, error) { // drops what is not read here
+		if u, ok := o.(*unstructured.Unstructured); ok {
+			u.SetManagedFields(nil)
+		}
+		return o, nil
+	}
 	w.listing, errs[2] = follow(client.Resource(configMapResource).Namespace(w.config.Namespace),
 		wanted{"ConfigMap", client, whole, one(ListingName(w.config.Node)), keepConfigMap, paths})
 	w.named, errs[3] = follow(policies, wanted{"SRv6Policies by name", client, whole, fields.Set{"spec.node": w.config.Node}, w.keepPolicy, paths})
 	w.selecting, errs[4] = follow(policies, wanted{"SRv6Policies by label", client, whole, fields.Set{"spec.node": ""}, w.keepPolicy, paths})
 	return errors.Join(errs[:]...)
-}
-
-// keepConfigMap drops what is not read here.
-func keepConfigMap(o any) (any, error) {
-	if u, ok := o.(*unstructured.Unstructured); ok {
-		u.SetManagedFields(nil)
-	}
-	return o, nil
 }
 
 // Status is how this node and the API server get on.
