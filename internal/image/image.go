@@ -60,11 +60,6 @@ func (i Image) Write(archive string) (err error) {
 	if err := index.AppendImage(built, named); err != nil {
 		return err
 	}
-	return pack(folder, archive)
-}
-
-// pack writes a tar file of all that is in folder.
-func pack(folder, archive string) error {
 	f, err := os.Create(archive)
 	if err != nil {
 		return err
@@ -106,12 +101,12 @@ func layer(files []File) ([]byte, error) {
 	made := map[string]bool{}
 	for _, f := range files {
 		name := strings.TrimPrefix(path.Clean("/"+f.Path), "/")
-		for _, folder := range parents(name) {
-			if made[folder] {
+		for at, c := range name { // the folders above it, the highest first
+			if c != '/' || made[name[:at]] {
 				continue
 			}
-			made[folder] = true
-			if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: folder + "/", Mode: 0o755}); err != nil {
+			made[name[:at]] = true
+			if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name[:at+1], Mode: 0o755}); err != nil {
 				return nil, err
 			}
 		}
@@ -121,16 +116,6 @@ func layer(files []File) ([]byte, error) {
 	}
 	err := out.Close()
 	return text.Bytes(), err
-}
-
-// parents are the folders above a name, the highest first.
-func parents(name string) (folders []string) {
-	for at, c := range name {
-		if c == '/' {
-			folders = append(folders, name[:at])
-		}
-	}
-	return folders
 }
 
 func (f File) add(out *tar.Writer, name string) error {

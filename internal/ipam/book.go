@@ -197,7 +197,9 @@ func (b *Book[T]) free(p netip.Prefix) (netip.Addr, bool) {
 	}
 	// Among one more than are held there is one that is not.
 	for range min(uint64(len(b.used))+1, o.count()) {
-		n = o.after(n)
+		if n++; n < o.first || n > o.last {
+			n = o.first
+		}
 		if a := at(p, n); !b.used[a] {
 			return a, true
 		}
@@ -229,26 +231,18 @@ func (b *Book[T]) write(l Lease[T]) error {
 		if err := tx.Bucket(leaseBucket).Put(l.bytes(), value); err != nil {
 			return err
 		}
-		for p, last := range b.turns(l.Addresses) {
-			if err := tx.Bucket(turnBucket).Put([]byte(p.String()), []byte(last.String())); err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, p := range b.prefixes {
+			if !slices.ContainsFunc(l.Addresses, p.Contains) {
+				continue
+			}
+			if err := tx.Bucket(turnBucket).Put([]byte(p.String()), []byte(b.turn[p].String())); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-}
-
-// turns are the last addresses given of the prefixes that addresses are from.
-func (b *Book[T]) turns(addresses []netip.Addr) map[netip.Prefix]netip.Addr {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	out := map[netip.Prefix]netip.Addr{}
-	for _, p := range b.prefixes {
-		if slices.ContainsFunc(addresses, p.Contains) {
-			out[p] = b.turn[p]
-		}
-	}
-	return out
 }
 
 // Release gives back what key holds; nothing if that is nothing. It can be

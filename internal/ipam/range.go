@@ -27,36 +27,16 @@ func usable(p netip.Prefix) (o offsets, ok bool) {
 
 func (o offsets) count() uint64 { return o.last - o.first + 1 }
 
-// after is the next in turn.
-func (o offsets) after(n uint64) uint64 {
-	if n < o.first || n >= o.last {
-		return o.first
-	}
-	return n + 1
-}
-
 // at is the address of a masked prefix with an offset.
 func at(p netip.Prefix, offset uint64) netip.Addr {
-	if p.Addr().Is4() {
-		b := p.Addr().As4()
-		binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])|uint32(offset))
-		return netip.AddrFrom4(b)
-	}
-	b := p.Addr().As16()
+	b := p.Addr().As16() // an IPv4 address is at its end
 	low := b[8:]
 	binary.BigEndian.PutUint64(low, binary.BigEndian.Uint64(low)|offset)
-	return netip.AddrFrom16(b)
+	return netip.AddrFrom16(b).Unmap()
 }
 
 // offsetOf is the reverse of at, of an address in p.
 func offsetOf(p netip.Prefix, a netip.Addr) uint64 {
-	if p.Addr().Is4() {
-		b, first := a.As4(), p.Addr().As4()
-		return uint64(binary.BigEndian.Uint32(b[:]) - binary.BigEndian.Uint32(first[:]))
-	}
-	b, first := a.As16(), p.Addr().As16()
+	b, first := a.As16(), p.Addr().As16() // an IPv4 address is at its end
 	return binary.BigEndian.Uint64(b[8:]) - binary.BigEndian.Uint64(first[8:])
 }
-
-// First is a prefix's first address after the network's own: the node's.
-func First(p netip.Prefix) netip.Addr { return p.Masked().Addr().Next() }

@@ -85,9 +85,9 @@ type builder struct {
 	services       map[netip.Prefix]string
 	bindings       map[netip.Addr]bool
 	own            []srv6.LocalSID
-	policies       map[Color]string   // names
-	peers          map[netip.Addr]int // places in Peers
-	served         map[netip.Addr][]netip.Addr
+	policies       map[Color]string            // names
+	peers          map[netip.Addr]int          // places in Peers
+	served         map[netip.Addr][]netip.Addr // the last SIDs of a node's services
 }
 
 // Remote returns what this node needs to reach the others.
@@ -112,19 +112,14 @@ func Remote(c Cluster) Wanted {
 		b.rival(r)
 	}
 	b.toNodes()
+	const most = 10 // problems of a node, which may claim thousands of prefixes
 	for i := range b.Peers {
-		b.Peers[i].Problems = brief(b.Peers[i].Problems)
+		p := &b.Peers[i]
+		if n := len(p.Problems) - most; n > 0 {
+			p.Problems = append(slices.Clip(p.Problems[:most]), fmt.Sprintf("and %d more", n))
+		}
 	}
 	return b.Wanted
-}
-
-// brief shortens the errors about a node that claims thousands of prefixes.
-func brief(problems []string) []string {
-	const most = 10
-	if n := len(problems) - most; n > 0 {
-		return append(slices.Clip(problems[:most]), fmt.Sprintf("and %d more", n))
-	}
-	return problems
 }
 
 // newBuilder returns a builder that knows this node's prefixes and SIDs.
@@ -133,7 +128,12 @@ func newBuilder(c Cluster) *builder {
 	b := &builder{
 		Cluster: c, own: c.Self.SIDs(), addresses: map[netip.Addr]string{self.Address: thisNode}, sids: map[netip.Addr]string{},
 		services: map[netip.Prefix]string{}, bindings: map[netip.Addr]bool{}, policies: map[Color]string{}, peers: map[netip.Addr]int{},
-		served: ends(c.Reaches),
+		served: map[netip.Addr][]netip.Addr{},
+	}
+	for _, r := range c.Reaches {
+		if n := len(r.Segments); n > 0 {
+			b.served[r.Address] = append(b.served[r.Address], r.Segments[n-1])
+		}
 	}
 	all := append([]Node{self}, c.Nodes...)
 	b.pods = newSpace(func(claim func(netip.Prefix)) {
@@ -190,10 +190,21 @@ func (b *builder) node(n Node) {
 			continue
 		}
 		if len(way.list) == 1 {
-			b.sids[way.list[0]] = n.Name
-			b.route(n, way.list[0])
+			sid := way.list[0]
+			b.sids[sid] = n.Name
+			r := Route{hostPrefix(sid), n.Address}
+			if n.Locator.IsValid() && n.Locator.Contains(sid) {
+				r.Prefix = n.Locator.Masked()
+			}
+			if !slices.Contains(b.Routes[max(0, len(b.Routes)-2):], r) {
+				b.Routes = append(b.Routes, r)
+			}
 		}
-		b.policy(Color{way.color, n.Address}, policyName(n.Name, way.name, way.color, n.Address), way.list, way.bsid)
+		name := n.Name + ":" + way.name
+		if n.Name == "" || len(name) > srv6.MaxNameLength {
+			name = ByAddress(way.color, n.Address)
+		}
+		b.policy(Color{way.color, n.Address}, name, way.list, way.bsid)
 	}
 	for _, p := range n.Prefixes {
 		if why := b.steer(p, n.Address); why != "" {
@@ -216,47 +227,31 @@ func (b *builder) refused(n Node) string {
 		if len(list) != 1 { // behind a node's own segment a SID means that node's
 			continue
 		}
-		if owner := b.sids[list[0]]; owner != "" {
-			return fmt.Sprintf("SID %s is already that of %s", list[0], owner)
-		}
-		if owner := b.locators.owner(hostPrefix(list[0])); owner != "" {
-			return fmt.Sprintf("SID %s is in the locator of %s", list[0], owner)
+		if why := b.taken(list[0], ""); why != "" {
+			return why
 		}
 	}
 	return ""
 }
 
-// route adds a route to a SID, or to the locator that contains it.
-func (b *builder) route(n Node, sid netip.Addr) {
-	r := Route{hostPrefix(sid), n.Address}
-	if n.Locator.IsValid() && n.Locator.Contains(sid) {
-		r.Prefix = n.Locator.Masked()
-	}
-	if !slices.Contains(b.Routes[max(0, len(b.Routes)-2):], r) {
-		b.Routes = append(b.Routes, r)
-	}
-}
-
-// policy adds a policy, or a candidate path if the policy exists already.
-func (b *builder) policy(color Color, name string, list []netip.Addr, bsid netip.Addr) {
+// policy adds a policy, or a candidate path if the policy exists already. The binding
+// SID is the one of a candidate path, or else the one that the node suggests, unless
+// that is in this node's locator.
+func (b *builder) policy(color Color, name string, list []netip.Addr, suggested netip.Addr) {
 	lists := []srpolicy.SegmentList{{Weight: 1, Segments: list}}
-	if known := b.Known[color]; known.Name != "" {
+	known := b.Known[color]
+	if known.Name != "" {
 		b.policies[color] = known.Name
 		b.Paths = append(b.Paths, srpolicy.CandidatePath{
 			Name: name, Policy: known.Name, Preference: srpolicy.DefaultPreference, SegmentLists: lists,
 		})
 		return
 	}
-	b.add(color, name, lists, b.binding(b.Known[color].BindingSID, bsid))
-}
-
-// binding returns the binding SID of a policy: the one of a candidate path, or else the
-// one that its node suggests, unless that is in this node's locator.
-func (b *builder) binding(chosen, suggested netip.Addr) netip.Addr {
-	if chosen.IsValid() || b.Self.Locator.IsValid() && suggested.IsValid() && b.Self.Locator.Contains(suggested) {
-		return chosen
+	bsid := known.BindingSID
+	if !bsid.IsValid() && !b.Self.Locator.Contains(suggested) {
+		bsid = suggested
 	}
-	return suggested
+	b.add(color, name, lists, bsid)
 }
 
 func (b *builder) add(color Color, name string, lists []srpolicy.SegmentList, bsid netip.Addr) {
@@ -368,7 +363,11 @@ func (b *builder) told(address netip.Addr) {
 	for _, c := range []uint32{ColorIPv4, ColorIPv6} {
 		color := Color{c, address}
 		known, there := b.Known[color]
-		if why := b.taken(known.Direct, address); why != "" && known.Name == "" {
+		why := ""
+		for _, sid := range known.Direct {
+			why = cmp.Or(why, b.taken(sid, address.String()))
+		}
+		if why != "" && known.Name == "" {
 			peer := b.peer(address)
 			peer.Problems = append(peer.Problems, why)
 			continue
@@ -388,15 +387,13 @@ func (b *builder) told(address netip.Addr) {
 	}
 }
 
-// taken returns why SIDs cannot belong to a node, or "".
-func (b *builder) taken(sids []netip.Addr, address netip.Addr) string {
-	for _, sid := range sids {
-		if owner := b.sids[sid]; owner != "" && owner != address.String() {
-			return fmt.Sprintf("SID %s is already that of %s", sid, owner)
-		}
-		if owner := b.locators.owner(hostPrefix(sid)); owner != "" && owner != address.String() {
-			return fmt.Sprintf("SID %s is in the locator of %s", sid, owner)
-		}
+// taken returns why a SID cannot belong to a node, or "".
+func (b *builder) taken(sid netip.Addr, node string) string {
+	if owner := b.sids[sid]; owner != "" && owner != node {
+		return fmt.Sprintf("SID %s is already that of %s", sid, owner)
+	}
+	if owner := b.locators.owner(hostPrefix(sid)); owner != "" && owner != node {
+		return fmt.Sprintf("SID %s is in the locator of %s", sid, owner)
 	}
 	return ""
 }
@@ -410,17 +407,6 @@ func (b *builder) isLocator(r Reach) bool {
 		}
 	}
 	return slices.ContainsFunc(b.served[r.Address], r.Prefix.Contains) || b.locators.owner(r.Prefix) != ""
-}
-
-// ends returns the last SIDs of a node's services.
-func ends(reaches []Reach) map[netip.Addr][]netip.Addr {
-	out := map[netip.Addr][]netip.Addr{}
-	for _, r := range reaches {
-		if n := len(r.Segments); n > 0 {
-			out[r.Address] = append(out[r.Address], r.Segments[n-1])
-		}
-	}
-	return out
 }
 
 // service adds a prefix with its own SID. It may contain prefixes of pods, as a default
@@ -452,14 +438,6 @@ func (b *builder) rival(r Rival) {
 	}
 	peer := b.peer(r.Address)
 	peer.Problems = append(peer.Problems, fmt.Sprintf("prefix %s is used as that of %s, which tells of it too: %s", r.Prefix, owner, r.Why))
-}
-
-// policyName returns a name that is short enough, however long the node's name is.
-func policyName(node, family string, color uint32, address netip.Addr) string {
-	if name := node + ":" + family; node != "" && len(name) <= srv6.MaxNameLength {
-		return name
-	}
-	return ByAddress(color, address)
 }
 
 // ByAddress returns the name of the policy to a node of which only the address is known.

@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -97,10 +98,10 @@ func (s Self) Node() Node {
 	}
 	ipv4, ipv6 := families(s.Prefixes)
 	if ipv4 {
-		n.IPv4 = chosen(firstValid(s.DT4, s.DT46))
+		n.IPv4 = chosen(cmp.Or(s.DT4, s.DT46))
 	}
 	if ipv6 {
-		n.IPv6 = chosen(firstValid(s.DT6, s.DT46))
+		n.IPv6 = chosen(cmp.Or(s.DT6, s.DT46))
 	}
 	return Complete(n, s.Double)
 }
@@ -146,13 +147,6 @@ func (n Node) End() netip.Addr {
 		}
 	}
 	return netip.Addr{}
-}
-
-func firstValid(a, b netip.Addr) netip.Addr {
-	if a.IsValid() {
-		return a
-	}
-	return b
 }
 
 // sidPrefix returns LOC:FUNC of a SID in the locator, or else the whole address.
