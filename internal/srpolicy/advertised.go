@@ -2,7 +2,6 @@ package srpolicy
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 
 	"github.com/culvert-net/culvert/srv6"
@@ -28,10 +27,9 @@ func (a Advertised) EffectivePreference() uint32 { return cmp.Or(a.Preference, D
 
 // Validate returns what prevents this node from using the path.
 func (a Advertised) Validate() []srv6.FieldError {
-	var errs []srv6.FieldError
+	var errs faults
 	if !a.Endpoint.IsValid() || a.Endpoint.Zone() != "" {
-		errs = append(errs, srv6.FieldError{Field: "endpoint", Problem: fmt.Sprintf("%s is no address of a node", a.Endpoint),
-			Fix: "give the address of the policy's end, or :: for any"})
+		errs.add("endpoint", "give the address of the policy's end, or :: for any", "%s is no address of a node", a.Endpoint)
 	}
 	if a.BindingSID.IsValid() {
 		errs = append(errs, srv6.CheckUnicast6("binding_sid", a.BindingSID)...)

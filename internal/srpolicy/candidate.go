@@ -28,10 +28,9 @@ type CandidatePath struct {
 
 // Validate checks a candidate path. It does not look up the policy.
 func (c CandidatePath) Validate() []srv6.FieldError {
-	errs := srv6.CheckName("name", c.Name)
+	errs := faults(srv6.CheckName("name", c.Name))
 	if c.Policy == "" {
-		errs = append(errs, srv6.FieldError{Field: "policy", Problem: "is missing: a candidate path is one of a policy",
-			Fix: "give the name of a policy"})
+		errs.add("policy", "give the name of a policy", "is missing: a candidate path is one of a policy")
 	}
 	return append(errs, checkLists(c.SegmentLists)...)
 }

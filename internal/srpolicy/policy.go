@@ -1,6 +1,7 @@
 package srpolicy
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"net/netip"
@@ -16,10 +17,7 @@ func Behaviors() []srv6.Behavior {
 
 // EffectiveBehavior returns the policy's behaviour, with the default filled in.
 func (p Policy) EffectiveBehavior() srv6.Behavior {
-	if p.Behavior == srv6.BehaviorNone {
-		return srv6.HEncapsRed
-	}
-	return p.Behavior
+	return cmp.Or(p.Behavior, srv6.HEncapsRed)
 }
 
 // Reduced says whether the SRH omits the first segment.
@@ -44,10 +42,7 @@ func (p Policy) BindingBehavior() srv6.Behavior {
 
 // EffectiveWeight returns the list's weight, with the default filled in.
 func (l SegmentList) EffectiveWeight() uint32 {
-	if l.Weight == 0 {
-		return 1
-	}
-	return l.Weight
+	return cmp.Or(l.Weight, 1)
 }
 
 // Thresholds divides the flow hashes among the lists by weight: a flow takes the first
@@ -69,12 +64,18 @@ func (p Policy) Thresholds() []uint32 {
 	return thresholds
 }
 
+// faults collects what is wrong with a value.
+type faults []srv6.FieldError
+
+func (f *faults) add(field, fix, format string, args ...any) {
+	*f = append(*f, srv6.FieldError{Field: field, Problem: fmt.Sprintf(format, args...), Fix: fix})
+}
+
 // Validate checks a policy. It looks up nothing.
 func (p Policy) Validate() []srv6.FieldError {
-	errs := srv6.CheckName("name", p.Name)
+	errs := faults(srv6.CheckName("name", p.Name))
 	if !slices.Contains(Behaviors(), p.EffectiveBehavior()) {
-		errs = append(errs, srv6.FieldError{Field: "behavior", Problem: p.Behavior.String() + " is not a policy's behaviour",
-			Fix: "give H.Encaps, H.Encaps.Red, H.Encaps.L2 or H.Encaps.L2.Red"})
+		errs.add("behavior", "give H.Encaps, H.Encaps.Red, H.Encaps.L2 or H.Encaps.L2.Red", "%s is not a policy's behaviour", p.Behavior)
 	}
 	if p.Source.IsValid() {
 		errs = append(errs, srv6.CheckUnicast6("source", p.Source)...)
@@ -82,13 +83,12 @@ func (p Policy) Validate() []srv6.FieldError {
 	if p.BindingSID.IsValid() {
 		errs = append(errs, srv6.CheckUnicast6("binding_sid", p.BindingSID)...)
 		if p.L2() {
-			errs = append(errs, srv6.FieldError{Field: "binding_sid", Problem: "a packet cannot be bound to " + p.Behavior.String() + ", which takes frames",
-				Fix: "remove it, or give behavior: H.Encaps or H.Encaps.Red"})
+			errs.add("binding_sid", "remove it, or give behavior: H.Encaps or H.Encaps.Red",
+				"a packet cannot be bound to %s, which takes frames", p.Behavior)
 		}
 	}
 	if p.Endpoint.Zone() != "" {
-		errs = append(errs, srv6.FieldError{Field: "endpoint", Problem: fmt.Sprintf("%s has a zone", p.Endpoint),
-			Fix: "give the address of the policy's end without a zone"})
+		errs.add("endpoint", "give the address of the policy's end without a zone", "%s has a zone", p.Endpoint)
 	}
 	if len(p.SegmentLists) == 0 {
 		return errs // candidate paths may provide them

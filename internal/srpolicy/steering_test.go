@@ -2,7 +2,6 @@ package srpolicy
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -79,16 +78,5 @@ func TestKey(t *testing.T) {
 		if got := s.Key(); got != want {
 			t.Errorf("key of %+v is %q, want %q", s, got, want)
 		}
-	}
-}
-
-func TestPoliciesOfSteering(t *testing.T) {
-	s := translation()
-	if got := s.Policies(); got != nil {
-		t.Errorf("policies are %v", got)
-	}
-	s.Policy, s.GTP4D.Policy = "a", "b"
-	if got := s.Policies(); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("policies are %v", got)
 	}
 }
