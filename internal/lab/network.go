@@ -85,17 +85,15 @@ func (n *Network) FTEID(ctx context.Context, reference string) (netip.Addr, uint
 
 // Address of a node or a pod, of IPv4 or else IPv6.
 func (n *Network) Address(name string, ip4 bool) (netip.Addr, error) {
-	if ip4 {
-		return n.in.Address(name, topology.IPv4)
-	}
-	return n.in.Address(name, topology.IPv6)
+	return n.in.Address(name, map[bool]string{true: topology.IPv4, false: topology.IPv6}[ip4])
 }
 
 // Counters are the packets of a node by SID, by SR policy, and by how their journey
 // ended.
 type Counters struct{ SIDs, Policies, Outcomes map[string]uint64 }
 
-// Counters of all nodes that count: Culvert, and kernels that are told to.
+// Counters of all nodes that count: those of Culvert, and kernels whose routes or
+// rules say so.
 func (n *Network) Counters(ctx context.Context) (map[string]Counters, error) {
 	seen, err := observe.Observe(ctx, n.in, nil)
 	if err != nil {

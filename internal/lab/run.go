@@ -65,7 +65,12 @@ func build(ctx context.Context, in *instance.Instance, progress *report.Progress
 		{"GTP-U endpoints", nil, func(n *topology.Node) error { return daemon.StartEndpoint(ctx, in, n) }},
 		{"addresses and routes", nil, func(n *topology.Node) error { return network.Configure(in, n) }},
 		{"FRR", nil, func(n *topology.Node) error { return daemon.StartFRR(ctx, in, n) }},
-		{"kube-apiserver", kinds{topology.APIServer}, func(n *topology.Node) error { return cluster.StartFor(ctx, in, n) }},
+		{"kube-apiserver", kinds{topology.APIServer}, func(*topology.Node) error {
+			if variant := in.State.Variant; variant != topology.KubeMode && len(in.Kubelets()) == 0 {
+				return nil // the variant needs none
+			}
+			return cluster.StartAPIServer(ctx, in)
+		}},
 		{"kubelets", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.StartKubelet(in, n) }},
 		{"the nodes of the cluster", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.JoinCluster(ctx, in, n) }},
 		{"culvert, by its manifest", nil, func(n *topology.Node) error { return cluster.Install(ctx, in, n) }},

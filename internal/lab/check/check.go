@@ -50,7 +50,7 @@ var checkKinds = map[string]func(context.Context, *disturb.Runner, *topology.Che
 	"spread":     spread,
 	"shows":      showsCheck,
 	"n4":         n4,
-	"kubectl":    asks,
+	"kubectl":    kubectl,
 	"culvert":    operate,
 	"leftovers":  leftovers,
 }

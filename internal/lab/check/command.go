@@ -18,8 +18,8 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// asks checks that a kubectl command succeeds.
-func asks(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
+// kubectl checks that a kubectl command succeeds.
+func kubectl(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
 	text, err := cluster.RunKubectl(ctx, r.Instance, c.Kubectl)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -45,7 +46,7 @@ func n4(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Out
 	return nil
 }
 
-// reportKinds tell what an SMF's line reports.
+// reportKinds say whether a line of an SMF's output is a report of that kind.
 var reportKinds = map[string]func(*daemon.SMFLine) bool{
 	"downlink_data": func(l *daemon.SMFLine) bool { return len(l.DownlinkData) > 0 },
 	"usage":         func(l *daemon.SMFLine) bool { return l.Kind == smf.ReportSession && len(l.Usage) > 0 },
@@ -94,15 +95,10 @@ type volume struct{ up, down uint64 }
 type volumes map[uint32]volume
 
 func (v volumes) add(list []smf.Usage) {
-	for i := range list {
-		u := &list[i]
-		sum := v[u.URR]
-		if u.Uplink != nil {
-			sum.up += *u.Uplink
-		}
-		if u.Downlink != nil {
-			sum.down += *u.Downlink
-		}
+	for _, u := range list {
+		sum, none := v[u.URR], new(uint64)
+		sum.up += *cmp.Or(u.Uplink, none)
+		sum.down += *cmp.Or(u.Downlink, none)
 		v[u.URR] = sum
 	}
 }

@@ -94,9 +94,6 @@ func statusOf(ctx context.Context, r *disturb.Runner, c *topology.Check, o *repo
 	return nil
 }
 
-// linkLocal is what the kernel gives each interface of IPv6.
-const linkLocal = "fe80::/64"
-
 // oneFamily wants the pods of a node to have addresses and routes of one family, and
 // nothing of the other; so CNI's results, and the node's routes to them.
 func oneFamily(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
@@ -134,7 +131,24 @@ func oneFamily(ctx context.Context, r *disturb.Runner, c *topology.Check, o *rep
 		}
 	}
 	o.Say("%d pods", len(list))
-	return routesOfFamily(r, n, is4, o)
+	// The node's routes to its pods; where all of the cluster is of one family, to
+	// those of other nodes, too.
+	links, err := podLinks(r, n)
+	if err != nil {
+		return err
+	}
+	if len(cluster.Families(r.Instance)) == 1 {
+		links = append(links, "culvert0")
+	}
+	if len(links) == 0 {
+		o.Fail("%s has no interfaces of pods", n.Name)
+	}
+	for _, name := range links {
+		if err := noRoutes(r, n, is4, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wantFamily wants so many addresses, all of one family.
@@ -195,27 +209,6 @@ func podOfFamily(r *disturb.Runner, p *topology.Node, is4 bool, o *report.Outcom
 	return noRoutes(r, p, is4, topology.PodInterface)
 }
 
-// routesOfFamily looks at a node's routes to its pods; where all of the cluster is
-// of one family, at those to other nodes', too.
-func routesOfFamily(r *disturb.Runner, n *topology.Node, is4 bool, o *report.Outcome) error {
-	links, err := podLinks(r, n)
-	if err != nil {
-		return err
-	}
-	if len(cluster.Families(r.Instance)) == 1 {
-		links = append(links, "culvert0")
-	}
-	if len(links) == 0 {
-		o.Fail("%s has no interfaces of pods", n.Name)
-	}
-	for _, name := range links {
-		if err := noRoutes(r, n, is4, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // noRoutes wants a device to have no route of the other family.
 func noRoutes(r *disturb.Runner, n *topology.Node, is4 bool, device string) error {
 	family := "-4"
@@ -229,7 +222,7 @@ func noRoutes(r *disturb.Runner, n *topology.Node, is4 bool, device string) erro
 		return err
 	}
 	for _, route := range routes {
-		if route.To != linkLocal {
+		if route.To != "fe80::/64" { // which the kernel gives each interface of IPv6
 			return fmt.Errorf("%s has the route %s dev %s", n.Name, route.To, device)
 		}
 	}

@@ -20,30 +20,30 @@ func spread(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report
 	if s == nil {
 		return fmt.Errorf("to_name: %q is no Service", c.ToName)
 	}
-	doors, err := openDoors(r, s, topology.FamilyOf(c.To))
-	defer func() {
-		for _, d := range doors {
-			d.listener.Close()
+	var receivers []receiver
+	for _, pod := range s.Pods() {
+		l, err := receive(r, pod, topology.FamilyOf(c.To), s.TargetPort)
+		if err != nil {
+			return err
 		}
-	}()
-	if err != nil {
-		return err
+		defer l.Close()
+		receivers = append(receivers, l)
 	}
 	to := netip.AddrPortFrom(c.To, s.Port).String()
 	for range max(c.Count, 1) {
 		o.Sent++
-		if err := knock(ctx, r, r.Node(c.From), to); err != nil {
+		if err := connect(ctx, r, r.Node(c.From), to); err != nil {
 			o.Fail("%v", err)
 			break
 		}
 		o.Received++
 	}
 	reached := 0
-	for _, d := range doors {
-		d.listener.Close()
-		if n := <-d.came; n > 0 {
+	for _, l := range receivers {
+		l.Close()
+		if n := <-l.count; n > 0 {
 			reached++
-			o.Say("%s: %d connections", d.pod, n)
+			o.Say("%s: %d connections", l.pod, n)
 		}
 	}
 	if reached != c.Expect.Pods {
@@ -52,45 +52,40 @@ func spread(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report
 	return nil
 }
 
-// door is where a pod takes connections, and closes them.
-type door struct {
-	pod      string
-	listener net.Listener
-	came     chan int // how many, when it is closed
+// receiver accepts connections in a pod, and closes each at once.
+type receiver struct {
+	net.Listener
+	pod   string
+	count chan int // of connections, sent when the listener is closed
 }
 
-// openDoors at all pods behind a Service.
-func openDoors(r *disturb.Runner, s *topology.Service, family string) (doors []door, err error) {
-	for _, name := range s.Pods() {
-		a, err := r.Address(name, family)
-		if err != nil {
-			return doors, err
-		}
-		d := door{pod: name, came: make(chan int, 1)}
-		err = r.Namespace(r.Node(name)).Do(func() (err error) {
-			d.listener, err = net.Listen("tcp", netip.AddrPortFrom(a, s.TargetPort).String())
-			return err
-		})
-		if err != nil {
-			return doors, err
-		}
-		doors = append(doors, d)
-		go func() {
-			for n := 0; ; n++ {
-				c, err := d.listener.Accept()
-				if err != nil {
-					d.came <- n
-					return
-				}
-				c.Close()
-			}
-		}()
+func receive(r *disturb.Runner, pod, family string, port uint16) (l receiver, err error) {
+	at, err := r.Address(pod, family)
+	if err != nil {
+		return l, err
 	}
-	return doors, nil
+	l = receiver{pod: pod, count: make(chan int, 1)}
+	if err := r.Namespace(r.Node(pod)).Do(func() (err error) {
+		l.Listener, err = net.Listen("tcp", netip.AddrPortFrom(at, port).String())
+		return err
+	}); err != nil {
+		return l, err
+	}
+	go func() {
+		for n := 0; ; n++ {
+			c, err := l.Accept()
+			if err != nil {
+				l.count <- n
+				return
+			}
+			c.Close()
+		}
+	}()
+	return l, nil
 }
 
-// knock makes a connection, and waits until the other side has closed it.
-func knock(ctx context.Context, r *disturb.Runner, from *topology.Node, to string) error {
+// connect makes a connection, and waits until the other side has closed it.
+func connect(ctx context.Context, r *disturb.Runner, from *topology.Node, to string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	return r.Namespace(from).Do(func() error {

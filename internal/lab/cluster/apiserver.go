@@ -30,7 +30,7 @@ const (
 )
 
 // StartAPIServer starts etcd and kube-apiserver, where they do not run yet, and
-// tells them of the nodes.
+// registers the nodes. Where nodes are kubelets it starts the controllers instead.
 func StartAPIServer(ctx context.Context, in *instance.Instance) error {
 	n := in.APIServer()
 	if n == nil {
@@ -60,20 +60,9 @@ func StartAPIServer(ctx context.Context, in *instance.Instance) error {
 		}
 	}
 	if len(in.Kubelets()) > 0 {
-		return nil // the manifest does all of it
+		return startControllers(in, n) // the manifest defines the resources
 	}
 	return defineResources(ctx, in)
-}
-
-// StartFor starts them in their node, where the variant needs them.
-func StartFor(ctx context.Context, in *instance.Instance, n *topology.Node) error {
-	if in.State.Variant != topology.KubeMode && len(in.Kubelets()) == 0 {
-		return nil
-	}
-	if err := StartAPIServer(ctx, in); err != nil {
-		return err
-	}
-	return startControllers(in, n)
 }
 
 // register makes the Node that a kubelet would, with the podCIDRs that a
@@ -141,7 +130,7 @@ func RunAPIServer(ctx context.Context, in *instance.Instance, n *topology.Node) 
 	return writeKubeconfig(in, n, administrator, instance.Kubeconfig(in))
 }
 
-// kubeletOptions are what kube-apiserver is told where kubelets are its nodes:
+// kubeletOptions are those of kube-apiserver where kubelets are its nodes:
 // who it is to them, and that network plugins may do what they need.
 func kubeletOptions(in *instance.Instance, n *topology.Node) []string {
 	if len(in.Kubelets()) == 0 {
@@ -154,9 +143,6 @@ func kubeletOptions(in *instance.Instance, n *topology.Node) []string {
 // startControllers starts what the API alone does not do: podCIDRs for nodes,
 // accounts, pods of DaemonSets and Deployments, and nodes for pods.
 func startControllers(in *instance.Instance, n *topology.Node) error {
-	if len(in.Kubelets()) == 0 {
-		return nil
-	}
 	for name, user := range map[string]string{controllerManagerProcess: controllerUser, schedulerProcess: schedulerUser} {
 		if err := writeKubeconfig(in, n, user, in.File(n, name+".kubeconfig")); err != nil {
 			return err

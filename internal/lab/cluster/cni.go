@@ -45,29 +45,33 @@ func networkList(in *instance.Instance, n *topology.Node, version string) (*libc
 	return libcni.ConfListFromBytes(text)
 }
 
-// plugins are run for a node, and what ADD says is kept in a folder of its own.
-func plugins(in *instance.Instance, n *topology.Node, cache string) *libcni.CNIConfig {
-	paths := []string{filepath.Dir(in.Culvert), Programs()}
-	return libcni.NewCNIConfigWithCacheDir(paths, in.File(n, cache), nil)
+// onNode calls f with a node's plugins and their configuration, on a thread in the
+// node's namespace, which starts them. What ADD says is kept in the folder cache.
+func onNode(in *instance.Instance, n *topology.Node, version, cache string, f func(*libcni.CNIConfig, *libcni.NetworkConfigList) error) error {
+	list, err := networkList(in, n, version)
+	if err != nil {
+		return err
+	}
+	plugins := libcni.NewCNIConfigWithCacheDir([]string{filepath.Dir(in.Culvert), Programs()}, in.File(n, cache), nil)
+	return in.Namespace(n).Do(func() error { return f(plugins, list) })
 }
 
-// runtime is the part of a container runtime that a pod's network sees.
-func runtime(in *instance.Instance, p *topology.Node) (*libcni.CNIConfig, *libcni.RuntimeConf) {
+// runtimeOf is the part of a container runtime that a pod's network sees.
+func runtimeOf(in *instance.Instance, p *topology.Node) *libcni.RuntimeConf {
 	var ports []map[string]any
 	for _, port := range p.HostPorts {
 		ports = append(ports, map[string]any{"hostPort": port.Host, "containerPort": port.Pod, "protocol": port.Protocol})
 	}
-	told := map[string]any{"portMappings": ports}
+	capabilities := map[string]any{"portMappings": ports}
 	if b := p.Bandwidth; b != nil {
 		const kilo, burst = 1000, 80_000 // bits
-		told["bandwidth"] = map[string]any{"ingressRate": b.Ingress * kilo, "ingressBurst": burst, "egressRate": b.Egress * kilo, "egressBurst": burst}
+		capabilities["bandwidth"] = map[string]any{"ingressRate": b.Ingress * kilo, "ingressBurst": burst, "egressRate": b.Egress * kilo, "egressBurst": burst}
 	}
-	conf := &libcni.RuntimeConf{
+	return &libcni.RuntimeConf{
 		ContainerID: "lab-" + in.Name + "-" + p.Name, NetNS: in.Namespace(p).Path(), IfName: topology.PodInterface,
 		Args:           [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "lab"}, {"K8S_POD_NAME", p.Name}},
-		CapabilityArgs: told,
+		CapabilityArgs: capabilities,
 	}
-	return plugins(in, in.Node(p.Host), "cni"), conf
 }
 
 // Attach makes the pod's network, as its node's container runtime does.
@@ -76,15 +80,9 @@ func Attach(ctx context.Context, in *instance.Instance, p *topology.Node) error 
 	if on.Kind == topology.Kubelet {
 		return JoinPod(ctx, in, p)
 	}
-	list, err := networkList(in, on, cniVersion)
-	if err != nil {
-		return err
-	}
-	plugins, conf := runtime(in, p)
 	var found []netip.Addr
-	// The plugins are started by this thread.
-	err = in.Namespace(on).Do(func() error {
-		result, err := plugins.AddNetworkList(ctx, list, conf)
+	err := onNode(in, on, cniVersion, "cni", func(plugins *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
+		result, err := plugins.AddNetworkList(ctx, list, runtimeOf(in, p))
 		if err != nil {
 			return err
 		}
@@ -115,45 +113,39 @@ func Detach(ctx context.Context, in *instance.Instance, p *topology.Node) error 
 		_, err := Kubectl(ctx, in, nil, "delete", "pod", p.Name, "--wait")
 		return err
 	}
-	list, err := networkList(in, on, cniVersion)
+	err := onNode(in, on, cniVersion, "cni", func(plugins *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
+		return plugins.DelNetworkList(ctx, list, runtimeOf(in, p))
+	})
 	if err != nil {
-		return err
-	}
-	plugins, conf := runtime(in, p)
-	if err := in.Namespace(on).Do(func() error { return plugins.DelNetworkList(ctx, list, conf) }); err != nil {
 		return fmt.Errorf("CNI DEL: %w", err)
 	}
 	delete(in.State.Pods, p.Name)
 	return in.Save()
 }
 
-// CNIStatus asks a node's plugins whether pods can be attached (CNI STATUS).
+// CNIStatus returns the answer of a node's plugins to CNI's STATUS: no error if pods
+// can be attached.
 func CNIStatus(ctx context.Context, in *instance.Instance, n *topology.Node) error {
-	list, err := networkList(in, n, newCNIVersion)
-	if err != nil {
-		return err
-	}
-	return in.Namespace(n).Do(func() error { return plugins(in, n, "cni").GetStatusNetworkList(ctx, list) })
+	return onNode(in, n, newCNIVersion, "cni", func(plugins *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
+		return plugins.GetStatusNetworkList(ctx, list)
+	})
 }
 
-// Collect has the runtime of a pod's node tell its plugins of all pods but this
-// one, of which it has lost its records, too: else it would call DEL itself.
+// Collect has the plugins of a pod's node remove what belongs to no pod (CNI GC): the
+// runtime names all pods but this one, of which it has lost its records, too, as
+// it would call DEL itself otherwise.
 func Collect(ctx context.Context, in *instance.Instance, p *topology.Node) error {
 	on := in.Node(p.Host)
-	list, err := networkList(in, on, newCNIVersion)
-	if err != nil {
-		return err
-	}
 	var valid []types.GCAttachment
 	for _, other := range in.Pods(on) {
-		if _, conf := runtime(in, other); other != p {
+		if conf := runtimeOf(in, other); other != p {
 			valid = append(valid, types.GCAttachment{ContainerID: conf.ContainerID, IfName: conf.IfName})
 		}
 	}
-	plugins := plugins(in, on, "cni-lost")
-	if err := in.Namespace(on).Do(func() error {
+	err := onNode(in, on, newCNIVersion, "cni-lost", func(plugins *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
 		return plugins.GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: valid})
-	}); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("CNI GC: %w", err)
 	}
 	delete(in.State.Pods, p.Name)

@@ -30,7 +30,7 @@ const (
 func Images(in *instance.Instance) string { return filepath.Join(instance.DiskDir, in.Name, "images") }
 
 // writeImages writes archives of culvert's image and of that of test pods, which
-// is the pause image, too: it waits, and serves HTTP where it is told to.
+// is the pause image, too: it waits, or serves HTTP by the command of its pod.
 func writeImages(in *instance.Instance) error {
 	in.State.Disks = instance.AddNew(in.State.Disks, Images(in))
 	if err := errors.Join(in.Save(), os.MkdirAll(Images(in), 0o755)); err != nil {
@@ -101,7 +101,7 @@ func installCulvert(ctx context.Context, in *instance.Instance) error {
 	return err
 }
 
-// Describe is what Kubernetes says of culvert's pods, and they of themselves.
+// Describe is the state of culvert's pods in Kubernetes, and the end of their logs.
 func Describe(in *instance.Instance) string {
 	ctx, cancel := context.WithTimeout(context.Background(), instance.ReadyTime)
 	defer cancel()

@@ -24,7 +24,7 @@ type container struct {
 	folder        func() string // of the machine
 	inNode        string
 	configVersion int
-	cni           string // the version that culvert is told
+	cni           string // the version that culvert gets as --cni-version
 }
 
 // containers are those by the lab's modes. Debian's is where packages are, the newer
@@ -99,7 +99,7 @@ func disk(in *instance.Instance, n *topology.Node) string {
 	return filepath.Join(instance.DiskDir, in.Name, n.Name)
 }
 
-// JoinCluster waits until the node's kubelet has told kube-apiserver of it.
+// JoinCluster waits until the node's kubelet has registered it.
 func JoinCluster(ctx context.Context, in *instance.Instance, n *topology.Node) error {
 	err := in.AwaitProcess(ctx, n, instance.NodeProcess, ClusterTime, func() error {
 		_, err := Kubectl(ctx, in, nil, "get", "node", n.Name)

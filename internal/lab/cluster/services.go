@@ -61,7 +61,7 @@ func translations(in *instance.Instance, b *strings.Builder, ip, family string) 
 }
 
 // Serve has a node translate what is for Services: by kube-proxy where there is a
-// Kubernetes API, which is told of them, else by rules of our own.
+// Kubernetes API, which gets the objects, else by rules of our own.
 func Serve(ctx context.Context, in *instance.Instance, n *topology.Node) error {
 	switch kube := in.State.Variant == topology.KubeMode; {
 	case len(in.Services) == 0:
@@ -95,7 +95,7 @@ func Moved(ctx context.Context, in *instance.Instance, p *topology.Node) error {
 // servicesIn is the namespace of Services.
 const servicesIn = "default"
 
-// putServices tells the Kubernetes API of Services, and of the pods behind them.
+// putServices writes Services and the pods behind them to the Kubernetes API.
 func putServices(ctx context.Context, in *instance.Instance, services []topology.Service) error {
 	for _, s := range services {
 		if err := ApplyObject(ctx, in, serviceObject(&s)); err != nil {

@@ -69,7 +69,7 @@ func kill(ctx context.Context, a action) error {
 	return daemon.RestartCulvert(ctx, a.Instance, a.node, unix.SIGKILL, 500*time.Millisecond, a.Culvert)
 }
 
-// moveTunnel tells a GTP-U endpoint a tunnel's other end.
+// moveTunnel sets the F-TEID to which a GTP-U endpoint sends by a tunnel.
 func moveTunnel(ctx context.Context, a action) error {
 	address, teid, err := daemon.FTEID(ctx, a.Instance, a.event.FTEID, a.event.IPv6)
 	if err != nil {

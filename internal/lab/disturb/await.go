@@ -97,7 +97,7 @@ func isActive(ctx context.Context, a action) error {
 	return fmt.Errorf("%s has no policy %q", a.event.Node, a.event.Policy)
 }
 
-// progressView is what a node says of a candidate path.
+// progressView is the state that a node reports of a candidate path.
 type progressView struct {
 	Name   string    `json:"name"`
 	State  string    `json:"state"`
@@ -133,7 +133,7 @@ func saysOf(text []byte, e *topology.Event) error {
 	}
 	said := object.Status.Nodes
 	if note, there := object.Metadata.Annotations["culvert.net/status"]; there {
-		var listing struct { // what a node says of its ConfigMap
+		var listing struct { // the state that a node reports of its ConfigMap
 			Error string         `json:"error"`
 			Paths []progressView `json:"paths"`
 		}

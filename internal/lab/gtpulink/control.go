@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Request is what somebody asks of an endpoint by its control socket.
+// Request calls an endpoint by its control socket.
 type Request struct {
 	Op     string        `json:"-"` // a method of Endpoint: Stats, EndMarker, Echo or Tunnel
 	Device string        `json:"device,omitempty"`

@@ -70,7 +70,8 @@ func (p Process) Stop(signal unix.Signal, grace time.Duration) error {
 	return fmt.Errorf("%s of %s (pid %d) does not end", p.Name, p.Node, p.PID)
 }
 
-// WaitFor asks until the condition holds, and says whether it came to.
+// WaitFor repeats condition until it holds or the limit is over. It returns whether
+// the condition holds.
 func WaitFor(limit time.Duration, condition func() bool) bool {
 	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
 		if condition() {
@@ -82,8 +83,8 @@ func WaitFor(limit time.Duration, condition func() bool) bool {
 	}
 }
 
-// Await asks until there is no error, ctx ends or the limit is over, and returns the
-// last error.
+// Await repeats ask until it returns no error, ctx ends or the limit is over. It
+// returns the last error.
 func Await(ctx context.Context, limit time.Duration, ask func() error) error {
 	var last error
 	WaitFor(limit, func() bool {
@@ -101,8 +102,8 @@ func (in *Instance) StartAwait(ctx context.Context, n *topology.Node, name strin
 	return in.AwaitProcess(ctx, n, name, limit, ask)
 }
 
-// AwaitProcess asks until the process called name answers without an error. One that
-// ends meanwhile is an error, which quotes the end of its log.
+// AwaitProcess repeats ask until the process called name answers without an error.
+// It fails when the process ends, and quotes the end of its log.
 func (in *Instance) AwaitProcess(ctx context.Context, n *topology.Node, name string, limit time.Duration, ask func() error) error {
 	p, _ := in.Process(n, name)
 	ended := false

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What both versions of containerd are told. There is no AppArmor in a node that
+// The settings that both versions of containerd get. There is no AppArmor in a node that
 // is a namespace, no controller of huge pages, and a node's processes may not
 // lower their oom_score_adj.
 const criOptions = `  restrict_oom_score_adj = true

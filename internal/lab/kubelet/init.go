@@ -108,7 +108,8 @@ type reaper struct {
 	waiting map[int]chan unix.WaitStatus
 }
 
-// start starts a program whose output goes to a log, and tells of its end.
+// start starts a program whose output goes to a log. The channel gets its status
+// when it ends.
 func (r *reaper) start(cmd *exec.Cmd, log string) (<-chan unix.WaitStatus, error) {
 	const logDir = "/var/log"
 	if err := os.MkdirAll(logDir, 0o755); err != nil {

@@ -75,7 +75,7 @@ func OneLine(list []string) string {
 	return strings.ReplaceAll(strings.Join(list, "; "), "\n", "; ")
 }
 
-// Progress tells a waiting person what is going on.
+// Progress shows what a command does at the moment.
 type Progress struct{ W io.Writer }
 
 // Say prints a line.

@@ -118,7 +118,7 @@ type Expect struct {
 	Rate *RateExpect `json:"rate,omitempty"`
 	// Handover wants tunnels to change at a GTP-U endpoint.
 	Handover *HandoverExpect `json:"handover,omitempty"`
-	// Usage wants an SMF to be told what the streams counted themselves.
+	// Usage wants the UPF to report to an SMF what the streams counted themselves.
 	Usage *UsageExpect `json:"usage,omitempty"`
 	// Client is the node or pod that the receiver sees connect (tcp).
 	Client string `json:"client,omitempty"`

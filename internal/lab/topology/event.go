@@ -20,11 +20,11 @@ type Event struct {
 	// be a reference: see resolve.
 	SMF  string         `json:"smf,omitempty"`
 	Step map[string]any `json:"step,omitempty"`
-	// FTEID is where a tunnel goes from here on, as a reference: what the gNB is
-	// told by N2. IPv6: the F-TEID's address of that family.
+	// FTEID is where a tunnel goes from here on, as a reference: what the gNB
+	// learns by N2. IPv6: the F-TEID's address of that family.
 	FTEID string `json:"fteid,omitempty"`
 	IPv6  bool   `json:"ipv6,omitempty"`
-	// Paths are what an injector tells; Object is one of the Kubernetes API.
+	// Paths are what an injector advertises; Object is one of the Kubernetes API.
 	Paths  []map[string]any `json:"paths,omitempty"`
 	Object map[string]any   `json:"object,omitempty"`
 	// Policy is one whose active candidate path must have the Preference.
