@@ -62,11 +62,22 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the labs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := topology.List()
+			labs, err := topology.List()
 			if err != nil {
 				return err
 			}
-			return writeList(cmd.OutOrStdout(), list, format)
+			var list []listing
+			for _, t := range labs {
+				list = append(list, listing{t.Name, t.Summary, len(t.Nodes), len(t.Links), len(t.Checks)})
+			}
+			return format.Write(cmd.OutOrStdout(), list, func(w io.Writer) error {
+				t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+				fmt.Fprintln(t, "NAME\tNODES\tCHECKS\tSUMMARY")
+				for _, l := range list {
+					fmt.Fprintf(t, "%s\t%d\t%d\t%s\n", l.Name, l.Nodes, l.Checks, l.Summary)
+				}
+				return t.Flush()
+			})
 		},
 	}
 	cmd.Flags().VarP(&format, "output", "o", "`format`: table, json or yaml")
@@ -290,19 +301,4 @@ type listing struct {
 	Nodes   int    `json:"nodes"`
 	Links   int    `json:"links"`
 	Checks  int    `json:"checks"`
-}
-
-func writeList(w io.Writer, labs []*topology.Topology, format printer.Format) error {
-	var list []listing
-	for _, t := range labs {
-		list = append(list, listing{t.Name, t.Summary, len(t.Nodes), len(t.Links), len(t.Checks)})
-	}
-	return format.Write(w, list, func(w io.Writer) error {
-		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(t, "NAME\tNODES\tCHECKS\tSUMMARY")
-		for _, l := range list {
-			fmt.Fprintf(t, "%s\t%d\t%d\t%s\n", l.Name, l.Nodes, l.Checks, l.Summary)
-		}
-		return t.Flush()
-	})
 }

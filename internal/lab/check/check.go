@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/observe"
@@ -82,14 +83,16 @@ func (r *Checker) once(ctx context.Context, p topology.Planned) report.Result {
 	defer cancel()
 	o := new(report.Outcome)
 	var before observe.Observation
-	var said map[string]int64
+	said := map[string]int64{} // where the output of SMFs ended before
 	c := p.Check
 	err := disturb.Do(ctx, r.runner, c.Before, new(report.Outcome))
 	if err == nil { // an event may have changed an address
 		c, err = resolve(r.runner.Instance, p.Check, p.Family)
 	}
 	if err == nil {
-		said = viewN4(r.runner, c)
+		for _, x := range c.Expect.Reports {
+			said[x.SMF] = daemon.OutputEnd(r.runner.Instance, r.runner.SMF(x.SMF))
+		}
 		// A check that compares no counters needs an observation only to explain
 		// a failure: an earlier one will do.
 		if r.seen == nil || len(c.Counters)+len(c.Accounts) > 0 {

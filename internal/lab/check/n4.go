@@ -59,15 +59,6 @@ var reportKinds = map[string]func(*daemon.SMFLine) bool{
 	"path_lost":        func(l *daemon.SMFLine) bool { return l.Kind == smf.ReportPathLost },
 }
 
-// viewN4 is where the output of the SMFs ends whose reports the check counts.
-func viewN4(r *disturb.Runner, c *topology.Check) map[string]int64 {
-	v := map[string]int64{}
-	for _, x := range c.Expect.Reports {
-		v[x.SMF] = daemon.OutputEnd(r.Instance, r.SMF(x.SMF))
-	}
-	return v
-}
-
 // wantReports wants the reports since before to be as many as they shall be.
 func wantReports(r *disturb.Runner, c *topology.Check, o *report.Outcome, before map[string]int64) {
 	for _, x := range c.Expect.Reports {
@@ -101,18 +92,6 @@ func (v volumes) add(list []smf.Usage) {
 		sum.down += *cmp.Or(u.Downlink, none)
 		v[u.URR] = sum
 	}
-}
-
-// usageView queries a group's usage, so that what was used before counts no
-// more, and says where the reports since then begin.
-func usageView(ctx context.Context, r *disturb.Runner, u *topology.UsageExpect) (since int64, err error) {
-	if u == nil {
-		return 0, nil
-	}
-	if err := query(ctx, r, u, volumes{}); err != nil {
-		return 0, err
-	}
-	return daemon.OutputEnd(r.Instance, r.SMF(u.SMF)), nil
 }
 
 func query(ctx context.Context, r *disturb.Runner, u *topology.UsageExpect, into volumes) error {

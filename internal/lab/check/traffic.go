@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -131,9 +132,13 @@ func udp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 	if err != nil {
 		return err
 	}
-	since, err := usageView(ctx, r, c.Expect.Usage)
-	if err != nil {
-		return err
+	var since int64 // where the reports of usage begin
+	if u := c.Expect.Usage; u != nil {
+		// What was used before counts no more.
+		if err := query(ctx, r, u, volumes{}); err != nil {
+			return err
+		}
+		since = daemon.OutputEnd(r.Instance, r.SMF(u.SMF))
 	}
 	streams := streams(r, c)
 	results, errs := make([]probe.StreamResult, len(streams)), make([]error, len(streams))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -42,7 +43,9 @@ func StartAPIServer(ctx context.Context, in *instance.Instance) error {
 	if err := HavePrograms(EtcdProcess, APIServerProcess, ProxyProcess); err != nil {
 		return err
 	}
-	if err := writeSecrets(in, n); err != nil {
+	// The secrets that kube-apiserver does not make by itself.
+	_, err := writeKey(in.File(n, "accounts.key"))
+	if err := errors.Join(err, writeCertificates(in, n), os.WriteFile(in.File(n, "tokens.csv"), []byte(users(in)), 0o600)); err != nil {
 		return err
 	}
 	const client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"

@@ -26,12 +26,6 @@ import (
 // lab's directory. Users' tokens are their names.
 const administrator = "lab"
 
-// writeSecrets makes what kube-apiserver does not make by itself.
-func writeSecrets(in *instance.Instance, n *topology.Node) error {
-	_, err := writeKey(in.File(n, "accounts.key"))
-	return errors.Join(err, writeCertificates(in, n), os.WriteFile(in.File(n, "tokens.csv"), []byte(users(in)), 0o600))
-}
-
 // kubeconfigText is for a user, and trusts the certificate that kube-apiserver
 // made for itself.
 func kubeconfigText(in *instance.Instance, n *topology.Node, user string) ([]byte, error) {

@@ -29,7 +29,13 @@ func StartFRR(ctx context.Context, in *instance.Instance, n *topology.Node) erro
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := chownFRR(dir); err != nil {
+	u, err := user.Lookup("frr") // to whom the daemons drop
+	if err != nil {
+		return fmt.Errorf("%w: install the package frr", err)
+	}
+	uid, err1 := strconv.Atoi(u.Uid)
+	gid, err2 := strconv.Atoi(u.Gid)
+	if err := errors.Join(err1, err2, os.Chown(dir, uid, gid)); err != nil {
 		return err
 	}
 	daemons := append([]string{"zebra"}, n.FRR.Daemons...)
@@ -61,20 +67,6 @@ func startFRRDaemon(ctx context.Context, in *instance.Instance, n *topology.Node
 	return in.StartAwait(ctx, n, daemon, 10*time.Second, isReady, path, "-f", filepath.Join(dir, "frr.conf"),
 		"-i", filepath.Join(dir, daemon+".pid"), "-z", filepath.Join(dir, "zserv.api"), "--vty_socket", dir,
 		"-A", "127.0.0.1", "-P", "0", "--log", "stdout", "--log-level", "notifications")
-}
-
-// chownFRR gives a directory to the user that the daemons drop to.
-func chownFRR(dir string) error {
-	u, err := user.Lookup("frr")
-	if err != nil {
-		return fmt.Errorf("%w: install the package frr", err)
-	}
-	uid, err1 := strconv.Atoi(u.Uid)
-	gid, err2 := strconv.Atoi(u.Gid)
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
-	return os.Chown(dir, uid, gid)
 }
 
 // A neighbour that says nothing is gone after three seconds; that a link is

@@ -84,7 +84,7 @@ func (n *Node) Forwards() bool {
 }
 
 // Topology is one lab, as its YAML file describes it. A file that has the field
-// base, the name of another lab, describes what differs from that one: see lay.
+// base, the name of another lab, describes what differs from that one: see onBase.
 type Topology struct {
 	Name     string  `json:"name"`
 	Summary  string  `json:"summary"`
@@ -245,12 +245,7 @@ func onBase(text []byte) ([]byte, error) {
 	if err := yaml.UnmarshalStrict(under, &base); err != nil {
 		return nil, fmt.Errorf("base: %w", err)
 	}
-	return yaml.Marshal(lay(base, over))
-}
-
-// lay is a topology over its base: nodes are merged, links come to those of the
-// base, everything else is replaced.
-func lay(base, over map[string]any) map[string]any {
+	// Nodes are merged, links come to those of the base, everything else is replaced.
 	laid := maps.Clone(base)
 	maps.Copy(laid, over)
 	delete(laid, "base")
@@ -260,7 +255,7 @@ func lay(base, over map[string]any) map[string]any {
 	links, _ := base["links"].([]any)
 	more, _ := over["links"].([]any)
 	laid["links"] = slices.Concat(links, more)
-	return laid
+	return yaml.Marshal(laid)
 }
 
 // Parse reads a topology. The error says all that is wrong with it.

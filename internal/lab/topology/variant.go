@@ -154,22 +154,17 @@ func (p Planned) Title() string {
 	return p.Variant + ": " + name
 }
 
-// families in which the check is made, one without a name where it names nobody.
-func (c *Check) families() []string {
-	switch {
-	case c.ToName == "":
-		return []string{""}
-	case len(c.Families) == 0:
-		return []string{IPv4, IPv6}
-	}
-	return c.Families
-}
-
 // Plan is all checks that match only (nil: any), in order.
 func (t *Topology) Plan(variants []string, only *regexp.Regexp) (list []Planned) {
 	for _, name := range variants {
 		for i := range t.Checks {
-			for _, family := range t.Checks[i].families() {
+			families := t.Checks[i].Families
+			if t.Checks[i].ToName == "" { // it names nobody
+				families = []string{""}
+			} else if families == nil {
+				families = []string{IPv4, IPv6}
+			}
+			for _, family := range families {
 				if (name == IPv4 || name == IPv6) && family != "" && family != name {
 					continue // a cluster of one family has no other
 				}
