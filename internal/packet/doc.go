@@ -8,6 +8,5 @@
 //		packet.UDP{Sport: 1000, Dport: 2000})
 //
 // Lengths, checksums and next headers are right unless a field says otherwise,
-// so that a bad packet is a good one with one field set. Layers is the same
-// from YAML or JSON: a list of single-key maps.
+// so that a bad packet is a good one with one field set.
 package packet

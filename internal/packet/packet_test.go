@@ -2,7 +2,6 @@ package packet_test
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"net/netip"
 	"strings"
 	"testing"
@@ -60,28 +59,5 @@ func TestChecksumIsForTheLastSegment(t *testing.T) {
 	}
 	if got[6] != 43 || got[40] != 17 || got[40+3] != 1 || got[40+4] != 1 || got[40+1] != 4 {
 		t.Errorf("SRH % x behind next header %d", got[40:48], got[6])
-	}
-}
-
-func TestLayersFromJSON(t *testing.T) {
-	var layers packet.Layers
-	text := `[{"ethernet": {"dst": "ffffffffffff", "src": "000000000000"}}, {"ipv4": {"src": "10.0.0.2", "dst": "10.99.0.2", "id": 1}},
-		{"udp": {"sport": 2152, "dport": 2152}}, {"gtpu": {"teid": 291, "container": {"type": 0, "qfi": 5}}},
-		{"ipv4.inner": {"src": "10.0.0.2", "dst": "10.0.1.2", "id": 1}}, {"icmp": {"type": 8}}]`
-	if err := json.Unmarshal([]byte(text), &layers); err != nil {
-		t.Fatal(err)
-	}
-	if got := hex.EncodeToString(packet.Frame(layers...)); got != octets(gtpu) {
-		t.Errorf("\ngot  %s\nwant %s", got, octets(gtpu))
-	}
-	for text, want := range map[string]string{
-		`[{"ipv5": {}}]`:                 "no such layer",
-		`[{"udp": {"port": 1}}]`:         "port",
-		`[{"udp": {}, "ipv4": {}}]`:      "want one key",
-		`[{"payload": {"data": "0x1"}}]`: "payload",
-	} {
-		if err := json.Unmarshal([]byte(text), &layers); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want an error with %q", text, err, want)
-		}
 	}
 }

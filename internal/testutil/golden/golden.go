@@ -184,11 +184,11 @@ func (f *File) build(r *Row, named map[string]*Row) error {
 		if err != nil {
 			return err
 		}
-		var layers packet.Layers
-		if err := json.Unmarshal(text, &layers); err != nil {
+		var in layers
+		if err := json.Unmarshal(text, &in); err != nil {
 			return err
 		}
-		r.frame = packet.Frame(layers...)
+		r.frame = packet.Frame(in...)
 	}
 	r.frame = append(append([]byte{}, r.frame[:len(r.frame)-r.Cut]...), r.Append...)
 	for _, p := range r.Patch {
