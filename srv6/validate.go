@@ -1,6 +1,7 @@
 package srv6
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -81,7 +82,7 @@ func (s LocalSID) checkParameters(row Row) []FieldError {
 		switch {
 		case set && !row.Takes(p.Name):
 			errs = append(errs, FieldError{p.Name, "is not a parameter of " + row.Name,
-				"remove it: " + row.Name + " takes " + listOr(row.takes(), "no parameter")})
+				"remove it: " + row.Name + " takes " + cmp.Or(strings.Join(row.takes(), ", "), "no parameter")})
 		case !set && slices.Contains(row.Required, p.Name):
 			errs = append(errs, FieldError{p.Name, "is missing: " + row.Name + " needs it",
 				"give " + p.Description})
@@ -106,13 +107,6 @@ func describe(parameterNames []string) string {
 	return strings.Join(all, ", or ")
 }
 
-func listOr(list []string, none string) string {
-	if len(list) == 0 {
-		return none
-	}
-	return strings.Join(list, ", ")
-}
-
 // checkFlavors wants flavors of the row, each once.
 func (s LocalSID) checkFlavors(row Row) []FieldError {
 	var errs []FieldError
@@ -121,19 +115,12 @@ func (s LocalSID) checkFlavors(row Row) []FieldError {
 		switch {
 		case !slices.Contains(row.Flavors, f):
 			errs = append(errs, FieldError{field, row.Name + " has no flavor " + f.String(),
-				"remove it: " + row.Name + " can have " + flavorsOr(row.Flavors, "none")})
+				"remove it: " + row.Name + " can have " + cmp.Or(names(row.Flavors), "none")})
 		case slices.Contains(s.Flavors[:i], f):
 			errs = append(errs, FieldError{field, f.String() + " is given twice", "remove one"})
 		}
 	}
 	return errs
-}
-
-func flavorsOr(flavors []Flavor, none string) string {
-	if len(flavors) == 0 {
-		return none
-	}
-	return names(flavors)
 }
 
 // checkAddresses checks the addresses that are set.

@@ -2,11 +2,7 @@ package dataplane
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"time"
-
-	"github.com/cilium/ebpf"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/session"
@@ -55,19 +51,16 @@ func (d *DataPlane) Stations() ([]Station, error) {
 	if d.maps == nil {
 		return nil, session.ErrClosed
 	}
-	stations := d.maps[abi.MapStation]
-	keys, values := make([]abi.StationKey, stations.MaxEntries()), make([]abi.Station, stations.MaxEntries())
-	var cursor ebpf.MapBatchCursor
-	n, err := stations.BatchLookup(&cursor, keys, values, nil)
-	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // which is the end
-		return nil, fmt.Errorf("read table station: %w", err)
+	keys, values, err := table.ReadAll[abi.StationKey, abi.Station](d.maps[abi.MapStation])
+	if err != nil {
+		return nil, err
 	}
 	now, err := table.Monotonic()
 	if err != nil {
 		return nil, err
 	}
 	var out []Station
-	for i, s := range values[:n] {
+	for i, s := range values {
 		if d.hasStation(keys[i].Link, s) {
 			idle := uint32(now/uint64(stationTick)) - s.Heard
 			out = append(out, Station{Session: s.Session, MAC: keys[i].Mac, Idle: time.Duration(int32(idle)) * stationTick})

@@ -132,12 +132,7 @@ func (t *Table) IndexOf(k Key) uint32 {
 
 // KeyAt is the key at an index; the zero Key: none.
 func (t *Table) KeyAt(index uint32) Key {
-	for k, a := range t.entries {
-		if index != 0 && a.index == index {
-			return k
-		}
-	}
-	return Key{}
+	return table.KeyOf(t.entries, func(a *adjacency) bool { return index != 0 && a.index == index })
 }
 
 type adjacency struct {

@@ -26,19 +26,15 @@ type source struct {
 func OpenSources(m *ebpf.Map, grace *table.Grace) (*Sources, error) {
 	s := &Sources{m: m, entries: map[abi.In6]*source{}, indexes: table.NewIndexes(grace, abi.MapSource, "", 1, m.MaxEntries())}
 	taken := map[uint32]bool{}
-	for index := uint32(1); index < m.MaxEntries(); index++ {
-		var a abi.In6
-		if err := m.Lookup(index, &a); err != nil {
-			return nil, fmt.Errorf("recover source %d: %w", index, err)
+	indexes, addresses, err := table.ReadAll[uint32, abi.In6](m)
+	for i, a := range addresses {
+		if index := indexes[i]; index != 0 && a != (abi.In6{}) && s.entries[a] == nil {
+			taken[index] = true
+			s.entries[a] = &source{index: index}
 		}
-		if a == (abi.In6{}) || s.entries[a] != nil {
-			continue
-		}
-		taken[index] = true
-		s.entries[a] = &source{index: index}
 	}
 	s.indexes.Restore(taken)
-	return s, nil
+	return s, err
 }
 
 // Acquire refers to an outer source and returns its index; 0 for none.

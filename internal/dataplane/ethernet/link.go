@@ -111,22 +111,17 @@ func (x *Links) put(l Link) error {
 		return err
 	}
 	next := &entry{number: index<<12 | uint32(l.VLAN), port: port}
-	if err := x.place(next); err != nil {
-		return errors.Join(err, x.hops.Release(l.Key()))
+	if port.Ifindex != 0 {
+		to := abi.Target{Kind: uint32(abi.TargetKindTARGET_LINK), Index: next.number}
+		if err := x.targets.PutPort(port, to); err != nil {
+			return errors.Join(err, x.hops.Release(l.Key()))
+		}
 	}
 	x.links[l] = next
 	if old != nil { // the interface is another one of that name
 		return x.remove(l, old)
 	}
 	return nil
-}
-
-// place has frames of the link's port given to it.
-func (x *Links) place(link *entry) error {
-	if link.port.Ifindex == 0 {
-		return nil
-	}
-	return x.targets.PutPort(link.port, abi.Target{Kind: uint32(abi.TargetKindTARGET_LINK), Index: link.number})
 }
 
 func (x *Links) remove(l Link, link *entry) error {
@@ -150,10 +145,5 @@ func (x *Links) Delete(l Link) error {
 
 // At returns the link of a number, or the zero value if no link has it.
 func (x *Links) At(number uint32) Link {
-	for l, link := range x.links {
-		if link.number == number {
-			return l
-		}
-	}
-	return Link{}
+	return table.KeyOf(x.links, func(e *entry) bool { return e.number == number })
 }

@@ -114,6 +114,11 @@ func (t *Tracer) Read(ctx context.Context, f func(TraceEvent)) error {
 	})
 }
 
+var targetNames = map[abi.TargetKind]string{
+	abi.TargetKindTARGET_PASS: "pass", abi.TargetKindTARGET_POLICY: "policy", abi.TargetKindTARGET_TUNNEL: "tunnel",
+	abi.TargetKindTARGET_LINK: "link", abi.TargetKindTARGET_GTP4D: "H.M.GTP4.D", abi.TargetKindTARGET_PDR: "UE",
+}
+
 func (t *Tracer) event(r *abi.TraceEvent) (TraceEvent, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,23 +128,9 @@ func (t *Tracer) event(r *abi.TraceEvent) (TraceEvent, bool) {
 	e := TraceEvent{
 		Time: r.Time, Ifindex: int(r.Ifindex), Egress: int(r.Egress),
 		Reason: reason.Reason(r.Reason), Verdict: xdp.VerdictName(r.Verdict), List: -1,
-		InLength: int(r.InLength), OutLength: int(r.OutLength),
+		InLength: int(r.InLength), OutLength: int(r.OutLength), Target: targetNames[abi.TargetKind(r.TargetKind)],
 		In:  append([]byte(nil), r.In[:min(int(r.InCaptured), len(r.In))]...),
 		Out: append([]byte(nil), r.Out[:min(int(r.OutCaptured), len(r.Out))]...),
-	}
-	switch abi.TargetKind(r.TargetKind) {
-	case abi.TargetKindTARGET_PASS:
-		e.Target = "pass"
-	case abi.TargetKindTARGET_POLICY:
-		e.Target = "policy"
-	case abi.TargetKindTARGET_TUNNEL:
-		e.Target = "tunnel"
-	case abi.TargetKindTARGET_LINK:
-		e.Target = "link"
-	case abi.TargetKindTARGET_GTP4D:
-		e.Target = "H.M.GTP4.D"
-	case abi.TargetKindTARGET_PDR:
-		e.Target = "UE"
 	}
 	t.name(&e, r)
 	return e, true

@@ -93,9 +93,6 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// persistent says whether a map outlives a build. Constants belong to it.
-func persistent(name string) bool { return !strings.HasPrefix(name, ".") }
-
 // LoadMaps opens the pinned maps that this build has, if they all fit. Those of
 // sessions that have no room for any hold nothing: they give way to new ones.
 func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, withoutSessions map[string]uint32) (_ map[string]*ebpf.Map, err error) {
@@ -166,18 +163,15 @@ func (p *Dir) SameProgram(name string, spec *ebpf.CollectionSpec, pinned map[str
 		return nil
 	}
 	info, err := prog.Info()
-	if err != nil || !p.isRecorded(name, info, build) || !uses(info, spec, pinned) {
+	record, unrecorded := os.Readlink(p.at(dirLayout, name))
+	// The kernel's tag would not do in place of the record: programs have the same
+	// one that differ in which map they ask.
+	isSame := err == nil && unrecorded == nil && build != "" && record == programRecord(info, build)
+	if !isSame || !uses(info, spec, pinned) {
 		prog.Close()
 		return nil
 	}
 	return prog
-}
-
-// isRecorded says whether the program is of that build. The kernel's tag would
-// not do: programs have the same one that differ in which map they ask.
-func (p *Dir) isRecorded(name string, info *ebpf.ProgramInfo, build string) bool {
-	record, err := os.Readlink(p.at(dirLayout, name))
-	return err == nil && build != "" && record == programRecord(info, build)
 }
 
 // uses says whether all maps of the build are pinned, and the program asks no
@@ -260,7 +254,7 @@ func (p *Dir) Publish(path string) error {
 
 // PutMap pins a map and records its layout, unless it belongs to its build.
 func (p *Dir) PutMap(spec *ebpf.MapSpec, name string, m *ebpf.Map) error {
-	if !persistent(name) {
+	if strings.HasPrefix(name, ".") { // constants belong to a build
 		return nil
 	}
 	if err := os.Symlink(layoutHash(spec), p.at(dirLayout, name)); err != nil {

@@ -56,7 +56,7 @@ func Open(mu *sync.Mutex, m *ebpf.Map, grace *table.Grace, targets *target.Table
 		targets: targets, ports: ports, steering: steering, programs: programs,
 		pods: map[int]*pod{}, owners: map[netip.Addr]int{},
 	}
-	values, err := table.ReadArray[abi.Pod](m)
+	_, values, err := table.ReadAll[uint32, abi.Pod](m)
 	if err != nil {
 		return nil, err
 	}

@@ -149,12 +149,7 @@ func (t *Table) Usage() (policies, lists table.Usage) {
 
 // NameAt names the policy at an index of sr_policy; empty: none.
 func (t *Table) NameAt(index uint32) string {
-	for name, p := range t.policies {
-		if index != 0 && p.index == index {
-			return name
-		}
-	}
-	return ""
+	return table.KeyOf(t.policies, func(p *Policy) bool { return index != 0 && p.index == index })
 }
 
 // ListAt names the policy that has an index of segment_list, and says which of its

@@ -162,7 +162,7 @@ func (t *Table) deleteDevice(ifindex int) error {
 // Sweep clears what an earlier daemon set and this one has not. The caller holds
 // the lock.
 func (t *Table) Sweep() error {
-	ports, err := table.ReadArray[abi.Port](t.ports)
+	_, ports, err := table.ReadAll[uint32, abi.Port](t.ports)
 	errs := []error{err}
 	for ifindex, p := range ports {
 		if ifindex != 0 && !t.havePorts[ifindex] && p != (abi.Port{}) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
@@ -21,10 +22,12 @@ type Tables struct {
 	UEs         *table.Hash[abi.In6, uint32]  `map:"pdr_by_ue" limit:"sessions"`
 }
 
-// tables are Tables, and the lookups of packets in them.
+// tables are Tables, and what the lookups of packets in them depend on (key.go).
 type tables struct {
 	Tables
-	lookups
+	node  Node
+	slots uint32 // of pdr that TEIDs lead to by index
+	pools []settings.Pool
 }
 
 // loadDo is what an entry of pdr says of what becomes of packets.
@@ -41,7 +44,7 @@ type writer struct {
 // takes everything back.
 func (s *Sessions) Apply(p *Plan) error {
 	var now uint64 // the data path's clock, for buckets that begin
-	if p.needsClock() {
+	if len(p.meters) > 0 || slices.ContainsFunc(p.rules, func(r plannedRule) bool { return r.Rate != 0 }) {
 		var err error
 		if now, err = table.Monotonic(); err != nil {
 			return errors.Join(err, s.abandon(p, nil))
@@ -66,10 +69,6 @@ func (s *Sessions) Apply(p *Plan) error {
 	return errors.Join(errs...)
 }
 
-func (p *Plan) needsClock() bool {
-	return len(p.meters) > 0 || slices.ContainsFunc(p.rules, func(r plannedRule) bool { return r.Rate != 0 })
-}
-
 // write does one write of a plan. changed: packets are handled differently, or
 // counted elsewhere.
 func (s *writer) write(p *Plan, w *Write, now uint64) (changed bool, err error) {
@@ -78,7 +77,14 @@ func (s *writer) write(p *Plan, w *Write, now uint64) (changed bool, err error) 
 		s.writeMeter(p, w, now)
 		return false, nil
 	case PutRun:
-		s.writeRun(w.Index, p.runs.entries[w.Part:w.Value], p.runs.frames[w.Part:w.Value])
+		// No packet reaches these entries yet.
+		for n := w.Part; n < int(w.Value); n++ {
+			at, frame := w.Index+uint32(n-w.Part), &p.runs.frames[n]
+			if *frame != (abi.FrameFilter{}) || s.tables.FrameFilter.Get(at) != *frame {
+				s.tables.FrameFilter.Put(at, frame)
+			}
+			s.tables.Filter.Put(at, &p.runs.entries[n])
+		}
 		return false, nil
 	case PutRule:
 		s.writeRule(p, w, now)
@@ -126,17 +132,6 @@ func (s *writer) writeMeter(p *Plan, w *Write, now uint64) {
 	meter.Change(w.Index, wordMeterRate, uint64(e.Rate)|uint64(e.Next)<<32)
 	meter.Change(w.Index, wordMeterUnit, uint64(e.Unit)|uint64(e.Window)<<32)
 	slowDown(meter, w.Index, wordMeterBucket, onePayment(e))
-}
-
-// writeRun fills in entries that no packet reaches yet.
-func (s *writer) writeRun(first uint32, run []abi.Filter, frames []abi.FrameFilter) {
-	for i := range run {
-		at := first + uint32(i)
-		if frames[i] != (abi.FrameFilter{}) || s.tables.FrameFilter.Get(at) != frames[i] {
-			s.tables.FrameFilter.Put(at, &frames[i])
-		}
-		s.tables.Filter.Put(at, &run[i])
-	}
 }
 
 // writeRule fills in an entry that is new, or that no packet takes for a rule.

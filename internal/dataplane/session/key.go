@@ -8,7 +8,6 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
-	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // key is what packets carry that leads them to a head: a TEID, an address or
@@ -73,43 +72,33 @@ func isUE(p netip.Prefix) bool {
 	return p.Addr().Is4() && p.Bits() == 32 || p.Addr().Is6() && p.Bits() == 64
 }
 
-// lookups are the tables that lead packets from keys to heads.
-type lookups struct {
-	pdr   *table.Array[abi.Pdr]
-	teids *table.Hash[uint32, uint32]
-	ues   *table.Hash[abi.In6, uint32]
-	node  Node
-	slots uint32 // of pdr that TEIDs lead to by index
-	pools []settings.Pool
-}
-
 // find returns the lookup that packets with a key use, the index that it leads
 // them to, and whether it leads them there now. Without led, index is that of
 // a lookup by index, or 0.
-func (l *lookups) find(k *key) (by lookupKind, index uint32, led bool) {
+func (t *tables) find(k *key) (by lookupKind, index uint32, led bool) {
 	switch {
 	case k.teid != 0:
-		if slot := slotOf(k.teid, l.slots); slot != 0 {
-			do := l.pdr.Load(slot, wordPDRDo)
+		if slot := slotOf(k.teid, t.slots); slot != 0 {
+			do := t.PDR.Load(slot, wordPDRDo)
 			if isActive(do) && flagsOf(do)&flagByTEID != 0 && generationOf(do) == uint8(k.teid>>24) {
 				return byIndex, slot, true
 			}
 		}
-		index, led = l.teids.Lookup(k.teid)
+		index, led = t.TEIDs.Lookup(k.teid)
 		return byTEID, index, led
 	case k.session != 0:
-		index, led = l.ues.Lookup(linkEntry(k.session))
+		index, led = t.UEs.Lookup(linkEntry(k.session))
 		return byLink, index, led
 	}
-	if slot := settings.SlotIn(l.pools, k.prefix); slot != 0 {
-		return byIndex, slot, isActive(l.pdr.Load(slot, wordPDRDo))
+	if slot := settings.SlotIn(t.pools, k.prefix); slot != 0 {
+		return byIndex, slot, isActive(t.PDR.Load(slot, wordPDRDo))
 	}
 	if isUE(k.prefix) {
-		index, led = l.ues.Lookup(abi.In6Of(k.prefix.Addr()))
+		index, led = t.UEs.Lookup(abi.In6Of(k.prefix.Addr()))
 		return byUE, index, led
 	}
-	if t := l.node.TargetAt(k.prefix); t.Kind == uint32(abi.TargetKindTARGET_PDR) {
-		return byPrefix, t.Index, true
+	if to := t.node.TargetAt(k.prefix); to.Kind == uint32(abi.TargetKindTARGET_PDR) {
+		return byPrefix, to.Index, true
 	}
 	return byPrefix, 0, false
 }
@@ -123,53 +112,53 @@ func slotOf(teid, slots uint32) uint32 {
 }
 
 // count is how many keys the table of a lookup holds.
-func (l *lookups) count(by lookupKind) int {
+func (t *tables) count(by lookupKind) int {
 	switch by {
 	case byTEID:
-		return l.teids.Len()
+		return t.TEIDs.Len()
 	case byUE, byLink:
-		return l.ues.Len()
+		return t.UEs.Len()
 	}
 	return 0
 }
 
 // put leads a key to an index. By index there is nothing to write.
-func (l *lookups) put(k key, by lookupKind, index uint32) error {
+func (t *tables) put(k key, by lookupKind, index uint32) error {
 	switch by {
 	case byTEID:
-		return l.teids.Put(k.teid, index)
+		return t.TEIDs.Put(k.teid, index)
 	case byUE:
-		if err := l.ues.Put(abi.In6Of(k.prefix.Addr()), index); err != nil {
+		if err := t.UEs.Put(abi.In6Of(k.prefix.Addr()), index); err != nil {
 			return err
 		}
-		l.countUEs()
+		t.countUEs()
 	case byLink:
-		return l.ues.Put(linkEntry(k.session), index)
+		return t.UEs.Put(linkEntry(k.session), index)
 	case byPrefix:
-		return l.node.PutTarget(k.prefix, abi.Target{Kind: uint32(abi.TargetKindTARGET_PDR), Index: index})
+		return t.node.PutTarget(k.prefix, abi.Target{Kind: uint32(abi.TargetKindTARGET_PDR), Index: index})
 	}
 	return nil
 }
 
 // del is the reverse of put, for a key that is not found by index.
-func (l *lookups) del(k key) error {
+func (t *tables) del(k key) error {
 	switch {
 	case k.teid != 0:
-		return l.teids.Delete(k.teid)
+		return t.TEIDs.Delete(k.teid)
 	case k.session != 0:
-		return l.ues.Delete(linkEntry(k.session))
+		return t.UEs.Delete(linkEntry(k.session))
 	case isUE(k.prefix):
-		err := l.ues.Delete(abi.In6Of(k.prefix.Addr()))
-		l.countUEs()
+		err := t.UEs.Delete(abi.In6Of(k.prefix.Addr()))
+		t.countUEs()
 		return err
 	}
-	return l.node.DeleteTarget(k.prefix)
+	return t.node.DeleteTarget(k.prefix)
 }
 
 // countUEs lets packets skip pdr_by_ue while it is empty.
-func (l *lookups) countUEs() {
-	if ues := uint32(l.ues.Len()); ues <= 1 {
-		l.node.SetUEs(ues)
+func (t *tables) countUEs() {
+	if ues := uint32(t.UEs.Len()); ues <= 1 {
+		t.node.SetUEs(ues)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	sessions "github.com/culvert-net/culvert/internal/session"
 )
 
@@ -110,7 +111,8 @@ func newOwners(l settings.Limits, pdrs, meters, filters uint32) *owners {
 		keys: map[uint32]key{}, meters: map[uint32][]uint32{}, far: map[uint32]limits{}, gone: map[uint32]*departed{},
 		pdrFree:   newIndexStack(abi.MapPdr, "sessions", releasePDR, free, pdrs),
 		meterFree: newIndexStack(abi.MapMeter, "sessions", releaseMeter, 1, meters),
-		runs:      newRuns(filters - firstFilter), releases: newReleases(), recovering: true,
+		runs:      newRuns(filters - firstFilter), recovering: true,
+		releases: &releases{periods: table.NewPeriods(), resting: map[uint32]uint64{}},
 	}
 }
 

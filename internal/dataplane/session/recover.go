@@ -20,10 +20,10 @@ type recovery struct {
 func (s *recovery) recoverEntries() {
 	pdr, meter := s.tables.PDR, s.tables.Meter
 	used := map[uint32]bool{} // entries that are led to and say nothing yet
-	for _, index := range s.tables.teids.All() {
+	for _, index := range s.tables.TEIDs.All() {
 		used[index] = true
 	}
-	for _, index := range s.tables.ues.All() {
+	for _, index := range s.tables.UEs.All() {
 		used[index] = true
 	}
 	maps.Copy(used, s.tables.node.Targets())
@@ -160,14 +160,14 @@ func (s *Sessions) Sweep() error {
 	o.periods.Wait(o.periods.Next())
 	s.settle() // so that what nobody has is either free or left over
 	var errs []error
-	for teid, index := range s.tables.teids.All() {
+	for teid, index := range s.tables.TEIDs.All() {
 		if o.entries[index].session == 0 {
-			errs = append(errs, s.tables.teids.Delete(teid))
+			errs = append(errs, s.tables.TEIDs.Delete(teid))
 		}
 	}
-	for ue, index := range s.tables.ues.All() {
+	for ue, index := range s.tables.UEs.All() {
 		if o.entries[index].session == 0 {
-			errs = append(errs, s.tables.ues.Delete(ue))
+			errs = append(errs, s.tables.UEs.Delete(ue))
 		}
 	}
 	s.tables.countUEs()
@@ -180,8 +180,8 @@ func (s *Sessions) Sweep() error {
 	s.recovery.sweepRuns()
 	s.recovery.sweepMeters()
 	s.forwardings.sweep()
-	s.tables.teids.Settle()
-	s.tables.ues.Settle()
+	s.tables.TEIDs.Settle()
+	s.tables.UEs.Settle()
 	return errors.Join(errs...)
 }
 

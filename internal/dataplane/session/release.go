@@ -14,10 +14,6 @@ type releases struct {
 	resting map[uint32]uint64    // entries of pdr, and the period that they wait for
 }
 
-func newReleases() *releases {
-	return &releases{periods: table.NewPeriods(), resting: map[uint32]uint64{}}
-}
-
 // release is something to be done once no packet sees what was.
 type release struct {
 	due   uint64

@@ -55,19 +55,21 @@ type removal struct {
 // overwritten before Put or Sweep say whose it is. The limits say how many
 // sessions there is room for. mu is the lock of the whole data path.
 func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
-	s := &Sessions{mu: mu, node: n, room: l.Sessions != 0, tables: &tables{Tables: t}, removals: map[uint32]removal{}}
+	s := &Sessions{mu: mu, node: n, room: l.Sessions != 0, tables: &tables{Tables: t, node: n}, removals: map[uint32]removal{}}
 	if !s.room {
 		return s
 	}
 	s.owners = newOwners(l, t.PDR.Len, t.Meter.Len, t.Filter.Len)
-	s.tables.lookups = lookups{t.PDR, t.TEIDs, t.UEs, n, s.owners.slots, nil}
+	s.tables.slots = s.owners.slots
 	s.forwardings = &forwardings{
 		node: n, array: t.Forwarding, later: s.later, releases: s.owners.releases,
 		free:    newIndexStack(abi.MapForwarding, "", releaseForwarding, firstForwarding, t.Forwarding.Len),
 		byModel: map[Forwarding]*forwardingEntry{}, byIndex: map[uint32]*forwardingEntry{}, recovered: map[abi.Forwarding]*forwardingEntry{},
 	}
 	s.teids = newTEIDs(s.owners.slots)
-	s.teids.restoreGenerations(func(slot uint32) uint8 { return generationOf(t.PDR.Load(slot, wordPDRDo)) })
+	for slot := range s.teids.generation { // go on behind those that an earlier daemon handed out
+		s.teids.generation[slot] = generationOf(s.tables.loadDo(uint32(slot)))
+	}
 	s.writer = writer{s.tables, s.owners}
 	s.recovery = recovery{s.tables, s.owners, s.forwardings, s.later}
 	s.recovery.recoverEntries()

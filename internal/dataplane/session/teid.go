@@ -19,8 +19,7 @@ type teids struct {
 	// was there last.
 	state      []uint8
 	generation []uint8
-	queue      []uint32 // a ring; some of them were taken since
-	head, len  uint32
+	queue      []uint32 // some of them were taken since
 	// others were taken by whoever chose them, and are not where a slot is.
 	others map[uint32]bool
 }
@@ -31,18 +30,14 @@ const (
 )
 
 func newTEIDs(slots uint32) *teids {
-	return &teids{
-		slots: slots, next: 1, state: make([]uint8, slots), generation: make([]uint8, slots),
-		queue: make([]uint32, slots), others: map[uint32]bool{},
-	}
+	return &teids{slots: slots, next: 1, state: make([]uint8, slots), generation: make([]uint8, slots), others: map[uint32]bool{}}
 }
 
 // pop takes the next free slot; 0 if the list is empty.
 func (t *teids) pop() uint32 {
-	for t.len > 0 {
-		slot := t.queue[t.head]
-		t.head = (t.head + 1) % t.slots
-		t.len--
+	for len(t.queue) > 0 {
+		slot := t.queue[0]
+		t.queue = t.queue[1:]
 		t.state[slot] &^= teidQueued
 		if t.state[slot] == 0 {
 			return slot
@@ -60,8 +55,7 @@ func (t *teids) pop() uint32 {
 
 func (t *teids) push(slot uint32) {
 	if t.state[slot]&teidQueued == 0 && slot < t.next {
-		t.queue[(t.head+t.len)%t.slots] = slot
-		t.len++
+		t.queue = append(t.queue, slot)
 		t.state[slot] |= teidQueued
 	}
 }
@@ -135,12 +129,5 @@ func (s *Sessions) FreeTEID(teid uint32) {
 	if slot != 0 && t.state[slot]&teidTaken != 0 && t.generation[slot] == uint8(teid>>24) {
 		t.state[slot] &^= teidTaken
 		t.push(slot)
-	}
-}
-
-// restoreGenerations goes on behind those that an earlier daemon handed out.
-func (t *teids) restoreGenerations(of func(slot uint32) uint8) {
-	for slot := uint32(1); slot < t.slots; slot++ {
-		t.generation[slot] = of(slot)
 	}
 }

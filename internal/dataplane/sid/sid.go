@@ -174,12 +174,7 @@ func (t *Table) IndexOf(p netip.Prefix) uint32 {
 
 // PrefixAt is the SID at an index of local_sid; the zero Prefix: none.
 func (t *Table) PrefixAt(index uint32) netip.Prefix {
-	for p, s := range t.sids {
-		if index != 0 && s.index == index {
-			return p
-		}
-	}
-	return netip.Prefix{}
+	return table.KeyOf(t.sids, func(s *sid) bool { return index != 0 && s.index == index })
 }
 
 // CheckBinding refuses a binding SID that is not the policy's.

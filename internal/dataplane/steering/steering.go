@@ -283,7 +283,7 @@ func (x *Table) put(key string, old, next *steering) error {
 	x.steerings[key] = next
 	var err error
 	if next.model.Interface != "" {
-		err = x.placePort(next)
+		err = x.setTarget(next, func(t abi.Target) error { return x.targets.PutPort(next.port, t) })
 	} else {
 		err = x.place(next)
 	}
@@ -322,11 +322,6 @@ func (x *Table) refer(key string, m srpolicy.Steering, do func(*ref.Users, ref.U
 	}
 }
 
-// placePort writes an interface's entry.
-func (x *Table) placePort(s *steering) error {
-	return x.setTarget(s, func(t abi.Target) error { return x.targets.PutPort(s.port, t) })
-}
-
 // setTarget lets what s matches go to where s says, by `put`, and gives back
 // what the former target had of its own.
 func (x *Table) setTarget(s *steering, put func(abi.Target) error) error {
@@ -359,8 +354,7 @@ func (x *Table) place(s *steering) error {
 	if slot, e, ok := x.slotFor(s); ok && x.putSlot(s, slot, e) {
 		return x.unsetTarget(s)
 	}
-	put := func(t abi.Target) error { return x.targets.Put(s.prefix, t) }
-	if err := x.setTarget(s, put); err != nil {
+	if err := x.setTarget(s, func(t abi.Target) error { return x.targets.Put(s.prefix, t) }); err != nil {
 		return err
 	}
 	x.clearSlot(s)

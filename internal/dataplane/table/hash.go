@@ -140,14 +140,14 @@ func (t *Hash[K, V]) Sweep() error {
 // Settle ends the time in which entries may be stale.
 func (t *Hash[K, V]) Settle() { t.kept = nil }
 
-// ReadArray is an array by index, in one call: the daemon is not in service before
-// it has read them.
-func ReadArray[V any](m *ebpf.Map) ([]V, error) {
-	keys, values := make([]uint32, m.MaxEntries()), make([]V, m.MaxEntries())
+// ReadAll reads a map, an array by index, in one call: the daemon is not in service
+// before it has read some of them.
+func ReadAll[K, V any](m *ebpf.Map) ([]K, []V, error) {
+	keys, values := make([]K, m.MaxEntries()), make([]V, m.MaxEntries())
 	var cursor ebpf.MapBatchCursor
 	n, err := m.BatchLookup(&cursor, keys, values, nil)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // which is the end
-		return nil, fmt.Errorf("read %s: %w", m, err)
+		return nil, nil, fmt.Errorf("read %s: %w", m, err)
 	}
-	return values[:n], nil
+	return keys[:n], values[:n], nil
 }

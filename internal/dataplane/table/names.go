@@ -48,3 +48,14 @@ func (n *Names) All(kind uint32) map[uint32]string {
 	}
 	return out
 }
+
+// KeyOf is the key of the entry that a function says is the one; the zero value:
+// none. It looks at all of them, which only traces do.
+func KeyOf[K comparable, V any](entries map[K]V, isIt func(V) bool) (none K) {
+	for k, v := range entries {
+		if isIt(v) {
+			return k
+		}
+	}
+	return none
+}

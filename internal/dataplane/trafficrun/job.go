@@ -3,6 +3,7 @@ package trafficrun
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -84,7 +85,8 @@ func (e *Engine) Prepare(j Job) error {
 			return err
 		}
 	}
-	e.frame, e.duration = j.longest(), j.Duration
+	e.frame = slices.MaxFunc(j.Frames, func(a, b []byte) int { return len(a) - len(b) })
+	e.duration = j.Duration
 	e.batch = batchFor(j.Rate)
 	if err := e.reset(1 << j.StreamBits); err != nil {
 		return err
@@ -114,16 +116,6 @@ func batchFor(rate float64) uint32 {
 		return 8
 	}
 	return 1
-}
-
-func (j Job) longest() []byte {
-	longest := j.Frames[0]
-	for _, f := range j.Frames {
-		if len(f) > len(longest) {
-			longest = f
-		}
-	}
-	return longest
 }
 
 func (j Job) entry() (trafficTrafficJob, error) {

@@ -165,12 +165,7 @@ func (x *Table) Usage() table.Usage {
 
 // NameAt names the tunnel that has an entry; empty: none.
 func (x *Table) NameAt(index uint32) string {
-	for name, t := range x.tunnels {
-		if index != 0 && (t.receive == index || t.send == index) {
-			return name
-		}
-	}
-	return ""
+	return table.KeyOf(x.tunnels, func(t *Tunnel) bool { return index != 0 && (t.receive == index || t.send == index) })
 }
 
 // Receive is the local TEID, and the entry that it leads to; 0: none.
@@ -304,7 +299,10 @@ func (x *Table) program(t, old *Tunnel) error {
 	if old.model.SwitchTo != t.model.SwitchTo {
 		x.switchAway(name, old.model.SwitchTo)
 		if to := t.model.SwitchTo; to != "" {
-			set(x.waiting, to, name)
+			if x.waiting[to] == nil {
+				x.waiting[to] = map[string]bool{}
+			}
+			x.waiting[to][name] = true
 			if target := x.tunnels[to]; target != nil {
 				if target.switchers == nil {
 					target.switchers = map[string]bool{}
@@ -517,12 +515,4 @@ func (x *Table) Counters(name string) (received, sent counter.Counter, err error
 		sent.Add(x.entries.Counter(x.Steering.SlotOf(who)))
 	}
 	return received, sent, nil
-}
-
-// set adds v to the set m[k].
-func set[K, V comparable](m map[K]map[V]bool, k K, v V) {
-	if m[k] == nil {
-		m[k] = map[V]bool{}
-	}
-	m[k][v] = true
 }
