@@ -1,5 +1,7 @@
 package srv6
 
+import "slices"
+
 // Row describes a behaviour.
 type Row struct {
 	Behavior    Behavior
@@ -76,7 +78,7 @@ func Lookup(b Behavior) (Row, bool) {
 }
 
 // Table returns all rows, in the order of the behaviours' numbers.
-func Table() []Row { return append([]Row(nil), table...) }
+func Table() []Row { return slices.Clone(table) }
 
 // table is in the order of the constants: Lookup finds a row by its index.
-var table = append(append(endpointRows(), mobileRows()...), headendRows()...)
+var table = slices.Concat(endpointRows, decapsulationRows, bindingRows, mobileRows, fromGTPURows, toGTPURows, headendRows)
