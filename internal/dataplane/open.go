@@ -177,7 +177,14 @@ func (d *DataPlane) openTables() (err error) {
 	}
 	d.Links = ethernet.New(&d.mu, l.Sessions != 0, d.Adjacencies, d.targets)
 	d.rings = event.New(d.log, m)
-	d.Punts = event.NewPunts(d.rings, numbers{d})
+	linkAt := func(number uint32) ethernet.Link {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.Links.At(number)
+	}
+	// The sessions are others after a restart.
+	ruleAt := func(pdr uint32) (uint64, uint16) { return d.Sessions.RuleAt(pdr) }
+	d.Punts = &event.Punts{Rings: d.rings, RuleAt: ruleAt, LinkAt: linkAt}
 	d.Trace = event.NewTracer(&d.mu, d.settings, m[abi.MapTraceFilter], d.rings, d.nameEvent)
 	// Concepts tell those above them that have to know of a change.
 	d.Policies.SIDs, d.Policies.Changed = d.SIDs, d.Steering.Replace

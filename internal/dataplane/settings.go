@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
-	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
@@ -132,17 +131,6 @@ func (d *DataPlane) Sweep() error {
 	d.names.Settle()
 	d.targets.Settle()
 	return err
-}
-
-// numbers says what the numbers in records mean.
-type numbers struct{ d *DataPlane }
-
-func (n numbers) RuleAt(pdr uint32) (session uint64, rule uint16) { return n.d.Sessions.RuleAt(pdr) }
-
-func (n numbers) LinkAt(number uint32) ethernet.Link {
-	n.d.mu.Lock()
-	defer n.d.mu.Unlock()
-	return n.d.Links.At(number)
 }
 
 // nameEvent says what the indices in a record mean. Only while somebody

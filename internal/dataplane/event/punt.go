@@ -47,34 +47,26 @@ type Punt struct {
 // rules.
 const SessionTable = 0xffffffff
 
-// Names says what the numbers in records mean. Its methods take the data path's
-// lock.
-type Names interface {
-	// RuleAt is whose an entry of pdr is; session 0: nobody's.
-	RuleAt(pdr uint32) (session uint64, rule uint16)
-	// LinkAt returns the link of a number, or the zero value if no link has it.
-	LinkAt(number uint32) ethernet.Link
-}
-
-// Punts are the packets that the data path hands to the daemon.
+// Punts are the packets that the data path hands to the daemon. Its functions say
+// what the numbers in records mean, and take the data path's lock.
 type Punts struct {
-	rings *Rings
-	names Names
+	Rings *Rings
+	// RuleAt is whose an entry of pdr is; session 0: nobody's.
+	RuleAt func(pdr uint32) (session uint64, rule uint16)
+	// LinkAt returns the link of a number, or the zero value if no link has it.
+	LinkAt func(number uint32) ethernet.Link
 }
-
-// NewPunts reads from rings what names knows the names of.
-func NewPunts(rings *Rings, names Names) *Punts { return &Punts{rings, names} }
 
 // Idle says that no packet is on its way to who reads, nor with it.
 func (p *Punts) Idle() bool {
-	state := p.rings.punts.Load()
+	state := p.Rings.punts.Load()
 	return state == nil || (!state.waits() && !state.busy.Load())
 }
 
 // Read calls f for each packet that the data path hands up, until ctx ends.
 // There is one reader at a time.
 func (p *Punts) Read(ctx context.Context, f func(Punt)) error {
-	return Read(ctx, p.rings, abi.MapSlowPath, func(r *abi.Punt) {
+	return Read(ctx, p.Rings, abi.MapSlowPath, func(r *abi.Punt) {
 		punt := Punt{
 			Kind: PuntKind(r.Kind), Ifindex: int(r.Ifindex), Info: r.Info, L3: int(r.L3), Type: r.Type, Code: r.Code,
 			Table: r.Table,
@@ -85,12 +77,12 @@ func (p *Punts) Read(ctx context.Context, f func(Punt)) error {
 		}
 		switch {
 		case punt.Kind == PuntBuffer || punt.Kind == PuntDuplicate:
-			punt.Session, punt.Rule = p.names.RuleAt(r.Info)
+			punt.Session, punt.Rule = p.RuleAt(r.Info)
 		case punt.Kind == PuntICMP && punt.Table == SessionTable:
-			punt.Session, punt.Rule = p.names.RuleAt(r.Egress)
+			punt.Session, punt.Rule = p.RuleAt(r.Egress)
 		}
 		if punt.Kind == PuntFlood {
-			punt.Link = p.names.LinkAt(r.Info)
+			punt.Link = p.LinkAt(r.Info)
 		}
 		f(punt)
 	})

@@ -6,32 +6,8 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
-	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
-
-// Tables are the tables of sessions, as packets see them.
-type Tables struct {
-	PDR         *table.Array[abi.Pdr]         `map:"pdr"`
-	Refused     *table.Array[abi.Refused]     `map:"refused"`
-	Filter      *table.Array[abi.Filter]      `map:"filter"`
-	FrameFilter *table.Array[abi.FrameFilter] `map:"frame_filter"`
-	Meter       *table.Array[abi.Meter]       `map:"meter"`
-	Forwarding  *table.Array[abi.Forwarding]  `map:"forwarding"`
-	TEIDs       *table.Hash[uint32, uint32]   `map:"pdr_by_teid" limit:"sessions"`
-	UEs         *table.Hash[abi.In6, uint32]  `map:"pdr_by_ue" limit:"sessions"`
-}
-
-// tables are Tables, and what the lookups of packets in them depend on (key.go).
-type tables struct {
-	Tables
-	node  Node
-	slots uint32 // of pdr that TEIDs lead to by index
-	pools []settings.Pool
-}
-
-// loadDo is what an entry of pdr says of what becomes of packets.
-func (t *tables) loadDo(index uint32) uint64 { return t.PDR.Load(index, wordPDRDo) }
 
 // writer does single writes.
 type writer struct {

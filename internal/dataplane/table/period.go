@@ -150,3 +150,12 @@ var preemptRT = sync.OnceValue(func() bool {
 	realtime, err := os.ReadFile("/sys/kernel/realtime")
 	return err == nil && strings.TrimSpace(string(realtime)) == "1"
 })
+
+// Monotonic is the data path's clock, in nanoseconds.
+func Monotonic() (uint64, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return 0, fmt.Errorf("read CLOCK_MONOTONIC: %w", err)
+	}
+	return uint64(now.Nano()), nil
+}

@@ -1,0 +1,84 @@
+package session
+
+import (
+	"net/netip"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+)
+
+// Node is the rest of the data path, as far as sessions refer to it. Its methods
+// are called with the lock of Sessions held.
+type Node interface {
+	// Acquire refers to the adjacency of a next hop, Release ends that.
+	Acquire(adjacency.Key) (uint32, error)
+	Release(...adjacency.Key) error
+	// Policy finds an SR policy; layer2: it carries frames.
+	Policy(name string) (index uint32, layer2, found bool)
+	// UsePolicy notes whether sessions refer to a policy.
+	UsePolicy(name string, used bool)
+	// LinkNumber is that of a link; 0: nobody has put it.
+	LinkNumber(Link) uint32
+	// OuterSource is the node's own source address for what a rule forwards.
+	OuterSource(*Forwarding) netip.Addr
+	// TargetAt, PutTarget and DeleteTarget are about target_by_dst4 and 6.
+	TargetAt(netip.Prefix) abi.Target
+	PutTarget(netip.Prefix, abi.Target) error
+	DeleteTarget(netip.Prefix) error
+	// Targets are the entries of pdr that target_by_dst leads to.
+	Targets() map[uint32]bool
+	// Steered says whether steering, or the node itself, has a prefix.
+	Steered(netip.Prefix) bool
+	// TunnelOf is the tunnel that has a TEID.
+	TunnelOf(teid uint32) (name string, found bool)
+	// SetUEs tells packets whether pdr_by_ue holds anything: 0 or 1.
+	SetUEs(uint32)
+}
+
+// Tables are the tables of sessions, as packets see them.
+type Tables struct {
+	PDR         *table.Array[abi.Pdr]         `map:"pdr"`
+	Refused     *table.Array[abi.Refused]     `map:"refused"`
+	Filter      *table.Array[abi.Filter]      `map:"filter"`
+	FrameFilter *table.Array[abi.FrameFilter] `map:"frame_filter"`
+	Meter       *table.Array[abi.Meter]       `map:"meter"`
+	Forwarding  *table.Array[abi.Forwarding]  `map:"forwarding"`
+	TEIDs       *table.Hash[uint32, uint32]   `map:"pdr_by_teid" limit:"sessions"`
+	UEs         *table.Hash[abi.In6, uint32]  `map:"pdr_by_ue" limit:"sessions"`
+}
+
+// tables are Tables, and what the lookups of packets in them depend on (key.go).
+type tables struct {
+	Tables
+	node  Node
+	slots uint32 // of pdr that TEIDs lead to by index
+	pools []settings.Pool
+}
+
+// loadDo is what an entry of pdr says of what becomes of packets.
+func (t *tables) loadDo(index uint32) uint64 { return t.PDR.Load(index, wordPDRDo) }
+
+// maxStations bounds the MAC addresses of Ethernet sessions that are known at
+// once: those not heard of for longest are forgotten first.
+const maxStations = 65536
+
+// MapSizes are the entries that the maps of sessions must have. In pdr each
+// session has one for a TEID, two for UE addresses, IPv4 and IPv6, in pools, and
+// one for an address outside, and each filter one for its rule.
+func MapSizes(l settings.Limits) map[string]uint32 {
+	_, _, free := l.PDRRanges()
+	pdrs := free + l.Sessions + l.Filters
+	return map[string]uint32{
+		abi.MapPdr: pdrs, abi.MapRefused: pdrs,
+		abi.MapPdrByTeid: l.Sessions, abi.MapPdrByUe: l.Sessions,
+		abi.MapFilter: firstFilter + l.Filters, abi.MapFrameFilter: firstFilter + l.Filters,
+		abi.MapStation: min(l.Sessions, maxStations), abi.MapMeter: l.Sessions + 1,
+		abi.MapForwarding:   firstForwarding + min(l.Sessions, maxForwardings),
+		abi.MapSliceCounter: 2 * MaxSlices, abi.MapSliceMeter: 2 * MaxSlices,
+	}
+}
+
+// Clear empties an entry of pdr that no key leads to.
+func Clear(pdr *table.Array[abi.Pdr], index uint32) { pdr.Change(index, wordPDRDo, 0) }
