@@ -61,19 +61,15 @@ func (d *DataPlane) Stations() ([]Station, error) {
 	}
 	var out []Station
 	for i, s := range values {
-		if d.hasStation(keys[i].Link, s) {
+		if s.Pdr == 0 || s.Pdr >= d.sessionTables.PDR.Len {
+			continue
+		}
+		// This asks what packets ask (is_on_link in bpf/ethernet.h).
+		head := d.sessionTables.PDR.Get(s.Pdr)
+		if head.Action != 0 && head.Qfi&session.Frames != 0 && head.Source4 == keys[i].Link && head.Source6 == s.Session {
 			idle := uint32(now/uint64(stationTick)) - s.Heard
 			out = append(out, Station{Session: s.Session, MAC: keys[i].Mac, Idle: time.Duration(int32(idle)) * stationTick})
 		}
 	}
 	return out, nil
-}
-
-// hasStation asks what packets ask (is_on_link in bpf/ethernet.h).
-func (d *DataPlane) hasStation(link uint32, s abi.Station) bool {
-	if s.Pdr == 0 || s.Pdr >= d.sessionTables.PDR.Len {
-		return false
-	}
-	head := d.sessionTables.PDR.Get(s.Pdr)
-	return head.Action != 0 && head.Qfi&session.Frames != 0 && head.Source4 == link && head.Source6 == s.Session
 }

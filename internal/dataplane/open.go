@@ -3,6 +3,7 @@ package dataplane
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -171,7 +172,9 @@ func (d *DataPlane) openTables() (err error) {
 	d.entries = tunnel.NewEntries(t.Tunnels.Entries, d.grace)
 	d.Tunnels = tunnel.New(&d.mu, d.entries, t.Tunnels.ByTEID, d.names, d.grace, d.settings, d.Adjacencies, d.sources, d.Policies)
 	d.Steering = steering.New(&d.mu, d.settings, d.targets, d.mobiles, d.Policies, d.Tunnels, d.entries)
-	d.mobiles.Restore(d.SIDs.Mobiles(), d.Steering.Mobiles())
+	taken := d.SIDs.Mobiles()
+	maps.Copy(taken, d.Steering.Mobiles())
+	d.mobiles.Restore(taken)
 	if d.Pods, err = pod.Open(&d.mu, m[abi.MapPod], d.grace, d.targets, d.Ports, d.Steering, d.TCX); err != nil {
 		return err
 	}
@@ -210,15 +213,12 @@ func (d *DataPlane) Build() string { return d.build }
 func (d *DataPlane) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	errs := []error{table.Close(&d.tables), table.Close(&d.sessionTables), d.XDP.Close(), d.TCX.Close()}
+	errs := []error{table.Close(&d.tables), table.Close(&d.sessionTables), d.XDP.Close(), d.TCX.Close(), d.prog.Close()}
 	if d.rings != nil {
 		d.rings.Close()
 	}
 	for _, m := range d.maps {
 		errs = append(errs, m.Close())
-	}
-	if d.prog != nil {
-		errs = append(errs, d.prog.Close())
 	}
 	if d.pins != nil {
 		errs = append(errs, d.pins.Close())

@@ -5,7 +5,6 @@ package mobile
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/cilium/ebpf"
 
@@ -22,16 +21,6 @@ type Table struct {
 // New takes the map.
 func New(m *ebpf.Map, grace *table.Grace) *Table {
 	return &Table{m, table.NewIndexes(grace, abi.MapMobile, "sids", 1, m.MaxEntries())}
-}
-
-// Restore marks the entries that an earlier daemon's tables refer to. It comes
-// before Put.
-func (t *Table) Restore(taken ...map[uint32]bool) {
-	all := map[uint32]bool{}
-	for _, some := range taken {
-		maps.Copy(all, some)
-	}
-	t.Indexes.Restore(all)
 }
 
 // Put makes an entry that holds m, and returns its index: that of now, if it does.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // Why Open and Remove leave pins alone.
@@ -222,8 +224,11 @@ func (p *Dir) removeMap(name string) error {
 
 // Take locks the directory that an earlier daemon made, if all of it is ours.
 func Take(path string) (*Dir, error) {
-	if err := checkOurs(path); err != nil {
+	if _, err := listPins(path); err != nil {
 		return nil, err
+	}
+	if err := checkProgram(filepath.Join(path, dirPrograms, abi.ProgCulvertXdp)); err != nil {
+		return nil, foreign(path, err.Error())
 	}
 	return lock(path)
 }

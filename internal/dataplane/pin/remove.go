@@ -71,17 +71,6 @@ func detachPinned(path string) error {
 	return l.Detach()
 }
 
-// checkOurs says whether Open made what is at path, all of it.
-func checkOurs(path string) error {
-	if _, err := listPins(path); err != nil {
-		return err
-	}
-	if err := checkProgram(filepath.Join(path, dirPrograms, abi.ProgCulvertXdp)); err != nil {
-		return foreign(path, err.Error())
-	}
-	return nil
-}
-
 func foreign(path, why string) error {
 	return fmt.Errorf("%w: %s: %s: choose another pin path, or remove what is there with the tool that made it", ErrForeign, path, why)
 }

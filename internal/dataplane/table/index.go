@@ -108,14 +108,11 @@ func (x *Indexes) Retire(i uint32) {
 	}
 }
 
-// Size is how many indices there are.
-func (x *Indexes) Size() int { return int(x.end - x.first) }
-
 // Usage says how full a table is.
 type Usage struct{ Used, Max int }
 
 // Usage is how many indices are handed out, and how many there are.
-func (x *Indexes) Usage() Usage { return Usage{x.Used(), x.Size()} }
+func (x *Indexes) Usage() Usage { return Usage{x.Used(), int(x.end - x.first)} }
 
 // Used is how many indices are handed out.
 func (x *Indexes) Used() int {
