@@ -37,7 +37,7 @@ const givenMagic = 0x6376657468
 type Station struct {
 	Session uint64
 	MAC     [6]byte
-	Idle    time.Duration // since it was heard, within 0.2 s
+	Idle    time.Duration // since its last frame, within 0.2 s
 }
 
 // stationTick is the unit of what the table says of time (STATION_TIME_SHIFT in

@@ -1,4 +1,4 @@
-// Package event reads what the data path tells the daemon through ring buffers:
+// Package event reads what the data path reports to the daemon through ring buffers:
 // packets for the slow path (Punts) and traced journeys (Tracer); others read a ring
 // of their own records by Read.
 //

@@ -16,7 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
-// Rings are the ring buffers in which the data path tells the daemon something.
+// Rings are the ring buffers through which the data path sends records to the daemon.
 // Each has one reader at a time.
 type Rings struct {
 	log   *slog.Logger

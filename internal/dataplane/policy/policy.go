@@ -70,7 +70,7 @@ type Table struct {
 
 	// Who opens the data path sets these:
 	SIDs    Binder               // binding SIDs
-	Changed func(ref.User) error // tells a user that holds a part of the policy
+	Changed func(ref.User) error // writes a user again that holds a part of the policy
 	Reap    func() error         // ends references that sessions no longer need
 }
 

@@ -18,7 +18,7 @@ const firstForwarding = anyLength
 // maxForwardings bounds the table: peers, policies and markings, not sessions.
 const maxForwardings = 65536
 
-// maxIdleForwardings stay for whoever wants them again.
+// maxIdleForwardings is how many entries without rules stay for the next session.
 const maxIdleForwardings = 1024
 
 // maxArgsOffset leaves room for Args.Mob.Session in a SID.

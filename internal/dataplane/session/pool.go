@@ -15,7 +15,7 @@ func ofSessions(all settings.Pools) []settings.Pool {
 	return slices.DeleteFunc(all[:], func(p settings.Pool) bool { return p.Sessions == 0 })
 }
 
-// SetPools has packets' UE pools in mind, as the settings have them now.
+// SetPools takes over the UE pools that packets find in the settings now.
 func (s *Sessions) SetPools(now settings.Pools) { s.tables.pools = ofSessions(now) }
 
 // CheckPools says whether the UE pools of sessions can become those that are

@@ -72,11 +72,11 @@ type Rule struct {
 // RuleLimits are volumes in octets, counted as RuleUsage counts. 0: no limit. The
 // data path rounds them up to 256 octets.
 type RuleLimits struct {
-	// At NotifyAt the data path tells the daemon, once. From StopAt on it drops
+	// At NotifyAt the data path sends the daemon an event, once. From StopAt on it drops
 	// packets.
 	NotifyAt, StopAt uint64
-	// RefusedNotifyAt is NotifyAt for the refused volume. The data path may tell
-	// the daemon earlier.
+	// RefusedNotifyAt is NotifyAt for the refused volume. The event may come
+	// earlier.
 	RefusedNotifyAt uint64
 }
 
@@ -192,7 +192,7 @@ type RuleUsage struct {
 	Refused counter.Counter
 }
 
-// Event is what the data path tells about a rule.
+// Event is what the data path reports about a rule.
 type Event struct {
 	Session uint64
 	Rule    uint16

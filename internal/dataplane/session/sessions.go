@@ -41,7 +41,7 @@ type Sessions struct {
 
 	settling bool
 	removals map[uint32]removal // by slot
-	ended    []removal          // of those that are to be told
+	ended    []removal          // whose callers wait to be called
 }
 
 // removal is a session that is gone, and who wants to know what it forwarded.
@@ -156,7 +156,7 @@ func (s *Sessions) Remove(id uint64, done func([]RuleUsage, error)) error {
 	return err
 }
 
-// Delete is Remove for who waits.
+// Delete is Remove for a caller that waits for the usage.
 func (s *Sessions) Delete(id uint64) (usage []RuleUsage, err error) {
 	done := make(chan struct{})
 	if refused := s.Remove(id, func(u []RuleUsage, e error) {
@@ -239,8 +239,8 @@ func (s *Sessions) later(r release) {
 // caller up for: each period takes every CPU from what it does.
 const settlePause = 500 * time.Microsecond
 
-// settleLater settles whatever nobody waits for, and tells whoever wants to know
-// how a session ended.
+// settleLater settles what nobody waits for, and calls back the callers of Remove
+// whose sessions have ended.
 func (s *Sessions) settleLater() {
 	for more := true; more; {
 		s.owners.periods.Wait(s.owners.periods.Next())

@@ -33,7 +33,7 @@ type Node interface {
 	Steered(netip.Prefix) bool
 	// TunnelOf is the tunnel that has a TEID.
 	TunnelOf(teid uint32) (name string, found bool)
-	// SetUEs tells packets whether pdr_by_ue holds anything: 0 or 1.
+	// SetUEs writes to the settings whether pdr_by_ue holds anything: 0 or 1.
 	SetUEs(uint32)
 }
 
@@ -61,7 +61,7 @@ type tables struct {
 func (t *tables) loadDo(index uint32) uint64 { return t.PDR.Load(index, wordPDRDo) }
 
 // maxStations bounds the MAC addresses of Ethernet sessions that are known at
-// once: those not heard of for longest are forgotten first.
+// once: the data path forgets those first that have been silent for longest.
 const maxStations = 65536
 
 // MapSizes are the entries that the maps of sessions must have. In pdr each

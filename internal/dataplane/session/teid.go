@@ -20,7 +20,7 @@ type teids struct {
 	state      []uint8
 	generation []uint8
 	queue      []uint32 // some of them were taken since
-	// others were taken by whoever chose them, and are not where a slot is.
+	// others are TEIDs that a caller of TakeTEID chose and that have no slot.
 	others map[uint32]bool
 }
 

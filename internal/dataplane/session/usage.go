@@ -58,8 +58,8 @@ func (s *writer) usageOf(i uint32, rule uint16) RuleUsage {
 	return RuleUsage{Rule: rule, Volume: counter.ReadVolume(s.tables.PDR.Words(i)), Refused: counter.ReadVolume(s.tables.Refused.Words(i))}
 }
 
-// SetLimits changes when a rule tells the daemon, and when it stops. One that
-// was told about is told about again.
+// SetLimits changes when the daemon gets an event about a rule, and when the rule
+// stops. A limit that had its event gets another one.
 func (s *Sessions) SetLimits(id uint64, rule uint16, l RuleLimits) error {
 	return s.retrying(func() error {
 		slot := s.owners.byID.Get(id)
@@ -114,8 +114,8 @@ func (s *writer) setRuleLimits(i uint32, l RuleLimits) (changed bool) {
 // wordRefusedNotify is that of an entry of refused, after its volume.
 const wordRefusedNotify = 2
 
-// setRefusedLimit: what is too far ahead is told on the way there, and then set
-// again by who is told.
+// setRefusedLimit writes the limit of the refused volume. One that is too far
+// ahead gets an event on the way there, after which the daemon sets it again.
 func (s *writer) setRefusedLimit(i uint32, notify uint64) (changed bool) {
 	counted := counter.ReadVolume(s.tables.Refused.Words(i)).Bytes
 	word, near := usageWord(notify, counted)
@@ -130,8 +130,8 @@ func (s *writer) setRefusedLimit(i uint32, notify uint64) (changed bool) {
 }
 
 // setLimits writes a rule's limits where they are not what was written last.
-// What is too far ahead has to wait: the data path tells us on the way, and
-// then it is looked at again.
+// A limit that is too far ahead has to wait: the data path sends an event on the
+// way, and then Event writes the limit again.
 func (s *writer) setLimits(i uint32, l limits) (changed bool) {
 	e, pdr, far := &s.owners.entries[i], s.tables.PDR, s.owners.far
 	if known, ok := far[i]; ok {
@@ -159,8 +159,8 @@ func (s *writer) setLimits(i uint32, l limits) (changed bool) {
 	return true
 }
 
-// Event says whose an event is that the data path wrote. One that only told us to
-// look again is nobody's.
+// Event says whose an event is that the data path wrote. One that only
+// made us write a limit again is nobody's.
 func (s *Sessions) Event(r *abi.SessionEvent) (e Event, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +183,7 @@ func (s *Sessions) Event(r *abi.SessionEvent) (e Event, ok bool) {
 	}
 	reached := l.notify != 0 && counter.ReadVolume(s.tables.PDR.Words(r.Pdr)).Bytes >= l.notify
 	if reached {
-		l.notify = 0 // it is told once
+		l.notify = 0 // there is one event
 	}
 	s.owners.entries[r.Pdr].notify = usageUnknown
 	s.writer.setLimits(r.Pdr, l)

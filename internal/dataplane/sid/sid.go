@@ -335,8 +335,7 @@ func adjacencyOf(l srv6.LocalSID) adjacency.Key {
 	}
 }
 
-// entryOf is what the data path is told, less the indices of adjacency and
-// mobile.
+// entryOf is the entry of a SID, less the indices of adjacency and mobile.
 func (t *Table) entryOf(l srv6.LocalSID) (e abi.LocalSid, mob *abi.Mobile, err error) {
 	e = abi.LocalSid{
 		Behavior: uint8(l.Behavior), Length: uint8(l.SID.Bits()),

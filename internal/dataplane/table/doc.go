@@ -1,5 +1,6 @@
 // Package table writes the maps of the data path.
 //
+//   - Open opens the tables that a struct describes.
 //   - Array is an array map in our memory, written one 64-bit word at a time, so
 //     that a packet sees each word either old or new.
 //   - Hash is a hash or a trie that knows its contents: it writes only changes, and

@@ -20,8 +20,8 @@ const membarrierGlobal = 1
 
 // Periods are RCU grace periods that callers share. XDP programs run inside RCU
 // read sections, so what was unlinked before one is seen by no packet after it.
-// A period that has begun is of no use to who comes then: everybody waits for
-// the next, which one of them asks the kernel for.
+// A period that has begun does not help a caller that comes then: all callers
+// wait for the next one, which one of them starts.
 type Periods struct {
 	mu          sync.Mutex // of who changes the numbers
 	changed     *sync.Cond

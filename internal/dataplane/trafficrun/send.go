@@ -16,7 +16,7 @@ import (
 const (
 	// stopSignal ends a system call. Go's runtime takes it and does nothing.
 	stopSignal = unix.Signal(44)
-	// ask is how often the generator is asked whether it is done.
+	// ask is the pause between two looks at whether the generator is done.
 	ask = 2 * time.Millisecond
 )
 

@@ -54,7 +54,7 @@ type Table struct {
 	waiting   map[string]map[string]bool // tunnels by the name of what they switch to
 	sendNames map[string]uint32          // entries that send, those of an earlier daemon too
 
-	// Steering is told of changes. Who opens the data path sets it.
+	// The table reports changes to Steering. Who opens the data path sets it.
 	Steering Steering
 }
 
