@@ -23,6 +23,14 @@ type source struct {
 	label string // tells it from the others; empty where it is alone
 }
 
+// says names the source of a text, where there are others.
+func (s source) says(text string) string {
+	if s.label == "" {
+		return text
+	}
+	return s.label + ": " + text
+}
+
 // chart is a figure with what it shows. Page, picture and table are all made of
 // it, so that none says what another does not.
 type chart struct {
@@ -35,7 +43,7 @@ type chart struct {
 	series     []series
 	anchors    []anchor
 	rows       []row
-	notes      []string
+	Notes      []string
 }
 
 // series are the points of one colour.
@@ -118,11 +126,8 @@ func (c *chart) selectRows() error {
 }
 
 func (c *chart) note(s source, text string) {
-	if s.label != "" {
-		text = s.label + ": " + text
-	}
-	if !slices.Contains(c.notes, text) {
-		c.notes = append(c.notes, text)
+	if text = s.says(text); !slices.Contains(c.Notes, text) {
+		c.Notes = append(c.Notes, text)
 	}
 }
 
@@ -178,8 +183,8 @@ func (c *chart) nameSeries() {
 
 func (c *chart) hasX() bool { return c.Kind == result.Bars || c.Kind == result.Lines }
 
-// hasPicture: a table has none, nor has what was not measured.
-func (c *chart) hasPicture() bool {
+// HasPicture says whether there is one: a table has none, nor has what was not measured.
+func (c *chart) HasPicture() bool {
 	return slices.ContainsFunc(c.series, func(s series) bool { return len(s.points) > 0 })
 }
 

@@ -86,7 +86,7 @@ func (c *chart) placeDensity() {
 		most = max(most, outside)
 	}
 	if most > 0.0001 {
-		c.notes = append(c.notes, fmt.Sprintf("Up to %s %% of a line's packets are outside of the picture.", number(100*most)))
+		c.Notes = append(c.Notes, fmt.Sprintf("Up to %s %% of a line's packets are outside of the picture.", number(100*most)))
 	}
 	if c.YTitle = "share of packets"; !g.log {
 		c.YTitle += " per " + tickText(g.width/c.xScale.by) + c.xScale.suffix()

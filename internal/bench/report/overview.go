@@ -6,31 +6,11 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/stats"
 )
 
-// overview is the table on top of the report: of one figure what a reader wants to
-// know first.
-type overview struct {
-	Title, Caption string
-	Table          table
-}
-
-// overviews are those of a report of single runs; of several runs, how they differ
-// stands there.
-func (r report) overviews() (list []overview) {
-	for _, p := range r.parts {
-		for _, c := range p.charts {
-			if c.Summary != nil && p.comparison == nil && c.hasPicture() {
-				list = append(list, overview{c.Summary.Title, c.Summary.Caption, c.overview(p.firstOf().Glossary)})
-			}
-		}
-	}
-	return list
-}
-
 // overview has a row for each value of X that the summary names and that was
 // measured, and for each series how many times the baseline it is, and how much more.
 func (c *chart) overview(glossary map[string]string) table {
 	plain := c.plainScale()
-	t := table{Name: c.Summary.Title, Head: []string{c.X, "what it does"}, Numbers: 2}
+	t := table{Head: []string{c.X, "what it does"}, Numbers: 2}
 	for _, s := range c.series {
 		name := ""
 		if s.name != "" {

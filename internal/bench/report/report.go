@@ -53,7 +53,7 @@ func Draw(dirs []string, o Options) (*Outcome, error) {
 			return nil, err
 		}
 	}
-	r := report{title: titleOf(parts, len(dirs) > 1), parts: parts, left: left}
+	r := report{Title: titleOf(parts, len(dirs) > 1), Parts: parts, left: left}
 	files, err := r.files(o.Formats)
 	if err != nil {
 		return nil, err
@@ -139,16 +139,31 @@ func (p *part) chart(colours palette) error {
 
 // report is all that is drawn together.
 type report struct {
-	title string
-	parts []part
-	left  []string
+	Title    string
+	Parts    []part
+	left     []string
+	Pictures bool // the text has pictures beside it
+}
+
+// Many says whether the first page is of many experiments.
+func (r report) Many() bool { return len(r.Parts) > 1 }
+
+// Lead says in a sentence or two what the report is of.
+func (r report) Lead() string {
+	if p := r.Parts[0]; p.comparison != nil {
+		return fmt.Sprintf("The same experiments, measured more than once. Every run is compared with %s; ratios are of medians.", p.comparison.Runs[0])
+	}
+	if !r.Many() {
+		return r.Parts[0].Run().Summary
+	}
+	return "Each tunnel is set beside plain forwarding of the same packets, measured in turns on the same cores: what it costs is what it takes more."
 }
 
 func titleOf(parts []part, compared bool) string {
 	if !compared && len(parts) > 1 {
 		return "What each tunnel costs on this machine"
 	}
-	title := parts[0].firstOf().Title
+	title := parts[0].Run().Title
 	if !compared {
 		return title
 	}
@@ -164,8 +179,8 @@ func titleOf(parts []part, compared bool) string {
 }
 
 func (r report) outcome(out string, files map[string][]byte) *Outcome {
-	o := &Outcome{Files: []string{}, Warnings: append([]string{}, r.warnings()...), Claims: append([]string{}, r.claims()...)}
-	for _, p := range r.parts {
+	o := &Outcome{Files: []string{}, Warnings: append([]string{}, r.Warnings()...), Claims: append([]string{}, r.Claims()...)}
+	for _, p := range r.Parts {
 		if p.comparison != nil {
 			o.Comparisons = append(o.Comparisons, p.comparison)
 		}
@@ -177,15 +192,15 @@ func (r report) outcome(out string, files map[string][]byte) *Outcome {
 	return o
 }
 
-// warnings and claims are those of all parts, each said to be whose it is. The first
-// warning of each part is the one that matters most, and comes before all others.
-func (r report) warnings() (list []string) {
+// Warnings are those of all parts, with the run that each is about. The first warning
+// of each part is the one that matters most, and comes before all others.
+func (r report) Warnings() (list []string) {
 	for _, text := range r.left {
 		list = append(list, text+": it is not compared.")
 	}
 	var later []string
-	for _, p := range r.parts {
-		for i, w := range p.warnings() {
+	for _, p := range r.Parts {
+		for i, w := range p.Warnings() {
 			if w = r.whose(p) + w; i == 0 {
 				list = append(list, w)
 			} else {
@@ -196,9 +211,10 @@ func (r report) warnings() (list []string) {
 	return append(list, later...)
 }
 
-func (r report) claims() (list []string) {
-	for _, p := range r.parts {
-		for _, c := range p.claims() {
+// Claims are those of all parts, with the run that each is about.
+func (r report) Claims() (list []string) {
+	for _, p := range r.Parts {
+		for _, c := range p.Claims() {
 			list = append(list, r.whose(p)+c)
 		}
 	}
@@ -206,19 +222,21 @@ func (r report) claims() (list []string) {
 }
 
 func (r report) whose(p part) string {
-	if len(r.parts) == 1 {
+	if !r.Many() {
 		return ""
 	}
-	return p.sources[0].run.Title + ": "
+	return p.Run().Title + ": "
 }
 
-func (p part) warnings() (list []string) {
+// Warnings are all reasons to doubt the part's runs; that a run is not whole comes
+// first.
+func (p part) Warnings() (list []string) {
 	for _, s := range p.sources {
-		for _, w := range warnings(s.run) {
-			if s.label != "" {
-				w = s.label + ": " + w
-			}
-			list = append(list, w)
+		if !s.run.Complete {
+			list = append(list, s.says("The run was stopped before its end: what was measured holds, the rest is missing."))
+		}
+		for _, w := range s.run.Warnings {
+			list = append(list, s.says(w))
 		}
 	}
 	if p.comparison != nil {
@@ -227,10 +245,10 @@ func (p part) warnings() (list []string) {
 	return list
 }
 
-// claims are a run's own; of several, which differences are real.
-func (p part) claims() []string {
+// Claims are a run's own; of several, which differences are real.
+func (p part) Claims() []string {
 	if p.comparison == nil {
-		return p.sources[0].run.Claims
+		return p.Run().Claims
 	}
 	return p.comparison.sentences(p.charts)
 }
@@ -240,6 +258,7 @@ func (r report) files(formats []string) (map[string][]byte, error) {
 	if len(formats) == 0 {
 		formats = Formats
 	}
+	r.Pictures = slices.Contains(formats, "png")
 	files := map[string][]byte{}
 	for _, format := range formats {
 		var err error
@@ -247,8 +266,9 @@ func (r report) files(formats []string) (map[string][]byte, error) {
 		case "html":
 			files["report.html"], err = r.html()
 		case "md":
-			files["summary.md"] = r.summary(slices.Contains(formats, "png"))
-			err = r.each(files, "tables/", ".md", func(d drawing) ([]byte, error) { return d.table.markdown(), nil })
+			if files["summary.md"], err = r.text(); err == nil {
+				err = r.each(files, "tables/", ".md", func(d drawing) ([]byte, error) { return []byte(d.Table.Markdown()), nil })
+			}
 		case "csv":
 			err = r.each(files, "tables/", ".csv", func(d drawing) ([]byte, error) { return d.raw.csv() })
 		case "png":
@@ -268,21 +288,21 @@ func (r report) files(formats []string) (map[string][]byte, error) {
 // pictureBy draws what has something to draw.
 func pictureBy(draw func(*picture) ([]byte, error)) func(drawing) ([]byte, error) {
 	return func(d drawing) ([]byte, error) {
-		if !d.chart.hasPicture() {
+		if !d.Chart.HasPicture() {
 			return nil, nil
 		}
-		return draw(filePicture(d.chart))
+		return draw(filePicture(d.Chart))
 	}
 }
 
 // drawing is a picture with its tables.
 type drawing struct {
-	chart      *chart
-	table, raw table
+	Chart      *chart
+	Table, raw table
 }
 
-// drawings are a part's charts, and of a comparison the differences before each.
-func (p part) drawings() (list []drawing) {
+// Drawings are a part's charts, and of a comparison the differences before each.
+func (p part) Drawings() (list []drawing) {
 	for _, c := range p.charts {
 		if p.comparison != nil {
 			if f := p.comparison.forestOf(c); f != nil {
@@ -295,21 +315,37 @@ func (p part) drawings() (list []drawing) {
 	return list
 }
 
+// Overviews are the tables on top of a report of single runs: what a reader wants to
+// know of a figure first. Of several runs, how they differ stands there.
+func (r report) Overviews() (list []drawing) {
+	for _, p := range r.Parts {
+		for _, c := range p.charts {
+			if c.Summary != nil && p.comparison == nil && c.HasPicture() {
+				list = append(list, drawing{Chart: c, Table: c.overview(p.Run().Glossary)})
+			}
+		}
+	}
+	return list
+}
+
 // each makes a file of each drawing, where there is something to make.
 func (r report) each(files map[string][]byte, folder, ending string, draw func(drawing) ([]byte, error)) error {
-	for _, p := range r.parts {
-		for _, d := range p.drawings() {
+	for _, p := range r.Parts {
+		for _, d := range p.Drawings() {
 			text, err := draw(d)
 			if err != nil {
 				return err
 			}
-			if len(text) > 0 && len(d.table.Rows) > 0 {
-				files[folder+d.chart.file()+ending] = text
+			if len(text) > 0 && len(d.Table.Rows) > 0 {
+				files[folder+d.ID()+ending] = text
 			}
 		}
 	}
 	return nil
 }
 
-// firstOf is the run that stands for a part where one has to.
-func (p part) firstOf() *result.Run { return p.sources[0].run }
+// Run is the run that stands for a part where one has to.
+func (p part) Run() *result.Run { return p.sources[0].run }
+
+// Name is what the page calls the part.
+func (p part) Name() string { return p.name }

@@ -279,8 +279,8 @@ func TestDensityWithATail(t *testing.T) {
 	if far := points[len(points)-1].x * c.xScale.by; far > 1000 || math.Abs(total-97) > 0.01 {
 		t.Errorf("it reaches to %v ns with %.2f %% of the packets", far, total)
 	}
-	if !strings.Contains(strings.Join(c.notes, "\n"), "3.00 % of a line's packets are outside") {
-		t.Errorf("notes: %q", c.notes)
+	if !strings.Contains(strings.Join(c.Notes, "\n"), "3.00 % of a line's packets are outside") {
+		t.Errorf("notes: %q", c.Notes)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 
 // table is what stands below a figure: for people, and for programs.
 type table struct {
-	Name    string
 	Head    []string
 	Numbers int // from which column on there are numbers
 	Rows    [][]string
@@ -175,8 +174,8 @@ func withUnit(name string, s scale) string {
 	return name + " (" + s.unit + ")"
 }
 
-// markdown is the table as GitHub shows it.
-func (t table) markdown() []byte {
+// Markdown is the table as GitHub shows it.
+func (t table) Markdown() string {
 	var b bytes.Buffer
 	line := func(cells []string) {
 		for _, cell := range cells {
@@ -196,7 +195,7 @@ func (t table) markdown() []byte {
 	for _, r := range t.Rows {
 		line(r)
 	}
-	return b.Bytes()
+	return b.String()
 }
 
 func (t table) csv() ([]byte, error) {
