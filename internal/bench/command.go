@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/overlay"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
 	"github.com/culvert-net/culvert/internal/bench/scale"
+	"github.com/culvert-net/culvert/internal/cmdline"
 )
 
 // Command is `culvert bench`.
@@ -39,7 +40,7 @@ figures are medians with a 95 % interval. -o json prints the CPU time of the fir
 packet size; the run's folder holds everything.`,
 		Example: "  culvert bench functions\n  culvert bench functions --quick --functions end,h_m_gtp4_d -o json",
 	}, functions.PrintTable, functions.PrintJSON)
-	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(catalog.Names((&functions.Experiment{}).All(catalog.ShortSize)), cobra.ShellCompDirectiveNoFileComp)))
+	cmdline.Complete(c, "functions", catalog.Names((&functions.Experiment{}).All(catalog.ShortSize)))
 	return c
 }
 
@@ -51,9 +52,9 @@ slices-bench: two slices share a UPF, and N9 is GTP-U, SRv6 with one SID
 (traditional), or SRv6 through service nodes (enhanced). It needs two CPUs: one
 makes the packets, the network runs on the other.`,
 		Example: "  culvert bench slices\n  culvert bench slices --n9 gtpu,enhanced --direction uplink --rates 1000,2000,4000 -o json",
-	}, nil, nil)
-	must(c.RegisterFlagCompletionFunc("n9", cobra.FixedCompletions(n9.Transports(), cobra.ShellCompDirectiveNoFileComp)))
-	must(c.RegisterFlagCompletionFunc("direction", cobra.FixedCompletions(n9.Directions(), cobra.ShellCompDirectiveNoFileComp)))
+	}, experiment.PrintTable, experiment.PrintJSON)
+	cmdline.Complete(c, "n9", n9.Transports())
+	cmdline.Complete(c, "direction", n9.Directions())
 	return c
 }
 
@@ -65,8 +66,8 @@ growing numbers of sessions, tunnels, SDF filters in a session, SIDs, SR policie
 pushed segments and routes; then how many times as many packets two cores forward
 as one.`,
 		Example: "  culvert bench scale\n  culvert bench scale --of sessions,rules --sessions 1,1000",
-	}, nil, nil)
-	must(c.RegisterFlagCompletionFunc("of", cobra.FixedCompletions((&scale.Experiment{}).Parts(), cobra.ShellCompDirectiveNoFileComp)))
+	}, experiment.PrintTable, experiment.PrintJSON)
+	cmdline.Complete(c, "of", (&scale.Experiment{}).Parts())
 	return c
 }
 
@@ -80,9 +81,9 @@ takes to add pods and to change a path, and the agent's memory. One CPU does all
 the work of both pods and both nodes. Each result stands beside its goal.`,
 		Example: "  culvert bench overlay\n  culvert bench overlay --variants srv6,vxlan --traffic tcp-gso-off --pods 0 --changes 0 -o json",
 	}, overlay.PrintTable, overlay.PrintJSON)
-	must(c.RegisterFlagCompletionFunc("variants", cobra.FixedCompletions(overlay.Variants(), cobra.ShellCompDirectiveNoFileComp)))
-	must(c.RegisterFlagCompletionFunc("families", cobra.FixedCompletions(overlay.Families(), cobra.ShellCompDirectiveNoFileComp)))
-	must(c.RegisterFlagCompletionFunc("traffic", cobra.FixedCompletions(overlay.Traffics(), cobra.ShellCompDirectiveNoFileComp)))
+	cmdline.Complete(c, "variants", overlay.Variants())
+	cmdline.Complete(c, "families", overlay.Families())
+	cmdline.Complete(c, "traffic", overlay.Traffics())
 	return c
 }
 
@@ -93,7 +94,7 @@ func scalingCommand(l *experiment.Library) *cobra.Command {
 a generator and queues of its own. The ratio is how many times as many packets
 two cores forward.`,
 	}, scale.PrintScalingTable, scale.PrintScalingJSON)
-	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(catalog.Names(catalog.Functions(catalog.ShortSize)), cobra.ShellCompDirectiveNoFileComp)))
+	cmdline.Complete(c, "functions", catalog.Names(catalog.Functions(catalog.ShortSize)))
 	return c
 }
 
@@ -109,7 +110,7 @@ first kind, the latency of that at 5,000 sessions a second, and, with 10,000
 sessions, the time from kill -9 to the first answer of the restarted UPF.`,
 		Example: "  culvert bench upf --entries 1,1000\n  culvert bench upf --functions uplink,downlink -o json",
 	}, scale.PrintUPFTable, scale.PrintUPFJSON)
-	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(catalog.Names(catalog.UPFFunctions(catalog.ShortSize)), cobra.ShellCompDirectiveNoFileComp)))
+	cmdline.Complete(c, "functions", catalog.Names(catalog.UPFFunctions(catalog.ShortSize)))
 	return c
 }
 
@@ -137,11 +138,15 @@ is never held against a device.`,
 		Example: `  culvert bench device
   culvert bench device --tx eth1 --rx eth2 --mac 02:00:00:00:00:01 --template gtpu --expect ipv4
   culvert bench device --against kernel/end_dt6,culvert/end_dt6 --sizes 64,512,1518 -o json`,
-	}, nil, nil)
-	complete(c, map[string][]string{
-		"template": device.TemplateNames(), "expect": device.TemplateNames(), "against": device.AgainstNames(),
-		"sizes": {"64", "128", "256", "512", "1024", "1280", "1518", "imix"}, "method": {"live", "packet"},
-	})
+	}, experiment.PrintTable, experiment.PrintJSON)
+	for flag, values := range map[string][]string{
+		"against": device.AgainstNames(), "sizes": {"64", "128", "256", "512", "1024", "1280", "1518", "imix"}, "method": {"live", "packet"},
+	} {
+		cmdline.Complete(c, flag, values)
+	}
+	for _, flag := range []string{"template", "expect"} { // or a file of the user's
+		must(c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(device.TemplateNames(), cobra.ShellCompDirectiveDefault)))
+	}
 	return c
 }
 
@@ -153,18 +158,7 @@ packets that are lost: blocked time is packets lost divided by the offered rate.
 load is --rate, or NDR, which it finds first. For each event it holds the same load
 for as long with nothing done. --rounds repeats each event.`,
 		Example: "  culvert bench disrupt\n  culvert bench disrupt --events upgrade,kill --rate 0.5 --rounds 10",
-	}, nil, nil)
-	complete(c, map[string][]string{"events": disrupt.EventNames()})
+	}, experiment.PrintTable, experiment.PrintJSON)
+	cmdline.Complete(c, "events", disrupt.EventNames())
 	return c
-}
-
-// complete offers values of flags to a shell.
-func complete(c *cobra.Command, values map[string][]string) {
-	for flag, list := range values {
-		directive := cobra.ShellCompDirectiveNoFileComp
-		if flag == "template" || flag == "expect" {
-			directive = cobra.ShellCompDirectiveDefault
-		}
-		must(c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(list, directive)))
-	}
 }

@@ -1,7 +1,7 @@
 package experiment
 
 import (
-	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -81,38 +81,25 @@ func measurements(plan Plan, j *journal) []result.Measurement {
 		slices.SortStableFunc(rounds, func(a, b *taken) int { return a.Round - b.Round })
 		for _, t := range rounds {
 			for _, s := range t.Samples {
-				key := s.key()
+				key := fmt.Sprintf("%q %q", s.Metric, s.Labels) // fmt sorts labels
 				at, known := place[key]
 				if !known {
 					at, place[key] = len(list), len(list)
 					list = append(list, result.Measurement{Metric: s.Metric, Labels: s.Labels, Unit: s.Unit})
 				}
-				s.addTo(&list[at])
+				m := &list[at]
+				m.Samples = append(m.Samples, s.Value)
+				if s.Baseline != nil {
+					m.Baseline = append(m.Baseline, *s.Baseline)
+				}
+				if m.Histogram == nil && s.Histogram != nil {
+					m.Histogram = &result.Histogram{}
+				}
+				if s.Histogram != nil {
+					m.Histogram.Add(s.Histogram)
+				}
 			}
 		}
 	}
 	return list
-}
-
-// key tells measurements apart. JSON writes maps in order.
-func (s Sample) key() string {
-	text, err := json.Marshal([]any{s.Metric, s.Labels})
-	if err != nil {
-		panic(err) // of strings: it cannot
-	}
-	return string(text)
-}
-
-func (s Sample) addTo(m *result.Measurement) {
-	m.Samples = append(m.Samples, s.Value)
-	if s.Baseline != nil {
-		m.Baseline = append(m.Baseline, *s.Baseline)
-	}
-	if s.Histogram == nil {
-		return
-	}
-	if m.Histogram == nil {
-		m.Histogram = &result.Histogram{}
-	}
-	m.Histogram.Add(s.Histogram)
 }

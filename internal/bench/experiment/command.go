@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/stats"
+	"github.com/culvert-net/culvert/internal/cmdline"
 )
 
 // reportFile is what report.Draw leaves for a reader.
@@ -48,14 +50,7 @@ func (c *choices) flags(f *pflag.FlagSet) {
 
 func (c *choices) outputFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&c.output, "output", "o", "table", "`format`: table or json")
-	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)))
-}
-
-// must is for what only a wrong name in this file can break.
-func must(err error) {
-	if err != nil {
-		panic(err)
-	}
+	cmdline.Complete(cmd, "output", []string{"table", "json"})
 }
 
 // check refuses flags that contradict each other. Those of a run that is taken
@@ -86,11 +81,13 @@ func (c *choices) check(flags *pflag.FlagSet) error {
 type Printer func(w io.Writer, f *File, run *result.Run) error
 
 // Command is that of the built-in experiment of one name, with flags for its
-// parameters. printTable and printJSON may be nil.
+// parameters.
 func (l *Library) Command(name string, c *cobra.Command, printTable, printJSON Printer) *cobra.Command {
 	var o choices
 	f, err := l.Builtin(name)
-	must(err)
+	if err != nil {
+		panic(err) // the file is built in
+	}
 	c.Use, c.Args = name, cobra.NoArgs
 	f.With.Flags(c.Flags())
 	o.flags(c.Flags())
@@ -151,13 +148,8 @@ func (l *Library) execute(c *cobra.Command, f *File, o *choices, command string,
 		return err
 	}
 	printer := printTable
-	if printer == nil {
-		printer = PrintTable
-	}
 	if o.output == "json" {
-		if printer = printJSON; printer == nil {
-			printer = PrintJSON
-		}
+		printer = printJSON
 	}
 	if err2 := printer(c.OutOrStdout(), f, run); err == nil {
 		err = err2
@@ -186,29 +178,18 @@ func PrintTable(w io.Writer, _ *File, run *result.Run) error {
 			e := m.Estimate(result.ToBaseline)
 			beside = fmt.Sprintf("%.3f (%.3f to %.3f)", e.Value, e.Low, e.High)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.6g\t%s\t%d\t%s\n", m.Metric, words(m.Labels), stats.Median(m.Samples), m.Unit, len(m.Samples), beside)
+		var of []string
+		for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
+			of = append(of, k+"="+m.Labels[k])
+		}
+		fmt.Fprintf(t, "%s\t%s\t%.6g\t%s\t%d\t%s\n", m.Metric, strings.Join(of, " "), stats.Median(m.Samples), m.Unit, len(m.Samples), beside)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for _, lines := range [][]string{run.Claims, run.Warnings} {
-		for _, line := range lines {
-			if _, err := fmt.Fprintln(w, line); err != nil {
-				return err
-			}
-		}
-	}
-	_, err := fmt.Fprintln(w, run.Environment)
+	lines := append(slices.Concat(run.Claims, run.Warnings), run.Environment.String())
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err
-}
-
-func words(labels result.Labels) string {
-	var list []string
-	for k, v := range labels {
-		list = append(list, k+"="+v)
-	}
-	slices.Sort(list)
-	return strings.Join(list, " ")
 }
 
 func (l *Library) runCommand() *cobra.Command {
@@ -236,13 +217,17 @@ It says how long it will take. A run that is stopped keeps its measurements, and
 			}
 			f := &File{}
 			if len(args) == 1 {
+				load := l.Builtin
+				if strings.ContainsAny(args[0], "./") {
+					load = func(path string) (*File, error) { return Load(path, l.Kinds) }
+				}
 				var err error
-				if f, err = l.find(args[0]); err != nil {
+				if f, err = load(args[0]); err != nil {
 					return err
 				}
 				o.apply(f)
 			}
-			return l.execute(c, f, &o, commandLine(c, append([]string{"run"}, args...)...), nil, nil)
+			return l.execute(c, f, &o, commandLine(c, append([]string{"run"}, args...)...), PrintTable, PrintJSON)
 		},
 	}
 	o.flags(c.Flags())
@@ -277,33 +262,18 @@ others. The last line of its output is the report's path.`,
 		},
 	}
 	c.Flags().StringSliceVar(&names, "experiments", l.Suite, "`names` of those to run")
-	must(c.RegisterFlagCompletionFunc("experiments", cobra.FixedCompletions(l.Names, cobra.ShellCompDirectiveNoFileComp)))
+	cmdline.Complete(c, "experiments", l.Names)
 	o.flags(c.Flags())
 	return c
 }
 
-// listed is a line of the list.
-type listed struct {
+// listing is a line of the list.
+type listing struct {
 	Name    string `json:"name"`
 	Kind    string `json:"kind"`
 	Title   string `json:"title"`
 	Seconds int    `json:"seconds"` // that a run takes, about
 	Rounds  int    `json:"rounds"`
-}
-
-func (l *Library) list() (list []listed, err error) {
-	for _, name := range l.Names {
-		f, err := l.Builtin(name)
-		if err != nil {
-			return nil, err
-		}
-		plan, err := f.With.Plan()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		list = append(list, listed{f.Name, f.Kind, f.Title, int(plan.Takes(f.Rounds).Seconds()), f.Rounds})
-	}
-	return list, nil
 }
 
 func (l *Library) listCommand() *cobra.Command {
@@ -325,20 +295,29 @@ func (l *Library) listCommand() *cobra.Command {
 				_, err = c.OutOrStdout().Write(text)
 				return err
 			}
-			list, err := l.list()
-			if err != nil {
-				return err
-			}
-			return printList(c.OutOrStdout(), list, o.output)
+			return l.list(c.OutOrStdout(), o.output)
 		},
 	}
 	c.Flags().StringVar(&show, "show", "", "print the file of the built-in experiment `NAME`, to be copied and changed")
-	must(c.RegisterFlagCompletionFunc("show", cobra.FixedCompletions(l.Names, cobra.ShellCompDirectiveNoFileComp)))
+	cmdline.Complete(c, "show", l.Names)
 	o.outputFlag(c)
 	return c
 }
 
-func printList(w io.Writer, list []listed, format string) error {
+// list writes what there is to be run.
+func (l *Library) list(w io.Writer, format string) error {
+	var list []listing
+	for _, name := range l.Names {
+		f, err := l.Builtin(name)
+		if err != nil {
+			return err
+		}
+		plan, err := f.With.Plan()
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		list = append(list, listing{f.Name, f.Kind, f.Title, int(plan.Takes(f.Rounds).Seconds()), f.Rounds})
+	}
 	if format == "json" {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")

@@ -1,11 +1,9 @@
 package experiment
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +89,7 @@ func Load(path string, kinds []Kind) (*File, error) {
 // Validate says everything that is wrong with a file, as Problems.
 func (f *File) Validate() error {
 	var list Problems
-	if f.Name == "" || strings.ContainsFunc(f.Name, noName) {
+	if f.Name == "" || strings.Trim(f.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 		list = append(list, Problem("name", "small letters, digits, - and _", "%q cannot name a folder", f.Name))
 	}
 	if f.Title == "" {
@@ -113,19 +111,8 @@ func (f *File) Validate() error {
 	return Check(list)
 }
 
-func noName(r rune) bool {
-	return !slices.Contains([]rune("abcdefghijklmnopqrstuvwxyz0123456789-_"), r)
-}
-
 // Text is the file that says the same as f, with everything that was left open.
 func (f *File) Text() ([]byte, error) { return yaml.Marshal(f) }
-
-// same says whether two files say the same.
-func (f *File) same(other *File) bool {
-	one, err := f.Text()
-	two, err2 := other.Text()
-	return err == nil && err2 == nil && bytes.Equal(one, two)
-}
 
 // Takes is how long a plan takes in a number of rounds, its set-up included.
 func (p Plan) Takes(rounds int) time.Duration {
@@ -142,14 +129,6 @@ func (p Plan) samples(rounds int) (n int) {
 		n += point.rounds(rounds)
 	}
 	return n
-}
-
-// takes is how long some points take in one round.
-func takes(points []Point) (total time.Duration) {
-	for _, p := range points {
-		total += p.Takes
-	}
-	return total
 }
 
 // rounds is in how many of a run's rounds a point is measured.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -122,12 +123,7 @@ func (j *journal) add(e entry) error {
 
 // has says whether a point was measured in a round.
 func (j *journal) has(id string, round int) bool {
-	for _, e := range j.entries {
-		if e.Point != nil && e.Point.ID == id && e.Point.Round == round {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.entries, func(e entry) bool { return e.Point != nil && e.Point.ID == id && e.Point.Round == round })
 }
 
 func (j *journal) close() error { return j.file.Close() }

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -48,14 +49,6 @@ func (l *Library) Builtin(name string) (*File, error) {
 	return Parse(text, l.Kinds)
 }
 
-// find is a built-in experiment, or one in a file.
-func (l *Library) find(what string) (*File, error) {
-	if strings.ContainsAny(what, "./") {
-		return Load(what, l.Kinds)
-	}
-	return l.Builtin(what)
-}
-
 // choices are the flags that every experiment has.
 type choices struct {
 	dir, resume, output string
@@ -84,8 +77,6 @@ func (c *choices) apply(f *File) {
 // rounds.
 const noiseLoop = 200 * time.Millisecond
 
-func noise(ctx context.Context, cpu int) (float64, error) { return stats.Noise(ctx, cpu, noiseLoop) }
-
 // folder is where a run goes if nobody says where.
 func folder(name string) string {
 	return filepath.Join("culvert-bench", name+"-"+time.Now().Format("20060102-150405"))
@@ -105,7 +96,8 @@ func (l *Library) run(ctx context.Context, f *File, c *choices, dir, command str
 	}
 	return Run(ctx, f, Options{
 		Setting: Setting{Culvert: binary, BPFFS: c.bpffs, CPU: c.cpu},
-		Dir:     dir, Resume: resume, Command: command, Out: out, Environment: l.Environment, Noise: noise, Draw: l.Draw,
+		Dir:     dir, Resume: resume, Command: command, Out: out, Environment: l.Environment, Draw: l.Draw,
+		Noise: func(ctx context.Context, cpu int) (float64, error) { return stats.Noise(ctx, cpu, noiseLoop) },
 	})
 }
 
@@ -164,9 +156,17 @@ func (l *Library) suite(ctx context.Context, names []string, c *choices, dir str
 	if err != nil {
 		return err
 	}
-	if err := sayTime(files, dir, out); err != nil {
-		return err
+	var which []string
+	total := time.Duration(0)
+	for _, f := range files {
+		plan, err := f.With.Plan()
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		total += plan.Takes(f.Rounds)
+		which = append(which, f.Name)
 	}
+	fmt.Fprintf(out, "%s: takes about %s in all; into %s\n", strings.Join(which, ", "), total.Round(time.Second), dir)
 	var errs []error
 	for i, f := range files {
 		_, err := l.run(ctx, f, c, filepath.Join(dir, f.Name), l.repeats(f), resume, out)
@@ -188,25 +188,13 @@ func (l *Library) suite(ctx context.Context, names []string, c *choices, dir str
 // where flags have changed it.
 func (l *Library) repeats(f *File) string {
 	what := f.Name
+	var builtIn []byte
 	built, err := l.Builtin(f.Name)
-	if err != nil || !built.same(f) {
+	if err == nil {
+		builtIn, err = built.Text()
+	}
+	if own, err2 := f.Text(); err != nil || err2 != nil || !bytes.Equal(own, builtIn) {
 		what = filepath.Join(f.Name, definition)
 	}
 	return "culvert bench run " + what
-}
-
-// sayTime says what a suite takes.
-func sayTime(files []*File, dir string, out io.Writer) error {
-	var names []string
-	total := time.Duration(0)
-	for _, f := range files {
-		plan, err := f.With.Plan()
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.Name, err)
-		}
-		total += plan.Takes(f.Rounds)
-		names = append(names, f.Name)
-	}
-	fmt.Fprintf(out, "%s: takes about %s in all; into %s\n", strings.Join(names, ", "), total.Round(time.Second), dir)
-	return nil
 }

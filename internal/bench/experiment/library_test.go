@@ -36,7 +36,7 @@ func fakeLibrary(before func(letter string) error, drawn *[]string) *Library {
 func call(ctx context.Context, l *Library, args ...string) (string, error) {
 	root := &cobra.Command{Use: "bench", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(l.Commands()...)
-	root.AddCommand(l.Command("first", &cobra.Command{}, nil, nil))
+	root.AddCommand(l.Command("first", &cobra.Command{}, PrintTable, PrintJSON))
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&bytes.Buffer{})

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,7 +120,8 @@ func LoadFolder(dir string, kinds []Kind) (*File, error) {
 func (r *run) left() (rounds [][]Point) {
 	for round := range r.file.Rounds {
 		var points []Point
-		for _, i := range order(r.file.Seed, round, len(r.plan.Points)) {
+		// The seed decides the order, so that it is the same again after a stop.
+		for _, i := range rand.New(rand.NewPCG(r.file.Seed, uint64(round))).Perm(len(r.plan.Points)) {
 			p := r.plan.Points[i]
 			if round < p.rounds(r.file.Rounds) && !r.journal.has(p.ID, round) {
 				points = append(points, p)
@@ -130,20 +132,17 @@ func (r *run) left() (rounds [][]Point) {
 	return rounds
 }
 
-// order is that of a round: the seed decides, so that it is the same again after
-// a stop.
-func order(seed uint64, round, points int) []int {
-	return rand.New(rand.NewPCG(seed, uint64(round))).Perm(points)
-}
-
 // measure takes all samples that are missing.
 func (r *run) measure(ctx context.Context) (err error) {
-	left := r.left()
+	left, takes := r.left(), r.plan.SetUp
 	if len(slices.Concat(left...)) == 0 {
 		return r.end()
 	}
-	r.progress = announce(r.Out, r.file, r.plan.SetUp+takes(slices.Concat(left...)), r.Dir)
-	defer r.progress.close()
+	for _, p := range slices.Concat(left...) {
+		takes += p.Takes
+	}
+	r.progress = announce(r.Out, r.file, takes, r.Dir)
+	defer func() { _ = r.progress.bar.Finish() }()
 	if err := r.noise(ctx); err != nil {
 		return err
 	}
@@ -200,34 +199,23 @@ func (r *run) begin(ctx context.Context, bench Bench) error {
 	if err != nil {
 		return err
 	}
-	e = merge(e, own)
+	// What is not of the machine only the experiment knows.
+	e.Version = cmp.Or(own.Version, e.Version)
+	e.Commit = cmp.Or(e.Commit, e.Version)
+	e.DataPath, e.Offloads, e.GeneratorLimit, e.TimestampNS = own.DataPath, own.Offloads, own.GeneratorLimit, own.TimestampNS
+	build := func(e result.Environment) string {
+		return fmt.Sprintf("culvert %s (data path %.12s)", e.Version, e.DataPath)
+	}
 	for _, earlier := range r.journal.entries {
-		if b := earlier.Begin; b != nil && different(b.Environment, e) {
-			r.warn("one part was measured of %s on Linux %s, and another, after a stop, of %s on Linux %s",
-				build(b.Environment), b.Environment.Kernel, build(e), e.Kernel)
+		if earlier.Begin == nil {
+			continue
+		}
+		was := earlier.Begin.Environment
+		if was.Kernel != e.Kernel || was.CPU != e.CPU || was.Version != e.Version || was.DataPath != e.DataPath {
+			r.warn("one part was measured of %s on Linux %s, and another, after a stop, of %s on Linux %s", build(was), was.Kernel, build(e), e.Kernel)
 		}
 	}
 	return r.journal.add(entry{Begin: &beginning{time.Now().UTC().Truncate(time.Second), r.Command, e}})
-}
-
-// merge fills in what only the experiment knows.
-func merge(e, own result.Environment) result.Environment {
-	if own.Version != "" {
-		e.Version = own.Version
-	}
-	if e.Commit == "" {
-		e.Commit = e.Version
-	}
-	e.DataPath, e.Offloads, e.GeneratorLimit, e.TimestampNS = own.DataPath, own.Offloads, own.GeneratorLimit, own.TimestampNS
-	return e
-}
-
-func different(a, b result.Environment) bool {
-	return a.Kernel != b.Kernel || a.CPU != b.CPU || a.Version != b.Version || a.DataPath != b.DataPath
-}
-
-func build(e result.Environment) string {
-	return fmt.Sprintf("culvert %s (data path %.12s)", e.Version, e.DataPath)
 }
 
 func (r *run) end() error {
@@ -271,7 +259,8 @@ func (r *run) noise(ctx context.Context) error {
 func (r *run) finish(measured error) (*result.Run, error) {
 	out := collect(r.file, r.plan, r.journal)
 	if measured != nil && len(out.Measurements) == 0 {
-		return nil, errors.Join(stopped(measured, "nothing was measured"), r.forget())
+		// Without its journal the user can fix the problem and run in the same folder again.
+		return nil, errors.Join(stopped(measured, "nothing was measured"), os.Remove(r.journal.path))
 	}
 	if !out.Complete {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("the run was stopped before it was complete: %d of %d samples of points are missing",
@@ -288,10 +277,6 @@ func (r *run) finish(measured error) (*result.Run, error) {
 	}
 	return out, err
 }
-
-// forget deletes the journal of a run that measured nothing, so that the user can
-// fix the problem and run in the same folder again.
-func (r *run) forget() error { return os.Remove(filepath.Join(r.Dir, journalFile)) }
 
 func stopped(why error, then string) error {
 	if errors.Is(why, context.Canceled) {

@@ -186,19 +186,11 @@ func (h *Histogram) check() error {
 
 // Select are the measurements of a metric with all of these labels.
 func (r *Run) Select(metric string, labels Labels) (list []Measurement) {
+	keys := slices.Collect(maps.Keys(labels))
 	for _, m := range r.Measurements {
-		if m.Metric == metric && m.has(labels) {
+		if m.Metric == metric && !slices.ContainsFunc(keys, func(k string) bool { return m.Labels[k] != labels[k] }) {
 			list = append(list, m)
 		}
 	}
 	return list
-}
-
-func (m Measurement) has(labels Labels) bool {
-	for k, v := range labels {
-		if m.Labels[k] != v {
-			return false
-		}
-	}
-	return true
 }
