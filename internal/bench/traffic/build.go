@@ -94,17 +94,26 @@ func made[T uint8 | uint16](o unset) *T {
 
 // frame is the template's packet, of `size` octets with FCS.
 func (t Template) frame(size int, o unset) []byte {
-	var layers []packet.Layer
+	payload := make(packet.Hex, size-lenFCS-t.headers())
+	be.PutUint16(payload[len(payload)-lenTag+2:], trafficrun.TagSum)
+	return packet.Frame(append(t.layers(o), packet.Payload{Data: payload})...)
+}
+
+// headers is the length of all that is in front of the UDP payload, or of the frame's
+// payload.
+func (t Template) headers() int { return len(packet.Frame(t.layers(defaults)...)) }
+
+// layers are the packet's headers.
+func (t Template) layers(o unset) []packet.Layer {
+	layers := []packet.Layer{t.Ethernet.layer(o)}
 	if t.Outer.Kind != Plain {
-		layers = t.outerLayers(o)
+		layers = append(layers, t.outerLayers(o)...)
 	}
 	if i := t.Inner; i.Source.IsValid() {
 		layers = append(layers, ipHeader(o, i.Source, i.Destination, i.HopLimit, i.TrafficClass, i.FlowLabel),
 			datagram(o, i.sourcePort(), true, int(cmp.Or(i.DestinationPort, 5000)), i.NoChecksum))
 	}
-	payload := make(packet.Hex, size-lenFCS-t.headers())
-	be.PutUint16(payload[len(payload)-lenTag+2:], trafficrun.TagSum)
-	return packet.Frame(append(append([]packet.Layer{t.Ethernet.layer(o)}, layers...), packet.Payload{Data: payload})...)
+	return layers
 }
 
 func (t Template) outerLayers(of unset) []packet.Layer {
@@ -240,11 +249,12 @@ func (f *frame) countAddress(key, count, at int, end End, a netip.Addr, octet in
 
 // inner finds the checksums and the numbers of the users' packet.
 func (f *frame) inner(t Template) {
-	i, at := t.Inner, lenEthernet+t.Outer.length()
+	i := t.Inner
 	if !i.Source.IsValid() {
 		return
 	}
-	udp := at + lenIP(i.Source.Is4())
+	udp := f.headers - lenUDP
+	at := udp - lenIP(i.Source.Is4())
 	if i.Source.Is4() {
 		f.innerIP = at + 10
 	}

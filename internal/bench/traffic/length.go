@@ -7,54 +7,23 @@ import (
 
 // Lengths in octets.
 const (
-	lenEthernet  = 14
-	lenFCS       = 4
-	lenIPv4      = 20
-	lenIPv6      = 40
-	lenUDP       = 8
-	lenGTPU      = 8
-	lenContainer = 8 // with the header's options
-	lenVXLAN     = 8
-	lenSRH       = 8 // and 16 for each segment
-	lenTag       = 12
-	minFrame     = 64 // with FCS
+	lenEthernet = 14
+	lenFCS      = 4
+	lenIPv4     = 20
+	lenIPv6     = 40
+	lenUDP      = 8
+	lenGTPU     = 8
+	lenVXLAN    = 8
+	lenSRH      = 8 // and 16 for each segment
+	lenTag      = 12
+	minFrame    = 64 // with FCS
 )
-
-// headers are all in front of the UDP payload, or of the frame's payload.
-func (t Template) headers() int {
-	n := lenEthernet + t.Outer.length()
-	if t.Inner.Source.IsValid() {
-		n += lenIP(t.Inner.Source.Is4()) + lenUDP
-	}
-	return n
-}
 
 func lenIP(is4 bool) int {
 	if is4 {
 		return lenIPv4
 	}
 	return lenIPv6
-}
-
-// length is that of the headers around the inner packet.
-func (o Outer) length() int {
-	switch o.Kind {
-	case GTPU:
-		n := lenIP(o.Source.Is4()) + lenUDP + lenGTPU
-		if o.Container != NoContainer {
-			n += lenContainer
-		}
-		return n
-	case VXLAN:
-		return lenIP(o.Source.Is4()) + lenUDP + lenVXLAN + lenEthernet
-	case SRv6:
-		n := lenIPv6
-		if listed := o.listed(); len(listed) > 0 {
-			n += lenSRH + 16*len(listed)
-		}
-		return n
-	}
-	return 0
 }
 
 // imix are the frame lengths of IMIX, and how many there are of each of 48.
