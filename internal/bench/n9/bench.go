@@ -84,20 +84,6 @@ func newRig(ctx context.Context, p *Params, set experiment.Setting, instance str
 // Close takes everything away.
 func (r *rig) Close() error { return errors.Join(r.undo.Close(), r.network.Close()) }
 
-// turn goes over to a direction: its receivers, and the threads at its first
-// queues.
-func (r *rig) turn(ctx context.Context, direction string) (err error) {
-	r.at.direction = ""
-	if err := r.undo.Close(); err != nil {
-		return err
-	}
-	if r.load, err = openLoad(ctx, r.network, direction, r.params.PacketSize, r.generator, r.setting.Seed, &r.undo); err != nil {
-		return err
-	}
-	r.core, err = newCore(r.network, r.setting.CPU, firstQueues(direction), &r.undo)
-	return err
-}
-
 // Environment is what was measured, and the limit of what measured it.
 func (r *rig) Environment(ctx context.Context) (e result.Environment, err error) {
 	if e.Version, e.DataPath, err = r.network.Status(ctx, "upf1"); err != nil {
@@ -118,12 +104,24 @@ func (r *rig) mbit(packets float64) float64 { return packets * 8 * float64(r.par
 func gbit(mbit float64) string { return fmt.Sprintf("%.3g Gbit/s", mbit/1e3) }
 
 // goTo sets everything to a transport and a direction.
-func (r *rig) goTo(ctx context.Context, n9, direction string) error {
+func (r *rig) goTo(ctx context.Context, n9, direction string) (err error) {
 	if r.at.n9 == n9 && r.at.direction == direction {
 		return nil
 	}
 	if r.at.direction != direction {
-		if err := r.turn(ctx, direction); err != nil {
+		r.at.direction = ""
+		if err := r.undo.Close(); err != nil {
+			return err
+		}
+		if r.load, err = openLoad(ctx, r.network, direction, r.params.PacketSize, r.generator, r.setting.Seed, &r.undo); err != nil {
+			return err
+		}
+		// The interfaces whose queue is in front of the chain.
+		queues := [][2]string{{"upf1", n3}}
+		if direction == downlink {
+			queues = [][2]string{{bothSlices[0].upf, n6}, {bothSlices[1].upf, n6}}
+		}
+		if r.core, err = newCore(r.network, r.setting.CPU, queues, &r.undo); err != nil {
 			return err
 		}
 	}
@@ -175,18 +173,14 @@ func (r *rig) offer(ctx context.Context, rate float64) (o outcome, err error) {
 }
 
 func (r *rig) once(ctx context.Context, rate float64) (o outcome, err error) {
-	before, err := proc.Time(r.core...)
+	spent, err := proc.During(func() (time.Duration, error) { return proc.Time(r.core...) }, func() (err error) {
+		o, err = r.load.send(ctx, rate, time.Duration(r.params.Trial))
+		return err
+	})
 	if err != nil {
 		return o, err
 	}
-	if o, err = r.load.send(ctx, rate, time.Duration(r.params.Trial)); err != nil {
-		return o, err
-	}
-	after, err := proc.Time(r.core...)
-	if err != nil {
-		return o, err
-	}
-	o.cpu, r.last = after-before, o.slices[0].CPU
+	o.cpu, r.last = spent, o.slices[0].CPU
 	if err := o.check(); err != nil {
 		return o, fmt.Errorf("%s, %s: %w", r.at.n9, r.at.direction, err)
 	}

@@ -30,16 +30,6 @@ func (p point) labels(more ...string) result.Labels {
 
 const paper = "Gramaglia et al., Experimenting with SRv6"
 
-// anchors are what the paper's text says of figure 5; the figure itself has no
-// numbers on its points.
-func anchors() []result.Anchor {
-	const note = "bmv2 switches in VirtualBox, one virtual CPU each, i7-8650 at 1.9 GHz; size of packets not told; "
-	return []result.Anchor{
-		{Label: "paper 000, SRv6 enhanced (bmv2)", Source: paper + ", figure 5", X: "20", Y: 1, Note: note + "losses begin about here"},
-		{Label: "paper 000, GTP-U (bmv2)", Source: paper + ", figure 5", X: "30", Y: 1, Note: note + "a notable drop begins about here"},
-	}
-}
-
 const nodes = "With 2 and 3 SIDs a packet goes by way of one and two service nodes more than over GTP-U or with 1 SID: their work is in it. "
 
 // Glossary says what the figures' words mean.
@@ -104,8 +94,12 @@ func (p *Params) curve(direction string) result.Figure {
 		Metric: metricDelivery, Where: result.Labels{"direction": direction}, X: "offered", Series: "transport",
 		XTitle: fmt.Sprintf("offered, Mbit/s of packets of %d octets", p.PacketSize), YTitle: "delivered", LogX: true,
 	}
-	if direction == uplink {
-		f.Anchors = anchors()
+	if direction == uplink { // what the paper's text says of its figure 5, which has no numbers on its points
+		const note = "bmv2 switches in VirtualBox, one virtual CPU each, i7-8650 at 1.9 GHz; size of packets not told; "
+		f.Anchors = []result.Anchor{
+			{Label: "paper 000, SRv6 enhanced (bmv2)", Source: paper + ", figure 5", X: "20", Y: 1, Note: note + "losses begin about here"},
+			{Label: "paper 000, GTP-U (bmv2)", Source: paper + ", figure 5", X: "30", Y: 1, Note: note + "a notable drop begins about here"},
+		}
 	}
 	return f
 }

@@ -39,18 +39,6 @@ const (
 	n6 = "n6" // of the second UPFs and the data networks
 )
 
-// firstQueues are the interfaces whose queue is in front of the chain.
-func firstQueues(direction string) [][2]string {
-	if direction == uplink {
-		return [][2]string{{"upf1", n3}}
-	}
-	var list [][2]string
-	for _, s := range bothSlices {
-		list = append(list, [2]string{s.upf, n6})
-	}
-	return list
-}
-
 // lane is one slice's way in one direction.
 type lane struct {
 	tx, rx       traffic.Port

@@ -24,7 +24,7 @@ var errNothing = errors.New("packets are lost at any rate")
 // whole: by doubling, then by halving the way between.
 func highest(limit float64, whole func(rate float64) (bool, error)) (float64, error) {
 	good, bad := 0.0, math.Inf(1)
-	for rate := min(begin, limit); good == 0 || bad > good*narrow; rate = between(good, bad, limit) {
+	for rate := min(begin, limit); good == 0 || bad > good*narrow; {
 		ok, err := whole(rate)
 		switch {
 		case err != nil:
@@ -39,19 +39,16 @@ func highest(limit float64, whole func(rate float64) (bool, error)) (float64, er
 		if bad <= slowest {
 			return 0, fmt.Errorf("%w: %.0f packets/s and more", errNothing, bad)
 		}
+		switch {
+		case math.IsInf(bad, 1):
+			rate = min(2*good, limit)
+		case good == 0:
+			rate = bad / 2
+		default:
+			rate = math.Sqrt(good * bad)
+		}
 	}
 	return good, nil
-}
-
-// between is the rate that is tried next.
-func between(good, bad, limit float64) float64 {
-	switch {
-	case math.IsInf(bad, 1):
-		return min(2*good, limit)
-	case good == 0:
-		return bad / 2
-	}
-	return math.Sqrt(good * bad)
 }
 
 // series are the preferred numbers R40 (ISO 3): each is 1.06 times the one

@@ -264,17 +264,9 @@ func (t timed) samples(metric string, labels result.Labels) (out []experiment.Sa
 const perEach = "CPU"
 
 // during measures the agent's CPU time.
-func (c *cluster) during(t *timed, do func() error) error {
+func (c *cluster) during(t *timed, do func() error) (err error) {
 	pid := c.network.Daemons()[agentNode]
-	before, err := proc.TimeOfAll(pid)
-	if err != nil {
-		return err
-	}
-	if err := do(); err != nil {
-		return err
-	}
-	after, err := proc.TimeOfAll(pid)
-	t.cpu = after - before
+	t.cpu, err = proc.During(func() (time.Duration, error) { return proc.TimeOfAll(pid) }, do)
 	return err
 }
 

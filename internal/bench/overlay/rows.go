@@ -38,20 +38,21 @@ type Row struct {
 
 const bitsOfGiB = 8 << 30
 
-// Rows of a run, in the order in which they were measured.
-func Rows(run *result.Run) (rows []Row) {
+// reportOf has rows in the order in which they were measured.
+func reportOf(run *result.Run) Report {
+	r := Report{Bench: "overlay", Environment: run.Environment, Agent: agentRows(run), Verdicts: Verdicts(run), Warnings: run.Warnings}
 	for _, m := range run.Select(metricRate, nil) {
 		rate, ratio := m.Estimate(result.Plain), m.Estimate(result.ToBaseline)
 		wall, packet := one(run, metricWall, m.Labels), one(run, metricPacket, m.Labels)
 		ns, packets := packet.Estimate(result.Plain), packet.Estimate(result.OfBaseline)
-		rows = append(rows, Row{
+		r.Rows = append(r.Rows, Row{
 			Name: m.Labels[labelName], Family: m.Labels[labelFamily], Protocol: m.Labels[labelProtocol], GSO: m.Labels[labelGSO] == on,
 			Gbit: rate.Value / 1e9, Baseline: variantOf(m.Labels[labelName]).beside, Ratio: ratio.Value, Low: ratio.Low, High: ratio.High,
 			GbitByWall: wall.Estimate(result.Plain).Value / 1e9, PacketNS: ns.Value, GiBSeconds: bitsOfGiB / rate.Value,
 			PacketsPerCPU: 1e9 / ns.Value, PacketRatio: packets.Value, PacketLow: packets.Low, PacketHigh: packets.High, N: rate.N,
 		})
 	}
-	return rows
+	return r
 }
 
 // one is the measurement of a metric with these labels and no others.
@@ -86,8 +87,7 @@ type AgentRow struct {
 	N     int     `json:"n"` // rounds; the median is told
 }
 
-// AgentRows of a run, in the order in which they were measured.
-func AgentRows(run *result.Run) (rows []AgentRow) {
+func agentRows(run *result.Run) (rows []AgentRow) {
 	place := map[AgentRow]int{}
 	for _, m := range run.Measurements {
 		if m.Metric != metricPod && m.Metric != metricChange && m.Metric != metricMemory {
@@ -116,10 +116,6 @@ func AgentRows(run *result.Run) (rows []AgentRow) {
 		}
 	}
 	return rows
-}
-
-func reportOf(run *result.Run) Report {
-	return Report{Bench: "overlay", Environment: run.Environment, Rows: Rows(run), Agent: AgentRows(run), Verdicts: Verdicts(run), Warnings: run.Warnings}
 }
 
 // PrintJSON writes the rows of a run.

@@ -31,27 +31,19 @@ type order struct {
 // SpeakerCommand is a BGP speaker of SAFI 73 that does what its standard input says,
 // and says so line by line: a process, because it has to be in a network namespace.
 func SpeakerCommand() *cobra.Command {
-	var local, peer string
+	var local, peer netip.Addr
 	var asn uint32
 	c := &cobra.Command{
 		Use: speakerCommand, Short: "Tell a peer the candidate paths of standard input", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			from, err := netip.ParseAddr(local)
-			if err != nil {
-				return err
-			}
-			to, err := netip.ParseAddr(peer)
-			if err != nil {
-				return err
-			}
 			return speak(c.Context(), bgp.Config{
 				ASN: asn, RouterID: speakerID, Log: slog.New(slog.DiscardHandler),
-				Peers: []bgp.Peer{{Address: to, ASN: asn, Local: from, Families: []bgp.Family{bgp.SRPolicy}}},
+				Peers: []bgp.Peer{{Address: peer, ASN: asn, Local: local, Families: []bgp.Family{bgp.SRPolicy}}},
 			}, c.InOrStdin(), c.OutOrStdout())
 		},
 	}
-	c.Flags().StringVar(&local, "local", "", "`address` to connect from")
-	c.Flags().StringVar(&peer, "peer", "", "`address` of the peer")
+	c.Flags().TextVar(&local, "local", local, "`address` to connect from")
+	c.Flags().TextVar(&peer, "peer", peer, "`address` of the peer")
 	c.Flags().Uint32Var(&asn, "asn", 65000, "`AS number` of both")
 	return c
 }

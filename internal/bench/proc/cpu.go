@@ -80,21 +80,21 @@ func Softirqd(cpu int) (pid int, err error) {
 	return 0, fmt.Errorf("no %s in /proc: mount /proc of the host", name)
 }
 
-// Now returns the sum of both. The thread must be locked.
-func (c Clock) Now() (time.Duration, error) {
-	return Time(unix.Gettid(), c.softirqd)
+// During is the CPU time of both in f. The thread must be locked.
+func (c Clock) During(f func() error) (time.Duration, error) {
+	return During(func() (time.Duration, error) { return Time(unix.Gettid(), c.softirqd) }, f)
 }
 
-// During is the CPU time of f. The thread must be locked.
-func (c Clock) During(f func() error) (time.Duration, error) {
-	before, err := c.Now()
+// During is by how much a time grows in f.
+func During(read func() (time.Duration, error), f func() error) (time.Duration, error) {
+	before, err := read()
 	if err != nil {
 		return 0, err
 	}
 	if err := f(); err != nil {
 		return 0, err
 	}
-	after, err := c.Now()
+	after, err := read()
 	return after - before, err
 }
 

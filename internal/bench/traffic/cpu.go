@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/procfs"
 
@@ -13,17 +12,9 @@ import (
 
 // usage is what /proc says at one moment.
 type usage struct {
-	when      time.Time
+	watch     map[string]int
 	cores     map[int64]procfs.CPUStat
-	processes []watched
-}
-
-// watched is a process, and how long it has run.
-type watched struct {
-	name string
-	pid  int
-	ran  time.Duration
-	own  bool // the kernel's thread is only its CPU time
+	processes []ProcessUsage // CPU: since each began
 }
 
 // now reads it, for processes by name and for the kernel's threads that receive
@@ -37,13 +28,13 @@ func now(watch map[string]int) (usage, error) {
 	if err != nil {
 		return usage{}, err
 	}
-	u := usage{when: time.Now(), cores: stat.CPU}
+	u := usage{watch: watch, cores: stat.CPU}
 	for name, pid := range watch {
 		ran, err := proc.TimeOfAll(pid)
 		if err != nil {
 			return u, fmt.Errorf("CPU time of %s, process %d: %w", name, pid, err)
 		}
-		u.processes = append(u.processes, watched{name, pid, ran, true})
+		u.processes = append(u.processes, ProcessUsage{Name: name, PID: pid, CPU: ran})
 	}
 	list, err := fs.AllProcs()
 	if err != nil {
@@ -55,7 +46,7 @@ func now(watch map[string]int) (usage, error) {
 			continue // or it has ended
 		}
 		if ran, err := proc.Time(p.PID); err == nil {
-			u.processes = append(u.processes, watched{name, p.PID, ran, false})
+			u.processes = append(u.processes, ProcessUsage{Name: name, PID: p.PID, CPU: ran})
 		}
 	}
 	return u, nil
@@ -78,14 +69,14 @@ func (u usage) since(before usage) CPUUsage {
 		c.Cores = append(c.Cores, core)
 	}
 	slices.SortFunc(c.Cores, func(a, b CoreUsage) int { return a.CPU - b.CPU })
-	for _, p := range u.processes {
-		i := slices.IndexFunc(before.processes, func(b watched) bool { return b.pid == p.pid })
+	for _, used := range u.processes {
+		i := slices.IndexFunc(before.processes, func(b ProcessUsage) bool { return b.PID == used.PID })
 		if i < 0 {
 			continue
 		}
-		used := ProcessUsage{Name: p.name, PID: p.pid, CPU: p.ran - before.processes[i].ran}
-		if p.own {
-			used.Resident, used.Maps, _ = proc.Memory(p.pid) // 0 of one that has ended
+		used.CPU -= before.processes[i].CPU
+		if u.watch[used.Name] == used.PID {
+			used.Resident, used.Maps, _ = proc.Memory(used.PID) // 0 of one that has ended
 		}
 		c.Processes = append(c.Processes, used)
 	}

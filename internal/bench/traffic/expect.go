@@ -57,7 +57,7 @@ func (t Template) job(expect *Template, seed uint64) (trafficrun.Job, error) {
 	if err != nil {
 		return trafficrun.Job{}, err
 	}
-	j := trafficrun.Job{Slots: t.slots(), Keys: t.keys(seed)}
+	j := trafficrun.Job{Slots: t.slots()}
 	sizes := t.sizes()
 	for _, size := range sizes {
 		f := t.build(size)
@@ -70,24 +70,16 @@ func (t Template) job(expect *Template, seed uint64) (trafficrun.Job, error) {
 			out.headers, len(out.places), trafficrun.MaxHeaders, trafficrun.MaxPlaces)
 	}
 	j.Expect.Want, j.Expect.Mask, j.Expect.Places = out.data[:out.headers], out.mask[:out.headers], out.places
-	for i := range j.Keys {
-		if j.Keys[i].Lead {
-			j.StreamBits = bits.Len32(min(trafficrun.Streams, j.Keys[i].Count)) - 1
-		}
-	}
-	return j, nil
-}
-
-// keys are the numbers of packets. The one with the most of them names the
-// stream, so that a flow's packets are in one stream.
-func (t Template) keys(seed uint64) (keys [trafficrun.Keys]trafficrun.Key) {
-	lead := 0
+	// The key with the most numbers names the stream, so that a flow's packets are in one
+	// stream.
+	lead := &j.Keys[0]
 	for i, count := range []int{keySession: t.sessions(), keySource: max(1, t.Sources), keyFlow: max(1, t.Flows)} {
-		keys[i] = trafficrun.Key{Count: uint32(count), Random: t.Order == Random, Salt: uint32(seed>>(8*i)) ^ uint32(i)*0x9e3779b9}
-		if keys[i].Count > keys[lead].Count {
-			lead = i
+		j.Keys[i] = trafficrun.Key{Count: uint32(count), Random: t.Order == Random, Salt: uint32(seed>>(8*i)) ^ uint32(i)*0x9e3779b9}
+		if j.Keys[i].Count > lead.Count {
+			lead = &j.Keys[i]
 		}
 	}
-	keys[lead].Lead = true
-	return keys
+	lead.Lead = true
+	j.StreamBits = bits.Len32(min(trafficrun.Streams, lead.Count)) - 1
+	return j, nil
 }

@@ -29,31 +29,26 @@ func (p *Pair) Limit(ctx context.Context, t Template) (float64, error) {
 	if limit, ok := p.limits[key]; ok {
 		return limit, nil
 	}
-	var rates []float64
-	err := p.withoutDevice(ctx, t, func(run func(untimed bool) (Outcome, error)) error {
-		o, err := run(false)
-		rates = append(rates, float64(o.Received)/o.Elapsed.Seconds())
-		return err
-	})
-	if err == nil {
-		p.limits[key] = stats.Median(rates)
+	rounds, err := p.withoutDevice(ctx, t, false)
+	if err != nil {
+		return 0, err
 	}
-	return p.limits[key], err
+	var rates []float64
+	for _, o := range rounds {
+		rates = append(rates, float64(o[0].Received)/o[0].Elapsed.Seconds())
+	}
+	p.limits[key] = stats.Median(rates)
+	return p.limits[key], nil
 }
 
 // TimestampCost is the CPU time, in ns, that the time in its tag adds to a packet,
 // reading the clock and counting the latency, from trials with and without it in turns.
 func (p *Pair) TimestampCost(ctx context.Context, t Template) (float64, error) {
+	rounds, err := p.withoutDevice(ctx, t, false, true)
 	var costs []float64
-	err := p.withoutDevice(ctx, t, func(run func(untimed bool) (Outcome, error)) error {
-		timed, err := run(false)
-		if err != nil {
-			return err
-		}
-		untimed, err := run(true)
-		costs = append(costs, timed.perPacket()-untimed.perPacket())
-		return err
-	})
+	for _, o := range rounds {
+		costs = append(costs, o[0].perPacket()-o[1].perPacket())
+	}
 	return stats.Median(costs), err
 }
 
@@ -71,9 +66,9 @@ func (p *Pair) Describe(ctx context.Context, t Template, e *result.Environment) 
 // perPacket is the generator's CPU time for a packet, ns.
 func (o Outcome) perPacket() float64 { return float64(o.CPU.Generator) / float64(o.Sent) }
 
-// withoutDevice calls f limitTrials times, with what runs a trial as fast as possible
-// over a veth pair.
-func (p *Pair) withoutDevice(ctx context.Context, t Template, f func(run func(untimed bool) (Outcome, error)) error) (err error) {
+// withoutDevice runs trials as fast as possible over a veth pair: limitTrials rounds, of
+// one for each of untimed.
+func (p *Pair) withoutDevice(ctx context.Context, t Template, untimed ...bool) (rounds [][]Outcome, err error) {
 	cable, err := proc.NewNamespace(func() error {
 		// Nobody is to say anything but the generator.
 		for _, which := range []string{"all", "default"} {
@@ -89,24 +84,25 @@ func (p *Pair) withoutDevice(ctx context.Context, t Template, f func(run func(un
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("make a veth pair to measure the generator alone: %w", err)
+		return nil, fmt.Errorf("make a veth pair to measure the generator alone: %w", err)
 	}
 	defer func() { err = errors.Join(err, cable.Close()) }()
 	o, path := p.options, fmt.Sprintf("/proc/self/fd/%d", cable.Fd())
 	o.TX, o.RX, o.Method, o.Expect, o.With = Port{path, "tx"}, Port{path, "rx"}, p.method, nil, nil
 	own, err := Open(ctx, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, own.Close()) }()
 	t.Ethernet = Ethernet{Destination: MAC(own.rx.MAC)}
 	for range limitTrials {
-		err := f(func(untimed bool) (Outcome, error) {
-			return own.Run(ctx, Trial{Template: t, Duration: limitDuration, Untimed: untimed})
-		})
-		if err != nil {
-			return err
+		round := make([]Outcome, len(untimed))
+		for i := range round {
+			if round[i], err = own.Run(ctx, Trial{Template: t, Duration: limitDuration, Untimed: untimed[i]}); err != nil {
+				return nil, err
+			}
 		}
+		rounds = append(rounds, round)
 	}
-	return nil
+	return rounds, nil
 }

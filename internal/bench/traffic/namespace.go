@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
@@ -66,16 +64,4 @@ func (p Port) linkAgain(ctx context.Context) (l netdev.Link, err error) {
 		}
 	}
 	return l, ctx.Err()
-}
-
-// pin binds the calling thread to one CPU, where it goes before others: its
-// pauses are the trial's.
-func pin(cpu int) error {
-	if err := proc.Pin(cpu); err != nil {
-		return fmt.Errorf("the generator: %w: give another CPU with --cpu", err)
-	}
-	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, -20); err != nil {
-		return fmt.Errorf("set the generator's priority: %w", err)
-	}
-	return nil
 }

@@ -44,10 +44,14 @@ func (p *Pair) packets(j trafficrun.Job, stop <-chan struct{}) (sending, error) 
 		return sending{}, err
 	}
 	s := &packetSender{job: j, clock: clock}
-	if s.socket, err = packetSocket(p.tx.Index); err != nil {
+	if s.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err == nil {
+		defer unix.Close(s.socket)
+		err = errors.Join(unix.SetsockoptInt(s.socket, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1),
+			unix.Bind(s.socket, &unix.SockaddrLinklayer{Ifindex: p.tx.Index}))
+	}
+	if err != nil {
 		return sending{}, fmt.Errorf("interface %s: AF_PACKET: %w", p.options.TX, err)
 	}
-	defer unix.Close(s.socket)
 	for i := range s.frames {
 		s.frames[i] = make([]byte, trafficrun.MaxFrame)
 		s.vectors[i].Base = &s.frames[i][0]
@@ -59,21 +63,6 @@ func (p *Pair) packets(j trafficrun.Job, stop <-chan struct{}) (sending, error) 
 		return out, fmt.Errorf("interface %s: send by AF_PACKET: %w", p.options.TX, err)
 	}
 	return out, nil
-}
-
-func packetSocket(ifindex int) (int, error) {
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1)
-	if err == nil {
-		err = unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: ifindex})
-	}
-	if err != nil {
-		return 0, errors.Join(err, unix.Close(fd))
-	}
-	return fd, nil
 }
 
 // monotonic is a clock that costs no system call: Go's is CLOCK_MONOTONIC too,
