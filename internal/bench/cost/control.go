@@ -82,16 +82,6 @@ const (
 	PacedSessions = 25_000
 )
 
-// Paced sets a group that is not there up and takes it away, at a rate.
-func Paced(ctx context.Context, g *smf.Group) ([]PFCPRow, error) {
-	pace := smf.Pace{Window: Window, Rate: PacedRate, Count: min(PacedSessions, g.Count())}
-	rows, err := Perform(ctx, pace, g.Establish, g.Forward, g.Delete)
-	for i := range rows {
-		rows[i].Name += "_5k"
-	}
-	return rows, err
-}
-
 // Perform does something with sessions of a group, one after the other.
 func Perform(ctx context.Context, pace smf.Pace, procedures ...func(context.Context, smf.Pace) (smf.Result, error)) ([]PFCPRow, error) {
 	var rows []PFCPRow

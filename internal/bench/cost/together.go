@@ -21,33 +21,29 @@ func (b *Bench) Together(r *Row, cpus []int) (pace, error) {
 		return pace{}, err
 	}
 	var ready, done sync.WaitGroup
-	var mu sync.Mutex
-	var sum pace
-	var errs []error
+	took, errs := make([]pace, len(cpus)), make([]error, len(cpus))
 	ready.Add(len(cpus))
-	for _, cpu := range cpus {
+	for i, cpu := range cpus {
 		done.Go(func() {
 			arrive := sync.OnceFunc(ready.Done)
 			defer arrive() // or the others would wait for one that failed
-			err := b.Node.OnCPU(cpu, func(c proc.Clock) error {
+			errs[i] = b.Node.OnCPU(cpu, func(c proc.Clock) error {
 				arrive()
 				ready.Wait()
 				begin := time.Now()
 				spent, err := c.During(func() error { return b.Node.Bench.RunLive(l.Frame, b.Node.Index[l.Port], b.Packets) })
-				mu.Lock()
-				defer mu.Unlock()
-				sum.CPU += float64(spent.Nanoseconds()) / float64(b.Packets) / float64(len(cpus))
-				sum.Wall = max(sum.Wall, float64(time.Since(begin).Nanoseconds()))
+				took[i] = pace{float64(spent.Nanoseconds()), float64(time.Since(begin).Nanoseconds())}
 				return err
 			})
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, err)
 		})
 	}
 	done.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return pace{}, err
+	}
+	var sum pace
+	for _, t := range took {
+		sum = pace{sum.CPU + t.CPU/float64(b.Packets)/float64(len(cpus)), max(sum.Wall, t.Wall)}
 	}
 	return sum, b.Node.Sunk(uint64(len(cpus))*uint64(b.Packets), l.Want)
 }

@@ -144,16 +144,10 @@ func (d *Experiment) Validate() error {
 	if sent, err := readTemplate(d.Template); d.own() && err == nil && sent.Ethernet.Destination == nil && d.MAC == nil {
 		bad("mac", "the Ethernet address of the device's interface behind tx, here or as ethernet.destination in the template", "where does the device receive?")
 	}
-	for i, name := range d.Against {
-		if len(chosen(name)) == 0 {
-			bad(fmt.Sprintf("against[%d]", i), "one of "+strings.Join(AgainstNames(), ", "), "there is no built-in device %q", name)
-		}
-	}
-	for i, size := range d.Sizes {
-		if _, err := sized(traffic.Template{}, size); err != nil {
-			bad(fmt.Sprintf("sizes[%d]", i), fmt.Sprintf("64 to %d octets, or imix", longestFrame), "%v", err)
-		}
-	}
+	builtIn := func(name string) bool { return len(chosen(name)) > 0 }
+	experiment.Each(bad, "against", "one of "+strings.Join(AgainstNames(), ", "), "there is no built-in device %q", d.Against, builtIn)
+	size := func(size string) bool { _, err := sized(traffic.Template{}, size); return err == nil }
+	experiment.Each(bad, "sizes", fmt.Sprintf("64 to %d octets, or imix", longestFrame), "%q is no size", d.Sizes, size)
 	if len(d.Sizes) == 0 {
 		bad("sizes", "such as 64, imix and 1518", "there is none")
 	}
@@ -163,16 +157,10 @@ func (d *Experiment) Validate() error {
 			break
 		}
 	}
-	for i, share := range d.Latency {
-		if share <= 0 || share > 1 {
-			bad(fmt.Sprintf("latency[%d]", i), "a share of PDR: more than 0, up to 1", "%v is none", share)
-		}
-	}
-	for i, rate := range d.Curve {
-		if rate*1e6 < Lowest {
-			bad(fmt.Sprintf("curve[%d]", i), "in Mpps, 0.001 or more", "%v is too little", rate)
-		}
-	}
+	share := func(share float64) bool { return share > 0 && share <= 1 }
+	experiment.Each(bad, "latency", "a share of PDR: more than 0, up to 1", "%v is none", d.Latency, share)
+	enough := func(mpps float64) bool { return mpps*1e6 >= Lowest }
+	experiment.Each(bad, "curve", "in Mpps, 0.001 or more", "%v is too little", d.Curve, enough)
 	return experiment.Check(list)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -214,16 +213,9 @@ func LossRatio(o traffic.Outcome) float64 {
 	return max(0, 1-float64(right)/float64(o.Sent))
 }
 
-func (m *probing) labels(more ...string) result.Labels {
-	l := result.Labels{"device": m.target.Device, "function": m.target.Function, "size": m.size, "what": m.target.String()}
-	for i := 0; i < len(more); i += 2 {
-		l[more[i]] = more[i+1]
-	}
-	return l
-}
-
 func (m *probing) sample(metric, unit string, value float64, h *result.Histogram, more ...string) {
-	m.out = append(m.out, experiment.Sample{Metric: metric, Labels: m.labels(more...), Unit: unit, Value: value, Histogram: h})
+	labels := result.Labels{"device": m.target.Device, "function": m.target.Function, "size": m.size, "what": m.target.String()}
+	m.out = append(m.out, experiment.Sample{Metric: metric, Labels: labels.With(more...), Unit: unit, Value: value, Histogram: h})
 }
 
 // found keeps what the search found of a goal, if that is the device's.
@@ -322,20 +314,15 @@ func (m *probing) loss(ctx context.Context, mpps, most float64) error {
 // warnOfFaults tells what was wrong with packets besides that some were lost.
 func (m *probing) warnOfFaults() {
 	f := m.faulty
-	counts := []struct {
+	for _, c := range []struct {
 		n    uint64
 		what string
 	}{
 		{f.Corrupt, "came out otherwise than expected"}, {f.Duplicated, "came out twice"}, {f.Reordered, "were overtaken"},
 		{f.Unexpected - min(f.Unexpected, f.Returned), "came that nobody sent"}, {f.Returned, "were answered to the sender"},
-	}
-	counts = slices.DeleteFunc(counts, func(c struct {
-		n    uint64
-		what string
-	}) bool {
-		return c.n == 0
-	})
-	for _, c := range counts {
-		m.Warn("%s: of %d packets %d %s: %s", m.id(), f.Sent, c.n, c.what, first(f.Faults))
+	} {
+		if c.n > 0 {
+			m.Warn("%s: of %d packets %d %s: %s", m.id(), f.Sent, c.n, c.what, first(f.Faults))
+		}
 	}
 }

@@ -71,7 +71,8 @@ func Forwarders() []Forwarder {
 	reduced := traffic.Outer{Kind: traffic.SRv6, Source: catalog.Source, Segments: []netip.Addr{catalog.Segment}, Reduced: true}
 	sid := func(at netip.Addr, b srv6.Behavior) func(*config.Config) {
 		return func(c *config.Config) {
-			c.SIDs = append(c.SIDs, srv6.LocalSID{SID: catalog.Prefix(at, 64), Behavior: b, Table: sidTable(b)})
+			table := map[srv6.Behavior]uint32{srv6.EndDT6: catalog.CustomerTable}[b]
+			c.SIDs = append(c.SIDs, srv6.LocalSID{SID: catalog.Prefix(at, 64), Behavior: b, Table: table})
 		}
 	}
 	steer := func(s srpolicy.Steering) func(*config.Config) {
@@ -130,23 +131,12 @@ func Forwarders() []Forwarder {
 	}
 }
 
-// sidTable is the kernel table of a behaviour that has one.
-func sidTable(b srv6.Behavior) uint32 {
-	if b == srv6.EndDT6 {
-		return catalog.CustomerTable
-	}
-	return 0
-}
-
-func (f Forwarder) by(device string) bool {
-	return device == KernelDevice && f.routes != nil || device == CulvertDevice && f.Put != nil
-}
-
 // chosen are the targets that a name of --against stands for.
 func chosen(name string) (list []Target) {
 	device, function, one := strings.Cut(name, "/")
 	for _, f := range Forwarders() {
-		if f.by(device) && (!one || f.name == function) {
+		able := device == KernelDevice && f.routes != nil || device == CulvertDevice && f.Put != nil
+		if able && (!one || f.name == function) {
 			list = append(list, Target{device, f.name})
 		}
 	}

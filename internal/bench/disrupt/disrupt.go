@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/cost"
 	"github.com/culvert-net/culvert/internal/bench/device"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
@@ -72,13 +73,11 @@ func (d *Experiment) Quick() {
 func (d *Experiment) Validate() error {
 	var list experiment.Problems
 	bad := experiment.Complain(&list)
-	for i, name := range d.Events {
-		if !slices.Contains(EventNames(), name) {
-			bad(fmt.Sprintf("events[%d]", i), "one of "+strings.Join(EventNames(), ", "), "there is no event %q", name)
-		}
-	}
+	names := EventNames()
+	known := func(name string) bool { return slices.Contains(names, name) }
+	experiment.Each(bad, "events", "one of "+strings.Join(names, ", "), "there is no event %q", d.Events, known)
 	if len(d.Events) == 0 {
-		bad("events", "one or more of "+strings.Join(EventNames(), ", "), "there is none")
+		bad("events", "one or more of "+strings.Join(names, ", "), "there is none")
 	}
 	if d.Rate != 0 && d.Rate*1e6 < device.Lowest {
 		bad("rate", "in Mpps, 0.001 or more; or leave it out", "%v is too little", d.Rate)
@@ -139,12 +138,12 @@ func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 	if b.cpus.Generator == b.cpus.Device {
 		return nil, device.ErrOneCPU
 	}
-	// Else the daemon, and who waits for it, stand behind the generator, which
-	// sends until they are done.
 	if b.dir, err = os.MkdirTemp("", "culvert-bench-"); err != nil {
 		return nil, err
 	}
 	b.Later(func() error { return os.RemoveAll(b.dir) })
+	// Else the daemon, and who waits for it, stand behind the generator, which
+	// sends until they are done.
 	back, err := proc.GoAhead()
 	if err != nil {
 		return nil, err
@@ -214,8 +213,11 @@ func (b *Bench) load(ctx context.Context, n *device.Node) (rate float64, err err
 // OpenPair is the traffic of a node, and what it sends.
 func (b *Bench) OpenPair(ctx context.Context, n *device.Node) (*traffic.Pair, traffic.Template, error) {
 	f := device.ForwarderOf(device.Target{Device: device.CulvertDevice, Function: "h_encaps_red"})
-	if n == b.upf {
-		f = downlinkSession()
+	if n == b.upf { // a session's packets, to its UE
+		f.Sent.Inner = traffic.Inner{Source: catalog.Dst4, Destination: catalog.FirstUE}
+		f.Expect = &traffic.Template{Outer: traffic.Outer{
+			Kind: traffic.GTPU, Source: catalog.UPF, Destination: firstGNB.Address, TEID: firstGNB.TEID, Container: traffic.Downlink, QFI: 9,
+		}}
 	}
 	f.Sent.Ethernet.Destination = traffic.MAC(node.MAC(1))
 	pair, err := traffic.Open(ctx, traffic.Options{

@@ -17,7 +17,6 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/cost"
 	"github.com/culvert-net/culvert/internal/bench/device"
 	"github.com/culvert-net/culvert/internal/bench/node"
-	"github.com/culvert-net/culvert/internal/bench/traffic"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/smf"
@@ -33,33 +32,30 @@ type event struct {
 	do      func(*Bench, context.Context, *device.Node) error
 }
 
-func events() []event {
-	return []event{
-		{name: "restart", do: func(_ *Bench, ctx context.Context, n *device.Node) error {
-			return n.Daemon.Again(ctx, n.Daemon.Binary, unix.SIGTERM)
-		}},
-		{name: "kill", do: func(_ *Bench, ctx context.Context, n *device.Node) error {
-			return n.Daemon.Again(ctx, n.Daemon.Binary, unix.SIGKILL)
-		}},
-		{name: "upgrade", do: (*Bench).upgrade},
-		{name: "configuration", do: (*Bench).configuration},
-		{name: "policy", do: (*Bench).policy},
-		{name: "adjacency", do: (*Bench).adjacency},
-		{name: "session", session: true, do: (*Bench).handover},
-	}
+var events = []event{
+	{name: "restart", do: func(_ *Bench, ctx context.Context, n *device.Node) error {
+		return n.Daemon.Again(ctx, n.Daemon.Binary, unix.SIGTERM)
+	}},
+	{name: "kill", do: func(_ *Bench, ctx context.Context, n *device.Node) error {
+		return n.Daemon.Again(ctx, n.Daemon.Binary, unix.SIGKILL)
+	}},
+	{name: "upgrade", do: (*Bench).upgrade},
+	{name: "configuration", do: (*Bench).configuration},
+	{name: "policy", do: (*Bench).policy},
+	{name: "adjacency", do: (*Bench).adjacency},
+	{name: "session", session: true, do: (*Bench).handover},
 }
 
 // EventNames returns the names that --events takes.
 func EventNames() (names []string) {
-	for _, e := range events() {
+	for _, e := range events {
 		names = append(names, e.name)
 	}
 	return names
 }
 
 func eventOf(name string) event {
-	all := events()
-	return all[slices.IndexFunc(all, func(e event) bool { return e.name == name })]
+	return events[slices.IndexFunc(events, func(e event) bool { return e.name == name })]
 }
 
 // turn counts how often something was done: odd times go there, even ones back.
@@ -184,16 +180,6 @@ var (
 	firstGNB  = smf.Tunnel{Address: catalog.FarGTPU, TEID: 0x100000}
 	secondGNB = smf.Tunnel{Address: catalog.Addr("192.88.99.10"), TEID: 0x200000}
 )
-
-// downlinkSession are the packets of a session to its UE.
-func downlinkSession() device.Forwarder {
-	return device.Forwarder{
-		Sent: traffic.Template{Inner: traffic.Inner{Source: catalog.Dst4, Destination: catalog.FirstUE}, Flows: 256},
-		Expect: &traffic.Template{Outer: traffic.Outer{
-			Kind: traffic.GTPU, Source: catalog.UPF, Destination: firstGNB.Address, TEID: firstGNB.TEID, Container: traffic.Downlink, QFI: 9,
-		}},
-	}
-}
 
 // openUPF makes a second node a UPF with one session.
 func (b *Bench) openUPF(ctx context.Context) (err error) {

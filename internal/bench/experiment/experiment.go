@@ -129,6 +129,16 @@ func Complain(list *Problems) func(field, fix, format string, args ...any) {
 	}
 }
 
+// Each complains about the values of a field that are not right, by their places. The
+// problem's format is of the value.
+func Each[T any](bad func(field, fix, format string, args ...any), field, fix, problem string, values []T, right func(T) bool) {
+	for i, v := range values {
+		if !right(v) {
+			bad(fmt.Sprintf("%s[%d]", field, i), fix, problem, v)
+		}
+	}
+}
+
 // Chosen wants a field to be some of a list, each of them once.
 func Chosen(field string, values, from []string) (list Problems) {
 	fix := "give some of " + strings.Join(from, ", ")

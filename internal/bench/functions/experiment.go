@@ -79,11 +79,7 @@ func (e *Experiment) Validate() error {
 	bad := experiment.Complain(&list)
 	cost.Unknown(bad, "functions", e.Functions, e.All(catalog.ShortSize))
 	cost.CheckEntries(bad, e.Entries)
-	for i, n := range e.Sizes {
-		if n < catalog.ShortSize || n > catalog.LongSize {
-			bad(fmt.Sprintf("sizes[%d]", i), fmt.Sprintf("%d to %d octets", catalog.ShortSize, catalog.LongSize), "%d is out of range", n)
-		}
-	}
+	cost.Within(bad, "sizes", e.Sizes, catalog.ShortSize, catalog.LongSize, " octets")
 	if len(e.Sizes) == 0 {
 		bad("sizes", fmt.Sprintf("%d or %d or both", catalog.ShortSize, catalog.LongSize), "there is none")
 	}
@@ -118,16 +114,15 @@ func (e *Experiment) costs() (points []costPoint) {
 
 // numbers are the entries that a function is measured with: a million sessions
 // are another experiment's (scale).
-func (e *Experiment) numbers(f catalog.Function) (list []uint32) {
-	for _, n := range slices.Sorted(slices.Values(e.Entries)) {
-		if f.Sessions == nil || n <= catalog.FewSessions {
-			list = append(list, uint32(n))
-		}
+func (e *Experiment) numbers(f catalog.Function) []uint32 {
+	list := cost.Numbers(e.Entries)
+	if f.Sessions != nil {
+		list = slices.DeleteFunc(list, func(n uint32) bool { return n > catalog.FewSessions })
 	}
 	if len(list) == 0 {
 		return []uint32{catalog.FewSessions}
 	}
-	return slices.Compact(list)
+	return list
 }
 
 // How large a row's tables are beside the others of its function.
@@ -144,13 +139,7 @@ func tableOf(r *cost.Row, numbers []uint32) string {
 			best = max(best, other.Entries)
 		}
 	}
-	switch {
-	case r.Entries < best:
-		return few
-	case r.Entries > best:
-		return many
-	}
-	return usual
+	return map[int]string{-1: few, 0: usual, 1: many}[cmp.Compare(r.Entries, best)]
 }
 
 func (p costPoint) id() string {
@@ -164,13 +153,7 @@ func (p costPoint) labels() result.Labels {
 }
 
 func packetName(size int) string {
-	switch size {
-	case catalog.ShortSize:
-		return "short"
-	case catalog.LongSize:
-		return "long"
-	}
-	return fmt.Sprintf("%d octets", size)
+	return cmp.Or(map[int]string{catalog.ShortSize: "short", catalog.LongSize: "long"}[size], fmt.Sprintf("%d octets", size))
 }
 
 // laterRounds is how often all but the first size are measured: what is behind
@@ -216,7 +199,7 @@ func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 		b.costs[p.id()] = p
 	}
 	defer b.OnError(&err)
-	p := cost.Plan{Binary: s.Culvert, BPFFS: s.BPFFS, Packets: uint32(e.Packets), CPU: s.CPU}
+	p := cost.Plan{Binary: s.Culvert, BPFFS: s.BPFFS, Entries: cost.Numbers(e.Entries), Packets: uint32(e.Packets), CPU: s.CPU}
 	var upf []catalog.Function
 	for _, f := range e.chosen(e.Sizes[0]) {
 		if f.Sessions == nil {
@@ -224,9 +207,6 @@ func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 		} else {
 			upf = append(upf, f)
 		}
-	}
-	for _, n := range e.Entries {
-		p.Entries = append(p.Entries, uint32(n))
 	}
 	if len(p.Functions) > 0 {
 		if b.plain, err = cost.SetUp(ctx, p, 1); err != nil {

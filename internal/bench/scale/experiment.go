@@ -114,17 +114,9 @@ func (e *Experiment) Validate() error {
 	var list experiment.Problems
 	bad := experiment.Complain(&list)
 	for _, d := range e.dimensions() {
-		for i, n := range *d.numbers {
-			if n < 1 || n > d.most {
-				bad(fmt.Sprintf("%s[%d]", d.name, i), fmt.Sprintf("1 to %d", d.most), "%d is out of range", n)
-			}
-		}
+		cost.Within(bad, d.name, *d.numbers, 1, d.most, "")
 	}
-	for i, name := range e.Of {
-		if !slices.Contains(e.Parts(), name) {
-			bad(fmt.Sprintf("of[%d]", i), "some of "+strings.Join(e.Parts(), ", "), "there is no %q", name)
-		}
-	}
+	experiment.Each(bad, "of", "some of "+strings.Join(e.Parts(), ", "), "there is no %q", e.Of, func(name string) bool { return slices.Contains(e.Parts(), name) })
 	if len(e.Rules) > catalog.FewGroups {
 		bad("rules", fmt.Sprintf("%d numbers at most", catalog.FewGroups), "there are %d", len(e.Rules))
 	}

@@ -78,11 +78,7 @@ func (e *rowsExperiment) Validate() error {
 
 // points are the rows, in order.
 func (e *rowsExperiment) points() (points []scalePoint) {
-	var entries []uint32
-	for _, n := range slices.Sorted(slices.Values(e.Entries)) {
-		entries = append(entries, uint32(n))
-	}
-	for _, r := range cost.RowsOf(e.all, slices.Compact(entries)) {
+	for _, r := range cost.RowsOf(e.all, cost.Numbers(e.Entries)) {
 		if len(e.Functions) == 0 || slices.Contains(e.Functions, r.Name) {
 			points = append(points, scalePoint{Row: r, title: r.Name, count: uint(r.Entries), node: e.node})
 		}
@@ -163,9 +159,13 @@ func deleteSamples(ctx context.Context, b *cost.Bench) ([]experiment.Sample, err
 	if err != nil {
 		return nil, err
 	}
-	atRate, err := cost.Paced(ctx, g)
+	pace := smf.Pace{Window: cost.Window, Rate: cost.PacedRate, Count: min(cost.PacedSessions, g.Count())}
+	atRate, err := cost.Perform(ctx, pace, g.Establish, g.Forward, g.Delete)
 	if err != nil {
 		return nil, err
+	}
+	for i := range atRate {
+		atRate[i].Name += "_5k"
 	}
 	_, err = cost.Perform(ctx, smf.Pace{Window: cost.Window}, g.Establish, g.Forward)
 	return n4Samples(append(deleted, atRate...)), err
