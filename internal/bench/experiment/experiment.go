@@ -140,20 +140,19 @@ func Each[T any](bad func(field, fix, format string, args ...any), field, fix, p
 }
 
 // Chosen wants a field to be some of a list, each of them once.
-func Chosen(field string, values, from []string) (list Problems) {
+func Chosen(bad func(field, fix, format string, args ...any), field string, values, from []string) {
 	fix := "give some of " + strings.Join(from, ", ")
 	if len(values) == 0 {
-		list = append(list, Problem(field, fix, "none is chosen"))
+		bad(field, fix, "none is chosen")
 	}
 	for i, v := range values {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		if !slices.Contains(from, v) {
-			list = append(list, Problem(at, fix, "there is no %q", v))
+			bad(at, fix, "there is no %q", v)
 		} else if slices.Contains(values[:i], v) {
-			list = append(list, Problem(at, "give it once", "%q is there twice", v))
+			bad(at, "give it once", "%q is there twice", v)
 		}
 	}
-	return list
 }
 
 // Check returns the problems as an error, or nil if the list is empty.

@@ -109,11 +109,8 @@ const leastTrial = 20 * time.Millisecond
 func (p *Params) Validate() error {
 	var list experiment.Problems
 	add := experiment.Complain(&list)
-	chosen := func(field string, values, from []string) {
-		list = append(list, experiment.Chosen("with."+field, values, from)...)
-	}
-	chosen("n9", p.N9, Transports())
-	chosen("direction", p.Direction, directions)
+	experiment.Chosen(add, "n9", p.N9, Transports())
+	experiment.Chosen(add, "direction", p.Direction, directions)
 	for i, r := range p.Rates {
 		if !(r > 0) || r > 1e6 {
 			add(fmt.Sprintf("rates[%d]", i), "give Mbit/s, above 0 and at most 1000000", "%v", r)

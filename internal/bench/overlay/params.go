@@ -142,17 +142,14 @@ const (
 func (p *Params) Validate() error {
 	var list experiment.Problems
 	add := experiment.Complain(&list)
-	chosen := func(field string, values, from []string) {
-		list = append(list, experiment.Chosen("with."+field, values, from)...)
-	}
 	within := func(field string, value, least, most int) {
 		if value < least || value > most {
 			add(field, fmt.Sprintf("give %d to %d", least, most), "%d is out of range", value)
 		}
 	}
-	chosen("variants", p.Variants, Variants())
-	chosen("families", p.Families, families)
-	chosen("traffic", p.Traffic, traffics)
+	experiment.Chosen(add, "variants", p.Variants, Variants())
+	experiment.Chosen(add, "families", p.Families, families)
+	experiment.Chosen(add, "traffic", p.Traffic, traffics)
 	if time.Duration(p.Trial) < leastTrial {
 		add("trial", "give "+leastTrial.String()+" or more", "%v is too short", p.Trial)
 	}
