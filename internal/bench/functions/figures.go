@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/cost"
@@ -129,13 +130,7 @@ func (e *Experiment) Claims(run *result.Run) (claims []string) {
 		if !okA || !okB {
 			continue
 		}
-		word := "costs as much as"
-		switch {
-		case a.High < b.Low:
-			word = "costs less than"
-		case a.Low > b.High:
-			word = "costs more than"
-		}
+		word := map[int]string{-1: "costs less than", 0: "costs as much as", 1: "costs more than"}[a.Compare(b)]
 		claims = append(claims, fmt.Sprintf("%s %s %s: %s and %s times L2 forwarding.", catalog.Titles[pair[0]].Name, word, catalog.Titles[pair[1]].Name, a, b))
 	}
 	return claims
@@ -170,10 +165,6 @@ func PrintTable(w io.Writer, f *experiment.File, run *result.Run) error {
 		lines = append(lines, fmt.Sprintf("%s, %s, %s: %.0f packets/s, median latency %.0f ns", m.Labels["function"], m.Labels["packet"], m.Labels["load"],
 			stats.Median(m.Samples), stats.Median(latency[0].Samples)))
 	}
-	for _, line := range slices.Concat(lines, run.Claims, run.Warnings) {
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := io.WriteString(w, strings.Join(append(slices.Concat(lines, run.Claims, run.Warnings), ""), "\n"))
+	return err
 }

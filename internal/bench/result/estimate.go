@@ -35,6 +35,18 @@ func (e Estimate) String() string {
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", e.Value, e.Low, e.High)
 }
 
+// Compare is below 0 if e is less than other for certain, above 0 if it is more, and 0
+// if their intervals meet.
+func (e Estimate) Compare(other Estimate) int {
+	switch {
+	case e.High < other.Low:
+		return -1
+	case e.Low > other.High:
+		return 1
+	}
+	return 0
+}
+
 // Measured says whether there is a value.
 func (e Estimate) Measured() bool { return !math.IsNaN(e.Value) && !math.IsInf(e.Value, 0) }
 

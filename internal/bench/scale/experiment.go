@@ -237,11 +237,7 @@ type scaleBench struct {
 // Open sets up what is measured.
 func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (experiment.Bench, error) {
 	e = e.part()
-	routes := uint(0)
-	if len(e.Routes) > 0 {
-		routes = slices.Max(e.Routes)
-	}
-	b, err := openScale(ctx, s, e.points(), e.Packets, uint32(routes))
+	b, err := openScale(ctx, s, e.points(), e.Packets, uint32(slices.Max(append([]uint{0}, e.Routes...))))
 	if errors.Is(err, proc.ErrTwo) {
 		err = fmt.Errorf("%w: leave cores out (--cores=false)", err)
 	}
@@ -441,13 +437,7 @@ func (e *Experiment) Claims(run *result.Run) (claims []string) {
 		for _, from := range run.Select(cost.MetricPacket, result.Labels{"of": d.name, "number": strconv.Itoa(int(first))}) {
 			to := run.Select(cost.MetricPacket, result.Labels{"of": d.name, "number": strconv.Itoa(int(last)), "function": from.Labels["function"]})
 			a, b := from.Estimate(result.ToBaseline), to[0].Estimate(result.ToBaseline)
-			word := "as much"
-			switch {
-			case a.High < b.Low:
-				word = "more"
-			case a.Low > b.High:
-				word = "less"
-			}
+			word := map[int]string{-1: "less", 0: "as much", 1: "more"}[b.Compare(a)]
 			claims = append(claims, fmt.Sprintf("%s, %s from %d to %d: a packet costs %s, %s and %s times L2 forwarding.",
 				from.Labels["function"], d.name, first, last, word, a, b))
 		}
