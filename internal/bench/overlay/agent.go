@@ -60,8 +60,7 @@ func openCluster(network *lab.Network, pods int) (_ *cluster, err error) {
 		}
 	}
 	c.address = ends[agentNode]
-	in := func(f func() error) error { return network.Do(speakerNode, f) }
-	if c.speaker, err = startSpeaker(in, ends[speakerNode], ends[agentNode]); err != nil {
+	if c.speaker, err = startSpeaker(network, ends[speakerNode], ends[agentNode]); err != nil {
 		return nil, err
 	}
 	c.Later(c.speaker.stop)
@@ -290,6 +289,7 @@ func (r *rig) measureAgent(ctx context.Context, nodes int) (out []experiment.Sam
 		if r.cluster, err = openCluster(r.network, r.params.Pods); err != nil {
 			return nil, err
 		}
+		r.Later(r.cluster.Close)
 	}
 	c := r.cluster
 	if err := c.become(ctx, nodes); err != nil {

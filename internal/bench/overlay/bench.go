@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/lab"
@@ -31,8 +32,9 @@ const (
 	uplink       = "eth0"
 )
 
-// rig is the laboratory, with what sends through it.
+// rig is the laboratory, with what sends through it. Close takes everything away.
 type rig struct {
+	node.Undo
 	params  *Params
 	setting experiment.Setting
 	core    core
@@ -62,19 +64,9 @@ func (p *Params) open(ctx context.Context, set experiment.Setting, instance stri
 	if err != nil {
 		return nil, err
 	}
-	if err := r.proveWays(ctx); err != nil {
-		return nil, errors.Join(err, r.Close())
-	}
-	return r, nil
-}
-
-// Close takes everything away.
-func (r *rig) Close() error {
-	var err error
-	if r.cluster != nil {
-		err = r.cluster.Close()
-	}
-	return errors.Join(err, r.network.Close())
+	r.Later(r.network.Close)
+	defer r.OnError(&err)
+	return r, r.proveWays(ctx)
 }
 
 // Environment is what is measured.
@@ -87,13 +79,9 @@ func (r *rig) Environment(ctx context.Context) (e result.Environment, err error)
 func (v variant) node(number int) string { return fmt.Sprintf("%s-%d", v.name, number) }
 func (v variant) pod(end string) string  { return v.name + "-" + end }
 
-func (r *rig) pods(v variant, family string) (p pods, err error) {
-	in := func(node string) func(func() error) error {
-		return func(f func() error) error { return r.network.Do(node, f) }
-	}
-	p.from, p.at = in(v.pod("a")), in(v.pod("b"))
-	p.to, err = r.network.Address(v.pod("b"), family == ipv4)
-	return p, err
+func (r *rig) pods(v variant, family string) (pods, error) {
+	to, err := r.network.Address(v.pod("b"), family == ipv4)
+	return pods{r.network, v.pod("a"), v.pod("b"), to}, err
 }
 
 // proveWays looks at a packet of each variant where it comes to the second node.
@@ -114,7 +102,7 @@ func (r *rig) proveWay(ctx context.Context, v variant, family string) error {
 		return err
 	}
 	var fd int
-	err = r.network.Do(v.node(2), func() error {
+	err = r.network.Do(v.node(2), func() (err error) {
 		fd, err = watch(uplink)
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/bench/proc"
+	"github.com/culvert-net/culvert/internal/lab"
 )
 
 // flow goes from one pod to another. Its two sockets are served in turn by one
@@ -98,9 +99,10 @@ func turns(f flow, d time.Duration, a *amount) error {
 	return nil
 }
 
-// pods are the two ends of a flow, by what calls a function in the namespace of one.
+// pods are the two ends of a flow, by the names of their nodes.
 type pods struct {
-	from, at func(func() error) error
+	network  *lab.Network
+	from, at string
 	to       netip.Addr
 }
 
@@ -115,7 +117,7 @@ func (p pods) address() (family int, to unix.Sockaddr) {
 // bound is a socket of the receiving pod, at a port that the kernel chose.
 func (p pods) bound(kind int) (fd int, to unix.Sockaddr, err error) {
 	family, own := p.address()
-	err = p.at(func() error {
+	err = p.network.Do(p.at, func() error {
 		if fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}
@@ -131,7 +133,7 @@ func (p pods) bound(kind int) (fd int, to unix.Sockaddr, err error) {
 // connected is a socket of the sending pod.
 func (p pods) connected(kind int, to unix.Sockaddr, prepare ...func(fd int) error) (fd int, err error) {
 	family, _ := p.address()
-	err = p.from(func() error {
+	err = p.network.Do(p.from, func() error {
 		if fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}

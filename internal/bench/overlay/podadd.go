@@ -20,36 +20,6 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/node"
 )
 
-// addWatch is between the plugin and the agent, and takes the time of what the agent
-// does for the plugin.
-type addWatch struct {
-	socket string
-	server *http.Server
-	mu     sync.Mutex
-	took   []time.Duration
-}
-
-func watchAdds(dir, agent string) (*addWatch, error) {
-	w := &addWatch{socket: filepath.Join(dir, "agent.sock")}
-	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "culvert"})
-	proxy.Transport = node.Transport(agent)
-	w.server = &http.Server{Handler: http.HandlerFunc(func(to http.ResponseWriter, ask *http.Request) {
-		begun := time.Now()
-		proxy.ServeHTTP(to, ask)
-		if ask.URL.Path == culvertv1connect.PodsAddPodProcedure {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.took = append(w.took, time.Since(begun))
-		}
-	})}
-	listener, err := net.Listen("unix", w.socket)
-	if err != nil {
-		return nil, err
-	}
-	go func() { _ = w.server.Serve(listener) }() // until it is closed
-	return w, nil
-}
-
 // addPods adds all pods, one after the other, and deletes them: what each took from
 // the start of the plugin, and what of that the agent took.
 func (c *cluster) addPods(ctx context.Context, programs string) (plugin, agent timed, err error) {
@@ -58,12 +28,28 @@ func (c *cluster) addPods(ctx context.Context, programs string) (plugin, agent t
 		return plugin, agent, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	w, err := watchAdds(dir, c.network.Socket(agentNode))
+	// The plugin calls the agent by way of a proxy, which takes the time of what the agent does.
+	socket := filepath.Join(dir, "agent.sock")
+	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		return plugin, agent, err
 	}
-	defer func() { err = errors.Join(err, w.server.Close()) }()
-	network, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "culvert", "type": cniPlugin, "socket": w.socket})
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "culvert"})
+	proxy.Transport = node.Transport(c.network.Socket(agentNode))
+	var mu sync.Mutex
+	var took []time.Duration
+	server := &http.Server{Handler: http.HandlerFunc(func(to http.ResponseWriter, ask *http.Request) {
+		begun := time.Now()
+		proxy.ServeHTTP(to, ask)
+		if ask.URL.Path == culvertv1connect.PodsAddPodProcedure {
+			mu.Lock()
+			defer mu.Unlock()
+			took = append(took, time.Since(begun))
+		}
+	})}
+	go func() { _ = server.Serve(listener) }() // until it is closed
+	defer func() { err = errors.Join(err, server.Close()) }()
+	network, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "culvert", "type": cniPlugin, "socket": socket})
 	if err != nil {
 		return plugin, agent, err
 	}
@@ -82,7 +68,9 @@ func (c *cluster) addPods(ctx context.Context, programs string) (plugin, agent t
 			err = errors.Join(err, err2)
 		}
 	}
-	if agent.took = w.took; err == nil && len(agent.took) != len(plugin.took) {
+	mu.Lock()
+	defer mu.Unlock()
+	if agent.took = took; err == nil && len(agent.took) != len(plugin.took) {
 		err = fmt.Errorf("the agent was asked %d times for %d pods", len(agent.took), len(plugin.took))
 	}
 	return plugin, agent, err

@@ -1,9 +1,11 @@
 package overlay
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/culvert-net/culvert/internal/bench/cost"
@@ -103,17 +105,8 @@ func agentRows(run *result.Run) (rows []AgentRow) {
 			i = len(rows)
 			place[key], rows = i, append(rows, key)
 		}
-		value := m.Estimate(result.Plain).Value
-		switch m.Labels[labelQuantile] {
-		case p50:
-			rows[i].P50 = value
-		case p99:
-			rows[i].P99 = value
-		case perEach:
-			rows[i].CPU = value
-		default:
-			rows[i].MiB = value
-		}
+		to := map[string]*float64{p50: &rows[i].P50, p99: &rows[i].P99, perEach: &rows[i].CPU}[m.Labels[labelQuantile]]
+		*cmp.Or(to, &rows[i].MiB) = m.Estimate(result.Plain).Value
 	}
 	return rows
 }
@@ -147,12 +140,8 @@ func PrintTable(w io.Writer, _ *experiment.File, run *result.Run) error {
 	for _, v := range r.Verdicts {
 		lines = append(lines, v.String())
 	}
-	for _, line := range append(append(lines, r.Warnings...), r.Environment.String()) {
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := fmt.Fprintln(w, strings.Join(append(append(lines, r.Warnings...), r.Environment.String()), "\n"))
+	return err
 }
 
 // figure is empty where nothing was measured.

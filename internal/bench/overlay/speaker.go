@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/lab"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -86,8 +87,8 @@ type speaker struct {
 	told   *bufio.Scanner
 }
 
-// startSpeaker runs it in a namespace.
-func startSpeaker(in func(func() error) error, local, peer netip.Addr) (_ *speaker, err error) {
+// startSpeaker runs it in its node.
+func startSpeaker(network *lab.Network, local, peer netip.Addr) (_ *speaker, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func startSpeaker(in func(func() error) error, local, peer netip.Addr) (_ *speak
 		return nil, err
 	}
 	s.told = bufio.NewScanner(out)
-	if err := in(s.cmd.Start); err != nil {
+	if err := network.Do(speakerNode, s.cmd.Start); err != nil {
 		return nil, fmt.Errorf("start a BGP speaker: %w", err)
 	}
 	return s, nil
@@ -122,14 +123,12 @@ func (s *speaker) do(o order) error {
 // stop ends it: it does so when nothing more is to be told.
 func (s *speaker) stop() error {
 	err := s.orders.Close()
-	ended := make(chan error, 1)
-	go func() { ended <- s.cmd.Wait() }()
-	select {
-	case err2 := <-ended:
-		return errors.Join(err, err2)
-	case <-time.After(stopTime):
-		return errors.Join(err, fmt.Errorf("the BGP speaker did not end in %s", stopTime), s.cmd.Process.Kill())
+	kill := time.AfterFunc(stopTime, func() { _ = s.cmd.Process.Kill() })
+	ended := s.cmd.Wait()
+	if !kill.Stop() {
+		ended = fmt.Errorf("the BGP speaker did not end in %s: %w", stopTime, ended)
 	}
+	return errors.Join(err, ended)
 }
 
 const stopTime = 10 * time.Second
