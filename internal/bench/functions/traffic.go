@@ -104,7 +104,7 @@ func withTraffic(list []catalog.Function) []catalog.Function {
 // trafficPoint is a function under one of the paper's conditions.
 type trafficPoint struct {
 	catalog.Function
-	light bool
+	load  string
 	trial time.Duration
 }
 
@@ -118,18 +118,16 @@ func (e *Experiment) trafficPoints() (points []trafficPoint) {
 			if len(e.Traffic.Functions) > 0 && !slices.Contains(e.Traffic.Functions, f.Name) {
 				continue
 			}
-			for _, light := range []bool{true, false} {
-				points = append(points, trafficPoint{f, light, time.Duration(e.Traffic.Trial)})
+			for _, load := range []string{"light", "heavy"} {
+				points = append(points, trafficPoint{f, load, time.Duration(e.Traffic.Trial)})
 			}
 		}
 	}
 	return points
 }
 
-func (p trafficPoint) load() string { return map[bool]string{true: "light", false: "heavy"}[p.light] }
-
 func (p trafficPoint) id() string {
-	return fmt.Sprintf("traffic: %s, %d octets, %s", p.Name, p.Size, p.load())
+	return fmt.Sprintf("traffic: %s, %d octets, %s", p.Name, p.Size, p.load)
 }
 
 // settleTime is what a trial takes besides its packets.
@@ -142,7 +140,7 @@ func (p trafficPoint) labels() result.Labels {
 		out += rig.LenIPv6 - rig.LenIPv4
 	}
 	header := map[int]string{-1: "shrinks", 0: "stays", 1: "grows"}[cmp.Compare(out, len(p.Data))]
-	return result.Labels{"function": catalog.Titles[p.Name].Name, "packet": packetName(p.Size), "load": p.load(), "header": header}
+	return result.Labels{"function": catalog.Titles[p.Name].Name, "packet": packetName(p.Size), "load": p.load, "header": header}
 }
 
 // Preamble and gap around a frame, and its checksum: what it takes on a wire
@@ -236,7 +234,7 @@ func (b *trafficBench) pair(ctx context.Context, r *rig.Rig) (*traffic.Pair, err
 func (b *trafficBench) measure(ctx context.Context, id string) ([]experiment.Sample, error) {
 	p := b.points[id]
 	t := traffic.Trial{Duration: p.trial}
-	if p.light {
+	if p.load == "light" {
 		t.Rate = lightRate(p.Size)
 	}
 	packets := b.templatePairs[p.Name]

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/napi"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
@@ -37,7 +38,7 @@ type rig struct {
 	network   *lab.Network
 	at        point // transport and direction that all is set to
 	load      *load // of that direction, as are these two
-	core      core
+	core      []int // threads that handle all nodes' packets on their CPU
 	undo      node.Undo
 	last      traffic.CPUUsage // in the last trial
 
@@ -116,12 +117,7 @@ func (r *rig) goTo(ctx context.Context, n9, direction string) (err error) {
 		if r.load, err = openLoad(ctx, r.network, direction, r.params.PacketSize, r.generator, r.setting.Seed, &r.undo); err != nil {
 			return err
 		}
-		// The interfaces whose queue is in front of the chain.
-		queues := [][2]string{{"upf1", n3}}
-		if direction == downlink {
-			queues = [][2]string{{bothSlices[0].upf, n6}, {bothSlices[1].upf, n6}}
-		}
-		if r.core, err = newCore(r.network, r.setting.CPU, queues, &r.undo); err != nil {
+		if err := r.startThreads(direction); err != nil {
 			return err
 		}
 	}
@@ -132,6 +128,29 @@ func (r *rig) goTo(ctx context.Context, n9, direction string) (err error) {
 	}
 	r.at.n9, r.at.direction = n9, direction
 	return r.settle(ctx)
+}
+
+// startThreads makes threads of what receives at the interfaces whose queue is in front
+// of the chain, each the first of what follows in its softirqs.
+func (r *rig) startThreads(direction string) error {
+	queues := [][2]string{{"upf1", n3}}
+	if direction == downlink {
+		queues = [][2]string{{bothSlices[0].upf, n6}, {bothSlices[1].upf, n6}}
+	}
+	softirqd, err := proc.Softirqd(r.setting.CPU)
+	if err != nil {
+		return err
+	}
+	r.core = []int{softirqd}
+	for _, q := range queues {
+		t, err := napi.Start(r.network.Namespace(q[0]), q[1], r.setting.CPU)
+		if err != nil {
+			return fmt.Errorf("%s: %w", q[0], err)
+		}
+		r.undo.Later(t.Stop)
+		r.core = append(r.core, t.PIDs...)
+	}
+	return nil
 }
 
 // How packets are sent until all of them come out: next hops may have to be
@@ -248,21 +267,30 @@ func (r *rig) Measure(ctx context.Context, which experiment.Point, round int) ([
 	if i < 0 {
 		return nil, fmt.Errorf("there is no point %q", which.ID)
 	}
-	switch p := all[i]; p.aspect {
-	case delivery:
-		return r.measureDelivery(ctx, p, round)
-	case delay:
-		return r.measureDelay(ctx, p)
-	default:
+	p := all[i]
+	if p.aspect != delivery && p.aspect != delay {
 		return r.measureCost(ctx, p)
 	}
+	if err := r.goTo(ctx, p.n9, p.direction); err != nil {
+		return nil, err
+	}
+	if p.aspect == delivery {
+		return r.measureDelivery(ctx, p, round)
+	}
+	rate := r.highest[p.direction][p.n9] / 2
+	o, err := r.offer(ctx, rate)
+	if err != nil {
+		return nil, err
+	}
+	h := o.latency()
+	return []experiment.Sample{
+		{Metric: metricDelay, Labels: p.labels(), Unit: "ns", Value: h.Quantile(0.5), Histogram: h},
+		{Metric: metricDelayRate, Labels: p.labels(), Unit: "Mbit/s", Value: r.mbit(rate)},
+	}, nil
 }
 
 // measureDelivery offers all rates, in an order that is another in each round.
 func (r *rig) measureDelivery(ctx context.Context, p point, round int) ([]experiment.Sample, error) {
-	if err := r.goTo(ctx, p.n9, p.direction); err != nil {
-		return nil, err
-	}
 	rates := r.rates[p.direction]
 	list := make([][]experiment.Sample, len(rates)) // by rate, whatever the order was
 	for _, i := range rand.New(rand.NewPCG(r.setting.Seed, uint64(round))).Perm(len(rates)) {
@@ -339,20 +367,4 @@ func (r *rig) costOf(ctx context.Context, p point) (float64, error) {
 		r.setting.Warn("packets were lost at the rate where CPU time is measured: something else had the CPU")
 	}
 	return float64(o.cpu.Nanoseconds()) / float64(o.received()), nil
-}
-
-func (r *rig) measureDelay(ctx context.Context, p point) ([]experiment.Sample, error) {
-	if err := r.goTo(ctx, p.n9, p.direction); err != nil {
-		return nil, err
-	}
-	rate := r.highest[p.direction][p.n9] / 2
-	o, err := r.offer(ctx, rate)
-	if err != nil {
-		return nil, err
-	}
-	h := o.latency()
-	return []experiment.Sample{
-		{Metric: metricDelay, Labels: p.labels(), Unit: "ns", Value: h.Quantile(0.5), Histogram: h},
-		{Metric: metricDelayRate, Labels: p.labels(), Unit: "Mbit/s", Value: r.mbit(rate)},
-	}, nil
 }

@@ -5,33 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/culvert-net/culvert/internal/bench/napi"
-	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/proc"
-	"github.com/culvert-net/culvert/internal/lab"
 )
-
-// core are the threads that handle all nodes' packets on one CPU: its ksoftirqd, and
-// those that receive at some interfaces, each the first of what follows in its
-// softirqs.
-type core []int
-
-func newCore(network *lab.Network, cpu int, interfaces [][2]string, undo *node.Undo) (core, error) {
-	softirqd, err := proc.Softirqd(cpu)
-	if err != nil {
-		return nil, err
-	}
-	c := core{softirqd}
-	for _, i := range interfaces {
-		t, err := napi.Start(network.Namespace(i[0]), i[1], cpu)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", i[0], err)
-		}
-		undo.Later(t.Stop)
-		c = append(c, t.PIDs...)
-	}
-	return c, nil
-}
 
 // chooseCPUs are those that the nodes run on and the generator sends on: what is
 // asked for (below 0: the last), and the first other.

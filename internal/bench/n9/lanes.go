@@ -55,17 +55,13 @@ func laneOf(ctx context.Context, network *lab.Network, s slice, direction string
 	if direction == downlink {
 		slices.Reverse(ends)
 	}
-	entry, err := macOf(network, ends[1])
-	if err != nil {
-		return lane{}, err
+	l := lane{tx: portOf(network, ends[0]), rx: portOf(network, ends[3])}
+	l.send, l.expect = s.templates(upf1, teid, direction, size)
+	if l.send.Ethernet.Destination, err = macOf(network, ends[1]); err != nil {
+		return l, err
 	}
-	exit, err := macOf(network, ends[3])
-	if err != nil {
-		return lane{}, err
-	}
-	sent, received := s.templates(upf1, teid, direction, size)
-	sent.Ethernet.Destination, received.Ethernet.Destination = entry, exit
-	return lane{tx: portOf(network, ends[0]), rx: portOf(network, ends[3]), send: sent, expect: received}, nil
+	l.expect.Ethernet.Destination, err = macOf(network, ends[3])
+	return l, err
 }
 
 // templates are a slice's packets as they are sent and as they must come out.

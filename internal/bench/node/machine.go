@@ -45,18 +45,14 @@ func Machine() (e result.Environment, err error) {
 
 // commit is what this program was built from, if the build says it.
 func commit() string {
-	revision, dirty := "", ""
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = "-dirty"
+	said := map[string]string{}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			said[s.Key] = s.Value
 		}
 	}
-	return revision + dirty
+	if said["vcs.modified"] == "true" {
+		return said["vcs.revision"] + "-dirty"
+	}
+	return said["vcs.revision"]
 }

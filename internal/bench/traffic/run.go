@@ -31,8 +31,6 @@ const (
 	burst   = 64
 	// look is how often wrong frames and samples are fetched.
 	look = 5 * time.Millisecond
-
-	defaultCheckEvery = 1024
 )
 
 // ErrNothing says that no packet came out of the device.
@@ -54,9 +52,7 @@ func Open(ctx context.Context, o Options) (_ *Pair, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("packets are sent and taken by root: use sudo")
 	}
-	if o.CheckEvery == 0 {
-		o.CheckEvery = defaultCheckEvery
-	}
+	o.CheckEvery = cmp.Or(o.CheckEvery, 1024)
 	p := &Pair{options: o, limits: map[string]float64{}}
 	defer func() {
 		if err != nil && p.engine != nil {
