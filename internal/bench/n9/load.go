@@ -96,9 +96,7 @@ func (o outcome) check() error {
 func (o outcome) latency() *result.Histogram {
 	sum := &result.Histogram{}
 	for _, s := range o.slices {
-		if s.Latency != nil {
-			sum.Add(s.Latency)
-		}
+		sum.Add(s.Latency)
 	}
 	return sum
 }

@@ -75,11 +75,8 @@ const (
 
 // field is a value that the template gives, or what stands in its place.
 func field[T uint8 | uint16 | uint32](o unset, given bool, v T) *T {
-	switch {
-	case !given && o == zeros:
-		v = 0
-	case !given && o == ones:
-		v = ^T(0)
+	if !given {
+		v = map[unset]T{defaults: v, zeros: 0, ones: ^T(0)}[o]
 	}
 	return &v
 }
@@ -160,13 +157,13 @@ func (e Ethernet) layer(o unset) packet.Layer {
 
 // ipHeader is an IPv4 or IPv6 header. label is IPv6's.
 func ipHeader(o unset, src, dst netip.Addr, hops uint8, class *uint8, label *uint32) packet.Layer {
-	ttl, tos := field(o, hops != 0, cmp.Or(hops, 64)), *field(o, class != nil, *orZero(class))
+	ttl, tos := field(o, hops != 0, cmp.Or(hops, 64)), *field(o, class != nil, *cmp.Or(class, new(uint8)))
 	if src.Is4() {
 		const dontFragment = 0x4000
 		return packet.IPv4{Src: src, Dst: dst, TTL: ttl, TOS: tos, ID: *field[uint16](o, false, 0),
 			Fragment: *field[uint16](o, false, dontFragment), Length: made[uint16](o), Checksum: made[uint16](o)}
 	}
-	return packet.IPv6{Src: src, Dst: dst, HopLimit: ttl, Class: tos, FlowLabel: *field(o, label != nil, *orZero(label)), Length: made[uint16](o)}
+	return packet.IPv6{Src: src, Dst: dst, HopLimit: ttl, Class: tos, FlowLabel: *field(o, label != nil, *cmp.Or(label, new(uint32))), Length: made[uint16](o)}
 }
 
 func datagram(o unset, source int, sourceKnown bool, destination int, noChecksum bool) packet.Layer {

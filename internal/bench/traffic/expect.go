@@ -15,8 +15,8 @@ func expected(sent Template, expect *Template) (Template, error) {
 	e := sent
 	e.Ethernet, e.Outer.HopLimit, e.Inner.HopLimit = Ethernet{}, 0, 0
 	// What the default is when it is sent is not anything when it comes out.
-	e.Outer.TrafficClass, e.Outer.FlowLabel = orZero(e.Outer.TrafficClass), orZero(e.Outer.FlowLabel)
-	e.Inner.TrafficClass, e.Inner.FlowLabel = orZero(e.Inner.TrafficClass), orZero(e.Inner.FlowLabel)
+	e.Outer.TrafficClass, e.Outer.FlowLabel = cmp.Or(e.Outer.TrafficClass, new(uint8)), cmp.Or(e.Outer.FlowLabel, new(uint32))
+	e.Inner.TrafficClass, e.Inner.FlowLabel = cmp.Or(e.Inner.TrafficClass, new(uint8)), cmp.Or(e.Inner.FlowLabel, new(uint32))
 	if e.Outer.Kind == GTPU {
 		e.Outer.SourcePort = cmp.Or(e.Outer.SourcePort, gtpuPort)
 	}
@@ -38,14 +38,6 @@ func expected(sent Template, expect *Template) (Template, error) {
 		return e, fmt.Errorf("what is expected: %w", config.Errors(f))
 	}
 	return e, nil
-}
-
-// orZero is what p points to, or 0.
-func orZero[T uint8 | uint32](p *T) *T {
-	if p == nil {
-		return new(T)
-	}
-	return p
 }
 
 // sessions is how many TEIDs or UEs there are.
