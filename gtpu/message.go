@@ -135,21 +135,20 @@ func ParseErrorIndication(h Header) (ErrorIndication, bool) {
 		}
 	}
 	hasTEID := false
-	ok := elements(h.Payload(), func(t uint8, value []byte) bool {
+	ok := elements(h.Payload(), func(t uint8, value []byte) {
 		switch t {
 		case ieTEIDDataI:
 			e.TEID, hasTEID = binary.BigEndian.Uint32(value), true
 		case iePeerAddress:
 			e.Peer, _ = netip.AddrFromSlice(value)
 		}
-		return true
 	})
 	return e, ok && hasTEID && e.Peer.IsValid()
 }
 
 // elements calls yield with the information elements' types and values. It
 // returns whether they could be told apart to the end.
-func elements(b []byte, yield func(t uint8, value []byte) bool) bool {
+func elements(b []byte, yield func(t uint8, value []byte)) bool {
 	for len(b) > 0 {
 		t, start, length := b[0], 1, 0
 		switch {
@@ -167,9 +166,7 @@ func elements(b []byte, yield func(t uint8, value []byte) bool) bool {
 		if len(b) < start+length {
 			return false
 		}
-		if !yield(t, b[start:start+length]) {
-			return true
-		}
+		yield(t, b[start:start+length])
 		b = b[start+length:]
 	}
 	return true

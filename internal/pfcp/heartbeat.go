@@ -70,7 +70,7 @@ func (n *node) heartbeats() {
 			msgType: message.MsgTypeHeartbeatRequest, to: a.peer(),
 			ies: []*ie.IE{ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery)},
 			done: func(body wire.IEs, err error) {
-				n.post(func() { n.beaten(a, body, err) })
+				n.post(func() { n.beaten(a, body, err) }) // if the queue is full, the next heartbeat tries again
 			},
 		})
 	}

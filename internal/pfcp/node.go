@@ -20,14 +20,10 @@ import (
 // node handles all that is not about one session: associations, heartbeats,
 // PFDs. Its goroutine alone changes associations.
 type node struct {
-	s       *Server
-	queue   chan *batch
-	tasks   chan func()
-	answers *transactions
+	mailbox
+	s *Server
 	// busy are requests that are answered later; repetitions are ignored.
-	busy    map[uint64]bool
-	out     outbox
-	scratch []byte
+	busy map[uint64]bool
 	// connecting are SMFs that we are setting up an association with; beating
 	// those that have not answered our last heartbeat yet.
 	connecting map[netip.Addr]bool
@@ -39,19 +35,8 @@ const maxAssociations = 1024
 
 func newNode(s *Server) *node {
 	return &node{
-		s:     s,
-		queue: make(chan *batch, queueLength), tasks: make(chan func(), taskQueue),
-		answers: newTransactions(), busy: map[uint64]bool{},
+		mailbox: newMailbox(), s: s, busy: map[uint64]bool{},
 		connecting: map[netip.Addr]bool{}, beating: map[*association]bool{},
-	}
-}
-
-// post queues f for the node's goroutine. It drops f if the queue is full: what
-// callers post is tried again with the next heartbeat.
-func (n *node) post(f func()) {
-	select {
-	case n.tasks <- f:
-	default:
 	}
 }
 

@@ -20,10 +20,9 @@ import (
 // worker owns a share of the sessions: those whose SEID it gave out. Its
 // goroutine handles their requests one after another.
 type worker struct {
+	mailbox
 	s     *Server
 	index int
-	queue chan *batch
-	tasks chan func()
 
 	// sessions has the association of each session, by its index (worker.place);
 	// apps has the SEIDs of sessions whose rules name applications.
@@ -31,11 +30,8 @@ type worker struct {
 	apps     map[uint64]struct{}
 	lastSEID uint64
 	// purges are under way: a few sessions are removed between two batches.
-	purges  []*purge
-	b       request.Builder
-	answers *transactions
-	out     outbox
-	scratch []byte
+	purges []*purge
+	b      request.Builder
 
 	// going are deletions under way, by their requests. The user plane puts
 	// those that it has finished into gone, and signals some.
@@ -45,30 +41,44 @@ type worker struct {
 	some   chan struct{}
 }
 
-// taskQueue is how many tasks may wait for a worker.
+// mailbox is what a worker or the node takes from others, and how it answers.
+type mailbox struct {
+	queue   chan *batch
+	tasks   chan func()
+	answers *transactions
+	out     outbox
+	scratch []byte
+}
+
+// taskQueue is how many tasks may wait for a worker or the node.
 const taskQueue = 1 << 14
 
-func newWorker(s *Server, index int) *worker {
-	return &worker{
-		s: s, index: index,
-		queue:    make(chan *batch, queueLength),
-		tasks:    make(chan func(), taskQueue),
-		apps:     map[uint64]struct{}{},
-		lastSEID: uint64(time.Now().Unix()) << 32,
-		answers:  newTransactions(),
-		going:    map[uint64]*deletion{},
-		some:     make(chan struct{}, 1),
+func newMailbox() mailbox {
+	return mailbox{
+		queue:   make(chan *batch, queueLength),
+		tasks:   make(chan func(), taskQueue),
+		answers: newTransactions(),
 	}
 }
 
-// post queues f for the worker's goroutine. It does not wait: false means that
-// the queue is full.
-func (w *worker) post(f func()) bool {
+// post queues f for the goroutine. It does not wait: false means that the queue
+// is full.
+func (m *mailbox) post(f func()) bool {
 	select {
-	case w.tasks <- f:
+	case m.tasks <- f:
 		return true
 	default:
 		return false
+	}
+}
+
+func newWorker(s *Server, index int) *worker {
+	return &worker{
+		mailbox: newMailbox(), s: s, index: index,
+		apps:     map[uint64]struct{}{},
+		lastSEID: uint64(time.Now().Unix()) << 32,
+		going:    map[uint64]*deletion{},
+		some:     make(chan struct{}, 1),
 	}
 }
 
