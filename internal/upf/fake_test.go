@@ -397,7 +397,7 @@ func (w *world) settle() {
 			continue
 		default:
 		}
-		due := w.reports.wheel.Take(w.at, nil)
+		due := w.reports.wheel.Take(w.at)
 		for _, e := range due {
 			w.reports.check(e)
 		}

@@ -143,8 +143,7 @@ func (i *installer) collect(e *store.Entry, s *session.Session, now time.Time) e
 
 // resources turns the error of a full table into one that the N4 server knows.
 func resources(err error) error {
-	var full *dataplane.FullError
-	if errors.As(err, &full) {
+	if _, full := errors.AsType[*dataplane.FullError](err); full {
 		return fmt.Errorf("%w: %w", pfcp.ErrNoResources, err)
 	}
 	return err

@@ -1,7 +1,6 @@
 package upf
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -45,22 +44,10 @@ func (r *reporter) tell(f func(pfcp.Reporter)) {
 	}
 }
 
-// runTimers checks each session when its time has come, until ctx ends.
-func (r *reporter) runTimers(ctx context.Context) error {
-	every := time.NewTicker(wheel.Tick)
-	defer every.Stop()
-	var due []*store.Entry
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-every.C:
-		}
-		due = r.wheel.Take(r.now(), due[:0])
-		for _, e := range due {
-			r.check(e)
-		}
-		clear(due)
+// checkDue checks the sessions whose time has come.
+func (r *reporter) checkDue() {
+	for _, e := range r.wheel.Take(r.now()) {
+		r.check(e)
 	}
 }
 

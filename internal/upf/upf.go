@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/upf/pool"
 	"github.com/culvert-net/culvert/internal/upf/stats"
 	"github.com/culvert-net/culvert/internal/upf/store"
+	"github.com/culvert-net/culvert/internal/upf/wheel"
 )
 
 // Options are set when the UPF starts. Zero values stand for the defaults.
@@ -97,10 +98,24 @@ func (u *UPF) Run(ctx context.Context) error {
 	group.Go(func() error {
 		return u.o.DataPath.SessionEvents(ctx, func(e dataplane.SessionEvent) { u.reports.check(u.store.Entry(e.Session)) })
 	})
-	group.Go(func() error { return u.reports.runTimers(ctx) })
-	group.Go(func() error { return u.store.Run(ctx) })
+	every := func(d time.Duration, do func()) {
+		group.Go(func() error {
+			ticker := time.NewTicker(d)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-ticker.C:
+					do()
+				}
+			}
+		})
+	}
+	every(wheel.Tick, u.reports.checkDue)
+	every(time.Second, u.store.RenewGrown)
+	every(time.Second, u.reports.lookForHosts)
 	group.Go(func() error { return u.links.Run(ctx) })
-	group.Go(func() error { return u.hosts.Run(ctx, u.reports.lookForHosts) })
 	group.Go(func() error {
 		return u.paths.Run(ctx, func() []netip.Addr { return u.install.config.Load().Addresses })
 	})

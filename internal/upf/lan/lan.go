@@ -143,9 +143,6 @@ func (l *Links) allow() bool {
 	return true
 }
 
-// lookEvery is how often Run looks for hosts.
-const lookEvery = time.Second
-
 // Hosts are the sessions whose hosts are reported.
 type Hosts struct {
 	mu  sync.Mutex
@@ -164,20 +161,6 @@ func (h *Hosts) Watch(seid uint64, is bool) {
 		h.all = map[uint64]bool{}
 	}
 	h.all[seid] = true
-}
-
-// Run calls look every second, until ctx ends.
-func (h *Hosts) Run(ctx context.Context, look func()) error {
-	every := time.NewTicker(lookEvery)
-	defer every.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-every.C:
-			look()
-		}
-	}
 }
 
 // Look calls found for each watched session, with its hosts.

@@ -109,14 +109,16 @@ func (r *addressRange) at(i uint32) netip.Prefix {
 	return netip.PrefixFrom(a, r.unit())
 }
 
-// indexes returns the indexes that a prefix covers. ok is false if it lies
-// outside of the range.
-func (r *addressRange) indexes(p netip.Prefix) (from, end uint32, ok bool) {
-	if !r.prefix.Contains(p.Addr()) || p.Bits() < r.prefix.Bits() {
-		return 0, 0, false
+// covered returns the range that a prefix lies in, and the indexes that the
+// prefix covers. A prefix outside of the ranges covers none.
+func (a *Pools) covered(p netip.Prefix) (r *addressRange, from, end uint32) {
+	for _, r := range a.ranges {
+		if r.prefix.Contains(p.Addr()) && p.Bits() >= r.prefix.Bits() {
+			from = binary.BigEndian.Uint32(p.Addr().AsSlice()[r.unit()/8-4:]) & (r.size - 1)
+			return r, from, from + 1<<(r.unit()-p.Bits())
+		}
 	}
-	from = binary.BigEndian.Uint32(p.Addr().AsSlice()[r.unit()/8-4:]) & (r.size - 1)
-	return from, from + 1<<(r.unit()-p.Bits()), true
+	return nil, 0, 0
 }
 
 // whole widens an IPv6 address to its /64: the data path knows a UE by that.
@@ -187,14 +189,10 @@ func (a *Pools) Take(list []netip.Prefix) error {
 }
 
 func (a *Pools) isFree(p netip.Prefix) bool {
-	for _, r := range a.ranges {
-		if from, end, ok := r.indexes(p); ok {
-			for i := from; i < end; i++ {
-				if r.has(i) {
-					return false
-				}
-			}
-			return true
+	r, from, end := a.covered(p)
+	for i := from; i < end; i++ {
+		if r.has(i) {
+			return false
 		}
 	}
 	_, taken := a.others[p]
@@ -202,19 +200,17 @@ func (a *Pools) isFree(p netip.Prefix) bool {
 }
 
 func (a *Pools) mark(p netip.Prefix, taken bool) {
-	for _, r := range a.ranges {
-		if from, end, ok := r.indexes(p); ok {
-			for i := from; i < end; i++ {
-				if r.has(i) != taken {
-					r.set(i, taken)
-				}
-			}
-			return
+	r, from, end := a.covered(p)
+	for i := from; i < end; i++ {
+		if r.has(i) != taken {
+			r.set(i, taken)
 		}
 	}
-	if taken {
+	switch {
+	case r != nil:
+	case taken:
 		a.others[p] = struct{}{}
-	} else {
+	default:
 		delete(a.others, p)
 	}
 }

@@ -8,6 +8,6 @@
 //
 // Locks: an Entry's lock guards everything of one session, and is held while it
 // changes in the data path. A Store's own locks are held for a lookup only, and
-// may be taken while an Entry is locked, not the other way round. Run is the only
-// goroutine.
+// may be taken while an Entry is locked, not the other way round. The package
+// starts no goroutines.
 package store

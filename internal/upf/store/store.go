@@ -1,14 +1,12 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
@@ -229,23 +227,14 @@ func (s *Store) forget(e *Entry) {
 	s.len.Add(-1)
 }
 
-// Run renews the journal whenever it has grown, until ctx ends, which is no error.
-func (s *Store) Run(ctx context.Context) error {
-	every := time.NewTicker(time.Second)
-	defer every.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-every.C:
-		}
-		if !s.journal.Grown() {
-			continue
-		}
-		if err := s.Renew(); err != nil {
-			s.o.Stats.JournalFailed.Add(1)
-			s.o.Log.Error("cannot write a new session journal; will try again", "error", err)
-		}
+// RenewGrown renews the journal if it has grown.
+func (s *Store) RenewGrown() {
+	if !s.journal.Grown() {
+		return
+	}
+	if err := s.Renew(); err != nil {
+		s.o.Stats.JournalFailed.Add(1)
+		s.o.Log.Error("cannot write a new session journal; will try again", "error", err)
 	}
 }
 

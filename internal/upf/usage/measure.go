@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -270,10 +271,7 @@ const stopAfter = time.Minute
 
 // quiet returns how long no packet comes once traffic has stopped.
 func quiet(u *session.URR) time.Duration {
-	if u.InactivityTime > 0 {
-		return u.InactivityTime
-	}
-	return stopAfter
+	return cmp.Or(u.InactivityTime, stopAfter)
 }
 
 // startStop reports the start and the stop of traffic.

@@ -79,8 +79,8 @@ func (w *Wheel[T, P]) remove(v P) {
 	*timer = Timer[T]{}
 }
 
-// Take appends the values that are due at now to list, and unsets their timers.
-func (w *Wheel[T, P]) Take(now time.Time, list []P) []P {
+// Take returns the values that are due at now, and unsets their timers.
+func (w *Wheel[T, P]) Take(now time.Time) (list []P) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last := now.UnixNano() / int64(Tick)

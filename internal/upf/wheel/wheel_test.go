@@ -36,7 +36,7 @@ func TestWheel(t *testing.T) {
 			w.Set(i, i.due)
 		}
 		now = now.Add(time.Duration(r.Int64N(int64(4 * Tick))))
-		for _, due := range w.Take(now, nil) {
+		for _, due := range w.Take(now) {
 			if due.due.IsZero() || now.Before(due.due) {
 				t.Fatalf("taken at %v, due at %v", now, due.due)
 			}
