@@ -75,12 +75,6 @@ type batch struct {
 
 var batches = sync.Pool{New: func() any { return &batch{} }}
 
-func (b *batch) add(c *conn, from netip.AddrPort, to net.Addr, data []byte) {
-	at := len(b.memory)
-	b.memory = append(b.memory, data...)
-	b.packets = append(b.packets, packet{c, from, to, b.memory[at:]})
-}
-
 func (b *batch) release() {
 	clear(b.packets)
 	b.packets = b.packets[:0]

@@ -220,7 +220,9 @@ func (d *dispatcher) dispatch(c *conn, from netip.AddrPort, to net.Addr, data []
 		b = batches.Get().(*batch)
 		d.pending[whose] = b
 	}
-	b.add(c, from, to, data)
+	at := len(b.memory)
+	b.memory = append(b.memory, data...)
+	b.packets = append(b.packets, packet{c, from, to, b.memory[at:]})
 }
 
 // flush hands the datagrams over.

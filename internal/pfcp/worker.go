@@ -207,13 +207,9 @@ func (w *worker) builder(to *session.Session, from netip.Addr, of *association) 
 // newSEID returns a SEID of this worker that no session has had since the start.
 // It never returns zero or all ones.
 func (w *worker) newSEID() uint64 {
-	n := uint32(len(w.s.workers))
 	for {
 		w.lastSEID++
-		if uint32(w.lastSEID)%n != uint32(w.index) {
-			continue
-		}
-		if w.owner(w.lastSEID) == nil {
+		if w.s.workerOf(w.lastSEID) == w && w.owner(w.lastSEID) == nil {
 			return w.lastSEID
 		}
 	}

@@ -16,22 +16,19 @@ func readPDI(b *Builder, i wire.IE, p *session.PDR) {
 	pdiIEs.complete(b, pdiIEs.read(b, &p.PDI, i.Value(), b.update))
 	b.checkPDI(&p.PDI)
 	if b.update == changes {
-		keepChosen(&p.PDI, &old, w)
+		// An update that names the F-TEID which the user plane has chosen, or asks
+		// for one with its CHOOSE ID, keeps it.
+		pdi := &p.PDI
+		if old.TEID != 0 && pdi.TEID == old.TEID {
+			pdi.ChooseID = old.ChooseID
+		}
+		if w.FTEID.Choose && w.FTEID.ChooseID != nil && old.ChooseID != nil && *w.FTEID.ChooseID == *old.ChooseID {
+			pdi.TEID, pdi.TEID4, pdi.TEID6, pdi.ChooseID = old.TEID, old.TEID4, old.TEID6, old.ChooseID
+			w.FTEID.Choose = false
+		}
 	}
 	if w.FTEID.Choose || w.Choose4 || w.Choose6 {
 		b.Wants = append(b.Wants, *w)
-	}
-}
-
-// keepChosen keeps the F-TEID that the user plane has chosen, if an update asks
-// for one with the same CHOOSE ID or names it.
-func keepChosen(pdi, old *session.PDI, w *Want) {
-	if old.TEID != 0 && pdi.TEID == old.TEID {
-		pdi.ChooseID = old.ChooseID
-	}
-	if w.FTEID.Choose && w.FTEID.ChooseID != nil && old.ChooseID != nil && *w.FTEID.ChooseID == *old.ChooseID {
-		pdi.TEID, pdi.TEID4, pdi.TEID6, pdi.ChooseID = old.TEID, old.TEID4, old.TEID6, old.ChooseID
-		w.FTEID.Choose = false
 	}
 }
 

@@ -98,7 +98,10 @@ var qerIEs = newGroup(nil, []row[*session.QER]{
 	}, func(q *session.QER) { q.PacketRate = nil }},
 	{ie.QFI, 0, func(_ *Builder, i wire.IE, q *session.QER) { q.QFI = new(i.U8() & 0x3f) }, func(q *session.QER) { q.QFI = nil }},
 	{ie.RQI, 0, func(_ *Builder, i wire.IE, q *session.QER) { q.Reflective = i.U8()&1 != 0 }, func(q *session.QER) { q.Reflective = false }},
-	{ie.AveragingWindow, removable, readAveragingWindow, nil},
+	{ie.AveragingWindow, removable, func(_ *Builder, i wire.IE, _ *session.QER) {
+		// A rate that is kept over a short time is kept over a longer one too.
+		i.Supported(time.Duration(i.U32())*time.Millisecond >= meterWindow)
+	}, nil},
 }, refused[*session.QER](removable,
 	ie.QERCorrelationID, // a limit that sessions share
 	ie.DLFlowLevelMarking, ie.PacketRateStatus, ie.PagingPolicyIndicator, ie.QERControlIndications,
@@ -107,14 +110,6 @@ var qerIEs = newGroup(nil, []row[*session.QER]{
 // meterWindow is how much of the past the data path measures a rate over
 // (docs/reference/semantics.md section 7, "Meter").
 const meterWindow = 64 * time.Millisecond
-
-// readAveragingWindow: a rate that is kept over a short time is kept over a
-// longer one too.
-func readAveragingWindow(_ *Builder, i wire.IE, _ *session.QER) {
-	if time.Duration(i.U32())*time.Millisecond < meterWindow {
-		i.Unsupported()
-	}
-}
 
 var barIEs = newGroup(nil, []row[*session.BAR]{
 	{ie.DownlinkDataNotificationDelay, 0, func(b *Builder, i wire.IE, r *session.BAR) {

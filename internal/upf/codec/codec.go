@@ -223,24 +223,25 @@ func (c *Codec) Prefix(v *netip.Prefix) {
 	}
 }
 
-// Time codes a time as the difference from the one before: most are close to each
-// other. 0 is the zero time.
-func (c *Codec) Time(v *time.Time) {
-	if c.reading {
-		*v = time.Time{}
-		if n := c.Number(0); n != 0 {
-			c.last += int64((n-1)>>1) ^ -int64((n-1)&1)
-			*v = time.Unix(0, c.last)
+// Time codes times, each as the difference from the one before: most are close to
+// each other. 0 is the zero time.
+func (c *Codec) Time(list ...*time.Time) {
+	for _, v := range list {
+		switch {
+		case c.reading:
+			*v = time.Time{}
+			if n := c.Number(0); n != 0 {
+				c.last += int64((n-1)>>1) ^ -int64((n-1)&1)
+				*v = time.Unix(0, c.last)
+			}
+		case v.IsZero():
+			c.write(0)
+		default:
+			d := v.UnixNano() - c.last
+			c.last += d
+			c.write(uint64(d<<1^d>>63) + 1)
 		}
-		return
 	}
-	if v.IsZero() {
-		c.write(0)
-		return
-	}
-	d := v.UnixNano() - c.last
-	c.last += d
-	c.write(uint64(d<<1^d>>63) + 1)
 }
 
 // List codes a slice: its length, and each element by f.

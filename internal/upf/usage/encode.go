@@ -1,8 +1,6 @@
 package usage
 
 import (
-	"time"
-
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/codec"
@@ -26,14 +24,8 @@ func (u *Usage) Code(c *codec.Codec) {
 	})
 	codec.List(c, &u.measurements, codeMeasurement)
 	codec.List(c, &u.pending, codeReport)
-	codeTimes(c, &u.seen, &u.looked, &u.retry)
+	c.Time(&u.seen, &u.looked, &u.retry)
 	c.Flag(&u.inactive, &u.waiting)
-}
-
-func codeTimes(c *codec.Codec, list ...*time.Time) {
-	for _, t := range list {
-		c.Time(t)
-	}
 }
 
 func codeCounter(c *codec.Codec, v *dataplane.Counter) {
@@ -56,7 +48,7 @@ func codeMeasurement(c *codec.Codec, m *measurement) {
 	codec.Num(c, &m.id)
 	codec.Num(c, &m.sequence)
 	codeCounted(c, &m.counted)
-	codeTimes(c, &m.start, &m.first, &m.last, &m.since, &m.period, &m.given, &m.split)
+	c.Time(&m.start, &m.first, &m.last, &m.since, &m.period, &m.given, &m.split)
 	codeMeasured(c, &m.quota)
 	codec.Num(c, &m.quotaTime)
 	c.Flag(&m.exhausted, &m.holding, &m.traffic, &m.monitored, &m.firstSeen, &m.lastSeen)
@@ -81,7 +73,7 @@ func codeReport(c *codec.Codec, r *session.UsageReport) {
 	codec.Num(c, &r.URR)
 	codec.Num(c, &r.Sequence)
 	codec.Num(c, &r.Cause)
-	codeTimes(c, &r.Start, &r.End, &r.First, &r.Last)
+	c.Time(&r.Start, &r.End, &r.First, &r.Last)
 	codeMeasured(c, &r.Volume)
 	codeMeasured(c, &r.Packets)
 	codec.Num(c, &r.Duration)

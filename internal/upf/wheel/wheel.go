@@ -35,8 +35,6 @@ type Timer[T any] struct {
 	at         int64 // tick; 0: not set
 }
 
-func tickOf(t time.Time) int64 { return (t.UnixNano() + int64(Tick) - 1) / int64(Tick) }
-
 // Start begins at now: Take does not look at earlier ticks.
 func (w *Wheel[T, P]) Start(now time.Time) { w.done = now.UnixNano() / int64(Tick) }
 
@@ -46,7 +44,7 @@ func (w *Wheel[T, P]) Set(v P, t time.Time) {
 	defer w.mu.Unlock()
 	at := int64(0)
 	if !t.IsZero() {
-		at = max(tickOf(t), w.done+1)
+		at = max((t.UnixNano()+int64(Tick)-1)/int64(Tick), w.done+1) // rounded up
 	}
 	timer := v.Timer()
 	if at == timer.at {
