@@ -108,11 +108,10 @@ func completeNodes(c *cobra.Command, flag string, where *operator.Options) {
 		const patience = 3 * time.Second
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		cluster, err := operator.New(*where)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+		var names []string
+		if cluster, err := operator.New(*where); err == nil {
+			names, _ = cluster.NodeNames(ctx)
 		}
-		names, _ := cluster.NodeNames(ctx)
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})
 	if err != nil {

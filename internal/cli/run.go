@@ -87,7 +87,7 @@ type daemon struct {
 	cni    install.Files // the runtime's
 }
 
-// newDaemon listens first: a second daemon ends here, before it touches the
+// newDaemon listens first: a second daemon ends here, before it changes the
 // data path of the first.
 func newDaemon(c *config.Config, o agent.Options) (*daemon, error) {
 	d := &daemon{config: c, logger: o.Logger}

@@ -66,11 +66,15 @@ func (c *Client) endpoint(f fteid) endpoint {
 
 // Add makes a group; nothing is sent yet.
 func (c *Client) Add(spec Spec) (*Group, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.add(spec)
+}
+
+func (c *Client) add(spec Spec) (*Group, error) {
 	if err := spec.complete(c.options.Dialect); err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, g := range c.groups {
 		if g.spec.Name == spec.Name {
 			return nil, fmt.Errorf("there are two session groups %s: give one another name", spec.Name)
@@ -252,21 +256,18 @@ func (g *Group) Handover(ctx context.Context, p Pace, to Tunnel, endMarker bool)
 // forward sends downlink packets to other tunnels, or, if to is nil, to those
 // that the sessions have.
 func (g *Group) forward(ctx context.Context, name string, p Pace, to *Tunnel, endMarker bool) (Result, error) {
-	what, err := g.forwarding(name, to, endMarker)
-	if err != nil {
-		return Result{}, err
-	}
-	return g.run(ctx, p, what)
+	return g.run(ctx, p, g.forwarding(name, to, endMarker))
 }
 
-func (g *Group) forwarding(name string, to *Tunnel, endMarker bool) (procedure, error) {
+func (g *Group) forwarding(name string, to *Tunnel, endMarker bool) procedure {
+	invalid := errors.Join(faults(name+": ", to.check("access")...)...)
 	if to == nil && g.spec.Access == nil {
-		return procedure{}, fmt.Errorf("%s: where to? session group %s has no access tunnel: give one", name, g.spec.Name)
+		invalid = fmt.Errorf("%s: where to? session group %s has no access tunnel: give one", name, g.spec.Name)
 	}
 	return procedure{
-		name: name, build: func(e *encoder) []*ie.IE { return e.forward(endMarker) }, access: to,
+		name: name, invalid: invalid, build: func(e *encoder) []*ie.IE { return e.forward(endMarker) }, access: to,
 		accept: func(s *state, _ int, _ *answer) error { s.reported = false; return nil },
-	}, errors.Join(faults(name+": ", to.check("access")...)...)
+	}
 }
 
 // Idle lets the UPF buffer downlink packets and report the first (BUFF, NOCP).
@@ -279,11 +280,7 @@ func (g *Group) Idle(ctx context.Context, p Pace) (Result, error) {
 // Page waits for each session's downlink data report, and then lets packets go
 // to where they went before, or to another tunnel. It ends with ctx.
 func (g *Group) Page(ctx context.Context, p Pace, to *Tunnel) (Result, error) {
-	what, err := g.forwarding("page", to, false)
-	if err != nil {
-		return Result{}, err
-	}
-	w, err := g.work(p, what)
+	w, err := g.work(p, g.forwarding("page", to, false))
 	if err != nil {
 		return Result{}, err
 	}
@@ -326,11 +323,8 @@ func (g *Group) wokenIn(ctx context.Context, p Pace) ([]int, error) {
 		if len(found) > 0 {
 			return found, nil
 		}
-		if err := ctx.Err(); err != nil {
+		if err := errors.Join(ctx.Err(), g.c.broken); err != nil {
 			return nil, err
-		}
-		if g.c.broken != nil {
-			return nil, g.c.broken
 		}
 		g.c.answered.Wait()
 	}
@@ -338,21 +332,19 @@ func (g *Group) wokenIn(ctx context.Context, p Pace) ([]int, error) {
 
 // Query asks for the usage of each session.
 func (g *Group) Query(ctx context.Context, p Pace) (Result, error) {
+	var invalid error
 	if g.spec.URR == nil {
-		return Result{}, fmt.Errorf("query: session group %s has no urr", g.spec.Name)
+		invalid = fmt.Errorf("query: session group %s has no urr", g.spec.Name)
 	}
 	return g.run(ctx, p, procedure{
-		name: "query", build: func(e *encoder) []*ie.IE { return e.modification(e.query()...) }, keep: true,
+		name: "query", invalid: invalid, build: func(e *encoder) []*ie.IE { return e.modification(e.query()...) }, keep: true,
 	})
 }
 
 // Modify changes sessions.
 func (g *Group) Modify(ctx context.Context, p Pace, change Change) (Result, error) {
-	if err := change.check(&g.spec); err != nil {
-		return Result{}, err
-	}
 	return g.run(ctx, p, procedure{
-		name: "modify", build: func(e *encoder) []*ie.IE { return e.change(&change) }, core: change.Core,
+		name: "modify", invalid: change.check(&g.spec), build: func(e *encoder) []*ie.IE { return e.change(&change) }, core: change.Core,
 	})
 }
 

@@ -78,39 +78,30 @@ func (s *Saved) Has(name string) bool {
 
 // Restore takes over the sessions of an earlier client.
 func (c *Client) Restore(s *Saved) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, sg := range s.Groups {
-		c.mu.Lock()
 		c.nextSEID = sg.Base
-		c.mu.Unlock()
-		g, err := c.Add(sg.Spec)
+		g, err := c.add(sg.Spec)
 		if err != nil {
 			return err
 		}
-		c.mu.Lock()
 		for _, ss := range sg.Sessions {
 			if ss.Index < 0 || ss.Index >= len(g.state) {
-				c.mu.Unlock()
 				return fmt.Errorf("session group %s has no session %d", g.spec.Name, ss.Index)
 			}
-			g.restore(&ss)
+			st := &g.state[ss.Index]
+			st.upSEID, st.live = ss.UPSEID, true
+			binary.BigEndian.PutUint32(st.ue4[:], ss.UE4)
+			binary.BigEndian.PutUint64(st.ue6[:], ss.UE6)
+			for to, at := range map[*fteid]*Created{&st.access: ss.Access, &st.core: ss.Core, &st.peer: ss.Peer, &st.next: ss.Next} {
+				if at != nil {
+					*to = c.fteid(place{at.Addr4, at.Addr6}, at.TEID)
+				}
+			}
 		}
-		c.mu.Unlock()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.nextSEID = max(c.nextSEID, s.Next)
 	c.associated, c.upfStarted = !s.UPFStarted.IsZero(), s.UPFStarted
 	return nil
-}
-
-func (g *Group) restore(ss *savedSession) {
-	st := &g.state[ss.Index]
-	st.upSEID, st.live = ss.UPSEID, true
-	binary.BigEndian.PutUint32(st.ue4[:], ss.UE4)
-	binary.BigEndian.PutUint64(st.ue6[:], ss.UE6)
-	for to, c := range map[*fteid]*Created{&st.access: ss.Access, &st.core: ss.Core, &st.peer: ss.Peer, &st.next: ss.Next} {
-		if c != nil {
-			*to = g.c.fteid(place{c.Addr4, c.Addr6}, c.TEID)
-		}
-	}
 }

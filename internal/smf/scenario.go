@@ -209,12 +209,9 @@ type Runner struct {
 
 // NewRunner adds the scenario's session groups that the client does not have.
 func NewRunner(c *Client, s *Scenario) (*Runner, error) {
-	have := map[string]bool{}
-	for _, g := range c.Groups() {
-		have[g.spec.Name] = true
-	}
+	groups := c.Groups()
 	for _, spec := range s.Sessions {
-		if have[spec.Name] {
+		if slices.ContainsFunc(groups, func(g *Group) bool { return g.spec.Name == spec.Name }) {
 			continue
 		}
 		if _, err := c.Add(spec); err != nil {

@@ -1,6 +1,7 @@
 package smf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,8 +109,9 @@ func (r *Result) fail(err error, n int) {
 // procedure is what is sent for each session of a group, and what becomes of the
 // answers. Its functions run with the client locked; nil: there is nothing to do.
 type procedure struct {
-	name string
-	kind uint8 // of the message; a Session Modification Request unless set
+	name    string
+	kind    uint8 // of the message; a Session Modification Request unless set
+	invalid error // why it makes no sense for the group
 	// build makes the IEs of a message, prepare changes the session before it is sent.
 	build   func(*encoder) []*ie.IE
 	prepare func(s *state)
@@ -162,12 +164,10 @@ const longest = 100 * time.Second
 
 // work prepares a procedure for the sessions that p selects.
 func (g *Group) work(p Pace, what procedure) (*work, error) {
-	if what.kind == 0 {
-		what.kind = message.MsgTypeSessionModificationRequest
+	if what.invalid != nil {
+		return nil, what.invalid
 	}
-	if p.Window == 0 {
-		p.Window = 64
-	}
+	what.kind, p.Window = cmp.Or(what.kind, message.MsgTypeSessionModificationRequest), cmp.Or(p.Window, 64)
 	first, end := p.span(len(g.state))
 	if first < 0 || first >= end || p.Window < 1 || p.Window > slots/2 || p.Rate < 0 {
 		return nil, fmt.Errorf("%s: give sessions of group %s between 0 and %d, a window of 1 to %d, and no rate below 0", what.name, g.spec.Name, len(g.state)-1, slots/2)
