@@ -110,25 +110,45 @@ answers heartbeats and reports meanwhile. The run ends with the input.`,
 }
 
 func (a *app) runScenario(c *cobra.Command, scenario *smf.Scenario, control bool) error {
-	options, err := scenario.Options()
-	if err != nil {
-		return cmdline.Usage(err)
-	}
-	client, err := smf.Dial(options)
+	client, runner, err := startSMF(c, scenario, nil)
 	if err != nil {
 		return err
 	}
-	runner, err := smf.NewRunner(client, scenario)
-	if err != nil {
-		return cmdline.Usage(errors.Join(err, client.Close()))
-	}
 	out := &smfOutput{a: a, w: c.OutOrStdout()}
-	runner.Progress = (&smfProgress{w: c.ErrOrStderr()}).show
 	ended := out.follow(client)
 	err = errors.Join(a.steps(c, runner, scenario, out, control), client.Close())
 	close(ended)
 	out.done.Wait()
 	return errors.Join(err, out.err)
+}
+
+// startSMF makes the scenario's client, which goes on with saved sessions unless
+// saved is nil.
+func startSMF(c *cobra.Command, scenario *smf.Scenario, saved *smf.Saved) (*smf.Client, *smf.Runner, error) {
+	options, err := scenario.Options()
+	if err != nil {
+		return nil, nil, cmdline.Usage(err)
+	}
+	if saved != nil {
+		options.Started, options.Sequence = saved.Started, saved.Sequence
+	}
+	client, err := smf.Dial(options)
+	if err != nil {
+		return nil, nil, err
+	}
+	if saved != nil {
+		err = client.Restore(saved)
+	}
+	var runner *smf.Runner
+	if err == nil {
+		runner, err = smf.NewRunner(client, scenario)
+		err = cmdline.Usage(err)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, client.Close())
+	}
+	runner.Progress = (&smfProgress{w: c.ErrOrStderr()}).show
+	return client, runner, nil
 }
 
 // steps does the scenario's, and then those that come on standard input.

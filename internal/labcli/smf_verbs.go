@@ -192,28 +192,11 @@ func (a *app) doVerb(c *cobra.Command, v smfVerb, f *smfFlags) error {
 // oneStep does the scenario's step. It first sets up the association unless one
 // exists.
 func (a *app) oneStep(c *cobra.Command, v smfVerb, f *smfFlags, saved *smf.Saved, scenario *smf.Scenario) error {
-	options, err := scenario.Options()
-	if err != nil {
-		return cmdline.Usage(err)
-	}
-	if saved != nil {
-		options.Started, options.Sequence = saved.Started, saved.Sequence
-	}
-	client, err := smf.Dial(options)
+	client, runner, err := startSMF(c, scenario, saved)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	if saved != nil {
-		if err := client.Restore(saved); err != nil {
-			return err
-		}
-	}
-	runner, err := smf.NewRunner(client, scenario)
-	if err != nil {
-		return cmdline.Usage(err)
-	}
-	runner.Progress = (&smfProgress{w: c.ErrOrStderr()}).show
 	var result smf.StepResult
 	associated := !v.template || saved != nil && !saved.UPFStarted.IsZero()
 	if !associated {
