@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
-// versionInfo is what is to be told about a program in a report.
+// versionInfo is what a bug report says of the program.
 type versionInfo struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`

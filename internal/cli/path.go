@@ -239,11 +239,11 @@ func (k known) lists(policy agent.PolicyStatus, to netip.Addr) (lists []pathList
 			if j := slices.IndexFunc(k.adjacencies, func(n agent.AdjacencyStatus) bool { return n.Key == first }); j >= 0 {
 				list.Interface = k.adjacencies[j].Interface
 			}
-			// BGP does not tell a node's SIDs: the node is the one with the policy's endpoint.
-			told := func(n agent.NodeStatus) bool {
+			// BGP does not carry a node's SIDs: the node is the one with the policy's endpoint.
+			byBGP := func(n agent.NodeStatus) bool {
 				return n.Address.IsValid() && n.Address == policy.Endpoint && len(n.IPv4)+len(n.IPv6) == 0
 			}
-			if j := slices.IndexFunc(k.nodes, told); end.Node == "" && j >= 0 {
+			if j := slices.IndexFunc(k.nodes, byBGP); end.Node == "" && j >= 0 {
 				end.Node = k.nodes[j].Key()
 			}
 			end.Problem = cmp.Or(end.Problem, end.wrongFor(to))
@@ -253,7 +253,7 @@ func (k known) lists(policy agent.PolicyStatus, to netip.Addr) (lists []pathList
 	return lists
 }
 
-// step says whose SID it is, by what nodes told.
+// step says whose SID it is, by what the nodes have announced.
 func (k known) step(sid netip.Addr) pathStep {
 	s := pathStep{SID: sid}
 	for _, n := range k.nodes {

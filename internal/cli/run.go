@@ -163,7 +163,8 @@ func (d *daemon) tell(state string) {
 	}
 }
 
-// notify tells systemd, if it asked to be told (sd_notify(3)).
+// notify sends systemd the daemon's state, if systemd set NOTIFY_SOCKET
+// (sd_notify(3)).
 func notify(state string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {

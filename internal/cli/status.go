@@ -89,15 +89,11 @@ func (a *app) statusTable(g *printer.Grid, s agent.Status) {
 	g.Row("up", a.since(s.Started))
 	g.Row("data path", s.DataPath)
 	g.Row("pins", s.PinPath)
-	for _, r := range []struct {
-		label string
-		kind  agent.Kind
-	}{
-		{"locators", agent.KindLocator}, {"SIDs", agent.KindSID}, {"policies", agent.KindPolicy},
-		{"steering", agent.KindSteering}, {"tunnels", agent.KindTunnel},
-	} {
-		g.Row(r.label, s.Resources[r.kind])
-	}
+	g.Row("locators", s.Resources[agent.KindLocator])
+	g.Row("SIDs", s.Resources[agent.KindSID])
+	g.Row("policies", s.Resources[agent.KindPolicy])
+	g.Row("steering", s.Resources[agent.KindSteering])
+	g.Row("tunnels", s.Resources[agent.KindTunnel])
 	if s.Overlay != nil {
 		overlayRows(g, s.Overlay)
 	}
@@ -138,24 +134,23 @@ func totals(outcomes []agent.Outcome) (all, drops uint64) {
 // member is a node of a cluster, and what its agent says.
 type member struct {
 	Node    string        `json:"node"`
-	Problem string        `json:"problem,omitempty"` // why nothing is said, or of the node
+	Problem string        `json:"problem,omitempty"` // of the node, or why there is no status
 	Status  *agent.Status `json:"status,omitempty"`
 }
 
-// agents is what is asked of a cluster.
+// agents finds the agents of a cluster and runs commands in their containers.
 type agents interface {
 	Agents(ctx context.Context) ([]connectivity.Node, error)
 	Exec(ctx context.Context, in connectivity.Container, stdin io.Reader, command ...string) ([]byte, error)
 }
 
-// Agents are asked so many at a time, and each for so long.
+// How many agents the command asks at a time, and how long it waits for each.
 const (
 	askedAtOnce = 16
 	askLimit    = 15 * time.Second
 )
 
 func (a *app) clusterStatus(c *cobra.Command, where operator.Options) error {
-	where.Version = a.version
 	client, err := operator.New(where)
 	if err != nil {
 		return err

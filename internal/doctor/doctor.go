@@ -65,7 +65,7 @@ func check(name, good string, problems ...problem) Check {
 // is wrong, nil if nothing.
 type Probe func() map[string]error
 
-// Options are what Run is told.
+// Options say what Run checks.
 type Options struct {
 	Features, PodFeatures Probe
 	// Interfaces are those of the configuration, where XDP runs. If the configuration

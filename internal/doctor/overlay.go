@@ -115,8 +115,8 @@ func (d device) underlayMTU() Check {
 // routerAdvertisements is the protocol of routes that come by them (RTPROT_RA).
 const routerAdvertisements = 9
 
-// acceptRA: the kernel of an interface that forwards forgets the routes that routers
-// told it, unless it is told to keep them (Linux, ip-sysctl).
+// acceptRA: the kernel of an interface that forwards forgets the routes of router
+// advertisements, unless accept_ra is 2 (Linux, ip-sysctl).
 func (n *network) acceptRA(l netdev.Link) Check {
 	advertised := slices.ContainsFunc(n.Routes, func(r netdev.Route) bool {
 		return r.Protocol == routerAdvertisements && slices.ContainsFunc(r.Hops, func(h netdev.Hop) bool { return h.Ifindex == l.Index })

@@ -13,9 +13,10 @@ import (
 
 // Server answers Transfers and Pings at a port, TCP and UDP, in both families.
 type Server struct {
-	Name string // at most 255 octets, told to clients
+	Name string // at most 255 octets, sent to clients
 	Port uint16
-	// Ready, if set, is told the port when it listens: of 0 the system chose one.
+	// Ready, if set, is called with the port when the server listens. For port 0 the
+	// system chooses one.
 	Ready func(port uint16)
 }
 
@@ -72,7 +73,7 @@ func echo(c *net.UDPConn) error {
 	if err != nil {
 		return err
 	}
-	// The kernel tells the address that each datagram came to.
+	// The kernel reports the address that each datagram came to.
 	err = control(raw, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1) })
 	if err := errors.Join(err, c.SetReadBuffer(receiveBuffer)); err != nil {
 		return err

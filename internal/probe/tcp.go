@@ -150,7 +150,7 @@ func (t Transfer) serve(ctx context.Context, listener net.Listener) (from netip.
 	return from, nil
 }
 
-// greet says how much is sent in a round, and hears who the server is.
+// greet sends how much a round has, and reads the server's name.
 func (t Transfer) greet(c net.Conn) (string, error) {
 	if err := binary.Write(c, binary.BigEndian, t.Bytes); err != nil {
 		return "", err

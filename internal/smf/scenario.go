@@ -203,7 +203,7 @@ const shown = 16
 type Runner struct {
 	client   *Client
 	scenario *Scenario
-	// Progress, where it is set, is told how far a step is.
+	// Progress, if set, is called with how far a step is.
 	Progress func(step string, done, of int)
 }
 

@@ -26,7 +26,7 @@ type Pace struct {
 	Rate float64
 	// Window is how many requests may be under way at once; 64 unless set.
 	Window int
-	// Progress is told how far it is, some times a second.
+	// Progress, if set, is called with how far it is, every thousand requests or so.
 	Progress func(done, of int)
 }
 
