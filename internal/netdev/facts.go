@@ -1,9 +1,6 @@
 package netdev
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Facts are what ethtool says of a device, as far as tunnels mind.
 type Facts struct {
@@ -26,13 +23,6 @@ type Facts struct {
 	TxQueues      int
 	FeaturesKnown bool
 }
-
-// Offload names as the kernel's ethtool strings have them (netdev_features.h),
-// which are not those of ethtool(8).
-var (
-	txChecksum = []string{"tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"}
-	tso        = []string{"tx-tcp-segmentation", "tx-tcp6-segmentation"}
-)
 
 // Inspector asks devices for their Facts. It stays in the network namespace it
 // was made in.
@@ -67,12 +57,13 @@ func (i *Inspector) Facts(name string) (Facts, error) {
 	}
 	f.FeaturesKnown = len(features) > 0
 	f.Driver, _ = i.kernel.ethtool.DriverName(name)
-	isOn := func(feature string) bool { return features[feature] }
-	f.TxChecksum = slices.ContainsFunc(txChecksum, isOn)
+	// The names are those of the kernel's ethtool strings (netdev_features.h), not of
+	// ethtool(8).
+	f.TxChecksum = features["tx-checksum-ip-generic"] || features["tx-checksum-ipv4"] || features["tx-checksum-ipv6"]
 	f.RxChecksum = features["rx-checksum"]
 	f.GRO = features["rx-gro"]
 	f.GSO = features["tx-generic-segmentation"]
-	f.TSO = slices.ContainsFunc(tso, isOn)
+	f.TSO = features["tx-tcp-segmentation"] || features["tx-tcp6-segmentation"]
 	f.LRO = features["rx-lro"]
 	f.RxVLAN = features["rx-vlan-hw-parse"]
 	f.TxVLAN = features["tx-vlan-hw-insert"]

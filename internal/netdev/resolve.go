@@ -85,21 +85,12 @@ func (s *Snapshot) route(k Key) (*Link, netip.Addr, error) {
 	default:
 		return nil, netip.Addr{}, fmt.Errorf("%s by %s in table %d: %w: not a unicast route", k.NextHop, r.Prefix, number, ErrNoRoute)
 	}
-	return s.firstHop(k, r)
-}
-
-// firstHop returns the first next hop of a route that is alive. It does not spread flows,
-// because the key names one neighbour.
-func (s *Snapshot) firstHop(k Key, r *Route) (*Link, netip.Addr, error) {
+	// The first next hop that is alive. Flows are not spread, because the key names one
+	// neighbour.
 	for _, h := range r.Hops {
-		l := s.lookup().byIndex[h.Ifindex]
-		if l == nil || h.Dead {
-			continue
+		if l := x.byIndex[h.Ifindex]; l != nil && !h.Dead {
+			return l, cmp.Or(h.Gateway, k.NextHop), nil
 		}
-		if !h.Gateway.IsValid() {
-			return l, k.NextHop, nil
-		}
-		return l, h.Gateway, nil
 	}
 	if len(r.Hops) > 0 {
 		return nil, netip.Addr{}, fmt.Errorf("%s by %s: %w", k.NextHop, r.Prefix, ErrDown)
