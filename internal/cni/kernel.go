@@ -283,10 +283,15 @@ func putAddress(h *netlink.Handle, link netlink.Link, a address) error {
 	if err := h.AddrReplace(link, addr); err != nil {
 		return err
 	}
-	if err := h.NeighSet(gatewayOf(link, a)); err != nil {
+	index, gateway := link.Attrs().Index, a.gateway.AsSlice()
+	err := h.NeighSet(&netlink.Neigh{LinkIndex: index, IP: gateway, HardwareAddr: hostMAC, State: netlink.NUD_PERMANENT})
+	if err != nil {
 		return fmt.Errorf("neighbour %s: %w", a.gateway, err)
 	}
-	for _, r := range routesOf(link, a) {
+	for _, r := range []*netlink.Route{ // the gateway on the link, and everything by it
+		{LinkIndex: index, Dst: host(a.gateway), Scope: netlink.SCOPE_LINK},
+		{LinkIndex: index, Dst: everywhere(a.addr), Gw: gateway},
+	} {
 		if err := h.RouteReplace(r); err != nil {
 			return fmt.Errorf("route to %s: %w", r.Dst, err)
 		}
@@ -301,19 +306,6 @@ func host(a netip.Addr) *net.IPNet {
 // everywhere is a family's default route.
 func everywhere(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: make(net.IP, a.BitLen()/8), Mask: net.CIDRMask(0, a.BitLen())}
-}
-
-func gatewayOf(link netlink.Link, a address) *netlink.Neigh {
-	return &netlink.Neigh{LinkIndex: link.Attrs().Index, IP: a.gateway.AsSlice(), HardwareAddr: hostMAC, State: netlink.NUD_PERMANENT}
-}
-
-// routesOf are the gateway on the link, and everything by it.
-func routesOf(link netlink.Link, a address) []*netlink.Route {
-	index := link.Attrs().Index
-	return []*netlink.Route{
-		{LinkIndex: index, Dst: host(a.gateway), Scope: netlink.SCOPE_LINK},
-		{LinkIndex: index, Dst: everywhere(a.addr), Gw: a.gateway.AsSlice()},
-	}
 }
 
 func (k *linux) remove(name string) error {

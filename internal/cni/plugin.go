@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,16 +30,9 @@ const (
 
 // Main is the program culvert-cni of a version.
 func Main(programVersion string) {
-	skel.PluginMainFuncs(funcs(newKernel), version.PluginSupports("1.0.0", "1.1.0"),
+	open := func() (kernel, error) { return newLinux() }
+	skel.PluginMainFuncs(funcs(open), version.PluginSupports("1.0.0", "1.1.0"),
 		"culvert-cni "+programVersion+": attaches pods to Culvert's SRv6 overlay")
-}
-
-func newKernel() (kernel, error) {
-	k, err := newLinux()
-	if err != nil {
-		return nil, err
-	}
-	return k, nil
 }
 
 // funcs are CNI's commands.
@@ -93,7 +87,11 @@ func (p *plugin) add(args *skel.CmdArgs) (err error) {
 	if err := p.kernel.prepare(v); err != nil {
 		return err
 	}
-	given, err := p.addPod(w)
+	var given *pb.AddPodResponse
+	err = p.agent.ask(patience, func(ctx context.Context) error {
+		given, err = p.agent.AddPod(ctx, &pb.AddPodRequest{Attachment: w.attachment, Pod: w.pod})
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -106,14 +104,6 @@ func (p *plugin) add(args *skel.CmdArgs) (err error) {
 		return err
 	}
 	return types.PrintResult(p.result(v, addresses, mtu), p.CNIVersion)
-}
-
-func (p *plugin) addPod(w wanted) (given *pb.AddPodResponse, err error) {
-	err = p.agent.ask(patience, func(ctx context.Context) error {
-		given, err = p.agent.AddPod(ctx, &pb.AddPodRequest{Attachment: w.attachment, Pod: w.pod})
-		return err
-	})
-	return given, err
 }
 
 // undo takes back what add has made, and what the agent may have, because of
@@ -144,12 +134,9 @@ func addressesOf(given *pb.AddPodResponse) ([]address, error) {
 	}
 	var out []address
 	for i, text := range given.GetAddresses() {
-		addr, err := netip.ParseAddr(text)
-		if err != nil {
-			return nil, fmt.Errorf("the agent's answer: %w", err)
-		}
-		gateway, err := netip.ParseAddr(given.GetGateways()[i])
-		if err != nil {
+		addr, errAddr := netip.ParseAddr(text)
+		gateway, errGateway := netip.ParseAddr(given.GetGateways()[i])
+		if err := cmp.Or(errAddr, errGateway); err != nil {
 			return nil, fmt.Errorf("the agent's answer: %w", err)
 		}
 		out = append(out, address{addr, gateway})

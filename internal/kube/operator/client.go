@@ -121,14 +121,6 @@ type right struct {
 	verb, group, resource, namespace string
 }
 
-func (r right) String() string {
-	text := r.verb + " " + r.resource
-	if r.namespace != "" {
-		text += " in " + r.namespace
-	}
-	return text
-}
-
 // check says which of the rights are missing.
 func (c *Client) check(ctx context.Context, rights []right) error {
 	var missing []string
@@ -146,8 +138,12 @@ func (c *Client) check(ctx context.Context, rights []right) error {
 		if err != nil {
 			return err
 		}
-		if !review.Status.Allowed {
-			missing = append(missing, r.String())
+		switch {
+		case review.Status.Allowed:
+		case r.namespace != "":
+			missing = append(missing, r.verb+" "+r.resource+" in "+r.namespace)
+		default:
+			missing = append(missing, r.verb+" "+r.resource)
 		}
 	}
 	if len(missing) > 0 {

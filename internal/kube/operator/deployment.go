@@ -35,18 +35,6 @@ func (c *Client) labels() map[string]string {
 	return map[string]string{madeBy: maker, madeFor: c.Namespace}
 }
 
-// rights are what a test does.
-func (c *Client) rights() []right {
-	return []right{
-		{"list", "", "nodes", ""},
-		{"get", "apps", "daemonsets", c.System}, {"list", "", "pods", c.System}, {"create", "", "pods/exec", c.System},
-		{"create", "", "namespaces", ""}, {"delete", "", "namespaces", ""},
-		{"create", "apps", "daemonsets", c.Namespace}, {"create", "", "services", c.Namespace},
-		{"list", "", "pods", c.Namespace}, {"create", "", "pods/exec", c.Namespace},
-		{"get", kube.Group, "srv6policies", ""}, {"create", kube.Group, "srv6policies", ""}, {"delete", kube.Group, "srv6policies", ""},
-	}
-}
-
 // Start makes a namespace with the test's pods and their Service.
 func (c *Client) Start(ctx context.Context, d connectivity.Deployment) error {
 	if d.Image == "" {
@@ -60,7 +48,16 @@ func (c *Client) Start(ctx context.Context, d connectivity.Deployment) error {
 		return err
 	}
 	for _, role := range connectivity.Roles() {
-		if _, err := create(ctx, c.objects.Resource(daemonSets).Namespace(c.Namespace), "apps/v1", "DaemonSet", c.daemonSet(role, d)); err != nil {
+		labels := c.labels()
+		labels[roleLabel] = role
+		set := &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: c.Namespace, Labels: labels},
+			Spec: appsv1.DaemonSetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec(role, d)},
+			},
+		}
+		if _, err := create(ctx, c.objects.Resource(daemonSets).Namespace(c.Namespace), "apps/v1", "DaemonSet", set); err != nil {
 			return fmt.Errorf("kubernetes: %w", err)
 		}
 	}
@@ -89,26 +86,22 @@ func (c *Client) makeNamespace(ctx context.Context) error {
 	return fmt.Errorf("namespace %s: %w", c.Namespace, connectivity.ErrThere)
 }
 
-func (c *Client) daemonSet(role string, d connectivity.Deployment) *appsv1.DaemonSet {
-	labels := c.labels()
-	labels[roleLabel] = role
-	return &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: c.Namespace, Labels: labels},
-		Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec(role, d)},
-		},
-	}
-}
-
 // podSpec is a server that needs no rights. On the node's own network it may not
 // set what sockets for ICMP need.
 func podSpec(role string, d connectivity.Deployment) corev1.PodSpec {
 	port, no, yes, nobody, soon := d.Ports.Pod, false, true, int64(65534), int64(1)
+	var terms []corev1.NodeSelectorTerm // one for each node: a field takes one value
+	for _, n := range d.Nodes {
+		terms = append(terms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+			{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{n}},
+		}})
+	}
 	s := corev1.PodSpec{
 		AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &soon,
 		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-		Affinity:    onNodes(d.Nodes),
+		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
+		}},
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot: &yes, RunAsUser: &nobody, RunAsGroup: &nobody, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ping_group_range", Value: "0 2147483647"}},
@@ -132,18 +125,6 @@ func podSpec(role string, d connectivity.Deployment) corev1.PodSpec {
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}}
 	return s
-}
-
-func onNodes(names []string) *corev1.Affinity {
-	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms(names)}}}
-}
-
-// terms choose nodes: a field takes one value.
-func terms(names []string) (list []corev1.NodeSelectorTerm) {
-	for _, n := range names {
-		list = append(list, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{n}}}})
-	}
-	return list
 }
 
 func (c *Client) service(d connectivity.Deployment) *corev1.Service {
