@@ -108,9 +108,9 @@ func (k bgpCheck) speaker() {
 		return
 	}
 	inCluster := k.v.Overlay.Mode == OverlayBGP
-	if found := inCluster && !b.RouterID.IsValid(); !found && (!b.RouterID.Is4() || b.RouterID.IsUnspecified()) {
-		k.v.add("bgp.router_id", "an IPv4 address that no other speaker has, such as 192.0.2.1", "%q is not a router ID", addrText(b.RouterID))
-	}
+	isFound := inCluster && !b.RouterID.IsValid()
+	k.v.refuse(!isFound && (!b.RouterID.Is4() || b.RouterID.IsUnspecified()),
+		"bgp.router_id", "an IPv4 address that no other speaker has, such as 192.0.2.1", "%q is not a router ID", addrText(b.RouterID))
 	for i, a := range b.Listen {
 		if !inCluster || a != netip.IPv6Unspecified() {
 			k.speakerAddress(fmt.Sprintf("bgp.listen[%d]", i), a)
@@ -189,11 +189,9 @@ func (k bgpCheck) administered(at, text string) {
 // speakerAddress checks a peer's address. It may be a loopback address, because a
 // controller may run on the node.
 func (k bgpCheck) speakerAddress(at string, a netip.Addr) bool {
-	if a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && a.Zone() == "" {
-		return true
-	}
-	k.v.add(at, "an IPv4 or IPv6 unicast address, such as 2001:db8::1", "%q is not a unicast address", addrText(a))
-	return false
+	isUnicast := a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && a.Zone() == ""
+	k.v.refuse(!isUnicast, at, "an IPv4 or IPv6 unicast address, such as 2001:db8::1", "%q is not a unicast address", addrText(a))
+	return isUnicast
 }
 
 func addrText(a netip.Addr) string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"strings"
 
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/srv6"
@@ -104,14 +105,9 @@ func isZero(o *Overlay) bool {
 // nodeName checks that Kubernetes would accept a name. Others check for "".
 func (k overlayCheck) nodeName(field, name string) {
 	const longest = 253
-	for i := range len(name) {
-		c := name[i]
-		plain := c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.'
-		if !plain || i >= longest {
-			k.v.add(field, fmt.Sprintf("at most %d lower case letters, digits, '-' and '.'", longest), "%q is not a valid node name", name)
-			return
-		}
-	}
+	isValid := len(name) <= longest && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
+	k.v.refuse(!isValid,
+		field, fmt.Sprintf("at most %d lower case letters, digits, '-' and '.'", longest), "%q is not a valid node name", name)
 }
 
 func (k overlayCheck) uplinks() {

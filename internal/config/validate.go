@@ -168,11 +168,9 @@ func (v *validator) fields(at string, list []srv6.FieldError) {
 
 // interfaceName checks that Linux would accept a name for an interface.
 func (v *validator) interfaceName(field, name string) bool {
-	if name != "" && len(name) <= 15 && name != "." && name != ".." && !strings.ContainsAny(name, "/: \t\n") {
-		return true
-	}
-	v.add(field, "a name as `ip link` shows it, at most 15 characters", "%q is not a valid interface name", name)
-	return false
+	isValid := name != "" && len(name) <= 15 && name != "." && name != ".." && !strings.ContainsAny(name, "/: \t\n")
+	v.refuse(!isValid, field, "a name as `ip link` shows it, at most 15 characters", "%q is not a valid interface name", name)
+	return isValid
 }
 
 func (v *validator) oneOf(field, value string, values ...string) {
