@@ -7,7 +7,6 @@ import (
 
 	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
-	"github.com/osrg/gobgp/v4/pkg/config/oc"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 )
 
@@ -22,15 +21,6 @@ func (c *Config) spoken(p Peer) []Family {
 		return []Family{Unicast}
 	}
 	return []Family{SRPolicy}
-}
-
-// numbers returns address families as GoBGP's API numbers them. GoBGP allocates two
-// tables of 200 KiB for each that it gets, and for all families if it gets none.
-func numbers(list []bgp.Family) (out []uint32) {
-	for _, f := range list {
-		out = append(out, uint32(oc.AfiSafiType(f.String()).ToInt()))
-	}
-	return out
 }
 
 // familiesOf returns the address families that are configured for a peer.
@@ -88,11 +78,27 @@ func (s *Speaker) sessionUp(state apiutil.PeerState) {
 	forgot := s.forgot(state, both)
 	switch {
 	case s.stopped:
-	case more:
+	case more: // than before this node's restart: the peer is offered all of them
 		s.offered[at] = s.familiesOf(peer)
-		go s.offerMore(peer)
+		go func() {
+			s.log.Info("BGP peer accepts more families than before the restart; resetting the session", "peer", at)
+			_, err := s.server.UpdatePeer(context.Background(), &api.UpdatePeerRequest{Peer: s.peerNow(peer)})
+			s.logReset(at, err)
+		}()
 	case forgot:
-		go s.restartSession(at)
+		// GoBGP would otherwise wait for an End-of-RIB that does not come, and keep the
+		// peer's old routes.
+		go func() {
+			s.log.Info("BGP peer lost its routes over its restart; resetting the session", "peer", at)
+			s.logReset(at, s.server.ResetPeer(context.Background(), &api.ResetPeerRequest{Address: at.String()}))
+		}()
+	}
+}
+
+// logReset logs that a session could not be reset.
+func (s *Speaker) logReset(peer netip.Addr, err error) {
+	if err != nil {
+		s.log.Error("cannot reset a BGP session", "peer", peer, "error", err)
 	}
 }
 
@@ -112,24 +118,6 @@ func (s *Speaker) forgot(state apiutil.PeerState, spoken map[bgp.Family]bool) bo
 	before := s.keeps[state.NeighborAddress]
 	s.keeps[state.NeighborAddress] = keeps
 	return slices.ContainsFunc(before, func(f bgp.Family) bool { return !slices.Contains(keeps, f) })
-}
-
-// restartSession resets the session with a peer that forgot. GoBGP would otherwise
-// wait for an End-of-RIB that does not come, and keep the peer's old routes.
-func (s *Speaker) restartSession(peer netip.Addr) {
-	s.log.Info("BGP peer lost its routes over its restart; resetting the session", "peer", peer)
-	if err := s.server.ResetPeer(context.Background(), &api.ResetPeerRequest{Address: peer.String()}); err != nil {
-		s.log.Error("cannot reset a BGP session", "peer", peer, "error", err)
-	}
-}
-
-// offerMore resets the session with a peer that accepts more families than before
-// this node's restart, to offer all of them.
-func (s *Speaker) offerMore(p Peer) {
-	s.log.Info("BGP peer accepts more families than before the restart; resetting the session", "peer", p.Address)
-	if _, err := s.server.UpdatePeer(context.Background(), &api.UpdatePeerRequest{Peer: s.peerNow(p)}); err != nil {
-		s.log.Error("cannot reset a BGP session", "peer", p.Address, "error", err)
-	}
 }
 
 // peerNow is peer for callers that do not hold s.reporting.

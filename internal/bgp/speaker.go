@@ -14,6 +14,7 @@ import (
 
 	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/config/oc"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 	"github.com/osrg/gobgp/v4/pkg/server"
 
@@ -196,9 +197,15 @@ func (s *Speaker) begin(ctx context.Context) error {
 			listen = append(listen, a.String())
 		}
 	}
+	// GoBGP allocates two tables of 200 KiB for each family that it gets, and for all
+	// families if it gets none.
+	var numbers []uint32
+	for _, f := range slices.Concat(families, unicastFamilies, vpnFamilies) {
+		numbers = append(numbers, uint32(oc.AfiSafiType(f.String()).ToInt()))
+	}
 	err := s.server.StartBgp(ctx, &api.StartBgpRequest{Global: &api.Global{
 		Asn: s.config.ASN, RouterId: s.config.RouterID.String(), ListenPort: port, ListenAddresses: listen,
-		GracefulRestart: s.gracefulRestart(), Families: numbers(slices.Concat(families, unicastFamilies, vpnFamilies)),
+		GracefulRestart: s.gracefulRestart(), Families: numbers,
 	}})
 	if err != nil {
 		return fmt.Errorf("start BGP: %w", err)

@@ -22,10 +22,9 @@ const (
 	subTLVPolicyName     = 130
 )
 
-// Flags of a binding SID (RFC 9830 section 2.4.2).
-const (
-	flagStructure = 0x20 // of sub-TLV 20: an endpoint behaviour and structure follow
-)
+// flagStructure of sub-TLV 20 says that an endpoint behaviour and structure follow the
+// binding SID (RFC 9830 section 2.4.2).
+const flagStructure = 0x20
 
 // lenTunnelHeader is the length of a tunnel's type and length fields.
 const lenTunnelHeader = 4
@@ -308,6 +307,7 @@ func writePolicy(a srpolicy.Advertised, nextHop netip.Addr, to Target) (*bgp.SRP
 	}, nil
 }
 
+// writeTarget writes whom an update is for.
 func writeTarget(to Target) (bgp.PathAttributeInterface, error) {
 	if len(to.Headends) == 0 {
 		return bgp.NewPathAttributeCommunities([]uint32{uint32(bgp.COMMUNITY_NO_ADVERTISE)}), nil
