@@ -181,8 +181,8 @@ func (in *Injector) Absent(ctx context.Context, list []Injection) (absent []stri
 	}
 	for _, v := range list {
 		for _, node := range v.Nodes {
-			if !there[node] && !slices.Contains(absent, node) {
-				absent = append(absent, node)
+			if !there[node] {
+				absent, there[node] = append(absent, node), true
 			}
 		}
 	}
@@ -363,12 +363,12 @@ func policyOf(node string, l Listed) *unstructured.Unstructured {
 }
 
 func listedOf(u *unstructured.Unstructured) (node string, l Listed, err error) {
-	text, err := json.Marshal(u.Object["spec"])
-	if err != nil {
-		return "", l, err
-	}
 	var s PolicySpec
-	if err := json.Unmarshal(text, &s); err != nil {
+	text, err := json.Marshal(u.Object["spec"])
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err != nil {
 		return "", l, err
 	}
 	l = Listed{Name: u.GetAnnotations()[nameAnnotation], EgressNode: s.EgressNode, Traffic: s.Traffic, BSID: s.BindingSID, Preference: s.Preference}

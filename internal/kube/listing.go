@@ -256,8 +256,5 @@ func pathName(origin, name string) string {
 
 // isNodeName: Kubernetes would take it for a Node.
 func isNodeName(name string) bool {
-	outside := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.'
-	}
-	return name != "" && len(name) <= 253 && !strings.ContainsFunc(name, outside)
+	return name != "" && len(name) <= 253 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
 }
