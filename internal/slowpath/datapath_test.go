@@ -91,7 +91,10 @@ func (w *gateway) start(t *testing.T, g *netns.NS, ports ...int) {
 		SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: []netip.Addr{netip.MustParseAddr("2001:db8:e::1")}}},
 	}))
 	check(w.path.Steering.Put(srpolicy.Steering{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Policy: "p"}))
-	w.slow = New(Options{Injector: w.path.Frames, Sender: rawSender(t, g)})
+	w.slow = New(Options{
+		Injector: w.path.Frames, Sender: rawSender(t, g),
+		Resolve: func(Neighbour) {}, Resolved: func(Neighbour) bool { return false },
+	})
 	w.serve(t, g)
 }
 

@@ -26,13 +26,6 @@ const (
 	maxICMP   = 576  // RFC 1812 section 4.3.2.3
 )
 
-// icmpError sends the error that the data path asks for.
-func (s *SlowPath) icmpError(p Packet) {
-	r := requestAbout(p)
-	r.kind, r.code, r.info = p.Type, p.Code, p.Info
-	s.sendError(r)
-}
-
 // requestAbout is for an error about the packet at L3 of a frame.
 func requestAbout(p Packet) icmpRequest {
 	r := icmpRequest{packet: p.Data[p.L3:], ifindex: p.Ifindex, table: p.Table, session: p.Session}
@@ -74,7 +67,7 @@ func (r icmpRequest) way() (Way, bool) {
 
 // ownError sends an error that the slow path itself found, within the budget.
 func (s *SlowPath) ownError(r icmpRequest) {
-	if !s.budget.take() {
+	if !s.budget.AllowN(s.options.Now(), 1) {
 		s.Counters.ICMPLimited.Add(1)
 		return
 	}
@@ -120,13 +113,7 @@ func (s *SlowPath) icmpv6(r icmpRequest, way Way) ([]byte, error) {
 		return nil, err
 	}
 	quote := about[:min(len(about), maxICMPv6-ipv6Length-8)]
-	b := make([]byte, ipv6Length, ipv6Length+8+len(quote))
-	b[0] = 6 << 4
-	binary.BigEndian.PutUint16(b[4:], uint16(8+len(quote)))
-	b[6], b[7] = protocolICMPv6, defaultHopLimit
-	copy(b[8:], src.AsSlice())
-	copy(b[24:], about[8:24])
-	b = append(b, r.kind, r.code, 0, 0)
+	b := append(newIPv6(src, about.src(), protocolICMPv6, 8+len(quote)), r.kind, r.code, 0, 0)
 	b = binary.BigEndian.AppendUint32(b, r.info)
 	b = append(b, quote...)
 	sum := checksum.Of(b[ipv6Length:], checksum.Pseudo(src, about.src(), protocolICMPv6, len(b)-ipv6Length))
@@ -167,6 +154,16 @@ func newIPv4(src, dst netip.Addr, protocol uint8, payload int) ipv4 {
 	return b
 }
 
+// newIPv6 returns an IPv6 header with room for its payload.
+func newIPv6(src, dst netip.Addr, protocol uint8, payload int) []byte {
+	b := make([]byte, ipv6Length, ipv6Length+payload)
+	b[0], b[6], b[7] = 6<<4, protocol, defaultHopLimit
+	binary.BigEndian.PutUint16(b[4:], uint16(payload))
+	copy(b[8:], src.AsSlice())
+	copy(b[24:], dst.AsSlice())
+	return b
+}
+
 // toICMP translates the type and code of ICMPv6 to ICMP.
 func toICMP(kind, code uint8) (uint8, uint8, bool) {
 	switch kind {
@@ -203,17 +200,8 @@ func (ip ipv6) isError() bool {
 
 // isError says whether the packet is an ICMP error, or may be one.
 func (ip ipv4) isError() bool {
-	if ip.protocol() != protocolICMP {
-		return false
-	}
-	if len(ip.payload()) == 0 {
-		return true
-	}
-	switch ip.payload()[0] {
-	case 3, 4, 5, 11, 12: // RFC 792's errors, and redirects
-		return true
-	}
-	return false
+	// RFC 792's errors, and redirects
+	return ip.protocol() == protocolICMP && (len(ip.payload()) == 0 || slices.Contains([]byte{3, 4, 5, 11, 12}, ip.payload()[0]))
 }
 
 // errorIndication tells the sender of a G-PDU that its TEID is unknown (TS 29.281
@@ -264,12 +252,7 @@ func udpPacket(src, dst netip.Addr, payload []byte) []byte {
 	if src.Is4() {
 		b = newIPv4(src, dst, protocolUDP, length)
 	} else {
-		b = make([]byte, ipv6Length, ipv6Length+length)
-		b[0] = 6 << 4
-		binary.BigEndian.PutUint16(b[4:], uint16(length))
-		b[6], b[7] = protocolUDP, defaultHopLimit
-		copy(b[8:], src.AsSlice())
-		copy(b[24:], dst.AsSlice())
+		b = newIPv6(src, dst, protocolUDP, length)
 	}
 	at := len(b)
 	b = binary.BigEndian.AppendUint16(b, gtpu.Port)

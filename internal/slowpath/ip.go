@@ -62,8 +62,6 @@ func parseIPv6(b []byte) (ip ipv6, whole, ok bool) {
 }
 
 func (ip ipv4) headerLength() int  { return int(ip[0]&15) * 4 }
-func (ip ipv4) tos() uint8         { return ip[1] }
-func (ip ipv4) id() uint16         { return binary.BigEndian.Uint16(ip[4:]) }
 func (ip ipv4) flags() uint16      { return binary.BigEndian.Uint16(ip[6:]) }
 func (ip ipv4) offset() int        { return int(ip.flags()&0x1fff) * 8 }
 func (ip ipv4) more() bool         { return ip.flags()&0x2000 != 0 }
@@ -80,12 +78,8 @@ func (ip ipv4) finish(total int) {
 	binary.BigEndian.PutUint16(ip[10:], checksum.Of(ip[:ip.headerLength()], 0))
 }
 
-func (ip ipv6) trafficClass() uint8 { return ip[0]<<4 | ip[1]>>4 }
-func (ip ipv6) nextHeader() uint8   { return ip[6] }
-func (ip ipv6) src() netip.Addr     { return netip.AddrFrom16([16]byte(ip[8:24])) }
-func (ip ipv6) dst() netip.Addr     { return netip.AddrFrom16([16]byte(ip[24:40])) }
-
-func (ip ipv6) setECN(ecn uint8) { ip[1] = ip[1]&^0x30 | ecn<<4 }
+func (ip ipv6) src() netip.Addr { return netip.AddrFrom16([16]byte(ip[8:24])) }
+func (ip ipv6) dst() netip.Addr { return netip.AddrFrom16([16]byte(ip[24:40])) }
 
 // header is a header in an IPv6 packet's chain: its type, its offset, and the offset of
 // the octet that names its type.
@@ -98,7 +92,7 @@ type header struct {
 // walk returns the first header that stop accepts, or the upper layer's. ok is false if
 // the chain is truncated before.
 func (ip ipv6) walk(stop func(header) bool) (h header, ok bool) {
-	h = header{kind: ip.nextHeader(), at: ipv6Length, pointer: 6}
+	h = header{kind: ip[6], at: ipv6Length, pointer: 6}
 	for !stop(h) {
 		var length int
 		switch h.kind {

@@ -234,7 +234,7 @@ func rawSender(t *testing.T, ns *netns.NS) Sender {
 type plainSender struct{ *RawSender }
 
 func (s plainSender) Source(dst netip.Addr, way Way) (netip.Addr, error) {
-	return s.RawSender.Source(dst, way.Ifindex)
+	return KernelSource(dst, way.Ifindex)
 }
 
 func (s plainSender) Send(packet []byte, way Way) error {

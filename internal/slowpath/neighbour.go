@@ -63,9 +63,6 @@ func (s *SlowPath) hold(p Packet) bool {
 		frames = frames[1:]
 	}
 	w.bytes += len(p.Data)
-	if w.frames == nil {
-		w.frames = map[Neighbour][]held{}
-	}
 	p.Data = bytes.Clone(p.Data)
 	w.frames[p.NextHop] = append(frames, held{p, s.options.Now().Add(holdTime)})
 	return true

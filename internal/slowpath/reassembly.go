@@ -50,12 +50,8 @@ type ecnMarks uint8
 
 func (m *ecnMarks) add(tos uint8) { *m |= 1 << (tos & 3) }
 
-// merged returns the ECN field of the whole datagram (RFC 3168 section 5.3): CE if a
-// fragment has it. It returns false if a fragment is also Not-ECT.
-func (m ecnMarks) merged() (ce, ok bool) {
-	ce = m&(1<<3) != 0
-	return ce, !ce || m&1 == 0
-}
+// maxFrame is the longest frame that Inject accepts.
+const maxFrame = 3400
 
 // overhead is the memory of an unfinished datagram, in addition to its bytes.
 const overhead = 512
@@ -71,10 +67,6 @@ type reassembler struct {
 	table map[datagramKey]*unfinished
 	order *list.List // oldest first
 	bytes int
-}
-
-func newReassembler(o Options, c *Counters) *reassembler {
-	return &reassembler{options: o, counters: c, table: map[datagramKey]*unfinished{}, order: list.New()}
 }
 
 // reassemble adds a fragment, and sends the datagram through the data path when it is
@@ -131,7 +123,10 @@ func (r *reassembler) add(f *fragment) []byte {
 	defer r.mu.Unlock()
 	u := r.table[f.key]
 	if u == nil {
-		u = r.begin(f.key)
+		u = &unfinished{key: f.key, deadline: r.options.Now().Add(r.options.Timeout), total: -1}
+		u.element = r.order.PushBack(u)
+		r.table[f.key] = u
+		r.grow(u, overhead)
 	}
 	if u.dead {
 		r.counters.FragmentsDiscarded.Add(1)
@@ -144,14 +139,6 @@ func (r *reassembler) add(f *fragment) []byte {
 	r.remove(u)
 	f.whole = u
 	return r.finish(u)
-}
-
-func (r *reassembler) begin(key datagramKey) *unfinished {
-	u := &unfinished{key: key, deadline: r.options.Now().Add(r.options.Timeout), total: -1}
-	u.element = r.order.PushBack(u)
-	r.table[key] = u
-	r.grow(u, overhead)
-	return u
 }
 
 // insert adds a fragment to the datagram. It returns false if that brings nothing new,
@@ -177,7 +164,7 @@ func (r *reassembler) insert(u *unfinished, f *fragment) bool {
 		r.counters.ReassemblyOverlap.Add(1)
 		r.kill(u)
 		return false
-	case ethernetLength+ipv4Length+end > r.options.MaxFrame:
+	case ethernetLength+ipv4Length+end > maxFrame:
 		r.counters.ReassemblyTooLong.Add(1)
 		r.kill(u)
 		return false
@@ -214,12 +201,14 @@ func (u *unfinished) complete() bool {
 
 // finish makes the frame. It returns nil if the frame cannot be sent.
 func (r *reassembler) finish(u *unfinished) []byte {
-	ce, ok := u.ecn.merged()
-	if !ok {
+	// CE in one fragment is CE of the datagram, unless another one is Not-ECT (RFC 3168
+	// section 5.3).
+	ce := u.ecn&(1<<3) != 0
+	if ce && u.ecn&1 != 0 {
 		r.counters.ReassemblyECN.Add(1)
 		return nil
 	}
-	if len(u.before)+u.total > r.options.MaxFrame {
+	if len(u.before)+u.total > maxFrame {
 		r.counters.ReassemblyTooLong.Add(1)
 		return nil
 	}
@@ -239,7 +228,7 @@ func (r *reassembler) finish(u *unfinished) []byte {
 		return frame
 	}
 	if ce {
-		ipv6(packet).setECN(3)
+		packet[1] |= 3 << 4
 	}
 	binary.BigEndian.PutUint16(packet[4:], uint16(len(packet)-ipv6Length))
 	return frame
@@ -298,4 +287,87 @@ func (r *reassembler) expire(now time.Time) []icmpRequest {
 		}
 	}
 	return errors
+}
+
+// parseFragment parses an IPv4 or IPv6 fragment. If it is malformed, problem is the
+// error for its sender, if any.
+func parseFragment(p Packet) (f *fragment, problem *icmpRequest, ok bool) {
+	b := p.Data[p.L3:]
+	if ip, whole, is4 := parseIPv4(b); is4 && whole {
+		f, ok = fragment4(p, ip)
+		return f, nil, ok
+	}
+	ip, whole, is6 := parseIPv6(b)
+	if !is6 || !whole {
+		return nil, nil, false
+	}
+	return fragment6(p, ip)
+}
+
+// fragment4 parses an IPv4 fragment (RFC 791 section 3.2).
+func fragment4(p Packet, ip ipv4) (*fragment, bool) {
+	data := ip.payload()
+	if ip.offset()+len(data) > 0xffff-ip.headerLength() || len(data) == 0 || ip.more() && len(data)%8 != 0 {
+		return nil, false
+	}
+	return &fragment{
+		key:     datagramKey{ip.src(), ip.dst(), uint32(binary.BigEndian.Uint16(ip[4:])), ip.protocol()},
+		ifindex: p.Ifindex,
+		before:  p.Data[:p.L3+ip.headerLength()],
+		l3:      p.L3,
+		packet:  ip,
+		offset:  ip.offset(),
+		more:    ip.more(),
+		data:    data,
+		tos:     ip[1],
+	}, true
+}
+
+// fragment6 parses an IPv6 fragment (RFC 8200 section 4.5).
+func fragment6(p Packet, ip ipv6) (*fragment, *icmpRequest, bool) {
+	h, ok := ip.walk(func(h header) bool { return h.kind == headerFragment })
+	if !ok || h.kind != headerFragment || len(ip) < h.at+fragmentLength {
+		return nil, nil, false
+	}
+	word := binary.BigEndian.Uint16(ip[h.at+2:])
+	f := &fragment{
+		key: datagramKey{src: ip.src(), dst: ip.dst(), id: binary.BigEndian.Uint32(ip[h.at+4:])},
+		// Remove the Fragment header.
+		ifindex: p.Ifindex, l3: p.L3, packet: ip,
+		offset: int(word &^ 7), more: word&1 != 0,
+		data: ip[h.at+fragmentLength:],
+		tos:  ip[0]<<4 | ip[1]>>4,
+	}
+	wrong := func(code uint8, pointer int) (*fragment, *icmpRequest, bool) {
+		return nil, &icmpRequest{packet: ip, kind: parameterProblem, code: code, info: uint32(pointer), ifindex: p.Ifindex, header: p.Data[:p.L3]}, false
+	}
+	switch {
+	case len(f.data) == 0:
+		return nil, nil, false
+	case f.more && len(f.data)%8 != 0:
+		return wrong(0, 4) // at Payload Length
+	case f.offset+len(f.data) > 0xffff:
+		return wrong(0, h.at+2) // at Fragment Offset
+	case f.offset == 0 && !chainWhole(ip):
+		return wrong(firstHeaderChain, h.at)
+	}
+	if f.offset == 0 {
+		f.before = bytes.Clone(p.Data[:p.L3+h.at])
+		f.before[p.L3+h.pointer] = ip[h.at]
+	}
+	return f, nil, true
+}
+
+// chainWhole says whether a first fragment has all headers up to that of the upper layer
+// (RFC 8200 section 4.5).
+func chainWhole(ip ipv6) bool {
+	h, ok := ip.walk(upperLayer)
+	if !ok {
+		return false
+	}
+	need := map[uint8]int{
+		protocolTCP: 20, protocolUDP: udpLength, protocolICMPv6: 8,
+		protocolIPv4: ipv4Length, protocolIPv6: ipv6Length, headerESP: 8, headerNone: 0,
+	}[h.kind]
+	return len(ip) >= h.at+need
 }

@@ -1,6 +1,7 @@
 package slowpath
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -17,24 +18,22 @@ type RawSender struct {
 
 // NewRawSender opens the sockets in the calling thread's network namespace.
 func NewRawSender() (*RawSender, error) {
-	s := &RawSender{ipv4: -1, ipv6: -1, frames: -1}
-	var err error
-	if s.ipv4, err = rawSocket(unix.AF_INET, unix.IPPROTO_RAW); err == nil {
-		s.ipv6, err = rawSocket(unix.AF_INET6, unix.IPPROTO_RAW)
-	}
-	if err == nil {
-		s.frames, err = rawSocket(unix.AF_PACKET, 0) // which receives nothing
-	}
-	if err != nil {
-		_ = s.Close()
-		return nil, fmt.Errorf("open a raw socket (needs CAP_NET_RAW): %w", err)
+	s := &RawSender{-1, -1, -1}
+	for _, of := range []struct {
+		fd               *int
+		family, protocol int
+	}{
+		{&s.ipv4, unix.AF_INET, unix.IPPROTO_RAW}, // takes whole packets
+		{&s.ipv6, unix.AF_INET6, unix.IPPROTO_RAW},
+		{&s.frames, unix.AF_PACKET, 0}, // receives nothing
+	} {
+		fd, err := unix.Socket(of.family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, of.protocol)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open a raw socket (needs CAP_NET_RAW): %w", err), s.Close())
+		}
+		*of.fd = fd
 	}
 	return s, nil
-}
-
-// rawSocket opens a socket that takes whole packets (IPPROTO_RAW).
-func rawSocket(family, protocol int) (int, error) {
-	return unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 }
 
 // Close closes the sockets.
@@ -48,10 +47,10 @@ func (s *RawSender) Close() error {
 	return nil
 }
 
-// Source asks the kernel's routing for the source address to a destination, in the
+// KernelSource asks the kernel's routing for the source address to a destination, in the
 // calling thread's network namespace. It connects a UDP socket, which sends nothing and
 // needs no privileges.
-func (s *RawSender) Source(dst netip.Addr, ifindex int) (netip.Addr, error) {
+func KernelSource(dst netip.Addr, ifindex int) (netip.Addr, error) {
 	if dst.IsLinkLocalUnicast() && dst.Is6() {
 		dst = dst.WithZone(strconv.Itoa(ifindex))
 	}

@@ -1,11 +1,15 @@
 package slowpath
 
 import (
+	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Kind says what to do with a packet (enum punt_kind of the data path).
@@ -73,7 +77,7 @@ type Options struct {
 	Sender   Sender
 	Logger   *slog.Logger
 	// Resolve asks the kernel to resolve a neighbour. Resolved says whether the data
-	// path can send to it now. Without them no frame waits.
+	// path can send to it now.
 	Resolve  func(Neighbour)
 	Resolved func(Neighbour) bool
 	// MaxNeighbours limits the neighbours that frames wait for: 256.
@@ -84,8 +88,6 @@ type Options struct {
 	// 1024. Beyond, the oldest is dropped.
 	MaxBytes     int
 	MaxDatagrams int
-	// MaxFrame is the longest frame that Inject accepts: 3400 bytes.
-	MaxFrame int
 	// ErrorsPerSecond limits the errors about timeouts and malformed fragments: 100.
 	// The data path limits the errors that it asks for.
 	ErrorsPerSecond int
@@ -94,25 +96,12 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	set := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	set(&o.MaxBytes, 4<<20)
-	set(&o.MaxDatagrams, 1024)
-	set(&o.MaxFrame, 3400)
-	set(&o.MaxNeighbours, 256)
-	set(&o.ErrorsPerSecond, 100)
-	if o.Timeout == 0 {
-		o.Timeout = time.Minute
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if o.Resolve == nil || o.Resolved == nil {
-		o.Resolve, o.Resolved = func(Neighbour) {}, func(Neighbour) bool { return false }
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.MaxNeighbours = cmp.Or(o.MaxNeighbours, 256)
+	o.Timeout = cmp.Or(o.Timeout, time.Minute)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 4<<20)
+	o.MaxDatagrams = cmp.Or(o.MaxDatagrams, 1024)
+	o.ErrorsPerSecond = cmp.Or(o.ErrorsPerSecond, 100)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -125,15 +114,16 @@ type SlowPath struct {
 
 	options     Options
 	reassembler *reassembler
-	budget      budget
+	budget      *rate.Limiter // of the errors that it sends unasked
 	waiting     waiting
 }
 
 // New makes a SlowPath. It does nothing before Handle or Run.
 func New(o Options) *SlowPath {
-	s := &SlowPath{options: o.withDefaults()}
-	s.reassembler = newReassembler(s.options, &s.Counters)
-	s.budget = budget{rate: s.options.ErrorsPerSecond, now: s.options.Now}
+	o = o.withDefaults()
+	s := &SlowPath{options: o, waiting: waiting{frames: map[Neighbour][]held{}}}
+	s.budget = rate.NewLimiter(rate.Limit(o.ErrorsPerSecond), o.ErrorsPerSecond)
+	s.reassembler = &reassembler{options: o, counters: &s.Counters, table: map[datagramKey]*unfinished{}, order: list.New()}
 	return s
 }
 
@@ -172,7 +162,9 @@ func (s *SlowPath) Handle(p Packet) {
 	case Fragment:
 		s.fragment(p)
 	case ICMPError:
-		s.icmpError(p)
+		r := requestAbout(p)
+		r.kind, r.code, r.info = p.Type, p.Code, p.Info
+		s.sendError(r)
 	case ErrorIndication:
 		s.errorIndication(p)
 	case AwaitNeighbour:
@@ -182,7 +174,7 @@ func (s *SlowPath) Handle(p Packet) {
 	}
 }
 
-// inject sends a frame through the data path and counts that in done.
+// inject sends a frame through the data path, and says whether it could.
 func (s *SlowPath) inject(frame []byte, ifindex int) bool {
 	if err := s.options.Injector.Inject(frame, ifindex); err != nil {
 		s.Counters.InjectFailed.Add(1)

@@ -63,6 +63,9 @@ func (b *bench) Source(dst netip.Addr, _ Way) (netip.Addr, error) {
 func newBench(o Options) *bench {
 	b := &bench{now: time.Unix(1000, 0)}
 	o.Injector, o.Sender, o.Now = b, b, func() time.Time { return b.now }
+	if o.Resolve == nil {
+		o.Resolve, o.Resolved = func(Neighbour) {}, func(Neighbour) bool { return false }
+	}
 	b.SlowPath = New(o)
 	return b
 }

@@ -27,8 +27,6 @@ type sender struct {
 	ask   func(netdev.Key) // for a neighbour that is not resolved
 	// toUE sends a packet through the data path, by the rules of a session.
 	toUE func(session uint64, packet []byte, ifindex int) error
-	// kernel chooses source addresses, which takes no raw socket.
-	kernel slowpath.RawSender
 	// raw, if there is one, sends by the kernel's main table.
 	raw *slowpath.RawSender
 }
@@ -48,7 +46,7 @@ func (s *sender) Source(dst netip.Addr, way slowpath.Way) (netip.Addr, error) {
 		}
 		return addr, nil
 	case way.Back == nil && way.Table == netdev.TableMain:
-		return s.kernel.Source(dst, way.Ifindex)
+		return slowpath.KernelSource(dst, way.Ifindex)
 	}
 	ifindex, tags := way.Ifindex, tagsOf(way.Back)
 	if way.Back == nil {
@@ -62,7 +60,7 @@ func (s *sender) Source(dst netip.Addr, way slowpath.Way) (netip.Addr, error) {
 	if addr, ok := addressOn(links, ifindex, dst); ok {
 		return addr, nil
 	}
-	addr, err := s.kernel.Source(dst, ifindex)
+	addr, err := slowpath.KernelSource(dst, ifindex)
 	if err != nil { // the main table has no route: any address of the node will do
 		if local, ok := anyLocal(links, dst, netip.Addr.IsValid); ok {
 			return local, nil
