@@ -47,7 +47,7 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 	}()
 	err = a.core.dp.Trace.Read(failed, func(e dataplane.TraceEvent) {
 		event := a.core.traceEvent(e)
-		if failed.Err() != nil || !matches(filter, event) {
+		if failed.Err() != nil || !filter.Matches(event) {
 			return
 		}
 		if err := f(event); err != nil {
@@ -78,17 +78,13 @@ func (c *core) kernelFilter(f TraceFilter) (*dataplane.TraceFilter, error) {
 	return out, nil
 }
 
-// matches decides by the rest.
-func matches(f TraceFilter, e TraceEvent) bool {
+// Matches says whether a packet is one of those that the filter means, as far as the
+// data path does not decide that.
+func (f TraceFilter) Matches(e TraceEvent) bool {
 	if f.SID.IsValid() && !(e.SID.IsValid() && f.SID.Bits() <= e.SID.Bits() && f.SID.Contains(e.SID.Addr())) {
 		return false
 	}
-	return f.TEID == nil || carries(e.In, *f.TEID) || carries(e.Out, *f.TEID)
-}
-
-// carries says whether a frame has a GTP-U header with that TEID.
-func carries(data []byte, teid uint32) bool {
-	return slices.Contains(frame.Decode(data).TEIDs, teid)
+	return f.TEID == nil || slices.Contains(frame.Decode(e.In).TEIDs, *f.TEID) || slices.Contains(frame.Decode(e.Out).TEIDs, *f.TEID)
 }
 
 // traceEvent gives names to what the data path says in numbers.

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/culvert-net/culvert/internal/agent"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
@@ -40,10 +41,7 @@ type Client struct {
 // NewClient prepares calls to a daemon; it does not connect.
 func NewClient(e Endpoint) (*Client, error) {
 	if e.Address == "" {
-		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", e.Socket)
-		}}
-		return newClient(transport, "http://culvert", e.Socket), nil
+		return newClient(toSocket(e.Socket), "http://culvert", e.Socket), nil
 	}
 	host, _, err := net.SplitHostPort(e.Address)
 	if err != nil {
@@ -76,7 +74,26 @@ func NewClient(e Endpoint) (*Client, error) {
 }
 
 func newClient(t http.RoundTripper, url, target string) *Client {
-	return &Client{culvertv1connect.NewCulvertClient(&http.Client{Transport: t}, url), target}
+	c := &Client{target: target}
+	c.rpc = culvertv1connect.NewCulvertClient(&http.Client{Transport: t}, url, c.explained())
+	return c
+}
+
+// toSocket connects to a Unix socket, whatever the URL.
+func toSocket(path string) *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}
+}
+
+// explained has every call return its error as fail has it.
+func (c *Client) explained() connect.ClientOption {
+	return connect.WithInterceptors(connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+			response, err := next(ctx, r)
+			return response, c.fail(err)
+		}
+	}))
 }
 
 type bearer struct {
@@ -113,25 +130,9 @@ func (c *Client) fail(err error) error {
 func (c *Client) Running(ctx context.Context) (*config.Config, error) {
 	m, err := c.rpc.GetConfig(ctx, &pb.GetConfigRequest{})
 	if err != nil {
-		return nil, c.fail(err)
-	}
-	return configOf(m.GetConfig())
-}
-
-// Check says what is wrong with a configuration on the daemon's machine.
-func (c *Client) Check(ctx context.Context, wanted *config.Config) (config.Errors, error) {
-	m := &pb.Config{}
-	if err := message.Encode(wanted, m); err != nil {
 		return nil, err
 	}
-	response, err := c.rpc.Check(ctx, &pb.CheckRequest{Config: m})
-	if err != nil {
-		return nil, c.fail(err)
-	}
-	if len(response.GetProblems()) == 0 {
-		return nil, nil
-	}
-	return message.DecodeList[config.Error](response.GetProblems())
+	return configOf(m.GetConfig())
 }
 
 // Apply makes wanted the configuration that runs.
@@ -140,8 +141,7 @@ func (c *Client) Apply(ctx context.Context, wanted *config.Config, dryRun bool) 
 	if err := message.Encode(wanted, m); err != nil {
 		return nil, err
 	}
-	response, err := c.rpc.Apply(ctx, &pb.ApplyRequest{Config: m, DryRun: dryRun})
-	return decoded[agent.Change](c, response.GetChanges(), err)
+	return decoded[agent.Change](c.rpc.Apply(ctx, &pb.ApplyRequest{Config: m, DryRun: dryRun}))
 }
 
 // Add adds or replaces the resources of fragment.
@@ -150,18 +150,16 @@ func (c *Client) Add(ctx context.Context, fragment *config.Config) ([]agent.Chan
 	if err := message.Encode(fragment, m); err != nil {
 		return nil, err
 	}
-	response, err := c.rpc.Add(ctx, &pb.AddRequest{Config: m})
-	return decoded[agent.Change](c, response.GetChanges(), err)
+	return decoded[agent.Change](c.rpc.Add(ctx, &pb.AddRequest{Config: m}))
 }
 
 // Delete removes resources that were added through Add.
 func (c *Client) Delete(ctx context.Context, refs []agent.Ref) ([]agent.Change, error) {
-	list, err := message.EncodeList[agent.Ref, pb.Ref](refs)
-	if err != nil {
+	request := &pb.DeleteRequest{}
+	if err := message.EncodeList(refs, request); err != nil {
 		return nil, err
 	}
-	response, err := c.rpc.Delete(ctx, &pb.DeleteRequest{Refs: list})
-	return decoded[agent.Change](c, response.GetChanges(), err)
+	return decoded[agent.Change](c.rpc.Delete(ctx, request))
 }
 
 // Trace calls f for each packet that filter matches until ctx ends, which is no
@@ -197,6 +195,134 @@ func (c *Client) Trace(ctx context.Context, filter agent.TraceFilter, started fu
 
 // Doctor examines the daemon's machine.
 func (c *Client) Doctor(ctx context.Context, interfaces []string) ([]Finding, error) {
-	response, err := c.rpc.Doctor(ctx, &pb.DoctorRequest{Interfaces: interfaces})
-	return decoded[Finding](c, response.GetFindings(), err)
+	return decoded[Finding](c.rpc.Doctor(ctx, &pb.DoctorRequest{Interfaces: interfaces}))
+}
+
+// PodReadiness asks the daemon with this socket whether pods can be added.
+func PodReadiness(ctx context.Context, socket string) (agent.PodReadiness, error) {
+	transport := toSocket(socket)
+	defer transport.CloseIdleConnections()
+	client := culvertv1connect.NewPodsClient(&http.Client{Transport: transport}, "http://culvert", (&Client{target: socket}).explained())
+	m, err := client.GetPodReadiness(ctx, &pb.GetPodReadinessRequest{})
+	if err != nil {
+		return agent.PodReadiness{}, err
+	}
+	return message.Decode[agent.PodReadiness](m)
+}
+
+// decoded returns the structs of the list in a response, or the error of its call.
+func decoded[T any](response proto.Message, err error) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return message.DecodeList[T](response)
+}
+
+// orEmpty is list, or an empty one for nil: JSON has [] for it.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// Status returns the state of the daemon at a glance.
+func (c *Client) Status(ctx context.Context) (agent.Status, error) {
+	m, err := c.rpc.Status(ctx, &pb.StatusRequest{})
+	if err != nil {
+		return agent.Status{}, err
+	}
+	s, err := message.Decode[agent.Status](m)
+	s.Interfaces, s.Outcomes = orEmpty(s.Interfaces), orEmpty(s.Outcomes)
+	return s, err
+}
+
+// Interfaces returns the interfaces, or the one that key names; the other lists
+// are alike.
+func (c *Client) Interfaces(ctx context.Context, key string) ([]agent.InterfaceStatus, error) {
+	return decoded[agent.InterfaceStatus](c.rpc.ListInterfaces(ctx, &pb.ListInterfacesRequest{Key: key}))
+}
+
+// Locators returns the locators.
+func (c *Client) Locators(ctx context.Context, key string) ([]agent.LocatorStatus, error) {
+	return decoded[agent.LocatorStatus](c.rpc.ListLocators(ctx, &pb.ListLocatorsRequest{Key: key}))
+}
+
+// SIDs returns the local SIDs.
+func (c *Client) SIDs(ctx context.Context, key string) ([]agent.SIDStatus, error) {
+	return decoded[agent.SIDStatus](c.rpc.ListSIDs(ctx, &pb.ListSIDsRequest{Key: key}))
+}
+
+// Policies returns the SR policies.
+func (c *Client) Policies(ctx context.Context, key string) ([]agent.PolicyStatus, error) {
+	return decoded[agent.PolicyStatus](c.rpc.ListPolicies(ctx, &pb.ListPoliciesRequest{Key: key}))
+}
+
+// Steerings returns the steering entries.
+func (c *Client) Steerings(ctx context.Context, key string) ([]agent.SteeringStatus, error) {
+	return decoded[agent.SteeringStatus](c.rpc.ListSteering(ctx, &pb.ListSteeringRequest{Key: key}))
+}
+
+// Nodes returns the other nodes of the cluster, by name.
+func (c *Client) Nodes(ctx context.Context, key string) ([]agent.NodeStatus, error) {
+	return decoded[agent.NodeStatus](c.rpc.ListNodes(ctx, &pb.ListNodesRequest{Key: key}))
+}
+
+// BGPPeers returns the node's BGP sessions, by the peer's address.
+func (c *Client) BGPPeers(ctx context.Context, key string) ([]agent.BGPPeerStatus, error) {
+	return decoded[agent.BGPPeerStatus](c.rpc.ListBGPPeers(ctx, &pb.ListBGPPeersRequest{Key: key}))
+}
+
+// CandidatePaths returns the candidate paths of policies.
+func (c *Client) CandidatePaths(ctx context.Context, key string) ([]agent.CandidatePathStatus, error) {
+	return decoded[agent.CandidatePathStatus](c.rpc.ListCandidatePaths(ctx, &pb.ListCandidatePathsRequest{Key: key}))
+}
+
+// Tunnels returns the GTP-U tunnels.
+func (c *Client) Tunnels(ctx context.Context, key string) ([]agent.TunnelStatus, error) {
+	return decoded[agent.TunnelStatus](c.rpc.ListTunnels(ctx, &pb.ListTunnelsRequest{Key: key}))
+}
+
+// Adjacencies returns the next hops.
+func (c *Client) Adjacencies(ctx context.Context, key string) ([]agent.AdjacencyStatus, error) {
+	return decoded[agent.AdjacencyStatus](c.rpc.ListAdjacencies(ctx, &pb.ListAdjacenciesRequest{Key: key}))
+}
+
+// Outcomes returns how packets' journeys ended, by reason.
+func (c *Client) Outcomes(ctx context.Context, key string) ([]agent.Outcome, error) {
+	return decoded[agent.Outcome](c.rpc.ListOutcomes(ctx, &pb.ListOutcomesRequest{Key: key}))
+}
+
+// Slices returns the slices.
+func (c *Client) Slices(ctx context.Context, key string) ([]agent.SliceStatus, error) {
+	return decoded[agent.SliceStatus](c.rpc.ListSlices(ctx, &pb.ListSlicesRequest{Key: key}))
+}
+
+// Associations returns the PFCP associations, by Node ID.
+func (c *Client) Associations(ctx context.Context, key string) ([]agent.AssociationStatus, error) {
+	all, err := decoded[agent.AssociationStatus](c.rpc.ListAssociations(ctx, &pb.ListAssociationsRequest{Key: key}))
+	for i := range all {
+		all[i].Addrs = orEmpty(all[i].Addrs)
+	}
+	return all, err
+}
+
+// Pods returns the pods on the node, by namespace/name.
+func (c *Client) Pods(ctx context.Context, key string) ([]agent.PodStatus, error) {
+	all, err := decoded[agent.PodStatus](c.rpc.ListPods(ctx, &pb.ListPodsRequest{Key: key}))
+	for i := range all {
+		all[i].Addresses = orEmpty(all[i].Addresses)
+	}
+	return all, err
+}
+
+// Sessions returns the sessions that match a filter, and how many match in total.
+func (c *Client) Sessions(ctx context.Context, f agent.SessionFilter) (list []agent.SessionStatus, total int, err error) {
+	request := &pb.ListSessionsRequest{}
+	if err := message.Encode(&f, request); err != nil {
+		return nil, 0, err
+	}
+	m, err := c.rpc.ListSessions(ctx, request)
+	list, err = decoded[agent.SessionStatus](m, err)
+	return list, int(m.GetTotal()), err
 }

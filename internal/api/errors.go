@@ -50,11 +50,9 @@ func toConnect(err error) error {
 		code = connect.CodeInvalidArgument
 	}
 	out := connect.NewError(code, err)
-	problems, failed := message.EncodeList[config.Error, pb.Problem](list)
-	if failed != nil {
-		return connect.NewError(connect.CodeInternal, errors.Join(err, failed))
-	}
-	for _, p := range problems {
+	for _, problem := range list {
+		p := &pb.Problem{}
+		_ = message.Encode(problem, p) // it is text
 		if detail, err := connect.NewErrorDetail(p); err == nil {
 			out.AddDetail(detail)
 		}
@@ -69,15 +67,16 @@ func fromConnect(err error) error {
 	if !ok {
 		return err
 	}
-	var problems []*pb.Problem
+	var list config.Errors
 	for _, detail := range ce.Details() {
 		value, err := detail.Value()
 		if p, ok := value.(*pb.Problem); ok && err == nil {
-			problems = append(problems, p)
+			problem, _ := message.Decode[config.Error](p) // the same
+			list = append(list, problem)
 		}
 	}
-	if list, err := message.DecodeList[config.Error](problems); err == nil && len(list) > 0 {
-		return config.Errors(list)
+	if len(list) > 0 {
+		return list
 	}
 	for _, c := range codes {
 		if ce.Code() == c.code && ce.Code() != connect.CodeCanceled && ce.Code() != connect.CodeDeadlineExceeded {

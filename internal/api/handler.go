@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -18,7 +17,6 @@ import (
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 	"github.com/culvert-net/culvert/internal/api/message"
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/frame"
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
@@ -128,32 +126,23 @@ func whole(m *pb.Config) (*config.Config, error) {
 }
 
 func (h *handler) Check(_ context.Context, r *pb.CheckRequest) (*pb.CheckResponse, error) {
-	c, err := whole(r.GetConfig())
-	if err == nil {
-		var have []string
-		if have, err = interfaceNames(); err != nil {
+	c, invalid := whole(r.GetConfig())
+	if invalid == nil {
+		links, err := net.Interfaces()
+		if err != nil {
 			return nil, err
 		}
-		err = c.CheckInterfaces(have)
+		have := make([]string, len(links))
+		for i, l := range links {
+			have[i] = l.Name
+		}
+		invalid = c.CheckInterfaces(have)
 	}
-	var problems config.Errors
-	if err != nil && !errors.As(err, &problems) {
-		return nil, err
+	problems, ok := errors.AsType[config.Errors](invalid)
+	if invalid != nil && !ok {
+		return nil, invalid
 	}
-	list, err := message.EncodeList[config.Error, pb.Problem](problems)
-	return &pb.CheckResponse{Problems: list}, err
-}
-
-func interfaceNames() ([]string, error) {
-	links, err := net.Interfaces()
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(links))
-	for i, l := range links {
-		names[i] = l.Name
-	}
-	return names, nil
+	return encoded(&pb.CheckResponse{}, problems, nil)
 }
 
 func (h *handler) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.ApplyResponse, error) {
@@ -161,8 +150,8 @@ func (h *handler) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.ApplyRespo
 	if err != nil {
 		return nil, err
 	}
-	changes, err := encoded[pb.Change](h.agent.Apply(ctx, c, r.GetDryRun()))
-	return &pb.ApplyResponse{Changes: changes}, err
+	changes, err := h.agent.Apply(ctx, c, r.GetDryRun())
+	return encoded(&pb.ApplyResponse{}, changes, err)
 }
 
 func (h *handler) Add(ctx context.Context, r *pb.AddRequest) (*pb.AddResponse, error) {
@@ -173,20 +162,20 @@ func (h *handler) Add(ctx context.Context, r *pb.AddRequest) (*pb.AddResponse, e
 	if err != nil {
 		return nil, err
 	}
-	changes, err := encoded[pb.Change](h.agent.Add(ctx, fragment))
-	return &pb.AddResponse{Changes: changes}, err
+	changes, err := h.agent.Add(ctx, fragment)
+	return encoded(&pb.AddResponse{}, changes, err)
 }
 
 func (h *handler) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.DeleteResponse, error) {
 	if len(r.GetRefs()) == 0 {
 		return nil, config.Errors{{Field: "refs", Problem: "names no resource", Fix: "send kind and key of what is to be deleted"}}
 	}
-	refs := make([]agent.Ref, len(r.GetRefs()))
-	for i, ref := range r.GetRefs() {
-		refs[i] = agent.Ref{Kind: agent.Kind(ref.GetKind()), Key: canonical(agent.Kind(ref.GetKind()), ref.GetKey())}
+	refs, err := message.DecodeList[agent.Ref](r)
+	if err != nil {
+		return nil, err
 	}
-	changes, err := encoded[pb.Change](h.agent.Delete(ctx, refs))
-	return &pb.DeleteResponse{Changes: changes}, err
+	changes, err := h.agent.Delete(ctx, refs)
+	return encoded(&pb.DeleteResponse{}, changes, err)
 }
 
 func (h *handler) Trace(ctx context.Context, r *pb.TraceRequest, stream *connect.ServerStream[pb.TraceResponse]) error {
@@ -203,26 +192,12 @@ func (h *handler) Trace(ctx context.Context, r *pb.TraceRequest, stream *connect
 		return err
 	}
 	return h.agent.Trace(ctx, filter, func(e agent.TraceEvent) error {
-		if !matches(filter, e) {
-			return nil
-		}
 		m := &pb.TraceResponse{}
 		if err := message.Encode(&e, m); err != nil {
 			return err
 		}
 		return stream.Send(m)
 	})
-}
-
-// matches sees to what the data path does not filter by.
-func matches(filter agent.TraceFilter, e agent.TraceEvent) bool {
-	if filter.SID.IsValid() && (!e.SID.IsValid() || !filter.SID.Overlaps(e.SID)) {
-		return false
-	}
-	if filter.TEID == nil {
-		return true
-	}
-	return slices.Contains(frame.Decode(e.In).TEIDs, *filter.TEID) || slices.Contains(frame.Decode(e.Out).TEIDs, *filter.TEID)
 }
 
 func (h *handler) Doctor(ctx context.Context, r *pb.DoctorRequest) (*pb.DoctorResponse, error) {
@@ -239,8 +214,8 @@ func (h *handler) Doctor(ctx context.Context, r *pb.DoctorRequest) (*pb.DoctorRe
 			e.Overlay = h.membership(&running.Overlay)
 		}
 	}
-	findings, err := encoded[pb.Finding](h.examine(ctx, e))
-	return &pb.DoctorResponse{Findings: findings}, err
+	findings, err := h.examine(ctx, e)
+	return encoded(&pb.DoctorResponse{}, findings, err)
 }
 
 // membership joins the configured overlay with the observed nodes. A node that has

@@ -81,7 +81,14 @@ func listenUnix(path string, logger *slog.Logger) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("api.socket: %w", err)
 	}
-	if err := awaitStale(path, logger); err != nil {
+	err := checkStale(path)
+	if errors.Is(err, errListens) {
+		logger.Info("another daemon has the socket: waiting for it to end", "socket", path, "at_most", patience)
+		for until := time.Now().Add(patience); errors.Is(err, errListens) && time.Now().Before(until); err = checkStale(path) {
+			time.Sleep(lookPast)
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	private, err := os.MkdirTemp(filepath.Dir(path), ".")
@@ -113,19 +120,6 @@ const (
 	patience = 5 * time.Second
 	lookPast = 20 * time.Millisecond // time between two looks
 )
-
-// awaitStale is checkStale, once a daemon that is about to end had time for it.
-func awaitStale(path string, logger *slog.Logger) error {
-	err := checkStale(path)
-	if !errors.Is(err, errListens) {
-		return err
-	}
-	logger.Info("another daemon has the socket: waiting for it to end", "socket", path, "at_most", patience)
-	for until := time.Now().Add(patience); errors.Is(err, errListens) && time.Now().Before(until); err = checkStale(path) {
-		time.Sleep(lookPast)
-	}
-	return err
-}
 
 func checkStale(path string) error {
 	info, err := os.Lstat(path)
@@ -235,15 +229,6 @@ func requireLocalHost(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// Addresses are where the server listens, in the order socket, TCP.
-func (s *Server) Addresses() []net.Addr {
-	out := make([]net.Addr, len(s.servers))
-	for i, v := range s.servers {
-		out[i] = v.listener.Addr()
-	}
-	return out
 }
 
 // Serve serves until ctx ends, which is no error. Requests see ctx end.

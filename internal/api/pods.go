@@ -52,12 +52,12 @@ func (h podHandler) CheckPod(_ context.Context, r *pb.CheckPodRequest) (*pb.Chec
 }
 
 func (h podHandler) RetainPods(_ context.Context, r *pb.RetainPodsRequest) (*pb.RetainPodsResponse, error) {
-	valid, err := message.DecodeList[agent.Attachment](r.GetValid())
-	if err != nil {
-		return nil, err
+	var valid []agent.Attachment
+	for _, m := range r.GetValid() {
+		valid = append(valid, attachment(m))
 	}
-	removed, err := encoded[pb.Attachment](h.agent.RetainPods(r.GetNetwork(), valid))
-	return &pb.RetainPodsResponse{Removed: removed}, err
+	removed, err := h.agent.RetainPods(r.GetNetwork(), valid)
+	return encoded(&pb.RetainPodsResponse{}, removed, err)
 }
 
 func (h podHandler) GetPodReadiness(context.Context, *pb.GetPodReadinessRequest) (*pb.GetPodReadinessResponse, error) {

@@ -23,6 +23,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
+	"github.com/culvert-net/culvert/internal/api/message"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -206,9 +207,28 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// check asks the daemon with this socket what is wrong with a configuration.
+func check(t *testing.T, path string, c *config.Config) ([]config.Error, error) {
+	t.Helper()
+	m := &pb.Config{}
+	if err := message.Encode(c, m); err != nil {
+		t.Fatal(err)
+	}
+	client := culvertv1connect.NewCulvertClient(&http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		},
+	}}, "http://culvert")
+	response, err := client.Check(t.Context(), &pb.CheckRequest{Config: m})
+	if err != nil {
+		return nil, err
+	}
+	return message.DecodeList[config.Error](response)
+}
+
 // What is refused says why, and changes nothing.
 func TestRefused(t *testing.T) {
-	a, c, _ := start(t, "edge.yaml")
+	a, c, path := start(t, "edge.yaml")
 	ctx, before := t.Context(), a.Running()
 	bad := &config.Config{SIDs: []srv6.LocalSID{{SID: netip.MustParsePrefix("2001:db8:101:77::/64"), Behavior: srv6.EndT}}}
 	for name, call := range map[string]func() error{
@@ -220,11 +240,11 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, list)
 		}
 	}
-	list, err := c.Check(ctx, bad)
+	list, err := check(t, path, bad)
 	if err != nil || len(list) != 1 || list[0].Field != "sids[0].table" {
 		t.Errorf("check: %v, %v", list, err)
 	}
-	if list, err = c.Check(ctx, load(t, "edge.yaml")); err != nil || len(list) == 0 || !strings.Contains(list[0].Problem, "customer0") {
+	if list, err = check(t, path, load(t, "edge.yaml")); err != nil || len(list) == 0 || !strings.Contains(list[0].Problem, "customer0") {
 		t.Errorf("check of interfaces: %v, %v", list, err)
 	}
 	for _, test := range []struct {

@@ -265,15 +265,15 @@ type Ref struct {
 // String is "sid 2001:db8::/64".
 func (r Ref) String() string { return string(r.Kind) + " " + r.Key }
 
-// normalize lets people write a SID or a steering prefix as they like: an
+// Normalize lets people write a SID or a steering prefix as they like: an
 // address stands for itself as a prefix, host bits and spelling do not matter.
-func (r Ref) normalize() Ref {
+func (r Ref) Normalize() Ref {
 	if r.Kind != KindSID && r.Kind != KindSteering {
 		return r
 	}
 	if p, err := netip.ParsePrefix(r.Key); err == nil {
 		r.Key = p.Masked().String()
-	} else if a, err := netip.ParseAddr(r.Key); err == nil && a.Zone() == "" {
+	} else if a, err := netip.ParseAddr(r.Key); err == nil {
 		r.Key = netip.PrefixFrom(a, a.BitLen()).String()
 	}
 	return r

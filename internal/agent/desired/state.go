@@ -87,7 +87,7 @@ func (s State) Without(refs []Ref) (next State, deleted []Ref, err error) {
 	}
 	inFile, api := byRef(s.File), byRef(s.API)
 	for _, r := range refs {
-		r = r.normalize()
+		r = r.Normalize()
 		if _, ok := api[r]; ok {
 			delete(api, r)
 			deleted = append(deleted, r)

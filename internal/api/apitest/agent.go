@@ -12,6 +12,7 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -21,12 +22,11 @@ import (
 // Started is when every Agent was started.
 var Started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Agent keeps what it is told. What it counted is made up from the position
+// Agent keeps the desired state. What it counted is made up from the position
 // of a resource, so that tests see which number ends where.
 type Agent struct {
-	mu   sync.Mutex
-	file *config.Config
-	api  config.Config
+	mu    sync.Mutex
+	state desired.State
 
 	// Events are what a trace sends, before it waits for its end.
 	Events []agent.TraceEvent
@@ -43,28 +43,7 @@ var _ agent.Service = (*Agent)(nil)
 
 // New is an agent that runs what c says.
 func New(c *config.Config) *Agent {
-	return &Agent{file: c, Filters: make(chan agent.TraceFilter, 16)}
-}
-
-func (a *Agent) merged() *config.Config {
-	c := *a.file
-	c.Interfaces = slices.Concat(a.file.Interfaces, a.api.Interfaces)
-	c.Locators = slices.Concat(a.file.Locators, a.api.Locators)
-	c.SIDs = slices.Concat(a.file.SIDs, a.api.SIDs)
-	c.Policies = slices.Concat(a.file.Policies, a.api.Policies)
-	c.CandidatePaths = slices.Concat(a.file.CandidatePaths, a.api.CandidatePaths)
-	c.Steering = slices.Concat(a.file.Steering, a.api.Steering)
-	c.Tunnels = slices.Concat(a.file.Tunnels, a.api.Tunnels)
-	c.Slices = slices.Concat(a.file.Slices, a.api.Slices)
-	c.SetDefaults()
-	return &c
-}
-
-func (a *Agent) origin(i, ofFile int) agent.Origin {
-	if i < ofFile {
-		return agent.OriginFile
-	}
-	return agent.OriginAPI
+	return &Agent{state: desired.State{}.WithFile(desired.Completed(c)), Filters: make(chan agent.TraceFilter, 16)}
 }
 
 func counted(kind uint64, i int) agent.Counter {
@@ -72,21 +51,40 @@ func counted(kind uint64, i int) agent.Counter {
 	return agent.Counter{Packets: n, Bytes: 1000 * n}
 }
 
-// read gives each method the merged configuration, or the error.
-func read[T any](a *Agent, f func(*config.Config) []T) ([]T, error) {
+// resources are the file's and then the API's.
+func resources(s desired.State) []desired.Resource { return slices.Concat(s.File, s.API) }
+
+// each is a list of what f makes of every resource that holds a V, the i-th of these.
+func each[V, S any](a *Agent, f func(i int, v V, origin agent.Origin) S) ([]S, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.Err != nil {
 		return nil, a.Err
 	}
-	return f(a.merged()), nil
+	out := []S{}
+	for _, r := range resources(a.state) {
+		if v, ok := r.Value.(V); ok {
+			out = append(out, f(len(out), v, r.Origin))
+		}
+	}
+	return out, nil
+}
+
+// fixed is a list that is always the same, or the error.
+func fixed[T any](a *Agent, list ...T) ([]T, error) {
+	if a.Err != nil {
+		return nil, a.Err
+	}
+	return list, nil
 }
 
 // Running implements agent.Service, as do all the methods that follow.
 func (a *Agent) Running() *config.Config {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.merged()
+	c := a.state.Config()
+	c.SetDefaults()
+	return c
 }
 
 // Status returns the status that the test set.
@@ -117,118 +115,94 @@ func (a *Agent) Status() (agent.Status, error) {
 	}, err
 }
 
-// Interfaces lists the interfaces that the test set.
+// Interfaces lists the interfaces of the configuration.
 func (a *Agent) Interfaces() ([]agent.InterfaceStatus, error) {
-	return read(a, func(c *config.Config) []agent.InterfaceStatus {
-		out := []agent.InterfaceStatus{}
-		for i, v := range c.Interfaces {
-			out = append(out, agent.InterfaceStatus{Interface: v, Ifindex: i + 2, Attached: "native", MTU: 1500})
-		}
-		return out
+	return each(a, func(i int, v config.Interface, _ agent.Origin) agent.InterfaceStatus {
+		return agent.InterfaceStatus{Interface: v, Ifindex: i + 2, Attached: "native", MTU: 1500}
 	})
 }
 
 // Locators lists the locators of the configuration.
 func (a *Agent) Locators() ([]agent.LocatorStatus, error) {
-	return read(a, func(c *config.Config) (out []agent.LocatorStatus) {
-		for i, v := range c.Locators {
-			n := 0
-			for _, s := range c.SIDs {
-				if v.Prefix.Overlaps(s.SID) {
-					n++
-				}
+	return each(a, func(_ int, v config.Locator, origin agent.Origin) agent.LocatorStatus {
+		s := agent.LocatorStatus{Locator: v, Origin: origin}
+		for _, r := range resources(a.state) {
+			if sid, ok := r.Value.(srv6.LocalSID); ok && v.Prefix.Overlaps(sid.SID) {
+				s.SIDs++
 			}
-			out = append(out, agent.LocatorStatus{Locator: v, Origin: a.origin(i, len(a.file.Locators)), SIDs: n})
 		}
-		return out
+		return s
 	})
 }
 
 // SIDs lists the SIDs of the configuration.
 func (a *Agent) SIDs() ([]agent.SIDStatus, error) {
-	return read(a, func(c *config.Config) (out []agent.SIDStatus) {
-		for i, v := range c.SIDs {
-			s := agent.SIDStatus{LocalSID: v, Origin: a.origin(i, len(a.file.SIDs)), Counter: counted(1, i)}
-			if v.NextHop.IsValid() {
-				s.NextHop = "ready"
-			}
-			out = append(out, s)
+	return each(a, func(i int, v srv6.LocalSID, origin agent.Origin) agent.SIDStatus {
+		s := agent.SIDStatus{LocalSID: v, Origin: origin, Counter: counted(1, i)}
+		if v.NextHop.IsValid() {
+			s.NextHop = "ready"
 		}
-		return out
+		return s
 	})
 }
 
 // Policies lists the policies of the configuration.
 func (a *Agent) Policies() ([]agent.PolicyStatus, error) {
-	return read(a, func(c *config.Config) (out []agent.PolicyStatus) {
-		for i, v := range c.Policies {
-			s := agent.PolicyStatus{Policy: v, Origin: a.origin(i, len(a.file.Policies))}
-			s.Policy, s.Paths = srpolicy.Choose(v, pathsOf(c, v.Name), "", func(netip.Addr) error { return nil })
-			v = s.Policy
-			for j := range v.SegmentLists {
-				s.Lists = append(s.Lists, counted(2, 10*i+j))
-				s.Counter.Packets += s.Lists[j].Packets
-				s.Counter.Bytes += s.Lists[j].Bytes
+	return each(a, func(i int, v srpolicy.Policy, origin agent.Origin) agent.PolicyStatus {
+		s := agent.PolicyStatus{Origin: origin}
+		var paths []srpolicy.Candidate
+		for _, r := range resources(a.state) {
+			if p, ok := r.Value.(srpolicy.CandidatePath); ok && p.Policy == v.Name {
+				paths = append(paths, srpolicy.Candidate{CandidatePath: p})
 			}
-			out = append(out, s)
 		}
-		return out
+		s.Policy, s.Paths = srpolicy.Choose(v, paths, "", func(netip.Addr) error { return nil })
+		for j := range s.SegmentLists {
+			s.Lists = append(s.Lists, counted(2, 10*i+j))
+			s.Counter.Packets += s.Lists[j].Packets
+			s.Counter.Bytes += s.Lists[j].Bytes
+		}
+		return s
 	})
-}
-
-func pathsOf(c *config.Config, policy string) (out []srpolicy.Candidate) {
-	for _, p := range c.CandidatePaths {
-		if p.Policy == policy {
-			out = append(out, srpolicy.Candidate{CandidatePath: p})
-		}
-	}
-	return out
-}
-
-// self is the first node of a configuration's overlay.
-func self(c *config.Config) overlay.Self {
-	n := c.Overlay.Nodes[0]
-	return overlay.Self{Name: n.Name, Address: n.Address, Prefixes: n.Prefixes, Locator: n.Locator}
 }
 
 func overlayStatus(c *config.Config) *agent.OverlayStatus {
 	if !c.Overlay.IsSet() {
 		return nil
 	}
+	n := c.Overlay.Nodes[0]
+	self := overlay.Self{Name: n.Name, Address: n.Address, Prefixes: n.Prefixes, Locator: n.Locator}
 	return &agent.OverlayStatus{
-		Mode: c.Overlay.Mode, Self: self(c).Node(), SIDs: []string{"fc00:0:1:4::/64 End.DT4", "fc00:0:1:6::/64 End.DT6"}, Uplinks: c.Overlay.Uplinks,
+		Mode: c.Overlay.Mode, Self: self.Node(), SIDs: []string{"fc00:0:1:4::/64 End.DT4", "fc00:0:1:6::/64 End.DT6"}, Uplinks: c.Overlay.Uplinks,
 		MTU: 1396, Pods: 2, Nodes: 2, Problems: []string{"node-3: prefix 10.244.2.0/24 is already claimed by node-2"}, NetworkPolicy: "not enforced",
 	}
 }
 
 // Nodes are those of the configuration but the first.
 func (a *Agent) Nodes() ([]agent.NodeStatus, error) {
-	if !a.file.Overlay.IsSet() {
+	o := a.Running().Overlay
+	if !o.IsSet() {
 		return nil, agent.ErrNoCluster
 	}
-	return read(a, func(c *config.Config) (out []agent.NodeStatus) {
-		for _, n := range c.Overlay.Nodes[1:] {
-			s := agent.NodeStatus{Node: overlay.Complete(n, false), Origin: c.Overlay.Mode, Policies: []string{n.Name + ":ipv4"}, State: "ready"}
-			if len(n.Prefixes) == 1 {
-				s.Problems = []string{"prefix 10.244.2.0/24 is already claimed by node-2"}
-			}
-			out = append(out, s)
+	var out []agent.NodeStatus
+	for _, n := range o.Nodes[1:] {
+		s := agent.NodeStatus{Node: overlay.Complete(n, false), Origin: o.Mode, Policies: []string{n.Name + ":ipv4"}, State: "ready"}
+		if len(n.Prefixes) == 1 {
+			s.Problems = []string{"prefix 10.244.2.0/24 is already claimed by node-2"}
 		}
-		return out
-	})
+		out = append(out, s)
+	}
+	return fixed(a, out...)
 }
 
 // BGPPeers are two, of a configuration that has bgp.
 func (a *Agent) BGPPeers() ([]agent.BGPPeerStatus, error) {
-	if !a.file.BGP.IsSet() {
+	if !a.Running().BGP.IsSet() {
 		return nil, agent.ErrNotBGP
 	}
-	return read(a, func(*config.Config) []agent.BGPPeerStatus {
-		return []agent.BGPPeerStatus{
-			{Address: netip.MustParseAddr("2001:db8::9"), ASN: 65001, RouterID: netip.MustParseAddr("10.0.0.9"), State: "established", Since: 90 * time.Second, Received: 2},
-			{Address: netip.MustParseAddr("192.0.2.9"), ASN: 65002, State: "active", Reason: "hold timer expired"},
-		}
-	})
+	return fixed(a,
+		agent.BGPPeerStatus{Address: netip.MustParseAddr("2001:db8::9"), ASN: 65001, RouterID: netip.MustParseAddr("10.0.0.9"), State: "established", Since: 90 * time.Second, Received: 2},
+		agent.BGPPeerStatus{Address: netip.MustParseAddr("192.0.2.9"), ASN: 65002, State: "active", Reason: "hold timer expired"})
 }
 
 // CandidatePaths lists the candidate paths of the configuration.
@@ -237,194 +211,120 @@ func (a *Agent) CandidatePaths() ([]agent.CandidatePathStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	return read(a, func(c *config.Config) (out []agent.CandidatePathStatus) {
-		for i, v := range c.CandidatePaths {
-			s := agent.CandidatePathStatus{CandidatePath: v, Origin: a.origin(i, len(a.file.CandidatePaths))}
-			for _, p := range policies {
-				for _, verdict := range p.Paths {
-					if p.Name == v.Policy && verdict.Path == v.Name {
-						s.Verdict = verdict
-					}
+	return each(a, func(_ int, v srpolicy.CandidatePath, origin agent.Origin) agent.CandidatePathStatus {
+		s := agent.CandidatePathStatus{CandidatePath: v, Origin: origin}
+		for _, p := range policies {
+			for _, verdict := range p.Paths {
+				if p.Name == v.Policy && verdict.Path == v.Name {
+					s.Verdict = verdict
 				}
 			}
-			out = append(out, s)
 		}
-		return out
+		return s
 	})
 }
 
 // Steerings lists the steering entries of the configuration.
 func (a *Agent) Steerings() ([]agent.SteeringStatus, error) {
-	return read(a, func(c *config.Config) (out []agent.SteeringStatus) {
-		for i, v := range c.Steering {
-			out = append(out, agent.SteeringStatus{Steering: v, Origin: a.origin(i, len(a.file.Steering))})
-		}
-		return out
+	return each(a, func(_ int, v srpolicy.Steering, origin agent.Origin) agent.SteeringStatus {
+		return agent.SteeringStatus{Steering: v, Origin: origin}
 	})
 }
 
 // Tunnels lists the tunnels of the configuration.
 func (a *Agent) Tunnels() ([]agent.TunnelStatus, error) {
-	return read(a, func(c *config.Config) (out []agent.TunnelStatus) {
-		for i, v := range c.Tunnels {
-			out = append(out, agent.TunnelStatus{Tunnel: v, Origin: a.origin(i, len(a.file.Tunnels)), Received: counted(3, i), Sent: counted(4, i)})
-		}
-		return out
+	return each(a, func(i int, v gtpu.Tunnel, origin agent.Origin) agent.TunnelStatus {
+		return agent.TunnelStatus{Tunnel: v, Origin: origin, Received: counted(3, i), Sent: counted(4, i)}
 	})
 }
 
-// Adjacencies lists the adjacencies that the test set.
+// Adjacencies are always the same.
 func (a *Agent) Adjacencies() ([]agent.AdjacencyStatus, error) {
-	return read(a, func(*config.Config) []agent.AdjacencyStatus {
-		return []agent.AdjacencyStatus{
-			{Key: "2001:db8:12::2", State: "ready", Interface: "core0", MAC: "02:00:00:00:00:02", VLANs: []int{100, 7}, MTU: 1500},
-			{Key: "2001:db8:13::2", State: "no route"},
-		}
-	})
+	return fixed(a,
+		agent.AdjacencyStatus{Key: "2001:db8:12::2", State: "ready", Interface: "core0", MAC: "02:00:00:00:00:02", VLANs: []int{100, 7}, MTU: 1500},
+		agent.AdjacencyStatus{Key: "2001:db8:13::2", State: "no route"})
 }
 
-// Outcomes lists the outcomes that the test set.
+// Outcomes are always the same.
 func (a *Agent) Outcomes() ([]agent.Outcome, error) {
-	return read(a, func(*config.Config) []agent.Outcome {
-		return []agent.Outcome{
-			{Reason: "FORWARDED", Text: "sent on", Counter: agent.Counter{Packets: 1 << 60, Bytes: 1<<63 + 1}},
-			{Reason: "PASSED", Text: "left to the kernel", Counter: agent.Counter{Packets: 7, Bytes: 700}},
-			{Reason: "HOP_LIMIT", Drop: true, Text: "hop limit or TTL would become 0", Counter: agent.Counter{Packets: 3, Bytes: 300}},
-			{Reason: "ECN", Drop: true, Text: "congestion on a path that cannot say so"},
-		}
-	})
+	return fixed(a,
+		agent.Outcome{Reason: "FORWARDED", Text: "sent on", Counter: agent.Counter{Packets: 1 << 60, Bytes: 1<<63 + 1}},
+		agent.Outcome{Reason: "PASSED", Text: "left to the kernel", Counter: agent.Counter{Packets: 7, Bytes: 700}},
+		agent.Outcome{Reason: "HOP_LIMIT", Drop: true, Text: "hop limit or TTL would become 0", Counter: agent.Counter{Packets: 3, Bytes: 300}},
+		agent.Outcome{Reason: "ECN", Drop: true, Text: "congestion on a path that cannot say so"})
+}
+
+// change goes to the state that next returns, if its configuration is valid.
+func (a *Agent) change(dryRun bool, next func(desired.State) (desired.State, error)) ([]agent.Change, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.Err != nil {
+		return nil, a.Err
+	}
+	to, err := next(a.state)
+	if err != nil {
+		return nil, err
+	}
+	c := to.Config()
+	c.SetDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", agent.ErrInvalid, err)
+	}
+	changes, err := desired.Diff(resources(a.state), resources(to), a.state.Process, to.Process)
+	if err == nil && !dryRun {
+		a.state = to
+	}
+	return changes, err
 }
 
 // Apply replaces the configuration of the file.
 func (a *Agent) Apply(_ context.Context, c *config.Config, dryRun bool) ([]agent.Change, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.Err != nil {
-		return nil, a.Err
-	}
-	before := a.file
-	changes := difference(a.file.SIDs, c.SIDs)
-	a.file = c
-	if err := a.merged().Validate(); err != nil || dryRun {
-		a.file = before
-		return changes, err
-	}
-	return changes, nil
-}
-
-// difference is that of SIDs, which stand for all kinds here.
-func difference(before, after []srv6.LocalSID) (out []agent.Change) {
-	has := func(list []srv6.LocalSID, s srv6.LocalSID) bool {
-		return slices.ContainsFunc(list, func(o srv6.LocalSID) bool { return o.SID == s.SID })
-	}
-	for _, s := range after {
-		if !has(before, s) {
-			out = append(out, agent.Change{Op: agent.OpAdd, Kind: agent.KindSID, Key: s.SID.String(), Detail: s.Behavior.String()})
-		}
-	}
-	for _, s := range before {
-		if !has(after, s) {
-			out = append(out, agent.Change{Op: agent.OpDelete, Kind: agent.KindSID, Key: s.SID.String()})
-		}
-	}
-	return out
+	return a.change(dryRun, func(s desired.State) (desired.State, error) { return s.WithFile(desired.Completed(c)), nil })
 }
 
 // Add adds resources of the API.
 func (a *Agent) Add(_ context.Context, fragment *config.Config) ([]agent.Change, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.Err != nil {
-		return nil, a.Err
+	changes, err := a.change(false, func(s desired.State) (desired.State, error) {
+		next, _, err := s.WithAPI(desired.Completed(fragment))
+		return next, err
+	})
+	for i := range changes {
+		changes[i].Detail = ""
 	}
-	before := a.api
-	a.api.Interfaces = slices.Concat(a.api.Interfaces, fragment.Interfaces)
-	a.api.Locators = slices.Concat(a.api.Locators, fragment.Locators)
-	a.api.SIDs = slices.Concat(a.api.SIDs, fragment.SIDs)
-	a.api.Policies = slices.Concat(a.api.Policies, fragment.Policies)
-	a.api.CandidatePaths = slices.Concat(a.api.CandidatePaths, fragment.CandidatePaths)
-	a.api.Steering = slices.Concat(a.api.Steering, fragment.Steering)
-	a.api.Tunnels = slices.Concat(a.api.Tunnels, fragment.Tunnels)
-	if err := a.merged().Validate(); err != nil {
-		a.api = before
-		return nil, fmt.Errorf("%w: %w", agent.ErrInvalid, err)
-	}
-	var out []agent.Change
-	for _, r := range refs(fragment) {
-		out = append(out, agent.Change{Op: agent.OpAdd, Kind: r.Kind, Key: r.Key})
-	}
-	return out, nil
-}
-
-func refs(c *config.Config) (out []agent.Ref) {
-	for _, v := range c.Interfaces {
-		out = append(out, agent.Ref{Kind: agent.KindInterface, Key: v.Name})
-	}
-	for _, v := range c.Locators {
-		out = append(out, agent.Ref{Kind: agent.KindLocator, Key: v.Name})
-	}
-	for _, v := range c.Policies {
-		out = append(out, agent.Ref{Kind: agent.KindPolicy, Key: v.Name})
-	}
-	for _, v := range c.CandidatePaths {
-		out = append(out, agent.Ref{Kind: agent.KindCandidatePath, Key: v.Name})
-	}
-	for _, v := range c.Tunnels {
-		out = append(out, agent.Ref{Kind: agent.KindTunnel, Key: v.Name})
-	}
-	for _, v := range c.SIDs {
-		out = append(out, agent.Ref{Kind: agent.KindSID, Key: v.SID.String()})
-	}
-	for _, v := range c.Steering {
-		out = append(out, agent.Ref{Kind: agent.KindSteering, Key: v.Key()})
-	}
-	return out
+	return changes, err
 }
 
 // Delete deletes resources of the API.
 func (a *Agent) Delete(_ context.Context, list []agent.Ref) ([]agent.Change, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.Err != nil {
-		return nil, a.Err
-	}
-	added, fixed := refs(&a.api), refs(a.file)
-	for _, r := range list {
-		if slices.Contains(fixed, r) {
-			return nil, fmt.Errorf("%w: %s is in the configuration file: remove it there, and apply", agent.ErrConflict, r)
-		}
-		if !slices.Contains(added, r) {
-			return nil, fmt.Errorf("%w: there is no %s", agent.ErrNotFound, r)
-		}
-	}
 	var out []agent.Change
-	for _, r := range list {
-		a.remove(r)
-		out = append(out, agent.Change{Op: agent.OpDelete, Kind: r.Kind, Key: r.Key})
-	}
-	return out, nil
-}
-
-func (a *Agent) remove(r agent.Ref) {
-	c := &a.api
-	c.Interfaces = slices.DeleteFunc(c.Interfaces, func(v config.Interface) bool { return r == agent.Ref{Kind: agent.KindInterface, Key: v.Name} })
-	c.Locators = slices.DeleteFunc(c.Locators, func(v config.Locator) bool { return r == agent.Ref{Kind: agent.KindLocator, Key: v.Name} })
-	c.SIDs = slices.DeleteFunc(c.SIDs, func(v srv6.LocalSID) bool { return r == agent.Ref{Kind: agent.KindSID, Key: v.SID.String()} })
-	c.Policies = slices.DeleteFunc(c.Policies, func(v srpolicy.Policy) bool { return r == agent.Ref{Kind: agent.KindPolicy, Key: v.Name} })
-	c.CandidatePaths = slices.DeleteFunc(c.CandidatePaths, func(v srpolicy.CandidatePath) bool {
-		return r == agent.Ref{Kind: agent.KindCandidatePath, Key: v.Name}
+	_, err := a.change(false, func(s desired.State) (desired.State, error) {
+		for _, ref := range list {
+			ref = ref.Normalize()
+			if !slices.ContainsFunc(resources(s), func(r desired.Resource) bool { return r.Ref == ref }) {
+				return s, fmt.Errorf("%w: there is no %s", agent.ErrNotFound, ref)
+			}
+			out = append(out, agent.Change{Op: agent.OpDelete, Kind: ref.Kind, Key: ref.Key})
+		}
+		next, _, err := s.Without(list)
+		return next, err
 	})
-	c.Steering = slices.DeleteFunc(c.Steering, func(v srpolicy.Steering) bool { return r == agent.Ref{Kind: agent.KindSteering, Key: v.Key()} })
-	c.Tunnels = slices.DeleteFunc(c.Tunnels, func(v gtpu.Tunnel) bool { return r == agent.Ref{Kind: agent.KindTunnel, Key: v.Name} })
+	return out, err
 }
 
-// Trace sends the events that the test set.
+// Trace sends the events that the test set and the filter means.
 func (a *Agent) Trace(ctx context.Context, filter agent.TraceFilter, f func(agent.TraceEvent) error) error {
 	if a.Err != nil {
 		return a.Err
 	}
 	a.Filters <- filter
 	for _, e := range a.Events {
+		wanted := filter
+		if e.SID.IsValid() && filter.SID.Overlaps(e.SID) { // a part of the SID means the SID, too
+			wanted.SID = netip.Prefix{}
+		}
+		if !wanted.Matches(e) {
+			continue
+		}
 		if err := f(e); err != nil {
 			return err
 		}

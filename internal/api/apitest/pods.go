@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/agent"
-	"github.com/culvert-net/culvert/internal/config"
 )
 
 // PodMTU is what AddPod says.
@@ -14,12 +13,9 @@ const PodMTU = 1440
 
 // Pods are those that were added.
 func (a *Agent) Pods() ([]agent.PodStatus, error) {
-	return read(a, func(*config.Config) []agent.PodStatus { return slices.Clone(a.pods) })
-}
-
-// podAddresses of the nth pod.
-func podAddresses(n int) []netip.Addr {
-	return []netip.Addr{netip.MustParseAddr(fmt.Sprintf("10.244.1.%d", n+2)), netip.MustParseAddr(fmt.Sprintf("fd00:10:244:1::%d", n+2))}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.pods), a.Err
 }
 
 // AddPod gives the next addresses.
@@ -29,7 +25,10 @@ func (a *Agent) AddPod(key agent.Attachment, p agent.Pod) (agent.PodNetwork, err
 	if a.Err != nil {
 		return agent.PodNetwork{}, a.Err
 	}
-	s := agent.PodStatus{Attachment: key, Pod: p, Addresses: podAddresses(len(a.pods))}
+	n := len(a.pods) + 2
+	s := agent.PodStatus{Attachment: key, Pod: p, Addresses: []netip.Addr{
+		netip.MustParseAddr(fmt.Sprintf("10.244.1.%d", n)), netip.MustParseAddr(fmt.Sprintf("fd00:10:244:1::%d", n)),
+	}}
 	a.pods = append(a.pods, s)
 	return agent.PodNetwork{Addresses: s.Addresses, Gateways: []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1")}, MTU: PodMTU}, nil
 }

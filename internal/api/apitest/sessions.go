@@ -6,40 +6,31 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/agent"
-	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/slice"
 )
 
-// Slices lists the slices that the test set.
+// Slices lists the slices of the configuration.
 func (a *Agent) Slices() ([]agent.SliceStatus, error) {
-	return read(a, func(c *config.Config) (out []agent.SliceStatus) {
-		for i, v := range c.Slices {
-			out = append(out, agent.SliceStatus{Slice: v, Origin: a.origin(i, len(a.file.Slices)), Sessions: i + 1, Uplink: counted(5, i), Downlink: counted(6, i)})
-		}
-		return out
+	return each(a, func(i int, v slice.Slice, origin agent.Origin) agent.SliceStatus {
+		return agent.SliceStatus{Slice: v, Origin: origin, Sessions: i + 1, Uplink: counted(5, i), Downlink: counted(6, i)}
 	})
 }
 
-// Associations lists the associations that the test set.
+// Associations are always the same.
 func (a *Agent) Associations() ([]agent.AssociationStatus, error) {
-	return read(a, func(*config.Config) []agent.AssociationStatus {
-		return []agent.AssociationStatus{
-			{Node: "192.0.2.20", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.20")}, Since: Started.Add(time.Minute), Recovery: Started, Up: true, Sessions: 2},
-			{Node: "smf.example", Addrs: []netip.Addr{netip.MustParseAddr("2001:db8::20")}, Since: Started, Recovery: Started, Applications: []string{"video"}},
-		}
-	})
+	return fixed(a,
+		agent.AssociationStatus{Node: "192.0.2.20", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.20")}, Since: Started.Add(time.Minute), Recovery: Started, Up: true, Sessions: 2},
+		agent.AssociationStatus{Node: "smf.example", Addrs: []netip.Addr{netip.MustParseAddr("2001:db8::20")}, Since: Started, Recovery: Started, Applications: []string{"video"}})
 }
 
 // Sessions are two, of which a SEID, an address or a slice chooses.
 func (a *Agent) Sessions(f agent.SessionFilter) (list []agent.SessionStatus, total int, err error) {
-	all, err := read(a, func(*config.Config) []agent.SessionStatus {
-		return []agent.SessionStatus{
-			{
-				SEID: 1<<63 + 1, CPSEID: 7, Association: "192.0.2.20", Slice: "a", DNN: "internet", TEIDs: []uint32{0x1000001},
-				UE:     []netip.Prefix{netip.MustParsePrefix("10.45.0.1/32"), netip.MustParsePrefix("2001:db8:45:1::/64")},
-				Uplink: counted(7, 0), Downlink: counted(8, 0), Buffered: 3,
-			},
-			{SEID: 2, CPSEID: 8, Association: "192.0.2.20", UE: []netip.Prefix{netip.MustParsePrefix("10.45.0.2/32")}},
-		}
+	all, err := fixed(a, agent.SessionStatus{
+		SEID: 1<<63 + 1, CPSEID: 7, Association: "192.0.2.20", Slice: "a", DNN: "internet", TEIDs: []uint32{0x1000001},
+		UE:     []netip.Prefix{netip.MustParsePrefix("10.45.0.1/32"), netip.MustParsePrefix("2001:db8:45:1::/64")},
+		Uplink: counted(7, 0), Downlink: counted(8, 0), Buffered: 3,
+	}, agent.SessionStatus{
+		SEID: 2, CPSEID: 8, Association: "192.0.2.20", UE: []netip.Prefix{netip.MustParsePrefix("10.45.0.2/32")},
 	})
 	if err != nil {
 		return nil, 0, err
