@@ -218,18 +218,10 @@ func (f *field) big() []task {
 }
 
 // outside pings an address that is none of the cluster's.
-func (f *field) outside(to netip.Addr) (list []task) {
-	family := IPv6
-	if to.Is4() {
-		family = IPv4
-	}
-	for _, at := range f.places {
-		if _, asks := family.of(at.client.Addresses); asks {
-			list = append(list, task{
-				Row{Check: "pod to outside, ping", From: at.name, To: to.String(), Family: family}, at.client,
-				Probe{Kind: Ping, To: to, Count: fewPings}, arrived,
-			})
-		}
-	}
-	return list
+func (f *field) outside(to netip.Addr) []task {
+	receiver := func(place) Pod { return Pod{Node: to.String(), Addresses: []netip.Addr{to}} }
+	return f.plan(flow{
+		check: "pod to outside, ping", from: client, to: receiver, nodes: same, judge: arrived,
+		probes: []Probe{{Kind: Ping, Count: fewPings}},
+	})
 }

@@ -209,32 +209,6 @@ func (d *detour) seen(ctx context.Context, f Family) (view, error) {
 	return list[i], nil
 }
 
-// uses returns the active path of a policy, and why it is active.
-func (v view) uses() (path, why string) {
-	for _, p := range v.Paths {
-		if p.Active {
-			return p.Path, p.Why
-		}
-	}
-	return "", "none of its paths is valid"
-}
-
-// until calls f until it returns true or policyTime is over. It returns the last
-// result of f.
-func until(ctx context.Context, f func() (bool, error)) (bool, error) {
-	for end := time.Now().Add(policyTime); ; {
-		done, err := f()
-		if done || err != nil || time.Now().After(end) {
-			return done, err
-		}
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(policyLook):
-		}
-	}
-}
-
 // flows waits until packets of all families flow.
 func (d *detour) flows(ctx context.Context) error {
 	for _, f := range d.families {
@@ -242,7 +216,7 @@ func (d *detour) flows(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		flow, err := until(ctx, func() (bool, error) {
+		flow, err := until(ctx, policyTime, policyLook, func() (bool, error) {
 			now, err := d.seen(ctx, f)
 			return now.Counter.Packets > before.Counter.Packets, err
 		})
@@ -262,7 +236,7 @@ func (d *detour) active(ctx context.Context) (bool, error) {
 	for _, f := range d.families {
 		row, state, why := d.row("policy: becomes active", f), "", ""
 		began := time.Now()
-		active, err := until(ctx, func() (ok bool, err error) {
+		active, err := until(ctx, policyTime, policyLook, func() (ok bool, err error) {
 			state, why, err = d.cluster.PolicyState(ctx, d.policy(f))
 			return state == "Active", err
 		})
@@ -368,9 +342,14 @@ func (d *detour) back(ctx context.Context) error {
 	}
 	for _, f := range d.families {
 		var path, why string
-		gone, err := until(ctx, func() (bool, error) {
+		gone, err := until(ctx, policyTime, policyLook, func() (bool, error) {
 			v, err := d.seen(ctx, f)
-			path, why = v.uses()
+			path, why = "", "none of its paths is valid"
+			for _, p := range v.Paths {
+				if p.Active {
+					path, why = p.Path, p.Why
+				}
+			}
 			return !strings.Contains(path, d.policy(f).Name), err
 		})
 		if err != nil {

@@ -75,14 +75,16 @@ func (r *Report) Folded() (out []Row) {
 	return out
 }
 
-func filter(rows []Row, f func(Row) bool) (out []Row) {
-	for _, r := range rows {
-		if f(r) {
-			out = append(out, r)
+func filter[T any](list []T, f func(T) bool) (out []T) {
+	for _, v := range list {
+		if f(v) {
+			out = append(out, v)
 		}
 	}
 	return out
 }
+
+func failed(r Row) bool { return r.Result == Fail }
 
 // fold adds up rows of one check.
 func fold(rows []Row) Row {
@@ -116,8 +118,8 @@ func places(set map[string]bool) string {
 // common says what failures have in common that passed rows do not: a node, or a
 // family.
 func common(rows []Row) (hints []string) {
-	failed := filter(rows, func(r Row) bool { return r.Result == Fail && r.From != "" })
-	if len(failed) < 2 {
+	bad := filter(rows, func(r Row) bool { return failed(r) && r.From != "" })
+	if len(bad) < 2 {
 		return nil
 	}
 	var nodes []string
@@ -128,7 +130,7 @@ func common(rows []Row) (hints []string) {
 			}
 		}
 	}
-	all := func(f func(Row) bool) bool { return !slices.ContainsFunc(failed, func(r Row) bool { return !f(r) }) }
+	all := func(f func(Row) bool) bool { return !slices.ContainsFunc(bad, func(r Row) bool { return !f(r) }) }
 	for _, n := range nodes {
 		switch {
 		case len(nodes) < 3:

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -60,7 +61,7 @@ func Run(ctx context.Context, c Cluster, o Options) (report *Report, err error) 
 	defer func() {
 		report = &t.report
 		report.Seconds = time.Since(began).Seconds()
-		report.Pass = err == nil && len(report.Checks) > 0 && len(filter(report.Checks, func(r Row) bool { return r.Result == Fail })) == 0
+		report.Pass = err == nil && len(report.Checks) > 0 && !slices.ContainsFunc(report.Checks, failed)
 		if made && !o.Keep {
 			err = errors.Join(err, t.clean(ctx))
 		}
@@ -130,7 +131,7 @@ func (t *test) choose(ctx context.Context) error {
 // details are those of rows that failed.
 func details(rows []Row) string {
 	var list []string
-	for _, r := range filter(rows, func(r Row) bool { return r.Result == Fail }) {
+	for _, r := range filter(rows, failed) {
 		list = append(list, fmt.Sprintf("%s: %s", r.From, r.Detail))
 	}
 	return strings.Join(list, "; ")
@@ -149,7 +150,7 @@ func (t *test) ready(ctx context.Context) error {
 	var whole []Pod
 	for _, n := range t.nodes {
 		row := Row{Check: "pods start", From: n.Name, To: n.Name, Result: Pass}
-		of := podsOn(pods, n.Name)
+		of := filter(pods, func(p Pod) bool { return p.Node == n.Name })
 		for _, role := range Roles() {
 			if i := slices.IndexFunc(of, func(p Pod) bool { return p.Role == role }); i < 0 {
 				row.fail("%s: none is made", role)
@@ -170,40 +171,31 @@ func (t *test) ready(ctx context.Context) error {
 	return err
 }
 
-func podsOn(pods []Pod, node string) (of []Pod) {
-	for _, p := range pods {
-		if p.Node == node {
-			of = append(of, p)
-		}
-	}
-	return of
+// await looks at the pods until all are ready, or one never will be.
+func (t *test) await(ctx context.Context) (pods []Pod, err error) {
+	const look = 250 * time.Millisecond
+	_, err = until(ctx, t.Start, look, func() (bool, error) {
+		pods, err = t.cluster.Pods(ctx)
+		ready := len(filter(pods, func(p Pod) bool { return p.Ready }))
+		hopeless := len(filter(pods, func(p Pod) bool { return !p.Ready && p.Fatal }))
+		all := len(t.nodes) * len(Roles())
+		return ready >= all || hopeless > 0 && ready+hopeless >= all, err
+	})
+	return pods, err
 }
 
-// await looks at the pods until all are ready, or one never will be.
-func (t *test) await(ctx context.Context) ([]Pod, error) {
-	const look = 250 * time.Millisecond
-	end := time.Now().Add(t.Start)
-	for {
-		pods, err := t.cluster.Pods(ctx)
-		if err != nil {
-			return nil, err
-		}
-		ready, hopeless := 0, 0
-		for _, p := range pods {
-			if p.Ready {
-				ready++
-			} else if p.Fatal {
-				hopeless++
-			}
-		}
-		all := len(t.nodes) * len(Roles())
-		if ready >= all || hopeless > 0 && ready+hopeless >= all || time.Now().After(end) {
-			return pods, nil
+// until calls f until it returns true or the time is over. It returns the last result
+// of f.
+func until(ctx context.Context, limit, pause time.Duration, f func() (bool, error)) (bool, error) {
+	for end := time.Now().Add(limit); ; {
+		done, err := f()
+		if done || err != nil || time.Now().After(end) {
+			return done, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(look):
+			return false, ctx.Err()
+		case <-time.After(pause):
 		}
 	}
 }
@@ -217,10 +209,11 @@ const (
 // checks runs all checks and reports their progress.
 func (t *test) checks(ctx context.Context) error {
 	f := t.field
-	stages := []struct {
+	type stage struct {
 		name string
 		do   func(context.Context) ([]Row, error)
-	}{
+	}
+	stages := []stage{
 		{nodeToNode, t.tasks(f.toNodes(nodeToNode, host, other))},
 		{"pod to pod of the same node", t.tasks(f.podToPod("pod to pod of the same node", same))},
 		{podToOther, t.tasks(f.podToPod(podToOther, other))},
@@ -232,10 +225,7 @@ func (t *test) checks(ctx context.Context) error {
 		{"policies", t.policies},
 	}
 	for _, a := range t.Outside {
-		stages = append(stages, struct {
-			name string
-			do   func(context.Context) ([]Row, error)
-		}{"to " + a.String(), t.tasks(f.outside(a))})
+		stages = append(stages, stage{"to " + a.String(), t.tasks(f.outside(a))})
 	}
 	t.drops = t.dropped(ctx)
 	for i, s := range stages {
@@ -261,23 +251,22 @@ var serviceTime = 10 * time.Second // none in tests
 // settled repeats the checks until all pass, or until serviceTime is over: kube-proxy
 // may need a moment to learn of the Service.
 func (t *test) settled(do func(context.Context) ([]Row, error)) func(context.Context) ([]Row, error) {
-	return func(ctx context.Context) ([]Row, error) {
-		for end := time.Now().Add(serviceTime); ; {
-			rows, err := do(ctx)
-			if err != nil || len(filter(rows, func(r Row) bool { return r.Result == Fail })) == 0 || time.Now().After(end) {
-				return rows, err
-			}
-		}
+	return func(ctx context.Context) (rows []Row, err error) {
+		_, err = until(ctx, serviceTime, 0, func() (bool, error) {
+			rows, err = do(ctx)
+			return !slices.ContainsFunc(rows, failed), err
+		})
+		return rows, err
 	}
 }
 
 func verdict(rows []Row) string {
-	failed := filter(rows, func(r Row) bool { return r.Result == Fail })
+	bad := filter(rows, failed)
 	switch {
 	case len(rows) == 0:
 		return "nothing to try"
-	case len(failed) > 0:
-		return fmt.Sprintf("FAILED: %d of %d, first %s to %s: %s", len(failed), len(rows), failed[0].From, failed[0].To, failed[0].Detail)
+	case len(bad) > 0:
+		return fmt.Sprintf("FAILED: %d of %d, first %s to %s: %s", len(bad), len(rows), bad[0].From, bad[0].To, bad[0].Detail)
 	case len(filter(rows, func(r Row) bool { return r.Result == LeftOut })) == len(rows):
 		return "left out: " + rows[0].Detail
 	}
@@ -352,10 +341,11 @@ func (t *test) see(ctx context.Context, node Node, v any, command ...string) err
 // dropped asks all agents what they have dropped. Of those that do not answer
 // nothing is known.
 func (t *test) dropped(ctx context.Context) map[string]map[string]uint64 {
-	answers := make([]map[string]uint64, len(t.nodes))
+	all := map[string]map[string]uint64{}
+	var mu sync.Mutex
 	var g errgroup.Group
 	g.SetLimit(execAtOnce)
-	for i, n := range t.nodes {
+	for _, n := range t.nodes {
 		g.Go(func() error {
 			var list []struct {
 				Text    string `json:"text"`
@@ -364,25 +354,23 @@ func (t *test) dropped(ctx context.Context) map[string]map[string]uint64 {
 			if err := t.see(ctx, n, &list, "drops"); err != nil {
 				return nil
 			}
-			answers[i] = map[string]uint64{}
+			mu.Lock()
+			defer mu.Unlock()
+			all[n.Name] = map[string]uint64{}
 			for _, d := range list {
-				answers[i][d.Text] = d.Packets
+				all[n.Name][d.Text] = d.Packets
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // none of them fails
-	all := map[string]map[string]uint64{}
-	for i, n := range t.nodes {
-		all[n.Name] = answers[i]
-	}
 	return all
 }
 
 // hints say what helps to find the reason, if something failed.
 func (t *test) hints(ctx context.Context) {
 	t.report.Hints = common(t.report.Checks)
-	if len(filter(t.report.Checks, func(r Row) bool { return r.Result == Fail })) == 0 {
+	if !slices.ContainsFunc(t.report.Checks, failed) {
 		return
 	}
 	t.report.Hints = append(t.report.Hints, t.unrouted()...)
