@@ -11,13 +11,17 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/internal/upf/path"
+	"github.com/culvert-net/culvert/internal/upf/pool"
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// Kind and the types below belong to packages desired and pods; callers of the agent
-// use them too.
+// Kind and the types below belong to the packages that the agent is made of; callers
+// of the agent use them too.
 type (
 	Kind         = desired.Kind
 	Origin       = desired.Origin
@@ -29,6 +33,11 @@ type (
 	PodNetwork   = pods.Network
 	PodStatus    = pods.Status
 	PodReadiness = pods.Readiness
+
+	Counter           = dataplane.Counter // which bytes: docs/reference/semantics.md section 1
+	PoolStatus        = pool.Usage
+	PeerStatus        = path.Peer
+	AssociationStatus = pfcp.Association
 )
 
 // The kinds, origins and operations of package desired.
@@ -50,12 +59,6 @@ const (
 	OpAdd    = desired.OpAdd
 	OpDelete = desired.OpDelete
 )
-
-// Counter counts packets and bytes (which bytes: docs/reference/semantics.md section 1).
-type Counter struct {
-	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"`
-}
 
 // Status is the daemon at a glance.
 type Status struct {
@@ -80,21 +83,6 @@ type UPFStatus struct {
 	Peers        []PeerStatus `json:"peers,omitempty"`
 }
 
-// PoolStatus is how full a prefix of a UE pool is.
-type PoolStatus struct {
-	NetworkInstance string       `json:"network_instance,omitempty"`
-	Prefix          netip.Prefix `json:"prefix"`
-	Used            int          `json:"used"`
-	Size            int          `json:"size"`
-}
-
-// PeerStatus is a GTP-U peer that sessions send to.
-type PeerStatus struct {
-	Addr    netip.Addr `json:"addr"`
-	Tunnels int        `json:"tunnels"`
-	Down    bool       `json:"down"` // it does not answer Echo Requests
-}
-
 // SliceStatus is a slice with what its sessions sent and got.
 type SliceStatus struct {
 	slice.Slice
@@ -113,17 +101,6 @@ type BGPPeerStatus struct {
 	Reason   string        `json:"reason,omitempty"` // why it went down last
 	Since    time.Duration `json:"since"`            // that it is up, in ns
 	Received int           `json:"received"`         // candidate paths that it advertises
-}
-
-// AssociationStatus is a PFCP association with an SMF.
-type AssociationStatus struct {
-	Node         string       `json:"node"` // Node ID
-	Addrs        []netip.Addr `json:"addrs"`
-	Since        time.Time    `json:"since"`
-	Recovery     time.Time    `json:"recovery"` // the SMF's Recovery Time Stamp
-	Up           bool         `json:"up"`       // it answers heartbeats
-	Sessions     int          `json:"sessions"`
-	Applications []string     `json:"applications,omitempty"`
 }
 
 // SessionFilter says which sessions are meant: those for which everything that

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -194,7 +193,7 @@ func TestToldBeforeAnotherConfiguration(t *testing.T) {
 	apply("restart_time: 30", "restart_time: 29")
 	d.holds(t, "it is told again", func() bool {
 		path := d.core.goal.Observed.Paths[observed.PathName(addr("10.0.0.9"), advertised(100, 200, "fc00:a::1"))]
-		return path.Color().Color == 100 && reflect.DeepEqual(path, path.Unmarked()) && d.sources.BGP() != nil && d.sources.BGP().Config().Restart == 29*time.Second
+		return path.Color().Color == 100 && !path.Stale && d.sources.BGP() != nil && d.sources.BGP().Config().Restart == 29*time.Second
 	})
 	for _, call := range dp.log() {
 		if strings.HasPrefix(call, "PutPolicy south") && !strings.Contains(call, "fc00:a::1") {

@@ -159,14 +159,14 @@ func (c *core) commit(to *plan.Goal, tables *plan.Tables, scope plan.Scope, repl
 		c.overlay.Sync(from, c.writer.Tables, c.links)
 		return err
 	}
-	if !from.Observed.Is(&to.Observed) {
+	if !observed.SameMap(from.Observed.Paths, to.Observed.Paths) || !from.Observed.OnlyPaths(&to.Observed) {
 		c.store.Note(to.Observed)
 	}
 	if len(to.Observed.Former) > 0 && len(from.Observed.Former) == 0 {
 		time.AfterFunc(observed.FormerTime, func() { c.queue.Push(observed.Update{Apply: func(s *observed.State) { s.Former = nil }}) })
 	}
-	if !desired.Same(from.Desired.Process.UPF, to.Desired.Process.UPF) {
-		c.upf.setSMFs(&to.Desired.Process.UPF)
+	if u := &to.Desired.Process.UPF; c.upf.server != nil && !desired.Same(from.Desired.Process.UPF, *u) {
+		c.upf.server.SetSMFs(u.SMFs, u.Connect)
 	}
 	c.goal, c.replaced = to, replaced
 	c.setLogLevel()
@@ -223,7 +223,9 @@ func (c *core) takeOver(g *plan.Goal, links *netdev.Snapshot) error {
 	if err := c.writer.Start(&first); err != nil {
 		return err
 	}
-	c.upf.restore()
+	if c.upf.upf != nil {
+		c.upf.upf.Restore() // before what was not put is swept
+	}
 	c.network.Sync(links, all.RouteTables(), g.Self.Prefixes)
 	whole := *all
 	c.writer.Converge(&whole, plan.Scope{})

@@ -9,6 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/agent/punt"
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/upf"
@@ -60,7 +61,20 @@ type host interface {
 }
 
 // sessions is the data path as the user plane function uses it (upf.DataPath).
-type sessions struct{ dp *dataplane.DataPlane }
+type sessions struct {
+	dp *dataplane.DataPlane
+	sliced
+	*xdp.Program
+}
+
+// sliced is what has the same names in *dataplane.DataPlane.
+type sliced interface {
+	Stations() ([]dataplane.Station, error)
+	SessionEvents(context.Context, func(dataplane.SessionEvent)) error
+	SetSlice(slice uint32, up, down uint64) error
+	SliceCounters(slice uint32) (up, down dataplane.Counter, err error)
+	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error
+}
 
 func (s sessions) NewTEID() (uint32, error)             { return s.dp.Sessions.NewTEID() }
 func (s sessions) TakeTEID(teid uint32) error           { return s.dp.Sessions.TakeTEID(teid) }
@@ -79,30 +93,6 @@ func (s sessions) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) {
 
 func (s sessions) SetRuleLimits(id uint64, rule uint16, l dataplane.RuleLimits) error {
 	return s.dp.Sessions.SetLimits(id, rule, l)
-}
-
-func (s sessions) Stations() ([]dataplane.Station, error) { return s.dp.Stations() }
-
-func (s sessions) SessionEvents(ctx context.Context, f func(dataplane.SessionEvent)) error {
-	return s.dp.SessionEvents(ctx, f)
-}
-
-func (s sessions) SetSlice(slice uint32, up, down uint64) error {
-	return s.dp.SetSlice(slice, up, down)
-}
-
-func (s sessions) SliceCounters(slice uint32) (up, down dataplane.Counter, err error) {
-	return s.dp.SliceCounters(slice)
-}
-
-func (s sessions) Inject(frame []byte, ifindex int) error { return s.dp.Frames.Inject(frame, ifindex) }
-
-func (s sessions) InjectKept(frame []byte, ifindex int) error {
-	return s.dp.Frames.InjectKept(frame, ifindex)
-}
-
-func (s sessions) InjectFor(session uint64, frame []byte, ifindex int, kept bool) error {
-	return s.dp.InjectFor(session, frame, ifindex, kept)
 }
 
 func openDataPath(o dataplane.Options) (*dataPath, error) {
@@ -128,7 +118,7 @@ func openDataPath(o dataplane.Options) (*dataPath, error) {
 			PutRoute: dp.Routes.Put, DeleteRoute: dp.Routes.Delete,
 			AdjacencyKeys: dp.Adjacencies.Keys, AdjacencyChanges: dp.Adjacencies.Changes, SetNextHop: dp.Adjacencies.SetNextHop,
 		},
-		Pods: dp.Pods, Sessions: sessions{dp}, Trace: dp.Trace,
+		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace,
 		Punts:    punt.DataPath{Injector: dp.Frames, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read},
 		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage},
 		Sweep:    dp.Sweep, Build: dp.Build, Close: dp.Close,

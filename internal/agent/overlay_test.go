@@ -121,7 +121,7 @@ func TestMember(t *testing.T) {
 	}
 	s, err := d.Status()
 	if err != nil || s.Overlay == nil || s.Overlay.Mode != "static" || s.Overlay.Self.Name != "node-1" || s.Overlay.Nodes != 1 || s.Overlay.MTU != 1460 ||
-		s.Overlay.NetworkPolicy != notEnforced || len(s.Overlay.Problems) != 0 || !slices.Equal(s.Overlay.Uplinks, []string{"eth0"}) {
+		s.Overlay.NetworkPolicy != "not enforced" || len(s.Overlay.Problems) != 0 || !slices.Equal(s.Overlay.Uplinks, []string{"eth0"}) {
 		t.Errorf("status %+v, %v", s.Overlay, err)
 	}
 	d.change(t, d.routed(), "the way is known once the kernel has the routes", func() bool { return d.core.writer.Tables.Verdicts["node-2:ipv4"][0].Valid })

@@ -60,8 +60,14 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	snapshots := make(chan *netdev.Snapshot, 1)
 	file := goal.Config(plan.Scope{})
 	c.watch, err = a.open.watcher(netdev.Options{
-		Tables:      plan.Compile(goal, file, &netdev.Snapshot{}, nil, plan.Scope{}).RouteTables(),
-		OnChange:    func(s *netdev.Snapshot) { newest(snapshots, s) },
+		Tables: plan.Compile(goal, file, &netdev.Snapshot{}, nil, plan.Scope{}).RouteTables(),
+		OnChange: func(s *netdev.Snapshot) {
+			select {
+			case <-snapshots: // which nobody has taken yet
+			default:
+			}
+			snapshots <- s
+		},
 		AnyEthernet: len(file.Interfaces) > 0 && !slices.ContainsFunc(file.Interfaces, func(i config.Interface) bool { return i.Mode != "generic" }),
 		Logger:      a.log,
 	})
@@ -125,15 +131,6 @@ func (a *Agent) end() error {
 	return c.dp.Close()
 }
 
-// newest replaces a snapshot that nobody has taken yet. There is one sender.
-func newest(c chan *netdev.Snapshot, s *netdev.Snapshot) {
-	select {
-	case <-c:
-	default:
-	}
-	c <- s
-}
-
 // follow waits for the first snapshot, takes over, and then goes along with
 // what changes in the network. Until the kernel has said what there is, nothing
 // is touched: what the tables hold may be old, but nothing in them is empty.
@@ -179,7 +176,12 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 			c.pods.Retry()
 			c.pods.Retell()
 		case <-c.upf.path.put:
-			c.syncSessions()
+			time.Sleep(syncPause) // for all sessions that are put in the meantime
+			c.mu.Lock()
+			if c.isReady() == nil {
+				c.network.SyncHops()
+			}
+			c.mu.Unlock()
 		}
 	}
 }

@@ -122,7 +122,7 @@ func (a *Agent) Locators() ([]LocatorStatus, error) {
 func (a *Agent) SIDs() ([]SIDStatus, error) {
 	return each(a.core, func(r desired.Resource, v srv6.LocalSID) (SIDStatus, error) {
 		n, err := a.core.dp.Counters.SID(v.SID)
-		s := SIDStatus{LocalSID: v, Origin: r.Origin, Counter: Counter(n)}
+		s := SIDStatus{LocalSID: v, Origin: r.Origin, Counter: n}
 		if v.NextHop.IsValid() || v.Interface != "" {
 			s.NextHop = apply.Resolve(a.core.links, dataplane.AdjacencyKey{NextHop: v.NextHop, Interface: v.Interface}).State()
 		}
@@ -134,13 +134,12 @@ func (a *Agent) SIDs() ([]SIDStatus, error) {
 func (a *Agent) Policies() ([]PolicyStatus, error) {
 	return each(a.core, func(r desired.Resource, v srpolicy.Policy) (PolicyStatus, error) {
 		t := a.core.writer.Tables
-		s := PolicyStatus{Policy: v, Origin: r.Origin, Lists: []Counter{}, Paths: t.Verdicts[v.Name]}
+		s := PolicyStatus{Policy: v, Origin: r.Origin, Paths: t.Verdicts[v.Name]}
 		s.SegmentLists = t.Policies[v.Name].SegmentLists
 		lists, err := a.core.dp.Counters.Lists(v.Name)
+		s.Lists = append([]Counter{}, lists...)
 		for _, c := range lists {
-			s.Lists = append(s.Lists, Counter(c))
-			s.Counter.Packets += c.Packets
-			s.Counter.Bytes += c.Bytes
+			s.Counter.Add(c)
 		}
 		return s, err
 	})
@@ -169,7 +168,7 @@ func (a *Agent) Steerings() ([]SteeringStatus, error) {
 func (a *Agent) Tunnels() ([]TunnelStatus, error) {
 	return each(a.core, func(r desired.Resource, v gtpu.Tunnel) (TunnelStatus, error) {
 		received, sent, err := a.core.dp.Counters.Tunnel(v.Name)
-		return TunnelStatus{Tunnel: v, Origin: r.Origin, Received: Counter(received), Sent: Counter(sent)}, err
+		return TunnelStatus{Tunnel: v, Origin: r.Origin, Received: received, Sent: sent}, err
 	})
 }
 
@@ -206,7 +205,7 @@ func (a *Agent) Outcomes() (out []Outcome, err error) {
 		}
 		for i, reason := range reason.All() {
 			if i < len(counters) {
-				out = append(out, Outcome{Reason: reason.String(), Drop: reason.Drop(), Text: reason.Text(), Counter: Counter(counters[i])})
+				out = append(out, Outcome{Reason: reason.String(), Drop: reason.Drop(), Text: reason.Text(), Counter: counters[i]})
 			}
 		}
 		return nil
@@ -253,9 +252,6 @@ type OverlayStatus struct {
 	BGPEstablished int `json:"bgp_established,omitempty"`
 }
 
-// notEnforced is what there is to say of NetworkPolicy.
-const notEnforced = "not enforced"
-
 // NodeStatus is another node of the cluster.
 type NodeStatus struct {
 	overlay.Node
@@ -276,7 +272,7 @@ func (c *core) overlayStatus(silence string) *OverlayStatus {
 		return nil
 	}
 	s := &OverlayStatus{
-		Mode: g.Desired.Process.Overlay.Mode, MTU: c.overlay.MTU(), Pods: len(c.pods.List()), Nodes: len(g.Wanted.Peers), NetworkPolicy: notEnforced,
+		Mode: g.Desired.Process.Overlay.Mode, MTU: c.overlay.MTU(), Pods: len(c.pods.List()), Nodes: len(g.Wanted.Peers), NetworkPolicy: "not enforced",
 	}
 	if g.Self.Name == "" {
 		s.Problem = withSilence(silence, strings.Join(c.overlay.Problems(), "; "))

@@ -24,9 +24,15 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 	if err := a.core.isReady(); err != nil {
 		return err
 	}
-	kernel, err := a.core.kernelFilter(filter)
-	if err != nil {
-		return err
+	kernel := &dataplane.TraceFilter{Source: filter.Source, Destination: filter.Destination, DropsOnly: filter.Drops}
+	if filter.Interface != "" {
+		a.core.mu.RLock()
+		l, there := a.core.links.Link(filter.Interface)
+		a.core.mu.RUnlock()
+		if !there {
+			return fmt.Errorf("%w: there is no interface %q", ErrNotFound, filter.Interface)
+		}
+		kernel.Ifindex = l.Index
 	}
 	if err := a.core.dp.Trace.Set(kernel); err != nil {
 		return fmt.Errorf("trace: %w", err)
@@ -45,7 +51,7 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 		case <-failed.Done():
 		}
 	}()
-	err = a.core.dp.Trace.Read(failed, func(e dataplane.TraceEvent) {
+	err := a.core.dp.Trace.Read(failed, func(e dataplane.TraceEvent) {
 		event := a.core.traceEvent(e)
 		if failed.Err() != nil || !filter.Matches(event) {
 			return
@@ -61,21 +67,6 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 		return context.Cause(failed)
 	}
 	return err
-}
-
-// kernelFilter is the part of the filter that the data path decides by.
-func (c *core) kernelFilter(f TraceFilter) (*dataplane.TraceFilter, error) {
-	out := &dataplane.TraceFilter{Source: f.Source, Destination: f.Destination, DropsOnly: f.Drops}
-	if f.Interface != "" {
-		c.mu.RLock()
-		l, there := c.links.Link(f.Interface)
-		c.mu.RUnlock()
-		if !there {
-			return nil, fmt.Errorf("%w: there is no interface %q", ErrNotFound, f.Interface)
-		}
-		out.Ifindex = l.Index
-	}
-	return out, nil
 }
 
 // Matches says whether a packet is one of those that the filter means, as far as the
@@ -98,7 +89,10 @@ func (c *core) traceEvent(e dataplane.TraceEvent) TraceEvent {
 		InLength: e.InLength, OutLength: e.OutLength, In: e.In, Out: e.Out,
 	}
 	if e.Session != 0 {
-		out.Session, out.PDR = e.Session, c.upf.pdrOf(e.Session, e.Rule)
+		out.Session, out.PDR = e.Session, e.Rule
+		if c.upf.upf != nil {
+			out.PDR = c.upf.upf.PDR(e.Session, e.Rule)
+		}
 	}
 	if p, ok := c.writer.Tables.Policies[e.Policy]; ok && e.List >= 0 && e.List < len(p.SegmentLists) {
 		out.SegmentList = p.SegmentLists[e.List].Segments

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -59,13 +60,6 @@ func newUserPlane(a *Agent, p desired.Process) (u *userPlane, err error) {
 	return u, err
 }
 
-// restore puts the sessions again, before what was not put is swept.
-func (u *userPlane) restore() {
-	if u.upf != nil {
-		u.upf.Restore()
-	}
-}
-
 // start answers SMFs, until ctx ends.
 func (u *userPlane) start(ctx context.Context, group *errgroup.Group) error {
 	if u.upf == nil {
@@ -104,29 +98,8 @@ func (u *userPlane) validate(c *config.UPF) error {
 	return nil
 }
 
-// setSMFs lets the SMFs be those of a configuration.
-func (u *userPlane) setSMFs(c *config.UPF) {
-	if u.server != nil {
-		u.server.SetSMFs(c.SMFs, c.Connect)
-	}
-}
-
-// pause between looks for next hops that new sessions lead to.
+// syncPause is the time between looks for next hops that new sessions lead to.
 const syncPause = 50 * time.Millisecond
-
-// syncSessions resolves the next hops that sessions lead to, of all that were put
-// in the meantime at once.
-func (c *core) syncSessions() {
-	time.Sleep(syncPause)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.isReady() == nil {
-		c.network.SyncHops()
-	}
-}
-
-// defaultSessions is how many are listed where nobody says how many.
-const defaultSessions = 1000
 
 // userPlane is the user plane function, once SMFs are answered.
 func (c *core) userPlane() (*userPlane, error) {
@@ -151,7 +124,7 @@ func (a *Agent) Slices() ([]SliceStatus, error) {
 	return each(a.core, func(r desired.Resource, v slice.Slice) (SliceStatus, error) {
 		s := SliceStatus{Slice: v, Origin: r.Origin}
 		if i := slices.IndexFunc(counted, func(c upf.SliceStatus) bool { return c.Name == v.Name }); i >= 0 {
-			s.Sessions, s.Uplink, s.Downlink = counted[i].Sessions, Counter(counted[i].Uplink), Counter(counted[i].Downlink)
+			s.Sessions, s.Uplink, s.Downlink = counted[i].Sessions, counted[i].Uplink, counted[i].Downlink
 		}
 		return s, nil
 	})
@@ -163,11 +136,7 @@ func (a *Agent) Associations() ([]AssociationStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []AssociationStatus
-	for _, v := range u.server.Associations() {
-		out = append(out, AssociationStatus(v))
-	}
-	return out, nil
+	return u.server.Associations(), nil
 }
 
 // Sessions are those that the filter means, lowest SEID first.
@@ -184,13 +153,18 @@ func (a *Agent) Sessions(f SessionFilter) (list []SessionStatus, total int, err 
 		if err != nil {
 			return nil, 0, err
 		}
-		one, err := wholeSession(v)
+		// One session comes with what the SMF said, and what each rule counted.
+		one := sessionStatus(v)
+		for _, p := range v.Volumes {
+			one.PDRs = append(one.PDRs, PDRStatus{p.PDR, p.Volume})
+		}
+		for _, u := range v.URRs {
+			one.URRs = append(one.URRs, URRStatus{u.URR, u.Sequence, u.Volume.Uplink, u.Volume.Downlink, u.Exhausted})
+		}
+		one.Rules, err = json.Marshal(v.Session)
 		return []SessionStatus{one}, 1, err
 	}
-	if f.Limit == 0 {
-		f.Limit = defaultSessions
-	}
-	views, total, err := u.upf.List(f.match, f.Limit)
+	views, total, err := u.upf.List(f.match, cmp.Or(f.Limit, 1000))
 	for _, v := range views {
 		list = append(list, sessionStatus(v))
 	}
@@ -231,24 +205,9 @@ func sessionStatus(v upf.View) SessionStatus {
 		if p.Source == session.Access {
 			to = &out.Uplink
 		}
-		to.Packets += v.Volumes[i].Volume.Packets
-		to.Bytes += v.Volumes[i].Volume.Bytes
+		to.Add(v.Volumes[i].Volume)
 	}
 	return out
-}
-
-// wholeSession adds what the SMF said, and what each rule counted.
-func wholeSession(v upf.View) (SessionStatus, error) {
-	out := sessionStatus(v)
-	for _, p := range v.Volumes {
-		out.PDRs = append(out.PDRs, PDRStatus{p.PDR, Counter(p.Volume)})
-	}
-	for _, u := range v.URRs {
-		out.URRs = append(out.URRs, URRStatus{u.URR, u.Sequence, u.Volume.Uplink, u.Volume.Downlink, u.Exhausted})
-	}
-	var err error
-	out.Rules, err = json.Marshal(v.Session)
-	return out, err
 }
 
 // status is nil for a node that is no user plane function, or not yet.
@@ -257,23 +216,9 @@ func (u *userPlane) status() *UPFStatus {
 		return nil
 	}
 	s := &UPFStatus{
-		Sessions: u.upf.Len(), MaxSessions: u.upf.Max(), Associations: len(u.server.Associations()),
+		Pools: u.upf.Pools(), Peers: u.upf.Peers(), Sessions: u.upf.Len(), MaxSessions: u.upf.Max(), Associations: len(u.server.Associations()),
 		Buffered: int(u.upf.Stats().BufferedNow.Load()),
-	}
-	for _, p := range u.upf.Pools() {
-		s.Pools = append(s.Pools, PoolStatus(p))
-	}
-	for _, p := range u.upf.Peers() {
-		s.Peers = append(s.Peers, PeerStatus(p))
 	}
 	slices.SortFunc(s.Peers, func(a, b PeerStatus) int { return a.Addr.Compare(b.Addr) })
 	return s
-}
-
-// pdrOf is the PDR that a rule of the data path is of.
-func (u *userPlane) pdrOf(seid uint64, rule uint16) uint16 {
-	if u.upf == nil {
-		return rule
-	}
-	return u.upf.PDR(seid, rule)
 }

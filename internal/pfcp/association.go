@@ -107,15 +107,15 @@ func (p *peers) sorted() []*association {
 
 // Association describes an association with an SMF.
 type Association struct {
-	Node  string       // Node ID
-	Addrs []netip.Addr // of the SMF
-	Since time.Time
+	Node  string       `json:"node"`  // Node ID
+	Addrs []netip.Addr `json:"addrs"` // of the SMF
+	Since time.Time    `json:"since"`
 	// Recovery is the SMF's Recovery Time Stamp.
-	Recovery time.Time
+	Recovery time.Time `json:"recovery"`
 	// Up: the SMF answers heartbeats. Sessions stay while it does not.
-	Up           bool
-	Sessions     int
-	Applications []string // with PFDs
+	Up           bool     `json:"up"`
+	Sessions     int      `json:"sessions"`
+	Applications []string `json:"applications,omitempty"` // with PFDs
 }
 
 // Associations returns all associations by Node ID. The UPF has the sessions,

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/overlay"
@@ -73,12 +72,13 @@ func routerID(s overlay.Self) netip.Addr {
 // NewBGP reads the passwords. It connects to nobody before start.
 func NewBGP(c Config, s *State, to *Queue, log *slog.Logger) (*BGP, error) {
 	b := &c.BGP
-	h := &BGP{of: c, queue: to, families: maps.Clone(s.Families), config: bgp.Config{
+	h := &BGP{of: c, queue: to, families: map[netip.Addr][]string{}, config: bgp.Config{
 		ASN: b.ASN, RouterID: b.RouterID, Listen: b.Listen, Port: b.Port, Restart: time.Duration(b.RestartTime) * time.Second, Log: log,
-		Restarting: s.hasBGP(), ClusterID: b.ClusterID, MaxPrefixes: b.MaxPrefixes,
+		Restarting: len(s.Reaches) > 0, ClusterID: b.ClusterID, MaxPrefixes: b.MaxPrefixes,
 	}}
-	if h.families == nil {
-		h.families = map[netip.Addr][]string{}
+	maps.Copy(h.families, s.Families)
+	for _, p := range s.Paths { // the data path forwards by the state of an earlier speaker
+		h.config.Restarting = h.config.Restarting || p.Kube == ""
 	}
 	for i, p := range b.Peers {
 		password, err := bgp.ReadPassword(p.PasswordFile)
@@ -95,35 +95,19 @@ func NewBGP(c Config, s *State, to *Queue, log *slog.Logger) (*BGP, error) {
 		h.config.Peers = append(h.config.Peers, peer)
 	}
 	if c.Overlay.Mode == config.OverlayBGP {
-		h.config.Cluster = &bgp.Cluster{Handler: h, Headends: s.headends(), Prefixes: b.Prefixes, SIDs: b.UnicastSIDs, Locator: !b.NoLocator}
+		h.config.Cluster = &bgp.Cluster{Handler: h, Prefixes: b.Prefixes, SIDs: b.UnicastSIDs, Locator: !b.NoLocator}
+		for _, r := range s.Reaches {
+			for _, o := range r.Routes {
+				if !slices.Contains(h.config.Cluster.Headends, o.Node) {
+					h.config.Cluster.Headends = append(h.config.Cluster.Headends, o.Node)
+				}
+			}
+		}
 		if v := b.VPN; v.IsSet() {
 			h.config.Cluster.VPN = &bgp.VPN{Distinguisher: v.Distinguisher, Import: v.Import, Export: v.Export}
 		}
 	}
 	return h, nil
-}
-
-// hasBGP says whether the state of an earlier speaker holds anything: the data path
-// forwards by it.
-func (s *State) hasBGP() bool {
-	for _, p := range s.Paths {
-		if p.Kube == "" {
-			return true
-		}
-	}
-	return len(s.Reaches) > 0
-}
-
-// headends are the router IDs of the nodes whose routes peers advertise.
-func (s *State) headends() (out []netip.Addr) {
-	for _, r := range s.Reaches {
-		for _, o := range r.Routes {
-			if !slices.Contains(out, o.Node) {
-				out = append(out, o.Node)
-			}
-		}
-	}
-	return out
 }
 
 // start connects. The state of an earlier daemon, or of another configuration, holds
@@ -133,30 +117,11 @@ func (h *BGP) start(ctx context.Context) (err error) {
 	if h.speaker, err = bgp.Start(ctx, h.config, h); err != nil {
 		return fmt.Errorf("bgp: %w", err)
 	}
-	h.expiry = time.AfterFunc(h.config.Restart, func() { h.queue.Push(Update{Apply: (*State).expire}) })
-	return nil
-}
-
-// stop closes the sessions, and leave does at the daemon's end.
-func (h *BGP) stop() {
-	h.expiry.Stop()
-	h.speaker.Stop()
-}
-
-func (h *BGP) leave() {
-	h.expiry.Stop()
-	h.speaker.Leave()
-}
-
-// setNode advertises this node.
-func (h *BGP) setNode(n overlay.Node) error {
-	if h.config.Cluster == nil || desired.Same(h.node, n) {
-		return nil
-	}
-	if err := h.speaker.SetNode(n); err != nil {
-		return fmt.Errorf("bgp: %w", err)
-	}
-	h.node = n
+	h.expiry = time.AfterFunc(h.config.Restart, func() {
+		h.queue.Push(Update{Apply: func(s *State) {
+			s.forget(func(p Path) bool { return p.Stale }, func(r Reach) bool { return r.awaited != nil })
+		}})
+	})
 	return nil
 }
 
@@ -196,7 +161,10 @@ func (h *BGP) Speaks(peer netip.Addr, families []string) {
 		return
 	}
 	h.families[peer] = families
-	h.queue.Push(Update{Entry: Entry{EntryFamilies, peer.String()}, Apply: func(s *State) { s.setFamilies(peer, families) }})
+	h.queue.Push(Update{Entry: Entry{EntryFamilies, peer.String()}, Apply: func(s *State) {
+		edit(&s.Families, &s.own.families)
+		s.Families[peer] = families
+	}})
 }
 
 // PutReach pushes the routes to a prefix, as a bgp.ReachHandler.

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/overlay"
@@ -58,15 +57,6 @@ func (k *Kubernetes) start(ctx context.Context, s *State) {
 	}
 }
 
-// leave ends the watch at the daemon's end, and does not wait for the API
-// server.
-func (k *Kubernetes) leave() { k.cancel() }
-
-func (k *Kubernetes) stop() {
-	k.cancel()
-	k.running.Wait()
-}
-
 // claim claims a locator for each Node that this node is made of.
 func (k *Kubernetes) claim(ctx context.Context) {
 	for {
@@ -81,26 +71,6 @@ func (k *Kubernetes) claim(ctx context.Context) {
 		}
 		k.queue.Push(Update{Entry: Entry{EntrySelf, "locator"}, Apply: func(s *State) { s.Self.Locator = p }})
 	}
-}
-
-// publish writes this node to its Node.
-func (k *Kubernetes) publish(n overlay.Node) {
-	if !desired.Same(n, k.node) {
-		k.node = n
-		k.watcher.Publish(n)
-	}
-}
-
-// problem is why the API says nothing now, "" if it does.
-func (k *Kubernetes) problem() string {
-	s := k.watcher.Status()
-	switch {
-	case s.Error != "":
-		return "the Kubernetes API does not answer: " + s.Error
-	case !s.Complete:
-		return "the Kubernetes API has not sent everything yet"
-	}
-	return ""
 }
 
 // Verdicts are those on the paths of Kubernetes: of the policies, by policy, and on

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/config"
@@ -23,9 +23,8 @@ type Sources struct {
 	version string // of the program
 	log     *slog.Logger
 
-	mu   sync.Mutex // of the pointers
-	bgp  *BGP
-	kube *Kubernetes
+	bgp  atomic.Pointer[BGP]
+	kube atomic.Pointer[Kubernetes]
 }
 
 // Config is what the control planes are made of.
@@ -34,40 +33,29 @@ type Config struct {
 	Overlay config.Overlay
 }
 
-// forBGP and forKube are what each of them depends on.
-func (c Config) forBGP() Config {
-	return Config{BGP: c.BGP, Overlay: config.Overlay{Mode: c.Overlay.Mode}}
-}
-
-func (c Config) forKube() Config {
-	o := &c.Overlay
-	return Config{Overlay: config.Overlay{Mode: o.Mode, Node: o.Node, LocatorPool: o.LocatorPool, Kube: o.Kube}}
-}
-
 // NewSources are none; Adjust starts them. They push what they hear to a queue.
 func NewSources(to *Queue, version string, log *slog.Logger) *Sources {
 	return &Sources{queue: to, version: version, log: log}
 }
 
 // BGP is the speaker that runs; nil: the node speaks no BGP.
-func (s *Sources) BGP() *BGP {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.bgp
-}
+func (s *Sources) BGP() *BGP { return s.bgp.Load() }
 
 // Kubernetes returns the running watch, or nil.
-func (s *Sources) Kubernetes() *Kubernetes {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.kube
-}
+func (s *Sources) Kubernetes() *Kubernetes { return s.kube.Load() }
 
 // Problem is why the Kubernetes API says nothing now; "": it does, or nobody
 // asks it.
 func (s *Sources) Problem() string {
-	if k := s.Kubernetes(); k != nil {
-		return k.problem()
+	k := s.Kubernetes()
+	if k == nil {
+		return ""
+	}
+	switch now := k.watcher.Status(); {
+	case now.Error != "":
+		return "the Kubernetes API does not answer: " + now.Error
+	case !now.Complete:
+		return "the Kubernetes API has not sent everything yet"
 	}
 	return ""
 }
@@ -76,14 +64,19 @@ func (s *Sources) Problem() string {
 // the zero value as long as the node is no member of a cluster. What state holds
 // stays until a new control plane says otherwise.
 func (s *Sources) Adjust(ctx context.Context, c Config, self overlay.Self, state *State) error {
-	return errors.Join(s.adjustBGP(ctx, c.forBGP(), self, state), s.adjustKube(ctx, c.forKube(), c.Overlay.UsesKube(), self, state))
+	// What each of them depends on.
+	o := &c.Overlay
+	forBGP := Config{BGP: c.BGP, Overlay: config.Overlay{Mode: o.Mode}}
+	forKube := Config{Overlay: config.Overlay{Mode: o.Mode, Node: o.Node, LocatorPool: o.LocatorPool, Kube: o.Kube}}
+	return errors.Join(s.adjustBGP(ctx, forBGP, self, state), s.adjustKube(ctx, forKube, o.UsesKube(), self, state))
 }
 
 func (s *Sources) adjustBGP(ctx context.Context, c Config, self overlay.Self, state *State) error {
 	h := s.BGP()
 	if h != nil && !desired.Same(h.of, c) {
-		s.set(nil, s.kube)
-		h.stop()
+		s.bgp.Store(nil)
+		h.expiry.Stop()
+		h.speaker.Stop()
 		h = nil
 	}
 	if h == nil {
@@ -98,19 +91,25 @@ func (s *Sources) adjustBGP(ctx context.Context, c Config, self overlay.Self, st
 			return err
 		}
 		s.log.Info("speaks BGP", "asn", c.BGP.ASN, "router_id", c.BGP.RouterID)
-		s.set(h, s.kube)
+		s.bgp.Store(h)
 	}
-	if self.Name == "" {
+	n := self.Node()
+	if self.Name == "" || h.config.Cluster == nil || desired.Same(h.node, n) {
 		return nil
 	}
-	return h.setNode(self.Node())
+	if err := h.speaker.SetNode(n); err != nil {
+		return fmt.Errorf("bgp: %w", err)
+	}
+	h.node = n
+	return nil
 }
 
 func (s *Sources) adjustKube(ctx context.Context, c Config, uses bool, self overlay.Self, state *State) error {
 	k := s.Kubernetes()
 	if k != nil && !desired.Same(k.of, c) {
-		s.set(s.bgp, nil)
-		k.stop()
+		s.kube.Store(nil)
+		k.cancel()
+		k.running.Wait()
 		k = nil
 	}
 	if k == nil {
@@ -125,29 +124,23 @@ func (s *Sources) adjustKube(ctx context.Context, c Config, uses bool, self over
 		}
 		k = NewKubernetes(c, w, s.queue, s.log)
 		k.start(ctx, state)
-		s.set(s.bgp, k)
+		s.kube.Store(k)
 	}
-	if c.Overlay.Mode == config.OverlayKube && self.Name != "" {
-		k.publish(self.Node())
+	if n := self.Node(); c.Overlay.Mode == config.OverlayKube && self.Name != "" && !desired.Same(n, k.node) {
+		k.node = n
+		k.watcher.Publish(n)
 	}
 	return nil
 }
 
-func (s *Sources) set(h *BGP, k *Kubernetes) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.bgp, s.kube = h, k
-}
-
-// Stop ends what runs, at the daemon's end.
+// Stop ends what runs, at the daemon's end. It does not wait for the API server.
 func (s *Sources) Stop() {
-	h, k := s.BGP(), s.Kubernetes()
-	s.set(nil, nil)
-	if h != nil {
-		h.leave()
+	if h := s.bgp.Swap(nil); h != nil {
+		h.expiry.Stop()
+		h.speaker.Leave()
 	}
-	if k != nil {
-		k.leave()
+	if k := s.kube.Swap(nil); k != nil {
+		k.cancel()
 	}
 }
 

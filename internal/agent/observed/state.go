@@ -52,9 +52,9 @@ type Path struct {
 	// watcher; empty: a BGP peer advertises it.
 	Kube     string `json:"kube,omitempty"`
 	KubeName string `json:"kube_name,omitempty"`
-	// stale: it is of an earlier daemon. It holds until its peer has sent everything
+	// Stale: it is of an earlier daemon. It holds until its peer has sent everything
 	// again, or has had time to.
-	stale bool
+	Stale bool `json:"-"`
 }
 
 // Node is another node, as Kubernetes has it.
@@ -80,15 +80,6 @@ type Self struct {
 	SIDs    kube.LocalSIDs `json:"sids,omitzero"`
 }
 
-// Unmarked is p without the mark that it is from before a restart.
-func (p Path) Unmarked() Path { p.stale = false; return p }
-
-// Unmarked is n: a node has no such mark.
-func (n Node) Unmarked() Node { return n }
-
-// Unmarked is r without the mark that it is from before a restart.
-func (r Reach) Unmarked() Reach { r.awaited = nil; return r }
-
 // Color is the policy that the path is of.
 func (p Path) Color() overlay.Color {
 	return overlay.Color{Color: p.Path.Color, Endpoint: p.Endpoint}
@@ -109,14 +100,6 @@ func (p Path) AddTo(k overlay.Known) overlay.Known {
 	return k
 }
 
-// IPv6 is the first IPv6 address of the Node.
-func (s Self) IPv6() netip.Addr {
-	if i := slices.IndexFunc(s.Addresses, netip.Addr.Is6); i >= 0 {
-		return s.Addresses[i]
-	}
-	return netip.Addr{}
-}
-
 // Edit is a copy of s that can change. It copies each map before the first
 // change of it, and notes the paths that change.
 func (s State) Edit() State {
@@ -134,11 +117,6 @@ func edit[K comparable, V any](m *map[K]V, own *bool) {
 		return
 	}
 	*m = maps.Clone(*m)
-}
-
-// Is says whether the two are one.
-func (s *State) Is(o *State) bool {
-	return SameMap(s.Paths, o.Paths) && s.OnlyPaths(o)
 }
 
 // OnlyPaths says whether the two differ in nothing but candidate paths.

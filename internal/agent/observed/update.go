@@ -70,12 +70,6 @@ func (s *State) DropReach(p netip.Prefix) {
 	delete(s.Reaches, p)
 }
 
-// setFamilies notes the address families that a BGP peer speaks.
-func (s *State) setFamilies(peer netip.Addr, families []string) {
-	edit(&s.Families, &s.own.families)
-	s.Families[peer] = families
-}
-
 // forget removes the paths and prefixes that the two functions choose.
 func (s *State) forget(path func(Path) bool, reach func(Reach) bool) {
 	for name, p := range s.Paths {
@@ -96,7 +90,7 @@ func (s *State) forget(path func(Path) bool, reach func(Reach) bool) {
 func (s *State) MarkStale() {
 	edit(&s.Paths, &s.own.paths)
 	for name, p := range s.Paths {
-		p.stale = p.Kube == ""
+		p.Stale = p.Kube == ""
 		s.Paths[name] = p
 	}
 	edit(&s.Reaches, &s.own.reaches)
@@ -112,7 +106,7 @@ func (s *State) MarkStale() {
 // complete removes what a peer, which has sent everything now, has not sent
 // again.
 func (s *State) complete(peer netip.Addr) {
-	s.forget(func(p Path) bool { return p.stale && p.Peer == peer }, func(Reach) bool { return false })
+	s.forget(func(p Path) bool { return p.Stale && p.Peer == peer }, func(Reach) bool { return false })
 	for prefix, r := range s.Reaches {
 		if !slices.Contains(r.awaited, peer) {
 			continue
@@ -125,11 +119,6 @@ func (s *State) complete(peer netip.Addr) {
 		edit(&s.Reaches, &s.own.reaches)
 		s.Reaches[prefix] = r
 	}
-}
-
-// expire removes what is stale still.
-func (s *State) expire() {
-	s.forget(func(p Path) bool { return p.stale }, func(r Reach) bool { return r.awaited != nil })
 }
 
 // Cleared is s without anything in it.

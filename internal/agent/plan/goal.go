@@ -214,7 +214,10 @@ func SelfOf(o *config.Overlay, k observed.Self, links *netdev.Snapshot, former n
 		entry = o.Nodes[i]
 		s.DT4, s.DT6 = last(entry.IPv4, s.DT4), last(entry.IPv6, s.DT6)
 	}
-	s.Address = cmp.Or(o.Address, entry.Address, k.IPv6())
+	s.Address = cmp.Or(o.Address, entry.Address)
+	if i := slices.IndexFunc(k.Addresses, netip.Addr.Is6); !s.Address.IsValid() && i >= 0 {
+		s.Address = k.Addresses[i]
+	}
 	if uplinks := Uplinks(o, nil, links); !s.Address.IsValid() && len(uplinks) > 0 {
 		s.Address = uplinkAddress(uplinks, links, former)
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -243,14 +244,14 @@ type bucket struct {
 
 var buckets = []bucket{
 	bucketOf("bgp", func(s *observed.State) map[string]observed.Path { return s.Paths },
-		func(s *observed.State, m map[string]observed.Path) { s.Paths = m }, plain, parsed, observed.Path.Unmarked),
+		func(s *observed.State, m map[string]observed.Path) { s.Paths = m }, plain, parsed),
 	bucketOf("nodes", func(s *observed.State) map[string]observed.Node { return s.Nodes },
-		func(s *observed.State, m map[string]observed.Node) { s.Nodes = m }, plain, parsed, observed.Node.Unmarked),
+		func(s *observed.State, m map[string]observed.Node) { s.Nodes = m }, plain, parsed),
 	bucketOf("reach", func(s *observed.State) map[netip.Prefix]observed.Reach { return s.Reaches },
-		func(s *observed.State, m map[netip.Prefix]observed.Reach) { s.Reaches = m }, netip.Prefix.String, netip.ParsePrefix, observed.Reach.Unmarked),
+		func(s *observed.State, m map[netip.Prefix]observed.Reach) { s.Reaches = m }, netip.Prefix.String, netip.ParsePrefix),
 	bucketOf("spoken", func(s *observed.State) map[netip.Addr][]string { return s.Families },
-		func(s *observed.State, m map[netip.Addr][]string) { s.Families = m }, netip.Addr.String, netip.ParseAddr, func(f []string) []string { return f }),
-	bucketOf("node", self, setSelf, plain, parsed, func(s observed.Self) observed.Self { return s }),
+		func(s *observed.State, m map[netip.Addr][]string) { s.Families = m }, netip.Addr.String, netip.ParseAddr),
+	bucketOf("node", self, func(s *observed.State, m map[string]observed.Self) { s.Self = m["self"] }, plain, parsed),
 }
 
 func plain(name string) string           { return name }
@@ -264,11 +265,8 @@ func self(s *observed.State) map[string]observed.Self {
 	return map[string]observed.Self{"self": s.Self}
 }
 
-func setSelf(s *observed.State, m map[string]observed.Self) { s.Self = m["self"] }
-
-// bucketOf compares what is without marks: whether something is from before a
-// restart is not on disk.
-func bucketOf[K comparable, V any](name string, of func(*observed.State) map[K]V, set func(*observed.State, map[K]V), text func(K) string, parse func(string) (K, error), unmarked func(V) V) bucket {
+// bucketOf is the map that of returns and set replaces.
+func bucketOf[K comparable, V any](name string, of func(*observed.State) map[K]V, set func(*observed.State, map[K]V), text func(K) string, parse func(string) (K, error)) bucket {
 	return bucket{
 		load: func(tx *bbolt.Tx, s *observed.State) error {
 			out := map[K]V{}
@@ -295,7 +293,7 @@ func bucketOf[K comparable, V any](name string, of func(*observed.State) map[K]V
 			}
 			for key, v := range to {
 				old, there := from[key]
-				if there && reflect.DeepEqual(unmarked(old), unmarked(v)) {
+				if there && reflect.DeepEqual(old, v) {
 					continue
 				}
 				if err := put(tx, name, text(key), v); err != nil {
@@ -376,13 +374,15 @@ func (s *Store) Save(from, to []desired.Resource, o observed.State, replaced *Ap
 	return nil
 }
 
+// put writes a value, unless it is what is there: whether something is from before a
+// restart is not on disk.
 func put(tx *bbolt.Tx, bucket, key string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}
 	b, err := tx.CreateBucketIfNotExists([]byte(bucket))
-	if err != nil {
+	if err != nil || bytes.Equal(b.Get([]byte(key)), data) {
 		return err
 	}
 	return b.Put([]byte(key), data)

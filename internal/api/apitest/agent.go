@@ -159,8 +159,7 @@ func (a *Agent) Policies() ([]agent.PolicyStatus, error) {
 		s.Policy, s.Paths = srpolicy.Choose(v, paths, "", func(netip.Addr) error { return nil })
 		for j := range s.SegmentLists {
 			s.Lists = append(s.Lists, counted(2, 10*i+j))
-			s.Counter.Packets += s.Lists[j].Packets
-			s.Counter.Bytes += s.Lists[j].Bytes
+			s.Counter.Add(s.Lists[j])
 		}
 		return s
 	})

@@ -10,7 +10,10 @@ import (
 )
 
 // Counter counts packets and bytes (which bytes: docs/reference/semantics.md section 1).
-type Counter struct{ Packets, Bytes uint64 }
+type Counter struct {
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+}
 
 // Add adds what o counted.
 func (c *Counter) Add(o Counter) {

@@ -219,9 +219,9 @@ func (p *Paths) Watch() {
 // Peer is a GTP-U peer. Tunnels counts those that sessions send to; Down says
 // that the path has failed.
 type Peer struct {
-	Addr    netip.Addr
-	Tunnels int
-	Down    bool
+	Addr    netip.Addr `json:"addr"`
+	Tunnels int        `json:"tunnels"`
+	Down    bool       `json:"down"` // it does not answer Echo Requests
 }
 
 // Peers lists the peers, in no order.

@@ -233,9 +233,10 @@ func (a *Pools) Any() bool {
 
 // Usage says how full a prefix of a pool is. Used and Size count UEs.
 type Usage struct {
-	NetworkInstance string
-	Prefix          netip.Prefix
-	Used, Size      int
+	NetworkInstance string       `json:"network_instance,omitempty"`
+	Prefix          netip.Prefix `json:"prefix"`
+	Used            int          `json:"used"`
+	Size            int          `json:"size"`
 }
 
 // Usage lists the prefixes of the pools.
