@@ -77,7 +77,10 @@ type Hop struct {
 
 // NewNetwork has written nothing yet.
 func NewNetwork(dp *DataPath, keepAlive func([]netdev.Key), log *slog.Logger) *Network {
-	return &Network{retries: retries{log: log}, dp: dp, keepAlive: keepAlive}
+	return &Network{
+		retries: retries{log: log}, dp: dp, keepAlive: keepAlive,
+		routes: map[netdev.RouteKey][]netdev.Key{}, hops: map[dataplane.AdjacencyKey]Hop{}, asked: map[netdev.Key]time.Time{},
+	}
 }
 
 // Sync makes the data path's addresses, devices, routes and adjacencies those of
@@ -88,10 +91,18 @@ func (n *Network) Sync(links *netdev.Snapshot, tables []uint32, pods []netip.Pre
 	if n.written == links && slices.Equal(n.tables, tables) && slices.Equal(n.pods, pods) {
 		n.SyncHops()
 	} else {
-		n.syncLocals()
+		// The node's own addresses go to the kernel, whatever prefix they are in.
+		n.locals = syncSet(&n.retries, n.dp.Locals, "local address", n.locals, links.Local())
 		n.syncDevices()
 		mirror := netdev.Mirror(links, tables)
-		n.addPods(mirror, pods)
+		// The data path asks the kernel about this node's pods: the routes to each of them
+		// are no part of the snapshot.
+		for _, p := range pods {
+			key := netdev.RouteKey{Table: netdev.TableMain, Prefix: p.Masked()}
+			if _, there := mirror[key]; !there && !links.ExtraRules(p.Addr().Is6()) {
+				mirror[key] = nil
+			}
+		}
 		n.putRoutes(mirror)
 		n.SyncHops()
 		n.deleteRoutes(mirror)
@@ -107,23 +118,6 @@ func (n *Network) Sync(links *netdev.Snapshot, tables []uint32, pods []netip.Pre
 
 // Hops are the adjacencies that the tables refer to.
 func (n *Network) Hops() map[dataplane.AdjacencyKey]Hop { return n.hops }
-
-// addPods has the data path ask the kernel about this node's pods: the routes to
-// each of them are no part of the snapshot.
-func (n *Network) addPods(mirror map[netdev.RouteKey][]netdev.Key, pods []netip.Prefix) {
-	for _, p := range pods {
-		key := netdev.RouteKey{Table: netdev.TableMain, Prefix: p.Masked()}
-		if _, there := mirror[key]; !there && !n.links.ExtraRules(p.Addr().Is6()) {
-			mirror[key] = nil
-		}
-	}
-}
-
-// syncLocals: the node's own addresses go to the kernel, whatever prefix they
-// are in.
-func (n *Network) syncLocals() {
-	n.locals = syncSet(&n.retries, n.dp.Locals, "local address", n.locals, n.links.Local())
-}
 
 // syncDevices: every device that frames can be redirected to. Which of them a
 // route leads to can change without us (bpf_fib_lookup), so it is all of them.
@@ -158,9 +152,6 @@ func syncSet[K comparable](r *retries, t Table[K, K], what string, have map[K]bo
 // putRoutes mirrors routes. Where one cannot be put, a packet for it must not
 // be led by a shorter prefix: all of those around it ask the kernel.
 func (n *Network) putRoutes(mirror map[netdev.RouteKey][]netdev.Key) {
-	if n.routes == nil {
-		n.routes = make(map[netdev.RouteKey][]netdev.Key, len(mirror))
-	}
 	around := map[netdev.RouteKey]bool{}
 	for key := range n.lacking {
 		if _, still := mirror[key]; still {
@@ -168,7 +159,9 @@ func (n *Network) putRoutes(mirror map[netdev.RouteKey][]netdev.Key) {
 		}
 	}
 	lacking := map[netdev.RouteKey]bool{}
-	for _, key := range slices.SortedFunc(maps.Keys(mirror), compareRoutes) {
+	for _, key := range slices.SortedFunc(maps.Keys(mirror), func(a, b netdev.RouteKey) int {
+		return cmp.Or(cmp.Compare(a.Table, b.Table), a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()))
+	}) {
 		via := mirror[key]
 		if around[key] {
 			via = nil
@@ -201,7 +194,11 @@ func (n *Network) putRoute(key netdev.RouteKey, via []netdev.Key) bool {
 	if old, there := n.routes[key]; there && slices.Equal(old, via) {
 		return true
 	}
-	if !n.check(n.dp.PutRoute(key.Table, key.Prefix, toDataPlane(via)), "put route", key) {
+	hops := make([]dataplane.AdjacencyKey, len(via))
+	for i, k := range via {
+		hops[i] = dataplane.AdjacencyKey(k)
+	}
+	if !n.check(n.dp.PutRoute(key.Table, key.Prefix, hops), "put route", key) {
 		return false
 	}
 	n.routes[key] = via
@@ -221,10 +218,6 @@ func (n *Network) deleteRoutes(mirror map[netdev.RouteKey][]netdev.Key) {
 	}
 }
 
-func compareRoutes(a, b netdev.RouteKey) int {
-	return cmp.Or(cmp.Compare(a.Table, b.Table), a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()))
-}
-
 // SyncHops resolves the adjacencies that the tables refer to, and has the kernel
 // keep their neighbours. On the same links these are the new ones only.
 func (n *Network) SyncHops() {
@@ -235,9 +228,6 @@ func (n *Network) SyncHops() {
 	}
 	if n.resolved != n.links {
 		keys = n.dp.AdjacencyKeys()
-	}
-	if n.hops == nil {
-		n.hops = make(map[dataplane.AdjacencyKey]Hop, len(keys))
 	}
 	n.resolved = n.links
 	for _, key := range keys {
@@ -287,9 +277,6 @@ func (n *Network) Ask(key netdev.Key) {
 	if there && time.Since(last) < askedAgain || !there && len(n.asked) >= mostAsked {
 		return
 	}
-	if n.asked == nil {
-		n.asked = map[netdev.Key]time.Time{}
-	}
 	n.asked[key] = time.Now()
 	n.keep()
 }
@@ -321,12 +308,4 @@ func (h Hop) State() string {
 		return "by the kernel: " + h.Why
 	}
 	return "ready"
-}
-
-func toDataPlane(keys []netdev.Key) []dataplane.AdjacencyKey {
-	out := make([]dataplane.AdjacencyKey, len(keys))
-	for i, k := range keys {
-		out[i] = dataplane.AdjacencyKey(k)
-	}
-	return out
 }

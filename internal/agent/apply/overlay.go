@@ -168,17 +168,11 @@ func pushed(p srpolicy.Policy) int {
 	return longest
 }
 
-// entryAddresses are the first of each pod prefix: those that no pod gets.
-func entryAddresses(prefixes []netip.Prefix) []netip.Addr {
-	out := make([]netip.Addr, len(prefixes))
-	for i, p := range prefixes {
-		out[i] = p.Masked().Addr().Next()
-	}
-	return out
-}
-
 func (o *Overlay) syncEntry(mtu int) {
-	want := entryAddresses(o.goal.Self.Prefixes)
+	var want []netip.Addr // the first of each pod prefix: no pod gets it
+	for _, p := range o.goal.Self.Prefixes {
+		want = append(want, p.Masked().Addr().Next())
+	}
 	l, there := o.links.Link(netdev.EntryName)
 	if there && l.Index == o.entry.Ifindex && l.Up && l.MTU == mtu && o.mtu == mtu && slices.Equal(o.addresses, want) {
 		return
@@ -333,7 +327,7 @@ func (o *Overlay) leave() {
 	}
 	o.problems = []string{problem}
 	o.check(o.pods.Set(pods.Settings{Problem: problem, Limited: true}), "set the prefixes of pods", "none")
-	if c.IsSet() || !o.hasEntry() {
+	if _, there := o.links.Link(netdev.EntryName); c.IsSet() || !there && o.entry.Ifindex == 0 {
 		return
 	}
 	o.syncUplinks(nil)
@@ -347,9 +341,4 @@ func (o *Overlay) leave() {
 	if o.check(o.host.DeleteEntry(), "remove the kernel's interface into the overlay", netdev.EntryName) {
 		o.overlayState = overlayState{problems: o.problems}
 	}
-}
-
-func (o *Overlay) hasEntry() bool {
-	_, there := o.links.Link(netdev.EntryName)
-	return there || o.entry.Ifindex != 0
 }

@@ -31,7 +31,7 @@ type Writer struct {
 
 // NewWriter is one for a data path that may hold anything.
 func NewWriter(dp *DataPath, sessions *upf.UPF, log *slog.Logger) *Writer {
-	return &Writer{Tables: plan.Empty(), Modes: map[string]dataplane.Mode{}, Failures: map[desired.Ref]error{}, dp: dp, upf: sessions, log: log}
+	return &Writer{Tables: &plan.Tables{}, Modes: map[string]dataplane.Mode{}, Failures: map[desired.Ref]error{}, dp: dp, upf: sessions, log: log}
 }
 
 // StepError is the failure of a step.
@@ -54,11 +54,28 @@ func (e *StepError) Unwrap() error { return e.Err }
 // those before it.
 func (w *Writer) Commit(to *plan.Tables, s plan.Scope, last func() error) error {
 	steps := w.steps(to, s)
-	err := w.run(steps, last)
+	var err error
+	done := len(steps)
+	for i, s := range steps {
+		if err = w.write(s.Ref, s.Do); err != nil {
+			done = i
+			break
+		}
+	}
+	if err == nil && last != nil {
+		err = last()
+	}
 	if err == nil {
 		w.holds(to, s)
+		return nil
 	}
-	return err
+	errs := []error{err}
+	for _, s := range slices.Backward(steps[:done]) {
+		if err := w.write(s.Ref, s.Undo); err != nil {
+			errs = append(errs, fmt.Errorf("%s: take back: %w", s.Ref, errors.Unwrap(err)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Start writes all of the tables to a data path that may hold those of an earlier
@@ -130,31 +147,6 @@ func (w *Writer) DetachOthers(ports map[string]plan.Port) error {
 		}
 	}
 	return nil
-}
-
-// run does all steps, or none.
-func (w *Writer) run(steps []plan.Step, last func() error) error {
-	var err error
-	done := len(steps)
-	for i, s := range steps {
-		if err = w.write(s.Ref, s.Do); err != nil {
-			done = i
-			break
-		}
-	}
-	if err == nil && last != nil {
-		err = last()
-	}
-	if err == nil {
-		return nil
-	}
-	errs := []error{err}
-	for _, s := range slices.Backward(steps[:done]) {
-		if err := w.write(s.Ref, s.Undo); err != nil {
-			errs = append(errs, fmt.Errorf("%s: take back: %w", s.Ref, errors.Unwrap(err)))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // write does one write. Its errors are StepErrors.

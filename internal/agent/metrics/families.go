@@ -87,8 +87,28 @@ func directed(emit func(agent.Counter, ...string), names []string, first, second
 var families = slices.Concat(
 	gauge("build_info", "The program's version and the hash of the loaded data path.",
 		func(r *reading, emit emit) { emit(1, r.Version, r.DataPath) }, "version", "data_path"),
-	counters("", "Frames that the data path saw, by how their journey ended.", "Bytes of these frames as received.", outcomes, "outcome"),
-	counter("drops_total", "Frames dropped, by reason.", drops, "reason"),
+	counters("", "Frames that the data path saw, by how their journey ended.", "Bytes of these frames as received.",
+		func(r *reading, emit func(agent.Counter, ...string)) {
+			if r.DataPath == "" {
+				return
+			}
+			var dropped agent.Counter // the next metric has the reasons
+			for _, o := range r.outcomes {
+				if !o.Drop {
+					emit(o.Counter, o.Reason)
+					continue
+				}
+				dropped.Add(o.Counter)
+			}
+			emit(dropped, "dropped")
+		}, "outcome"),
+	counter("drops_total", "Frames dropped, by reason.", func(r *reading, emit emit) {
+		for _, o := range r.outcomes {
+			if o.Drop {
+				emit(float64(o.Packets), o.Reason)
+			}
+		}
+	}, "reason"),
 	counters("sid_", "Packets that a local SID processed and forwarded.", "Bytes of these IPv6 packets as received.",
 		func(r *reading, emit func(agent.Counter, ...string)) {
 			for _, v := range r.sids {
@@ -118,7 +138,18 @@ var families = slices.Concat(
 				directed(emit, []string{v.Name}, "received", "sent", v.Received, v.Sent)
 			}
 		}, "tunnel", "direction"),
-	counters("tunnels_", "T-PDUs of all GTP-U tunnels.", "Bytes of these T-PDUs.", allTunnels, "direction"),
+	counters("tunnels_", "T-PDUs of all GTP-U tunnels.", "Bytes of these T-PDUs.",
+		func(r *reading, emit func(agent.Counter, ...string)) {
+			if r.DataPath == "" {
+				return
+			}
+			var received, sent agent.Counter
+			for _, v := range r.tunnels {
+				received.Add(v.Received)
+				sent.Add(v.Sent)
+			}
+			directed(emit, nil, "received", "sent", received, sent)
+		}, "direction"),
 	gauge("table_entries", "Entries in use of a table of the data path.", func(r *reading, emit emit) {
 		for table, u := range r.Tables {
 			emit(float64(u.Used), table)
@@ -208,40 +239,3 @@ var upfFamilies = slices.Concat(
 		}
 	}, "slice"),
 )
-
-// outcomes sums up what was dropped: drops has the reasons.
-func outcomes(r *reading, emit func(agent.Counter, ...string)) {
-	if r.DataPath == "" {
-		return
-	}
-	var dropped agent.Counter
-	for _, o := range r.outcomes {
-		if !o.Drop {
-			emit(o.Counter, o.Reason)
-			continue
-		}
-		dropped.Packets += o.Packets
-		dropped.Bytes += o.Bytes
-	}
-	emit(dropped, "dropped")
-}
-
-func drops(r *reading, emit emit) {
-	for _, o := range r.outcomes {
-		if o.Drop {
-			emit(float64(o.Packets), o.Reason)
-		}
-	}
-}
-
-func allTunnels(r *reading, emit func(agent.Counter, ...string)) {
-	if r.DataPath == "" {
-		return
-	}
-	var received, sent agent.Counter
-	for _, v := range r.tunnels {
-		received = agent.Counter{Packets: received.Packets + v.Received.Packets, Bytes: received.Bytes + v.Received.Bytes}
-		sent = agent.Counter{Packets: sent.Packets + v.Sent.Packets, Bytes: sent.Bytes + v.Sent.Bytes}
-	}
-	directed(emit, nil, "received", "sent", received, sent)
-}

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
@@ -54,6 +53,7 @@ type deriver struct {
 	taken          map[string]bool // names of policies
 	asked          map[desired.Ref]bool
 	sourced        bool // policies have an outer source
+	located        bool // somebody configured the node's locator
 }
 
 // index indexes the desired resources.
@@ -70,6 +70,8 @@ func (d *deriver) index() {
 			}
 		case config.Encapsulation:
 			d.sourced = v.Source.IsValid()
+		case config.Locator:
+			d.located = d.located || v.Prefix == d.Self.Locator
 		}
 	}
 }
@@ -87,14 +89,23 @@ func (d *deriver) add(list *[]desired.Resource, ref desired.Ref, value any) bool
 // cluster derives what the node needs as a member of its cluster.
 func (d *deriver) cluster() {
 	ref := func(kind desired.Kind, key string) desired.Ref { return desired.Ref{Kind: kind, Key: key} }
-	if p := d.Self.Locator; p.IsValid() && p.Bits()+config.DefaultFunctionBits <= 64 && !d.hasLocator(p) {
+	if p := d.Self.Locator; p.IsValid() && p.Bits()+config.DefaultFunctionBits <= 64 && !d.located {
 		d.add(&d.rest, ref(desired.KindLocator, overlayLocator), config.Locator{Name: overlayLocator, Prefix: p, FunctionBits: config.DefaultFunctionBits})
 	}
 	for _, s := range d.Self.SIDs() {
 		d.add(&d.rest, ref(desired.KindSID, desired.SIDKey(s.SID)), s)
 	}
+	// The policies that others made, or say paths of.
+	known := make(map[overlay.Color]overlay.Known, len(d.Named)+len(d.ranked))
+	for color, name := range d.Named {
+		known[color] = overlay.Known{Name: name}
+	}
+	for i := range d.ranked {
+		color := d.ranked[i].Color()
+		known[color] = d.ranked[i].AddTo(known[color])
+	}
 	wanted := overlay.Remote(overlay.Cluster{
-		Self: d.Self, Nodes: d.Nodes(), Reaches: d.Observed.Best(), Rivals: d.Observed.Rivals(), Known: d.known(),
+		Self: d.Self, Nodes: d.Nodes(), Reaches: d.Observed.Best(), Rivals: d.Observed.Rivals(), Known: known,
 	})
 	d.Wanted = &wanted
 	for _, p := range wanted.Policies {
@@ -108,28 +119,6 @@ func (d *deriver) cluster() {
 	for _, s := range slices.Concat(wanted.Steering, wanted.ToNodes) {
 		d.add(&d.rest, ref(desired.KindSteering, s.Key()), s)
 	}
-}
-
-func (d *deriver) hasLocator(p netip.Prefix) bool {
-	for r := range d.All() {
-		if v, ok := r.Value.(config.Locator); ok && v.Prefix == p {
-			return true
-		}
-	}
-	return false
-}
-
-// known are the policies that others made, or say paths of.
-func (d *deriver) known() map[overlay.Color]overlay.Known {
-	out := make(map[overlay.Color]overlay.Known, len(d.Named)+len(d.ranked))
-	for color, name := range d.Named {
-		out[color] = overlay.Known{Name: name}
-	}
-	for i := range d.ranked {
-		color := d.ranked[i].Color()
-		out[color] = d.ranked[i].AddTo(out[color])
-	}
-	return out
 }
 
 // paths derives the observed candidate paths of the policies in the scope, and the
@@ -153,7 +142,10 @@ func (d *deriver) paths() {
 			continue // until the outer source is known
 		}
 		if !there {
-			policy = d.newName(p.Advertised)
+			policy = p.PolicyName // if a policy can have it here
+			if len(srv6.CheckName("", policy)) > 0 || d.taken[policy] {
+				policy = overlay.ByAddress(p.Advertised.Color, p.Endpoint)
+			}
 			d.Named[p.Color()], d.taken[policy] = policy, true
 			d.policies = append(d.policies, desired.Resource{Ref: desired.Ref{Kind: desired.KindPolicy, Key: policy}, Origin: origin, Value: srpolicy.Policy{
 				Name: policy, Behavior: srv6.HEncapsRed, Source: d.Self.Address, Color: p.Advertised.Color, Endpoint: p.Endpoint, BindingSID: p.BindingSID,
@@ -163,25 +155,4 @@ func (d *deriver) paths() {
 			Name: p.Name, Policy: policy, Preference: p.EffectivePreference(), SegmentLists: p.SegmentLists,
 		}})
 	}
-}
-
-// newName is the name that came with a path, if a policy can have it here.
-func (d *deriver) newName(a srpolicy.Advertised) string {
-	if len(srv6.CheckName("", a.PolicyName)) == 0 && !d.taken[a.PolicyName] {
-		return a.PolicyName
-	}
-	return overlay.ByAddress(a.Color, a.Endpoint)
-}
-
-// candidates are candidate paths by policy, with their provenance.
-func (g *Goal) candidates(paths []srpolicy.CandidatePath) map[string][]srpolicy.Candidate {
-	out := map[string][]srpolicy.Candidate{}
-	for _, p := range paths {
-		c := srpolicy.Candidate{CandidatePath: p}
-		if o, ok := g.Observed.Paths[p.Name]; ok && o.Kube == "" {
-			c.Origin, c.ASN, c.Node, c.Discriminator = srpolicy.ByBGP, o.ASN, o.Node, o.Distinguisher
-		}
-		out[p.Policy] = append(out[p.Policy], c)
-	}
-	return out
 }

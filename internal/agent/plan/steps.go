@@ -46,13 +46,40 @@ type PortSettings Port
 // isUPF says whether the node is a user plane function.
 func Steps(from, to *Tables, s Scope, isUPF bool) []Step {
 	p := &planner{from: from, to: to, scope: s}
-	p.policies = newTable(p, desired.KindPolicy, from.Policies, func(v *srpolicy.Policy) any { return v })
-	p.tunnels = newTable(p, desired.KindTunnel, from.Tunnels, func(v *gtpu.Tunnel) any { return v })
-	p.sids = newTable(p, desired.KindSID, from.SIDs, func(v *srv6.LocalSID) any { return v })
-	p.sessions = newTable(p, desired.KindSlice, from.SessionSIDs, func(v *netip.Prefix) any { return (*SessionSID)(v) })
-	p.n6 = newTable(p, desired.KindSlice, from.N6, func(v *Link) any { return v })
-	p.steering = newTable(p, desired.KindSteering, from.Steering, func(v *Steering) any { return v })
-	p.plan(isUPF)
+	p.policies = &table[srpolicy.Policy]{p: p, kind: desired.KindPolicy, now: from.Policies, value: func(v *srpolicy.Policy) any { return v }}
+	p.tunnels = &table[gtpu.Tunnel]{p: p, kind: desired.KindTunnel, now: from.Tunnels, value: func(v *gtpu.Tunnel) any { return v }}
+	p.sids = &table[srv6.LocalSID]{p: p, kind: desired.KindSID, now: from.SIDs, value: func(v *srv6.LocalSID) any { return v }}
+	p.sessions = &table[netip.Prefix]{p: p, kind: desired.KindSlice, now: from.SessionSIDs, value: func(v *netip.Prefix) any { return (*SessionSID)(v) }}
+	p.n6 = &table[Link]{p: p, kind: desired.KindSlice, now: from.N6, value: func(v *Link) any { return v }}
+	p.steering = &table[Steering]{p: p, kind: desired.KindSteering, now: from.Steering, value: func(v *Steering) any { return v }}
+
+	all, both := Scope{}, p.union()
+	p.setSettings(from.Settings, both)
+	p.yieldTEIDs()
+	p.yieldSIDs()
+	p.policies.put(to.Policies, s)
+	p.putTunnels()
+	p.sids.put(to.SIDs, all)
+	p.sessions.put(to.SessionSIDs, all)
+	p.n6.put(to.N6, all)
+	if isUPF && !desired.Same(from.UPF, to.UPF) {
+		// Everything is there that slices name, and nothing that they no longer name
+		// is gone.
+		from, to := from.UPF, to.UPF
+		p.add(desired.KindSettings, "slices", Write{Value: &to}, Write{Value: &from})
+	}
+	p.putSteering()
+	p.putPorts()
+	for _, name := range gone(from.Ports, to.Ports, all) {
+		p.detach(from.Ports[name])
+	}
+	p.steering.clean(to.Steering, all)
+	p.sids.clean(to.SIDs, all)
+	p.sessions.clean(to.SessionSIDs, all)
+	p.n6.clean(to.N6, all)
+	p.deleteTunnels()
+	p.policies.clean(to.Policies, s)
+	p.setSettings(both, to.Settings)
 	return p.steps
 }
 
@@ -78,10 +105,6 @@ type table[V any] struct {
 	now   map[string]V
 	own   bool // now is a copy
 	value func(*V) any
-}
-
-func newTable[V any](p *planner, kind desired.Kind, now map[string]V, value func(*V) any) *table[V] {
-	return &table[V]{p, kind, now, false, value}
 }
 
 // copy comes before the first change.
@@ -127,37 +150,6 @@ func (t *table[V]) clean(to map[string]V, s Scope) {
 
 func (p *planner) add(kind desired.Kind, key string, do, undo Write) {
 	p.steps = append(p.steps, Step{desired.Ref{Kind: kind, Key: key}, do, undo})
-}
-
-func (p *planner) plan(isUPF bool) {
-	all := Scope{}
-	both := p.union()
-	p.setSettings(p.from.Settings, both)
-	p.yieldTEIDs()
-	p.yieldSIDs()
-	p.policies.put(p.to.Policies, p.scope)
-	p.putTunnels()
-	p.sids.put(p.to.SIDs, all)
-	p.sessions.put(p.to.SessionSIDs, all)
-	p.n6.put(p.to.N6, all)
-	if isUPF && !desired.Same(p.from.UPF, p.to.UPF) {
-		// Everything is there that slices name, and nothing that they no longer name
-		// is gone.
-		from, to := p.from.UPF, p.to.UPF
-		p.add(desired.KindSettings, "slices", Write{Value: &to}, Write{Value: &from})
-	}
-	p.putSteering()
-	p.putPorts()
-	for _, name := range gone(p.from.Ports, p.to.Ports, all) {
-		p.detach(p.from.Ports[name])
-	}
-	p.steering.clean(p.to.Steering, all)
-	p.sids.clean(p.to.SIDs, all)
-	p.sessions.clean(p.to.SessionSIDs, all)
-	p.n6.clean(p.to.N6, all)
-	p.deleteTunnels()
-	p.policies.clean(p.to.Policies, p.scope)
-	p.setSettings(both, p.to.Settings)
 }
 
 // union are the new settings with what the old tables are found by.

@@ -65,9 +65,6 @@ type Tables struct {
 	lists map[string]int
 }
 
-// Empty are the tables of a data path of which nobody asked for anything yet.
-func Empty() *Tables { return &Tables{} }
-
 // Compile makes the tables of a goal; c is the part of the configuration in the
 // scope. An entry that needs an interface waits until the interface exists.
 // Entries outside the scope are copied from former, the tables of the goal
@@ -122,7 +119,14 @@ func (t *Tables) compilePolicies(g *Goal, c *config.Config, former *Tables, s Sc
 	} else {
 		t.Policies, t.Verdicts, t.lists = maps.Clone(t.Policies), maps.Clone(t.Verdicts), maps.Clone(t.lists)
 	}
-	others := g.candidates(c.CandidatePaths)
+	others := map[string][]srpolicy.Candidate{} // by policy, with their provenance
+	for _, p := range c.CandidatePaths {
+		path := srpolicy.Candidate{CandidatePath: p}
+		if o, ok := g.Observed.Paths[p.Name]; ok && o.Kube == "" {
+			path.Origin, path.ASN, path.Node, path.Discriminator = srpolicy.ByBGP, o.ASN, o.Node, o.Distinguisher
+		}
+		others[p.Policy] = append(others[p.Policy], path)
+	}
 	for _, p := range c.Policies {
 		t.lists[p.Name] = len(p.SegmentLists)
 		for _, o := range others[p.Name] {
@@ -181,8 +185,9 @@ func (t *Tables) unreachable(first netip.Addr) error {
 func (t *Tables) compileTunnels(c *config.Config) {
 	t.Tunnels = make(map[string]gtpu.Tunnel, len(c.Tunnels))
 	for _, v := range c.Tunnels {
-		if v.Remote.IsValid() && !v.Source.IsValid() {
-			v.Source = firstOfFamily(c.GTPU.Addresses, v.Remote)
+		ours := slices.IndexFunc(c.GTPU.Addresses, func(a netip.Addr) bool { return a.Is4() == v.Remote.Is4() })
+		if v.Remote.IsValid() && !v.Source.IsValid() && ours >= 0 {
+			v.Source = c.GTPU.Addresses[ours]
 		}
 		t.Tunnels[v.Name] = v
 	}
@@ -259,13 +264,6 @@ func byName(m map[string]dataplane.Locator) []dataplane.Locator {
 		out = append(out, m[name])
 	}
 	return out
-}
-
-func firstOfFamily(addrs []netip.Addr, like netip.Addr) netip.Addr {
-	if i := slices.IndexFunc(addrs, func(a netip.Addr) bool { return a.Is4() == like.Is4() }); i >= 0 {
-		return addrs[i]
-	}
-	return netip.Addr{}
 }
 
 // RouteTables are the kernel's tables that packets are looked up in.

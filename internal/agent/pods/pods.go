@@ -402,12 +402,11 @@ func (p *Pods) Restore(table Table, links *netdev.Snapshot) error {
 func (p *Pods) note(key Attachment, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := p.failures[key]
-	switch {
-	case err == nil:
+	if err == nil {
 		delete(p.failures, key)
 		return
-	case before == nil || before.Error() != err.Error():
+	}
+	if before := p.failures[key]; before == nil || before.Error() != err.Error() {
 		p.log.Error("cannot connect a pod; will try again", "attachment", key.String(), "error", err)
 	}
 	p.failures[key] = err
@@ -453,11 +452,10 @@ func (p *Pods) Retell() {
 // Readiness says whether pods can be added now.
 func (p *Pods) Readiness() Readiness {
 	s := p.now()
-	r := Readiness{Ready: s.Problem == "", Reason: s.Problem, Limited: s.Limited}
-	if err := p.book.Room(); r.Ready && err != nil {
-		r.Ready, r.Reason = false, err.Error()
+	if err := p.book.Room(); s.Problem == "" && err != nil {
+		s.Problem = err.Error()
 	}
-	return r
+	return Readiness{Ready: s.Problem == "", Reason: s.Problem, Limited: s.Limited}
 }
 
 // List are the pods, by their addresses.

@@ -30,7 +30,7 @@ type Handler struct {
 	dp      DataPath
 	upf     *upf.UPF // nil: there are no sessions
 	handler *slowpath.SlowPath
-	close   func() error
+	out     transmitter
 }
 
 // New opens what the node's own packets are sent by. links are the last, and ask
@@ -47,7 +47,7 @@ func New(dp DataPath, plane *upf.UPF, links func() *netdev.Snapshot, ask func(ne
 	default:
 		return nil, err
 	}
-	s.close = out.out.Close
+	s.out = out.out
 	s.handler = slowpath.New(slowpath.Options{
 		Injector: dp.Injector, Sender: out, Logger: log,
 		Resolve: func(n slowpath.Neighbour) {
@@ -83,7 +83,7 @@ func (s *Handler) Run(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err := errors.Join(group.Wait(), s.close()); err != nil {
+	if err := errors.Join(group.Wait(), s.out.Close()); err != nil {
 		return fmt.Errorf("slow path: %w", err)
 	}
 	return nil
@@ -91,28 +91,21 @@ func (s *Handler) Run(ctx context.Context) error {
 
 // handle gives a packet to whom it is for.
 func (s *Handler) handle(p dataplane.Punt) {
+	packet := upf.Packet{Session: p.Session, Rule: p.Rule, Ifindex: p.Ifindex, L3: p.L3, Data: p.Data}
 	switch {
 	case p.Kind != event.PuntBuffer && p.Kind != event.PuntDuplicate && p.Kind != event.PuntFlood:
-		s.handler.Handle(packetOf(p))
+		s.handler.Handle(slowpath.Packet{
+			Kind: slowpath.Kind(p.Kind), Ifindex: p.Ifindex, Info: p.Info, L3: p.L3,
+			Type: p.Type, Code: p.Code, Data: p.Data,
+			Table: p.Table, Session: p.Session, NextHop: slowpath.Neighbour{Ifindex: p.Egress, Addr: p.NextHop},
+		})
 	case s.upf == nil: // left in the ring by a daemon that was a user plane function
 	case p.Kind == event.PuntBuffer:
-		s.upf.Buffer(sessionPacket(p))
+		s.upf.Buffer(packet)
 	case p.Kind == event.PuntFlood:
 		s.upf.Flood(p.Link, p.Ifindex, p.Data)
 	default:
-		s.upf.Duplicate(sessionPacket(p))
-	}
-}
-
-func sessionPacket(p dataplane.Punt) upf.Packet {
-	return upf.Packet{Session: p.Session, Rule: p.Rule, Ifindex: p.Ifindex, L3: p.L3, Data: p.Data}
-}
-
-func packetOf(p dataplane.Punt) slowpath.Packet {
-	return slowpath.Packet{
-		Kind: slowpath.Kind(p.Kind), Ifindex: p.Ifindex, Info: p.Info, L3: p.L3,
-		Type: p.Type, Code: p.Code, Data: p.Data,
-		Table: p.Table, Session: p.Session, NextHop: slowpath.Neighbour{Ifindex: p.Egress, Addr: p.NextHop},
+		s.upf.Duplicate(packet)
 	}
 }
 
