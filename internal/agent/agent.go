@@ -145,23 +145,21 @@ func (a *Agent) Reload(ctx context.Context) ([]Change, error) {
 // Add puts every resource of the fragment, as OriginAPI.
 func (a *Agent) Add(ctx context.Context, fragment *config.Config) ([]Change, error) {
 	fragment = desired.Completed(fragment)
-	return a.core.change(ctx, false, func(now *plan.Goal) (proposal, error) {
+	return a.core.change(ctx, false, func(now *plan.Goal) (p proposal, err error) {
 		next := *now
-		var touched []Ref
-		var err error
-		next.Desired, touched, err = now.Desired.WithAPI(fragment)
-		return proposal{goal: &next, replaced: a.core.replaced, touched: touched}, err
+		p.goal, p.replaced = &next, a.core.replaced
+		next.Desired, p.touched, err = now.Desired.WithAPI(fragment)
+		return p, err
 	})
 }
 
 // Delete removes resources of OriginAPI.
 func (a *Agent) Delete(ctx context.Context, refs []Ref) ([]Change, error) {
-	return a.core.change(ctx, false, func(now *plan.Goal) (proposal, error) {
+	return a.core.change(ctx, false, func(now *plan.Goal) (p proposal, err error) {
 		next := *now
-		var deleted []Ref
-		var err error
-		next.Desired, deleted, err = now.Desired.Without(refs)
-		return proposal{goal: &next, replaced: a.core.replaced, deleted: deleted}, err
+		p.goal, p.replaced = &next, a.core.replaced
+		next.Desired, p.deleted, err = now.Desired.Without(refs)
+		return p, err
 	})
 }
 

@@ -36,7 +36,6 @@ type Server struct {
 type server struct {
 	http     *http.Server
 	listener net.Listener
-	tls      bool
 }
 
 // Listen opens the Unix socket, and the TCP listener if there is one. Nothing
@@ -64,7 +63,7 @@ func (s *Server) add(l net.Listener, handler http.Handler, tlsConfig *tls.Config
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true) // gRPC on a socket and on loopback
-	s.servers = append(s.servers, server{listener: l, tls: tlsConfig != nil, http: &http.Server{
+	s.servers = append(s.servers, server{listener: l, http: &http.Server{
 		Handler:           handler,
 		Protocols:         protocols,
 		TLSConfig:         tlsConfig,
@@ -239,7 +238,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		v.http.BaseContext = func(net.Listener) context.Context { return ctx }
 		group.Go(func() error {
 			var err error
-			if v.tls {
+			if v.http.TLSConfig != nil {
 				err = v.http.ServeTLS(v.listener, "", "")
 			} else {
 				err = v.http.Serve(v.listener)

@@ -28,8 +28,8 @@ const (
 
 // place is a node with the test's pods on it.
 type place struct {
-	name                 string
-	client, server, host Pod
+	name string
+	pods map[string]Pod // by role
 }
 
 // field is the pods and the Service that tasks use.
@@ -47,16 +47,9 @@ func newField(pods []Pod, service Service, ports Ports) *field {
 		if !there {
 			i = len(f.places)
 			at[p.Node] = i
-			f.places = append(f.places, place{name: p.Node})
+			f.places = append(f.places, place{p.Node, map[string]Pod{}})
 		}
-		switch p.Role {
-		case Client:
-			f.places[i].client = p
-		case Server:
-			f.places[i].server = p
-		case Host:
-			f.places[i].host = p
-		}
+		f.places[i].pods[p.Role] = p
 	}
 	slices.SortFunc(f.places, func(a, b place) int { return compareNames(a.name, b.name) })
 	return f
@@ -73,17 +66,14 @@ func compareNames(a, b string) int {
 // flow is traffic between nodes: who sends what to whom, and how it is judged.
 type flow struct {
 	check    string // the name of its rows
-	from, to func(place) Pod
+	from, to string // roles
+	// receiver is in place of to: one for all.
+	receiver Pod
 	nodes    func(i, j int) bool // the pairs of nodes between which it flows
 	probes   []Probe
 	judge    func(*Row, Answer)
-	service  bool // it is for the Service: at its own address unless there is a receiver
+	service  bool // it is for the Service: only in its families
 }
-
-// Senders and receivers at a node.
-func client(p place) Pod { return p.client }
-func server(p place) Pod { return p.server }
-func host(p place) Pod   { return p.host }
 
 // Pairs of nodes.
 func same(i, j int) bool  { return i == j }
@@ -106,8 +96,7 @@ func (f *field) plan(flows ...flow) (list []task) {
 }
 
 func (f *field) ofFamily(l flow, p Probe, family Family) (list []task) {
-	service, there := family.of(f.service.Addresses)
-	if l.service && !there {
+	if _, there := family.of(f.service.Addresses); l.service && !there {
 		return nil
 	}
 	for i, from := range f.places {
@@ -115,11 +104,11 @@ func (f *field) ofFamily(l flow, p Probe, family Family) (list []task) {
 			if !l.nodes(i, j) {
 				continue
 			}
-			receiver := Pod{Node: "Service", Addresses: []netip.Addr{service}}
-			if l.to != nil {
-				receiver = l.to(to)
+			receiver := l.receiver
+			if l.to != "" {
+				receiver = to.pods[l.to]
 			}
-			list = append(list, between(l.check, family, l.from(from), receiver, p, l.judge)...)
+			list = append(list, between(l.check, family, from.pods[l.from], receiver, p, l.judge)...)
 		}
 	}
 	return list
@@ -155,17 +144,17 @@ func small(port uint16) []Probe {
 }
 
 // toPods is from pods or nodes to pods, toNodes to nodes.
-func (f *field) toPods(check string, from func(place) Pod, nodes func(i, j int) bool) []task {
-	return f.plan(byKind(flow{check: check, from: from, to: server, nodes: nodes, judge: arrived}, small(f.ports.Pod)...)...)
+func (f *field) toPods(check string, from string, nodes func(i, j int) bool) []task {
+	return f.plan(byKind(flow{check: check, from: from, to: Server, nodes: nodes, judge: arrived}, small(f.ports.Pod)...)...)
 }
 
-func (f *field) toNodes(check string, from func(place) Pod, nodes func(i, j int) bool) []task {
-	return f.plan(byKind(flow{check: check, from: from, to: host, nodes: nodes, judge: arrived}, small(f.ports.Host)...)...)
+func (f *field) toNodes(check string, from string, nodes func(i, j int) bool) []task {
+	return f.plan(byKind(flow{check: check, from: from, to: Host, nodes: nodes, judge: arrived}, small(f.ports.Host)...)...)
 }
 
 func (f *field) podToPod(check string, nodes func(i, j int) bool) []task {
-	ping := flow{check: check, from: client, to: server, nodes: nodes, judge: arrived}
-	return append(f.plan(byKind(ping, Probe{Kind: Ping, Count: fewPings})...), f.toPods(check, client, nodes)...)
+	ping := flow{check: check, from: Client, to: Server, nodes: nodes, judge: arrived}
+	return append(f.plan(byKind(ping, Probe{Kind: Ping, Count: fewPings})...), f.toPods(check, Client, nodes)...)
 }
 
 // clusterIP goes to the Service until each pod behind it has answered, those of
@@ -175,9 +164,10 @@ func (f *field) clusterIP() []task {
 		{Kind: UDP, Port: f.service.Port, Count: fewPings, Size: packetSize},
 		{Kind: TCP, Port: f.service.Port, Count: perServer * len(f.places), Servers: len(f.places), Bytes: 1 << 10},
 	}
-	service := flow{check: "pod to ClusterIP", from: client, nodes: same, judge: f.served, service: true}
+	receiver := Pod{Node: "Service", Addresses: f.service.Addresses}
+	service := flow{check: "pod to ClusterIP", from: Client, receiver: receiver, nodes: same, judge: f.served}
 	fromNodes := service
-	fromNodes.check, fromNodes.from = "node to ClusterIP", host
+	fromNodes.check, fromNodes.from = "node to ClusterIP", Host
 	return f.plan(append(byKind(service, probes...), byKind(fromNodes, probes...)...)...)
 }
 
@@ -187,8 +177,8 @@ func (f *field) nodePort() (list []task) {
 		{Kind: UDP, Port: f.service.NodePort, Count: fewPings, Size: packetSize},
 		{Kind: TCP, Port: f.service.NodePort, Count: nodeConnect, Bytes: 1 << 10},
 	} {
-		pods := flow{check: "pod to NodePort", from: client, to: host, nodes: every, judge: f.served, service: true}
-		nodes := flow{check: "node to NodePort", from: host, to: host, nodes: other, judge: f.served, service: true}
+		pods := flow{check: "pod to NodePort", from: Client, to: Host, nodes: every, judge: f.served, service: true}
+		nodes := flow{check: "node to NodePort", from: Host, to: Host, nodes: other, judge: f.served, service: true}
 		list = append(list, f.plan(append(byKind(pods, p), byKind(nodes, p)...)...)...)
 	}
 	return list
@@ -199,7 +189,7 @@ func (f *field) nodePort() (list []task) {
 func (f *field) sized(prefix string) []flow {
 	row := func(check string, p Probe, judge func(*Row, Answer)) flow {
 		p.Port = f.ports.Pod
-		return flow{check: prefix + check, from: client, to: server, nodes: f.around, probes: []Probe{p}, judge: judge}
+		return flow{check: prefix + check, from: Client, to: Server, nodes: f.around, probes: []Probe{p}, judge: judge}
 	}
 	return []flow{
 		row("as long as the path takes", Probe{Kind: UDP, Count: fewPings, Full: true}, full),
@@ -212,16 +202,15 @@ func (f *field) sized(prefix string) []flow {
 func (f *field) big() []task {
 	flows := f.sized("")
 	flows[0].check += ", not to be fragmented"
-	fragments := flow{check: "in fragments", from: client, to: server, nodes: f.around, judge: arrived,
+	fragments := flow{check: "in fragments", from: Client, to: Server, nodes: f.around, judge: arrived,
 		probes: []Probe{{Kind: UDP, Port: f.ports.Pod, Count: fewPings, Size: longPacket}}}
 	return f.plan(slices.Insert(flows, 2, fragments)...)
 }
 
 // outside pings an address that is none of the cluster's.
 func (f *field) outside(to netip.Addr) []task {
-	receiver := func(place) Pod { return Pod{Node: to.String(), Addresses: []netip.Addr{to}} }
 	return f.plan(flow{
-		check: "pod to outside, ping", from: client, to: receiver, nodes: same, judge: arrived,
-		probes: []Probe{{Kind: Ping, Count: fewPings}},
+		check: "pod to outside, ping", from: Client, receiver: Pod{Node: to.String(), Addresses: []netip.Addr{to}}, nodes: same,
+		probes: []Probe{{Kind: Ping, Count: fewPings}}, judge: arrived,
 	})
 }

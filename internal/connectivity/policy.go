@@ -58,7 +58,7 @@ func (t *test) newDetour() (*detour, string) {
 	}
 	a, b := t.field.places[0], t.field.places[1]
 	c := t.field.places[min(2, len(t.field.places)-1)]
-	d := &detour{test: t, from: t.node(a.name), to: t.node(b.name), via: t.node(c.name), client: a.client, server: b.server}
+	d := &detour{test: t, from: t.node(a.name), to: t.node(b.name), via: t.node(c.name), client: a.pods[Client], server: b.pods[Server]}
 	if d.from.Overlay == nil || d.to.Overlay == nil || d.via.Overlay == nil {
 		return nil, "the nodes do not publish their SIDs in the Kubernetes API"
 	}

@@ -33,29 +33,21 @@ type waiting struct {
 	bytes  int
 }
 
-// awaitNeighbour holds a frame and asks the kernel to resolve its next hop.
+// awaitNeighbour holds a frame and asks the kernel to resolve its next hop. If the
+// neighbour has too many, the oldest one is dropped (RFC 4861 section 7.2.2); for too
+// many neighbours, or too many bytes, the frame itself.
 func (s *SlowPath) awaitNeighbour(p Packet) {
 	if !p.NextHop.Addr.IsValid() || p.NextHop.Addr.IsUnspecified() || p.NextHop.Ifindex <= 0 {
 		s.Counters.Malformed.Add(1)
 		return
 	}
-	if !s.hold(p) {
-		s.Counters.NeighbourOverflow.Add(1)
-		return
-	}
-	s.Counters.NeighbourHeld.Add(1)
-	s.options.Resolve(p.NextHop)
-}
-
-// hold keeps a frame. If the neighbour has too many, the oldest one is dropped (RFC 4861
-// section 7.2.2). It returns false for too many neighbours, or too many bytes.
-func (s *SlowPath) hold(p Packet) bool {
 	w := &s.waiting
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	frames, there := w.frames[p.NextHop]
 	if !there && len(w.frames) >= s.options.MaxNeighbours || w.bytes+len(p.Data) > waitingBytes {
-		return false
+		w.mu.Unlock()
+		s.Counters.NeighbourOverflow.Add(1)
+		return
 	}
 	if len(frames) >= framesANeighbour {
 		s.Counters.NeighbourOverflow.Add(1)
@@ -65,7 +57,9 @@ func (s *SlowPath) hold(p Packet) bool {
 	w.bytes += len(p.Data)
 	p.Data = bytes.Clone(p.Data)
 	w.frames[p.NextHop] = append(frames, held{p, s.options.Now().Add(holdTime)})
-	return true
+	w.mu.Unlock()
+	s.Counters.NeighbourHeld.Add(1)
+	s.options.Resolve(p.NextHop)
 }
 
 // Retry sends the frames whose neighbours are known now through the data path, and gives

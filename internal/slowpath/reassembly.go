@@ -37,18 +37,13 @@ type unfinished struct {
 	l3       int    // where the IP header starts in before
 	first    []byte // packet of the first fragment, for an ICMP error
 	pieces   []piece
-	total    int // length of the fragmentable part, -1 until the last fragment came
-	size     int // bytes held
-	ecn      ecnMarks
+	total    int   // length of the fragmentable part, -1 until the last fragment came
+	size     int   // bytes held
+	ecn      uint8 // a bit for each ECN field seen
 	// dead datagrams stay, without content, so that later fragments do not begin a new
 	// datagram (RFC 5722).
 	dead bool
 }
-
-// ecnMarks has a bit for each ECN field seen.
-type ecnMarks uint8
-
-func (m *ecnMarks) add(tos uint8) { *m |= 1 << (tos & 3) }
 
 // maxFrame is the longest frame that Inject accepts.
 const maxFrame = 3400
@@ -116,7 +111,7 @@ func (r *reassembler) add(f *fragment) []byte {
 	if f.offset == 0 && !f.more {
 		// RFC 6946: an atomic fragment is independent of others with its ID.
 		u := &unfinished{ifindex: f.ifindex, before: f.before, l3: f.l3, total: len(f.data), pieces: []piece{{0, f.data}}}
-		u.ecn.add(f.tos)
+		u.ecn |= 1 << (f.tos & 3)
 		return r.finish(u)
 	}
 	r.mu.Lock()
@@ -172,7 +167,7 @@ func (r *reassembler) insert(u *unfinished, f *fragment) bool {
 	p := piece{f.offset, bytes.Clone(f.data)}
 	u.pieces = slices.Insert(u.pieces, at, p)
 	r.grow(u, pieceOverhead+len(p.data))
-	u.ecn.add(f.tos)
+	u.ecn |= 1 << (f.tos & 3)
 	if !f.more {
 		u.total = end
 	}

@@ -72,7 +72,28 @@ func Diff(from, to []Resource, before, after Process) ([]Change, error) {
 			out = append(out, Change{OpUpdate, r.Kind, r.Key, "kept by the configuration file from now on"})
 		}
 	}
-	out = append(out, before.diff(after)...)
+	// Sections of the settings that change, and when that takes effect.
+	logWhen := ""
+	if before.Log.Format != after.Log.Format {
+		logWhen = " (the format from the next start on)"
+	}
+	for _, s := range []struct {
+		key      string
+		from, to any
+		when     string
+	}{
+		{"limits", before.Limits, after.Limits, " (from the next start on, which takes `culvert unpin` before)"},
+		{"api", before.API, after.API, " (from the next start on)"},
+		{"bgp", before.BGP, after.BGP, ""},
+		{"overlay", before.Overlay, after.Overlay, ""},
+		{"metrics", before.Metrics, after.Metrics, " (from the next start on)"},
+		{"upf", before.UPF, after.UPF, ""},
+		{"log", before.Log, after.Log, logWhen},
+	} {
+		if !Same(s.from, s.to) {
+			out = append(out, Change{OpUpdate, KindSettings, s.key, difference(s.from, s.to) + s.when})
+		}
+	}
 	for _, r := range slices.Backward(from) {
 		if _, stays := is[r.Ref]; !stays {
 			out = append(out, Change{OpDelete, r.Kind, r.Key, ""})
@@ -84,33 +105,6 @@ func Diff(from, to []Resource, before, after Process) ([]Change, error) {
 // SameList says whether two lists are one list, not only equal ones.
 func SameList(a, b []Resource) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
-}
-
-// diff names the sections that change, and says when that takes effect.
-func (p Process) diff(to Process) []Change {
-	logWhen := ""
-	if p.Log.Format != to.Log.Format {
-		logWhen = " (the format from the next start on)"
-	}
-	var out []Change
-	for _, s := range []struct {
-		key      string
-		from, to any
-		when     string
-	}{
-		{"limits", p.Limits, to.Limits, " (from the next start on, which takes `culvert unpin` before)"},
-		{"api", p.API, to.API, " (from the next start on)"},
-		{"bgp", p.BGP, to.BGP, ""},
-		{"overlay", p.Overlay, to.Overlay, ""},
-		{"metrics", p.Metrics, to.Metrics, " (from the next start on)"},
-		{"upf", p.UPF, to.UPF, ""},
-		{"log", p.Log, to.Log, logWhen},
-	} {
-		if !Same(s.from, s.to) {
-			out = append(out, Change{OpUpdate, KindSettings, s.key, difference(s.from, s.to) + s.when})
-		}
-	}
-	return out
 }
 
 // summary says in a few words what a new resource does.

@@ -72,7 +72,14 @@ func (s *sender) Source(dst netip.Addr, way slowpath.Way) (netip.Addr, error) {
 // Send sends an IP packet with all its lengths and checksums.
 func (s *sender) Send(packet []byte, way slowpath.Way) error {
 	if way.Back != nil {
-		return s.sendBack(packet, way)
+		l, ok := s.links().LinkByIndex(way.Ifindex)
+		switch {
+		case !ok:
+			return fmt.Errorf("send back: there is no interface %d", way.Ifindex)
+		case s.raw == nil && l.XDP&netdev.XDPTransmit == 0:
+			return fmt.Errorf("send back by %s: frames cannot be redirected to it, and a packet socket needs CAP_NET_RAW", l.Name)
+		}
+		return s.out.Transmit(slices.Concat(way.Back, packet), way.Ifindex)
 	}
 	if way.Table == netdev.TableMain && s.raw != nil {
 		return s.raw.Send(packet, way.Ifindex)
@@ -93,7 +100,13 @@ func (s *sender) Send(packet []byte, way slowpath.Way) error {
 	case len(packet) > nh.MTU:
 		return fmt.Errorf("send to %s: %d bytes, the MTU is %d", dst, len(packet), nh.MTU)
 	}
-	return s.out.Transmit(frameOf(nh, etherType, packet), nh.Ifindex)
+	frame := slices.Concat(nh.Dst, nh.Src)
+	for _, v := range nh.VLANs {
+		frame = binary.BigEndian.AppendUint16(frame, v.TPID)
+		frame = binary.BigEndian.AppendUint16(frame, v.ID)
+	}
+	frame = binary.BigEndian.AppendUint16(frame, etherType)
+	return s.out.Transmit(append(frame, packet...), nh.Ifindex)
 }
 
 // anyLocal is an address of the node of the family of dst.
@@ -104,17 +117,6 @@ func anyLocal(links *netdev.Snapshot, dst netip.Addr, fits func(netip.Addr) bool
 		return netip.Addr{}, false
 	}
 	return local[i], true
-}
-
-func (s *sender) sendBack(packet []byte, way slowpath.Way) error {
-	l, ok := s.links().LinkByIndex(way.Ifindex)
-	switch {
-	case !ok:
-		return fmt.Errorf("send back: there is no interface %d", way.Ifindex)
-	case s.raw == nil && l.XDP&netdev.XDPTransmit == 0:
-		return fmt.Errorf("send back by %s: frames cannot be redirected to it, and a packet socket needs CAP_NET_RAW", l.Name)
-	}
-	return s.out.Transmit(slices.Concat(way.Back, packet), way.Ifindex)
 }
 
 // nextHop finds the next hop in a routing table.
@@ -204,16 +206,4 @@ func destination(packet []byte) (netip.Addr, uint16, error) {
 		return netip.AddrFrom16([16]byte(packet[24:40])), 0x86dd, nil
 	}
 	return netip.Addr{}, 0, errors.New("send: neither an IPv4 nor an IPv6 packet")
-}
-
-func frameOf(nh netdev.NextHop, etherType uint16, packet []byte) []byte {
-	b := make([]byte, 0, 14+4*len(nh.VLANs)+len(packet))
-	b = append(b, nh.Dst...)
-	b = append(b, nh.Src...)
-	for _, v := range nh.VLANs {
-		b = binary.BigEndian.AppendUint16(b, v.TPID)
-		b = binary.BigEndian.AppendUint16(b, v.ID)
-	}
-	b = binary.BigEndian.AppendUint16(b, etherType)
-	return append(b, packet...)
 }

@@ -87,15 +87,7 @@ func Open(path string, log *slog.Logger) (*Store, error) {
 	}
 	db.MaxBatchDelay = time.Millisecond // pods that come together share a transaction, and none waits long for others
 	db.AllocSize = 64 << 10             // bytes that the file grows by: not more for so large a mapping
-	s := &Store{db: db, log: log, some: make(chan struct{}, 1)}
-	if err := s.init(path); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return s, nil
-}
-
-func (s *Store) init(path string) error {
-	return s.db.Update(func(tx *bbolt.Tx) error {
+	err = db.Update(func(tx *bbolt.Tx) error {
 		b, err := tx.CreateBucketIfNotExists(versionBucket)
 		if err != nil {
 			return err
@@ -108,6 +100,10 @@ func (s *Store) init(path string) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &Store{db: db, log: log, some: make(chan struct{}, 1)}, nil
 }
 
 // DB is the file's database.
