@@ -192,13 +192,8 @@ func (c *core) touch() {
 }
 
 func (c *core) setLogLevel() {
-	level := c.goal.Desired.Process.Log.Level
-	if c.level == nil || level == "" {
-		return
-	}
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err == nil {
-		c.level.Set(l)
+	if level := c.goal.Desired.Process.Log.Level; c.level != nil && level != "" {
+		_ = c.level.UnmarshalText([]byte(level)) // one that the configuration may have
 	}
 }
 

@@ -82,8 +82,10 @@ func (f TraceFilter) Matches(e TraceEvent) bool {
 func (c *core) traceEvent(e dataplane.TraceEvent) TraceEvent {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	var now unix.Timespec // of the clock that the data path reads
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
 	out := TraceEvent{
-		Time: wallClock(e.Time), Interface: c.linkName(e.Ifindex), Egress: c.linkName(e.Egress),
+		Time: time.Now().Add(time.Duration(int64(e.Time) - now.Nano())), Interface: c.linkName(e.Ifindex), Egress: c.linkName(e.Egress),
 		SID: e.SID, Target: e.Target, Tunnel: e.Tunnel, Policy: e.Policy,
 		Reason: e.Reason.String(), Drop: e.Reason.Drop(), Text: e.Reason.Text(), Verdict: e.Verdict,
 		InLength: e.InLength, OutLength: e.OutLength, In: e.In, Out: e.Out,
@@ -111,13 +113,4 @@ func (c *core) linkName(ifindex int) string {
 		return l.Name
 	}
 	return fmt.Sprintf("#%d", ifindex)
-}
-
-// wallClock is the time of day at a reading of CLOCK_MONOTONIC.
-func wallClock(monotonic uint64) time.Time {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return time.Now()
-	}
-	return time.Now().Add(time.Duration(int64(monotonic) - now.Nano()))
 }

@@ -2,6 +2,8 @@ package api
 
 import (
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
@@ -26,20 +28,12 @@ func configOf(m *pb.Config) (*config.Config, error) {
 // unknownIn names a message in m that has fields which the schema does not
 // know: a newer client asked for something that would silently be left out.
 func unknownIn(m protoreflect.Message) (name string) {
-	if len(m.GetUnknown()) > 0 {
-		return string(m.Descriptor().Name())
-	}
-	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case field.Message() == nil || field.IsMap():
-		case field.IsList():
-			for i := 0; i < v.List().Len() && name == ""; i++ {
-				name = unknownIn(v.List().Get(i).Message())
-			}
-		default:
-			name = unknownIn(v.Message())
+	_ = protorange.Range(m, func(v protopath.Values) error {
+		if in, ok := v.Index(-1).Value.Interface().(protoreflect.Message); ok && len(in.GetUnknown()) > 0 {
+			name = string(in.Descriptor().Name())
+			return protorange.Terminate
 		}
-		return name == ""
+		return nil
 	})
 	return name
 }

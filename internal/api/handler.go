@@ -211,26 +211,17 @@ func (h *handler) Doctor(ctx context.Context, r *pb.DoctorRequest) (*pb.DoctorRe
 			e.Interfaces = running.InterfaceNames()
 		}
 		if running.Overlay.IsSet() {
-			e.Overlay = h.membership(&running.Overlay)
+			// A node that has not joined yet has no status and no nodes.
+			e.Overlay = &Membership{Uplinks: running.Overlay.Uplinks, Address: running.Overlay.Address}
+			if s, err := h.agent.Status(); err == nil && s.Overlay != nil && s.Overlay.Self.Address.IsValid() {
+				e.Overlay.Address = s.Overlay.Self.Address
+			}
+			nodes, _ := h.agent.Nodes()
+			for _, n := range nodes {
+				e.Overlay.Nodes = append(e.Overlay.Nodes, n.Node)
+			}
 		}
 	}
 	findings, err := h.examine(ctx, e)
 	return encoded(&pb.DoctorResponse{}, findings, err)
-}
-
-// membership joins the configured overlay with the observed nodes. A node that has
-// not joined yet has no status and no nodes.
-func (h *handler) membership(o *config.Overlay) *Membership {
-	m := &Membership{Uplinks: o.Uplinks, Address: o.Address}
-	if s, err := h.agent.Status(); err == nil && s.Overlay != nil && s.Overlay.Self.Address.IsValid() {
-		m.Address = s.Overlay.Self.Address
-	}
-	nodes, err := h.agent.Nodes()
-	if err != nil {
-		return m
-	}
-	for _, n := range nodes {
-		m.Nodes = append(m.Nodes, n.Node)
-	}
-	return m
 }

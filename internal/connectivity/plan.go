@@ -1,6 +1,7 @@
 package connectivity
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -57,10 +58,7 @@ func newField(pods []Pod, service Service, ports Ports) *field {
 
 // compareNames orders node2 before node10.
 func compareNames(a, b string) int {
-	if len(a) != len(b) {
-		return len(a) - len(b)
-	}
-	return slices.Compare([]byte(a), []byte(b))
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
 // flow is traffic between nodes: who sends what to whom, and how it is judged.

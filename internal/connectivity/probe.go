@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+	"sort"
 	"sync/atomic"
 	"time"
 
@@ -151,20 +152,13 @@ func (p Probe) largest(ctx context.Context, mtu int) int {
 		r, err := packets.Run(ctx)
 		return err == nil && r.Received > 0
 	}
-	low, high := 100, mtu
+	low := 100
 	if arrives(smallest) {
 		low = smallest
 	} else if !arrives(low) {
 		return 0
 	}
-	for high-low > 1 {
-		if middle := (low + high) / 2; arrives(middle) {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	return low
+	return low + sort.Search(mtu-low-1, func(i int) bool { return !arrives(low + 1 + i) })
 }
 
 // connect makes connections one after another.

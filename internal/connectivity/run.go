@@ -63,7 +63,12 @@ func Run(ctx context.Context, c Cluster, o Options) (report *Report, err error) 
 		report.Seconds = time.Since(began).Seconds()
 		report.Pass = err == nil && len(report.Checks) > 0 && !slices.ContainsFunc(report.Checks, failed)
 		if made && !o.Keep {
-			err = errors.Join(err, t.clean(ctx))
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+			defer cancel()
+			fmt.Fprintln(t.Progress, "taking away the pods of the test")
+			if _, left := c.Clean(ctx); left != nil {
+				err = errors.Join(err, fmt.Errorf("something is left, which culvert connectivity clean takes away: %w", left))
+			}
 		}
 	}()
 	if err := t.choose(ctx); err != nil {
@@ -86,16 +91,6 @@ func Run(ctx context.Context, c Cluster, o Options) (report *Report, err error) 
 
 // cleanTime limits the removal of what the test made.
 const cleanTime = 2 * time.Minute
-
-func (t *test) clean(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
-	defer cancel()
-	fmt.Fprintln(t.Progress, "taking away the pods of the test")
-	if _, err := t.cluster.Clean(ctx); err != nil {
-		return fmt.Errorf("something is left, which culvert connectivity clean takes away: %w", err)
-	}
-	return nil
-}
 
 // choose finds the nodes to test, and judges the agents on them.
 func (t *test) choose(ctx context.Context) error {
@@ -373,7 +368,16 @@ func (t *test) hints(ctx context.Context) {
 	if !slices.ContainsFunc(t.report.Checks, failed) {
 		return
 	}
-	t.report.Hints = append(t.report.Hints, t.unrouted()...)
+	// A node that others reach while they do not reach its SIDs.
+	for _, n := range t.nodes {
+		to := func(check string, result Result) []Row {
+			return filter(t.report.Checks, func(r Row) bool { return strings.HasPrefix(r.Check, check) && r.To == n.Name && r.Result == result })
+		}
+		if n.Overlay != nil && len(to(nodeToNode, Fail)) == 0 && len(to(nodeToNode, Pass)) > 0 && len(to(podToOther, Pass)) == 0 && len(to(podToOther, Fail)) > 0 {
+			t.report.Hints = append(t.report.Hints, fmt.Sprintf("%s is reached, its pods are not: does the network between nodes route its locator %v to it? With sids: double it need not",
+				n.Name, n.Overlay.Locator))
+		}
+	}
 	now := t.dropped(ctx)
 	for _, n := range t.nodes {
 		if now[n.Name] == nil {
@@ -386,19 +390,4 @@ func (t *test) hints(ctx context.Context) {
 			}
 		}
 	}
-}
-
-// unrouted returns a hint for each node that others reach while they do not reach
-// its SIDs.
-func (t *test) unrouted() (hints []string) {
-	for _, n := range t.nodes {
-		to := func(check string, result Result) []Row {
-			return filter(t.report.Checks, func(r Row) bool { return strings.HasPrefix(r.Check, check) && r.To == n.Name && r.Result == result })
-		}
-		if n.Overlay != nil && len(to(nodeToNode, Fail)) == 0 && len(to(nodeToNode, Pass)) > 0 && len(to(podToOther, Pass)) == 0 && len(to(podToOther, Fail)) > 0 {
-			hints = append(hints, fmt.Sprintf("%s is reached, its pods are not: does the network between nodes route its locator %v to it? With sids: double it need not",
-				n.Name, n.Overlay.Locator))
-		}
-	}
-	return hints
 }

@@ -38,6 +38,7 @@ type unfinished struct {
 	first    []byte // packet of the first fragment, for an ICMP error
 	pieces   []piece
 	total    int   // length of the fragmentable part, -1 until the last fragment came
+	length   int   // of the pieces, which do not overlap
 	size     int   // bytes held
 	ecn      uint8 // a bit for each ECN field seen
 	// dead datagrams stay, without content, so that later fragments do not begin a new
@@ -127,7 +128,7 @@ func (r *reassembler) add(f *fragment) []byte {
 		r.counters.FragmentsDiscarded.Add(1)
 		return nil
 	}
-	if !r.insert(u, f) || !u.complete() {
+	if !r.insert(u, f) || u.length != u.total {
 		r.limit(u)
 		return nil
 	}
@@ -166,6 +167,7 @@ func (r *reassembler) insert(u *unfinished, f *fragment) bool {
 	}
 	p := piece{f.offset, bytes.Clone(f.data)}
 	u.pieces = slices.Insert(u.pieces, at, p)
+	u.length += len(p.data)
 	r.grow(u, pieceOverhead+len(p.data))
 	u.ecn |= 1 << (f.tos & 3)
 	if !f.more {
@@ -177,21 +179,6 @@ func (r *reassembler) insert(u *unfinished, f *fragment) bool {
 		r.grow(u, len(u.before)+len(u.first))
 	}
 	return true
-}
-
-// complete says whether no byte is missing.
-func (u *unfinished) complete() bool {
-	if u.total < 0 {
-		return false
-	}
-	at := 0
-	for _, p := range u.pieces {
-		if p.start != at {
-			return false
-		}
-		at = p.end()
-	}
-	return at == u.total
 }
 
 // finish makes the frame. It returns nil if the frame cannot be sent.

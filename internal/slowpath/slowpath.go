@@ -95,19 +95,6 @@ type Options struct {
 	Now func() time.Time
 }
 
-func (o Options) withDefaults() Options {
-	o.Logger = cmp.Or(o.Logger, slog.Default())
-	o.MaxNeighbours = cmp.Or(o.MaxNeighbours, 256)
-	o.Timeout = cmp.Or(o.Timeout, time.Minute)
-	o.MaxBytes = cmp.Or(o.MaxBytes, 4<<20)
-	o.MaxDatagrams = cmp.Or(o.MaxDatagrams, 1024)
-	o.ErrorsPerSecond = cmp.Or(o.ErrorsPerSecond, 100)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	return o
-}
-
 // SlowPath handles what the data path hands up.
 type SlowPath struct {
 	Counters Counters
@@ -120,7 +107,15 @@ type SlowPath struct {
 
 // New makes a SlowPath. It does nothing before Handle or Run.
 func New(o Options) *SlowPath {
-	o = o.withDefaults()
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.MaxNeighbours = cmp.Or(o.MaxNeighbours, 256)
+	o.Timeout = cmp.Or(o.Timeout, time.Minute)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 4<<20)
+	o.MaxDatagrams = cmp.Or(o.MaxDatagrams, 1024)
+	o.ErrorsPerSecond = cmp.Or(o.ErrorsPerSecond, 100)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	s := &SlowPath{options: o, waiting: waiting{frames: map[Neighbour][]held{}}}
 	s.budget = rate.NewLimiter(rate.Limit(o.ErrorsPerSecond), o.ErrorsPerSecond)
 	s.reassembler = &reassembler{options: o, counters: &s.Counters, table: map[datagramKey]*unfinished{}, order: list.New()}

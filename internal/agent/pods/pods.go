@@ -126,8 +126,9 @@ type Pods struct {
 
 	mu       sync.Mutex
 	settings Settings
-	busy     map[Attachment]chan struct{} // closed when it is no more
-	failures map[Attachment]error         // of pods to be connected again
+	busy     map[Attachment]bool
+	free     sync.Cond            // an attachment is busy no more
+	failures map[Attachment]error // of pods to be connected again
 	fresh    map[Attachment]freshPod
 }
 
@@ -148,10 +149,12 @@ func Open(db *bbolt.DB, host Host, log *slog.Logger) (*Pods, error) {
 		host.Close()
 		return nil, err
 	}
-	return &Pods{
+	p := &Pods{
 		log: log, book: book, host: host, settings: Settings{Problem: ErrNoCluster.Error()},
-		busy: map[Attachment]chan struct{}{}, failures: map[Attachment]error{}, fresh: map[Attachment]freshPod{},
-	}, nil
+		busy: map[Attachment]bool{}, failures: map[Attachment]error{}, fresh: map[Attachment]freshPod{},
+	}
+	p.free.L = &p.mu
+	return p, nil
 }
 
 // Use calls f while the data path is there to stay. After Close it is ErrNotReady.
@@ -193,23 +196,17 @@ func (p *Pods) now() Settings {
 
 // hold keeps others from an attachment until release is called.
 func (p *Pods) hold(key Attachment) (release func()) {
-	for {
-		p.mu.Lock()
-		other, held := p.busy[key]
-		if !held {
-			break
-		}
-		p.mu.Unlock()
-		<-other
-	}
+	p.mu.Lock()
 	defer p.mu.Unlock()
-	mine := make(chan struct{})
-	p.busy[key] = mine
+	for p.busy[key] {
+		p.free.Wait()
+	}
+	p.busy[key] = true
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.busy, key)
-		close(mine)
+		p.free.Broadcast()
 	}
 }
 
