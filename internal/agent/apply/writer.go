@@ -70,21 +70,6 @@ func NewWriter(dp *DataPath, sessions *upf.UPF, log *slog.Logger) *Writer {
 	return &Writer{Tables: &plan.Tables{}, Modes: map[string]dataplane.Mode{}, Failures: map[desired.Ref]error{}, dp: dp, upf: sessions, log: log}
 }
 
-// StepError is the failure of a step.
-type StepError struct {
-	desired.Ref
-	Err error
-}
-
-// Error is "tunnel up: the table is full".
-func (e *StepError) Error() string { return fmt.Sprintf("%s: %s", e.Ref, e.Err) }
-
-// About is the resource that the step writes.
-func (e *StepError) About() desired.Ref { return e.Ref }
-
-// Unwrap is the error of the data path.
-func (e *StepError) Unwrap() error { return e.Err }
-
 // Commit writes tables that were compiled of w.Tables in a scope, and then calls
 // last, if that is set: all of it, or nothing. When a step fails, Commit takes back
 // those before it.
@@ -93,8 +78,8 @@ func (w *Writer) Commit(to *plan.Tables, s plan.Scope, last func() error) error 
 	var err error
 	done := len(steps)
 	for i, s := range steps {
-		if err = w.write(s.Ref, s.Do); err != nil {
-			done = i
+		if failure := w.write(s.Do); failure != nil {
+			done, err = i, s.Errorf("%s: %w", s.Ref, failure)
 			break
 		}
 	}
@@ -107,8 +92,8 @@ func (w *Writer) Commit(to *plan.Tables, s plan.Scope, last func() error) error 
 	}
 	errs := []error{err}
 	for _, s := range slices.Backward(steps[:done]) {
-		if err := w.write(s.Ref, s.Undo); err != nil {
-			errs = append(errs, fmt.Errorf("%s: take back: %w", s.Ref, errors.Unwrap(err)))
+		if err := w.write(s.Undo); err != nil {
+			errs = append(errs, fmt.Errorf("%s: take back: %w", s.Ref, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -119,8 +104,8 @@ func (w *Writer) Commit(to *plan.Tables, s plan.Scope, last func() error) error 
 // one wants.
 func (w *Writer) Start(to *plan.Tables) error {
 	for _, s := range w.steps(to, plan.Scope{}) {
-		if err := w.write(s.Ref, s.Do); err != nil {
-			return err
+		if err := w.write(s.Do); err != nil {
+			return s.Errorf("%s: %w", s.Ref, err)
 		}
 	}
 	w.holds(to, plan.Scope{})
@@ -132,10 +117,10 @@ func (w *Writer) Start(to *plan.Tables) error {
 func (w *Writer) Converge(to *plan.Tables, s plan.Scope) {
 	failures := map[desired.Ref]error{}
 	for _, s := range w.steps(to, s) {
-		if err := w.write(s.Ref, s.Do); err != nil {
-			failures[s.Ref] = errors.Unwrap(err)
-			if before := w.Failures[s.Ref]; before == nil || before.Error() != failures[s.Ref].Error() {
-				w.log.Error("cannot bring the data path to the desired state; will try again", "resource", s.Ref.String(), "error", failures[s.Ref])
+		if err := w.write(s.Do); err != nil {
+			failures[s.Ref] = err
+			if before := w.Failures[s.Ref]; before == nil || before.Error() != err.Error() {
+				w.log.Error("cannot bring the data path to the desired state; will try again", "resource", s.Ref.String(), "error", err)
 			}
 		}
 	}
@@ -185,42 +170,36 @@ func (w *Writer) DetachOthers(ports map[string]plan.Port) error {
 	return nil
 }
 
-// write does one write. Its errors are StepErrors.
-func (w *Writer) write(ref desired.Ref, one plan.Write) error {
-	var err error
+// write does one write.
+func (w *Writer) write(one plan.Write) error {
 	switch v := one.Value.(type) {
 	case *srpolicy.Policy:
-		err = into(w.dp.Policies, one, v, v.Name)
+		return into(w.dp.Policies, one, v, v.Name)
 	case *gtpu.Tunnel:
-		err = into(w.dp.Tunnels, one, v, v.Name)
+		return into(w.dp.Tunnels, one, v, v.Name)
 	case *srv6.LocalSID:
-		err = into(w.dp.SIDs, one, v, v.SID)
+		return into(w.dp.SIDs, one, v, v.SID)
 	case *plan.SessionSID:
 		p := netip.Prefix(*v)
-		err = into(w.dp.SessionSIDs, one, &p, p)
+		return into(w.dp.SessionSIDs, one, &p, p)
 	case *plan.Link:
-		err = into(w.dp.Links, one, &v.Link, v.Link)
+		return into(w.dp.Links, one, &v.Link, v.Link)
 	case *plan.Steering:
-		err = into(w.dp.Steering, one, &v.Steering, v.Steering)
+		return into(w.dp.Steering, one, &v.Steering, v.Steering)
 	case *dataplane.Settings:
-		err = w.dp.SetSettings(*v)
+		return w.dp.SetSettings(*v)
 	case *upf.Config:
-		err = w.upf.SetConfig(*v)
+		return w.upf.SetConfig(*v)
 	case *plan.PortSettings:
-		err = w.dp.SetPort(v.Ifindex, v.Port)
+		return w.dp.SetPort(v.Ifindex, v.Port)
 	case *plan.Port:
 		if one.Delete {
-			err = errors.Join(w.dp.Detach(v.Ifindex), w.dp.DeletePort(v.Ifindex))
-		} else {
-			err = w.attach(v)
+			return errors.Join(w.dp.Detach(v.Ifindex), w.dp.DeletePort(v.Ifindex))
 		}
+		return w.attach(v)
 	default:
-		err = fmt.Errorf("no table holds a %T", v)
+		return fmt.Errorf("no table holds a %T", v)
 	}
-	if err != nil {
-		return &StepError{ref, err}
-	}
-	return nil
 }
 
 func into[V, K any](t Table[V, K], one plan.Write, v *V, key K) error {

@@ -17,16 +17,19 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// refError is an error about one resource.
-type refError struct {
+// RefError is an error about one resource.
+type RefError struct {
 	error
-	ref Ref
+	Ref Ref
 }
 
-// About is the resource.
-func (e refError) About() Ref { return e.ref }
+// Errorf is fmt.Errorf for an error about a resource.
+func (r Ref) Errorf(format string, args ...any) RefError {
+	return RefError{fmt.Errorf(format, args...), r}
+}
 
-func (e refError) Unwrap() error { return e.error }
+// Unwrap is the error without its resource.
+func (e RefError) Unwrap() error { return e.error }
 
 // Index finds resources by name. A key that the file and the API both ask for
 // differently is an ErrConflict.
@@ -39,10 +42,10 @@ func Index(list []Resource) (map[Ref]Resource, error) {
 		case !twice:
 			out[r.Ref] = r
 		case before.Origin == r.Origin:
-			errs = append(errs, refError{fmt.Errorf("%w: %s is there twice: keep one", ErrInvalid, r.Ref), r.Ref})
+			errs = append(errs, r.Ref.Errorf("%w: %s is there twice: keep one", ErrInvalid, r.Ref))
 		default:
-			errs = append(errs, refError{fmt.Errorf("%w: %s is in the configuration file and was also added through the API with other values: "+
-				"delete the one (culvert %s delete %s) or take the other out of the file", ErrConflict, r.Ref, r.Kind, r.Key), r.Ref})
+			errs = append(errs, r.Ref.Errorf("%w: %s is in the configuration file and was also added through the API with other values: "+
+				"delete the one (culvert %s delete %s) or take the other out of the file", ErrConflict, r.Ref, r.Kind, r.Key))
 		}
 	}
 	return out, errors.Join(errs...)

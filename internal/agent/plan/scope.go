@@ -197,7 +197,6 @@ func Split(updates []observed.Update, g *Goal, err error) [][]observed.Update {
 
 // refsIn are the resources that an error names.
 func refsIn(err error) (out []desired.Ref) {
-	var named interface{ About() desired.Ref }
 	switch e := any(err).(type) { // it walks the tree of errors itself
 	case nil:
 	case config.Errors:
@@ -213,8 +212,8 @@ func refsIn(err error) (out []desired.Ref) {
 			out = append(out, refsIn(one)...)
 		}
 	default:
-		if errors.As(err, &named) {
-			return []desired.Ref{named.About()}
+		if named, ok := errors.AsType[desired.RefError](err); ok {
+			return []desired.Ref{named.Ref}
 		}
 		return refsIn(errors.Unwrap(err))
 	}
