@@ -49,13 +49,15 @@ func TestParseStolen(t *testing.T) {
 func TestNoiseSeesANeighbour(t *testing.T) {
 	cpu := someCPU(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	worked := make(chan struct{})
+	there, worked := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(worked)
 		runtime.LockOSThread()
 		bind(t, cpu)
+		close(there)
 		loop(ctx, time.Hour)
 	}()
+	<-there
 	noise, err := Noise(t.Context(), cpu, 300*time.Millisecond)
 	cancel()
 	<-worked
