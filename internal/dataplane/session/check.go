@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/table"
@@ -42,17 +43,12 @@ func checkRule(r *Rule, n Node) error {
 	} else if r.TEID == 0 && len(r.Destinations) == 0 {
 		return errors.New("want a TEID or a destination")
 	}
-	for _, p := range r.Destinations {
-		if !p.IsValid() {
-			return errors.New("destination: want a prefix")
-		}
-	}
-	for _, p := range r.Sources {
-		if !p.IsValid() {
-			return errors.New("source: want a prefix")
-		}
-	}
+	isInvalid := func(p netip.Prefix) bool { return !p.IsValid() }
 	switch {
+	case slices.ContainsFunc(r.Destinations, isInvalid):
+		return errors.New("destination: want a prefix")
+	case slices.ContainsFunc(r.Sources, isInvalid):
+		return errors.New("source: want a prefix")
 	case r.QFI > 63:
 		return fmt.Errorf("QFI %d: want at most 63", r.QFI)
 	case r.Action > ActionHold:
@@ -82,6 +78,9 @@ func checkEthernet(s *Session) error {
 }
 
 func checkEthernetRule(r *Rule, n Node) error {
+	f := &r.Forward
+	carriesFrames := f.Kind == ForwardGTPU || f.Kind == ForwardLink && r.Direction == Uplink ||
+		(f.Kind == ForwardSRv6 || f.Kind == ForwardPolicy) && f.ArgsOffset != 0 && f.TEID != 0
 	switch {
 	case len(r.Sources)+len(r.Destinations) > 0:
 		return errors.New("want no UE addresses in an Ethernet session")
@@ -89,23 +88,10 @@ func checkEthernetRule(r *Rule, n Node) error {
 		return errors.New("want a TEID")
 	case r.TEID == 0 && n.LinkNumber(r.Link) == 0:
 		return fmt.Errorf("link %s is missing", r.Link)
-	case r.Action.forwards() && !r.carriesFrames():
+	case r.Action.forwards() && !carriesFrames:
 		return errors.New("want frames forwarded by GTP-U, by SRv6 with an argument, or from the UE to a link")
 	}
 	return nil
-}
-
-// carriesFrames says whether frames may go where a rule forwards.
-func (r *Rule) carriesFrames() bool {
-	switch r.Forward.Kind {
-	case ForwardGTPU:
-		return true
-	case ForwardSRv6, ForwardPolicy:
-		return r.Forward.ArgsOffset != 0 && r.Forward.TEID != 0
-	case ForwardLink:
-		return r.Direction == Uplink
-	}
-	return false
 }
 
 // checkMeters says whether each meter has a rate, and each rule names the

@@ -137,11 +137,6 @@ func (f *forwardings) acquire(forward *Forwarding) (uint32, error) {
 		known.refs++
 		return known.index, nil
 	}
-	return f.add(model)
-}
-
-// add refers to a new entry, for a model without its TEID.
-func (f *forwardings) add(model Forwarding) (uint32, error) {
 	var hop adjacency.Key
 	if model.Kind == ForwardGTPU || model.Kind == ForwardSRv6 {
 		hop.NextHop = model.Remote

@@ -111,17 +111,6 @@ func slotOf(teid, slots uint32) uint32 {
 	return 0
 }
 
-// count is how many keys the table of a lookup holds.
-func (t *tables) count(by lookupKind) int {
-	switch by {
-	case byTEID:
-		return t.TEIDs.Len()
-	case byUE, byLink:
-		return t.UEs.Len()
-	}
-	return 0
-}
-
 // put leads a key to an index. By index there is nothing to write.
 func (t *tables) put(k key, by lookupKind, index uint32) error {
 	switch by {

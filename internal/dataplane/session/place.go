@@ -70,7 +70,8 @@ func (p *Plan) describeHead(h *head) error {
 		if r.Direction != first.Direction {
 			return fmt.Errorf("rules %d and %d share %s: want one direction", first.ID, r.ID, h.key)
 		}
-		same = same && sameSources(first.Sources, r.Sources)
+		same = same && len(r.Sources) == len(first.Sources) &&
+			!slices.ContainsFunc(first.Sources, func(s netip.Prefix) bool { return !slices.Contains(r.Sources, s) })
 	}
 	switch {
 	case first.Ethernet:
@@ -79,10 +80,6 @@ func (p *Plan) describeHead(h *head) error {
 		h.local = !same || !h.takeSources(first.Sources)
 	}
 	return nil
-}
-
-func sameSources(a, b []netip.Prefix) bool {
-	return len(a) == len(b) && !slices.ContainsFunc(a, func(p netip.Prefix) bool { return !slices.Contains(b, p) })
 }
 
 // takeSources puts sources into a head. It fails where they are more than the
@@ -149,17 +146,16 @@ func (p *Plan) newHead(h *head, placed []head) error {
 			return fmt.Errorf("%s %w: by steering, or by this node", h.key, target.ErrTaken)
 		}
 	default:
-		used := p.tables.count(h.by)
+		used, name := p.tables.TEIDs.Len(), abi.MapPdrByTeid
+		if h.by != byTEID {
+			used, name = p.tables.UEs.Len(), abi.MapPdrByUe
+		}
 		for i := range placed {
 			if placed[i].by == h.by && !placed[i].had {
 				used++
 			}
 		}
 		if used >= int(o.most) {
-			name := abi.MapPdrByTeid
-			if h.by != byTEID {
-				name = abi.MapPdrByUe
-			}
 			return &table.FullError{Table: name, Max: o.most, Limit: "sessions"}
 		}
 	}

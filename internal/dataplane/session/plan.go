@@ -159,8 +159,6 @@ type filterRun struct {
 	fresh    bool // it is not there yet
 }
 
-func (r filterRun) isNone() bool { return r.from == r.to }
-
 // Planner plans, one session after the other. It keeps nothing but memory.
 type Planner struct{ plan Plan }
 
@@ -277,9 +275,19 @@ func (p *Plan) appendWrites() {
 	// Heads that are not wanted go before the rules change that they lead to;
 	// those that are rules, to which runs may lead, after these runs.
 	p.appendHidden(0)
+	pdr := p.tables.PDR
 	for i := range p.rules {
-		if r := &p.rules[i]; r.at == r.had {
-			p.appendRule(r, i)
+		r := &p.rules[i]
+		if r.at != r.had {
+			continue
+		}
+		if r.Action.forwards() {
+			p.set(SetOut, r.at, pdr.Load(r.at, wordPDROut), r.out)
+		}
+		p.set(SetRate, r.at, uint64(pdr.LoadHalf(r.at, wordPDRRate, 0)), uint64(kilobits(r.Rate)))
+		p.add(Write{Op: SetLimits, Index: r.at, Part: i})
+		if p.headOf(r) == nil { // else its head says what becomes of packets
+			p.set(SetDo, r.at, pdr.Load(r.at, wordPDRDo), r.do)
 		}
 	}
 	p.appendHeads()
@@ -303,20 +311,6 @@ func (p *Plan) appendHidden(kind uint8) {
 	}
 }
 
-// appendRule changes a rule where it is. Its head says what becomes of packets,
-// if it is one.
-func (p *Plan) appendRule(r *plannedRule, part int) {
-	pdr := p.tables.PDR
-	if r.Action.forwards() {
-		p.set(SetOut, r.at, pdr.Load(r.at, wordPDROut), r.out)
-	}
-	p.set(SetRate, r.at, uint64(pdr.LoadHalf(r.at, wordPDRRate, 0)), uint64(kilobits(r.Rate)))
-	p.add(Write{Op: SetLimits, Index: r.at, Part: part})
-	if p.headOf(r) == nil {
-		p.set(SetDo, r.at, pdr.Load(r.at, wordPDRDo), r.do)
-	}
-}
-
 // appendHeads lets packets be handled as the session says now: first by heads
 // that are rules, to which runs may lead, last by those that were.
 func (p *Plan) appendHeads() {
@@ -324,7 +318,7 @@ func (p *Plan) appendHeads() {
 		for i := range p.heads {
 			h, turn := &p.heads[i], 2
 			was := p.tables.loadDo(h.index)
-			if h.run.isNone() {
+			if h.run.from == h.run.to { // it is its rule
 				turn = 0
 			} else if actionOf(was) == actionFilters || !h.had {
 				turn = 1

@@ -32,7 +32,14 @@ func (s *recovery) recoverEntries() {
 		do := pdr.Load(i, wordPDRDo)
 		switch {
 		case actionOf(do) == actionFilters:
-			s.recoverRun(moreOf(do))
+			at := moreOf(do) // where a run begins
+			if at < firstFilter || at >= s.tables.Filter.Len {
+				continue
+			}
+			n := len(s.tables.runAt(at))
+			if block := at - firstFilter; block%(1<<runOrder(n)) == 0 {
+				s.owners.runs.restore(block, n)
+			}
 		case actionOf(do) == actionForward:
 			s.forwardings.recover(uint32(pdr.Load(i, wordPDROut) >> 32))
 		}
@@ -46,17 +53,6 @@ func (s *recovery) recoverEntries() {
 	s.owners.pdrFree.restore(func(i uint32) bool { return used[i] || isActive(pdr.Load(i, wordPDRDo)) })
 	s.owners.meterFree.restore(func(i uint32) bool { return meters[i] })
 	s.forwardings.free.restore(func(i uint32) bool { return s.forwardings.byIndex[i] != nil })
-}
-
-// recoverRun marks the run that begins at an entry.
-func (s *recovery) recoverRun(at uint32) {
-	if at < firstFilter || at >= s.tables.Filter.Len {
-		return
-	}
-	n := len(s.tables.runAt(at))
-	if block := at - firstFilter; block%(1<<runOrder(n)) == 0 {
-		s.owners.runs.restore(block, n)
-	}
 }
 
 // runAt reads the run that begins at an entry, as far as it reaches.
@@ -173,8 +169,20 @@ func (s *Sessions) Sweep() error {
 	s.tables.countUEs()
 	free := o.pdrFree.unused()
 	for i := uint32(1); i < s.tables.PDR.Len; i++ {
-		if o.entries[i].session == 0 {
-			s.recovery.sweepEntry(i, free)
+		if o.entries[i].session != 0 {
+			continue
+		}
+		do := s.tables.PDR.Load(i, wordPDRDo)
+		if isActive(do) {
+			s.tables.PDR.Store(i, wordPDRDo, inactive(do))
+		}
+		switch {
+		case i >= o.pdrFree.first:
+			if i < o.pdrFree.next && !free[i] {
+				s.later(release{kind: releasePDR, index: i})
+			}
+		case isActive(do):
+			s.later(release{kind: releaseRest, index: i})
 		}
 	}
 	s.recovery.sweepRuns()
@@ -183,22 +191,6 @@ func (s *Sessions) Sweep() error {
 	s.tables.TEIDs.Settle()
 	s.tables.UEs.Settle()
 	return errors.Join(errs...)
-}
-
-// sweepEntry clears an entry that is no session's.
-func (s *recovery) sweepEntry(i uint32, free map[uint32]bool) {
-	do := s.tables.PDR.Load(i, wordPDRDo)
-	if isActive(do) {
-		s.tables.PDR.Store(i, wordPDRDo, inactive(do))
-	}
-	switch {
-	case i >= s.owners.pdrFree.first:
-		if i < s.owners.pdrFree.next && !free[i] {
-			s.later(release{kind: releasePDR, index: i})
-		}
-	case isActive(do):
-		s.later(release{kind: releaseRest, index: i})
-	}
 }
 
 // sweepRuns gives back the runs that no session's head leads to.
@@ -210,7 +202,7 @@ func (s *recovery) sweepRuns() {
 		}
 	}
 	for at := range s.owners.runs.count {
-		if s.owners.runs.inUse(at) && !used[at+firstFilter] {
+		if state := s.owners.runs.state[at]; state != 0 && state&runFree == 0 && !used[at+firstFilter] {
 			s.later(release{kind: releaseRun, index: at + firstFilter})
 		}
 	}

@@ -81,11 +81,6 @@ func (r *runs) release(at uint32) {
 	r.put(at, order)
 }
 
-// inUse says whether a block that is handed out begins at an entry.
-func (r *runs) inUse(at uint32) bool {
-	return at < r.count && r.state[at] != 0 && r.state[at]&runFree == 0
-}
-
 // restore marks a block as one that is in use. It comes before settle.
 func (r *runs) restore(at uint32, n int) {
 	r.state[at] = uint8(runOrder(n) + 1)

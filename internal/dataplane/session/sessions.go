@@ -66,7 +66,8 @@ func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
 		free:    newIndexStack(abi.MapForwarding, "", releaseForwarding, firstForwarding, t.Forwarding.Len),
 		byModel: map[Forwarding]*forwardingEntry{}, byIndex: map[uint32]*forwardingEntry{}, recovered: map[abi.Forwarding]*forwardingEntry{},
 	}
-	s.teids = newTEIDs(s.owners.slots)
+	slots := s.owners.slots
+	s.teids = &teids{slots: slots, next: 1, state: make([]uint8, slots), generation: make([]uint8, slots), others: map[uint32]bool{}}
 	for slot := range s.teids.generation { // go on behind those that an earlier daemon handed out
 		s.teids.generation[slot] = generationOf(s.tables.loadDo(uint32(slot)))
 	}

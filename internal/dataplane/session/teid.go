@@ -29,10 +29,6 @@ const (
 	teidQueued = 2
 )
 
-func newTEIDs(slots uint32) *teids {
-	return &teids{slots: slots, next: 1, state: make([]uint8, slots), generation: make([]uint8, slots), others: map[uint32]bool{}}
-}
-
 // pop takes the next free slot; 0 if the list is empty.
 func (t *teids) pop() uint32 {
 	for len(t.queue) > 0 {

@@ -105,25 +105,21 @@ func usageWord(octets, counted uint64) (word uint32, near bool) {
 	return word, true
 }
 
-// setRuleLimits writes a rule's limits where they are others.
-func (s *writer) setRuleLimits(i uint32, l RuleLimits) (changed bool) {
-	changed = s.setLimits(i, limits{l.NotifyAt, l.StopAt})
-	return s.setRefusedLimit(i, l.RefusedNotifyAt) || changed
-}
-
 // wordRefusedNotify is that of an entry of refused, after its volume.
 const wordRefusedNotify = 2
 
-// setRefusedLimit writes the limit of the refused volume. One that is too far
-// ahead gets an event on the way there, after which the daemon sets it again.
-func (s *writer) setRefusedLimit(i uint32, notify uint64) (changed bool) {
+// setRuleLimits writes a rule's limits where they are others. A limit of the
+// refused volume that is too far ahead gets an event on the way there, after which
+// the daemon sets it again.
+func (s *writer) setRuleLimits(i uint32, l RuleLimits) (changed bool) {
+	changed = s.setLimits(i, limits{l.NotifyAt, l.StopAt})
 	counted := counter.ReadVolume(s.tables.Refused.Words(i)).Bytes
-	word, near := usageWord(notify, counted)
+	word, near := usageWord(l.RefusedNotifyAt, counted)
 	if !near {
 		word, _ = usageWord(counted+usageAhead<<(usageUnit-1), counted)
 	}
 	if s.tables.Refused.LoadHalf(i, wordRefusedNotify, 0) == word {
-		return false
+		return changed
 	}
 	s.tables.Refused.StoreHalf(i, wordRefusedNotify, 0, word)
 	return true
@@ -200,8 +196,8 @@ func (s *Sessions) TableUsage(out map[string]table.Usage) {
 	}
 	set("sessions", o.byID.Len(), o.most)
 	set(abi.MapFilter, int(o.runs.used), o.runs.count)
-	set(abi.MapPdrByTeid, s.tables.count(byTEID), o.most)
-	set(abi.MapPdrByUe, s.tables.count(byUE), o.most)
+	set(abi.MapPdrByTeid, s.tables.TEIDs.Len(), o.most)
+	set(abi.MapPdrByUe, s.tables.UEs.Len(), o.most)
 }
 
 // Leftovers counts what is kept beside the tables, by kind: nothing where there
