@@ -297,31 +297,32 @@ func (t *Table) program(p *Policy) (former []uint32, err error) {
 	entry := abi.SrPolicy{Count: uint32(len(p.model.SegmentLists)), Behavior: uint32(p.behavior())}
 	thresholds := p.model.Thresholds()
 	for i, l := range p.model.SegmentLists {
-		content := t.listEntry(p, l)
+		content := abi.SegmentList{Count: uint8(len(l.Segments)), Source: abi.In6Of(t.sourceOf(p.model))}
+		for n, s := range l.Segments {
+			content.Segment[len(l.Segments)-1-n] = abi.In6Of(s)
+		}
 		if content.Adjacency, err = t.hops.Acquire(p.adj[i]); err != nil {
 			return nil, err
 		}
 		acquired++
 		index, ok := takeList(idle, content)
 		if !ok {
-			if index, err = t.newList(content); err != nil {
+			if index, err = t.listIndexes.Alloc(); err != nil {
 				return nil, err
 			}
 			fresh = append(fresh, index)
+			if err := t.Lists.Put(index, &content); err != nil {
+				return nil, fmt.Errorf("write table segment_list: %w", err)
+			}
+			if err := counter.Zero(t.ByList, index); err != nil {
+				return nil, err
+			}
 		}
 		p.lists = append(p.lists, index)
 		entry.List[i] = abi.WeightedList{Threshold: thresholds[i], List: index}
 	}
 	t.write(p.index, entry)
 	return slices.Collect(maps.Keys(idle)), nil
-}
-
-func (t *Table) listEntry(p *Policy, l srpolicy.SegmentList) abi.SegmentList {
-	e := abi.SegmentList{Count: uint8(len(l.Segments)), Source: abi.In6Of(t.sourceOf(p.model))}
-	for n, s := range l.Segments {
-		e.Segment[len(l.Segments)-1-n] = abi.In6Of(s)
-	}
-	return e
 }
 
 func (t *Table) sourceOf(m srpolicy.Policy) netip.Addr {
@@ -342,18 +343,6 @@ func takeList(idle map[uint32]abi.SegmentList, content abi.SegmentList) (uint32,
 	}
 	delete(idle, found)
 	return found, ok
-}
-
-func (t *Table) newList(content abi.SegmentList) (uint32, error) {
-	index, err := t.listIndexes.Alloc()
-	if err != nil {
-		return 0, err
-	}
-	if err := t.Lists.Put(index, &content); err != nil {
-		t.listIndexes.Retire(index)
-		return 0, fmt.Errorf("write table segment_list: %w", err)
-	}
-	return index, counter.Zero(t.ByList, index)
 }
 
 // write changes sr_policy[index]. The first word holds the number of

@@ -242,7 +242,9 @@ func (x *Table) Put(m srpolicy.Steering) error {
 		if err != nil {
 			return fmt.Errorf("steering %s: interface %s: %w", key, m.Interface, err)
 		}
-		next.port = portKey(i.Index, m.VLANs)
+		var vlans [2]uint16 // check refuses more
+		copy(vlans[:], m.VLANs)
+		next.port = abi.PortKey{Ifindex: uint32(i.Index), OuterVlan: vlans[0], InnerVlan: vlans[1]}
 		if x.IsLink(next.port) {
 			return fmt.Errorf("steering %s: its frames are for Ethernet sessions", key)
 		}
@@ -256,17 +258,6 @@ func (x *Table) Put(m srpolicy.Steering) error {
 		return fmt.Errorf("steering %s: %w", key, err)
 	}
 	return nil
-}
-
-func portKey(ifindex int, vlans []uint16) abi.PortKey {
-	k := abi.PortKey{Ifindex: uint32(ifindex)}
-	if len(vlans) > 0 {
-		k.OuterVlan = vlans[0]
-	}
-	if len(vlans) > 1 {
-		k.InnerVlan = vlans[1]
-	}
-	return k
 }
 
 func (x *Table) put(key string, old, next *steering) error {
@@ -351,7 +342,7 @@ func (x *Table) place(s *steering) error {
 	if x.IsLocal(s.prefix) {
 		return x.unplace(s)
 	}
-	if slot, e, ok := x.slotFor(s); ok && x.putSlot(s, slot, e) {
+	if x.putSlot(s) {
 		return x.unsetTarget(s)
 	}
 	if err := x.setTarget(s, func(t abi.Target) error { return x.targets.Put(s.prefix, t) }); err != nil {
@@ -388,31 +379,23 @@ func (x *Table) unsetTarget(s *steering) error {
 	return x.dropTarget(former, sends)
 }
 
-// slotFor returns the entry for a UE pool's slot; ok is false if the slot has
-// no entry.
-func (x *Table) slotFor(s *steering) (slot uint32, e abi.Tunnel, ok bool) {
-	slot = x.settings.PoolSlot(s.prefix)
+// putSlot writes the slot of the UE pool that has the prefix, if there is one. It
+// fails where packets could see a half of the change: then target_by_dst must do.
+func (x *Table) putSlot(s *steering) (ok bool) {
+	slot := x.settings.PoolSlot(s.prefix)
 	if slot == 0 {
-		return 0, e, false
+		return false
 	}
+	var e abi.Tunnel
 	if s.model.Tunnel != "" {
-		t := x.tunnels.Get(s.model.Tunnel)
-		e, ok = t.Out()
-		return slot, e, ok
+		if e, ok = x.tunnels.Get(s.model.Tunnel).Out(); !ok {
+			return false
+		}
+	} else if p := x.policies.Get(s.model.Policy); p == nil {
+		return false
+	} else if e, ok = x.policies.OneSegment(p); !ok {
+		e = abi.Tunnel{Action: uint8(abi.TunnelActionTUNNEL_LIST), Index: p.Index()}
 	}
-	p := x.policies.Get(s.model.Policy)
-	if p == nil {
-		return 0, e, false
-	}
-	if e, ok := x.policies.OneSegment(p); ok {
-		return slot, e, true
-	}
-	return slot, abi.Tunnel{Action: uint8(abi.TunnelActionTUNNEL_LIST), Index: p.Index()}, true
-}
-
-// putSlot writes a pool's slot. It fails where packets could see a half of the
-// change: then target_by_dst must do.
-func (x *Table) putSlot(s *steering, slot uint32, e abi.Tunnel) bool {
 	empty := x.entries.IsEmpty(slot)
 	switch {
 	case !empty && x.entries.Change(slot, e):
@@ -463,7 +446,18 @@ func (x *Table) targetOf(s *steering) (abi.Target, *tunnel.Tunnel, error) {
 		if s.target.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
 			index = s.target.Index
 		}
-		fresh, err := x.mobiles.Put(index, x.mobileOfGTP4D(m.GTP4D))
+		// The SID that packets go to depends on each packet, and so does its
+		// route: there is no adjacency.
+		g := m.GTP4D
+		e := &abi.Mobile{
+			Source: abi.In6Of(g.SourcePrefix.Addr()), SourceLength: uint8(g.SourcePrefix.Bits()),
+			Target: abi.In6Of(g.SIDPrefix.Masked().Addr()), TargetLength: uint8(g.SIDPrefix.Bits()),
+			PduType: uint8(g.PDUType),
+		}
+		if g.Policy != "" {
+			e.Policy = x.policies.Get(g.Policy).Index()
+		}
+		fresh, err := x.mobiles.Put(index, e)
 		return target(abi.TargetKindTARGET_GTP4D, fresh), nil, err
 	}
 }
@@ -477,20 +471,6 @@ func (x *Table) dropTarget(t abi.Target, sends *tunnel.Tunnel) error {
 		return x.tunnels.DropSend(sends)
 	}
 	return nil
-}
-
-// mobileOfGTP4D are the parameters of H.M.GTP4.D. The SID that packets go to
-// depends on each packet, and so does its route: it has no adjacency.
-func (x *Table) mobileOfGTP4D(g *srpolicy.GTP4D) *abi.Mobile {
-	m := &abi.Mobile{
-		Source: abi.In6Of(g.SourcePrefix.Addr()), SourceLength: uint8(g.SourcePrefix.Bits()),
-		Target: abi.In6Of(g.SIDPrefix.Masked().Addr()), TargetLength: uint8(g.SIDPrefix.Bits()),
-		PduType: uint8(g.PDUType),
-	}
-	if g.Policy != "" {
-		m.Policy = x.policies.Get(g.Policy).Index()
-	}
-	return m
 }
 
 // Delete removes the entry for what m matches. One that is not there

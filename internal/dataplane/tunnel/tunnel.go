@@ -444,10 +444,9 @@ func (x *Table) publishReceive(e abi.Tunnel, teid uint32) (uint32, error) {
 		x.indexes.Retire(index)
 		return 0, err
 	}
-	switch {
-	case now == slot && now != 0:
+	if now == slot && now != 0 {
 		x.entries.Clear(now, WordKey)
-	default:
+	} else {
 		x.indexes.Retire(now)
 	}
 	return index, nil
