@@ -86,7 +86,7 @@ type Table struct {
 // path's lock.
 func Open(mu *sync.Mutex, hops *ebpf.Map, names *table.Names, grace *table.Grace) (*Table, error) {
 	t := &Table{
-		mu: mu, hops: hops, names: names, grace: grace, entries: map[Key]*adjacency{},
+		mu: mu, hops: hops, names: names, grace: grace, entries: map[Key]*adjacency{}, changed: map[Key]bool{},
 		indexes: table.NewIndexes(grace, abi.MapAdjacency, "adjacencies", 1, hops.MaxEntries()),
 	}
 	taken := map[uint32]bool{}
@@ -150,7 +150,7 @@ func (t *Table) Acquire(k Key) (uint32, error) {
 	}
 	if a := t.entries[k]; a != nil {
 		if a.refs++; a.refs == 1 {
-			t.note(k, true)
+			t.changed[k] = true
 		}
 		return a.index, nil
 	}
@@ -166,15 +166,8 @@ func (t *Table) Acquire(k Key) (uint32, error) {
 		return 0, err
 	}
 	t.entries[k] = a
-	t.note(k, true)
+	t.changed[k] = true
 	return index, nil
-}
-
-func (t *Table) note(k Key, isNew bool) {
-	if t.changed == nil {
-		t.changed = map[Key]bool{}
-	}
-	t.changed[k] = isNew
 }
 
 // Release gives up one reference to each key; a next hop without references is
@@ -196,7 +189,7 @@ func (t *Table) Release(keys ...Key) error {
 func (t *Table) forget(k Key) error {
 	a := t.entries[k]
 	delete(t.entries, k)
-	t.note(k, false)
+	t.changed[k] = false
 	t.indexes.Retire(a.index)
 	return t.names.Delete(table.NameAdjacency, a.index)
 }
@@ -234,7 +227,7 @@ func (t *Table) Changes() (fresh, gone []Key) {
 			gone = append(gone, k)
 		}
 	}
-	t.changed = nil
+	clear(t.changed)
 	return fresh, gone
 }
 

@@ -24,13 +24,9 @@ type attached struct {
 	kept bool   // wanted since Open
 }
 
-func (x *links) name(ifindex int, how string) pin.LinkName {
-	return pin.LinkName{Kind: x.kind, Ifindex: ifindex, How: how}
-}
-
 // put pins a link that is attached, and keeps it.
 func (x *links) put(ifindex int, how string, l link.Link) error {
-	if err := x.pins.PutLink(x.name(ifindex, how), l); err != nil {
+	if err := x.pins.PutLink(pin.LinkName{Kind: x.kind, Ifindex: ifindex, How: how}, l); err != nil {
 		return errors.Join(fmt.Errorf("interface %s: pin the link: %w", port.Name(ifindex), err), l.Close())
 	}
 	x.on[ifindex] = &attached{l, how, true}
@@ -47,7 +43,7 @@ func (x *links) remove(ifindex int) error {
 	if err := a.Detach(); err != nil && pin.Alive(a) {
 		return fmt.Errorf("interface %s: detach: %w", port.Name(ifindex), err)
 	}
-	if err := x.pins.RemoveLink(x.name(ifindex, a.how)); err != nil {
+	if err := x.pins.RemoveLink(pin.LinkName{Kind: x.kind, Ifindex: ifindex, How: a.how}); err != nil {
 		return fmt.Errorf("interface %s: unpin the link: %w", port.Name(ifindex), err)
 	}
 	delete(x.on, ifindex)

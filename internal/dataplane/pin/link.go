@@ -73,30 +73,16 @@ func (p *Dir) Links(kind string) (map[LinkName]link.Link, error) {
 		if !ok || n.Kind != kind {
 			continue
 		}
-		l, err := p.openLink(n)
+		path := p.at(dirLinks, e.Name())
+		l, err := link.LoadPinnedLink(path, nil)
 		if err != nil {
-			return out, err
+			return out, fmt.Errorf("open pinned link %s: %w", n, err)
 		}
-		if l != nil {
+		if Alive(l) {
 			out[n] = l
+		} else if err := errors.Join(os.Remove(path), l.Close()); err != nil {
+			return out, fmt.Errorf("remove the link of an interface that is gone: %w", err)
 		}
 	}
 	return out, nil
-}
-
-// openLink opens a pinned link. That of an interface that is gone is removed; it
-// is nil.
-func (p *Dir) openLink(n LinkName) (link.Link, error) {
-	path := p.at(dirLinks, n.String())
-	l, err := link.LoadPinnedLink(path, nil)
-	if err != nil {
-		return nil, fmt.Errorf("open pinned link %s: %w", n, err)
-	}
-	if Alive(l) {
-		return l, nil
-	}
-	if err := errors.Join(os.Remove(path), l.Close()); err != nil {
-		return nil, fmt.Errorf("remove the link of an interface that is gone: %w", err)
-	}
-	return nil, nil
 }
