@@ -47,10 +47,6 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClient(o, c)
-}
-
-func newClient(o Options, c *rest.Config) (*Client, error) {
 	c.QPS, c.Burst = requestRate, requestBurst
 	c.UserAgent = "culvert/" + cmp.Or(o.Version, "unknown")
 	objects, err := dynamic.NewForConfig(c)

@@ -118,7 +118,12 @@ func (c *Client) Agents(ctx context.Context) (out []connectivity.Node, err error
 		return nil, fmt.Errorf("kubernetes: %w", err)
 	}
 	for i := range all {
-		n := connectivity.Node{Name: all[i].Name, Overlay: published(&all[i]), Problem: notReady(&all[i])}
+		n := connectivity.Node{Name: all[i].Name, Overlay: published(&all[i])}
+		for _, c := range all[i].Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+				n.Problem = fmt.Sprintf("the node is not ready: %s", c.Message)
+			}
+		}
 		for _, a := range all[i].Status.Addresses {
 			if addr, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
 				n.Addresses = append(n.Addresses, addr)
@@ -150,16 +155,6 @@ func published(n *corev1.Node) *overlay.Node {
 		return nil
 	}
 	return &o
-}
-
-// notReady is why a node is not ready, or "".
-func notReady(n *corev1.Node) string {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-			return fmt.Sprintf("the node is not ready: %s", c.Message)
-		}
-	}
-	return ""
 }
 
 func isReady(p *corev1.Pod) bool {

@@ -18,19 +18,6 @@ import (
 // settleTime is how long a limit may let a burst pass.
 const settleTime = 400 * time.Millisecond
 
-// wantRate wants a stream's rate to be what it shall be held to.
-func wantRate(x *topology.RateExpect, result probe.StreamResult, o *report.Outcome) {
-	off := 100 * (result.Rate - x.Kbits) / x.Kbits
-	if off < -x.Tolerance || off > x.Tolerance {
-		o.Fail("%.0f kbit/s arrived: want %.0f +- %.1f %%", result.Rate, x.Kbits, x.Tolerance)
-	} else {
-		o.Say("%.0f kbit/s (%+.1f %%)", result.Rate, off)
-	}
-	if result.Received >= result.Sent {
-		o.Fail("nothing was held back: less was sent than the rate")
-	}
-}
-
 // AnswerTime is how long answers may take to arrive after the last packet.
 const AnswerTime = time.Second
 
@@ -184,8 +171,16 @@ func judgeStream(c *topology.Check, s probe.StreamResult, o *report.Outcome) {
 	if least := time.Duration(c.Expect.MinGap); s.Gap < least {
 		o.Fail("the longest gap was %v: want %v", s.Gap, least)
 	}
-	if c.Expect.Rate != nil {
-		wantRate(c.Expect.Rate, s, o)
+	if x := c.Expect.Rate; x != nil { // what the stream shall be held to
+		off := 100 * (s.Rate - x.Kbits) / x.Kbits
+		if off < -x.Tolerance || off > x.Tolerance {
+			o.Fail("%.0f kbit/s arrived: want %.0f +- %.1f %%", s.Rate, x.Kbits, x.Tolerance)
+		} else {
+			o.Say("%.0f kbit/s (%+.1f %%)", s.Rate, off)
+		}
+		if s.Received >= s.Sent {
+			o.Fail("nothing was held back: less was sent than the rate")
+		}
 	}
 }
 

@@ -123,24 +123,22 @@ func RunAPIServer(ctx context.Context, in *instance.Instance, n *topology.Node) 
 		_, err := Request(ctx, in, http.MethodGet, "/readyz", nil)
 		return err
 	}
-	if err := in.StartAwait(ctx, n, APIServerProcess, apiServerTime, isReady, append([]string{filepath.Join(Programs(), APIServerProcess),
+	args := []string{
+		filepath.Join(Programs(), APIServerProcess),
 		"--etcd-servers", "http://127.0.0.1:2379", "--bind-address", "::", "--advertise-address", at.String(), "--secure-port", apiServerPort,
 		"--cert-dir", in.File(n, "certs"), "--token-auth-file", in.File(n, "tokens.csv"), "--authorization-mode", "Node,RBAC",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", in.File(n, "accounts.key"),
-		"--service-account-key-file", in.File(n, "accounts.key"), "--service-cluster-ip-range", ranges(in, serviceRanges)}, kubeletOptions(in, n)...)...); err != nil {
+		"--service-account-key-file", in.File(n, "accounts.key"), "--service-cluster-ip-range", ranges(in, serviceRanges),
+	}
+	if len(in.Kubelets()) > 0 { // who it is to them, and that network plugins may do what they need
+		args = append(args, "--allow-privileged=true", "--enable-admission-plugins", "NodeRestriction",
+			"--kubelet-preferred-address-types", "InternalIP",
+			"--kubelet-client-certificate", in.File(n, "kubelet-client.crt"), "--kubelet-client-key", in.File(n, "kubelet-client.key"))
+	}
+	if err := in.StartAwait(ctx, n, APIServerProcess, apiServerTime, isReady, args...); err != nil {
 		return err
 	}
 	return writeKubeconfig(in, n, administrator, instance.Kubeconfig(in))
-}
-
-// kubeletOptions are those of kube-apiserver where kubelets are its nodes:
-// who it is to them, and that network plugins may do what they need.
-func kubeletOptions(in *instance.Instance, n *topology.Node) []string {
-	if len(in.Kubelets()) == 0 {
-		return nil
-	}
-	return []string{"--allow-privileged=true", "--enable-admission-plugins", "NodeRestriction", "--kubelet-preferred-address-types", "InternalIP",
-		"--kubelet-client-certificate", in.File(n, "kubelet-client.crt"), "--kubelet-client-key", in.File(n, "kubelet-client.key")}
 }
 
 // startControllers starts what the API alone does not do: podCIDRs for nodes,

@@ -43,11 +43,33 @@ func WriteGraph(w io.Writer, t *Topology, format string) error {
 	var b strings.Builder
 	switch format {
 	case "text":
-		g.text(&b)
+		// A tree: each node hangs on the first node by the fewest links, and each link
+		// is drawn once. A link beside the tree names a node that is drawn elsewhere.
+		d := drawing{graph: g, b: &b, tree: g.tree(), drawn: map[string]bool{}, used: make([]bool, len(g.Links))}
+		for _, n := range g.Nodes {
+			if !d.drawn[n.Name] {
+				d.drawn[n.Name] = true
+				fmt.Fprintf(&b, "%s (%s)\n", n.Name, n.label())
+				d.branch(n.Name, "")
+			}
+		}
 	case "dot":
-		g.dot(&b)
+		fmt.Fprintf(&b, "graph %q {\n  rankdir=LR;\n  node [shape=box];\n", g.Lab)
+		for _, n := range g.Nodes {
+			fmt.Fprintf(&b, "  %q [label=\"%s\\n%s\"];\n", n.Name, n.Name, n.label())
+		}
+		for _, l := range g.Links {
+			fmt.Fprintf(&b, "  %q -- %q [taillabel=%q, headlabel=%q];\n", l.Ends[0].Node, l.Ends[1].Node, end(l.Ends[0]), end(l.Ends[1]))
+		}
+		b.WriteString("}\n")
 	case "mermaid":
-		g.mermaid(&b)
+		b.WriteString("graph LR\n")
+		for _, n := range g.Nodes {
+			fmt.Fprintf(&b, "  %s[\"%s<br>%s\"]\n", n.Name, n.Name, n.label())
+		}
+		for _, l := range g.Links {
+			fmt.Fprintf(&b, "  %s ---|\"%s - %s\"| %s\n", l.Ends[0].Node, l.Ends[0].Name, l.Ends[1].Name, l.Ends[1].Node)
+		}
 	default:
 		return printer.Format(format).Write(w, g, g.table)
 	}
@@ -60,20 +82,6 @@ func (n graphNode) label() string {
 		return string(n.Kind)
 	}
 	return string(n.Kind) + ": " + n.Role
-}
-
-// text draws a tree: each node hangs on the first node by the fewest links, and
-// each link is drawn once. A link beside the tree names a node that is drawn
-// elsewhere.
-func (g graph) text(b *strings.Builder) {
-	d := drawing{graph: g, b: b, tree: g.tree(), drawn: map[string]bool{}, used: make([]bool, len(g.Links))}
-	for _, n := range g.Nodes {
-		if !d.drawn[n.Name] {
-			d.drawn[n.Name] = true
-			fmt.Fprintf(b, "%s (%s)\n", n.Name, n.label())
-			d.branch(n.Name, "")
-		}
-	}
 }
 
 // tree says of each link of the tree which node hangs on it.
@@ -160,27 +168,6 @@ func end(e End) string {
 		}
 	}
 	return text
-}
-
-func (g graph) dot(b *strings.Builder) {
-	fmt.Fprintf(b, "graph %q {\n  rankdir=LR;\n  node [shape=box];\n", g.Lab)
-	for _, n := range g.Nodes {
-		fmt.Fprintf(b, "  %q [label=\"%s\\n%s\"];\n", n.Name, n.Name, n.label())
-	}
-	for _, l := range g.Links {
-		fmt.Fprintf(b, "  %q -- %q [taillabel=%q, headlabel=%q];\n", l.Ends[0].Node, l.Ends[1].Node, end(l.Ends[0]), end(l.Ends[1]))
-	}
-	b.WriteString("}\n")
-}
-
-func (g graph) mermaid(b *strings.Builder) {
-	b.WriteString("graph LR\n")
-	for _, n := range g.Nodes {
-		fmt.Fprintf(b, "  %s[\"%s<br>%s\"]\n", n.Name, n.Name, n.label())
-	}
-	for _, l := range g.Links {
-		fmt.Fprintf(b, "  %s ---|\"%s - %s\"| %s\n", l.Ends[0].Node, l.Ends[0].Name, l.Ends[1].Name, l.Ends[1].Node)
-	}
 }
 
 func (g graph) table(w io.Writer) error {

@@ -78,10 +78,25 @@ func (v validator) topology() {
 		v.in("nodes[%d]", i).node(n, nodes, smfs)
 	}
 	for i, s := range v.t.Services {
-		v.in("services[%d]", i).service(s)
+		in := v.in("services[%d]", i)
+		in.name(s.Name, map[string]bool{})
+		for _, name := range s.Pods() {
+			p := v.t.Node(name)
+			in.want(p != nil && p.Kind == Pod, "pod: no pod is called %q", name)
+		}
+		in.want(s.Port != 0 && s.TargetPort != 0, "port, target_port: missing")
 	}
 	for i, l := range v.t.Links {
-		v.in("links[%d]", i).link(l, devices)
+		in := v.in("links[%d]", i)
+		in.want(len(l.Ends) == 2, "ends: %d given: a link has two", len(l.Ends))
+		in = in.in("ends")
+		for _, e := range l.Ends {
+			in.exists(e.Node)
+			in.device(e.Name)
+			in.want(!devices[e.Node+" "+e.Name], "node %s has two interfaces %q", e.Node, e.Name)
+			devices[e.Node+" "+e.Name] = true
+			in.prefixes("addresses", e.Addresses)
+		}
 	}
 	if len(*v.problems) > 0 {
 		return // what follows names nodes and SMFs, and takes them for valid
@@ -126,7 +141,12 @@ func (v validator) node(n *Node, seen, smfs map[string]bool) {
 		in.none(s.read(n))
 	}
 	if n.FRR != nil && n.FRR.ISIS != nil {
-		v.in("isis").isis(n, n.FRR.ISIS)
+		in, i := v.in("isis"), n.FRR.ISIS
+		in.want(i.System >= 1 && i.System <= 9999, "system: %d: give a number from 1 to 9999", i.System)
+		for device := range i.Metrics {
+			in.want(slices.Contains(v.t.Devices(n), device), "metrics: %s has no link %q", n.Name, device)
+		}
+		in.prefixes("kernel", i.Kernel)
 	}
 	v.prefixes("addresses", n.Addresses)
 	v.prefixes("pod_cidrs", n.PodCIDRs)
@@ -144,33 +164,4 @@ func (v validator) pod(n *Node) {
 		v.want(p.Host != 0 && p.Pod != 0 && (p.Protocol == "tcp" || p.Protocol == "udp"), "host_ports: give host, pod and protocol, which is tcp or udp")
 	}
 	v.want(n.Bandwidth == nil || n.Bandwidth.Ingress > 0 && n.Bandwidth.Egress > 0, "bandwidth: give ingress and egress, in kbit/s")
-}
-
-func (v validator) isis(n *Node, i *ISIS) {
-	v.want(i.System >= 1 && i.System <= 9999, "system: %d: give a number from 1 to 9999", i.System)
-	for device := range i.Metrics {
-		v.want(slices.Contains(v.t.Devices(n), device), "metrics: %s has no link %q", n.Name, device)
-	}
-	v.prefixes("kernel", i.Kernel)
-}
-
-func (v validator) service(s Service) {
-	v.name(s.Name, map[string]bool{})
-	for _, name := range s.Pods() {
-		p := v.t.Node(name)
-		v.want(p != nil && p.Kind == Pod, "pod: no pod is called %q", name)
-	}
-	v.want(s.Port != 0 && s.TargetPort != 0, "port, target_port: missing")
-}
-
-func (v validator) link(l Link, seen map[string]bool) {
-	v.want(len(l.Ends) == 2, "ends: %d given: a link has two", len(l.Ends))
-	v = v.in("ends")
-	for _, e := range l.Ends {
-		v.exists(e.Node)
-		v.device(e.Name)
-		v.want(!seen[e.Node+" "+e.Name], "node %s has two interfaces %q", e.Node, e.Name)
-		seen[e.Node+" "+e.Name] = true
-		v.prefixes("addresses", e.Addresses)
-	}
 }

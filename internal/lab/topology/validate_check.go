@@ -50,7 +50,13 @@ func (v validator) check(c *Check) {
 		v.want(n.FRR != nil && slices.Contains(n.FRR.Daemons, "ospf6d"), "from: %q does not run ospf6d", c.From)
 	}
 	for _, x := range c.Counters {
-		v.in("counters").counter(x)
+		in := v.in("counters")
+		if n := v.t.Node(x.Node); n == nil || !n.Counts() {
+			in.culvert(x.Node)
+		}
+		in.want(slices.Contains([]string{"", "sent", "received", "some", "none"}, x.Packets), "packets: %q: use sent, received, some or none", x.Packets)
+		in.want(x.Slice == "" || x.Direction == "uplink" || x.Direction == "downlink", "direction: %q: use uplink or downlink, of a slice", x.Direction)
+		in.none(v.t.hasVariants(x.Variants))
 	}
 	for _, name := range c.Accounts {
 		v.culvert(name)
@@ -61,15 +67,6 @@ func (v validator) check(c *Check) {
 			v.in("%s", field).event(&list[i])
 		}
 	}
-}
-
-func (v validator) counter(x CounterExpect) {
-	if n := v.t.Node(x.Node); n == nil || !n.Counts() {
-		v.culvert(x.Node)
-	}
-	v.want(slices.Contains([]string{"", "sent", "received", "some", "none"}, x.Packets), "packets: %q: use sent, received, some or none", x.Packets)
-	v.want(x.Slice == "" || x.Direction == "uplink" || x.Direction == "downlink", "direction: %q: use uplink or downlink, of a slice", x.Direction)
-	v.none(v.t.hasVariants(x.Variants))
 }
 
 // culvert wants a node that runs culvert.
