@@ -42,16 +42,16 @@ func newAgent(socket string) *agentClient {
 	return &agentClient{culvertv1connect.NewPodsClient(&http.Client{Transport: transport}, "http://culvert"), socket}
 }
 
-// ask calls the agent, and again while it restarts, for as long as patience
-// lasts: what it answers the same to, however often it is asked.
-func (a *agentClient) ask(patience time.Duration, call func(context.Context) error) error {
+// ask sends the agent a request, and repeats it while the agent restarts, for as long
+// as patience lasts. The agent gives each repetition the same answer.
+func ask[Q, A any](a *agentClient, patience time.Duration, call func(context.Context, *Q) (*A, error), request *Q) (*A, error) {
 	until := time.Now().Add(patience)
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		ctx, cancel := context.WithTimeout(context.Background(), oneTry)
-		err := call(ctx)
+		answer, err := call(ctx, request)
 		cancel()
 		if err == nil || !transient(err) || time.Now().Add(pause).After(until) {
-			return a.explain(err)
+			return answer, a.explain(err)
 		}
 		time.Sleep(pause)
 	}

@@ -2,7 +2,6 @@ package cni
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,11 +86,7 @@ func (p *plugin) add(args *skel.CmdArgs) (err error) {
 	if err := p.kernel.prepare(v); err != nil {
 		return err
 	}
-	var given *pb.AddPodResponse
-	err = p.agent.ask(patience, func(ctx context.Context) error {
-		given, err = p.agent.AddPod(ctx, &pb.AddPodRequest{Attachment: w.attachment, Pod: w.pod})
-		return err
-	})
+	given, err := ask(p.agent, patience, p.agent.AddPod, &pb.AddPodRequest{Attachment: w.attachment, Pod: w.pod})
 	if err != nil {
 		return err
 	}
@@ -122,10 +117,8 @@ func (p *plugin) undo(w wanted, because error) error {
 }
 
 func (p *plugin) deletePod(a *pb.Attachment, patience time.Duration) error {
-	return p.agent.ask(patience, func(ctx context.Context) error {
-		_, err := p.agent.DeletePod(ctx, &pb.DeletePodRequest{Attachment: a})
-		return err
-	})
+	_, err := ask(p.agent, patience, p.agent.DeletePod, &pb.DeletePodRequest{Attachment: a})
+	return err
 }
 
 func addressesOf(given *pb.AddPodResponse) ([]address, error) {
@@ -188,11 +181,8 @@ func (p *plugin) check(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	var answer *pb.CheckPodResponse
-	err = p.agent.ask(patience, func(ctx context.Context) error {
-		answer, err = p.agent.CheckPod(ctx, &pb.CheckPodRequest{Attachment: &pb.Attachment{ContainerId: args.ContainerID, Interface: args.IfName}})
-		return err
-	})
+	request := &pb.CheckPodRequest{Attachment: &pb.Attachment{ContainerId: args.ContainerID, Interface: args.IfName}}
+	answer, err := ask(p.agent, patience, p.agent.CheckPod, request)
 	if err != nil {
 		return err
 	}
@@ -230,11 +220,7 @@ func (p *plugin) added(args *skel.CmdArgs) (v veth, addresses []address, mtu int
 
 // status says whether ADD can be expected to work.
 func (p *plugin) status(*skel.CmdArgs) error {
-	var answer *pb.GetPodReadinessResponse
-	err := p.agent.ask(noPatience, func(ctx context.Context) (err error) {
-		answer, err = p.agent.GetPodReadiness(ctx, &pb.GetPodReadinessRequest{})
-		return err
-	})
+	answer, err := ask(p.agent, noPatience, p.agent.GetPodReadiness, &pb.GetPodReadinessRequest{})
 	switch {
 	case err != nil:
 		return types.NewError(errNotAvailable, err.Error(), "")
@@ -259,8 +245,6 @@ func (p *plugin) gc(*skel.CmdArgs) error {
 	for _, v := range valid {
 		request.Valid = append(request.Valid, &pb.Attachment{ContainerId: v.ContainerID, Interface: v.IfName})
 	}
-	return p.agent.ask(patience, func(ctx context.Context) error {
-		_, err := p.agent.RetainPods(ctx, request)
-		return err
-	})
+	_, err := ask(p.agent, patience, p.agent.RetainPods, request)
+	return err
 }

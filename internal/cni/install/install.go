@@ -51,12 +51,24 @@ func (f Files) Install() (changed []string, err error) {
 // Configure writes the configuration by one rename: with it the runtime has a
 // network for pods, and the node becomes ready.
 func (f Files) Configure() (changed []string, err error) {
-	conf, err := f.conflist()
+	// Ours has to know whose bandwidth another one limits, too.
+	plugins := []map[string]any{{"type": Program, "capabilities": map[string]bool{"bandwidth": true}}}
+	for _, name := range f.Chain {
+		if _, err := os.Stat(filepath.Join(f.BinDir, name)); err != nil {
+			continue // a plugin that is not there would fail every pod
+		}
+		plugin := map[string]any{"type": name}
+		if c := capabilities[name]; c != "" {
+			plugin["capabilities"] = map[string]bool{c: true}
+		}
+		plugins = append(plugins, plugin)
+	}
+	conf, err := json.MarshalIndent(map[string]any{"cniVersion": f.Version, "name": network, "plugins": plugins}, "", "  ")
 	if err != nil {
 		return nil, err
 	}
 	path := filepath.Join(f.ConfDir, ConfFile)
-	if differs, err := put(path, conf, 0o644); !differs || err != nil {
+	if differs, err := put(path, append(conf, '\n'), 0o644); !differs || err != nil {
 		return nil, err
 	}
 	return []string{path}, nil
@@ -78,23 +90,6 @@ func (f Files) Remove() (removed []string, err error) {
 
 // capabilities are what plugins that are often chained want the runtime to tell.
 var capabilities = map[string]string{"portmap": "portMappings", "bandwidth": "bandwidth"}
-
-func (f Files) conflist() ([]byte, error) {
-	// Ours has to know whose bandwidth another one limits, too.
-	plugins := []map[string]any{{"type": Program, "capabilities": map[string]bool{"bandwidth": true}}}
-	for _, name := range f.Chain {
-		if _, err := os.Stat(filepath.Join(f.BinDir, name)); err != nil {
-			continue // a plugin that is not there would fail every pod
-		}
-		plugin := map[string]any{"type": name}
-		if c := capabilities[name]; c != "" {
-			plugin["capabilities"] = map[string]bool{c: true}
-		}
-		plugins = append(plugins, plugin)
-	}
-	text, err := json.MarshalIndent(map[string]any{"cniVersion": f.Version, "name": network, "plugins": plugins}, "", "  ")
-	return append(text, '\n'), err
-}
 
 // put writes a file that is either as before or as it shall be, also for who
 // reads or runs it meanwhile.
