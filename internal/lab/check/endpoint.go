@@ -92,25 +92,20 @@ func wantFromEndpoint(r *disturb.Runner, c *topology.Check, o *report.Outcome, b
 		o.Say("QFI %d at %s", is.QFI, x.Node)
 	}
 	if h := c.Expect.Handover; h != nil {
-		wantHandover(h, before[h.Node].Links, after[h.Node].Links, o)
+		// The old tunnel has ended, and the new one carries packets.
+		was, is := before[h.Node].Links, after[h.Node].Links
+		markers, late := is[h.From].EndMarkers-was[h.From].EndMarkers, is[h.From].Late-was[h.From].Late
+		moved := is[h.To].Received - was[h.To].Received
+		switch {
+		case markers == 0:
+			o.Fail("no End Marker at %s of %s", h.From, h.Node)
+		case late > 0:
+			o.Fail("%d T-PDUs at %s of %s behind its End Marker", late, h.From, h.Node)
+		case moved == 0:
+			o.Fail("no T-PDU at %s of %s", h.To, h.Node)
+		default:
+			o.Say("%d T-PDUs by %s, %d End Marker, %d T-PDUs by %s", is[h.From].Received-was[h.From].Received, h.From, markers, moved, h.To)
+		}
 	}
 	return nil
-}
-
-// wantHandover checks that the old tunnel has ended and that the new one carries
-// packets.
-func wantHandover(h *topology.HandoverExpect, before, after map[string]gtpulink.LinkStats, o *report.Outcome) {
-	markers := after[h.From].EndMarkers - before[h.From].EndMarkers
-	late := after[h.From].Late - before[h.From].Late
-	moved := after[h.To].Received - before[h.To].Received
-	switch {
-	case markers == 0:
-		o.Fail("no End Marker at %s of %s", h.From, h.Node)
-	case late > 0:
-		o.Fail("%d T-PDUs at %s of %s behind its End Marker", late, h.From, h.Node)
-	case moved == 0:
-		o.Fail("no T-PDU at %s of %s", h.To, h.Node)
-	default:
-		o.Say("%d T-PDUs by %s, %d End Marker, %d T-PDUs by %s", after[h.From].Received-before[h.From].Received, h.From, markers, moved, h.To)
-	}
 }

@@ -94,7 +94,8 @@ func wantErrors(o *report.Outcome, kind string, mtu uint32, list []probe.ICMPErr
 
 // streams are what a check of kind udp sends.
 func streams(r *disturb.Runner, c *topology.Check) (list []probe.Stream) {
-	for _, w := range c.AllWays() {
+	first := topology.Way{From: c.From, At: c.At, Source: c.Source, To: c.To, Device: c.Device, Both: c.Both}
+	for _, w := range append([]topology.Way{first}, c.Also...) {
 		from, at := r.Namespace(r.Node(w.From)), r.Namespace(r.Node(w.At))
 		stream := probe.Stream{
 			From: from, At: at, Source: w.Source, To: w.To, Device: w.Device, Flows: c.Flows, Count: max(c.Count, 1),

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
@@ -59,14 +58,6 @@ func setRoute(a action, verb string) error {
 		family = "-6"
 	}
 	return a.Namespace(a.node).Batch([]string{"route " + verb + " " + a.event.Route}, family)
-}
-
-// kill leaves a while without a daemon: the data path must go on by itself.
-func kill(ctx context.Context, a action) error {
-	if a.node.Kind == topology.Kubelet {
-		return killProgram(ctx, a)
-	}
-	return daemon.RestartCulvert(ctx, a.Instance, a.node, unix.SIGKILL, 500*time.Millisecond, a.Culvert)
 }
 
 // moveTunnel sets the F-TEID to which a GTP-U endpoint sends by a tunnel.

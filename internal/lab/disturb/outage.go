@@ -19,9 +19,12 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// killProgram ends a program of a node of kind kubelet, and waits until it runs
-// again and the node is well.
-func killProgram(ctx context.Context, a action) error {
+// kill leaves a while without a daemon: the data path must go on by itself. At a node
+// of kind kubelet it waits until the program runs again and the node is well.
+func kill(ctx context.Context, a action) error {
+	if a.node.Kind != topology.Kubelet {
+		return daemon.RestartCulvert(ctx, a.Instance, a.node, unix.SIGKILL, 500*time.Millisecond, a.Culvert)
+	}
 	program := cmp.Or(a.event.Program, daemon.CulvertProcess)
 	isIt := func(pid int) bool { return cluster.Runs(pid, topology.NodePrograms[program]...) }
 	before, err := cluster.Processes(a.Instance, a.node, isIt)
@@ -66,7 +69,22 @@ func reboot(ctx context.Context, a action) error {
 	if err != nil {
 		return err
 	}
-	if err := powerCut(r.Instance, n); err != nil {
+	p, _ := r.Process(n, instance.NodeProcess)
+	if err := p.Stop(unix.SIGKILL, instance.ReadyTime); err != nil {
+		return err
+	}
+	r.Forget(n, instance.NodeProcess)
+	for _, pod := range r.Pods(n) {
+		if err := cluster.LeavePod(r.Instance, pod); err != nil {
+			return err
+		}
+	}
+	// The kernel takes its time to take a namespace away: other ends would stay.
+	var lines []string
+	for _, name := range r.Devices(n) {
+		lines = append(lines, "link delete dev "+name)
+	}
+	if err := errors.Join(r.Namespace(n).Batch(lines), network.DropNamespace(r.Instance, n)); err != nil {
 		return err
 	}
 	if err := network.MakeNamespace(r.Instance, n); err != nil {
@@ -87,27 +105,6 @@ func reboot(ctx context.Context, a action) error {
 		}
 	}
 	return nil
-}
-
-// powerCut ends a node of kind kubelet with all that is in it, and takes its
-// network away.
-func powerCut(in *instance.Instance, n *topology.Node) error {
-	p, _ := in.Process(n, instance.NodeProcess)
-	if err := p.Stop(unix.SIGKILL, instance.ReadyTime); err != nil {
-		return err
-	}
-	in.Forget(n, instance.NodeProcess)
-	for _, pod := range in.Pods(n) {
-		if err := cluster.LeavePod(in, pod); err != nil {
-			return err
-		}
-	}
-	// The kernel takes its time to take a namespace away: other ends would stay.
-	var lines []string
-	for _, name := range in.Devices(n) {
-		lines = append(lines, "link delete dev "+name)
-	}
-	return errors.Join(in.Namespace(n).Batch(lines), network.DropNamespace(in, n))
 }
 
 // upgradeCluster gives the cluster's DaemonSet an image of another build, which all

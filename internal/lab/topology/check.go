@@ -81,11 +81,6 @@ type Way struct {
 	Both   bool       `json:"both,omitempty"`
 }
 
-// AllWays are all of a check's streams.
-func (c *Check) AllWays() []Way {
-	return append([]Way{{From: c.From, At: c.At, Source: c.Source, To: c.To, Device: c.Device, Both: c.Both}}, c.Also...)
-}
-
 // AllEvents are all that happens under load.
 func (c *Check) AllEvents() []Event {
 	if c.Event == nil {
