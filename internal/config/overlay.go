@@ -77,14 +77,25 @@ type overlayCheck struct{ v *validator }
 func (k overlayCheck) overlay() {
 	o := &k.v.Overlay
 	if !o.IsSet() {
-		k.v.refuse(!isZero(o), "overlay.mode", "static, bgp or kube", "is missing")
+		anySet := o.Node != "" || o.Address.IsValid() || len(o.Uplinks) > 0 || o.Locator.IsValid() || o.LocatorPool.IsValid() || o.SIDs != "" ||
+			len(o.PodPrefixes) > 0 || o.Masquerade || len(o.Nodes) > 0 || o.Kube != Kube{}
+		k.v.refuse(anySet, "overlay.mode", "static, bgp or kube", "is missing")
 		return
 	}
 	k.v.oneOf("overlay.mode", o.Mode, OverlayStatic, OverlayBGP, OverlayKube)
 	k.v.oneOf("overlay.sids", o.SIDs, SIDsSingle, SIDsDouble)
 	k.nodeName("overlay.node", o.Node)
 	k.v.unicast6("overlay.address", o.Address)
-	k.uplinks()
+	names := k.v.unique()
+	for i, name := range k.v.Overlay.Uplinks {
+		at := fmt.Sprintf("overlay.uplinks[%d]", i)
+		if !k.v.interfaceName(at, name) {
+			continue
+		}
+		names.check(at, name, "remove one of the two")
+		k.v.refuse(k.v.interfaces[name],
+			at, "take it out of interfaces: XDP would see a frame before GRO does", "%q is among the interfaces", name)
+	}
 	k.locator()
 	k.podPrefixes("overlay.pod_prefixes", o.PodPrefixes)
 	k.v.refuse(o.Mode == OverlayBGP && !k.v.BGP.IsSet(),
@@ -96,31 +107,12 @@ func (k overlayCheck) overlay() {
 	k.nodes()
 }
 
-// isZero says whether no field is set.
-func isZero(o *Overlay) bool {
-	return o.Node == "" && !o.Address.IsValid() && len(o.Uplinks) == 0 && !o.Locator.IsValid() && !o.LocatorPool.IsValid() && o.SIDs == "" &&
-		len(o.PodPrefixes) == 0 && !o.Masquerade && len(o.Nodes) == 0 && o.Kube == Kube{}
-}
-
 // nodeName checks that Kubernetes would accept a name. Others check for "".
 func (k overlayCheck) nodeName(field, name string) {
 	const longest = 253
 	isValid := len(name) <= longest && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
 	k.v.refuse(!isValid,
 		field, fmt.Sprintf("at most %d lower case letters, digits, '-' and '.'", longest), "%q is not a valid node name", name)
-}
-
-func (k overlayCheck) uplinks() {
-	names := k.v.unique()
-	for i, name := range k.v.Overlay.Uplinks {
-		at := fmt.Sprintf("overlay.uplinks[%d]", i)
-		if !k.v.interfaceName(at, name) {
-			continue
-		}
-		names.check(at, name, "remove one of the two")
-		k.v.refuse(k.v.interfaces[name],
-			at, "take it out of interfaces: XDP would see a frame before GRO does", "%q is among the interfaces", name)
-	}
 }
 
 // claimedLocatorBits is the length of the locator that a node claims in a pool.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -162,7 +161,11 @@ func (k gtpuCheck) tunnels() {
 			k.v.tunnel(at+".switch_to", t.SwitchTo)
 		}
 		if t.Remote.IsValid() {
-			k.remote(at, t)
+			k.v.refuse(slices.Contains(k.v.GTPU.Addresses, t.Remote),
+				at+".remote", "the address of the other end", "%s is this node's own GTP-U address: packets would go in circles", t.Remote)
+			sameFamily := func(a netip.Addr) bool { return a.Is4() == t.Remote.Is4() }
+			k.v.refuse(!t.Source.IsValid() && !slices.ContainsFunc(k.v.GTPU.Addresses, sameFamily),
+				at+".source", "set it, or list an address of the same family as remote under gtpu.addresses", "the tunnel to %s has no outer source address", t.Remote)
 		}
 	}
 }
@@ -180,17 +183,6 @@ func (v *validator) tunnel(field, name string) {
 	v.refuse(!t.Remote.IsValid(), field, "set remote and remote_teid of that tunnel", "tunnel %q has no remote to send to", name)
 }
 
-func (k gtpuCheck) remote(at string, t gtpu.Tunnel) {
-	k.v.refuse(slices.Contains(k.v.GTPU.Addresses, t.Remote),
-		at+".remote", "the address of the other end", "%s is this node's own GTP-U address: packets would go in circles", t.Remote)
-	if t.Source.IsValid() {
-		return
-	}
-	sameFamily := func(a netip.Addr) bool { return a.Is4() == t.Remote.Is4() }
-	k.v.refuse(!slices.ContainsFunc(k.v.GTPU.Addresses, sameFamily),
-		at+".source", "set it, or list an address of the same family as remote under gtpu.addresses", "the tunnel to %s has no outer source address", t.Remote)
-}
-
 func (k srv6Check) steering() {
 	keys := k.v.unique()
 	for i, s := range k.v.Steering {
@@ -204,7 +196,14 @@ func (k srv6Check) steering() {
 		if s.Interface != "" {
 			k.v.attached(match, s.Interface)
 		}
-		k.steeringTarget(at, s)
+		if p := k.v.policy(at+".policy", s.Policy); p != nil && p.L2() && s.Prefix.IsValid() {
+			k.v.add(at+".policy", "steer by interface, or name a policy of behavior H.Encaps or H.Encaps.Red",
+				"policy %q is %s, which takes the frames of an interface", s.Policy, p.Behavior)
+		}
+		k.v.tunnel(at+".tunnel", s.Tunnel)
+		if s.GTP4D != nil {
+			k.v.policyL3(at+".h_m_gtp4_d.policy", s.GTP4D.Policy)
+		}
 	}
 }
 
@@ -212,15 +211,4 @@ func (k srv6Check) steering() {
 func (v *validator) attached(field, name string) {
 	v.refuse(!v.interfaces[name],
 		field, "add it under interfaces: frames are only seen where the program is attached", "%q is not among the interfaces", name)
-}
-
-func (k srv6Check) steeringTarget(at string, s srpolicy.Steering) {
-	if p := k.v.policy(at+".policy", s.Policy); p != nil && p.L2() && s.Prefix.IsValid() {
-		k.v.add(at+".policy", "steer by interface, or name a policy of behavior H.Encaps or H.Encaps.Red",
-			"policy %q is %s, which takes the frames of an interface", s.Policy, p.Behavior)
-	}
-	k.v.tunnel(at+".tunnel", s.Tunnel)
-	if s.GTP4D != nil {
-		k.v.policyL3(at+".h_m_gtp4_d.policy", s.GTP4D.Policy)
-	}
 }

@@ -64,9 +64,20 @@ func (k upfCheck) n9(at string, n *slice.N9) {
 		k.v.refuse(n.Mode != "" || sids || policies || n.ArgsOffset != 0,
 			at+".transport", "remove mode, uplink, downlink, policies and args_offset, or set transport: srv6", "with GTP-U the SMF says where packets go")
 	case n.Mode == slice.Enhanced:
-		k.enhanced(at, n, sids)
+		k.v.refuse(sids,
+			at+".mode", "set mode: traditional, or name policies in uplink_policy and downlink_policy", "uplink and downlink need mode traditional")
+		k.v.refuse(n.UplinkPolicy == "" && n.DownlinkPolicy == "" && !sids,
+			at+".uplink_policy", "name an SR policy in uplink_policy or downlink_policy or both", "no policy to send with is given")
+		k.v.policyL3(at+".uplink_policy", n.UplinkPolicy)
+		k.v.policyL3(at+".downlink_policy", n.DownlinkPolicy)
 	default:
-		k.traditional(at, n, policies)
+		k.v.refuse(policies, at+".mode", "set mode: enhanced, or name SIDs in uplink and downlink", "policies need mode enhanced")
+		k.v.refuse(!n.Uplink.IsValid() && !n.Downlink.IsValid() && !policies,
+			at+".uplink", "the End.DT4, End.DT6 or End.DT46 SID of the next UPF, in uplink or downlink or both", "no SID to send to is given")
+		k.v.unicast6(at+".uplink", n.Uplink)
+		k.v.unicast6(at+".downlink", n.Downlink)
+		k.v.refuse(!k.v.Encapsulation.Source.IsValid(),
+			at+".transport", "set encapsulation.source, an IPv6 address of this node", "packets by SRv6 have no outer source address")
 	}
 	if n.ArgsOffset > 128-argsBits {
 		k.v.add(at+".args_offset", fmt.Sprintf("at most %d", 128-argsBits), "Args.Mob.Session would not fit at bit %d", n.ArgsOffset)
@@ -89,23 +100,4 @@ func (k upfCheck) arguments(at string, n *slice.N9) {
 			k.v.argsOfPolicy(at, n.ArgsOffset, p)
 		}
 	}
-}
-
-func (k upfCheck) traditional(at string, n *slice.N9, policies bool) {
-	k.v.refuse(policies, at+".mode", "set mode: enhanced, or name SIDs in uplink and downlink", "policies need mode enhanced")
-	k.v.refuse(!n.Uplink.IsValid() && !n.Downlink.IsValid() && !policies,
-		at+".uplink", "the End.DT4, End.DT6 or End.DT46 SID of the next UPF, in uplink or downlink or both", "no SID to send to is given")
-	k.v.unicast6(at+".uplink", n.Uplink)
-	k.v.unicast6(at+".downlink", n.Downlink)
-	k.v.refuse(!k.v.Encapsulation.Source.IsValid(),
-		at+".transport", "set encapsulation.source, an IPv6 address of this node", "packets by SRv6 have no outer source address")
-}
-
-func (k upfCheck) enhanced(at string, n *slice.N9, sids bool) {
-	k.v.refuse(sids,
-		at+".mode", "set mode: traditional, or name policies in uplink_policy and downlink_policy", "uplink and downlink need mode traditional")
-	k.v.refuse(n.UplinkPolicy == "" && n.DownlinkPolicy == "" && !sids,
-		at+".uplink_policy", "name an SR policy in uplink_policy or downlink_policy or both", "no policy to send with is given")
-	k.v.policyL3(at+".uplink_policy", n.UplinkPolicy)
-	k.v.policyL3(at+".downlink_policy", n.DownlinkPolicy)
 }
