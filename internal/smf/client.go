@@ -55,11 +55,12 @@ func (o *Options) complete() error {
 		o.UPF = netip.AddrPortFrom(o.UPF.Addr(), Port)
 	}
 	if !o.Local.Addr().IsValid() {
-		local, err := localAddress(o.UPF)
+		c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(o.UPF)) // only to learn where packets to the UPF come from
 		if err != nil {
-			return err
+			return fmt.Errorf("smf: no route to the UPF: %w", err)
 		}
-		o.Local = netip.AddrPortFrom(local, Port)
+		defer c.Close()
+		o.Local = netip.AddrPortFrom(c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), Port)
 	}
 	if o.Local == o.UPF {
 		return fmt.Errorf("smf: the UPF's address %s is this end's as well: give another local address", o.UPF)
@@ -75,16 +76,6 @@ func (o *Options) complete() error {
 	o.Heartbeat, o.Reports = cmp.Or(o.Heartbeat, 10*time.Second), cmp.Or(o.Reports, 1<<16)
 	o.Started, o.Sequence = cmp.Or(o.Started, time.Now()), cmp.Or(o.Sequence, rand.Uint32N(1<<23))
 	return nil
-}
-
-// localAddress is where packets to a UPF come from.
-func localAddress(upf netip.AddrPort) (netip.Addr, error) {
-	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(upf))
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("smf: no route to the UPF: %w", err)
-	}
-	defer c.Close()
-	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
 }
 
 // Client is one SMF with one UPF. Its methods may be called concurrently.
@@ -223,7 +214,7 @@ func (c *Client) take(messages []ipv4.Message, now time.Duration) {
 			asked = append(asked, m)
 			continue
 		}
-		if t := c.table.find(&h); t != nil {
+		if t := c.table.pending[h.sequence%slots]; t != nil && t.sequence == h.sequence && h.kind == t.kind+1 {
 			t.done(t, &h, now)
 			c.table.drop(t)
 		}

@@ -195,8 +195,12 @@ func (e *encoder) createPDR(down bool, f *Filter, i int) *ie.IE {
 			qers = append(slices.Clone(qers), q)
 		}
 	}
+	removal := byte(removeGTPU)
+	if e.dialect == Free5GC && e.spec.Local.Address.Is4() {
+		removal = removeGTPU4
+	}
 	ies := []*ie.IE{ie.NewPDRID(id), ie.NewPrecedence(precedence), ie.NewPDI(e.pdi(down, f)...),
-		when(!down || e.spec.Role == Intermediate, e.removal()), ie.NewFARID(far)}
+		when(!down || e.spec.Role == Intermediate, ie.New(ie.OuterHeaderRemoval, []byte{removal})), ie.NewFARID(far)}
 	for _, u := range e.usedURRs() {
 		ies = append(ies, ie.NewURRID(u))
 	}
@@ -204,15 +208,6 @@ func (e *encoder) createPDR(down bool, f *Filter, i int) *ie.IE {
 		ies = append(ies, ie.NewQERID(q))
 	}
 	return ie.NewCreatePDR(ies...)
-}
-
-// removal is Outer Header Removal without extension headers.
-func (e *encoder) removal() *ie.IE {
-	description := byte(removeGTPU)
-	if e.dialect == Free5GC && e.spec.Local.Address.Is4() {
-		description = removeGTPU4
-	}
-	return ie.New(ie.OuterHeaderRemoval, []byte{description})
 }
 
 func (e *encoder) pdi(down bool, f *Filter) []*ie.IE {

@@ -107,21 +107,17 @@ func (e *encoder) change(c *Change) []*ie.IE {
 		}
 	}
 	if c.MBR != nil || c.Gates != nil {
-		ies = append(ies, e.updateQER(c))
+		qer := []*ie.IE{ie.NewQERID(e.session)}
+		if g := c.Gates; g != nil {
+			qer = append(qer, ie.NewGateStatus(gate(g.UplinkClosed), gate(g.DownlinkClosed)))
+		}
+		if c.MBR != nil {
+			qer = append(qer, ie.NewMBR(c.MBR.Uplink, c.MBR.Downlink))
+		}
+		ies = append(ies, ie.NewUpdateQER(qer...))
 	}
 	if c.DropBuffered {
 		ies = append(ies, ie.NewPFCPSMReqFlags(reqDROBU))
 	}
 	return e.modification(ies...)
-}
-
-func (e *encoder) updateQER(c *Change) *ie.IE {
-	ies := []*ie.IE{ie.NewQERID(e.session)}
-	if g := c.Gates; g != nil {
-		ies = append(ies, ie.NewGateStatus(gate(g.UplinkClosed), gate(g.DownlinkClosed)))
-	}
-	if c.MBR != nil {
-		ies = append(ies, ie.NewMBR(c.MBR.Uplink, c.MBR.Downlink))
-	}
-	return ie.NewUpdateQER(ies...)
 }

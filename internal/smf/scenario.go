@@ -291,7 +291,10 @@ func (r *Runner) group(ctx context.Context, g *Group, p *Step, result *StepResul
 		}
 	}
 	if slices.Contains([]string{"show", "establish", "handover", "page"}, p.Do) {
-		result.Sessions = append(result.Sessions, g.infos(pace)...)
+		first, end := pace.span(len(g.state))
+		for i := first; i < min(end, first+shown); i++ {
+			result.Sessions = append(result.Sessions, g.Info(i))
+		}
 	}
 	return nil
 }
@@ -337,14 +340,4 @@ func (g *Group) procedures(p *Step) []perform {
 		return []perform{g.Delete}
 	}
 	return nil
-}
-
-// infos are what is known of the first sessions.
-func (g *Group) infos(p Pace) []Info {
-	first, end := p.span(len(g.state))
-	var list []Info
-	for i := first; i < min(end, first+shown); i++ {
-		list = append(list, g.Info(i))
-	}
-	return list
 }

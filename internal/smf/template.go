@@ -122,8 +122,6 @@ func (t *template) fill(b []byte, id *identity) []byte {
 	return b
 }
 
-func setSEID(b []byte, seid uint64) { binary.BigEndian.PutUint64(b[seidAt:], seid) }
-
 // setSequence writes a sequence number into a message with a SEID or without.
 func setSequence(b []byte, seq uint32) {
 	at := sequenceAt

@@ -59,15 +59,6 @@ func (t *table) take() *transaction {
 	return x
 }
 
-// find is the transaction that an answer is for, or nil.
-func (t *table) find(h *header) *transaction {
-	x := t.pending[h.sequence%slots]
-	if x == nil || x.sequence != h.sequence || h.kind != x.kind+1 {
-		return nil
-	}
-	return x
-}
-
 // drop ends a transaction.
 func (t *table) drop(x *transaction) {
 	t.pending[x.sequence%slots] = nil

@@ -3,6 +3,7 @@ package smf
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -218,8 +219,16 @@ func (w *work) run(ctx context.Context, sessions []int) (Result, error) {
 	if err == nil {
 		err = w.wait(ctx)
 	}
-	if err != nil {
-		c.abandon(w)
+	if err != nil { // what is under way is given up
+		c.mu.Lock()
+		for _, t := range c.table.pending {
+			if t != nil && t.owner == w {
+				c.table.drop(t)
+				w.underWay--
+				w.total.fail(fmt.Errorf("%s: given up", w.name), 1)
+			}
+		}
+		c.mu.Unlock()
 	}
 	w.elapsed += c.now() - began
 	w.cpu += cpuTime() - cpu
@@ -321,10 +330,11 @@ func (w *work) fill(ctx context.Context, sessions []int, began time.Duration, se
 		}
 		t.message = w.template.fill(t.message, &id)
 		if w.kind != message.MsgTypeSessionEstablishmentRequest {
-			setSEID(t.message, w.g.state[i].upSEID)
+			binary.BigEndian.PutUint64(t.message[seidAt:], w.g.state[i].upSEID)
 		}
 		setSequence(t.message, t.sequence)
-		t.kind, t.index, t.owner, t.done = w.kind, i, w, answeredWork
+		t.kind, t.index, t.owner = w.kind, i, w
+		t.done = func(t *transaction, h *header, at time.Duration) { t.owner.done(t, h, at) }
 		c.begin(t, now)
 		if full && w.pace.Rate > 0 {
 			t.sent = min(now, w.due(began, sent+k))
@@ -335,9 +345,6 @@ func (w *work) fill(ctx context.Context, sessions []int, began time.Duration, se
 	w.total.Requests += n
 	return n, nil
 }
-
-// answeredWork is what all transactions of works have as done.
-func answeredWork(t *transaction, h *header, at time.Duration) { t.owner.done(t, h, at) }
 
 // done records the answer to a transaction; h is nil if the UPF sent none.
 func (w *work) done(t *transaction, h *header, at time.Duration) {
@@ -385,19 +392,6 @@ func (w *work) wait(ctx context.Context) error {
 		c.answered.Wait()
 	}
 	return nil
-}
-
-// abandon forgets what is under way of a work.
-func (c *Client) abandon(w *work) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, t := range c.table.pending {
-		if t != nil && t.owner == w {
-			c.table.drop(t)
-			w.underWay--
-			w.total.fail(fmt.Errorf("%s: given up", w.name), 1)
-		}
-	}
 }
 
 // result is what came of the work so far.
