@@ -49,7 +49,13 @@ func (w *Watcher) observePaths(h Handler) {
 	w.readConfigMap()
 	w.readPolicies()
 	put, withdrawn := w.comparePaths()
-	sids := w.localSIDs()
+	sids := w.reported.sids
+	switch o := w.origins[listingOrigin(w.config.Node)]; {
+	case o != nil:
+		sids = o.sids
+	case w.listing.complete():
+		sids = LocalSIDs{}
+	}
 	newSIDs := sids != w.reported.sids
 	w.reported.sids = sids
 	w.mu.Unlock()
@@ -97,7 +103,11 @@ func (w *Watcher) readPolicies() {
 	}
 	mine := map[string]bool{}
 	for _, s := range []*source{w.named, w.selecting} {
-		for _, u := range objects[unstructured.Unstructured](s) {
+		for _, o := range s.informer.GetStore().List() {
+			u, ok := o.(*unstructured.Unstructured)
+			if !ok {
+				continue
+			}
 			name := ofSRv6Policy + u.GetName()
 			is, err := isFor(u, w.config.Node, labels)
 			if err != nil {
@@ -235,14 +245,4 @@ func (p Path) is(o Path) bool {
 	a, b := p.Advertised, o.Advertised
 	return p.Name == o.Name && p.Origin == o.Origin && a.Color == b.Color && a.Endpoint == b.Endpoint && a.Distinguisher == b.Distinguisher &&
 		a.PolicyName == b.PolicyName && a.Name == b.Name && a.Preference == b.Preference && a.BindingSID == b.BindingSID
-}
-
-func (w *Watcher) localSIDs() LocalSIDs {
-	switch o := w.origins[listingOrigin(w.config.Node)]; {
-	case o != nil:
-		return o.sids
-	case w.listing.complete():
-		return LocalSIDs{}
-	}
-	return w.reported.sids
 }

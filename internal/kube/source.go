@@ -129,13 +129,3 @@ func object[T any](s *source, key string) *T {
 	found, _ := o.(*T)
 	return found
 }
-
-// objects are all of a source's.
-func objects[T any](s *source) (all []*T) {
-	for _, o := range s.informer.GetStore().List() {
-		if found, ok := o.(*T); ok {
-			all = append(all, found)
-		}
-	}
-	return all
-}

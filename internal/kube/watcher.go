@@ -128,7 +128,21 @@ func (w *Watcher) Run(ctx context.Context, h Handler, known Known) error {
 			}
 		})
 	}
-	group.Go(func() { work(w.observe, func(t task) error { w.catchUp(t, h); return nil }) })
+	group.Go(func() {
+		work(w.observe, func(t task) error {
+			switch t.about {
+			case aboutSelf:
+				w.observeSelf(h)
+			case aboutNode:
+				w.observeNode(t.name, h)
+			case aboutGone:
+				w.observeGone(h)
+			case aboutPaths:
+				w.observePaths(h)
+			}
+			return nil
+		})
+	})
 	group.Go(func() { work(w.write, func(t task) error { return w.bring(ctx, t) }) })
 	<-ctx.Done()
 	w.observe.ShutDown()
@@ -150,20 +164,6 @@ func work(q workqueue.TypedRateLimitingInterface[task], do func(task) error) {
 			q.Forget(t)
 		}
 		q.Done(t)
-	}
-}
-
-// catchUp reports what has changed of one object.
-func (w *Watcher) catchUp(t task, h Handler) {
-	switch t.about {
-	case aboutSelf:
-		w.observeSelf(h)
-	case aboutNode:
-		w.observeNode(t.name, h)
-	case aboutGone:
-		w.observeGone(h)
-	case aboutPaths:
-		w.observePaths(h)
 	}
 }
 
