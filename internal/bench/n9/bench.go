@@ -269,7 +269,16 @@ func (r *rig) Measure(ctx context.Context, which experiment.Point, round int) ([
 	}
 	p := all[i]
 	if p.aspect != delivery && p.aspect != delay {
-		return r.measureCost(ctx, p)
+		beside, err := r.costOf(ctx, point{p.aspect, base, p.direction})
+		if err != nil {
+			return nil, err
+		}
+		ns, err := r.costOf(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		sample := experiment.Sample{Metric: metricCost, Labels: p.labels("load", string(p.aspect)), Unit: "ns", Value: ns, Baseline: &beside}
+		return append(r.used(p), sample), nil
 	}
 	if err := r.goTo(ctx, p.n9, p.direction); err != nil {
 		return nil, err
@@ -310,20 +319,6 @@ func (r *rig) measureDelivery(ctx context.Context, p point, round int) ([]experi
 		}
 	}
 	return slices.Concat(list...), nil
-}
-
-// measureCost measures GTP-U beside each transport.
-func (r *rig) measureCost(ctx context.Context, p point) ([]experiment.Sample, error) {
-	beside, err := r.costOf(ctx, point{p.aspect, base, p.direction})
-	if err != nil {
-		return nil, err
-	}
-	ns, err := r.costOf(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	sample := experiment.Sample{Metric: metricCost, Labels: p.labels("load", string(p.aspect)), Unit: "ns", Value: ns, Baseline: &beside}
-	return append(r.used(p), sample), nil
 }
 
 // used is what the machine did in the last trial: how busy both CPUs were, and

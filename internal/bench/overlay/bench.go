@@ -66,7 +66,14 @@ func (p *Params) open(ctx context.Context, set experiment.Setting, instance stri
 	}
 	r.Later(r.network.Close)
 	defer r.OnError(&err)
-	return r, r.proveWays(ctx)
+	for _, v := range p.measured() {
+		for _, family := range p.Families {
+			if err := r.proveWay(ctx, v, family); err != nil {
+				return r, fmt.Errorf("%s, %s: %w", v.name, family, err)
+			}
+		}
+	}
+	return r, nil
 }
 
 // Environment is what is measured.
@@ -84,18 +91,7 @@ func (r *rig) pods(v variant, family string) (pods, error) {
 	return pods{r.network, v.pod("a"), v.pod("b"), to}, err
 }
 
-// proveWays looks at a packet of each variant where it comes to the second node.
-func (r *rig) proveWays(ctx context.Context) error {
-	for _, v := range r.params.measured() {
-		for _, family := range r.params.Families {
-			if err := r.proveWay(ctx, v, family); err != nil {
-				return fmt.Errorf("%s, %s: %w", v.name, family, err)
-			}
-		}
-	}
-	return nil
-}
-
+// proveWay looks at a packet of a variant where it comes to the second node.
 func (r *rig) proveWay(ctx context.Context, v variant, family string) error {
 	p, err := r.pods(v, family)
 	if err != nil {
@@ -190,7 +186,9 @@ func (r *rig) measureTraffic(ctx context.Context, p point, round int) (_ []exper
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return nil, fmt.Errorf("%s: %w", list[i].name, err)
 		}
-		sums[i].add(a)
+		s := &sums[i]
+		s.octets, s.packets, s.lost = s.octets+a.octets, s.packets+a.packets, s.lost+a.lost
+		s.wall, s.cpu = s.wall+a.wall, s.cpu+a.cpu
 	}
 	after, err := r.network.Counters(ctx)
 	if err != nil {

@@ -33,11 +33,6 @@ type amount struct {
 	cpu     time.Duration
 }
 
-func (a *amount) add(b amount) {
-	a.octets, a.packets, a.lost = a.octets+b.octets, a.packets+b.packets, a.lost+b.lost
-	a.wall, a.cpu = a.wall+b.wall, a.cpu+b.cpu
-}
-
 // rate in bit/s of the CPU's time: what comes through in a second if nobody else has
 // the CPU.
 func (a amount) rate() float64 { return 8 * float64(a.octets) / a.cpu.Seconds() }

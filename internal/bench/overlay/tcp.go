@@ -58,18 +58,14 @@ func (f *tcpFlow) turn(a *amount) error {
 	if err != nil || sent > 0 || received > 0 {
 		return err
 	}
-	return f.wait()
-}
-
-// wait until one of both can go on: the kernel waits for a timer.
-func (f *tcpFlow) wait() error {
+	// Wait until one of both can go on: the kernel waits for a timer.
 	fds := []unix.PollFd{{Fd: int32(f.send), Events: unix.POLLOUT}, {Fd: int32(f.receive), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, connectTime)
-	if err == nil && n == 0 {
-		err = errors.New("the connection stands still")
-	}
-	if errors.Is(err, unix.EINTR) {
+	switch {
+	case errors.Is(err, unix.EINTR):
 		return nil
+	case err == nil && n == 0:
+		return errors.New("the connection stands still")
 	}
 	return err
 }

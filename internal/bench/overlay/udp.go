@@ -39,29 +39,20 @@ func openUDP(p pods, payload int) (_ flow, err error) {
 // turn finds all of a burst in the receiver's buffer: each datagram was handled by the
 // CPU that sent it. What the kernel put off is late by a turn.
 func (f *udpFlow) turn(a *amount) error {
-	sent, err := f.burst()
-	if err != nil {
-		return err
-	}
-	f.sent += sent
-	octets, datagrams, err := f.drain()
-	a.octets += octets
-	a.lost += int64(sent) - datagrams
-	return err
-}
-
-// burst sends until the sender's buffer is full, which it is of packets that the
-// kernel put off.
-func (f *udpFlow) burst() (sent uint64, err error) {
-	for range burst {
+	sent := int64(0)
+	for range burst { // or until the sender's buffer is full, of packets that the kernel put off
 		if _, err := unix.Write(f.send, f.out); errors.Is(err, unix.EAGAIN) {
 			break
 		} else if err != nil {
-			return sent, fmt.Errorf("send: %w", err)
+			return fmt.Errorf("send: %w", err)
 		}
 		sent++
 	}
-	return sent, nil
+	f.sent += uint64(sent)
+	octets, datagrams, err := f.drain()
+	a.octets += octets
+	a.lost += sent - datagrams
+	return err
 }
 
 func (f *udpFlow) packets() (uint64, error) { return f.sent, nil }

@@ -265,7 +265,14 @@ func (p *Pair) send(ctx context.Context, j trafficrun.Job, v *verifier) (sending
 			if err := unix.Setpriority(unix.PRIO_PROCESS, 0, -20); err != nil {
 				return fmt.Errorf("set the generator's priority: %w", err)
 			}
-			s, err = p.generate(j, stop)
+			send := p.live
+			if p.method == Packet {
+				send = p.packets
+			}
+			s.ran, err = proc.During(func() (time.Duration, error) { return proc.Time(unix.Gettid()) }, func() (err error) {
+				s, err = send(j, stop)
+				return err
+			})
 			return err
 		})
 	}()
@@ -285,20 +292,6 @@ func (p *Pair) send(ctx context.Context, j trafficrun.Job, v *verifier) (sending
 			}
 		}
 	}
-}
-
-// generate sends on the calling thread, and says how long that ran.
-func (p *Pair) generate(j trafficrun.Job, stop <-chan struct{}) (s sending, err error) {
-	send := p.live
-	if p.method == Packet {
-		send = p.packets
-	}
-	ran, err := proc.During(func() (time.Duration, error) { return proc.Time(unix.Gettid()) }, func() (err error) {
-		s, err = send(j, stop)
-		return err
-	})
-	s.ran = ran
-	return s, err
 }
 
 // state is what the generator did, of live frames.

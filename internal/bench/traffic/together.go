@@ -38,27 +38,22 @@ func Together(ctx context.Context, pairs [2]*Pair, trials [2]Trial) (outcomes [2
 		return outcomes, err
 	}
 	for i, p := range pairs {
-		if outcomes[i], err = p.gather(trials[i], sent, verifiers[i]); err != nil {
+		// Waits for what is late. The pair has its own packets, and the first pair's pace.
+		s, err := p.state()
+		if err != nil {
+			return outcomes, err
+		}
+		if err := p.settle(verifiers[i], s.Sent); err != nil {
+			return outcomes, err
+		}
+		sent.packets = s.Sent
+		if outcomes[i], err = p.outcome(trials[i], sent, verifiers[i]); err != nil {
 			return outcomes, err
 		}
 	}
 	after, err := now(a.options.Watch)
 	outcomes[0].CPU = after.since(before)
 	return outcomes, errors.Join(err, ctx.Err())
-}
-
-// gather waits for what is late, and says what became of a pair's own packets. Their
-// pace was the first pair's.
-func (p *Pair) gather(t Trial, pace sending, v *verifier) (Outcome, error) {
-	s, err := p.state()
-	if err != nil {
-		return Outcome{}, err
-	}
-	if err := p.settle(v, s.Sent); err != nil {
-		return Outcome{}, err
-	}
-	pace.packets = s.Sent
-	return p.outcome(t, pace, v)
 }
 
 // prepareBoth makes the jobs: the first has the pace, the second is called.
