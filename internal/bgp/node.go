@@ -173,14 +173,23 @@ func serviceOf(n overlay.Node, ipv4 bool) (service, error) {
 
 // policies adds a candidate path for each family that the node's pods have.
 func (a announcer) policies(n overlay.Node, headends []netip.Addr, add adder) error {
+	var to Target // whom the paths are for
+	if a.reflected {
+		to.Headends = slices.DeleteFunc(slices.Clone(headends), func(id netip.Addr) bool { return id == a.routerID })
+		switch n := len(to.Headends); {
+		case n == 0:
+			return nil // there is nobody yet
+		case n > namedMost:
+			to.Headends = []netip.Addr{EveryNode}
+		}
+	}
 	for _, of := range []struct {
 		color    uint32
 		suffix   string
 		bsid     netip.Addr
 		segments []netip.Addr
 	}{{overlay.ColorIPv4, "/ipv4", n.BSID4, n.IPv4}, {overlay.ColorIPv6, "/ipv6", n.BSID6, n.IPv6}} {
-		to, ok := a.target(headends)
-		if len(of.segments) == 0 || !ok {
+		if len(of.segments) == 0 {
 			continue
 		}
 		path := srpolicy.Advertised{
@@ -201,18 +210,6 @@ func (a announcer) policies(n overlay.Node, headends []netip.Addr, add adder) er
 		}
 	}
 	return nil
-}
-
-// target says whom the candidate paths are for; ok is false while there is nobody.
-func (a announcer) target(headends []netip.Addr) (to Target, ok bool) {
-	if !a.reflected {
-		return Target{}, true
-	}
-	others := slices.DeleteFunc(slices.Clone(headends), func(id netip.Addr) bool { return id == a.routerID })
-	if len(others) > namedMost {
-		others = []netip.Addr{EveryNode}
-	}
-	return Target{Headends: others}, len(others) > 0
 }
 
 // SetNode advertises n as this node, in place of what was advertised: its prefixes

@@ -108,8 +108,16 @@ func Remote(c Cluster) Wanted {
 			b.service(r)
 		}
 	}
-	for _, r := range c.Rivals {
-		b.rival(r)
+	for _, r := range c.Rivals { // prefixes of nodes that are not used
+		if b.addresses[r.Address] == thisNode {
+			continue // it came back through a route reflector
+		}
+		owner := thisNode
+		if r.Owner.IsValid() {
+			owner = cmp.Or(b.addresses[r.Owner], r.Owner.String())
+		}
+		peer := b.peer(r.Address)
+		peer.Problems = append(peer.Problems, fmt.Sprintf("prefix %s is used as that of %s, which tells of it too: %s", r.Prefix, owner, r.Why))
 	}
 	b.toNodes()
 	const most = 10 // problems of a node, which may claim thousands of prefixes
@@ -425,19 +433,6 @@ func (b *builder) service(r Reach) {
 		b.add(color, "vpn:"+sid.String(), []srpolicy.SegmentList{{Weight: 1, Segments: r.Segments}}, netip.Addr{})
 	}
 	b.Steering = append(b.Steering, srpolicy.Steering{Prefix: p, Policy: b.policies[color]})
-}
-
-// rival notes a prefix of a node that is not used.
-func (b *builder) rival(r Rival) {
-	if b.addresses[r.Address] == thisNode {
-		return // it came back through a route reflector
-	}
-	owner := thisNode
-	if r.Owner.IsValid() {
-		owner = cmp.Or(b.addresses[r.Owner], r.Owner.String())
-	}
-	peer := b.peer(r.Address)
-	peer.Problems = append(peer.Problems, fmt.Sprintf("prefix %s is used as that of %s, which tells of it too: %s", r.Prefix, owner, r.Why))
 }
 
 // ByAddress returns the name of the policy to a node of which only the address is known.

@@ -116,22 +116,18 @@ func parse(b []byte) (message, error) {
 		}
 		n := int(rest[0]) * 4
 		if next == typeContainer {
-			m.readContainer(rest[1 : n-1])
+			m.qfi = rest[2] & 0x3f
+			switch rest[1] >> 4 {
+			case 0:
+				m.container = Downlink
+				m.rqi = rest[2]&(1<<6) != 0
+			case 1:
+				m.container = Uplink
+			}
 		}
 		next = rest[n-1]
 		rest = rest[n:]
 	}
 	m.payload = rest
 	return m, nil
-}
-
-func (m *message) readContainer(b []byte) {
-	m.qfi = b[1] & 0x3f
-	switch b[0] >> 4 {
-	case 0:
-		m.container = Downlink
-		m.rqi = b[1]&(1<<6) != 0
-	case 1:
-		m.container = Uplink
-	}
 }
