@@ -39,10 +39,7 @@ func (s *Sessions) Apply(p *Plan) error {
 			errs = append(errs, err)
 		}
 	}
-	if err := s.account(p, changed); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return errors.Join(errors.Join(errs...), s.account(p, changed))
 }
 
 // write does one write of a plan. changed: packets are handled differently, or

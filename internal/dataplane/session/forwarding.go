@@ -259,22 +259,3 @@ func (f *forwardings) sourcesChanged(pdr *table.Array[abi.Pdr], entries []owner)
 	}
 	return nil
 }
-
-// recover notes an entry that an earlier daemon's rule refers to.
-func (f *forwardings) recover(index uint32) {
-	if index < firstForwarding || index >= f.array.Len || f.byIndex[index] != nil {
-		return
-	}
-	e := &forwardingEntry{index: index, value: f.array.Get(index)}
-	f.byIndex[index], f.recovered[e.value] = e, e
-}
-
-// sweep gives up what an earlier daemon left and no rule refers to.
-func (f *forwardings) sweep() {
-	for value, e := range f.recovered {
-		if e.refs == 0 {
-			delete(f.recovered, value)
-			f.retire(e)
-		}
-	}
-}

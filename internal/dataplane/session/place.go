@@ -189,24 +189,6 @@ func (p *Plan) joinLink(link uint32) {
 	}
 }
 
-// turnSources finds the heads whose sources turn: packets look at a head's
-// sources and at what it leads to in two words. Where they look at sources that
-// become others, these are a part of the rules' filters first, so that one word
-// changes both. The second phase of the plan has them in the head.
-func (p *Plan) turnSources() {
-	for i := range p.heads {
-		h := &p.heads[i]
-		if !h.had || h.local || h.teid == 0 || h.qfi&Frames != 0 {
-			continue
-		}
-		if used, _ := p.tables.sourcesChange(h); used {
-			h.turns, h.local = true, true
-			h.turnedDo = uint64(h.flags) << 40
-			h.flags &^= flagSource4 | flagSource6
-		}
-	}
-}
-
 // sourcesChange says whether a head's sources become others: used if packets
 // look at them now, unused if they will. A packet is of one family and looks at
 // one of them.
@@ -223,10 +205,20 @@ func (t *tables) sourcesChange(h *head) (used, unused bool) {
 }
 
 // chooseHeads finds the head that each rule may be itself: of several one that
-// is there already.
+// is there already. Before, it finds the heads whose sources turn: packets look at
+// a head's sources and at what it leads to in two words. Where they look at sources
+// that become others, these are a part of the rules' filters first, so that one
+// word changes both. The second phase of the plan has them in the head.
 func (p *Plan) chooseHeads() {
 	for i := range p.heads {
 		h := &p.heads[i]
+		if h.had && !h.local && h.teid != 0 && h.qfi&Frames == 0 {
+			if used, _ := p.tables.sourcesChange(h); used {
+				h.turns, h.local = true, true
+				h.turnedDo = uint64(h.flags) << 40
+				h.flags &^= flagSource4 | flagSource6
+			}
+		}
 		if h.count != 1 {
 			continue
 		}
@@ -243,9 +235,6 @@ func (p *Plan) chooseHeads() {
 // findMoves finds the rules to which another run will lead: what such a rule
 // says must not change before the head does, so it may only change elsewhere.
 func (p *Plan) findMoves() error {
-	for i := range p.rules {
-		p.rules[i].at = p.rules[i].had
-	}
 	for i := range p.heads {
 		h := &p.heads[i]
 		was := p.tables.loadDo(h.index)

@@ -193,7 +193,6 @@ func (p *Plan) place(link uint32) error {
 		return err
 	}
 	p.joinLink(link)
-	p.turnSources()
 	p.chooseHeads()
 	if err := p.chainMeters(); err != nil {
 		return err
@@ -220,14 +219,11 @@ func (p *Plan) place(link uint32) error {
 // sortRules takes the rules of the session in the order in which packets are
 // asked, with the entries that they have now.
 func (p *Plan) sortRules() {
-	for i := range p.session.Rules {
-		if len(p.rules) < cap(p.rules) {
-			p.rules = p.rules[:len(p.rules)+1]
-		} else {
-			p.rules = append(p.rules, plannedRule{})
-		}
+	p.rules = slices.Grow(p.rules, len(p.session.Rules))[:len(p.session.Rules)]
+	for i := range p.rules {
 		r, rule := &p.rules[i], &p.session.Rules[i]
-		*r = plannedRule{Rule: rule, chain: r.chain[:0], forwarding: p.want[i], head: -1, had: p.old.findRule(rule.ID)}
+		had := p.old.findRule(rule.ID)
+		*r = plannedRule{Rule: rule, chain: r.chain[:0], forwarding: p.want[i], head: -1, had: had, at: had}
 	}
 	slices.SortFunc(p.rules, func(a, b plannedRule) int {
 		return cmp.Or(cmp.Compare(a.Precedence, b.Precedence), cmp.Compare(a.ID, b.ID))

@@ -41,7 +41,11 @@ func (s *recovery) recoverEntries() {
 				s.owners.runs.restore(block, n)
 			}
 		case actionOf(do) == actionForward:
-			s.forwardings.recover(uint32(pdr.Load(i, wordPDROut) >> 32))
+			f, index := s.forwardings, uint32(pdr.Load(i, wordPDROut)>>32)
+			if index >= firstForwarding && index < f.array.Len && f.byIndex[index] == nil {
+				e := &forwardingEntry{index: index, value: f.array.Get(index)}
+				f.byIndex[index], f.recovered[e.value] = e, e
+			}
 		}
 		if actionOf(do) != actionFilters && flagsOf(do)&flagMeters != 0 {
 			for m := moreOf(do); m != 0 && m < meter.Len && !meters[m]; m = meter.LoadHalf(m, wordMeterRate, 1) {
@@ -187,7 +191,12 @@ func (s *Sessions) Sweep() error {
 	}
 	s.recovery.sweepRuns()
 	s.recovery.sweepMeters()
-	s.forwardings.sweep()
+	for value, e := range s.forwardings.recovered {
+		if e.refs == 0 {
+			delete(s.forwardings.recovered, value)
+			s.forwardings.retire(e)
+		}
+	}
 	s.tables.TEIDs.Settle()
 	s.tables.UEs.Settle()
 	return errors.Join(errs...)
