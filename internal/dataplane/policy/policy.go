@@ -229,10 +229,6 @@ func (t *Table) PutLocked(m srpolicy.Policy) error {
 	if next.index, err = t.place(m.Name); err != nil {
 		return err
 	}
-	return t.replace(old, next)
-}
-
-func (t *Table) replace(old, next *Policy) error {
 	for _, l := range next.model.SegmentLists {
 		next.adj = append(next.adj, adjacency.Key{NextHop: l.Segments[0]})
 	}
@@ -260,14 +256,14 @@ func (t *Table) replace(old, next *Policy) error {
 
 // place finds or chooses the index of a policy, which it keeps.
 func (t *Table) place(name string) (uint32, error) {
-	if index, ok := t.indexOf[name]; ok {
-		return index, t.names.Put(table.NamePolicy, index, name)
+	index, ok := t.indexOf[name]
+	if !ok {
+		var err error
+		if index, err = t.indexes.Alloc(); err != nil {
+			return 0, err
+		}
+		t.indexOf[name] = index
 	}
-	index, err := t.indexes.Alloc()
-	if err != nil {
-		return 0, err
-	}
-	t.indexOf[name] = index
 	return index, t.names.Put(table.NamePolicy, index, name)
 }
 

@@ -10,10 +10,7 @@ import (
 func (x *Table) SendIndex(t *Tunnel) (uint32, error) {
 	if t.send == 0 {
 		index, known := x.sendNames[t.model.Name]
-		if known && !x.entries.Change(index, t.out) {
-			known = false
-		}
-		if !known {
+		if !known || !x.entries.Change(index, t.out) {
 			var err error
 			if index, err = x.newSend(t, index); err != nil {
 				return 0, err
