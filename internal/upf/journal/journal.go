@@ -163,7 +163,12 @@ func (j *Journal) Renew(write func(put func(Record) error) error) error {
 	j.mu.Lock()
 	j.live = size
 	j.mu.Unlock()
-	return j.removeBefore(generation)
+	return j.eachFile(func(n int, kind string) error {
+		if n < generation { // the snapshot replaces it
+			return os.Remove(j.path(n, kind))
+		}
+		return nil
+	})
 }
 
 // rotate has Append write to the next log.
@@ -212,16 +217,6 @@ func (j *Journal) snapshot(generation int, write func(func(Record) error) error)
 		return 0, err
 	}
 	return size, os.Rename(temporary, j.path(generation, "snapshot"))
-}
-
-// removeBefore removes the files that a generation's snapshot replaces.
-func (j *Journal) removeBefore(generation int) error {
-	return j.eachFile(func(n int, kind string) error {
-		if n < generation {
-			return os.Remove(j.path(n, kind))
-		}
-		return nil
-	})
 }
 
 // eachFile calls f for each file of the journal.

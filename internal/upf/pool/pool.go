@@ -42,22 +42,18 @@ func New(list []Pool) *Pools {
 	a := &Pools{others: map[netip.Prefix]struct{}{}}
 	for _, p := range list {
 		for _, prefix := range p.Prefixes {
-			a.ranges = append(a.ranges, newRange(p.NetworkInstance, prefix.Masked()))
+			r := &addressRange{instance: p.NetworkInstance, prefix: prefix.Masked()}
+			r.size = 1 << (r.unit() - prefix.Bits())
+			r.end = r.size
+			if prefix.Addr().Is4() && r.size > 2 {
+				r.first, r.end = 1, r.size-1
+			}
+			r.next = r.first
+			r.taken = make([]uint64, (r.size+63)/64)
+			a.ranges = append(a.ranges, r)
 		}
 	}
 	return a
-}
-
-func newRange(instance string, prefix netip.Prefix) *addressRange {
-	r := &addressRange{instance: instance, prefix: prefix}
-	r.size = 1 << (r.unit() - prefix.Bits())
-	r.end = r.size
-	if prefix.Addr().Is4() && r.size > 2 {
-		r.first, r.end = 1, r.size-1
-	}
-	r.next = r.first
-	r.taken = make([]uint64, (r.size+63)/64)
-	return r
 }
 
 // unit is the prefix length of what a UE gets.

@@ -138,14 +138,6 @@ func (e *Entry) Packed() int {
 	return cap(e.packed)
 }
 
-// free releases the memory of a session that has ended.
-func (e *Entry) free() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	memory.release(e.packed)
-	e.packed, e.gone = nil, true
-}
-
 // join puts a packed session and its usage together: the length of the session,
 // the session, and the usage where there is one.
 func join(packed []byte, u *usage.Usage) []byte {

@@ -223,7 +223,10 @@ func (s *Store) forget(e *Entry) {
 	sh.mu.Lock()
 	sh.entries.Delete(e.SEID)
 	sh.mu.Unlock()
-	e.free()
+	e.mu.Lock()
+	memory.release(e.packed)
+	e.packed, e.gone = nil, true
+	e.mu.Unlock()
 	s.len.Add(-1)
 }
 

@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/codec"
 )
@@ -28,13 +27,9 @@ func (u *Usage) Code(c *codec.Codec) {
 	c.Flag(&u.inactive, &u.waiting)
 }
 
-func codeCounter(c *codec.Codec, v *dataplane.Counter) {
-	codec.Num(c, &v.Packets)
-	codec.Num(c, &v.Bytes)
-}
-
 func codeTally(c *codec.Codec, t *tally) {
-	codeCounter(c, &t.volume)
+	codec.Num(c, &t.volume.Packets)
+	codec.Num(c, &t.volume.Bytes)
 	codec.Num(c, &t.grown)
 	codec.Num(c, &t.notifyAt)
 }

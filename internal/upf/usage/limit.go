@@ -167,7 +167,14 @@ func (u *Usage) share(s *session.Session, urr *session.URR, k kind, rest uint64,
 	u.each(s, urr.ID, k, func(c *count) {
 		share := rest / n
 		if urr.BeforeQoS {
-			c.refused.notify(c.refused.volume.Bytes + c.refused.allowance(share))
+			// Half of the share may be refused before we look again, so that the rest
+			// can be shared anew. A rule that refused nothing of late has no share:
+			// the data path notifies us at once.
+			allowance := uint64(1)
+			if c.refused.grown > 0 {
+				allowance = min(max(share/2, 1), farthest)
+			}
+			c.refused.notify(c.refused.volume.Bytes + allowance)
 		}
 		if share < granule {
 			share = 0
@@ -182,16 +189,6 @@ func (u *Usage) share(s *session.Session, urr *session.URR, k kind, rest uint64,
 // farthest is how far ahead a limit on refused octets may be: the data path sees
 // no further.
 const farthest = 1 << 36
-
-// allowance is how much of a share may be refused before we look again: half of
-// it, so that the rest can be shared anew. What refused nothing of late has no
-// share: the data path notifies us at once.
-func (t *tally) allowance(share uint64) uint64 {
-	if t.grown == 0 {
-		return 1
-	}
-	return min(max(share/2, 1), farthest)
-}
 
 func (t *tally) notify(at uint64) {
 	if t.notifyAt == 0 || at < t.notifyAt {

@@ -107,20 +107,6 @@ func (m *measurement) advance(u *session.URR, now time.Time) {
 	}
 }
 
-// change goes over to a URR that the SMF has modified.
-func (m *measurement) change(from, to *session.URR, now time.Time) {
-	if to.Period != from.Period {
-		m.period = newMeasurement(to, now).period
-	}
-	if !to.MonitoringTime.Equal(from.MonitoringTime) {
-		m.monitored = false
-	}
-	if to.Inactive != from.Inactive {
-		m.countTime(now)
-		m.since = time.Time{}
-	}
-}
-
 // countTime adds the time up to now.
 func (m *measurement) countTime(now time.Time) {
 	if m.since.IsZero() {

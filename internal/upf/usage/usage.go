@@ -264,8 +264,18 @@ func (u *Usage) Change(from, to *session.Session, renewed []session.Renewed, now
 			out = append(out, m.report(was, session.CauseTermination, now)...)
 			continue
 		}
-		m.change(was, urr, now)
-		*next.measurementOf(m.id) = m
+		changed := next.measurementOf(m.id)
+		if urr.Period != was.Period {
+			m.period = changed.period
+		}
+		if !urr.MonitoringTime.Equal(was.MonitoringTime) {
+			m.monitored = false
+		}
+		if urr.Inactive != was.Inactive {
+			m.countTime(now)
+			m.since = time.Time{}
+		}
+		*changed = m
 	}
 	for _, r := range renewed {
 		if m := next.measurementOf(r.URR); m != nil {
