@@ -144,14 +144,10 @@ func (c *Client) Agents(ctx context.Context) (out []connectivity.Node, err error
 	return out, nil
 }
 
-// published is what a node publishes about itself.
+// published is what a node publishes about itself, or nil.
 func published(n *corev1.Node) *overlay.Node {
-	text, there := n.Annotations[kube.NodeAnnotation]
-	if !there {
-		return nil
-	}
 	var o overlay.Node
-	if json.Unmarshal([]byte(text), &o) != nil {
+	if json.Unmarshal([]byte(n.Annotations[kube.NodeAnnotation]), &o) != nil {
 		return nil
 	}
 	return &o

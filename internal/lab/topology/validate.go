@@ -125,7 +125,16 @@ func (v validator) node(n *Node, seen, smfs map[string]bool) {
 		"pod_cidrs, proxy, labels: %s: only a node of kind cluster has them, and one of kind kubelet proxy", n.Name)
 	v.want(n.Proxy == "" && n.Kind != Kubelet || slices.Contains(proxyModes, n.Proxy), "proxy: %q: use %s", n.Proxy, strings.Join(proxyModes, " or "))
 	v.none(v.t.hasVariants(Variants{N9: keys(n.N9), Modes: keys(n.Modes)}))
-	v.pod(n)
+	if n.Kind == Pod {
+		on := v.t.Node(n.Host)
+		v.want(on != nil && (on.Kind == Cluster || on.Kind == Kubelet), "host: %q is no node of kind cluster or kubelet", n.Host)
+		for _, p := range n.HostPorts {
+			v.want(p.Host != 0 && p.Pod != 0 && (p.Protocol == "tcp" || p.Protocol == "udp"), "host_ports: give host, pod and protocol, which is tcp or udp")
+		}
+		v.want(n.Bandwidth == nil || n.Bandwidth.Ingress > 0 && n.Bandwidth.Egress > 0, "bandwidth: give ingress and egress, in kbit/s")
+	} else {
+		v.want(n.Host == "" && len(n.HostPorts) == 0 && n.Bandwidth == nil, "host, host_ports, bandwidth: %s is no pod", n.Name)
+	}
 	for i := range n.GTPU {
 		v.in("gtpu[%d]", i).none(n.GTPU[i].Validate())
 	}
@@ -150,18 +159,4 @@ func (v validator) node(n *Node, seen, smfs map[string]bool) {
 	}
 	v.prefixes("addresses", n.Addresses)
 	v.prefixes("pod_cidrs", n.PodCIDRs)
-}
-
-// pod validates what only pods have.
-func (v validator) pod(n *Node) {
-	if n.Kind != Pod {
-		v.want(n.Host == "" && len(n.HostPorts) == 0 && n.Bandwidth == nil, "host, host_ports, bandwidth: %s is no pod", n.Name)
-		return
-	}
-	on := v.t.Node(n.Host)
-	v.want(on != nil && (on.Kind == Cluster || on.Kind == Kubelet), "host: %q is no node of kind cluster or kubelet", n.Host)
-	for _, p := range n.HostPorts {
-		v.want(p.Host != 0 && p.Pod != 0 && (p.Protocol == "tcp" || p.Protocol == "udp"), "host_ports: give host, pod and protocol, which is tcp or udp")
-	}
-	v.want(n.Bandwidth == nil || n.Bandwidth.Ingress > 0 && n.Bandwidth.Egress > 0, "bandwidth: give ingress and egress, in kbit/s")
 }
