@@ -168,22 +168,18 @@ func (k overlayCheck) nodes() {
 		}
 		checkEach(k.v, at+".addresses", n.Addresses, srv6.CheckUnicast)
 		k.podPrefixes(at+".prefixes", n.Prefixes)
-		k.nodeSIDs(at, n)
+		// The node needs a locator, or segment lists.
+		switch {
+		case n.Locator.IsValid():
+			k.nodeLocator(at+".locator", n.Locator)
+		case len(n.IPv4) == 0 && len(n.IPv6) == 0:
+			k.v.add(at+".locator", "give the node's locator, or the segment lists ipv4 and ipv6", "is missing")
+		}
+		for field, list := range map[string][]netip.Addr{".ipv4": n.IPv4, ".ipv6": n.IPv6} {
+			k.v.refuse(len(list) > 2, at+field, "one segment, or that of the node and one", "has %d segments", len(list))
+			checkEach(k.v, at+field, list, srv6.CheckUnicast6)
+		}
+		k.v.unicast6(at+".bsid4", n.BSID4)
+		k.v.unicast6(at+".bsid6", n.BSID6)
 	}
-}
-
-// nodeSIDs requires a locator, or segment lists.
-func (k overlayCheck) nodeSIDs(at string, n overlay.Node) {
-	switch {
-	case n.Locator.IsValid():
-		k.nodeLocator(at+".locator", n.Locator)
-	case len(n.IPv4) == 0 && len(n.IPv6) == 0:
-		k.v.add(at+".locator", "give the node's locator, or the segment lists ipv4 and ipv6", "is missing")
-	}
-	for field, list := range map[string][]netip.Addr{".ipv4": n.IPv4, ".ipv6": n.IPv6} {
-		k.v.refuse(len(list) > 2, at+field, "one segment, or that of the node and one", "has %d segments", len(list))
-		checkEach(k.v, at+field, list, srv6.CheckUnicast6)
-	}
-	k.v.unicast6(at+".bsid4", n.BSID4)
-	k.v.unicast6(at+".bsid6", n.BSID6)
 }

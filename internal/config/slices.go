@@ -82,22 +82,17 @@ func (k upfCheck) n9(at string, n *slice.N9) {
 	if n.ArgsOffset > 128-argsBits {
 		k.v.add(at+".args_offset", fmt.Sprintf("at most %d", 128-argsBits), "Args.Mob.Session would not fit at bit %d", n.ArgsOffset)
 	} else if n.ArgsOffset != 0 {
-		k.arguments(at, n)
-	}
-}
-
-// arguments requires that Args.Mob.Session overwrites nothing of the SIDs that
-// frames are sent to.
-func (k upfCheck) arguments(at string, n *slice.N9) {
-	for name, a := range map[string]netip.Addr{"uplink": n.Uplink, "downlink": n.Downlink} {
-		if argsOverwrite(a, n.ArgsOffset) {
-			k.v.add(at+"."+name, fmt.Sprintf("leave bits %d to %d 0, or set args_offset to where its argument starts", n.ArgsOffset, int(n.ArgsOffset)+argsBits-1),
-				"Args.Mob.Session would overwrite bits of %s", a)
+		// Args.Mob.Session must overwrite nothing of the SIDs that frames are sent to.
+		for name, a := range map[string]netip.Addr{"uplink": n.Uplink, "downlink": n.Downlink} {
+			if argsOverwrite(a, n.ArgsOffset) {
+				k.v.add(at+"."+name, fmt.Sprintf("leave bits %d to %d 0, or set args_offset to where its argument starts", n.ArgsOffset, int(n.ArgsOffset)+argsBits-1),
+					"Args.Mob.Session would overwrite bits of %s", a)
+			}
 		}
-	}
-	for i := range k.v.Policies {
-		if p := &k.v.Policies[i]; p.Name == n.UplinkPolicy || p.Name == n.DownlinkPolicy {
-			k.v.argsOfPolicy(at, n.ArgsOffset, p)
+		for i := range k.v.Policies {
+			if p := &k.v.Policies[i]; p.Name == n.UplinkPolicy || p.Name == n.DownlinkPolicy {
+				k.v.argsOfPolicy(at, n.ArgsOffset, p)
+			}
 		}
 	}
 }
