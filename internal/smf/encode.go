@@ -112,7 +112,13 @@ func (e *encoder) establish() []*ie.IE {
 		ies = append(ies, down, up)
 	}
 	if s.CPFunction.IsValid() {
-		ies = append(ies, e.cpPDRs()...)
+		// Open5GS' rules for router solicitations and advertisements.
+		remove, source := ie.New(ie.OuterHeaderRemoval, []byte{removeGTPU}), ie.NewSourceInterface
+		fromCP := ie.NewPDI(source(uint8(session.CPFunction)), ie.NewFTEID(fteidV4|fteidV6|fteidCH, 0, nil, nil, 0))
+		toCP := ie.NewPDI(source(uint8(session.Access)), e.fteid(e.id.localAccess, true), e.instance(),
+			ie.NewSDFFilter("permit out 58 from ff02::2/128 to assigned", "", "", "", 0), e.interfaceType(e.accessType()))
+		ies = append(ies, ie.NewCreatePDR(ie.NewPDRID(e.fromCP), ie.NewPrecedence(255), fromCP, remove, ie.NewFARID(e.farDown)),
+			ie.NewCreatePDR(ie.NewPDRID(e.toCP), ie.NewPrecedence(255), toCP, remove, ie.NewFARID(e.farCP)))
 	}
 	for i := range s.Filters {
 		ies = append(ies, e.createPDR(true, &s.Filters[i], i), e.createPDR(false, &s.Filters[i], i))
@@ -268,18 +274,6 @@ func (e *encoder) ueAddress(down bool) *ie.IE {
 	return ie.NewUEIPAddress(flags, v4, v6, 0, 0)
 }
 
-// cpPDRs are Open5GS' rules for router solicitations and advertisements.
-func (e *encoder) cpPDRs() []*ie.IE {
-	remove, source := ie.New(ie.OuterHeaderRemoval, []byte{removeGTPU}), ie.NewSourceInterface
-	fromCP := ie.NewPDI(source(uint8(session.CPFunction)), ie.NewFTEID(fteidV4|fteidV6|fteidCH, 0, nil, nil, 0))
-	toCP := ie.NewPDI(source(uint8(session.Access)), e.fteid(e.id.localAccess, true), e.instance(),
-		ie.NewSDFFilter("permit out 58 from ff02::2/128 to assigned", "", "", "", 0), e.interfaceType(e.accessType()))
-	return []*ie.IE{
-		ie.NewCreatePDR(ie.NewPDRID(e.fromCP), ie.NewPrecedence(255), fromCP, remove, ie.NewFARID(e.farDown)),
-		ie.NewCreatePDR(ie.NewPDRID(e.toCP), ie.NewPrecedence(255), toCP, remove, ie.NewFARID(e.farCP)),
-	}
-}
-
 // createFARs are the first ones: downlink packets have nowhere to go yet.
 func (e *encoder) createFARs() []*ie.IE {
 	up := ie.NewCreateFAR(append([]*ie.IE{ie.NewFARID(e.farUp)}, e.toCore(ie.NewForwardingParameters)...)...)
@@ -400,10 +394,20 @@ func gate(closed bool) uint8 {
 func (e *encoder) urr(id uint32, u *URR) []*ie.IE {
 	flag := map[bool]int{true: 1}
 	information := uint8(measureMNOP*flag[u.Packets] | measureMBQE*flag[u.BeforeQoS])
+	on := map[bool]uint32{true: 1}
+	bits := on[u.Period != 0]*session.TriggerPeriodic |
+		on[u.VolumeThreshold != nil]*session.TriggerVolumeThreshold | on[u.VolumeQuota != nil]*session.TriggerVolumeQuota |
+		on[u.TimeThreshold != 0]*session.TriggerTimeThreshold | on[u.TimeQuota != 0]*session.TriggerTimeQuota |
+		on[u.QuotaHolding != 0]*session.TriggerQuotaHolding |
+		on[u.Start]*session.TriggerStart | on[u.Stop]*session.TriggerStop | on[u.Hosts]*session.TriggerMACAddresses
+	triggers := []uint8{uint8(bits), uint8(bits >> 8), uint8(bits >> 16)}
+	if e.dialect == Free5GC {
+		triggers = triggers[:2] // Release 15
+	}
 	return []*ie.IE{
 		ie.NewURRID(id),
 		ie.NewMeasurementMethod(flag[u.Hosts], 1, flag[u.TimeThreshold != 0 || u.TimeQuota != 0]),
-		e.triggers(u),
+		ie.NewReportingTriggers(triggers...),
 		when(u.Period != 0, ie.NewMeasurementPeriod(time.Duration(u.Period))),
 		when(u.VolumeThreshold != nil, ie.NewVolumeThreshold(volume(u.VolumeThreshold))),
 		when(u.VolumeQuota != nil, ie.NewVolumeQuota(volume(u.VolumeQuota))),
@@ -412,19 +416,6 @@ func (e *encoder) urr(id uint32, u *URR) []*ie.IE {
 		when(u.QuotaHolding != 0, ie.NewQuotaHoldingTime(time.Duration(u.QuotaHolding))),
 		when(information != 0, ie.NewMeasurementInformation(information)),
 	}
-}
-
-func (e *encoder) triggers(u *URR) *ie.IE {
-	on := map[bool]uint32{true: 1}
-	bits := on[u.Period != 0]*session.TriggerPeriodic |
-		on[u.VolumeThreshold != nil]*session.TriggerVolumeThreshold | on[u.VolumeQuota != nil]*session.TriggerVolumeQuota |
-		on[u.TimeThreshold != 0]*session.TriggerTimeThreshold | on[u.TimeQuota != 0]*session.TriggerTimeQuota |
-		on[u.QuotaHolding != 0]*session.TriggerQuotaHolding |
-		on[u.Start]*session.TriggerStart | on[u.Stop]*session.TriggerStop | on[u.Hosts]*session.TriggerMACAddresses
-	if e.dialect == Free5GC {
-		return ie.NewReportingTriggers(uint8(bits), uint8(bits>>8)) // Release 15
-	}
-	return ie.NewReportingTriggers(uint8(bits), uint8(bits>>8), uint8(bits>>16))
 }
 
 // volume returns flags and octets of a Volume Threshold or Quota; v may be nil.

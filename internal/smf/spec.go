@@ -162,7 +162,16 @@ const maxSessions = 1 << 24
 // complete fills in what is not set, and says what makes no sense.
 func (s *Spec) complete(d Dialect) error {
 	s.Name, s.Count, s.Role = cmp.Or(s.Name, "ue"), cmp.Or(s.Count, 1), cmp.Or(s.Role, Anchor)
-	s.PDNType = cmp.Or(s.PDNType, s.family())
+	family := "ipv4" // of the UE's addresses
+	switch {
+	case s.ChooseUE != "":
+		family = s.ChooseUE
+	case s.UE4.IsValid() && s.UE6.IsValid():
+		family = "ipv4v6"
+	case s.UE6.IsValid():
+		family = "ipv6"
+	}
+	s.PDNType = cmp.Or(s.PDNType, family)
 	for i := range s.Filters {
 		s.Filters[i].Precedence = cmp.Or(s.Filters[i].Precedence, uint32(i+1))
 	}
@@ -250,19 +259,6 @@ var (
 	ipTypes  = []string{"ipv4", "ipv6", "ipv4v6"}
 	pdnTypes = append(slices.Clone(ipTypes), "unstructured", "ethernet") // 1 to 5 in TS 29.244 section 8.2.79
 )
-
-// family is the PDN type of the UE's addresses.
-func (s *Spec) family() string {
-	switch {
-	case s.ChooseUE != "":
-		return s.ChooseUE
-	case s.UE4.IsValid() && s.UE6.IsValid():
-		return "ipv4v6"
-	case s.UE6.IsValid():
-		return "ipv6"
-	}
-	return "ipv4"
-}
 
 // has4 and has6 say which addresses the UE has.
 func (s *Spec) has4() bool { return s.UE4.IsValid() || s.ChooseUE == "ipv4" || s.ChooseUE == "ipv4v6" }

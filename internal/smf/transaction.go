@@ -186,35 +186,30 @@ func (c *Client) forget(sequence uint32) {
 	}
 }
 
-// overdue calls f for each request that should have been answered by now.
-func (t *table) overdue(now time.Duration, f func(*transaction)) {
-	for t.oldest != t.sequence && t.pending[t.oldest%slots] == nil {
-		t.oldest++
-	}
-	for i := t.oldest; i != t.sequence; i++ {
-		if x := t.pending[i%slots]; x != nil && x.next <= now {
-			f(x)
-		}
-	}
-}
-
 // expire sends again what was not answered, and gives up what was sent often
 // enough.
 func (c *Client) expire(now time.Duration) error {
 	var again [][]byte
 	c.mu.Lock()
-	c.table.overdue(now, func(t *transaction) {
+	for c.table.oldest != c.table.sequence && c.table.pending[c.table.oldest%slots] == nil {
+		c.table.oldest++
+	}
+	for i := c.table.oldest; i != c.table.sequence; i++ {
+		t := c.table.pending[i%slots]
+		if t == nil || t.next > now {
+			continue
+		}
 		if t.attempts >= c.options.Attempts {
 			t.done(t, nil, now)
 			c.table.drop(t)
 			c.answered.Broadcast()
-			return
+			continue
 		}
 		t.attempts++
 		t.next = now + c.options.Timeout
 		c.retransmissions++
 		again = append(again, slices.Clone(t.message)) // the buffer is another's as soon as an answer comes
-	})
+	}
 	c.mu.Unlock()
 	for _, message := range again {
 		if _, err := c.conn.WriteToUDPAddrPort(message, c.options.UPF); err != nil {
