@@ -86,7 +86,7 @@ SRv6Policy for each path and node.`,
   paths:
     - color: 100                 # --to kube: 4 or 6
       endpoint: 2001:db8:102::1
-      headends: [192.0.2.1]      # router IDs, or names of nodes; without, all that are told
+      headends: [192.0.2.1]      # router IDs, or names of nodes; without, every one that receives the paths
       preference: 200
       segment_lists: [{segments: ["2001:db8:112:1::", "2001:db8:102:d46::"]}]`,
 		RunE: func(c *cobra.Command, peers []string) error {

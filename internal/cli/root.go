@@ -128,7 +128,7 @@ func show[T any](a *app, c *cobra.Command, f func(*api.Client, context.Context) 
 	return a.print(c, v, func(g *printer.Grid) { table(g, v) })
 }
 
-// ask calls the daemon and expects its answer within the limit; 0: there is none.
+// ask calls the daemon and expects its answer within the limit; 0 means no limit.
 func ask[T any](a *app, c *cobra.Command, limit time.Duration, f func(*api.Client, context.Context) (T, error)) (answer T, err error) {
 	client, err := api.NewClient(a.endpoint)
 	if err != nil {

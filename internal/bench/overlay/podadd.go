@@ -28,7 +28,7 @@ func (c *cluster) addPods(ctx context.Context, programs string) (plugin, agent t
 		return plugin, agent, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	// The plugin calls the agent by way of a proxy, which takes the time of what the agent does.
+	// The plugin calls the agent through a proxy, which measures how long the agent takes.
 	socket := filepath.Join(dir, "agent.sock")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
