@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -48,7 +49,7 @@ policies: [{name: near, color: 77, endpoint: '2001:db8::2', source: '2001:db8::1
 candidate_paths: [{name: far, policy: near, preference: 300, segment_lists: [{segments: ['2001:db9::1', 'fc00:0:2:6::']}]}]
 `, newFake()).start(t, underlay())
 	d.dp.fails("policy near")
-	d.change(t, beyond(), "it was tried", func() bool { return d.core.writer.Failures[Ref{Kind: KindPolicy, Key: "near"}] != nil })
+	d.change(t, beyond(), "it was tried", func() bool { return d.core.writer.Failures[desired.Ref{Kind: desired.KindPolicy, Key: "near"}] != nil })
 	if first, path := d.firstOf("near"), d.core.writer.Tables.ActivePath("near"); first != "2001:db8::7" || path != "" {
 		t.Errorf("the data path has %s, and the agent says that %q is active", first, path)
 	}

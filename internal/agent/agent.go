@@ -116,7 +116,7 @@ func (a *Agent) Running() *config.Config {
 // Apply makes the resources of OriginFile those of the given configuration.
 // They hold until the file at ConfigPath is applied, by Reload or because it
 // was changed before the next start.
-func (a *Agent) Apply(ctx context.Context, c *config.Config, dryRun bool) ([]Change, error) {
+func (a *Agent) Apply(ctx context.Context, c *config.Config, dryRun bool) ([]desired.Change, error) {
 	sum, err := fileSum(a.options.ConfigPath)
 	if err != nil {
 		return nil, err
@@ -128,13 +128,13 @@ func (a *Agent) Apply(ctx context.Context, c *config.Config, dryRun bool) ([]Cha
 }
 
 // Reload applies the file at ConfigPath.
-func (a *Agent) Reload(ctx context.Context) ([]Change, error) {
+func (a *Agent) Reload(ctx context.Context) ([]desired.Change, error) {
 	if a.options.ConfigPath == "" {
-		return nil, fmt.Errorf("%w: the daemon was started without a configuration file", ErrInvalid)
+		return nil, fmt.Errorf("%w: the daemon was started without a configuration file", desired.ErrInvalid)
 	}
 	c, err := config.Load(a.options.ConfigPath)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", desired.ErrInvalid, err)
 	}
 	c = desired.Completed(c)
 	return a.core.change(ctx, false, func(now *plan.Goal) (proposal, error) {
@@ -143,7 +143,7 @@ func (a *Agent) Reload(ctx context.Context) ([]Change, error) {
 }
 
 // Add puts every resource of the fragment, as OriginAPI.
-func (a *Agent) Add(ctx context.Context, fragment *config.Config) ([]Change, error) {
+func (a *Agent) Add(ctx context.Context, fragment *config.Config) ([]desired.Change, error) {
 	fragment = desired.Completed(fragment)
 	return a.core.change(ctx, false, func(now *plan.Goal) (p proposal, err error) {
 		next := *now
@@ -154,7 +154,7 @@ func (a *Agent) Add(ctx context.Context, fragment *config.Config) ([]Change, err
 }
 
 // Delete removes resources of OriginAPI.
-func (a *Agent) Delete(ctx context.Context, refs []Ref) ([]Change, error) {
+func (a *Agent) Delete(ctx context.Context, refs []desired.Ref) ([]desired.Change, error) {
 	return a.core.change(ctx, false, func(now *plan.Goal) (p proposal, err error) {
 		next := *now
 		p.goal, p.replaced = &next, a.core.replaced
@@ -186,33 +186,33 @@ func usePods[T any](c *core, f func(*pods.Pods) (T, error)) (out T, err error) {
 // AddPod gives a pod its addresses, and has packets reach it: all of it, or
 // nothing. A caller that asks again gets the same. Errors: ErrNotReady,
 // ErrExhausted, ErrInvalid.
-func (a *Agent) AddPod(key Attachment, v Pod) (PodNetwork, error) {
+func (a *Agent) AddPod(key pods.Attachment, v pods.Pod) (pods.Network, error) {
 	begun := time.Now()
-	out, err := usePods(a.core, func(p *pods.Pods) (PodNetwork, error) { return p.Add(key, v) })
+	out, err := usePods(a.core, func(p *pods.Pods) (pods.Network, error) { return p.Add(key, v) })
 	a.log.Debug("pod add", "attachment", key.String(), "took", time.Since(begun), "error", err)
 	return out, err
 }
 
 // DeletePod takes a pod's addresses back. A pod that is gone is no error.
-func (a *Agent) DeletePod(key Attachment) error {
+func (a *Agent) DeletePod(key pods.Attachment) error {
 	_, err := usePods(a.core, func(p *pods.Pods) (any, error) { return nil, p.Remove(key) })
 	return err
 }
 
 // CheckPod lists what of a pod is not as AddPod left it.
-func (a *Agent) CheckPod(key Attachment) (differences []string, err error) {
+func (a *Agent) CheckPod(key pods.Attachment) (differences []string, err error) {
 	return usePods(a.core, func(p *pods.Pods) ([]string, error) { return p.Check(key) })
 }
 
 // RetainPods deletes the pods of a CNI network that are not among the valid
 // ones, and returns which these were.
-func (a *Agent) RetainPods(network string, valid []Attachment) (removed []Attachment, err error) {
-	return usePods(a.core, func(p *pods.Pods) ([]Attachment, error) { return p.Retain(network, valid) })
+func (a *Agent) RetainPods(network string, valid []pods.Attachment) (removed []pods.Attachment, err error) {
+	return usePods(a.core, func(p *pods.Pods) ([]pods.Attachment, error) { return p.Retain(network, valid) })
 }
 
 // PodReadiness says whether pods can be added.
-func (a *Agent) PodReadiness() (PodReadiness, error) {
-	r, err := usePods(a.core, func(p *pods.Pods) (PodReadiness, error) { return p.Readiness(), nil })
+func (a *Agent) PodReadiness() (pods.Readiness, error) {
+	r, err := usePods(a.core, func(p *pods.Pods) (pods.Readiness, error) { return p.Readiness(), nil })
 	if err == nil && !r.Ready {
 		r.Reason = withSilence(a.sources.Problem(), r.Reason)
 	}
@@ -220,6 +220,6 @@ func (a *Agent) PodReadiness() (PodReadiness, error) {
 }
 
 // Pods are those on this node, by their addresses.
-func (a *Agent) Pods() ([]PodStatus, error) {
-	return usePods(a.core, func(p *pods.Pods) ([]PodStatus, error) { return p.List(), nil })
+func (a *Agent) Pods() ([]pods.Status, error) {
+	return usePods(a.core, func(p *pods.Pods) ([]pods.Status, error) { return p.List(), nil })
 }

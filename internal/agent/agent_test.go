@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/agent/store"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
@@ -230,27 +232,31 @@ func TestOrigins(t *testing.T) {
 		t.Errorf("add again: %v, %v", changes, err)
 	}
 	for name, c := range map[string]struct {
-		do   func() ([]Change, error)
+		do   func() ([]desired.Change, error)
 		want error
 		text string
 	}{
-		"add what the file has": {func() ([]Change, error) {
+		"add what the file has": {func() ([]desired.Change, error) {
 			return d.Add(ctx, fragment("sids: [{sid: 'fc00:1:0:1::/64', behavior: End.DT6, table: 254}]"))
-		}, ErrConflict, "sid fc00:1:0:1::/64 is in the configuration file"},
-		"delete what the file has": {func() ([]Change, error) { return d.Delete(ctx, []Ref{{Kind: KindPolicy, Key: "south"}}) },
-			ErrConflict, "take it out there"},
-		"delete nothing": {func() ([]Change, error) { return d.Delete(ctx, []Ref{{Kind: KindSID, Key: "fc00:1:0:77::"}}) },
-			ErrNotFound, "sid fc00:1:0:77::/128"},
-		"add what refers to nothing": {func() ([]Change, error) {
+		}, desired.ErrConflict, "sid fc00:1:0:1::/64 is in the configuration file"},
+		"delete what the file has": {func() ([]desired.Change, error) {
+			return d.Delete(ctx, []desired.Ref{{Kind: desired.KindPolicy, Key: "south"}})
+		},
+			desired.ErrConflict, "take it out there"},
+		"delete nothing": {func() ([]desired.Change, error) {
+			return d.Delete(ctx, []desired.Ref{{Kind: desired.KindSID, Key: "fc00:1:0:77::"}})
+		},
+			desired.ErrNotFound, "sid fc00:1:0:77::/128"},
+		"add what refers to nothing": {func() ([]desired.Change, error) {
 			return d.Add(ctx, fragment("steering: [{prefix: 10.9.0.0/16, policy: north}]"))
-		}, ErrInvalid, "north"},
-		"add what a start needs": {func() ([]Change, error) { return d.Add(ctx, fragment("limits: {sids: 7}")) },
-			ErrInvalid, "configuration file only"},
-		"an interface that is not there": {func() ([]Change, error) { return d.Add(ctx, fragment("interfaces: [{name: eth9}]")) },
-			ErrInvalid, "eth9"},
-		"a file that has the key with other values": {func() ([]Change, error) {
+		}, desired.ErrInvalid, "north"},
+		"add what a start needs": {func() ([]desired.Change, error) { return d.Add(ctx, fragment("limits: {sids: 7}")) },
+			desired.ErrInvalid, "configuration file only"},
+		"an interface that is not there": {func() ([]desired.Change, error) { return d.Add(ctx, fragment("interfaces: [{name: eth9}]")) },
+			desired.ErrInvalid, "eth9"},
+		"a file that has the key with other values": {func() ([]desired.Change, error) {
 			return d.Apply(ctx, parse(t, strings.Replace(gateway, "0:1::/64\n    behavior: End\n", "0:9::/64\n    behavior: End.DT6\n    table: 254\n", 1)), false)
-		}, ErrConflict, "also added through the API"},
+		}, desired.ErrConflict, "also added through the API"},
 	} {
 		running := fmt.Sprint(d.Running())
 		content := d.dp.content()
@@ -262,7 +268,7 @@ func TestOrigins(t *testing.T) {
 			t.Errorf("%s: refused, and yet something changed", name)
 		}
 	}
-	if changes, err := d.Delete(ctx, []Ref{{Kind: KindSID, Key: "FC00:1:0:9:0::/64"}}); err != nil || len(changes) != 1 {
+	if changes, err := d.Delete(ctx, []desired.Ref{{Kind: desired.KindSID, Key: "FC00:1:0:9:0::/64"}}); err != nil || len(changes) != 1 {
 		t.Errorf("delete: %v, %v", changes, err)
 	}
 }
@@ -279,11 +285,11 @@ steering: [{prefix: 10.7.0.0/16, policy: north}]`))
 	if _, err := d.Add(ctx, c); err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.Delete(ctx, []Ref{{Kind: KindPolicy, Key: "north"}})
-	if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "policy north is used by steering 10.7.0.0/16") {
+	_, err = d.Delete(ctx, []desired.Ref{{Kind: desired.KindPolicy, Key: "north"}})
+	if !errors.Is(err, desired.ErrConflict) || !strings.Contains(err.Error(), "policy north is used by steering 10.7.0.0/16") {
 		t.Errorf("the error is %v", err)
 	}
-	if _, err := d.Delete(ctx, []Ref{{Kind: KindPolicy, Key: "north"}, {Kind: KindSteering, Key: "10.7.0.0/16"}}); err != nil {
+	if _, err := d.Delete(ctx, []desired.Ref{{Kind: desired.KindPolicy, Key: "north"}, {Kind: desired.KindSteering, Key: "10.7.0.0/16"}}); err != nil {
 		t.Errorf("both at once: %v", err)
 	}
 }
@@ -420,7 +426,7 @@ func TestStateSurvives(t *testing.T) {
 	if got := fmt.Sprint(d.Running()); got != running {
 		t.Errorf("after a restart it is\n%s\nand was\n%s", got, running)
 	}
-	if list, err := d.Tunnels(); err != nil || len(list) != 3 || list[2].Origin != OriginAPI {
+	if list, err := d.Tunnels(); err != nil || len(list) != 3 || list[2].Origin != desired.OriginAPI {
 		t.Errorf("tunnels are %+v, %v", list, err)
 	}
 	if err := d.stop(); err != nil {
@@ -442,7 +448,7 @@ func TestReload(t *testing.T) {
 	}
 	write(gateway + "nonsense: 1\n")
 	running := fmt.Sprint(d.Running())
-	if _, err := d.Reload(context.Background()); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "nonsense") {
+	if _, err := d.Reload(context.Background()); !errors.Is(err, desired.ErrInvalid) || !strings.Contains(err.Error(), "nonsense") {
 		t.Errorf("the error is %v", err)
 	}
 	if fmt.Sprint(d.Running()) != running {
@@ -465,10 +471,10 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 
 func TestNotReadyBeforeItRuns(t *testing.T) {
 	d := prepare(t, t.TempDir(), gateway, newFake())
-	if _, err := d.Status(); !errors.Is(err, ErrNotReady) {
+	if _, err := d.Status(); !errors.Is(err, pods.ErrNotReady) {
 		t.Errorf("Status: %v", err)
 	}
-	if _, err := d.Apply(context.Background(), parse(t, gateway), false); !errors.Is(err, ErrNotReady) {
+	if _, err := d.Apply(context.Background(), parse(t, gateway), false); !errors.Is(err, pods.ErrNotReady) {
 		t.Errorf("Apply: %v", err)
 	}
 	if len(d.Running().SIDs) != 2 {

@@ -20,57 +20,25 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// Kind and the types below belong to the packages that the agent is made of; callers
-// of the agent use them too.
+// Types of the packages below, for callers that import no adapter.
 type (
-	Kind         = desired.Kind
-	Origin       = desired.Origin
-	Op           = desired.Op
-	Change       = desired.Change
-	Ref          = desired.Ref
-	Attachment   = pods.Attachment
-	Pod          = pods.Pod
-	PodNetwork   = pods.Network
-	PodStatus    = pods.Status
-	PodReadiness = pods.Readiness
-
 	Counter           = dataplane.Counter // which bytes: docs/reference/semantics.md section 1
 	PoolStatus        = pool.Usage
 	PeerStatus        = path.Peer
 	AssociationStatus = pfcp.Association
 )
 
-// The kinds, origins and operations of package desired.
-const (
-	KindInterface     = desired.KindInterface
-	KindLocator       = desired.KindLocator
-	KindSID           = desired.KindSID
-	KindPolicy        = desired.KindPolicy
-	KindCandidatePath = desired.KindCandidatePath
-	KindSteering      = desired.KindSteering
-	KindTunnel        = desired.KindTunnel
-	KindSlice         = desired.KindSlice
-	KindSettings      = desired.KindSettings
-
-	OriginFile    = desired.OriginFile
-	OriginAPI     = desired.OriginAPI
-	OriginOverlay = desired.OriginOverlay
-
-	OpAdd    = desired.OpAdd
-	OpDelete = desired.OpDelete
-)
-
 // Status is the daemon at a glance.
 type Status struct {
-	Version    string            `json:"version"`
-	Started    time.Time         `json:"started"`
-	DataPath   string            `json:"data_path"` // hash of the loaded build
-	PinPath    string            `json:"pin_path"`
-	Interfaces []InterfaceStatus `json:"interfaces"`
-	Resources  map[Kind]int      `json:"resources"`
-	Outcomes   []Outcome         `json:"outcomes"`
-	UPF        *UPFStatus        `json:"upf,omitempty"`     // of a node that is one
-	Overlay    *OverlayStatus    `json:"overlay,omitempty"` // of a member of a cluster
+	Version    string               `json:"version"`
+	Started    time.Time            `json:"started"`
+	DataPath   string               `json:"data_path"` // hash of the loaded build
+	PinPath    string               `json:"pin_path"`
+	Interfaces []InterfaceStatus    `json:"interfaces"`
+	Resources  map[desired.Kind]int `json:"resources"`
+	Outcomes   []Outcome            `json:"outcomes"`
+	UPF        *UPFStatus           `json:"upf,omitempty"`     // of a node that is one
+	Overlay    *OverlayStatus       `json:"overlay,omitempty"` // of a member of a cluster
 }
 
 // UPFStatus is a user plane function at a glance.
@@ -86,10 +54,10 @@ type UPFStatus struct {
 // SliceStatus is a slice with what its sessions sent and got.
 type SliceStatus struct {
 	slice.Slice
-	Origin   Origin  `json:"origin"`
-	Sessions int     `json:"sessions"`
-	Uplink   Counter `json:"uplink"`
-	Downlink Counter `json:"downlink"`
+	Origin   desired.Origin `json:"origin"`
+	Sessions int            `json:"sessions"`
+	Uplink   Counter        `json:"uplink"`
+	Downlink Counter        `json:"downlink"`
 }
 
 // BGPPeerStatus is a BGP session.
@@ -166,9 +134,9 @@ type Outcome struct {
 // SIDStatus is a local SID with its counter.
 type SIDStatus struct {
 	srv6.LocalSID
-	Origin  Origin  `json:"origin"`
-	Counter Counter `json:"counter"`
-	NextHop string  `json:"next_hop_state,omitempty"` // resolved adjacency, or why not
+	Origin  desired.Origin `json:"origin"`
+	Counter Counter        `json:"counter"`
+	NextHop string         `json:"next_hop_state,omitempty"` // resolved adjacency, or why not
 }
 
 // PolicyStatus is a policy as its packets meet it: SegmentLists are those of the
@@ -176,7 +144,7 @@ type SIDStatus struct {
 // is their sum.
 type PolicyStatus struct {
 	srpolicy.Policy
-	Origin  Origin             `json:"origin"`
+	Origin  desired.Origin     `json:"origin"`
 	Counter Counter            `json:"counter"`
 	Lists   []Counter          `json:"lists"`
 	Paths   []srpolicy.Verdict `json:"paths"` // best first
@@ -185,22 +153,22 @@ type PolicyStatus struct {
 // CandidatePathStatus is a candidate path, and what became of it.
 type CandidatePathStatus struct {
 	srpolicy.CandidatePath
-	Origin  Origin           `json:"origin"`
+	Origin  desired.Origin   `json:"origin"`
 	Verdict srpolicy.Verdict `json:"verdict"`
 }
 
 // SteeringStatus is a steering entry.
 type SteeringStatus struct {
 	srpolicy.Steering
-	Origin Origin `json:"origin"`
+	Origin desired.Origin `json:"origin"`
 }
 
 // TunnelStatus is a GTP-U tunnel with its counters.
 type TunnelStatus struct {
 	gtpu.Tunnel
-	Origin   Origin  `json:"origin"`
-	Received Counter `json:"received"`
-	Sent     Counter `json:"sent"`
+	Origin   desired.Origin `json:"origin"`
+	Received Counter        `json:"received"`
+	Sent     Counter        `json:"sent"`
 }
 
 // AdjacencyStatus is a next hop that packets leave by.
@@ -256,19 +224,15 @@ type TraceEvent struct {
 // LocatorStatus is a locator and how many SIDs are in it.
 type LocatorStatus struct {
 	config.Locator
-	Origin Origin `json:"origin"`
-	SIDs   int    `json:"sids"`
+	Origin desired.Origin `json:"origin"`
+	SIDs   int            `json:"sids"`
 }
 
-// Errors that a caller may want to decide by; the messages say what to do.
+// Errors that a caller may want to decide by, beside those of packages desired and
+// pods; the messages say what to do.
 var (
-	ErrInvalid   = desired.ErrInvalid  // the configuration, or the result of a change, does not hold together
-	ErrNotFound  = desired.ErrNotFound // the resource does not exist
-	ErrConflict  = desired.ErrConflict // the resource belongs to the other origin, or is in use
-	ErrExhausted = pods.ErrExhausted   // pods hold every address of a family
-	ErrNoCluster = pods.ErrNoCluster   // the node is no member of a cluster
-	ErrNotReady  = pods.ErrNotReady    // Run has not taken the data path over yet
-	ErrBusy      = errors.New("busy")  // another trace runs
+	// ErrBusy: another trace runs.
+	ErrBusy = errors.New("busy")
 	// ErrNotBGP: the node speaks no BGP.
 	ErrNotBGP = errors.New("this node speaks no BGP: its configuration has no bgp.asn")
 	// ErrNotUPF: the node is no user plane function.
@@ -299,25 +263,25 @@ type Service interface {
 	Sessions(SessionFilter) (list []SessionStatus, total int, err error)
 
 	// Pods are those on this node.
-	Pods() ([]PodStatus, error)
+	Pods() ([]pods.Status, error)
 	// What the CNI plugin asks: see the methods of Agent.
-	AddPod(Attachment, Pod) (PodNetwork, error)
-	DeletePod(Attachment) error
-	CheckPod(Attachment) (differences []string, err error)
-	RetainPods(network string, valid []Attachment) (removed []Attachment, err error)
-	PodReadiness() (PodReadiness, error)
+	AddPod(pods.Attachment, pods.Pod) (pods.Network, error)
+	DeletePod(pods.Attachment) error
+	CheckPod(pods.Attachment) (differences []string, err error)
+	RetainPods(network string, valid []pods.Attachment) (removed []pods.Attachment, err error)
+	PodReadiness() (pods.Readiness, error)
 
 	// Running is the whole running configuration, of both origins.
 	Running() *config.Config
 	// Apply makes the resources of OriginFile those of the given
 	// configuration: all of it, or nothing. With dryRun it only says what
 	// would change.
-	Apply(ctx context.Context, c *config.Config, dryRun bool) ([]Change, error)
+	Apply(ctx context.Context, c *config.Config, dryRun bool) ([]desired.Change, error)
 	// Add puts every resource of the fragment, as OriginAPI: new ones are
 	// added, those that the API added before are updated.
-	Add(ctx context.Context, fragment *config.Config) ([]Change, error)
+	Add(ctx context.Context, fragment *config.Config) ([]desired.Change, error)
 	// Delete removes resources of OriginAPI.
-	Delete(ctx context.Context, refs []Ref) ([]Change, error)
+	Delete(ctx context.Context, refs []desired.Ref) ([]desired.Change, error)
 	// Trace calls f for each packet that matches until the context ends (which
 	// is no error) or f fails. There is one trace at a time.
 	Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent) error) error

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
@@ -71,13 +72,13 @@ steering:`, 1), newFake()).start(t, towards("fc00:2::/32", "fc00:4::/32", "fc00:
 		t.Errorf("added: %v, packets take %s first", err, d.first())
 	}
 	paths, err := d.CandidatePaths()
-	if err != nil || len(paths) != 3 || paths[2].Origin != OriginAPI || !paths[2].Verdict.Active || paths[0].Verdict.Why != "stands by" {
+	if err != nil || len(paths) != 3 || paths[2].Origin != desired.OriginAPI || !paths[2].Verdict.Active || paths[0].Verdict.Why != "stands by" {
 		t.Errorf("candidate paths %+v, %v", paths, err)
 	}
-	if _, err := d.Delete(ctx, []Ref{{Kind: KindCandidatePath, Key: "best"}}); err != nil || d.first() != "fc00:a::1" {
+	if _, err := d.Delete(ctx, []desired.Ref{{Kind: desired.KindCandidatePath, Key: "best"}}); err != nil || d.first() != "fc00:a::1" {
 		t.Errorf("deleted: %v, packets take %s first", err, d.first())
 	}
-	if _, err := d.Delete(ctx, []Ref{{Kind: KindCandidatePath, Key: "spare"}}); err == nil || !strings.Contains(err.Error(), "is in the configuration file") {
+	if _, err := d.Delete(ctx, []desired.Ref{{Kind: desired.KindCandidatePath, Key: "spare"}}); err == nil || !strings.Contains(err.Error(), "is in the configuration file") {
 		t.Errorf("one of the file: %v", err)
 	}
 }

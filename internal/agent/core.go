@@ -60,20 +60,20 @@ type proposal struct {
 func (c *core) isReady() error {
 	select {
 	case <-c.ending:
-		return fmt.Errorf("%w: the daemon is ending", ErrNotReady)
+		return fmt.Errorf("%w: the daemon is ending", pods.ErrNotReady)
 	default:
 	}
 	select {
 	case <-c.ready:
 		return nil
 	default:
-		return fmt.Errorf("%w: the daemon is still starting", ErrNotReady)
+		return fmt.Errorf("%w: the daemon is still starting", pods.ErrNotReady)
 	}
 }
 
 // change goes from the present goal to the one that propose makes of it, or leaves
 // everything as it is.
-func (c *core) change(ctx context.Context, dryRun bool, propose func(*plan.Goal) (proposal, error)) ([]Change, error) {
+func (c *core) change(ctx context.Context, dryRun bool, propose func(*plan.Goal) (proposal, error)) ([]desired.Change, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := errors.Join(c.isReady(), ctx.Err()); err != nil {
@@ -87,7 +87,7 @@ func (c *core) change(ctx context.Context, dryRun bool, propose func(*plan.Goal)
 }
 
 // pursue plans and applies a proposal. mu is held.
-func (c *core) pursue(p proposal, dryRun bool) ([]Change, error) {
+func (c *core) pursue(p proposal, dryRun bool) ([]desired.Change, error) {
 	self, moved := p.goal.SelfOn(c.links)
 	scope := plan.Scope{}
 	if !moved {
@@ -124,7 +124,7 @@ func (c *core) pursue(p proposal, dryRun bool) ([]Change, error) {
 type judged struct {
 	goal    *plan.Goal
 	config  *config.Config // of the resources in the scope
-	changes []Change
+	changes []desired.Change
 }
 
 // judge derives what follows from a proposal, and says whether it can be.
@@ -377,7 +377,7 @@ func (c *core) observeAll(updates []observed.Update) (next *plan.Goal, err error
 		next = &g
 		return proposal{goal: next, replaced: c.replaced, touched: plan.TouchedPaths(now, next)}, nil
 	})
-	if errors.Is(err, ErrNotReady) { // the daemon is ending
+	if errors.Is(err, pods.ErrNotReady) { // the daemon is ending
 		return next, nil
 	}
 	return next, err

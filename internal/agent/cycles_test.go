@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
 )
@@ -174,7 +175,7 @@ func cycle(ctx context.Context, a *Agent, base, next, fragment *config.Config) e
 	if _, err := a.Add(ctx, fragment); err != nil {
 		return fmt.Errorf("add: %w", err)
 	}
-	refs := []Ref{{Kind: KindSID, Key: "fc00:1:0:9::/64"}, {Kind: KindPolicy, Key: "api"}, {Kind: KindSteering, Key: "fc00:99::/32"}}
+	refs := []desired.Ref{{Kind: desired.KindSID, Key: "fc00:1:0:9::/64"}, {Kind: desired.KindPolicy, Key: "api"}, {Kind: desired.KindSteering, Key: "fc00:99::/32"}}
 	if _, err := a.Delete(ctx, refs); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}

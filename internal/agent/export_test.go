@@ -28,7 +28,7 @@ func (a *Agent) AddTunnels(n int) {
 	many := *a.core.goal
 	for i := range n {
 		name := fmt.Sprintf("t%d", i)
-		many.Desired.API = append(many.Desired.API, desired.Resource{Ref: Ref{Kind: KindTunnel, Key: name}, Origin: OriginAPI, Value: gtpu.Tunnel{Name: name}})
+		many.Desired.API = append(many.Desired.API, desired.Resource{Ref: desired.Ref{Kind: desired.KindTunnel, Key: name}, Origin: desired.OriginAPI, Value: gtpu.Tunnel{Name: name}})
 	}
 	a.core.goal = &many
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
@@ -138,7 +139,7 @@ func TestInterfacesComeAndGo(t *testing.T) {
 	}
 	d.dp.mu.Unlock()
 	d.change(t, links("eth0", "eth1"), "a driver that refuses is reported", func() bool {
-		return d.core.writer.Failures[Ref{Kind: KindInterface, Key: "eth1"}] != nil
+		return d.core.writer.Failures[desired.Ref{Kind: desired.KindInterface, Key: "eth1"}] != nil
 	})
 	if got := state("eth1"); !strings.Contains(got, "the driver says no") {
 		t.Errorf("eth1's state is %q", got)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/testutil/bpffs"
@@ -25,8 +26,8 @@ import (
 
 // podOrder is a pod that a daemon is to add.
 type podOrder struct {
-	Attachment
-	Pod
+	pods.Attachment
+	pods.Pod
 }
 
 // addPods adds pods and says how they are to be configured.
@@ -147,7 +148,7 @@ func (n *memberNode) newPod(tb testing.TB, number int) *memberPod {
 	name := fmt.Sprintf("pod%d", number)
 	_, end := netns.Veth(tb, n.NS, name, p.NS, "eth0")
 	n.IP(tb, "link set "+name+" address ee:ee:ee:ee:ee:ee")
-	n.orders = append(n.orders, podOrder{Attachment{ContainerID: fmt.Sprintf("c%d", number), Interface: "eth0"}, Pod{
+	n.orders = append(n.orders, podOrder{pods.Attachment{ContainerID: fmt.Sprintf("c%d", number), Interface: "eth0"}, pods.Pod{
 		Network: "culvert", NetNS: p.Path, HostInterface: name, HostIfindex: n.Interface(tb, name).Index, MAC: end.HardwareAddr.String(),
 	}})
 	return p
@@ -162,7 +163,7 @@ func (n *memberNode) start(tb testing.TB, binary string) {
 	}
 	n.daemon = n.site.daemon(tb, binary, podsEnv+"="+string(orders))
 	for _, p := range n.pods {
-		var given PodNetwork
+		var given pods.Network
 		text := strings.TrimPrefix(n.says(tb, "pod "), "pod ")
 		if err := json.Unmarshal([]byte(text), &given); err != nil {
 			tb.Fatalf("%q: %v", text, err)
@@ -200,7 +201,7 @@ func (n *memberNode) reload(tb testing.TB, yaml string) {
 	}
 }
 
-func (p *memberPod) configure(tb testing.TB, given PodNetwork) {
+func (p *memberPod) configure(tb testing.TB, given pods.Network) {
 	tb.Helper()
 	const gateway = "ee:ee:ee:ee:ee:ee"
 	for i, a := range given.Addresses {

@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/agent/plan"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -89,7 +91,7 @@ func TestSIDThatNoUplinkServes(t *testing.T) {
 	d.holds(t, "the node is a member", func() bool { return len(d.dp.sids) == 3 })
 	const crossConnect = "sids: [{sid: 'fd00:9::1/128', behavior: End.X, next_hop: '2001:db8::2', interface: eth0}]\n"
 	_, err := d.Add(t.Context(), parse(t, crossConnect))
-	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "sids[0].behavior of sid fd00:9::1/128: End.X is not served on the overlay's uplinks") {
+	if !errors.Is(err, desired.ErrInvalid) || !strings.Contains(err.Error(), "sids[0].behavior of sid fd00:9::1/128: End.X is not served on the overlay's uplinks") {
 		t.Errorf("End.X: %v", err)
 	}
 	if len(d.dp.sids) != 3 {
@@ -98,7 +100,7 @@ func TestSIDThatNoUplinkServes(t *testing.T) {
 	if _, err := d.Add(t.Context(), parse(t, crossConnect+"interfaces: [{name: eth1}]")); err != nil {
 		t.Errorf("End.X for eth1: %v", err)
 	}
-	if _, err := d.Delete(t.Context(), []Ref{{Kind: KindInterface, Key: "eth1"}}); !errors.Is(err, ErrInvalid) {
+	if _, err := d.Delete(t.Context(), []desired.Ref{{Kind: desired.KindInterface, Key: "eth1"}}); !errors.Is(err, desired.ErrInvalid) {
 		t.Errorf("the interface that it comes in by can be deleted: %v", err)
 	}
 }
@@ -149,7 +151,7 @@ func TestMember(t *testing.T) {
 	if len(d.dp.policies)+len(d.dp.steering)+len(d.dp.sids)+len(d.dp.uplinks)+d.dp.entry != 0 || d.kernel.addresses != nil || d.kernel.kept() != "" {
 		t.Errorf("left behind: %s; %s; %v", d.dp.content(), d.kernel.kept(), d.kernel.addresses)
 	}
-	if _, err := d.Nodes(); !errors.Is(err, ErrNoCluster) {
+	if _, err := d.Nodes(); !errors.Is(err, pods.ErrNoCluster) {
 		t.Errorf("nodes of no cluster: %v", err)
 	}
 }
@@ -173,7 +175,7 @@ steering:
 		t.Errorf("MTU %d with three segments, of which two are in the header", s.Overlay.MTU)
 	}
 	paths, err := d.CandidatePaths()
-	if err != nil || len(paths) != 1 || paths[0].Policy != "scenic" || paths[0].Origin != OriginOverlay || paths[0].Verdict.Active {
+	if err != nil || len(paths) != 1 || paths[0].Policy != "scenic" || paths[0].Origin != desired.OriginOverlay || paths[0].Verdict.Active {
 		t.Errorf("candidate paths %+v, %v", paths, err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -33,8 +35,8 @@ func podLinks(n int) *netdev.Snapshot {
 }
 
 // nthPod is on the nth host's end.
-func nthPod(n int) (Attachment, Pod) {
-	return Attachment{ContainerID: fmt.Sprintf("container-%d", n), Interface: "eth0"}, Pod{
+func nthPod(n int) (pods.Attachment, pods.Pod) {
+	return pods.Attachment{ContainerID: fmt.Sprintf("container-%d", n), Interface: "eth0"}, pods.Pod{
 		Network: "culvert", NetNS: fmt.Sprintf("/run/netns/%d", n), Namespace: "default", Name: fmt.Sprintf("pod-%d", n),
 		HostInterface: fmt.Sprintf("culv%d", n), HostIfindex: n + 2, MAC: fmt.Sprintf("02:00:00:00:01:%02x", n),
 	}
@@ -45,7 +47,7 @@ func startMember(tb testing.TB, dir string, dp *fakeDataPath, pods int) *daemon 
 	return prepare(tb, dir, memberFile, dp).start(tb, podLinks(pods))
 }
 
-func mustAdd(tb testing.TB, d *daemon, n int) PodNetwork {
+func mustAdd(tb testing.TB, d *daemon, n int) pods.Network {
 	tb.Helper()
 	given, err := d.AddPod(nthPod(n))
 	if err != nil {
@@ -189,18 +191,18 @@ func TestPodAddFails(t *testing.T) {
 
 func TestPodRefused(t *testing.T) {
 	d := startMember(t, t.TempDir(), newFake(), 1)
-	for what, change := range map[string]func(*Attachment, *Pod){
-		"container_id":   func(a *Attachment, _ *Pod) { a.ContainerID = "" },
-		"interface":      func(a *Attachment, _ *Pod) { a.Interface = "" },
-		"network":        func(_ *Attachment, p *Pod) { p.Network = "" },
-		"netns":          func(_ *Attachment, p *Pod) { p.NetNS = "" },
-		"host_interface": func(_ *Attachment, p *Pod) { p.HostInterface = "" },
-		"host_ifindex":   func(_ *Attachment, p *Pod) { p.HostIfindex = 0 },
-		"mac":            func(_ *Attachment, p *Pod) { p.MAC = "02:00" },
+	for what, change := range map[string]func(*pods.Attachment, *pods.Pod){
+		"container_id":   func(a *pods.Attachment, _ *pods.Pod) { a.ContainerID = "" },
+		"interface":      func(a *pods.Attachment, _ *pods.Pod) { a.Interface = "" },
+		"network":        func(_ *pods.Attachment, p *pods.Pod) { p.Network = "" },
+		"netns":          func(_ *pods.Attachment, p *pods.Pod) { p.NetNS = "" },
+		"host_interface": func(_ *pods.Attachment, p *pods.Pod) { p.HostInterface = "" },
+		"host_ifindex":   func(_ *pods.Attachment, p *pods.Pod) { p.HostIfindex = 0 },
+		"mac":            func(_ *pods.Attachment, p *pods.Pod) { p.MAC = "02:00" },
 	} {
 		key, p := nthPod(0)
 		change(&key, &p)
-		if _, err := d.AddPod(key, p); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), what) {
+		if _, err := d.AddPod(key, p); !errors.Is(err, desired.ErrInvalid) || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -210,7 +212,7 @@ func TestPodRefused(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := d.AddPod(nthPod(0)); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "network namespace") {
+	if _, err := d.AddPod(nthPod(0)); !errors.Is(err, desired.ErrInvalid) || !strings.Contains(err.Error(), "network namespace") {
 		t.Errorf("an interface that is elsewhere: %v", err)
 	}
 }
@@ -220,7 +222,7 @@ func TestPodReadiness(t *testing.T) {
 	if r, err := d.PodReadiness(); err != nil || r.Ready || !strings.Contains(r.Reason, "overlay.mode") {
 		t.Errorf("in no cluster: %+v, %v", r, err)
 	}
-	if _, err := d.AddPod(nthPod(0)); !errors.Is(err, ErrNotReady) {
+	if _, err := d.AddPod(nthPod(0)); !errors.Is(err, pods.ErrNotReady) {
 		t.Errorf("in no cluster: %v", err)
 	}
 	d = prepare(t, t.TempDir(), strings.Replace(memberFile, "10.244.1.0/24", "10.244.1.0/30", 1), newFake()).start(t, podLinks(2))
@@ -228,13 +230,13 @@ func TestPodReadiness(t *testing.T) {
 	if r, err := d.PodReadiness(); err != nil || r.Ready || !strings.Contains(r.Reason, "IPv4") {
 		t.Errorf("exhausted: %+v, %v", r, err)
 	}
-	if _, err := d.AddPod(nthPod(1)); !errors.Is(err, ErrExhausted) {
+	if _, err := d.AddPod(nthPod(1)); !errors.Is(err, pods.ErrExhausted) {
 		t.Errorf("exhausted: %v", err)
 	}
 	if err := d.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.PodReadiness(); !errors.Is(err, ErrNotReady) {
+	if _, err := d.PodReadiness(); !errors.Is(err, pods.ErrNotReady) {
 		t.Errorf("ended: %v", err)
 	}
 }
@@ -349,7 +351,7 @@ func TestMTUOfAFreshPod(t *testing.T) {
 	d.kernel.mu.Lock()
 	d.kernel.podMTU["eth0"] = 1500 // the plugin, just now
 	d.kernel.mu.Unlock()
-	d.core.pods.Retell()
+	d.core.pods.UpdateMTU()
 	if got := of(); got != 1400 {
 		t.Errorf("the pod's MTU is %d", got)
 	}
@@ -366,7 +368,7 @@ func TestRetainPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	stays, _ := nthPod(1)
-	removed, err := d.RetainPods("culvert", []Attachment{stays, {ContainerID: "unknown", Interface: "eth0"}})
+	removed, err := d.RetainPods("culvert", []pods.Attachment{stays, {ContainerID: "unknown", Interface: "eth0"}})
 	if err != nil || len(removed) != 2 {
 		t.Errorf("removed %v, %v", removed, err)
 	}
@@ -422,10 +424,10 @@ func TestPodsInParallel(t *testing.T) {
 // Whatever comes, fails and ends, and in whatever order: each pod that is there has
 // addresses of its own, and the kernel and the data path know these pods and no others.
 func TestPodsByChance(t *testing.T) {
-	const pods, steps = 12, 400
+	const count, steps = 12, 400
 	c := rand.New(rand.NewPCG(7, 7))
 	dir, dp := t.TempDir(), newFake()
-	d := startMember(t, dir, dp, pods)
+	d := startMember(t, dir, dp, count)
 	fail := func(on bool) {
 		dp.mu.Lock()
 		defer dp.mu.Unlock()
@@ -441,9 +443,9 @@ func TestPodsByChance(t *testing.T) {
 			dp.failOn, d.kernel.failOn = once, once
 		}
 	}
-	there := map[Attachment]bool{}
+	there := map[pods.Attachment]bool{}
 	for step := range steps {
-		key, pod := nthPod(c.IntN(pods))
+		key, pod := nthPod(c.IntN(count))
 		fail(c.IntN(4) == 0)
 		switch c.IntN(20) {
 		case 0: // killed, and some pods went with their interfaces
@@ -451,8 +453,8 @@ func TestPodsByChance(t *testing.T) {
 			if err := d.stop(); err != nil {
 				t.Fatal(err)
 			}
-			left := c.IntN(pods + 1)
-			for n := range pods {
+			left := c.IntN(count + 1)
+			for n := range count {
 				if gone, p := nthPod(n); n >= left {
 					delete(there, gone)
 					delete(d.kernel.pods, p.HostInterface)
@@ -463,7 +465,7 @@ func TestPodsByChance(t *testing.T) {
 			d.kernel = kernel
 			d.start(t, podLinks(left))
 		case 1: // the runtime knows some
-			var valid []Attachment
+			var valid []pods.Attachment
 			for k := range there {
 				if c.IntN(4) > 0 {
 					valid = append(valid, k)

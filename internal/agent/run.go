@@ -174,7 +174,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 		case <-retry.C:
 			c.retry()
 			c.pods.Retry()
-			c.pods.Retell()
+			c.pods.UpdateMTU()
 		case <-c.upf.path.put:
 			time.Sleep(syncPause) // for all sessions that are put in the meantime
 			c.mu.Lock()
@@ -228,7 +228,7 @@ func (a *Agent) firstGoal() (*plan.Goal, error) {
 		return nil, err
 	}
 	if err := goal.Config(plan.Scope{}).Validate(); err != nil {
-		return nil, fmt.Errorf("%w: the configuration and what was added through the API do not fit together: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: the configuration and what was added through the API do not fit together: %w", desired.ErrInvalid, err)
 	}
 	a.core.replaced = replaced
 	return goal, a.core.store.Save(api, goal.Desired.API, goal.Observed, replaced)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/agent/apply"
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
@@ -171,7 +172,7 @@ func cpuTime(b *testing.B) time.Duration {
 func (c *bigCluster) own(b *testing.B, to, hop int) {
 	b.Helper()
 	if to > 2 {
-		if _, err := c.Delete(b.Context(), []Ref{{Kind: KindPolicy, Key: fmt.Sprintf("own-%d", to-1)}}); err != nil {
+		if _, err := c.Delete(b.Context(), []desired.Ref{{Kind: desired.KindPolicy, Key: fmt.Sprintf("own-%d", to-1)}}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/apply"
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
@@ -62,7 +63,7 @@ func (a *Agent) Status() (Status, error) {
 		return Status{}, err
 	}
 	c := a.core
-	s := Status{Interfaces: interfaces, Outcomes: outcomes, Resources: map[Kind]int{}}
+	s := Status{Interfaces: interfaces, Outcomes: outcomes, Resources: map[desired.Kind]int{}}
 	err = c.read(func() error {
 		s.Version, s.Started, s.DataPath, s.PinPath = a.options.Version, a.started, c.dp.Build(), a.options.PinPath
 		for _, kind := range desired.Kinds {
@@ -309,7 +310,7 @@ func (a *Agent) Nodes() (out []NodeStatus, err error) {
 	err = c.read(func() error {
 		g := c.goal
 		if !g.Desired.Process.Overlay.IsSet() {
-			return ErrNoCluster
+			return pods.ErrNoCluster
 		}
 		named := map[string]bool{}
 		for _, n := range g.Nodes() {
@@ -371,8 +372,8 @@ type Gauges struct {
 
 // Owned is what resources are counted by.
 type Owned struct {
-	Kind   Kind
-	Origin Origin
+	Kind   desired.Kind
+	Origin desired.Origin
 }
 
 // UPFGauges are those of a user plane function.
@@ -395,7 +396,7 @@ func (a *Agent) Gauges() Gauges {
 	g.SlowPath, g.Paths = a.punts.Counters(), len(c.goal.Observed.Paths)
 	g.Resources, g.Modes = map[Owned]int{}, map[string]string{}
 	for _, kind := range desired.Kinds {
-		g.Resources[Owned{kind, OriginFile}], g.Resources[Owned{kind, OriginAPI}] = 0, 0
+		g.Resources[Owned{kind, desired.OriginFile}], g.Resources[Owned{kind, desired.OriginAPI}] = 0, 0
 	}
 	for r := range c.goal.All() {
 		g.Resources[Owned{r.Kind, r.Origin}]++

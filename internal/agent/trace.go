@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/frame"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -30,7 +32,7 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 		l, there := a.core.links.Link(filter.Interface)
 		a.core.mu.RUnlock()
 		if !there {
-			return fmt.Errorf("%w: there is no interface %q", ErrNotFound, filter.Interface)
+			return fmt.Errorf("%w: there is no interface %q", desired.ErrNotFound, filter.Interface)
 		}
 		kernel.Ifindex = l.Index
 	}
@@ -47,7 +49,7 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 	go func() {
 		select {
 		case <-a.core.ending:
-			cancel(fmt.Errorf("%w: the daemon is ending", ErrNotReady))
+			cancel(fmt.Errorf("%w: the daemon is ending", pods.ErrNotReady))
 		case <-failed.Done():
 		}
 	}()

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
@@ -82,7 +84,7 @@ func TestTrace(t *testing.T) {
 
 func TestTraceEndsWithItsReader(t *testing.T) {
 	d := start(t)
-	if err := d.Trace(context.Background(), TraceFilter{Interface: "eth9"}, nil); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "eth9") {
+	if err := d.Trace(context.Background(), TraceFilter{Interface: "eth9"}, nil); !errors.Is(err, desired.ErrNotFound) || !strings.Contains(err.Error(), "eth9") {
 		t.Errorf("an interface that is not there: %v", err)
 	}
 	gone := errors.New("the reader has gone")
@@ -113,17 +115,17 @@ func TestEndIsOrderly(t *testing.T) {
 	if err := d.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-done; !errors.Is(err, ErrNotReady) {
+	if err := <-done; !errors.Is(err, pods.ErrNotReady) {
 		t.Errorf("the trace ended: %v", err)
 	}
 	calls := d.dp.log()
 	if n := len(calls); n == 0 || calls[n-1] != "close" {
 		t.Errorf("the last calls are %q", calls)
 	}
-	if _, err := d.Status(); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), "ending") {
+	if _, err := d.Status(); !errors.Is(err, pods.ErrNotReady) || !strings.Contains(err.Error(), "ending") {
 		t.Errorf("status: %v", err)
 	}
-	if _, err := d.Delete(context.Background(), []Ref{{Kind: KindSID, Key: "::1"}}); !errors.Is(err, ErrNotReady) {
+	if _, err := d.Delete(context.Background(), []desired.Ref{{Kind: desired.KindSID, Key: "::1"}}); !errors.Is(err, pods.ErrNotReady) {
 		t.Errorf("delete: %v", err)
 	}
 	if got := scraped(t, d.Agent); strings.Contains(got, "culvert_packets_total") {

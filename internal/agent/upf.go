@@ -87,13 +87,13 @@ func (u *userPlane) close() error {
 func (u *userPlane) validate(c *config.UPF) error {
 	switch {
 	case u.upf == nil && c.IsSet():
-		return fmt.Errorf("%w: upf: the daemon did not start as a user plane function: restart it with this configuration", ErrInvalid)
+		return fmt.Errorf("%w: upf: the daemon did not start as a user plane function: restart it with this configuration", desired.ErrInvalid)
 	case u.upf != nil && !c.IsSet():
-		return fmt.Errorf("%w: upf: the daemon is a user plane function: restart it with this configuration", ErrInvalid)
+		return fmt.Errorf("%w: upf: the daemon is a user plane function: restart it with this configuration", desired.ErrInvalid)
 	case u.upf != nil && !slices.Equal(c.N4, u.config.Addresses):
-		return fmt.Errorf("%w: upf.n4: sessions name %v as where they are controlled: restart the daemon with this configuration, or leave it at that", ErrInvalid, u.config.Addresses)
+		return fmt.Errorf("%w: upf.n4: sessions name %v as where they are controlled: restart the daemon with this configuration, or leave it at that", desired.ErrInvalid, u.config.Addresses)
 	case u.upf != nil && c.NodeID != u.config.NodeID:
-		return fmt.Errorf("%w: upf.node_id: SMFs know the daemon as %s: restart it with this configuration, or leave it at that", ErrInvalid, u.config.NodeID)
+		return fmt.Errorf("%w: upf.node_id: SMFs know the daemon as %s: restart it with this configuration, or leave it at that", desired.ErrInvalid, u.config.NodeID)
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func (a *Agent) Sessions(f SessionFilter) (list []SessionStatus, total int, err 
 	if f.SEID != nil {
 		v, there, err := u.upf.View(*f.SEID)
 		if err == nil && !there {
-			err = fmt.Errorf("%w: there is no session %#x", ErrNotFound, *f.SEID)
+			err = fmt.Errorf("%w: there is no session %#x", desired.ErrNotFound, *f.SEID)
 		}
 		if err != nil {
 			return nil, 0, err

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/slice"
@@ -133,7 +134,7 @@ func TestUserPlane(t *testing.T) {
 	if f := d.uplink(t); f.Kind != dataplane.ForwardPolicy || f.Policy != "south" || len(dp.sessionSIDs) != 0 {
 		t.Errorf("by a policy: %+v, SIDs %v", f, dp.sessionSIDs)
 	}
-	if changes, err := d.Apply(t.Context(), parse(t, withN9(byGTPU)), true); err != nil || len(changes) != 1 || changes[0].Kind != KindSlice {
+	if changes, err := d.Apply(t.Context(), parse(t, withN9(byGTPU)), true); err != nil || len(changes) != 1 || changes[0].Kind != desired.KindSlice {
 		t.Errorf("dry run: %v, %v", changes, err)
 	}
 
@@ -212,7 +213,7 @@ func TestUserPlaneChanges(t *testing.T) {
 	for _, c := range [][2]string{{"n4: [192.0.2.1]", "n4: [192.0.2.9]"}, {"mss_clamp: true", "node_id: upf9.example"}} {
 		err := apply(c[0], c[1])
 		field := "upf." + c[1][:strings.IndexByte(c[1], ':')]
-		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), "restart") {
+		if !errors.Is(err, desired.ErrInvalid) || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), "restart") {
 			t.Errorf("%s: %v, want an error that names %s and a restart", c[1], err, field)
 		}
 	}
@@ -224,7 +225,7 @@ func TestUserPlaneChanges(t *testing.T) {
 // Whether a node is a user plane function is decided at its start.
 func TestUserPlaneAtStart(t *testing.T) {
 	d := start(t)
-	if _, err := d.Apply(t.Context(), parse(t, withN9(byGTPU)), false); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "restart") {
+	if _, err := d.Apply(t.Context(), parse(t, withN9(byGTPU)), false); !errors.Is(err, desired.ErrInvalid) || !strings.Contains(err.Error(), "restart") {
 		t.Errorf("became one: %v", err)
 	}
 	if _, _, err := d.Sessions(SessionFilter{}); !errors.Is(err, ErrNotUPF) {

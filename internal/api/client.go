@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 	"github.com/culvert-net/culvert/internal/api/message"
@@ -136,30 +138,30 @@ func (c *Client) Running(ctx context.Context) (*config.Config, error) {
 }
 
 // Apply makes wanted the configuration that runs.
-func (c *Client) Apply(ctx context.Context, wanted *config.Config, dryRun bool) ([]agent.Change, error) {
+func (c *Client) Apply(ctx context.Context, wanted *config.Config, dryRun bool) ([]desired.Change, error) {
 	m := &pb.Config{}
 	if err := message.Encode(wanted, m); err != nil {
 		return nil, err
 	}
-	return decoded[agent.Change](c.rpc.Apply(ctx, &pb.ApplyRequest{Config: m, DryRun: dryRun}))
+	return decoded[desired.Change](c.rpc.Apply(ctx, &pb.ApplyRequest{Config: m, DryRun: dryRun}))
 }
 
 // Add adds or replaces the resources of fragment.
-func (c *Client) Add(ctx context.Context, fragment *config.Config) ([]agent.Change, error) {
+func (c *Client) Add(ctx context.Context, fragment *config.Config) ([]desired.Change, error) {
 	m := &pb.Config{}
 	if err := message.Encode(fragment, m); err != nil {
 		return nil, err
 	}
-	return decoded[agent.Change](c.rpc.Add(ctx, &pb.AddRequest{Config: m}))
+	return decoded[desired.Change](c.rpc.Add(ctx, &pb.AddRequest{Config: m}))
 }
 
 // Delete removes resources that were added through Add.
-func (c *Client) Delete(ctx context.Context, refs []agent.Ref) ([]agent.Change, error) {
+func (c *Client) Delete(ctx context.Context, refs []desired.Ref) ([]desired.Change, error) {
 	request := &pb.DeleteRequest{}
 	if err := message.EncodeList(refs, request); err != nil {
 		return nil, err
 	}
-	return decoded[agent.Change](c.rpc.Delete(ctx, request))
+	return decoded[desired.Change](c.rpc.Delete(ctx, request))
 }
 
 // Trace calls f for each packet that filter matches until ctx ends, which is no
@@ -199,15 +201,15 @@ func (c *Client) Doctor(ctx context.Context, interfaces []string) ([]Finding, er
 }
 
 // PodReadiness asks the daemon with this socket whether pods can be added.
-func PodReadiness(ctx context.Context, socket string) (agent.PodReadiness, error) {
+func PodReadiness(ctx context.Context, socket string) (pods.Readiness, error) {
 	transport := toSocket(socket)
 	defer transport.CloseIdleConnections()
 	client := culvertv1connect.NewPodsClient(&http.Client{Transport: transport}, "http://culvert", (&Client{target: socket}).explained())
 	m, err := client.GetPodReadiness(ctx, &pb.GetPodReadinessRequest{})
 	if err != nil {
-		return agent.PodReadiness{}, err
+		return pods.Readiness{}, err
 	}
-	return message.Decode[agent.PodReadiness](m)
+	return message.Decode[pods.Readiness](m)
 }
 
 // decoded returns the structs of the list in a response, or the error of its call.
@@ -308,8 +310,8 @@ func (c *Client) Associations(ctx context.Context, key string) ([]agent.Associat
 }
 
 // Pods returns the pods on the node, by namespace/name.
-func (c *Client) Pods(ctx context.Context, key string) ([]agent.PodStatus, error) {
-	all, err := decoded[agent.PodStatus](c.rpc.ListPods(ctx, &pb.ListPodsRequest{Key: key}))
+func (c *Client) Pods(ctx context.Context, key string) ([]pods.Status, error) {
+	all, err := decoded[pods.Status](c.rpc.ListPods(ctx, &pb.ListPodsRequest{Key: key}))
 	for i := range all {
 		all[i].Addresses = orEmpty(all[i].Addresses)
 	}

@@ -7,6 +7,8 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/message"
 	"github.com/culvert-net/culvert/internal/config"
@@ -17,15 +19,15 @@ var codes = []struct {
 	err  error
 	code connect.Code
 }{
-	{agent.ErrInvalid, connect.CodeInvalidArgument},
-	{agent.ErrNotFound, connect.CodeNotFound},
-	{agent.ErrConflict, connect.CodeFailedPrecondition},
+	{desired.ErrInvalid, connect.CodeInvalidArgument},
+	{desired.ErrNotFound, connect.CodeNotFound},
+	{desired.ErrConflict, connect.CodeFailedPrecondition},
 	{agent.ErrBusy, connect.CodeResourceExhausted},
-	{agent.ErrExhausted, connect.CodeResourceExhausted},
-	{agent.ErrNotReady, connect.CodeUnavailable},
+	{pods.ErrExhausted, connect.CodeResourceExhausted},
+	{pods.ErrNotReady, connect.CodeUnavailable},
 	{agent.ErrNotUPF, connect.CodeUnimplemented},
 	{agent.ErrNotBGP, connect.CodeUnimplemented},
-	{agent.ErrNoCluster, connect.CodeUnimplemented},
+	{pods.ErrNoCluster, connect.CodeUnimplemented},
 	{context.Canceled, connect.CodeCanceled},
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
 }

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 	"github.com/culvert-net/culvert/internal/api/message"
@@ -108,7 +110,7 @@ func (errorCodes) WrapStreamingHandler(next connect.StreamingHandlerFunc) connec
 func (h *handler) GetConfig(context.Context, *pb.GetConfigRequest) (*pb.GetConfigResponse, error) {
 	running := h.agent.Running()
 	if running == nil {
-		return nil, agent.ErrNotReady
+		return nil, pods.ErrNotReady
 	}
 	c := &pb.Config{}
 	err := message.Encode(running, c)
@@ -173,7 +175,7 @@ func (h *handler) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.DeleteRe
 	if len(r.GetRefs()) == 0 {
 		return nil, config.Errors{{Field: "refs", Problem: "names no resource", Fix: "send kind and key of what is to be deleted"}}
 	}
-	refs, err := message.DecodeList[agent.Ref](r)
+	refs, err := message.DecodeList[desired.Ref](r)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/message"
 )
@@ -22,13 +24,13 @@ func encoded[R proto.Message, T any](response R, all []T, err error) (R, error) 
 
 // list fills the list in a response with what read returns: all, or the one that key
 // names.
-func list[R proto.Message, T any](response R, read func() ([]T, error), kind agent.Kind, key string, keyOf func(T) string) (R, error) {
+func list[R proto.Message, T any](response R, read func() ([]T, error), kind desired.Kind, key string, keyOf func(T) string) (R, error) {
 	all, err := read()
 	if err == nil && key != "" {
-		wanted := agent.Ref{Kind: kind, Key: key}.Normalize().Key
+		wanted := desired.Ref{Kind: kind, Key: key}.Normalize().Key
 		all = slices.DeleteFunc(slices.Clone(all), func(v T) bool { return keyOf(v) != wanted })
 		if len(all) == 0 {
-			err = fmt.Errorf("%w: there is no %s %q", agent.ErrNotFound, kind, key)
+			err = fmt.Errorf("%w: there is no %s %q", desired.ErrNotFound, kind, key)
 		}
 	}
 	return encoded(response, all, err)
@@ -44,23 +46,23 @@ func (h *handler) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse
 }
 
 func (h *handler) ListInterfaces(_ context.Context, r *pb.ListInterfacesRequest) (*pb.ListInterfacesResponse, error) {
-	return list(&pb.ListInterfacesResponse{}, h.agent.Interfaces, agent.KindInterface, r.GetKey(), func(s agent.InterfaceStatus) string { return s.Name })
+	return list(&pb.ListInterfacesResponse{}, h.agent.Interfaces, desired.KindInterface, r.GetKey(), func(s agent.InterfaceStatus) string { return s.Name })
 }
 
 func (h *handler) ListLocators(_ context.Context, r *pb.ListLocatorsRequest) (*pb.ListLocatorsResponse, error) {
-	return list(&pb.ListLocatorsResponse{}, h.agent.Locators, agent.KindLocator, r.GetKey(), func(s agent.LocatorStatus) string { return s.Name })
+	return list(&pb.ListLocatorsResponse{}, h.agent.Locators, desired.KindLocator, r.GetKey(), func(s agent.LocatorStatus) string { return s.Name })
 }
 
 func (h *handler) ListSIDs(_ context.Context, r *pb.ListSIDsRequest) (*pb.ListSIDsResponse, error) {
-	return list(&pb.ListSIDsResponse{}, h.agent.SIDs, agent.KindSID, r.GetKey(), func(s agent.SIDStatus) string { return s.SID.Masked().String() })
+	return list(&pb.ListSIDsResponse{}, h.agent.SIDs, desired.KindSID, r.GetKey(), func(s agent.SIDStatus) string { return s.SID.Masked().String() })
 }
 
 func (h *handler) ListPolicies(_ context.Context, r *pb.ListPoliciesRequest) (*pb.ListPoliciesResponse, error) {
-	return list(&pb.ListPoliciesResponse{}, h.agent.Policies, agent.KindPolicy, r.GetKey(), func(s agent.PolicyStatus) string { return s.Name })
+	return list(&pb.ListPoliciesResponse{}, h.agent.Policies, desired.KindPolicy, r.GetKey(), func(s agent.PolicyStatus) string { return s.Name })
 }
 
 func (h *handler) ListCandidatePaths(_ context.Context, r *pb.ListCandidatePathsRequest) (*pb.ListCandidatePathsResponse, error) {
-	return list(&pb.ListCandidatePathsResponse{}, h.agent.CandidatePaths, agent.KindCandidatePath, r.GetKey(), func(s agent.CandidatePathStatus) string { return s.Name })
+	return list(&pb.ListCandidatePathsResponse{}, h.agent.CandidatePaths, desired.KindCandidatePath, r.GetKey(), func(s agent.CandidatePathStatus) string { return s.Name })
 }
 
 func (h *handler) ListBGPPeers(_ context.Context, r *pb.ListBGPPeersRequest) (*pb.ListBGPPeersResponse, error) {
@@ -72,11 +74,11 @@ func (h *handler) ListNodes(_ context.Context, r *pb.ListNodesRequest) (*pb.List
 }
 
 func (h *handler) ListSteering(_ context.Context, r *pb.ListSteeringRequest) (*pb.ListSteeringResponse, error) {
-	return list(&pb.ListSteeringResponse{}, h.agent.Steerings, agent.KindSteering, r.GetKey(), func(s agent.SteeringStatus) string { return s.Key() })
+	return list(&pb.ListSteeringResponse{}, h.agent.Steerings, desired.KindSteering, r.GetKey(), func(s agent.SteeringStatus) string { return s.Key() })
 }
 
 func (h *handler) ListTunnels(_ context.Context, r *pb.ListTunnelsRequest) (*pb.ListTunnelsResponse, error) {
-	return list(&pb.ListTunnelsResponse{}, h.agent.Tunnels, agent.KindTunnel, r.GetKey(), func(s agent.TunnelStatus) string { return s.Name })
+	return list(&pb.ListTunnelsResponse{}, h.agent.Tunnels, desired.KindTunnel, r.GetKey(), func(s agent.TunnelStatus) string { return s.Name })
 }
 
 func (h *handler) ListAdjacencies(_ context.Context, r *pb.ListAdjacenciesRequest) (*pb.ListAdjacenciesResponse, error) {
@@ -88,7 +90,7 @@ func (h *handler) ListOutcomes(_ context.Context, r *pb.ListOutcomesRequest) (*p
 }
 
 func (h *handler) ListSlices(_ context.Context, r *pb.ListSlicesRequest) (*pb.ListSlicesResponse, error) {
-	return list(&pb.ListSlicesResponse{}, h.agent.Slices, agent.KindSlice, r.GetKey(), func(s agent.SliceStatus) string { return s.Name })
+	return list(&pb.ListSlicesResponse{}, h.agent.Slices, desired.KindSlice, r.GetKey(), func(s agent.SliceStatus) string { return s.Name })
 }
 
 func (h *handler) ListAssociations(_ context.Context, r *pb.ListAssociationsRequest) (*pb.ListAssociationsResponse, error) {
@@ -96,7 +98,7 @@ func (h *handler) ListAssociations(_ context.Context, r *pb.ListAssociationsRequ
 }
 
 func (h *handler) ListPods(_ context.Context, r *pb.ListPodsRequest) (*pb.ListPodsResponse, error) {
-	return list(&pb.ListPodsResponse{}, h.agent.Pods, "pod", r.GetKey(), agent.PodStatus.Key)
+	return list(&pb.ListPodsResponse{}, h.agent.Pods, "pod", r.GetKey(), pods.Status.Key)
 }
 
 func (h *handler) ListSessions(_ context.Context, r *pb.ListSessionsRequest) (*pb.ListSessionsResponse, error) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 	"github.com/culvert-net/culvert/internal/api/message"
@@ -25,12 +26,12 @@ func withoutPods(next http.Handler) http.Handler {
 	})
 }
 
-func attachment(m *pb.Attachment) agent.Attachment {
-	return agent.Attachment{ContainerID: m.GetContainerId(), Interface: m.GetInterface()}
+func attachment(m *pb.Attachment) pods.Attachment {
+	return pods.Attachment{ContainerID: m.GetContainerId(), Interface: m.GetInterface()}
 }
 
 func (h podHandler) AddPod(_ context.Context, r *pb.AddPodRequest) (*pb.AddPodResponse, error) {
-	pod, err := message.Decode[agent.Pod](r.GetPod())
+	pod, err := message.Decode[pods.Pod](r.GetPod())
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func (h podHandler) CheckPod(_ context.Context, r *pb.CheckPodRequest) (*pb.Chec
 }
 
 func (h podHandler) RetainPods(_ context.Context, r *pb.RetainPodsRequest) (*pb.RetainPodsResponse, error) {
-	var valid []agent.Attachment
+	var valid []pods.Attachment
 	for _, m := range r.GetValid() {
 		valid = append(valid, attachment(m))
 	}

@@ -11,7 +11,8 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
@@ -31,7 +32,7 @@ func TestPods(t *testing.T) {
 	a, c, path := start(t, "edge.yaml")
 	rpc, ctx := plugin("unix", path), t.Context()
 	first, second := &pb.Attachment{ContainerId: "c1", Interface: "eth0"}, &pb.Attachment{ContainerId: "c2", Interface: "eth0"}
-	want := agent.PodStatus{Attachment: agent.Attachment{ContainerID: "c1", Interface: "eth0"}, Pod: agent.Pod{
+	want := pods.Status{Attachment: pods.Attachment{ContainerID: "c1", Interface: "eth0"}, Pod: pods.Pod{
 		Network: "culvert", NetNS: "/run/netns/x", Namespace: "default", Name: "web", UID: "1-2", HostInterface: "culv0", HostIfindex: 7, MAC: "02:00:00:00:00:01", Shaped: true,
 	}}
 	added, err := rpc.AddPod(ctx, &pb.AddPodRequest{Attachment: first, Pod: &pb.Pod{
@@ -68,7 +69,7 @@ func TestPods(t *testing.T) {
 	if err != nil || len(checked.Differences) != 1 {
 		t.Errorf("check: %v, %v", checked, err)
 	}
-	a.Readiness = agent.PodReadiness{Reason: "no uplink", Limited: true}
+	a.Readiness = pods.Readiness{Reason: "no uplink", Limited: true}
 	ready, err := rpc.GetPodReadiness(ctx, &pb.GetPodReadinessRequest{})
 	if err != nil || ready.Ready || ready.Reason != "no uplink" || !ready.Limited {
 		t.Errorf("readiness: %v, %v", ready, err)
@@ -85,9 +86,9 @@ func TestPods(t *testing.T) {
 func TestPodErrors(t *testing.T) {
 	a, _, path := start(t, "edge.yaml")
 	for cause, code := range map[error]connect.Code{
-		agent.ErrNotReady:  connect.CodeUnavailable,
-		agent.ErrExhausted: connect.CodeResourceExhausted,
-		agent.ErrInvalid:   connect.CodeInvalidArgument,
+		pods.ErrNotReady:   connect.CodeUnavailable,
+		pods.ErrExhausted:  connect.CodeResourceExhausted,
+		desired.ErrInvalid: connect.CodeInvalidArgument,
 	} {
 		a.Err = fmt.Errorf("%w: and why", cause)
 		_, err := plugin("unix", path).AddPod(t.Context(), &pb.AddPodRequest{})

@@ -19,6 +19,8 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
@@ -125,7 +127,7 @@ func TestReads(t *testing.T) {
 			}
 			if example == "overlay.yaml" {
 				both(t, "nodes", c.Nodes, a.Nodes)
-			} else if _, err := c.Nodes(ctx, ""); !errors.Is(err, agent.ErrNoCluster) && (err == nil || !strings.Contains(err.Error(), "in no cluster")) {
+			} else if _, err := c.Nodes(ctx, ""); !errors.Is(err, pods.ErrNoCluster) && (err == nil || !strings.Contains(err.Error(), "in no cluster")) {
 				t.Errorf("nodes of a node that is in no cluster: %v", err)
 			}
 			both(t, "steering", c.Steerings, a.Steerings)
@@ -167,7 +169,7 @@ func TestShow(t *testing.T) {
 		t.Errorf("steering: %v, %v", s, err)
 	}
 	_, err := c.Policies(ctx, "silver")
-	if !errors.Is(err, agent.ErrNotFound) || !strings.Contains(err.Error(), `there is no policy "silver"`) {
+	if !errors.Is(err, desired.ErrNotFound) || !strings.Contains(err.Error(), `there is no policy "silver"`) {
 		t.Errorf("unknown policy: %v", err)
 	}
 }
@@ -180,16 +182,16 @@ func TestChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	changes, err := c.Add(ctx, fragment)
-	want := []agent.Change{{Op: agent.OpAdd, Kind: agent.KindSID, Key: "2001:db8:101:77::/64"}}
+	want := []desired.Change{{Op: desired.OpAdd, Kind: desired.KindSID, Key: "2001:db8:101:77::/64"}}
 	if err != nil || !reflect.DeepEqual(changes, want) {
 		t.Fatalf("add: %v, %v", changes, err)
 	}
 	sids, err := c.SIDs(ctx, "2001:db8:101:77::/64")
-	if err != nil || len(sids) != 1 || sids[0].Origin != agent.OriginAPI {
+	if err != nil || len(sids) != 1 || sids[0].Origin != desired.OriginAPI {
 		t.Fatalf("after add: %v, %v", sids, err)
 	}
-	changes, err = c.Delete(ctx, []agent.Ref{{Kind: agent.KindSID, Key: "2001:db8:101:77::5/64"}})
-	want[0].Op = agent.OpDelete
+	changes, err = c.Delete(ctx, []desired.Ref{{Kind: desired.KindSID, Key: "2001:db8:101:77::5/64"}})
+	want[0].Op = desired.OpDelete
 	if err != nil || !reflect.DeepEqual(changes, want) {
 		t.Fatalf("delete: %v, %v", changes, err)
 	}
@@ -198,7 +200,7 @@ func TestChanges(t *testing.T) {
 	other.SIDs = other.SIDs[1:]
 	before := a.Running()
 	changes, err = c.Apply(ctx, other, true)
-	want = []agent.Change{{Op: agent.OpDelete, Kind: agent.KindSID, Key: "2001:db8:101:1::/64"}}
+	want = []desired.Change{{Op: desired.OpDelete, Kind: desired.KindSID, Key: "2001:db8:101:1::/64"}}
 	if err != nil || !reflect.DeepEqual(changes, want) || !reflect.DeepEqual(a.Running(), before) {
 		t.Fatalf("dry run: %v, %v", changes, err)
 	}
@@ -248,14 +250,14 @@ func TestRefused(t *testing.T) {
 		t.Errorf("check of interfaces: %v, %v", list, err)
 	}
 	for _, test := range []struct {
-		ref  agent.Ref
+		ref  desired.Ref
 		want error
 	}{
-		{agent.Ref{Kind: agent.KindPolicy, Key: "gold"}, agent.ErrConflict},
-		{agent.Ref{Kind: agent.KindPolicy, Key: "none"}, agent.ErrNotFound},
-		{agent.Ref{Kind: "colour", Key: "none"}, agent.ErrNotFound},
+		{desired.Ref{Kind: desired.KindPolicy, Key: "gold"}, desired.ErrConflict},
+		{desired.Ref{Kind: desired.KindPolicy, Key: "none"}, desired.ErrNotFound},
+		{desired.Ref{Kind: "colour", Key: "none"}, desired.ErrNotFound},
 	} {
-		if _, err := c.Delete(ctx, []agent.Ref{test.ref}); !errors.Is(err, test.want) {
+		if _, err := c.Delete(ctx, []desired.Ref{test.ref}); !errors.Is(err, test.want) {
 			t.Errorf("delete %v: %v, want %v", test.ref, err, test.want)
 		}
 	}
@@ -272,7 +274,7 @@ func TestRefused(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	a, c, _ := start(t, "edge.yaml")
-	for _, want := range []error{agent.ErrNotReady, agent.ErrBusy, agent.ErrConflict, agent.ErrInvalid, agent.ErrNotFound} {
+	for _, want := range []error{pods.ErrNotReady, agent.ErrBusy, desired.ErrConflict, desired.ErrInvalid, desired.ErrNotFound} {
 		a.Err = fmt.Errorf("%w: and why", want)
 		if _, err := c.Status(t.Context()); !errors.Is(err, want) || !strings.Contains(err.Error(), "and why") {
 			t.Errorf("status: %v, want %v", err, want)

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
@@ -166,8 +166,8 @@ func addCommand(a *app) *cobra.Command {
 // deleteCommand also deletes settings without a noun, such as gtpu.
 func deleteCommand(a *app) *cobra.Command {
 	kinds := []string{
-		string(agent.KindInterface), string(agent.KindLocator), string(agent.KindSID), string(agent.KindPolicy),
-		string(agent.KindCandidatePath), string(agent.KindSteering), string(agent.KindTunnel), string(agent.KindSlice), string(agent.KindSettings),
+		string(desired.KindInterface), string(desired.KindLocator), string(desired.KindSID), string(desired.KindPolicy),
+		string(desired.KindCandidatePath), string(desired.KindSteering), string(desired.KindTunnel), string(desired.KindSlice), string(desired.KindSettings),
 	}
 	return a.printing(&cobra.Command{
 		Use: "delete KIND KEY...", Short: "Delete added resources of one kind, all or none",
@@ -179,28 +179,30 @@ func deleteCommand(a *app) *cobra.Command {
 			}
 			return nil
 		},
-		RunE:      func(c *cobra.Command, args []string) error { return a.deleteKeys(c, agent.Kind(args[0]), args[1:]) },
+		RunE:      func(c *cobra.Command, args []string) error { return a.deleteKeys(c, desired.Kind(args[0]), args[1:]) },
 		ValidArgs: kinds,
 	})
 }
 
 func (a *app) add(c *cobra.Command, fragment *config.Config) error {
-	return a.change(c, func(client *api.Client, ctx context.Context) ([]agent.Change, error) {
+	return a.change(c, func(client *api.Client, ctx context.Context) ([]desired.Change, error) {
 		return client.Add(ctx, fragment)
 	})
 }
 
-func (a *app) deleteKeys(c *cobra.Command, kind agent.Kind, keys []string) error {
-	refs := make([]agent.Ref, len(keys))
+func (a *app) deleteKeys(c *cobra.Command, kind desired.Kind, keys []string) error {
+	refs := make([]desired.Ref, len(keys))
 	for i, key := range keys {
-		refs[i] = agent.Ref{Kind: kind, Key: key}
+		refs[i] = desired.Ref{Kind: kind, Key: key}
 	}
-	return a.change(c, func(client *api.Client, ctx context.Context) ([]agent.Change, error) { return client.Delete(ctx, refs) })
+	return a.change(c, func(client *api.Client, ctx context.Context) ([]desired.Change, error) {
+		return client.Delete(ctx, refs)
+	})
 }
 
 // change calls the daemon for a change and prints what changed. This is all that
 // verbs print.
-func (a *app) change(c *cobra.Command, f func(*api.Client, context.Context) ([]agent.Change, error)) error {
+func (a *app) change(c *cobra.Command, f func(*api.Client, context.Context) ([]desired.Change, error)) error {
 	changes, err := ask(a, c, changeTimeout, f)
 	if err != nil {
 		return err

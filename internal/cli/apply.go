@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
@@ -27,7 +27,7 @@ changes. Resources that "add" added stay. If anything is wrong, nothing changes.
 			if err != nil {
 				return inFile(args[0], err)
 			}
-			err = a.change(c, func(client *api.Client, ctx context.Context) ([]agent.Change, error) {
+			err = a.change(c, func(client *api.Client, ctx context.Context) ([]desired.Change, error) {
 				return client.Apply(ctx, wanted, dryRun)
 			})
 			return inFile(args[0], lines.Of(err))

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
 )
@@ -255,7 +255,7 @@ func TestFailures(t *testing.T) {
 			t.Errorf("culvert %s: %+v\nwant exit %d, %s", c.args, r, c.code, c.want)
 		}
 	}
-	f.Err = agent.ErrNotReady
+	f.Err = pods.ErrNotReady
 	if r := f.run(t, "status"); r.code != cmdline.ExitError || r.stderr != "culvert: not ready\n" {
 		t.Errorf("not ready: %+v", r)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/cni/install"
@@ -98,7 +98,7 @@ const readyInterval = 200 * time.Millisecond
 
 // announce writes the network configuration when pods can be added: before, a
 // node would become ready, and its pods fail.
-func announce(ctx context.Context, f install.Files, readiness func() (agent.PodReadiness, error), log *slog.Logger) error {
+func announce(ctx context.Context, f install.Files, readiness func() (pods.Readiness, error), log *slog.Logger) error {
 	look := time.NewTicker(readyInterval)
 	defer look.Stop()
 	for {

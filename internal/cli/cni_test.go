@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/cni/install"
 )
@@ -46,20 +46,20 @@ func TestCNI(t *testing.T) {
 func TestAnnounce(t *testing.T) {
 	dir := t.TempDir()
 	f := install.Files{ConfDir: dir, Version: "1.0.0"}
-	asked, answers := make(chan struct{}), make(chan agent.PodReadiness)
-	readiness := func() (agent.PodReadiness, error) {
+	asked, answers := make(chan struct{}), make(chan pods.Readiness)
+	readiness := func() (pods.Readiness, error) {
 		asked <- struct{}{}
 		return <-answers, nil
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- announce(t.Context(), f, readiness, slog.New(slog.DiscardHandler)) }()
 	<-asked
-	answers <- agent.PodReadiness{Reason: "no uplink"}
+	answers <- pods.Readiness{Reason: "no uplink"}
 	<-asked
 	if list, err := os.ReadDir(dir); err != nil || len(list) != 0 {
 		t.Errorf("before pods can be added: %v, %v", list, err)
 	}
-	answers <- agent.PodReadiness{Ready: true}
+	answers <- pods.Readiness{Ready: true}
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestAnnounce(t *testing.T) {
 		t.Error(err)
 	}
 
-	ready := func() (agent.PodReadiness, error) { return agent.PodReadiness{Ready: true}, nil }
+	ready := func() (pods.Readiness, error) { return pods.Readiness{Ready: true}, nil }
 	f.ConfDir = filepath.Join(dir, "none")
 	if err := announce(t.Context(), f, ready, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--cni-conf-dir: ") {
 		t.Errorf("without the folder: %v", err)
@@ -76,11 +76,11 @@ func TestAnnounce(t *testing.T) {
 
 func TestCNIReady(t *testing.T) {
 	f := start(t, "edge.yaml")
-	f.Agent.Readiness = agent.PodReadiness{Reason: "no uplink"}
+	f.Agent.Readiness = pods.Readiness{Reason: "no uplink"}
 	if r := f.run(t, "cni", "ready"); r.code != cmdline.ExitError || !strings.Contains(r.stderr, "not ready: no uplink") {
 		t.Errorf("exit %d, %s", r.code, r.stderr)
 	}
-	f.Agent.Readiness = agent.PodReadiness{Ready: true}
+	f.Agent.Readiness = pods.Readiness{Ready: true}
 	if got := f.ok(t, "cni", "ready"); got != "ready\n" {
 		t.Errorf("printed %q", got)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
@@ -17,7 +17,7 @@ import (
 
 // noun is a sort of resource on the command line, with the commands list and show.
 type noun[T any] struct {
-	kind    agent.Kind
+	kind    desired.Kind
 	aliases []string
 	short   string
 	keyName string // in usage: NAME, PREFIX

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/printer"
@@ -41,12 +42,12 @@ var nodes = noun[agent.NodeStatus]{
 	},
 }
 
-var pods = noun[agent.PodStatus]{
+var localPods = noun[pods.Status]{
 	kind: "pod", aliases: []string{"pods"}, keyName: "NAMESPACE/NAME",
 	short:  "Pods on this node, with their addresses",
 	fetch:  (*api.Client).Pods,
 	header: []any{"POD", "INTERFACE", "ADDRESSES", "MAC", "HOST INTERFACE", "PROBLEM"},
-	row: func(s agent.PodStatus) []any {
+	row: func(s pods.Status) []any {
 		return []any{s.Key(), s.Interface, textsOf(s.Addresses), s.MAC, s.HostInterface, s.Problem}
 	},
 }

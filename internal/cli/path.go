@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/connectivity"
@@ -55,7 +56,7 @@ type pathStep struct {
 
 // known is what this node knows, by which paths are found.
 type known struct {
-	pods        []agent.PodStatus
+	pods        []pods.Status
 	nodes       []agent.NodeStatus
 	steering    []agent.SteeringStatus
 	policies    []agent.PolicyStatus
@@ -186,7 +187,7 @@ func (k known) addresses(pod string) ([]netip.Addr, error) {
 	if a, err := netip.ParseAddr(pod); err == nil {
 		return []netip.Addr{a}, nil
 	}
-	i := slices.IndexFunc(k.pods, func(p agent.PodStatus) bool { return p.Key() == pod })
+	i := slices.IndexFunc(k.pods, func(p pods.Status) bool { return p.Key() == pod })
 	if i < 0 {
 		return nil, fmt.Errorf("%q is neither an address nor a pod of this node: see culvert pod, or give --kube", pod)
 	}
@@ -194,7 +195,7 @@ func (k known) addresses(pod string) ([]netip.Addr, error) {
 }
 
 func (k known) isPod(a netip.Addr) bool {
-	return slices.ContainsFunc(k.pods, func(p agent.PodStatus) bool { return slices.Contains(p.Addresses, a) })
+	return slices.ContainsFunc(k.pods, func(p pods.Status) bool { return slices.Contains(p.Addresses, a) })
 }
 
 func (k known) find(from, to netip.Addr) podPath {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -18,9 +19,9 @@ func cluster() known {
 	node2 := overlay.Complete(overlay.Node{Name: "node-2", Address: addr("2001:db8::2"), Locator: prefix("fc00:0:2::/48"),
 		Prefixes: []netip.Prefix{prefix("10.244.2.0/24"), prefix("fd00:10:244:2::/64")}}, false)
 	return known{
-		pods: []agent.PodStatus{
-			{Pod: agent.Pod{Namespace: "default", Name: "a"}, Addresses: []netip.Addr{addr("10.244.1.2"), addr("fd00:10:244:1::2")}},
-			{Pod: agent.Pod{Namespace: "default", Name: "b"}, Addresses: []netip.Addr{addr("10.244.1.3")}},
+		pods: []pods.Status{
+			{Pod: pods.Pod{Namespace: "default", Name: "a"}, Addresses: []netip.Addr{addr("10.244.1.2"), addr("fd00:10:244:1::2")}},
+			{Pod: pods.Pod{Namespace: "default", Name: "b"}, Addresses: []netip.Addr{addr("10.244.1.3")}},
 		},
 		nodes: []agent.NodeStatus{{Node: node2}},
 		steering: []agent.SteeringStatus{
@@ -132,7 +133,7 @@ func TestStepOfNode(t *testing.T) {
 
 func TestPathCommand(t *testing.T) {
 	f := start(t, "overlay.yaml")
-	if _, err := f.AddPod(agent.Attachment{ContainerID: "c", Interface: "eth0"}, agent.Pod{Namespace: "default", Name: "a"}); err != nil {
+	if _, err := f.AddPod(pods.Attachment{ContainerID: "c", Interface: "eth0"}, pods.Pod{Namespace: "default", Name: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	out := f.ok(t, "path", "default/a", "192.0.2.1")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
@@ -19,7 +20,7 @@ import (
 )
 
 var interfaces = noun[agent.InterfaceStatus]{
-	kind: agent.KindInterface, aliases: []string{"interfaces", "if"}, keyName: "NAME",
+	kind: desired.KindInterface, aliases: []string{"interfaces", "if"}, keyName: "NAME",
 	short:  "Interfaces that the data path is attached to",
 	fetch:  (*api.Client).Interfaces,
 	header: []any{"INTERFACE", "INDEX", "ATTACHED", "MTU", "EXTERNAL"},
@@ -35,7 +36,7 @@ var interfaces = noun[agent.InterfaceStatus]{
 }
 
 var locators = noun[agent.LocatorStatus]{
-	kind: agent.KindLocator, aliases: []string{"locators"}, keyName: "NAME",
+	kind: desired.KindLocator, aliases: []string{"locators"}, keyName: "NAME",
 	short:   "Locators: the prefixes of SIDs",
 	fetch:   (*api.Client).Locators,
 	header:  []any{"NAME", "PREFIX", "FUNCTION BITS", "SIDS", "ORIGIN"},
@@ -49,7 +50,7 @@ var locators = noun[agent.LocatorStatus]{
 }
 
 var sids = noun[agent.SIDStatus]{
-	kind: agent.KindSID, aliases: []string{"sids"}, keyName: "PREFIX",
+	kind: desired.KindSID, aliases: []string{"sids"}, keyName: "PREFIX",
 	short:  "Local SIDs and their behaviours",
 	fetch:  (*api.Client).SIDs,
 	header: []any{"SID", "BEHAVIOR", "FLAVORS", "PARAMETERS", "ORIGIN", "PACKETS", "BYTES", "NEXT HOP"},
@@ -116,7 +117,7 @@ var (
 
 func policyCommand(a *app) *cobra.Command {
 	c := noun[agent.PolicyStatus]{
-		kind: agent.KindPolicy, aliases: []string{"policies"}, keyName: "NAME",
+		kind: desired.KindPolicy, aliases: []string{"policies"}, keyName: "NAME",
 		short:  "SR policies, their segment lists, and the active candidate path",
 		fetch:  (*api.Client).Policies,
 		header: []any{"NAME", "BEHAVIOR", "SEGMENT LISTS", "BINDING SID", "ORIGIN", "ACTIVE PATH", "PACKETS", "BYTES"},
@@ -141,7 +142,7 @@ func policyCommand(a *app) *cobra.Command {
 }
 
 var candidatePaths = noun[agent.CandidatePathStatus]{
-	kind: agent.KindCandidatePath, aliases: []string{"candidate-paths"}, keyName: "NAME",
+	kind: desired.KindCandidatePath, aliases: []string{"candidate-paths"}, keyName: "NAME",
 	short:  "Candidate paths of SR policies, besides the policies' own segment lists",
 	fetch:  (*api.Client).CandidatePaths,
 	header: []any{"NAME", "POLICY", "PREFERENCE", "SEGMENT LISTS", "ORIGIN", "STATE", "WHY"},
@@ -226,7 +227,7 @@ func segmentLists(lists []srpolicy.SegmentList) string {
 }
 
 var steerings = noun[agent.SteeringStatus]{
-	kind: agent.KindSteering, keyName: "MATCH",
+	kind: desired.KindSteering, keyName: "MATCH",
 	short:   "Steering of packets into policies, tunnels and H.M.GTP4.D",
 	fetch:   (*api.Client).Steerings,
 	header:  []any{"MATCH", "INTO", "ORIGIN"},
@@ -274,7 +275,7 @@ func steeringTarget(s srpolicy.Steering) string {
 }
 
 var tunnels = noun[agent.TunnelStatus]{
-	kind: agent.KindTunnel, aliases: []string{"tunnels"}, keyName: "NAME",
+	kind: desired.KindTunnel, aliases: []string{"tunnels"}, keyName: "NAME",
 	short:  "GTP-U tunnels",
 	fetch:  (*api.Client).Tunnels,
 	header: []any{"NAME", "LOCAL TEID", "RECEIVED IS", "REMOTE", "REMOTE TEID", "QFI", "ORIGIN", "RX PACKETS", "RX BYTES", "TX PACKETS", "TX BYTES"},
@@ -324,7 +325,7 @@ func tunnelAction(t gtpu.Tunnel) string {
 }
 
 var networkSlices = noun[agent.SliceStatus]{
-	kind: agent.KindSlice, aliases: []string{"slices"}, keyName: "NAME",
+	kind: desired.KindSlice, aliases: []string{"slices"}, keyName: "NAME",
 	short:  "Network slices of a user plane function, and their transport",
 	fetch:  (*api.Client).Slices,
 	header: []any{"NAME", "S-NSSAI", "INSTANCE", "N9", "SESSIONS", "UP PACKETS", "UP BYTES", "DOWN PACKETS", "DOWN BYTES", "ORIGIN"},

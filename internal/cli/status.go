@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/connectivity"
@@ -89,11 +90,11 @@ func (a *app) statusTable(g *printer.Grid, s agent.Status) {
 	g.Row("up", a.since(s.Started))
 	g.Row("data path", s.DataPath)
 	g.Row("pins", s.PinPath)
-	g.Row("locators", s.Resources[agent.KindLocator])
-	g.Row("SIDs", s.Resources[agent.KindSID])
-	g.Row("policies", s.Resources[agent.KindPolicy])
-	g.Row("steering", s.Resources[agent.KindSteering])
-	g.Row("tunnels", s.Resources[agent.KindTunnel])
+	g.Row("locators", s.Resources[desired.KindLocator])
+	g.Row("SIDs", s.Resources[desired.KindSID])
+	g.Row("policies", s.Resources[desired.KindPolicy])
+	g.Row("steering", s.Resources[desired.KindSteering])
+	g.Row("tunnels", s.Resources[desired.KindTunnel])
 	if s.Overlay != nil {
 		overlayRows(g, s.Overlay)
 	}
@@ -250,5 +251,5 @@ func (a *app) memberRow(m member) []any {
 	}
 	_, drops := totals(s.Outcomes)
 	return []any{m.Node, valid(o.Self.Address), valid(o.Self.Locator), s.Version, a.since(s.Started), o.Nodes, o.Pods, o.MTU,
-		s.Resources[agent.KindSID], s.Resources[agent.KindPolicy], bgp, drops, m.state()}
+		s.Resources[desired.KindSID], s.Resources[desired.KindPolicy], bgp, drops, m.state()}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/printer"
@@ -36,7 +37,7 @@ func TestClusterStatus(t *testing.T) {
 	now := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
 	status := func(o *agent.OverlayStatus) string {
 		text, err := json.Marshal(agent.Status{Version: "v1", Started: now.Add(-time.Minute), Overlay: o,
-			Resources: map[agent.Kind]int{agent.KindSID: 2, agent.KindPolicy: 4},
+			Resources: map[desired.Kind]int{desired.KindSID: 2, desired.KindPolicy: 4},
 			Outcomes:  []agent.Outcome{{Reason: "no_route", Drop: true, Counter: agent.Counter{Packets: 7}}}})
 		if err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	current "github.com/containernetworking/cni/pkg/types/100"
 
-	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/testutil/bpffs"
@@ -138,9 +138,9 @@ func (m *member) kill(tb testing.TB) {
 	m.daemon.Wait()
 }
 
-func (m *member) pods(tb testing.TB) []agent.PodStatus {
+func (m *member) pods(tb testing.TB) []pods.Status {
 	tb.Helper()
-	var list []agent.PodStatus
+	var list []pods.Status
 	var err error
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 		if list, err = m.client.Pods(context.Background(), ""); err == nil {

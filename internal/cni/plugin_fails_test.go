@@ -10,7 +10,7 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
@@ -98,7 +98,7 @@ func TestAddIsRefused(t *testing.T) {
 	n := newNode(t, "1.0.0", nil)
 	a, _ := fakeAgent(t, n.socket)
 	pod := netns.New(t)
-	a.Err = fmt.Errorf("%w in 10.244.1.0/24", agent.ErrExhausted)
+	a.Err = fmt.Errorf("%w in 10.244.1.0/24", pods.ErrExhausted)
 	if _, err := n.add(t, attachment(pod)); code(err) != types.ErrTryAgainLater || !strings.Contains(err.Error(), "10.244.1.0/24") {
 		t.Errorf("no address: %v", err)
 	}

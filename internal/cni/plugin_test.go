@@ -21,6 +21,8 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	"github.com/culvert-net/culvert/internal/cli"
@@ -320,7 +322,7 @@ func TestCheck(t *testing.T) {
 			n.IP(t, "link set "+hostInterface(pod.Name, "eth0")+" down")
 		},
 		"there is no attachment": func(t *testing.T, _ *node, pod *netns.NS, a *apitest.Agent) {
-			if err := a.DeletePod(agent.Attachment{ContainerID: pod.Name, Interface: "eth0"}); err != nil {
+			if err := a.DeletePod(pods.Attachment{ContainerID: pod.Name, Interface: "eth0"}); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -347,11 +349,11 @@ func TestStatusAndGC(t *testing.T) {
 	if err := n.status(t); err != nil {
 		t.Errorf("STATUS: %v", err)
 	}
-	a.Readiness = agent.PodReadiness{Reason: "no address is left"}
+	a.Readiness = pods.Readiness{Reason: "no address is left"}
 	if err := n.status(t); code(err) != errNotAvailable || !strings.Contains(err.Error(), "no address is left") {
 		t.Errorf("STATUS of a full node: %v", err)
 	}
-	a.Readiness = agent.PodReadiness{Reason: "no uplink", Limited: true}
+	a.Readiness = pods.Readiness{Reason: "no uplink", Limited: true}
 	if err := n.status(t); code(err) != errLimitedConnectivity || !strings.Contains(err.Error(), "no uplink") {
 		t.Errorf("STATUS of a node that is cut off: %v", err)
 	}
@@ -424,9 +426,9 @@ func TestAgent(t *testing.T) {
 	a, socket := apitest.New(&config.Config{}), filepath.Join(t.TempDir(), "c.sock")
 	serve(t, socket, a)
 	for cause, want := range map[error]uint{
-		agent.ErrNotReady:        types.ErrTryAgainLater,
-		agent.ErrExhausted:       types.ErrTryAgainLater,
-		agent.ErrInvalid:         types.ErrInvalidNetworkConfig,
+		pods.ErrNotReady:         types.ErrTryAgainLater,
+		pods.ErrExhausted:        types.ErrTryAgainLater,
+		desired.ErrInvalid:       types.ErrInvalidNetworkConfig,
 		errors.New("a bad disk"): types.ErrInternal,
 	} {
 		a.Err = fmt.Errorf("%w: and why", cause)
@@ -437,7 +439,7 @@ func TestAgent(t *testing.T) {
 		if code(err) != want || !strings.Contains(err.Error(), "and why") {
 			t.Errorf("%v: code %d, %v", cause, code(err), err)
 		}
-		if waited := time.Since(begun) > 100*time.Millisecond; waited != errors.Is(cause, agent.ErrNotReady) {
+		if waited := time.Since(begun) > 100*time.Millisecond; waited != errors.Is(cause, pods.ErrNotReady) {
 			t.Errorf("%v: took %s", cause, time.Since(begun))
 		}
 	}

@@ -131,7 +131,7 @@ var families = slices.Concat(
 		}, "policy", "list"),
 	counters("tunnel_", "T-PDUs of a GTP-U tunnel.", "Bytes of these T-PDUs.",
 		func(r *reading, emit func(agent.Counter, ...string)) {
-			if r.tooMany(agent.KindTunnel) {
+			if r.tooMany(desired.KindTunnel) {
 				return
 			}
 			for _, v := range r.tunnels {

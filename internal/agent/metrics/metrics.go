@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/config"
 )
 
@@ -67,10 +68,10 @@ func read(a *agent.Agent) (*reading, error) {
 	}
 	var errs [7]error
 	r.outcomes, errs[0] = a.Outcomes()
-	if !r.tooMany(agent.KindSID) {
+	if !r.tooMany(desired.KindSID) {
 		r.sids, errs[1] = a.SIDs()
 	}
-	if !r.tooMany(agent.KindPolicy) {
+	if !r.tooMany(desired.KindPolicy) {
 		r.policies, errs[2] = a.Policies()
 	}
 	r.tunnels, errs[3] = a.Tunnels()
@@ -88,7 +89,7 @@ func read(a *agent.Agent) (*reading, error) {
 }
 
 // tooMany says that single series of a kind are not shown.
-func (r *reading) tooMany(kind agent.Kind) bool {
+func (r *reading) tooMany(kind desired.Kind) bool {
 	n := 0
 	for of, count := range r.Resources {
 		if of.Kind == kind {

@@ -6,7 +6,7 @@
 //  1. opens them (Open) on the state file,
 //  2. calls Restore once the data path is in the desired state,
 //  3. calls Set when the node's place in the cluster changes, Add, Remove, Check
-//     and Retain inside of Use when the CNI plugin asks, Retry and Retell from time
+//     and Retain inside of Use when the CNI plugin asks, Retry and UpdateMTU from time
 //     to time, and
 //  4. calls Close before the data path closes.
 //

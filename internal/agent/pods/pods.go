@@ -428,8 +428,8 @@ func (p *Pods) Retry() {
 	}
 }
 
-// Retell sets the MTU of fresh pods that got another one than the present.
-func (p *Pods) Retell() {
+// UpdateMTU sets the MTU of fresh pods that got another one than the present.
+func (p *Pods) UpdateMTU() {
 	p.mu.Lock()
 	mtu := p.settings.MTU
 	maps.DeleteFunc(p.fresh, func(_ Attachment, f freshPod) bool { return time.Since(f.since) > freshTime })

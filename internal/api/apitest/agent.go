@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -33,8 +34,8 @@ type Agent struct {
 	// Filters are the traces that were asked for.
 	Filters chan agent.TraceFilter
 	// Readiness is of pods.
-	Readiness agent.PodReadiness
-	pods      []agent.PodStatus
+	Readiness pods.Readiness
+	pods      []pods.Status
 	// Err, if set, is what every method fails with.
 	Err error
 }
@@ -55,7 +56,7 @@ func counted(kind uint64, i int) agent.Counter {
 func resources(s desired.State) []desired.Resource { return slices.Concat(s.File, s.API) }
 
 // each is a list of what f makes of every resource that holds a V, the i-th of these.
-func each[V, S any](a *Agent, f func(i int, v V, origin agent.Origin) S) ([]S, error) {
+func each[V, S any](a *Agent, f func(i int, v V, origin desired.Origin) S) ([]S, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.Err != nil {
@@ -108,23 +109,23 @@ func (a *Agent) Status() (agent.Status, error) {
 		Overlay: overlayStatus(c),
 		Version: "v1.2.3", Started: Started, DataPath: "0123abcd", PinPath: "/sys/fs/bpf/culvert",
 		Interfaces: interfaces, Outcomes: outcomes,
-		Resources: map[agent.Kind]int{
-			agent.KindInterface: len(c.Interfaces), agent.KindLocator: len(c.Locators), agent.KindSID: len(c.SIDs),
-			agent.KindPolicy: len(c.Policies), agent.KindSteering: len(c.Steering), agent.KindTunnel: len(c.Tunnels), agent.KindSlice: len(c.Slices),
+		Resources: map[desired.Kind]int{
+			desired.KindInterface: len(c.Interfaces), desired.KindLocator: len(c.Locators), desired.KindSID: len(c.SIDs),
+			desired.KindPolicy: len(c.Policies), desired.KindSteering: len(c.Steering), desired.KindTunnel: len(c.Tunnels), desired.KindSlice: len(c.Slices),
 		},
 	}, err
 }
 
 // Interfaces lists the interfaces of the configuration.
 func (a *Agent) Interfaces() ([]agent.InterfaceStatus, error) {
-	return each(a, func(i int, v config.Interface, _ agent.Origin) agent.InterfaceStatus {
+	return each(a, func(i int, v config.Interface, _ desired.Origin) agent.InterfaceStatus {
 		return agent.InterfaceStatus{Interface: v, Ifindex: i + 2, Attached: "native", MTU: 1500}
 	})
 }
 
 // Locators lists the locators of the configuration.
 func (a *Agent) Locators() ([]agent.LocatorStatus, error) {
-	return each(a, func(_ int, v config.Locator, origin agent.Origin) agent.LocatorStatus {
+	return each(a, func(_ int, v config.Locator, origin desired.Origin) agent.LocatorStatus {
 		s := agent.LocatorStatus{Locator: v, Origin: origin}
 		for _, r := range resources(a.state) {
 			if sid, ok := r.Value.(srv6.LocalSID); ok && v.Prefix.Overlaps(sid.SID) {
@@ -137,7 +138,7 @@ func (a *Agent) Locators() ([]agent.LocatorStatus, error) {
 
 // SIDs lists the SIDs of the configuration.
 func (a *Agent) SIDs() ([]agent.SIDStatus, error) {
-	return each(a, func(i int, v srv6.LocalSID, origin agent.Origin) agent.SIDStatus {
+	return each(a, func(i int, v srv6.LocalSID, origin desired.Origin) agent.SIDStatus {
 		s := agent.SIDStatus{LocalSID: v, Origin: origin, Counter: counted(1, i)}
 		if v.NextHop.IsValid() {
 			s.NextHop = "ready"
@@ -148,7 +149,7 @@ func (a *Agent) SIDs() ([]agent.SIDStatus, error) {
 
 // Policies lists the policies of the configuration.
 func (a *Agent) Policies() ([]agent.PolicyStatus, error) {
-	return each(a, func(i int, v srpolicy.Policy, origin agent.Origin) agent.PolicyStatus {
+	return each(a, func(i int, v srpolicy.Policy, origin desired.Origin) agent.PolicyStatus {
 		s := agent.PolicyStatus{Origin: origin}
 		var paths []srpolicy.Candidate
 		for _, r := range resources(a.state) {
@@ -181,7 +182,7 @@ func overlayStatus(c *config.Config) *agent.OverlayStatus {
 func (a *Agent) Nodes() ([]agent.NodeStatus, error) {
 	o := a.Running().Overlay
 	if !o.IsSet() {
-		return nil, agent.ErrNoCluster
+		return nil, pods.ErrNoCluster
 	}
 	var out []agent.NodeStatus
 	for _, n := range o.Nodes[1:] {
@@ -210,7 +211,7 @@ func (a *Agent) CandidatePaths() ([]agent.CandidatePathStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	return each(a, func(_ int, v srpolicy.CandidatePath, origin agent.Origin) agent.CandidatePathStatus {
+	return each(a, func(_ int, v srpolicy.CandidatePath, origin desired.Origin) agent.CandidatePathStatus {
 		s := agent.CandidatePathStatus{CandidatePath: v, Origin: origin}
 		for _, p := range policies {
 			for _, verdict := range p.Paths {
@@ -225,14 +226,14 @@ func (a *Agent) CandidatePaths() ([]agent.CandidatePathStatus, error) {
 
 // Steerings lists the steering entries of the configuration.
 func (a *Agent) Steerings() ([]agent.SteeringStatus, error) {
-	return each(a, func(_ int, v srpolicy.Steering, origin agent.Origin) agent.SteeringStatus {
+	return each(a, func(_ int, v srpolicy.Steering, origin desired.Origin) agent.SteeringStatus {
 		return agent.SteeringStatus{Steering: v, Origin: origin}
 	})
 }
 
 // Tunnels lists the tunnels of the configuration.
 func (a *Agent) Tunnels() ([]agent.TunnelStatus, error) {
-	return each(a, func(i int, v gtpu.Tunnel, origin agent.Origin) agent.TunnelStatus {
+	return each(a, func(i int, v gtpu.Tunnel, origin desired.Origin) agent.TunnelStatus {
 		return agent.TunnelStatus{Tunnel: v, Origin: origin, Received: counted(3, i), Sent: counted(4, i)}
 	})
 }
@@ -254,7 +255,7 @@ func (a *Agent) Outcomes() ([]agent.Outcome, error) {
 }
 
 // change goes to the state that next returns, if its configuration is valid.
-func (a *Agent) change(dryRun bool, next func(desired.State) (desired.State, error)) ([]agent.Change, error) {
+func (a *Agent) change(dryRun bool, next func(desired.State) (desired.State, error)) ([]desired.Change, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.Err != nil {
@@ -267,7 +268,7 @@ func (a *Agent) change(dryRun bool, next func(desired.State) (desired.State, err
 	c := to.Config()
 	c.SetDefaults()
 	if err := c.Validate(); err != nil {
-		return nil, fmt.Errorf("%w: %w", agent.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", desired.ErrInvalid, err)
 	}
 	changes, err := desired.Diff(resources(a.state), resources(to), a.state.Process, to.Process)
 	if err == nil && !dryRun {
@@ -277,12 +278,12 @@ func (a *Agent) change(dryRun bool, next func(desired.State) (desired.State, err
 }
 
 // Apply replaces the configuration of the file.
-func (a *Agent) Apply(_ context.Context, c *config.Config, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Apply(_ context.Context, c *config.Config, dryRun bool) ([]desired.Change, error) {
 	return a.change(dryRun, func(s desired.State) (desired.State, error) { return s.WithFile(desired.Completed(c)), nil })
 }
 
 // Add adds resources of the API.
-func (a *Agent) Add(_ context.Context, fragment *config.Config) ([]agent.Change, error) {
+func (a *Agent) Add(_ context.Context, fragment *config.Config) ([]desired.Change, error) {
 	changes, err := a.change(false, func(s desired.State) (desired.State, error) {
 		next, _, err := s.WithAPI(desired.Completed(fragment))
 		return next, err
@@ -294,15 +295,15 @@ func (a *Agent) Add(_ context.Context, fragment *config.Config) ([]agent.Change,
 }
 
 // Delete deletes resources of the API.
-func (a *Agent) Delete(_ context.Context, list []agent.Ref) ([]agent.Change, error) {
-	var out []agent.Change
+func (a *Agent) Delete(_ context.Context, list []desired.Ref) ([]desired.Change, error) {
+	var out []desired.Change
 	_, err := a.change(false, func(s desired.State) (desired.State, error) {
 		for _, ref := range list {
 			ref = ref.Normalize()
 			if !slices.ContainsFunc(resources(s), func(r desired.Resource) bool { return r.Ref == ref }) {
-				return s, fmt.Errorf("%w: there is no %s", agent.ErrNotFound, ref)
+				return s, fmt.Errorf("%w: there is no %s", desired.ErrNotFound, ref)
 			}
-			out = append(out, agent.Change{Op: agent.OpDelete, Kind: ref.Kind, Key: ref.Key})
+			out = append(out, desired.Change{Op: desired.OpDelete, Kind: ref.Kind, Key: ref.Key})
 		}
 		next, _, err := s.Without(list)
 		return next, err

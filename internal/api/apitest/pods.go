@@ -5,61 +5,61 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 )
 
 // PodMTU is what AddPod says.
 const PodMTU = 1440
 
 // Pods are those that were added.
-func (a *Agent) Pods() ([]agent.PodStatus, error) {
+func (a *Agent) Pods() ([]pods.Status, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.pods), a.Err
 }
 
 // AddPod gives the next addresses.
-func (a *Agent) AddPod(key agent.Attachment, p agent.Pod) (agent.PodNetwork, error) {
+func (a *Agent) AddPod(key pods.Attachment, p pods.Pod) (pods.Network, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.Err != nil {
-		return agent.PodNetwork{}, a.Err
+		return pods.Network{}, a.Err
 	}
 	n := len(a.pods) + 2
-	s := agent.PodStatus{Attachment: key, Pod: p, Addresses: []netip.Addr{
+	s := pods.Status{Attachment: key, Pod: p, Addresses: []netip.Addr{
 		netip.MustParseAddr(fmt.Sprintf("10.244.1.%d", n)), netip.MustParseAddr(fmt.Sprintf("fd00:10:244:1::%d", n)),
 	}}
 	a.pods = append(a.pods, s)
-	return agent.PodNetwork{Addresses: s.Addresses, Gateways: []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1")}, MTU: PodMTU}, nil
+	return pods.Network{Addresses: s.Addresses, Gateways: []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1")}, MTU: PodMTU}, nil
 }
 
 // DeletePod forgets a pod.
-func (a *Agent) DeletePod(key agent.Attachment) error {
-	_, err := a.retain(func(s agent.PodStatus) bool { return s.Attachment != key })
+func (a *Agent) DeletePod(key pods.Attachment) error {
+	_, err := a.retain(func(s pods.Status) bool { return s.Attachment != key })
 	return err
 }
 
 // CheckPod finds a difference if the pod is not there.
-func (a *Agent) CheckPod(key agent.Attachment) ([]string, error) {
+func (a *Agent) CheckPod(key pods.Attachment) ([]string, error) {
 	all, err := a.Pods()
-	if err != nil || slices.ContainsFunc(all, func(s agent.PodStatus) bool { return s.Attachment == key }) {
+	if err != nil || slices.ContainsFunc(all, func(s pods.Status) bool { return s.Attachment == key }) {
 		return nil, err
 	}
 	return []string{"there is no attachment " + key.String()}, nil
 }
 
 // RetainPods forgets the others.
-func (a *Agent) RetainPods(network string, valid []agent.Attachment) ([]agent.Attachment, error) {
-	return a.retain(func(s agent.PodStatus) bool { return s.Network != network || slices.Contains(valid, s.Attachment) })
+func (a *Agent) RetainPods(network string, valid []pods.Attachment) ([]pods.Attachment, error) {
+	return a.retain(func(s pods.Status) bool { return s.Network != network || slices.Contains(valid, s.Attachment) })
 }
 
-func (a *Agent) retain(stays func(agent.PodStatus) bool) (removed []agent.Attachment, err error) {
+func (a *Agent) retain(stays func(pods.Status) bool) (removed []pods.Attachment, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.Err != nil {
 		return nil, a.Err
 	}
-	var left []agent.PodStatus
+	var left []pods.Status
 	for _, s := range a.pods {
 		if stays(s) {
 			left = append(left, s)
@@ -72,7 +72,7 @@ func (a *Agent) retain(stays func(agent.PodStatus) bool) (removed []agent.Attach
 }
 
 // PodReadiness is what Readiness says.
-func (a *Agent) PodReadiness() (agent.PodReadiness, error) {
+func (a *Agent) PodReadiness() (pods.Readiness, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.Readiness, a.Err

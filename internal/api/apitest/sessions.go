@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/slice"
 )
 
 // Slices lists the slices of the configuration.
 func (a *Agent) Slices() ([]agent.SliceStatus, error) {
-	return each(a, func(i int, v slice.Slice, origin agent.Origin) agent.SliceStatus {
+	return each(a, func(i int, v slice.Slice, origin desired.Origin) agent.SliceStatus {
 		return agent.SliceStatus{Slice: v, Origin: origin, Sessions: i + 1, Uplink: counted(5, i), Downlink: counted(6, i)}
 	})
 }
@@ -44,7 +45,7 @@ func (a *Agent) Sessions(f agent.SessionFilter) (list []agent.SessionStatus, tot
 				return []agent.SessionStatus{s}, 1, nil
 			}
 		}
-		return nil, 0, agent.ErrNotFound
+		return nil, 0, desired.ErrNotFound
 	}
 	for _, s := range all {
 		if (f.Slice == "" || f.Slice == s.Slice) && (!f.UE.IsValid() || s.UE[0].Contains(f.UE)) {

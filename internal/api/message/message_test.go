@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/message"
 	"github.com/culvert-net/culvert/internal/config"
@@ -117,13 +119,13 @@ func TestRoundTrips(t *testing.T) {
 	roundTrip[agent.AssociationStatus, pb.AssociationStatus](t)
 	roundTrip[agent.SessionStatus, pb.SessionStatus](t)
 	roundTrip[agent.SessionFilter, pb.ListSessionsRequest](t)
-	roundTrip[agent.PodStatus, pb.PodStatus](t)
-	roundTrip[agent.PodNetwork, pb.AddPodResponse](t)
-	roundTrip[agent.PodReadiness, pb.GetPodReadinessResponse](t)
+	roundTrip[pods.Status, pb.PodStatus](t)
+	roundTrip[pods.Network, pb.AddPodResponse](t)
+	roundTrip[pods.Readiness, pb.GetPodReadinessResponse](t)
 	roundTrip[agent.TraceFilter, pb.TraceRequest](t)
 	roundTrip[agent.TraceEvent, pb.TraceResponse](t)
-	roundTrip[agent.Change, pb.Change](t)
-	roundTrip[agent.Ref, pb.Ref](t)
+	roundTrip[desired.Change, pb.Change](t)
+	roundTrip[desired.Ref, pb.Ref](t)
 	roundTrip[config.Error, pb.Problem](t)
 	roundTrip[config.Config, pb.Config](t)
 }
