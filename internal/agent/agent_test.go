@@ -18,6 +18,8 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/store"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -203,8 +205,8 @@ func TestStartTouchesNothingBeforeItKnowsAll(t *testing.T) {
 // An interface that the last run was on, and this one is not, is left.
 func TestStartLeavesOtherInterfaces(t *testing.T) {
 	dp := newFake()
-	dp.attached = map[int]dataplane.Mode{1: "native", 5: "native"}
-	dp.ports = map[int]dataplane.Port{1: {}, 5: {}}
+	dp.attached = map[int]attach.Mode{1: "native", 5: "native"}
+	dp.ports = map[int]port.Port{1: {}, 5: {}}
 	prepare(t, t.TempDir(), gateway, dp).start(t, links("eth0", "eth1"))
 	calls := dp.log()
 	if indexOf(t, calls, "detach 5") < indexOf(t, calls, "sweep") || slices.Contains(calls, "detach 1") {

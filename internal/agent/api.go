@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -22,7 +22,7 @@ import (
 
 // Types of the packages below, for callers that import no adapter.
 type (
-	Counter           = dataplane.Counter // which bytes: docs/reference/semantics.md section 1
+	Counter           = counter.Counter // which bytes: docs/reference/semantics.md section 1
 	PoolStatus        = pool.Usage
 	PeerStatus        = path.Peer
 	AssociationStatus = pfcp.Association

@@ -18,7 +18,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // more is what each cycle adds to siteConfig: something in every table.
@@ -71,7 +71,7 @@ steering: [{prefix: 'fc00:99::/32', policy: api}]
 
 // usage is what a daemon occupies.
 type usage struct {
-	Tables   map[string]dataplane.Usage
+	Tables   map[string]table.Usage
 	Attached int
 	Memlock  int // bytes, of the maps
 	Files    int
@@ -193,7 +193,7 @@ func TestNextDaemonSweeps(t *testing.T) {
 	for host, mac := range map[string]string{"fc00:10::1 dev d0": s.in.HardwareAddr.String(), "fc00:20::1 dev d1": s.out.HardwareAddr.String()} {
 		s.node.IP(t, "neighbour add "+host+" nud permanent lladdr "+mac)
 	}
-	tablesOf := func() map[string]dataplane.Usage {
+	tablesOf := func() map[string]table.Usage {
 		p := s.daemon(t, os.Args[0], cyclesEnv+"=0")
 		var u []usage
 		said := <-p.lines

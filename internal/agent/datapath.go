@@ -9,6 +9,11 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/agent/punt"
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -33,17 +38,17 @@ type dataPath struct {
 
 // counters are what people and metrics read of the data path.
 type counters struct {
-	Outcomes func() ([]dataplane.Counter, error)
-	SID      func(netip.Prefix) (dataplane.Counter, error)
-	Lists    func(policy string) ([]dataplane.Counter, error)
-	Tunnel   func(name string) (received, sent dataplane.Counter, err error)
-	Usage    func() map[string]dataplane.Usage
+	Outcomes func() ([]counter.Counter, error)
+	SID      func(netip.Prefix) (counter.Counter, error)
+	Lists    func(policy string) ([]counter.Counter, error)
+	Tunnel   func(name string) (received, sent counter.Counter, err error)
+	Usage    func() map[string]table.Usage
 }
 
 // tracer is the data path's one filter, and what it lets through.
 type tracer interface {
-	Set(*dataplane.TraceFilter) error
-	Read(context.Context, func(dataplane.TraceEvent)) error
+	Set(*event.TraceFilter) error
+	Read(context.Context, func(event.TraceEvent)) error
 }
 
 // watcher is what the agent needs of *netdev.Watcher.
@@ -70,28 +75,28 @@ type sessions struct {
 // sliced is what has the same names in *dataplane.DataPlane.
 type sliced interface {
 	Stations() ([]dataplane.Station, error)
-	SessionEvents(context.Context, func(dataplane.SessionEvent)) error
+	SessionEvents(context.Context, func(datapath.Event)) error
 	SetSlice(slice uint32, up, down uint64) error
-	SliceCounters(slice uint32) (up, down dataplane.Counter, err error)
+	SliceCounters(slice uint32) (up, down counter.Counter, err error)
 	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error
 }
 
-func (s sessions) NewTEID() (uint32, error)             { return s.dp.Sessions.NewTEID() }
-func (s sessions) TakeTEID(teid uint32) error           { return s.dp.Sessions.TakeTEID(teid) }
-func (s sessions) FreeTEID(teid uint32)                 { s.dp.Sessions.FreeTEID(teid) }
-func (s sessions) PutSession(v dataplane.Session) error { return s.dp.Sessions.Put(v) }
-func (s sessions) DropSession(id uint64) error          { return s.dp.Sessions.Drop(id) }
-func (s sessions) PuntsIdle() bool                      { return s.dp.Punts.Idle() }
+func (s sessions) NewTEID() (uint32, error)            { return s.dp.Sessions.NewTEID() }
+func (s sessions) TakeTEID(teid uint32) error          { return s.dp.Sessions.TakeTEID(teid) }
+func (s sessions) FreeTEID(teid uint32)                { s.dp.Sessions.FreeTEID(teid) }
+func (s sessions) PutSession(v datapath.Session) error { return s.dp.Sessions.Put(v) }
+func (s sessions) DropSession(id uint64) error         { return s.dp.Sessions.Drop(id) }
+func (s sessions) PuntsIdle() bool                     { return s.dp.Punts.Idle() }
 
-func (s sessions) RemoveSession(id uint64, done func([]dataplane.RuleUsage, error)) error {
+func (s sessions) RemoveSession(id uint64, done func([]datapath.RuleUsage, error)) error {
 	return s.dp.Sessions.Remove(id, done)
 }
 
-func (s sessions) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) {
+func (s sessions) SessionUsage(id uint64) ([]datapath.RuleUsage, error) {
 	return s.dp.Sessions.Usage(id)
 }
 
-func (s sessions) SetRuleLimits(id uint64, rule uint16, l dataplane.RuleLimits) error {
+func (s sessions) SetRuleLimits(id uint64, rule uint16, l datapath.RuleLimits) error {
 	return s.dp.Sessions.SetLimits(id, rule, l)
 }
 
@@ -107,7 +112,7 @@ func openDataPath(o dataplane.Options) (*dataPath, error) {
 			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: dp.Tunnels.Put, Delete: dp.Tunnels.Delete},
 			SIDs:        apply.Table[srv6.LocalSID, netip.Prefix]{Put: dp.SIDs.Put, Delete: dp.SIDs.Delete},
 			SessionSIDs: apply.Table[netip.Prefix, netip.Prefix]{Put: dp.SIDs.PutForSessions, Delete: dp.SIDs.DeleteForSessions},
-			Links:       apply.Table[dataplane.Link, dataplane.Link]{Put: dp.Links.Put, Delete: dp.Links.Delete},
+			Links:       apply.Table[ethernet.Link, ethernet.Link]{Put: dp.Links.Put, Delete: dp.Links.Delete},
 			Steering:    apply.Table[srpolicy.Steering, srpolicy.Steering]{Put: dp.Steering.Put, Delete: dp.Steering.Delete},
 			SetPort:     dp.Ports.Set, DeletePort: dp.Ports.Delete,
 			Attach: dp.XDP.Attach, Detach: dp.XDP.Detach, Attached: dp.XDP.Attached,

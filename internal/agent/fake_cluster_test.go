@@ -7,22 +7,22 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
 // fakePods are the data path's pods and the interfaces of an overlay.
 type fakePods struct {
-	pods    map[int]dataplane.Pod
+	pods    map[int]pod.Pod
 	uplinks map[int]bool
 	entry   int // 0: none
 }
 
 func newFakePods() fakePods {
-	return fakePods{pods: map[int]dataplane.Pod{}, uplinks: map[int]bool{}}
+	return fakePods{pods: map[int]pod.Pod{}, uplinks: map[int]bool{}}
 }
 
-func (f *fakeDataPath) PutPod(p dataplane.Pod) error {
+func (f *fakeDataPath) PutPod(p pod.Pod) error {
 	return f.do(func() error { f.pods[p.Ifindex] = p; return nil }, "pod %d", p.Ifindex)
 }
 
@@ -30,7 +30,7 @@ func (f *fakeDataPath) DeletePod(ifindex int) error {
 	return f.do(func() error { delete(f.pods, ifindex); return nil }, "delete pod %d", ifindex)
 }
 
-func (f *fakeDataPath) Pods() []dataplane.Pod {
+func (f *fakeDataPath) Pods() []pod.Pod {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Collect(maps.Values(f.pods))

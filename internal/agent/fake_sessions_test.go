@@ -8,12 +8,15 @@ import (
 	"sync"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 )
 
 // fakeSessions are the sessions of a fake data path.
 type fakeSessions struct {
 	mu       sync.Mutex
-	sessions map[uint64]dataplane.Session
+	sessions map[uint64]datapath.Session
 	slices   map[uint32][2]uint64
 	teid     uint32
 }
@@ -28,11 +31,11 @@ func (f *fakeSessions) NewTEID() (uint32, error) {
 func (f *fakeSessions) TakeTEID(uint32) error { return nil }
 func (f *fakeSessions) FreeTEID(uint32)       {}
 
-func (f *fakeSessions) PutSession(s dataplane.Session) error {
+func (f *fakeSessions) PutSession(s datapath.Session) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.sessions == nil {
-		f.sessions = map[uint64]dataplane.Session{}
+		f.sessions = map[uint64]datapath.Session{}
 	}
 	f.sessions[s.ID] = s
 	return nil
@@ -45,7 +48,7 @@ func (f *fakeSessions) DropSession(id uint64) error {
 	return nil
 }
 
-func (f *fakeSessions) RemoveSession(id uint64, done func([]dataplane.RuleUsage, error)) error {
+func (f *fakeSessions) RemoveSession(id uint64, done func([]datapath.RuleUsage, error)) error {
 	err := f.DropSession(id)
 	if err == nil {
 		go done(nil, nil)
@@ -53,20 +56,20 @@ func (f *fakeSessions) RemoveSession(id uint64, done func([]dataplane.RuleUsage,
 	return err
 }
 
-func (f *fakeSessions) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) {
+func (f *fakeSessions) SessionUsage(id uint64) ([]datapath.RuleUsage, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var out []dataplane.RuleUsage
+	var out []datapath.RuleUsage
 	for _, r := range f.sessions[id].Rules {
-		out = append(out, dataplane.RuleUsage{Rule: r.ID})
+		out = append(out, datapath.RuleUsage{Rule: r.ID})
 	}
 	return out, nil
 }
 
-func (f *fakeSessions) Stations() ([]dataplane.Station, error)                   { return nil, nil }
-func (f *fakeSessions) SetRuleLimits(uint64, uint16, dataplane.RuleLimits) error { return nil }
+func (f *fakeSessions) Stations() ([]dataplane.Station, error)                  { return nil, nil }
+func (f *fakeSessions) SetRuleLimits(uint64, uint16, datapath.RuleLimits) error { return nil }
 
-func (f *fakeSessions) SessionEvents(ctx context.Context, _ func(dataplane.SessionEvent)) error {
+func (f *fakeSessions) SessionEvents(ctx context.Context, _ func(datapath.Event)) error {
 	<-ctx.Done()
 	return nil
 }
@@ -81,15 +84,15 @@ func (f *fakeSessions) SetSlice(slice uint32, up, down uint64) error {
 	return nil
 }
 
-func (f *fakeSessions) SliceCounters(uint32) (up, down dataplane.Counter, err error) {
-	return dataplane.Counter{Packets: 1, Bytes: 100}, dataplane.Counter{Packets: 2, Bytes: 200}, nil
+func (f *fakeSessions) SliceCounters(uint32) (up, down counter.Counter, err error) {
+	return counter.Counter{Packets: 1, Bytes: 100}, counter.Counter{Packets: 2, Bytes: 200}, nil
 }
 
 // rules are the sessions' rules, by session and then by ID.
-func (f *fakeSessions) rules() []dataplane.Rule {
+func (f *fakeSessions) rules() []datapath.Rule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var out []dataplane.Rule
+	var out []datapath.Rule
 	for _, id := range slices.Sorted(maps.Keys(f.sessions)) {
 		out = append(out, f.sessions[id].Rules...)
 	}
@@ -104,10 +107,10 @@ func (f *fakeDataPath) DeleteSessionSID(p netip.Prefix) error {
 	return f.do(func() error { delete(f.sessionSIDs, p); return nil }, "delete session sid %s", p)
 }
 
-func (f *fakeDataPath) PutLink(l dataplane.Link) error {
+func (f *fakeDataPath) PutLink(l ethernet.Link) error {
 	return f.do(func() error { f.n6[l] = true; return nil }, "link %s", l)
 }
 
-func (f *fakeDataPath) DeleteLink(l dataplane.Link) error {
+func (f *fakeDataPath) DeleteLink(l ethernet.Link) error {
 	return f.do(func() error { delete(f.n6, l); return nil }, "delete link %s", l)
 }

@@ -15,8 +15,16 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/apply"
 	"github.com/culvert-net/culvert/internal/agent/punt"
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/pod"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
@@ -31,38 +39,38 @@ type fakeDataPath struct {
 	mu          sync.Mutex
 	calls       []string
 	failOn      func(call string) error
-	settings    dataplane.Settings
-	ports       map[int]dataplane.Port
-	attached    map[int]dataplane.Mode
+	settings    settings.Settings
+	ports       map[int]port.Port
+	attached    map[int]attach.Mode
 	policies    map[string]srpolicy.Policy
 	tunnels     map[string]gtpu.Tunnel
 	teids       map[uint32]string // owner
 	sids        map[netip.Prefix]srv6.LocalSID
 	steering    map[string]srpolicy.Steering
 	locals      map[netip.Addr]bool
-	routes      map[netdev.RouteKey][]dataplane.AdjacencyKey
-	hops        map[dataplane.AdjacencyKey]*dataplane.NextHop
-	adjacencies []dataplane.AdjacencyKey // at the last AdjacencyChanges
+	routes      map[netdev.RouteKey][]adjacency.Key
+	hops        map[adjacency.Key]*adjacency.NextHop
+	adjacencies []adjacency.Key // at the last AdjacencyChanges
 	devices     map[int]bool
-	filter      *dataplane.TraceFilter
-	traced      chan dataplane.TraceEvent
-	punts       chan dataplane.Punt
+	filter      *event.TraceFilter
+	traced      chan event.TraceEvent
+	punts       chan event.Punt
 	injected    chan []byte
 
 	sessionSIDs map[netip.Prefix]bool
-	n6          map[dataplane.Link]bool
+	n6          map[ethernet.Link]bool
 }
 
 func newFake() *fakeDataPath {
 	return &fakeDataPath{
-		ports: map[int]dataplane.Port{}, attached: map[int]dataplane.Mode{},
+		ports: map[int]port.Port{}, attached: map[int]attach.Mode{},
 		policies: map[string]srpolicy.Policy{}, tunnels: map[string]gtpu.Tunnel{}, teids: map[uint32]string{},
 		sids: map[netip.Prefix]srv6.LocalSID{}, steering: map[string]srpolicy.Steering{},
-		locals: map[netip.Addr]bool{}, routes: map[netdev.RouteKey][]dataplane.AdjacencyKey{},
-		hops: map[dataplane.AdjacencyKey]*dataplane.NextHop{}, devices: map[int]bool{},
-		traced: make(chan dataplane.TraceEvent), punts: make(chan dataplane.Punt), injected: make(chan []byte, 10),
+		locals: map[netip.Addr]bool{}, routes: map[netdev.RouteKey][]adjacency.Key{},
+		hops: map[adjacency.Key]*adjacency.NextHop{}, devices: map[int]bool{},
+		traced: make(chan event.TraceEvent), punts: make(chan event.Punt), injected: make(chan []byte, 10),
 		sessionSIDs: map[netip.Prefix]bool{},
-		n6:          map[dataplane.Link]bool{},
+		n6:          map[ethernet.Link]bool{},
 		fakePods:    newFakePods(),
 	}
 }
@@ -76,7 +84,7 @@ func (f *fakeDataPath) joined() *dataPath {
 			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: f.PutTunnel, Delete: f.DeleteTunnel},
 			SIDs:        apply.Table[srv6.LocalSID, netip.Prefix]{Put: f.PutSID, Delete: f.DeleteSID},
 			SessionSIDs: apply.Table[netip.Prefix, netip.Prefix]{Put: f.PutSessionSID, Delete: f.DeleteSessionSID},
-			Links:       apply.Table[dataplane.Link, dataplane.Link]{Put: f.PutLink, Delete: f.DeleteLink},
+			Links:       apply.Table[ethernet.Link, ethernet.Link]{Put: f.PutLink, Delete: f.DeleteLink},
 			Steering:    apply.Table[srpolicy.Steering, srpolicy.Steering]{Put: f.PutSteering, Delete: f.DeleteSteering},
 			SetPort:     f.SetPort, DeletePort: f.DeletePort,
 			Attach: f.Attach, Detach: f.Detach, Attached: f.Attached,
@@ -96,14 +104,14 @@ func (f *fakeDataPath) joined() *dataPath {
 
 type podTable struct{ *fakeDataPath }
 
-func (p podTable) Put(v dataplane.Pod) error { return p.PutPod(v) }
-func (p podTable) Delete(ifindex int) error  { return p.DeletePod(ifindex) }
-func (p podTable) List() []dataplane.Pod     { return p.Pods() }
+func (p podTable) Put(v pod.Pod) error      { return p.PutPod(v) }
+func (p podTable) Delete(ifindex int) error { return p.DeletePod(ifindex) }
+func (p podTable) List() []pod.Pod          { return p.Pods() }
 
 type tracing struct{ *fakeDataPath }
 
-func (t tracing) Set(f *dataplane.TraceFilter) error { return t.SetTrace(f) }
-func (t tracing) Read(ctx context.Context, f func(dataplane.TraceEvent)) error {
+func (t tracing) Set(f *event.TraceFilter) error { return t.SetTrace(f) }
+func (t tracing) Read(ctx context.Context, f func(event.TraceEvent)) error {
 	return t.Trace(ctx, f)
 }
 
@@ -141,11 +149,11 @@ func (f *fakeDataPath) content() string {
 	return fmt.Sprintf("%+v\n%v\n%v\n%+v\n%+v\n%+v\n%+v", f.settings, f.ports, f.attached, f.policies, f.tunnels, f.sids, f.steering)
 }
 
-func (f *fakeDataPath) SetSettings(s dataplane.Settings) error {
+func (f *fakeDataPath) SetSettings(s settings.Settings) error {
 	return f.do(func() error { f.settings = s; return nil }, "settings")
 }
 
-func (f *fakeDataPath) SetPort(ifindex int, p dataplane.Port) error {
+func (f *fakeDataPath) SetPort(ifindex int, p port.Port) error {
 	return f.do(func() error { f.ports[ifindex] = p; return nil }, "port %d", ifindex)
 }
 
@@ -153,7 +161,7 @@ func (f *fakeDataPath) DeletePort(ifindex int) error {
 	return f.do(func() error { delete(f.ports, ifindex); return nil }, "delete port %d", ifindex)
 }
 
-func (f *fakeDataPath) Attach(ifindex int, mode dataplane.Mode) (dataplane.Mode, error) {
+func (f *fakeDataPath) Attach(ifindex int, mode attach.Mode) (attach.Mode, error) {
 	if mode == "auto" {
 		mode = "native"
 	}
@@ -305,18 +313,18 @@ func (f *fakeDataPath) DeleteLocal(a netip.Addr) error {
 	return f.do(func() error { delete(f.locals, a); return nil }, "delete local %s", a)
 }
 
-func (f *fakeDataPath) AdjacencyKeys() []dataplane.AdjacencyKey {
+func (f *fakeDataPath) AdjacencyKeys() []adjacency.Key {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	set := map[dataplane.AdjacencyKey]bool{}
+	set := map[adjacency.Key]bool{}
 	for _, s := range f.sids {
 		if s.NextHop.IsValid() || s.Interface != "" {
-			set[dataplane.AdjacencyKey{NextHop: s.NextHop, Interface: s.Interface}] = true
+			set[adjacency.Key{NextHop: s.NextHop, Interface: s.Interface}] = true
 		}
 	}
 	for _, p := range f.policies {
 		for _, l := range p.SegmentLists {
-			set[dataplane.AdjacencyKey{NextHop: l.Segments[0]}] = true
+			set[adjacency.Key{NextHop: l.Segments[0]}] = true
 		}
 	}
 	for _, via := range f.routes {
@@ -327,7 +335,7 @@ func (f *fakeDataPath) AdjacencyKeys() []dataplane.AdjacencyKey {
 	return slices.Collect(maps.Keys(set))
 }
 
-func (f *fakeDataPath) AdjacencyChanges() (fresh, gone []dataplane.AdjacencyKey) {
+func (f *fakeDataPath) AdjacencyChanges() (fresh, gone []adjacency.Key) {
 	now := f.AdjacencyKeys()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -345,11 +353,11 @@ func (f *fakeDataPath) AdjacencyChanges() (fresh, gone []dataplane.AdjacencyKey)
 	return fresh, gone
 }
 
-func (f *fakeDataPath) SetNextHop(k dataplane.AdjacencyKey, n *dataplane.NextHop) error {
+func (f *fakeDataPath) SetNextHop(k adjacency.Key, n *adjacency.NextHop) error {
 	return f.do(func() error { f.hops[k] = n; return nil }, "next hop %s", netdev.Key(k))
 }
 
-func (f *fakeDataPath) PutRoute(table uint32, p netip.Prefix, via []dataplane.AdjacencyKey) error {
+func (f *fakeDataPath) PutRoute(table uint32, p netip.Prefix, via []adjacency.Key) error {
 	return f.do(func() error { f.routes[netdev.RouteKey{Table: table, Prefix: p}] = via; return nil }, "route %d %s", table, p)
 }
 
@@ -369,7 +377,7 @@ func (f *fakeDataPath) Sweep() error {
 	return f.do(func() error { return nil }, "sweep")
 }
 
-func (f *fakeDataPath) Attached() map[int]dataplane.Mode {
+func (f *fakeDataPath) Attached() map[int]attach.Mode {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.attached)
@@ -378,39 +386,39 @@ func (f *fakeDataPath) Attached() map[int]dataplane.Mode {
 func (f *fakeDataPath) Build() string { return "fake" }
 func (f *fakeDataPath) Close() error  { return f.do(func() error { return nil }, "close") }
 
-func (f *fakeDataPath) Outcomes() ([]dataplane.Counter, error) {
-	out := make([]dataplane.Counter, len(reason.All()))
+func (f *fakeDataPath) Outcomes() ([]counter.Counter, error) {
+	out := make([]counter.Counter, len(reason.All()))
 	for i := range out {
-		out[i] = dataplane.Counter{Packets: uint64(i), Bytes: uint64(100 * i)}
+		out[i] = counter.Counter{Packets: uint64(i), Bytes: uint64(100 * i)}
 	}
 	return out, nil
 }
 
-func (f *fakeDataPath) SIDCounter(p netip.Prefix) (dataplane.Counter, error) {
+func (f *fakeDataPath) SIDCounter(p netip.Prefix) (counter.Counter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, ok := f.sids[p]; !ok {
-		return dataplane.Counter{}, fmt.Errorf("no SID %s", p)
+		return counter.Counter{}, fmt.Errorf("no SID %s", p)
 	}
-	return dataplane.Counter{Packets: 7, Bytes: 700}, nil
+	return counter.Counter{Packets: 7, Bytes: 700}, nil
 }
 
-func (f *fakeDataPath) ListCounters(policy string) ([]dataplane.Counter, error) {
+func (f *fakeDataPath) ListCounters(policy string) ([]counter.Counter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := make([]dataplane.Counter, len(f.policies[policy].SegmentLists))
+	out := make([]counter.Counter, len(f.policies[policy].SegmentLists))
 	for i := range out {
-		out[i] = dataplane.Counter{Packets: uint64(i + 1), Bytes: uint64(10 * (i + 1))}
+		out[i] = counter.Counter{Packets: uint64(i + 1), Bytes: uint64(10 * (i + 1))}
 	}
 	return out, nil
 }
 
-func (f *fakeDataPath) TunnelCounters(string) (received, sent dataplane.Counter, err error) {
-	return dataplane.Counter{Packets: 1, Bytes: 2}, dataplane.Counter{Packets: 3, Bytes: 4}, nil
+func (f *fakeDataPath) TunnelCounters(string) (received, sent counter.Counter, err error) {
+	return counter.Counter{Packets: 1, Bytes: 2}, counter.Counter{Packets: 3, Bytes: 4}, nil
 }
 
-func (f *fakeDataPath) Usage() map[string]dataplane.Usage {
-	return map[string]dataplane.Usage{"sids": {Used: 2, Max: 10}}
+func (f *fakeDataPath) Usage() map[string]table.Usage {
+	return map[string]table.Usage{"sids": {Used: 2, Max: 10}}
 }
 
 func (f *fakeDataPath) Inject(frame []byte, _ int) error {
@@ -430,7 +438,7 @@ func (f *fakeDataPath) InjectFor(_ uint64, frame []byte, _ int, _ bool) error {
 func (f *fakeDataPath) InjectKept(frame []byte, ifindex int) error { return f.Inject(frame, ifindex) }
 func (f *fakeDataPath) PuntsIdle() bool                            { return true }
 
-func (f *fakeDataPath) Punts(ctx context.Context, each func(dataplane.Punt)) error {
+func (f *fakeDataPath) Punts(ctx context.Context, each func(event.Punt)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -441,11 +449,11 @@ func (f *fakeDataPath) Punts(ctx context.Context, each func(dataplane.Punt)) err
 	}
 }
 
-func (f *fakeDataPath) SetTrace(filter *dataplane.TraceFilter) error {
+func (f *fakeDataPath) SetTrace(filter *event.TraceFilter) error {
 	return f.do(func() error { f.filter = filter; return nil }, "trace %t", filter != nil)
 }
 
-func (f *fakeDataPath) Trace(ctx context.Context, each func(dataplane.TraceEvent)) error {
+func (f *fakeDataPath) Trace(ctx context.Context, each func(event.TraceEvent)) error {
 	for {
 		select {
 		case <-ctx.Done():

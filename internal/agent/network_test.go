@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -26,7 +26,7 @@ func withRoute(s *netdev.Snapshot) *netdev.Snapshot {
 func TestNetworkIsFollowed(t *testing.T) {
 	d := start(t)
 	d.change(t, withRoute(links("eth0", "eth1")), "the route is mirrored, its next hop resolved and kept alive", func() bool {
-		hop := d.dp.hops[dataplane.AdjacencyKey{NextHop: addr("192.0.2.9"), Interface: "eth0"}]
+		hop := d.dp.hops[adjacency.Key{NextHop: addr("192.0.2.9"), Interface: "eth0"}]
 		return len(d.dp.routes[netdev.RouteKey{Table: netdev.TableMain, Prefix: prefix("203.0.113.0/24")}]) == 1 &&
 			hop != nil && hop.Ifindex == 1 && hop.Dst.String() == "02:09:09:09:09:09" && d.dp.locals[addr("192.0.2.1")] &&
 			slices.Contains(d.watcher.kept, netdev.Key{NextHop: addr("192.0.2.9"), Interface: "eth0"})
@@ -35,7 +35,7 @@ func TestNetworkIsFollowed(t *testing.T) {
 	moved.Neighbours[0].MAC = net.HardwareAddr{2, 8, 8, 8, 8, 8}
 	d.dp.log()
 	d.change(t, moved, "the neighbour's new address is known", func() bool {
-		hop := d.dp.hops[dataplane.AdjacencyKey{NextHop: addr("192.0.2.9"), Interface: "eth0"}]
+		hop := d.dp.hops[adjacency.Key{NextHop: addr("192.0.2.9"), Interface: "eth0"}]
 		return hop != nil && hop.Dst.String() == "02:08:08:08:08:08"
 	})
 	if calls := d.dp.log(); len(calls) != 1 {
@@ -44,7 +44,7 @@ func TestNetworkIsFollowed(t *testing.T) {
 	failed := withRoute(links("eth0", "eth1"))
 	failed.Neighbours[0].State = netdev.NUDFailed
 	d.change(t, failed, "a neighbour that does not answer is not ready", func() bool {
-		hop, there := d.dp.hops[dataplane.AdjacencyKey{NextHop: addr("192.0.2.9"), Interface: "eth0"}]
+		hop, there := d.dp.hops[adjacency.Key{NextHop: addr("192.0.2.9"), Interface: "eth0"}]
 		return there && hop == nil
 	})
 	d.change(t, links("eth0", "eth1"), "what went away is deleted", func() bool {

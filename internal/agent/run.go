@@ -21,6 +21,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/store"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -95,7 +96,7 @@ func (a *Agent) openDataPath(p desired.Process) error {
 	var both errgroup.Group
 	both.Go(func() (err error) {
 		c.dp, err = a.open.dataPath(dataplane.Options{
-			PinPath: a.options.PinPath, Limits: dataplane.Limits(p.Limits), Logger: a.log,
+			PinPath: a.options.PinPath, Limits: settings.Limits(p.Limits), Logger: a.log,
 		})
 		if err != nil {
 			return fmt.Errorf("data path: %w", err)

@@ -13,8 +13,9 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/pfcp"
@@ -125,7 +126,7 @@ func (a *Agent) SIDs() ([]SIDStatus, error) {
 		n, err := a.core.dp.Counters.SID(v.SID)
 		s := SIDStatus{LocalSID: v, Origin: r.Origin, Counter: n}
 		if v.NextHop.IsValid() || v.Interface != "" {
-			s.NextHop = apply.Resolve(a.core.links, dataplane.AdjacencyKey{NextHop: v.NextHop, Interface: v.Interface}).State()
+			s.NextHop = apply.Resolve(a.core.links, adjacency.Key{NextHop: v.NextHop, Interface: v.Interface}).State()
 		}
 		return s, err
 	})
@@ -361,7 +362,7 @@ type Gauges struct {
 	Version   string // of the program
 	DataPath  string // hash of the loaded build; "": Run is not ready, and nothing else is set
 	Failures  int    // what is tried again
-	Tables    map[string]dataplane.Usage
+	Tables    map[string]table.Usage
 	Resources map[Owned]int
 	Modes     map[string]string // of the configuration's interfaces; "": not attached
 	Hops      map[string]int    // adjacencies by state

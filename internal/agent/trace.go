@@ -10,7 +10,8 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/pods"
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/frame"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
@@ -26,7 +27,7 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 	if err := a.core.isReady(); err != nil {
 		return err
 	}
-	kernel := &dataplane.TraceFilter{Source: filter.Source, Destination: filter.Destination, DropsOnly: filter.Drops}
+	kernel := &event.TraceFilter{Source: filter.Source, Destination: filter.Destination, DropsOnly: filter.Drops}
 	if filter.Interface != "" {
 		a.core.mu.RLock()
 		l, there := a.core.links.Link(filter.Interface)
@@ -53,7 +54,7 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 		case <-failed.Done():
 		}
 	}()
-	err := a.core.dp.Trace.Read(failed, func(e dataplane.TraceEvent) {
+	err := a.core.dp.Trace.Read(failed, func(e event.TraceEvent) {
 		event := a.core.traceEvent(e)
 		if failed.Err() != nil || !filter.Matches(event) {
 			return
@@ -81,7 +82,7 @@ func (f TraceFilter) Matches(e TraceEvent) bool {
 }
 
 // traceEvent gives names to what the data path says in numbers.
-func (c *core) traceEvent(e dataplane.TraceEvent) TraceEvent {
+func (c *core) traceEvent(e event.TraceEvent) TraceEvent {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var now unix.Timespec // of the clock that the data path reads
@@ -101,7 +102,7 @@ func (c *core) traceEvent(e dataplane.TraceEvent) TraceEvent {
 	if p, ok := c.writer.Tables.Policies[e.Policy]; ok && e.List >= 0 && e.List < len(p.SegmentLists) {
 		out.SegmentList = p.SegmentLists[e.List].Segments
 	}
-	if e.Adjacency != (dataplane.AdjacencyKey{}) {
+	if e.Adjacency != (adjacency.Key{}) {
 		out.Adjacency = netdev.Key(e.Adjacency).String()
 	}
 	return out

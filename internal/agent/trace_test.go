@@ -11,7 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/pods"
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 )
@@ -51,12 +51,12 @@ func TestTrace(t *testing.T) {
 		}, func(e TraceEvent) error { got <- e; return nil })
 	}()
 	sid := prefix("fc00:1:0:1::/64")
-	for _, e := range []dataplane.TraceEvent{
+	for _, e := range []event.TraceEvent{
 		{SID: sid, In: gtpFrame(8)},
 		{SID: prefix("fc00:2::/64"), In: gtpFrame(7)},
 		{In: gtpFrame(7)},
 		{SID: sid, In: gtpFrame(8), Out: gtpFrame(7), Ifindex: 2, Egress: 9, Policy: "south", List: 1, Verdict: "XDP_DROP",
-			Reason: reasonOf(t, "hop_limit"), Adjacency: dataplane.AdjacencyKey{Interface: "eth0"}},
+			Reason: reasonOf(t, "hop_limit"), Adjacency: adjacency.Key{Interface: "eth0"}},
 	} {
 		d.dp.traced <- e
 	}
@@ -92,7 +92,7 @@ func TestTraceEndsWithItsReader(t *testing.T) {
 	go func() {
 		done <- d.Trace(context.Background(), TraceFilter{}, func(TraceEvent) error { return gone })
 	}()
-	d.dp.traced <- dataplane.TraceEvent{}
+	d.dp.traced <- event.TraceEvent{}
 	if err := <-done; !errors.Is(err, gone) {
 		t.Errorf("the trace ended: %v", err)
 	}
@@ -111,7 +111,7 @@ func TestEndIsOrderly(t *testing.T) {
 	go func() {
 		done <- d.Trace(context.Background(), TraceFilter{}, func(TraceEvent) error { return nil })
 	}()
-	d.dp.traced <- dataplane.TraceEvent{}
+	d.dp.traced <- event.TraceEvent{}
 	if err := d.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -140,8 +140,8 @@ func TestEndIsOrderly(t *testing.T) {
 func TestSlowPathIsJoined(t *testing.T) {
 	d := start(t)
 	frame := fragment(0, true)
-	d.dp.punts <- dataplane.Punt{Kind: event.PuntReassemble, Ifindex: 1, L3: 14, Data: frame}
-	d.dp.punts <- dataplane.Punt{Kind: event.PuntReassemble, Ifindex: 1, L3: 14, Data: fragment(8, false)}
+	d.dp.punts <- event.Punt{Kind: event.PuntReassemble, Ifindex: 1, L3: 14, Data: frame}
+	d.dp.punts <- event.Punt{Kind: event.PuntReassemble, Ifindex: 1, L3: 14, Data: fragment(8, false)}
 	select {
 	case whole := <-d.dp.injected:
 		if len(whole) != 14+20+16 || binary.BigEndian.Uint16(whole[14+6:]) != 0 {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
@@ -36,7 +36,7 @@ type sessionPath struct {
 	put chan struct{} // a session was put
 }
 
-func (p *sessionPath) PutSession(s dataplane.Session) error {
+func (p *sessionPath) PutSession(s datapath.Session) error {
 	err := p.DataPath.PutSession(s)
 	select {
 	case p.put <- struct{}{}:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/smf"
@@ -87,15 +88,15 @@ func established(t *testing.T, c *smf.Client) {
 }
 
 // uplink is how the only session's uplink packets are forwarded.
-func (d *daemon) uplink(t *testing.T) dataplane.Forwarding {
+func (d *daemon) uplink(t *testing.T) datapath.Forwarding {
 	t.Helper()
 	for _, r := range d.dp.rules() {
-		if r.Direction == dataplane.Uplink {
+		if r.Direction == datapath.Uplink {
 			return r.Forward
 		}
 	}
 	t.Fatal("there is no uplink rule")
-	return dataplane.Forwarding{}
+	return datapath.Forwarding{}
 }
 
 // An SMF sets a session up, its slice moves from one transport to the next, and
@@ -112,7 +113,7 @@ func TestUserPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	established(t, c)
-	if f := d.uplink(t); f.Kind != dataplane.ForwardTable || f.Slice != 1 {
+	if f := d.uplink(t); f.Kind != datapath.ForwardTable || f.Slice != 1 {
 		t.Errorf("as the SMF says: %+v", f)
 	}
 	if dp.slices[1] != [2]uint64{1000, 2000} {
@@ -126,12 +127,12 @@ func TestUserPlane(t *testing.T) {
 		}
 	}
 	apply(bySID)
-	if f := d.uplink(t); f.Kind != dataplane.ForwardSRv6 || f.Remote != netip.MustParseAddr("fc00:2::2") || !dp.sessionSIDs[prefix("fc00:1:0:9::/64")] {
+	if f := d.uplink(t); f.Kind != datapath.ForwardSRv6 || f.Remote != netip.MustParseAddr("fc00:2::2") || !dp.sessionSIDs[prefix("fc00:1:0:9::/64")] {
 		t.Errorf("by SRv6: %+v, SIDs %v", f, dp.sessionSIDs)
 	}
 	dp.log()
 	apply(byPolicy)
-	if f := d.uplink(t); f.Kind != dataplane.ForwardPolicy || f.Policy != "south" || len(dp.sessionSIDs) != 0 {
+	if f := d.uplink(t); f.Kind != datapath.ForwardPolicy || f.Policy != "south" || len(dp.sessionSIDs) != 0 {
 		t.Errorf("by a policy: %+v, SIDs %v", f, dp.sessionSIDs)
 	}
 	if changes, err := d.Apply(t.Context(), parse(t, withN9(byGTPU)), true); err != nil || len(changes) != 1 || changes[0].Kind != desired.KindSlice {

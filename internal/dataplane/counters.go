@@ -42,7 +42,7 @@ func (d *DataPlane) Usage() map[string]table.Usage {
 }
 
 // sliceEntry is where a slice counts, and has its rate (bpf/def/tables.h).
-func sliceEntry(slice uint32, direction Direction) uint32 { return 2*slice + uint32(direction) }
+func sliceEntry(slice uint32, direction session.Direction) uint32 { return 2*slice + uint32(direction) }
 
 func (d *DataPlane) checkSlice(slice uint32) error {
 	switch {
@@ -68,7 +68,7 @@ func (d *DataPlane) SetSlice(slice uint32, up, down uint64) error {
 	if err != nil {
 		return err
 	}
-	for direction, rate := range map[Direction]uint64{Uplink: up, Downlink: down} {
+	for direction, rate := range map[session.Direction]uint64{session.Uplink: up, session.Downlink: down} {
 		index := sliceEntry(slice, direction)
 		session.SetMeterRate(d.tables.SliceMeter, index, rate, now)
 	}
@@ -82,9 +82,9 @@ func (d *DataPlane) SliceCounters(slice uint32) (up, down counter.Counter, err e
 	if err := d.checkSlice(slice); err != nil {
 		return up, down, err
 	}
-	if up, err = counter.Read(d.maps[abi.MapSliceCounter], sliceEntry(slice, Uplink)); err != nil {
+	if up, err = counter.Read(d.maps[abi.MapSliceCounter], sliceEntry(slice, session.Uplink)); err != nil {
 		return up, down, err
 	}
-	down, err = counter.Read(d.maps[abi.MapSliceCounter], sliceEntry(slice, Downlink))
+	down, err = counter.Read(d.maps[abi.MapSliceCounter], sliceEntry(slice, session.Downlink))
 	return up, down, err
 }

@@ -5,59 +5,18 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/ref"
 	"github.com/culvert-net/culvert/internal/dataplane/session"
 )
 
-// Session and the types below belong to package session.
-type (
-	Session        = session.Session
-	Rule           = session.Rule
-	RuleLimits     = session.RuleLimits
-	RuleUsage      = session.RuleUsage
-	Filter         = session.Filter
-	FrameFilter    = session.FrameFilter
-	Meter          = session.Meter
-	Forwarding     = session.Forwarding
-	ForwardingKind = session.ForwardingKind
-	Direction      = session.Direction
-	Action         = session.Action
-	Container      = session.Container
-	SessionEvent   = session.Event
-	NoSessionError = session.MissingError
-)
-
-// The values of those.
-const (
-	Uplink   = session.Uplink
-	Downlink = session.Downlink
-
-	ActionDrop    = session.ActionDrop
-	ActionGate    = session.ActionGate
-	ActionForward = session.ActionForward
-	ActionBuffer  = session.ActionBuffer
-	ActionHold    = session.ActionHold
-
-	ContainerNone     = session.ContainerNone
-	ContainerDownlink = session.ContainerDownlink
-	ContainerUplink   = session.ContainerUplink
-
-	ForwardTable  = session.ForwardTable
-	ForwardGTPU   = session.ForwardGTPU
-	ForwardSRv6   = session.ForwardSRv6
-	ForwardPolicy = session.ForwardPolicy
-	ForwardLink   = session.ForwardLink
-
-	EventNotify = session.EventNotify
-	EventStop   = session.EventStop
-)
-
 // sessionNode is the node that a data path's sessions are on.
 type sessionNode struct{ d *DataPlane }
 
-func (n sessionNode) Acquire(k AdjacencyKey) (uint32, error)       { return n.d.Adjacencies.Acquire(k) }
-func (n sessionNode) Release(keys ...AdjacencyKey) error           { return n.d.Adjacencies.Release(keys...) }
+func (n sessionNode) Acquire(k adjacency.Key) (uint32, error)      { return n.d.Adjacencies.Acquire(k) }
+func (n sessionNode) Release(keys ...adjacency.Key) error          { return n.d.Adjacencies.Release(keys...) }
 func (n sessionNode) DeleteTarget(p netip.Prefix) error            { return n.d.targets.Delete(p) }
 func (n sessionNode) PutTarget(p netip.Prefix, t abi.Target) error { return n.d.targets.Put(p, t) }
 
@@ -78,10 +37,10 @@ func (n sessionNode) UsePolicy(name string, used bool) {
 	}
 }
 
-func (n sessionNode) LinkNumber(l Link) uint32 { return n.d.Links.NumberOf(l) }
+func (n sessionNode) LinkNumber(l ethernet.Link) uint32 { return n.d.Links.NumberOf(l) }
 
-func (n sessionNode) OuterSource(f *Forwarding) netip.Addr {
-	if f.Kind == ForwardSRv6 {
+func (n sessionNode) OuterSource(f *session.Forwarding) netip.Addr {
+	if f.Kind == session.ForwardSRv6 {
 		return n.d.settings.Want.Source
 	}
 	for _, a := range n.d.settings.Want.GTPUAddresses {
@@ -119,7 +78,7 @@ func (n sessionNode) SetUEs(ues uint32) {
 // SessionEvents calls f for each event of a rule, until ctx ends. There is one
 // reader at a time. An event may come again, or about limits that have changed
 // since: Sessions.Usage says what is true.
-func (d *DataPlane) SessionEvents(ctx context.Context, f func(SessionEvent)) error {
+func (d *DataPlane) SessionEvents(ctx context.Context, f func(session.Event)) error {
 	return event.Read(ctx, d.rings, abi.MapSessionEvents, func(r *abi.SessionEvent) {
 		if e, ok := d.Sessions.Event(r); ok {
 			f(e)

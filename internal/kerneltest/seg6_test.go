@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -116,18 +119,18 @@ func behindEthernet(frame []byte) []byte {
 // newDataPlane loads a data path with the routes that the kernel has.
 func newDataPlane(t *testing.T) *dataplane.DataPlane {
 	t.Helper()
-	d, err := dataplane.Open(dataplane.Options{Limits: dataplane.Limits{
+	d, err := dataplane.Open(dataplane.Options{Limits: settings.Limits{
 		SIDs: 64, Policies: 8, SegmentLists: 16, Tunnels: 64, Routes: 64, Adjacencies: 16}})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
 	t.Cleanup(func() { check(t, d.Close()) })
-	check(t, d.SetSettings(dataplane.Settings{Source: addr(source), HopLimit: 64}))
-	check(t, d.Ports.Set(loopback, dataplane.Port{}))
+	check(t, d.SetSettings(settings.Settings{Source: addr(source), HopLimit: 64}))
+	check(t, d.Ports.Set(loopback, port.Port{}))
 	check(t, d.Ports.PutDevice(loopback))
 	for _, table := range []uint32{254, 100} {
-		check(t, d.Routes.Put(table, prefix("::/0"), []dataplane.AdjacencyKey{{NextHop: addr(gateway6)}}))
-		check(t, d.Routes.Put(table, prefix("0.0.0.0/0"), []dataplane.AdjacencyKey{{NextHop: addr(gateway4)}}))
+		check(t, d.Routes.Put(table, prefix("::/0"), []adjacency.Key{{NextHop: addr(gateway6)}}))
+		check(t, d.Routes.Put(table, prefix("0.0.0.0/0"), []adjacency.Key{{NextHop: addr(gateway4)}}))
 	}
 	return d
 }
@@ -168,7 +171,7 @@ func configure(t *testing.T, d *dataplane.DataPlane, c comparison) {
 		t.Cleanup(func() { check(t, d.SIDs.Delete(sid.SID)) })
 	}
 	for _, key := range d.Adjacencies.Keys() {
-		check(t, d.Adjacencies.SetNextHop(key, &dataplane.NextHop{Ifindex: loopback, MTU: 1500,
+		check(t, d.Adjacencies.SetNextHop(key, &adjacency.NextHop{Ifindex: loopback, MTU: 1500,
 			Dst: net.HardwareAddr{2, 0, 0, 0, 0, 0xb}, Src: net.HardwareAddr{2, 0, 0, 0, 0, 0xa}}))
 	}
 }

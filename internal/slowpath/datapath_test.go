@@ -13,6 +13,9 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
@@ -68,7 +71,7 @@ func (w *gateway) start(t *testing.T, g *netns.NS, ports ...int) {
 		}
 	}
 	var err error
-	w.path, err = dataplane.Open(dataplane.Options{Limits: dataplane.Limits{
+	w.path, err = dataplane.Open(dataplane.Options{Limits: settings.Limits{
 		SIDs: 64, Policies: 16, SegmentLists: 16, Tunnels: 64, Routes: 16, Adjacencies: 16,
 	}})
 	check(err)
@@ -76,12 +79,12 @@ func (w *gateway) start(t *testing.T, g *netns.NS, ports ...int) {
 		for _, p := range ports {
 			_, err := w.path.XDP.Attach(p, attach.ModeNative)
 			check(err)
-			check(w.path.Ports.Set(p, dataplane.Port{}))
+			check(w.path.Ports.Set(p, port.Port{}))
 			check(w.path.Ports.PutDevice(p))
 		}
 	})
 	source := netip.MustParseAddr("2001:db8:c::1")
-	check(w.path.SetSettings(dataplane.Settings{
+	check(w.path.SetSettings(settings.Settings{
 		HopLimit: 64, Source: source, ErrorsPerSecond: 1000, GTPUAddresses: []netip.Addr{b4},
 	}))
 	check(w.path.SIDs.Put(srv6.LocalSID{SID: netip.MustParsePrefix("2001:db8:f::4/128"), Behavior: srv6.EndDT4, Table: 254}))
@@ -104,7 +107,7 @@ func (w *gateway) serve(t *testing.T, g *netns.NS) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go g.Do(t, func() {
-		done <- w.path.Punts.Read(ctx, func(p dataplane.Punt) {
+		done <- w.path.Punts.Read(ctx, func(p event.Punt) {
 			w.slow.Handle(Packet{
 				Kind: Kind(p.Kind), Ifindex: p.Ifindex, Info: p.Info, L3: p.L3, Type: p.Type, Code: p.Code, Data: p.Data,
 			})

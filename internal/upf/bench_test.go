@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/testutil/sample"
 )
@@ -13,15 +14,15 @@ import (
 // nullPath costs nothing.
 type nullPath struct{ *fakePath }
 
-func (nullPath) PutSession(dataplane.Session) error { return nil }
-func (nullPath) RemoveSession(_ uint64, done func([]dataplane.RuleUsage, error)) error {
+func (nullPath) PutSession(datapath.Session) error { return nil }
+func (nullPath) RemoveSession(_ uint64, done func([]datapath.RuleUsage, error)) error {
 	done(nil, nil)
 	return nil
 }
-func (nullPath) SessionUsage(uint64) ([]dataplane.RuleUsage, error)       { return nil, nil }
-func (nullPath) DropSession(uint64) error                                 { return nil }
-func (nullPath) Stations() ([]dataplane.Station, error)                   { return nil, nil }
-func (nullPath) SetRuleLimits(uint64, uint16, dataplane.RuleLimits) error { return nil }
+func (nullPath) SessionUsage(uint64) ([]datapath.RuleUsage, error)       { return nil, nil }
+func (nullPath) DropSession(uint64) error                                { return nil }
+func (nullPath) Stations() ([]dataplane.Station, error)                  { return nil, nil }
+func (nullPath) SetRuleLimits(uint64, uint16, datapath.RuleLimits) error { return nil }
 
 // BenchmarkProcedures is what a session costs here, without the data path and
 // the N4 server.

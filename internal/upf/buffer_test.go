@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/testutil/sample"
@@ -56,13 +56,13 @@ func TestBufferedInOrder(t *testing.T) {
 	w.path.comes.Store(true)
 	w.modify(from, to, session.Modification{})
 	w.await(func() bool { return len(w.path.sent()) == 5 })
-	if r := w.path.rule(t, 1, 2); r.Action != dataplane.ActionHold || r.Forward.Kind != dataplane.ForwardGTPU {
+	if r := w.path.rule(t, 1, 2); r.Action != datapath.ActionHold || r.Forward.Kind != datapath.ForwardGTPU {
 		t.Errorf("while packets are on their way up: %+v", r)
 	}
 	w.Buffer(toUE(1, 5)) // one of them
 	w.await(func() bool { return len(w.path.sent()) == 6 })
 	w.path.comes.Store(false)
-	w.await(func() bool { return w.path.rule(t, 1, 2).Action == dataplane.ActionForward })
+	w.await(func() bool { return w.path.rule(t, 1, 2).Action == datapath.ActionForward })
 	w.Buffer(toUE(1, 6)) // just before that
 	if want := []string{"7:0", "7:1", "7:2", "7:3", "7:4", "7:5", "7:6"}; !slices.Equal(w.path.sent(), want) {
 		t.Errorf("sent %v", w.path.sent())
@@ -115,7 +115,7 @@ func TestIdleWhileDraining(t *testing.T) {
 		defer e.Unlock()
 		return !e.Buffer.Draining()
 	})
-	if r := w.path.rule(t, 1, 2); r.Action != dataplane.ActionBuffer || len(w.path.sent()) != 1 || w.stats.BufferedNow.Load() != 1 {
+	if r := w.path.rule(t, 1, 2); r.Action != datapath.ActionBuffer || len(w.path.sent()) != 1 || w.stats.BufferedNow.Load() != 1 {
 		t.Errorf("rule %+v, %v sent, %d kept", r, w.path.sent(), w.stats.BufferedNow.Load())
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/upf/buffer"
 	"github.com/culvert-net/culvert/internal/upf/pool"
@@ -111,7 +111,7 @@ func (s *settings) sliceName(index uint32) string {
 type SliceStatus struct {
 	slice.Slice
 	Sessions         int
-	Uplink, Downlink dataplane.Counter
+	Uplink, Downlink counter.Counter
 }
 
 // Slices lists the slices of the configuration.

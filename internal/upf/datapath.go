@@ -4,11 +4,13 @@ import (
 	"context"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 )
 
 // DataPath is what the UPF needs of *dataplane.DataPlane.
 type DataPath interface {
-	// NewTEID hands out a TEID, TakeTEID takes a given one (dataplane.ErrTaken),
+	// NewTEID hands out a TEID, TakeTEID takes a given one (target.ErrTaken),
 	// FreeTEID gives one back.
 	NewTEID() (uint32, error)
 	TakeTEID(uint32) error
@@ -16,24 +18,24 @@ type DataPath interface {
 
 	// PutSession puts or replaces a session, all or nothing. The counts of rules
 	// that stay go on.
-	PutSession(dataplane.Session) error
+	PutSession(datapath.Session) error
 	// RemoveSession removes a session. Unless it returns an error it calls done,
 	// once the last packet has left, with what was forwarded up to that.
-	RemoveSession(id uint64, done func([]dataplane.RuleUsage, error)) error
+	RemoveSession(id uint64, done func([]datapath.RuleUsage, error)) error
 	// DropSession removes a session whose usage nobody wants.
 	DropSession(id uint64) error
 	// SessionUsage returns the counts of a session's rules, with those of rules
 	// that the last PutSession removed.
-	SessionUsage(id uint64) ([]dataplane.RuleUsage, error)
-	SetRuleLimits(id uint64, rule uint16, l dataplane.RuleLimits) error
+	SessionUsage(id uint64) ([]datapath.RuleUsage, error)
+	SetRuleLimits(id uint64, rule uint16, l datapath.RuleLimits) error
 	// Stations lists the hosts behind Ethernet sessions.
 	Stations() ([]dataplane.Station, error)
 	// SessionEvents calls the function for each event until the context ends.
-	SessionEvents(context.Context, func(dataplane.SessionEvent)) error
+	SessionEvents(context.Context, func(datapath.Event)) error
 
 	// SetSlice sets the rates of a slice, in kbit/s.
 	SetSlice(slice uint32, up, down uint64) error
-	SliceCounters(slice uint32) (up, down dataplane.Counter, err error)
+	SliceCounters(slice uint32) (up, down counter.Counter, err error)
 
 	// Inject sends a frame on as if it came in on an interface.
 	Inject(frame []byte, ifindex int) error

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/testutil/sample"
@@ -15,7 +16,7 @@ import (
 
 var (
 	factory = slice.Slice{Name: "factory", NetworkInstance: "factory", N6: &slice.N6{Interface: "n6", VLAN: 100}}
-	vlan100 = dataplane.Link{Interface: "n6", VLAN: 100}
+	vlan100 = ethernet.Link{Interface: "n6", VLAN: 100}
 )
 
 // TestFloods: a frame for all goes to each session of its link, as long as that
@@ -32,7 +33,7 @@ func TestFloods(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- w.links.Run(ctx) }()
 	w.Flood(vlan100, 7, []byte{5})
-	w.Flood(dataplane.Link{Interface: "n6"}, 7, []byte{6})
+	w.Flood(ethernet.Link{Interface: "n6"}, 7, []byte{6})
 	w.await(func() bool { return len(w.path.sent()) == 2 })
 	if err := w.Drop(1); err != nil {
 		t.Fatal(err)

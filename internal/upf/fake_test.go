@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/dataplane/target"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/wheel"
@@ -22,31 +25,31 @@ import (
 type fakePath struct {
 	comes    atomic.Bool // packets are on their way up
 	mu       sync.Mutex
-	sessions map[uint64]dataplane.Session
+	sessions map[uint64]datapath.Session
 	volumes  map[uint64]map[uint16]*volume
 	gone     map[uint64]map[uint16]*volume // by the last put
 	slices   map[uint32][2]uint64
 	teids    map[uint32]bool
 	next     uint32
 	stations []dataplane.Station
-	events   chan dataplane.SessionEvent
+	events   chan datapath.Event
 	injected []string
 	puts     int
 	failPut  error
 	// during is called by a put, with the session as it was.
-	during func(before dataplane.Session)
+	during func(before datapath.Session)
 }
 
 type volume struct {
-	dataplane.Counter
-	refused                           dataplane.Counter
+	counter.Counter
+	refused                           counter.Counter
 	toldNotify, toldStop, toldRefused bool
 }
 
 func newFakePath() *fakePath {
 	return &fakePath{
-		sessions: map[uint64]dataplane.Session{}, volumes: map[uint64]map[uint16]*volume{}, gone: map[uint64]map[uint16]*volume{}, slices: map[uint32][2]uint64{},
-		teids: map[uint32]bool{}, events: make(chan dataplane.SessionEvent, 1000),
+		sessions: map[uint64]datapath.Session{}, volumes: map[uint64]map[uint16]*volume{}, gone: map[uint64]map[uint16]*volume{}, slices: map[uint32][2]uint64{},
+		teids: map[uint32]bool{}, events: make(chan datapath.Event, 1000),
 	}
 }
 
@@ -62,7 +65,7 @@ func (f *fakePath) TakeTEID(teid uint32) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.teids[teid] {
-		return dataplane.ErrTaken
+		return target.ErrTaken
 	}
 	f.teids[teid] = true
 	return nil
@@ -74,7 +77,7 @@ func (f *fakePath) FreeTEID(teid uint32) {
 	delete(f.teids, teid)
 }
 
-func (f *fakePath) PutSession(s dataplane.Session) error {
+func (f *fakePath) PutSession(s datapath.Session) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failPut != nil {
@@ -106,15 +109,15 @@ func (f *fakePath) PutSession(s dataplane.Session) error {
 	return nil
 }
 
-func (f *fakePath) usage(id uint64) []dataplane.RuleUsage {
-	var out []dataplane.RuleUsage
+func (f *fakePath) usage(id uint64) []datapath.RuleUsage {
+	var out []datapath.RuleUsage
 	for rule, v := range f.volumes[id] {
-		out = append(out, dataplane.RuleUsage{Rule: rule, Volume: v.Counter, Refused: v.refused})
+		out = append(out, datapath.RuleUsage{Rule: rule, Volume: v.Counter, Refused: v.refused})
 	}
 	return out
 }
 
-func (f *fakePath) RemoveSession(id uint64, done func([]dataplane.RuleUsage, error)) error {
+func (f *fakePath) RemoveSession(id uint64, done func([]datapath.RuleUsage, error)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, ok := f.sessions[id]; !ok {
@@ -126,7 +129,7 @@ func (f *fakePath) RemoveSession(id uint64, done func([]dataplane.RuleUsage, err
 	return nil
 }
 
-func (f *fakePath) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) {
+func (f *fakePath) SessionUsage(id uint64) ([]datapath.RuleUsage, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, ok := f.sessions[id]; !ok {
@@ -134,16 +137,16 @@ func (f *fakePath) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) {
 	}
 	out := f.usage(id)
 	for rule, v := range f.gone[id] {
-		out = append(out, dataplane.RuleUsage{Rule: rule, Volume: v.Counter, Refused: v.refused})
+		out = append(out, datapath.RuleUsage{Rule: rule, Volume: v.Counter, Refused: v.refused})
 	}
 	return out, nil
 }
 
 func (f *fakePath) DropSession(id uint64) error {
-	return f.RemoveSession(id, func([]dataplane.RuleUsage, error) {})
+	return f.RemoveSession(id, func([]datapath.RuleUsage, error) {})
 }
 
-func (f *fakePath) SetRuleLimits(id uint64, rule uint16, l dataplane.RuleLimits) error {
+func (f *fakePath) SetRuleLimits(id uint64, rule uint16, l datapath.RuleLimits) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.sessions[id].Rules {
@@ -166,7 +169,7 @@ func (f *fakePath) Stations() ([]dataplane.Station, error) {
 	return slices.Clone(f.stations), nil
 }
 
-func (f *fakePath) SessionEvents(ctx context.Context, tell func(dataplane.SessionEvent)) error {
+func (f *fakePath) SessionEvents(ctx context.Context, tell func(datapath.Event)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -184,7 +187,7 @@ func (f *fakePath) SetSlice(slice uint32, up, down uint64) error {
 	return nil
 }
 
-func (f *fakePath) SliceCounters(uint32) (up, down dataplane.Counter, err error) { return }
+func (f *fakePath) SliceCounters(uint32) (up, down counter.Counter, err error) { return }
 
 func (f *fakePath) Inject(frame []byte, ifindex int) error {
 	f.mu.Lock()
@@ -205,7 +208,7 @@ func (f *fakePath) InjectKept(frame []byte, ifindex int) error { return f.Inject
 func (f *fakePath) PuntsIdle() bool { return !f.comes.Load() }
 
 // rule is what the data path holds of a PDR.
-func (f *fakePath) rule(t *testing.T, id uint64, rule uint16) dataplane.Rule {
+func (f *fakePath) rule(t *testing.T, id uint64, rule uint16) datapath.Rule {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -215,7 +218,7 @@ func (f *fakePath) rule(t *testing.T, id uint64, rule uint16) dataplane.Rule {
 		}
 	}
 	t.Fatalf("session %d has no rule %d", id, rule)
-	return dataplane.Rule{}
+	return datapath.Rule{}
 }
 
 // packet passes a rule as section 7 of docs/reference/semantics.md says, and whether it
@@ -226,19 +229,19 @@ func (f *fakePath) packet(id uint64, rule uint16, octets uint64) bool {
 	up := func(at uint64) uint64 { return (at + granule - 1) / granule }
 	for _, r := range f.sessions[id].Rules {
 		v := f.volumes[id][r.ID]
-		if r.ID != rule || r.Action != dataplane.ActionForward {
+		if r.ID != rule || r.Action != datapath.ActionForward {
 			continue
 		}
 		if r.StopAt != 0 && v.Bytes/granule >= up(r.StopAt) {
 			if !v.toldStop {
 				v.toldStop = true
-				f.events <- dataplane.SessionEvent{Session: id, Rule: rule, Kind: dataplane.EventStop}
+				f.events <- datapath.Event{Session: id, Rule: rule, Kind: datapath.EventStop}
 			}
 			return false
 		}
 		if r.NotifyAt != 0 && v.Bytes/granule >= up(r.NotifyAt) && !v.toldNotify {
 			v.toldNotify = true
-			f.events <- dataplane.SessionEvent{Session: id, Rule: rule, Kind: dataplane.EventNotify}
+			f.events <- datapath.Event{Session: id, Rule: rule, Kind: datapath.EventNotify}
 		}
 		v.Packets++
 		v.Bytes += octets
@@ -260,7 +263,7 @@ func (f *fakePath) refuse(id uint64, rule uint16, octets uint64) {
 		v.refused.Bytes += octets
 		if r.RefusedNotifyAt != 0 && v.refused.Bytes >= r.RefusedNotifyAt && !v.toldRefused {
 			v.toldRefused = true
-			f.events <- dataplane.SessionEvent{Session: id, Rule: rule, Kind: dataplane.EventNotify}
+			f.events <- datapath.Event{Session: id, Rule: rule, Kind: datapath.EventNotify}
 		}
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/lan"
@@ -29,7 +30,7 @@ type installer struct {
 // plan is what a session is to become: in the data path, in its usage, and for its
 // SMF.
 type plan struct {
-	rules   dataplane.Session
+	rules   datapath.Session
 	slice   uint32 // index
 	usage   *usage.Usage
 	reports []session.UsageReport
@@ -100,7 +101,7 @@ func (i *installer) replace(e *store.Entry, from, to *session.Session, how sessi
 		p, err = i.compileChange(e, from, to, how, now)
 	}
 	for n := 0; err == nil && n < len(p.rules.Rules); n++ {
-		if r := &p.rules.Rules[n]; r.RuleLimits != (dataplane.RuleLimits{}) {
+		if r := &p.rules.Rules[n]; r.RuleLimits != (datapath.RuleLimits{}) {
 			err = i.dp.SetRuleLimits(e.SEID, r.ID, r.RuleLimits)
 		}
 	}
@@ -143,7 +144,7 @@ func (i *installer) collect(e *store.Entry, s *session.Session, now time.Time) e
 
 // resources turns the error of a full table into one that the N4 server knows.
 func resources(err error) error {
-	if _, full := errors.AsType[*dataplane.FullError](err); full {
+	if _, full := errors.AsType[*table.FullError](err); full {
 		return fmt.Errorf("%w: %w", pfcp.ErrNoResources, err)
 	}
 	return err

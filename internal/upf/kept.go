@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/buffer"
 	"github.com/culvert-net/culvert/internal/upf/rules"
@@ -200,6 +200,6 @@ func (u *UPF) Duplicate(p Packet) {
 
 // Flood gives a frame that came in on a link to all sessions there, soon. It keeps
 // data.
-func (u *UPF) Flood(link dataplane.Link, ifindex int, data []byte) {
+func (u *UPF) Flood(link ethernet.Link, ifindex int, data []byte) {
 	u.links.Flood(link, ifindex, data)
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
+	dpsettings "github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/testutil/fuzzing"
 	"github.com/culvert-net/culvert/internal/upf/pool"
@@ -75,12 +77,12 @@ func newN4(t *testing.T) *n4 {
 	}
 	log := slog.New(slog.DiscardHandler)
 	var err error
-	n.path, err = dataplane.Open(dataplane.Options{Logger: log, Limits: dataplane.Limits{
+	n.path, err = dataplane.Open(dataplane.Options{Logger: log, Limits: dpsettings.Limits{
 		SIDs: 64, Policies: 16, SegmentLists: 16, Tunnels: 64, Routes: 64, Adjacencies: 64, Sessions: 2048, Filters: 2048}})
 	must(err)
 	t.Cleanup(func() { must(n.path.Close()) })
 	gtpu, ues := []netip.Addr{addr("10.200.0.8"), addr("2001:db8::8")}, []netip.Prefix{netip.MustParsePrefix("10.60.0.0/22"), netip.MustParsePrefix("2001:db8:60::/54")}
-	must(n.path.SetSettings(dataplane.Settings{GTPUAddresses: gtpu, Source: addr("2001:db8::8"), UEPools: ues}))
+	must(n.path.SetSettings(dpsettings.Settings{GTPUAddresses: gtpu, Source: addr("2001:db8::8"), UEPools: ues}))
 	must(n.path.Sweep())
 	n.UPF, err = New(Options{DataPath: joined{n.path}, Journal: t.TempDir(), Logger: log, Sessions: 2048})
 	must(err)
@@ -313,7 +315,7 @@ func (n *n4) check(t *testing.T) {
 			t.Fatalf("session %d: %v", s.SEID, err)
 		}
 		for _, p := range s.PDRs {
-			if !slices.ContainsFunc(usage, func(u dataplane.RuleUsage) bool { return u.Rule == p.ID }) {
+			if !slices.ContainsFunc(usage, func(u datapath.RuleUsage) bool { return u.Rule == p.ID }) {
 				t.Fatalf("session %d: PDR %d is not in the data path: %v", s.SEID, p.ID, usage)
 			}
 		}
@@ -382,14 +384,14 @@ func (j joined) Inject(frame []byte, ifindex int) error { return j.Frames.Inject
 func (j joined) InjectKept(frame []byte, ifindex int) error {
 	return j.Frames.InjectKept(frame, ifindex)
 }
-func (j joined) PuntsIdle() bool                      { return j.Punts.Idle() }
-func (j joined) PutSession(s dataplane.Session) error { return j.Sessions.Put(s) }
-func (j joined) RemoveSession(id uint64, done func([]dataplane.RuleUsage, error)) error {
+func (j joined) PuntsIdle() bool                     { return j.Punts.Idle() }
+func (j joined) PutSession(s datapath.Session) error { return j.Sessions.Put(s) }
+func (j joined) RemoveSession(id uint64, done func([]datapath.RuleUsage, error)) error {
 	return j.Sessions.Remove(id, done)
 }
-func (j joined) DropSession(id uint64) error                           { return j.Sessions.Drop(id) }
-func (j joined) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) { return j.Sessions.Usage(id) }
-func (j joined) SetRuleLimits(id uint64, rule uint16, l dataplane.RuleLimits) error {
+func (j joined) DropSession(id uint64) error                          { return j.Sessions.Drop(id) }
+func (j joined) SessionUsage(id uint64) ([]datapath.RuleUsage, error) { return j.Sessions.Usage(id) }
+func (j joined) SetRuleLimits(id uint64, rule uint16, l datapath.RuleLimits) error {
 	return j.Sessions.SetLimits(id, rule, l)
 }
 func (j joined) NewTEID() (uint32, error)   { return j.Sessions.NewTEID() }

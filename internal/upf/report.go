@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/lan"
@@ -113,7 +114,7 @@ func (r *reporter) examine(e *store.Entry, s *session.Session, now time.Time, re
 
 // relimit has the data path notify and stop where the usage says so now.
 func (r *reporter) relimit(e *store.Entry, s *session.Session) {
-	e.Usage.Relimit(s, func(rule uint16, l dataplane.RuleLimits) {
+	e.Usage.Relimit(s, func(rule uint16, l datapath.RuleLimits) {
 		r.limitsFailed(e, r.install.dp.SetRuleLimits(e.SEID, rule, l))
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/target"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/store"
@@ -21,7 +21,7 @@ func (u *UPF) NewTEID() (uint32, error) {
 // TakeTEID implements pfcp.UPF.
 func (u *UPF) TakeTEID(teid uint32) error {
 	err := resources(u.o.DataPath.TakeTEID(teid))
-	if errors.Is(err, dataplane.ErrTaken) {
+	if errors.Is(err, target.ErrTaken) {
 		return fmt.Errorf("%w: %w", pfcp.ErrTaken, err)
 	}
 	return err

@@ -6,7 +6,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/store"
 	"github.com/culvert-net/culvert/internal/upf/usage"
@@ -76,7 +76,7 @@ func (u *UPF) Delete(s *session.Session, done func([]session.UsageReport, error)
 		return
 	}
 	// From here on nobody else looks at e.
-	removed := func(counts []dataplane.RuleUsage, err error) {
+	removed := func(counts []datapath.RuleUsage, err error) {
 		if err != nil {
 			e.Revive()
 			done(nil, err)

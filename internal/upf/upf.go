@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/buffer"
@@ -96,7 +96,7 @@ func (u *UPF) Start(r pfcp.Reporter) { u.reports.to.Store(&r) }
 func (u *UPF) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return u.o.DataPath.SessionEvents(ctx, func(e dataplane.SessionEvent) { u.reports.check(u.store.Entry(e.Session)) })
+		return u.o.DataPath.SessionEvents(ctx, func(e datapath.Event) { u.reports.check(u.store.Entry(e.Session)) })
 	})
 	every := func(d time.Duration, do func()) {
 		group.Go(func() error {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
@@ -122,7 +122,7 @@ func TestFARForQuotaAction(t *testing.T) {
 	}
 	now := w.Session(1)
 	w.modify(now, sample.Copy(t, now), session.Modification{Renewed: []session.Renewed{{URR: 1, VolumeQuota: true}}})
-	if r := w.path.rule(t, 1, 1); r.Forward.Kind != dataplane.ForwardTable || r.StopAt == 0 {
+	if r := w.path.rule(t, 1, 1); r.Forward.Kind != datapath.ForwardTable || r.StopAt == 0 {
 		t.Errorf("with a new quota: %+v", r)
 	}
 }
@@ -321,9 +321,9 @@ func TestRemovedRuleIsCountedToItsEnd(t *testing.T) {
 	s := countedBy(session.URR{Volume: true})
 	w.establish(s)
 	var sent uint64
-	w.path.during = func(before dataplane.Session) {
+	w.path.during = func(before datapath.Session) {
 		for _, r := range before.Rules { // the last packets by what held so far
-			if v := w.path.volumes[1][r.ID]; v != nil && r.Action == dataplane.ActionForward {
+			if v := w.path.volumes[1][r.ID]; v != nil && r.Action == datapath.ActionForward {
 				v.Packets++
 				v.Bytes += 100
 				sent += 100
@@ -371,7 +371,7 @@ func TestSliceMovesCounted(t *testing.T) {
 	if err := w.SetConfig(Config{Slices: []slice.Slice{{Name: "a"}}}); err != nil {
 		t.Fatal(err)
 	}
-	if r := w.path.rule(t, 1, 1); r.Forward.Kind != dataplane.ForwardTable || r.Forward.Slice != 1 {
+	if r := w.path.rule(t, 1, 1); r.Forward.Kind != datapath.ForwardTable || r.Forward.Slice != 1 {
 		t.Errorf("moved: %+v", r)
 	}
 	w.path.packet(1, 2, 300)
@@ -395,7 +395,7 @@ func TestSliceStays(t *testing.T) {
 	}
 	w.path.failPut = nil
 	w.establish(sample.Session(2))
-	if r := w.path.rule(t, 2, 1); r.Forward.Kind != dataplane.ForwardTable {
+	if r := w.path.rule(t, 2, 1); r.Forward.Kind != datapath.ForwardTable {
 		t.Errorf("a new session: %+v", r)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/path"
 	"github.com/culvert-net/culvert/internal/upf/pool"
@@ -27,7 +27,7 @@ type View struct {
 // PDRVolume is what a PDR has forwarded since it was created.
 type PDRVolume struct {
 	PDR    uint16
-	Volume dataplane.Counter
+	Volume counter.Counter
 }
 
 // List views the sessions that match accepts, lowest SEID first, at most limit of

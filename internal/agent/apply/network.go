@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -56,7 +56,7 @@ type Network struct {
 	links   *netdev.Snapshot // the last
 	locals  map[netip.Addr]bool
 	routes  map[netdev.RouteKey][]netdev.Key
-	hops    map[dataplane.AdjacencyKey]Hop
+	hops    map[adjacency.Key]Hop
 	devices map[int]bool
 	asked   map[netdev.Key]time.Time
 	// lacking are the routes that could not be written.
@@ -71,7 +71,7 @@ type Network struct {
 
 // Hop is how an adjacency is resolved: by Next, or by nothing because of Why.
 type Hop struct {
-	Next *dataplane.NextHop
+	Next *adjacency.NextHop
 	Why  string
 }
 
@@ -79,7 +79,7 @@ type Hop struct {
 func NewNetwork(dp *DataPath, keepAlive func([]netdev.Key), log *slog.Logger) *Network {
 	return &Network{
 		retries: retries{log: log}, dp: dp, keepAlive: keepAlive,
-		routes: map[netdev.RouteKey][]netdev.Key{}, hops: map[dataplane.AdjacencyKey]Hop{}, asked: map[netdev.Key]time.Time{},
+		routes: map[netdev.RouteKey][]netdev.Key{}, hops: map[adjacency.Key]Hop{}, asked: map[netdev.Key]time.Time{},
 	}
 }
 
@@ -117,7 +117,7 @@ func (n *Network) Sync(links *netdev.Snapshot, tables []uint32, pods []netip.Pre
 }
 
 // Hops are the adjacencies that the tables refer to.
-func (n *Network) Hops() map[dataplane.AdjacencyKey]Hop { return n.hops }
+func (n *Network) Hops() map[adjacency.Key]Hop { return n.hops }
 
 // syncDevices: every device that frames can be redirected to. Which of them a
 // route leads to can change without us (bpf_fib_lookup), so it is all of them.
@@ -194,9 +194,9 @@ func (n *Network) putRoute(key netdev.RouteKey, via []netdev.Key) bool {
 	if old, there := n.routes[key]; there && slices.Equal(old, via) {
 		return true
 	}
-	hops := make([]dataplane.AdjacencyKey, len(via))
+	hops := make([]adjacency.Key, len(via))
 	for i, k := range via {
-		hops[i] = dataplane.AdjacencyKey(k)
+		hops[i] = adjacency.Key(k)
 	}
 	if !n.check(n.dp.PutRoute(key.Table, key.Prefix, hops), "put route", key) {
 		return false
@@ -241,7 +241,7 @@ func (n *Network) SyncHops() {
 }
 
 // syncHop says whether the data path has what the links say of an adjacency.
-func (n *Network) syncHop(key dataplane.AdjacencyKey) bool {
+func (n *Network) syncHop(key adjacency.Key) bool {
 	want := Resolve(n.links, key)
 	if old, known := n.hops[key]; known && old.Why == want.Why && reflect.DeepEqual(old.Next, want.Next) {
 		return true
@@ -282,17 +282,17 @@ func (n *Network) Ask(key netdev.Key) {
 }
 
 // Resolve says how the links resolve an adjacency.
-func Resolve(links *netdev.Snapshot, key dataplane.AdjacencyKey) Hop {
+func Resolve(links *netdev.Snapshot, key adjacency.Key) Hop {
 	nh, err := netdev.Resolve(links, netdev.Key(key))
 	if err != nil {
 		return Hop{Why: err.Error()}
 	}
-	out := &dataplane.NextHop{Ifindex: nh.Ifindex, MTU: nh.MTU, Dst: nh.Dst, Src: nh.Src, Pass: nh.Pass}
+	out := &adjacency.NextHop{Ifindex: nh.Ifindex, MTU: nh.MTU, Dst: nh.Dst, Src: nh.Src, Pass: nh.Pass}
 	if out.Dst == nil && !out.Pass {
 		out.Dst = make(net.HardwareAddr, 6) // the frame, or its packet's destination, has its own
 	}
 	for _, v := range nh.VLANs {
-		out.VLANs = append(out.VLANs, dataplane.VLAN(v))
+		out.VLANs = append(out.VLANs, adjacency.VLAN(v))
 	}
 	return Hop{Next: out, Why: nh.Why}
 }

@@ -12,7 +12,11 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/plan"
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
+	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/upf"
 	"github.com/culvert-net/culvert/srv6"
@@ -27,38 +31,38 @@ type Table[V, K any] struct {
 
 // DataPath is what this package calls of the data path.
 type DataPath struct {
-	SetSettings func(dataplane.Settings) error
+	SetSettings func(settings.Settings) error
 	Policies    Table[srpolicy.Policy, string]
 	Tunnels     Table[gtpu.Tunnel, string]
 	SIDs        Table[srv6.LocalSID, netip.Prefix]
 	SessionSIDs Table[netip.Prefix, netip.Prefix]
-	Links       Table[dataplane.Link, dataplane.Link]
+	Links       Table[ethernet.Link, ethernet.Link]
 	Steering    Table[srpolicy.Steering, srpolicy.Steering]
 
 	// Interfaces, by index: the program, its settings, and the overlay's programs.
-	SetPort    func(ifindex int, p dataplane.Port) error
+	SetPort    func(ifindex int, p port.Port) error
 	DeletePort func(ifindex int) error
-	Attach     func(ifindex int, mode dataplane.Mode) (dataplane.Mode, error)
+	Attach     func(ifindex int, mode attach.Mode) (attach.Mode, error)
 	Detach     func(ifindex int) error
-	Attached   func() map[int]dataplane.Mode
+	Attached   func() map[int]attach.Mode
 	Uplinks    Table[int, int]
 	Entry      Table[int, int]
 
 	// What the kernel says.
 	Locals           Table[netip.Addr, netip.Addr]
 	Devices          Table[int, int]
-	PutRoute         func(table uint32, p netip.Prefix, via []dataplane.AdjacencyKey) error
+	PutRoute         func(table uint32, p netip.Prefix, via []adjacency.Key) error
 	DeleteRoute      func(table uint32, p netip.Prefix) error
-	AdjacencyKeys    func() []dataplane.AdjacencyKey
-	AdjacencyChanges func() (fresh, gone []dataplane.AdjacencyKey)
-	SetNextHop       func(dataplane.AdjacencyKey, *dataplane.NextHop) error
+	AdjacencyKeys    func() []adjacency.Key
+	AdjacencyChanges func() (fresh, gone []adjacency.Key)
+	SetNextHop       func(adjacency.Key, *adjacency.NextHop) error
 }
 
 // Writer writes tables to the data path, and knows what the data path holds.
 type Writer struct {
-	Tables   *plan.Tables              // that the data path holds
-	Modes    map[string]dataplane.Mode // of attached interfaces, by name
-	Failures map[desired.Ref]error     // what could not be written, and is tried again
+	Tables   *plan.Tables           // that the data path holds
+	Modes    map[string]attach.Mode // of attached interfaces, by name
+	Failures map[desired.Ref]error  // what could not be written, and is tried again
 
 	dp  *DataPath
 	upf *upf.UPF // nil: the node is no user plane function
@@ -67,7 +71,7 @@ type Writer struct {
 
 // NewWriter is one for a data path that may hold anything.
 func NewWriter(dp *DataPath, sessions *upf.UPF, log *slog.Logger) *Writer {
-	return &Writer{Tables: &plan.Tables{}, Modes: map[string]dataplane.Mode{}, Failures: map[desired.Ref]error{}, dp: dp, upf: sessions, log: log}
+	return &Writer{Tables: &plan.Tables{}, Modes: map[string]attach.Mode{}, Failures: map[desired.Ref]error{}, dp: dp, upf: sessions, log: log}
 }
 
 // Commit writes tables that were compiled of w.Tables in a scope, and then calls
@@ -147,7 +151,7 @@ func (w *Writer) holds(to *plan.Tables, s plan.Scope) {
 		w.log.Info("policy takes another candidate path", "policy", policy, "path", own(now.Path), "before", own(before), "why", now.Why)
 	})
 	w.Tables = to
-	maps.DeleteFunc(w.Modes, func(name string, _ dataplane.Mode) bool {
+	maps.DeleteFunc(w.Modes, func(name string, _ attach.Mode) bool {
 		_, stays := to.Ports[name]
 		return !stays
 	})
@@ -186,7 +190,7 @@ func (w *Writer) write(one plan.Write) error {
 		return into(w.dp.Links, one, &v.Link, v.Link)
 	case *plan.Steering:
 		return into(w.dp.Steering, one, &v.Steering, v.Steering)
-	case *dataplane.Settings:
+	case *settings.Settings:
 		return w.dp.SetSettings(*v)
 	case *upf.Config:
 		return w.upf.SetConfig(*v)
@@ -214,7 +218,7 @@ func (w *Writer) attach(v *plan.Port) error {
 	if err := w.dp.SetPort(v.Ifindex, v.Port); err != nil {
 		return err
 	}
-	mode, err := w.dp.Attach(v.Ifindex, dataplane.Mode(cmp.Or(v.Mode, "auto")))
+	mode, err := w.dp.Attach(v.Ifindex, attach.Mode(cmp.Or(v.Mode, "auto")))
 	if err != nil {
 		return errors.Join(err, w.dp.DeletePort(v.Ifindex))
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/observed"
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -24,7 +24,7 @@ type Step struct {
 // Write puts a value into the data path, or deletes it there. Value is one of
 //
 //	*srpolicy.Policy, *gtpu.Tunnel, *srv6.LocalSID, *Steering, *Link, *SessionSID
-//	*dataplane.Settings, *upf.Config   put only
+//	*settings.Settings, *upf.Config   put only
 //	*Port                              its settings and the program; delete: both
 //	*PortSettings                      put only: the program is attached
 //
@@ -153,7 +153,7 @@ func (p *planner) add(kind desired.Kind, key string, do, undo Write) {
 }
 
 // union are the new settings with what the old tables are found by.
-func (p *planner) union() dataplane.Settings {
+func (p *planner) union() settings.Settings {
 	s := p.to.Settings
 	locators := maps.Clone(p.to.locators)
 	for name, l := range p.from.locators {
@@ -171,7 +171,7 @@ func (p *planner) union() dataplane.Settings {
 	return s
 }
 
-func (p *planner) setSettings(from, to dataplane.Settings) {
+func (p *planner) setSettings(from, to settings.Settings) {
 	if desired.Same(from, to) {
 		return
 	}

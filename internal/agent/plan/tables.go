@@ -10,7 +10,9 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/upf"
@@ -27,7 +29,7 @@ const errorsPerSecond = 1000
 type Port struct {
 	config.Interface
 	Ifindex int
-	dataplane.Port
+	port.Port
 }
 
 // Steering is a steering entry with the present index of its interface.
@@ -38,7 +40,7 @@ type Steering struct {
 
 // Link is a link of Ethernet sessions with the present index of its interface.
 type Link struct {
-	dataplane.Link
+	ethernet.Link
 	Ifindex int // 0: the interface does not exist
 }
 
@@ -46,7 +48,7 @@ type Link struct {
 // the links that exist.
 type Tables struct {
 	Links    *netdev.Snapshot
-	Settings dataplane.Settings
+	Settings settings.Settings
 	Ports    map[string]Port
 	Policies map[string]srpolicy.Policy
 	// Verdicts are on the candidate paths of each policy, the active one first.
@@ -60,7 +62,7 @@ type Tables struct {
 	N6          map[string]Link // of slices with Ethernet sessions
 	UPF         upf.Config
 
-	locators map[string]dataplane.Locator
+	locators map[string]settings.Locator
 	// lists are the segment lists that each policy can have at most.
 	lists map[string]int
 }
@@ -103,7 +105,7 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 		t.Ports = make(map[string]Port, len(c.Interfaces))
 		for _, i := range c.Interfaces {
 			if l, ok := links.Link(i.Name); ok {
-				t.Ports[i.Name] = Port{i, l.Index, dataplane.Port{External: i.External, PartialChecksum: l.Virtual(), MTU: l.MTU}}
+				t.Ports[i.Name] = Port{i, l.Index, port.Port{External: i.External, PartialChecksum: l.Virtual(), MTU: l.MTU}}
 			}
 		}
 	}
@@ -209,7 +211,7 @@ func (t *Tables) compileSteering(c *config.Config) {
 }
 
 func (t *Tables) compileSettings(c *config.Config) {
-	t.Settings = dataplane.Settings{
+	t.Settings = settings.Settings{
 		HopLimit:        c.Encapsulation.HopLimit,
 		Source:          c.Encapsulation.Source,
 		ErrorsPerSecond: errorsPerSecond,
@@ -221,9 +223,9 @@ func (t *Tables) compileSettings(c *config.Config) {
 	if c.UPF.IsSet() {
 		t.Settings.Protected, t.Settings.MSSClamp = c.UPF.ProtectedPrefixes(), c.UPF.MSSClamp
 	}
-	t.locators = make(map[string]dataplane.Locator, len(c.Locators))
+	t.locators = make(map[string]settings.Locator, len(c.Locators))
 	for _, l := range c.Locators {
-		t.locators[l.Name] = dataplane.Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits}
+		t.locators[l.Name] = settings.Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits}
 	}
 	t.Settings.Locators = byName(t.locators)
 }
@@ -244,7 +246,7 @@ func (t *Tables) compileUPF(c *config.Config) {
 	}
 	for _, s := range c.Slices {
 		if s.N6 != nil {
-			to := Link{Link: dataplane.Link(*s.N6)}
+			to := Link{Link: ethernet.Link(*s.N6)}
 			if l, ok := t.Links.Link(s.N6.Interface); ok {
 				to.Ifindex = l.Index
 			}
@@ -258,8 +260,8 @@ func (t *Tables) compileUPF(c *config.Config) {
 
 // byName lists locators in the order of their names: an order that does not change
 // when others come or go.
-func byName(m map[string]dataplane.Locator) []dataplane.Locator {
-	var out []dataplane.Locator
+func byName(m map[string]settings.Locator) []settings.Locator {
+	var out []settings.Locator
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		out = append(out, m[name])
 	}

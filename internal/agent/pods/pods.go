@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/ipam"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
@@ -90,9 +90,9 @@ var (
 
 // Table is what pods need of the data path.
 type Table interface {
-	Put(dataplane.Pod) error
+	Put(pod.Pod) error
 	Delete(ifindex int) error
-	List() []dataplane.Pod
+	List() []pod.Pod
 }
 
 // Host is what pods need of the kernel: *netdev.Host.
@@ -274,9 +274,9 @@ func forKernel(l ipam.Lease[Pod]) netdev.Pod {
 	return netdev.Pod{Name: l.Holder.HostInterface, Ifindex: l.Holder.HostIfindex, MAC: mac, Addresses: l.Addresses}
 }
 
-func forTable(l ipam.Lease[Pod]) dataplane.Pod {
+func forTable(l ipam.Lease[Pod]) pod.Pod {
 	k := forKernel(l)
-	return dataplane.Pod{Ifindex: k.Ifindex, MAC: k.MAC, Addresses: k.Addresses}
+	return pod.Pod{Ifindex: k.Ifindex, MAC: k.MAC, Addresses: k.Addresses}
 }
 
 // connect has the kernel and the data path lead to a pod.
@@ -338,7 +338,7 @@ func (p *Pods) Check(key Attachment) ([]string, error) {
 		return nil, err
 	}
 	want := forTable(lease)
-	if !lease.Holder.Shaped && !slices.ContainsFunc(p.table.List(), func(e dataplane.Pod) bool {
+	if !lease.Holder.Shaped && !slices.ContainsFunc(p.table.List(), func(e pod.Pod) bool {
 		return e.Ifindex == want.Ifindex && slices.Equal(e.MAC, want.MAC) && sameAddresses(e.Addresses, want.Addresses)
 	}) {
 		wrong = append(wrong, fmt.Sprintf("the data path does not lead to %s", want.Addresses))

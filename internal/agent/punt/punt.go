@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -22,7 +21,7 @@ import (
 type DataPath struct {
 	Injector   slowpath.Injector
 	InjectToUE func(session uint64, packet []byte, ifindex int) error
-	Read       func(context.Context, func(dataplane.Punt)) error // calls the function for each packet
+	Read       func(context.Context, func(event.Punt)) error // calls the function for each packet
 }
 
 // Handler gives the packets of the data path to whom they are for.
@@ -90,7 +89,7 @@ func (s *Handler) Run(ctx context.Context) error {
 }
 
 // handle gives a packet to whom it is for.
-func (s *Handler) handle(p dataplane.Punt) {
+func (s *Handler) handle(p event.Punt) {
 	packet := upf.Packet{Session: p.Session, Rule: p.Rule, Ifindex: p.Ifindex, L3: p.L3, Data: p.Data}
 	switch {
 	case p.Kind != event.PuntBuffer && p.Kind != event.PuntDuplicate && p.Kind != event.PuntFlood:

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/rules"
 	"github.com/culvert-net/culvert/internal/upf/stats"
@@ -86,13 +86,13 @@ func (b *Buffer) Size() (packets, octets int) {
 
 // HoldBack has rules with kept packets hand up what comes, until these are sent:
 // nothing may overtake them. b may be nil.
-func (b *Buffer) HoldBack(s *dataplane.Session) {
+func (b *Buffer) HoldBack(s *datapath.Session) {
 	if b == nil || len(b.frames) == 0 && !b.draining {
 		return
 	}
 	for i := range s.Rules {
-		if r := &s.Rules[i]; r.Action == dataplane.ActionForward && b.Keeps(r.ID) {
-			r.Action = dataplane.ActionHold
+		if r := &s.Rules[i]; r.Action == datapath.ActionForward && b.Keeps(r.ID) {
+			r.Action = datapath.ActionHold
 		}
 	}
 }

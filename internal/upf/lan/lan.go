@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/upf/stats"
 )
 
@@ -35,8 +37,8 @@ type Links struct {
 	wait chan flood
 
 	mu sync.Mutex
-	of map[uint64]dataplane.Link
-	on map[dataplane.Link]map[uint64]bool
+	of map[uint64]ethernet.Link
+	on map[ethernet.Link]map[uint64]bool
 
 	// The copies that may be made now, and when that was reckoned. Only Run uses
 	// them.
@@ -46,7 +48,7 @@ type Links struct {
 
 // flood is a frame for all sessions of a link.
 type flood struct {
-	link    dataplane.Link
+	link    ethernet.Link
 	ifindex int
 	data    []byte
 }
@@ -55,20 +57,20 @@ type flood struct {
 func NewLinks(o Options) *Links {
 	return &Links{
 		o: o, wait: make(chan flood, mostFloods), left: floodsBurst, last: o.Now(),
-		of: map[uint64]dataplane.Link{}, on: map[dataplane.Link]map[uint64]bool{},
+		of: map[uint64]ethernet.Link{}, on: map[ethernet.Link]map[uint64]bool{},
 	}
 }
 
 // Join notes which link a session is on, if any, now that its rules are in the data
 // path.
-func (l *Links) Join(s dataplane.Session) {
+func (l *Links) Join(s datapath.Session) {
 	if len(s.Rules) == 0 || !s.Rules[0].Ethernet {
 		return
 	}
 	l.Leave(s.ID)
 	for i := range s.Rules {
 		link := s.Rules[i].Link
-		if link == (dataplane.Link{}) {
+		if link == (ethernet.Link{}) {
 			continue
 		}
 		l.mu.Lock()
@@ -93,7 +95,7 @@ func (l *Links) Leave(seid uint64) {
 
 // Flood has Run give a frame that came in on a link to all sessions of the link. It
 // keeps data.
-func (l *Links) Flood(link dataplane.Link, ifindex int, data []byte) {
+func (l *Links) Flood(link ethernet.Link, ifindex int, data []byte) {
 	select {
 	case l.wait <- flood{link, ifindex, data}:
 	default:

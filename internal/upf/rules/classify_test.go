@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/testutil/sample"
 )
@@ -67,8 +67,8 @@ func asSaid(s *session.Session, p probe) (pdr uint16, what string) {
 }
 
 // asPut does it by what the data path is given.
-func asPut(s dataplane.Session, p probe) (rule uint16, what string) {
-	var best *dataplane.Rule
+func asPut(s datapath.Session, p probe) (rule uint16, what string) {
+	var best *datapath.Rule
 	for i := range s.Rules {
 		r := &s.Rules[i]
 		if r.TEID != p.teid || p.teid == 0 && !among(r.Destinations, p.ue) || p.teid != 0 && !among(r.Sources, p.ue) ||
@@ -89,14 +89,14 @@ func asPut(s dataplane.Session, p probe) (rule uint16, what string) {
 		return 0, "none"
 	}
 	switch best.Action {
-	case dataplane.ActionDrop:
+	case datapath.ActionDrop:
 		return best.ID, "drop"
-	case dataplane.ActionGate:
+	case datapath.ActionGate:
 		return best.ID, "gate"
-	case dataplane.ActionBuffer:
+	case datapath.ActionBuffer:
 		return best.ID, "buffer"
 	}
-	if best.Forward.Kind == dataplane.ForwardGTPU {
+	if best.Forward.Kind == datapath.ForwardGTPU {
 		return best.ID, fmt.Sprint("to ", best.Forward.Remote, " ", best.Forward.TEID)
 	}
 	return best.ID, "out"

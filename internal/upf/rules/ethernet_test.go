@@ -7,7 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
@@ -16,7 +17,7 @@ import (
 
 var (
 	factory = slice.Slice{Name: "factory", NetworkInstance: "factory", N6: &slice.N6{Interface: "n6", VLAN: 100}}
-	vlan100 = dataplane.Link{Interface: "n6", VLAN: 100}
+	vlan100 = ethernet.Link{Interface: "n6", VLAN: 100}
 )
 
 func TestCompileEthernet(t *testing.T) {
@@ -30,18 +31,18 @@ func TestCompileEthernet(t *testing.T) {
 		t.Fatal(err)
 	}
 	up, down := got.Rules[0], got.Rules[1]
-	if !up.Ethernet || up.Forward.Kind != dataplane.ForwardLink || up.Forward.Link != vlan100 || up.Sources != nil || up.Link != (dataplane.Link{}) {
+	if !up.Ethernet || up.Forward.Kind != datapath.ForwardLink || up.Forward.Link != vlan100 || up.Sources != nil || up.Link != (ethernet.Link{}) {
 		t.Errorf("uplink: %+v", up)
 	}
-	if !down.Ethernet || down.Forward.Kind != dataplane.ForwardGTPU || down.Link != vlan100 || down.Destinations != nil {
+	if !down.Ethernet || down.Forward.Kind != datapath.ForwardGTPU || down.Link != vlan100 || down.Destinations != nil {
 		t.Errorf("downlink: %+v", down)
 	}
 	anyPort := [2]uint16{0, 65535}
-	want := []dataplane.Filter{
+	want := []datapath.Filter{
 		{Protocol: 17, RemotePorts: anyPort, LocalPorts: anyPort,
-			Frame: &dataplane.FrameFilter{Source: [6]byte{2, 1}, EtherType: 0x0800, CTag: ptr(uint16(7)), IP: true}},
+			Frame: &datapath.FrameFilter{Source: [6]byte{2, 1}, EtherType: 0x0800, CTag: ptr(uint16(7)), IP: true}},
 		{AnyProtocol: true, RemotePorts: anyPort, LocalPorts: anyPort,
-			Frame: &dataplane.FrameFilter{Destination: [6]byte{2, 2}, STag: ptr(uint16(8))}},
+			Frame: &datapath.FrameFilter{Destination: [6]byte{2, 2}, STag: ptr(uint16(8))}},
 	}
 	if diff := cmp.Diff(want, down.Filters, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("filters (-want +got):\n%s", diff)
@@ -79,10 +80,10 @@ func TestCompileEthernetSRv6(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		n9   slice.N9
-		kind dataplane.ForwardingKind
+		kind datapath.ForwardingKind
 	}{
-		{"one SID", slice.N9{Transport: slice.SRv6, Downlink: addr("fc00::"), ArgsOffset: 64}, dataplane.ForwardSRv6},
-		{"a policy", slice.N9{Transport: slice.SRv6, Mode: slice.Enhanced, DownlinkPolicy: "p", ArgsOffset: 72}, dataplane.ForwardPolicy},
+		{"one SID", slice.N9{Transport: slice.SRv6, Downlink: addr("fc00::"), ArgsOffset: 64}, datapath.ForwardSRv6},
+		{"a policy", slice.N9{Transport: slice.SRv6, Mode: slice.Enhanced, DownlinkPolicy: "p", ArgsOffset: 72}, datapath.ForwardPolicy},
 	} {
 		s := sample.Ethernet(1)
 		s.QERs = []session.QER{{ID: 1, QFI: ptr(uint8(9)), Reflective: true}}
@@ -95,7 +96,7 @@ func TestCompileEthernetSRv6(t *testing.T) {
 		if f := down.Forward; f.Kind != tt.kind || f.TEID != s.FARs[1].Forwarding.Outer.TEID || f.ArgsOffset != tt.n9.ArgsOffset || down.QFI != 9 || !down.RQI {
 			t.Errorf("%s: downlink %+v", tt.name, down)
 		}
-		if up := got.Rules[0]; up.Forward.Kind != dataplane.ForwardLink || up.QFI != 0 {
+		if up := got.Rules[0]; up.Forward.Kind != datapath.ForwardLink || up.QFI != 0 {
 			t.Errorf("%s: uplink, which has no outer header: %+v", tt.name, up)
 		}
 	}

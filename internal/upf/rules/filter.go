@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 )
@@ -15,7 +15,7 @@ const maxFilters = 64
 
 // filtersOf returns the filters of a PDR, at most so many. A rule without filters
 // takes every packet.
-func (c *compiler) filtersOf(p *session.PDR, most int) ([]dataplane.Filter, error) {
+func (c *compiler) filtersOf(p *session.PDR, most int) ([]datapath.Filter, error) {
 	if !c.ethernet() {
 		if slices.ContainsFunc(p.PDI.Filters, takesAll) {
 			return nil, nil
@@ -27,7 +27,7 @@ func (c *compiler) filtersOf(p *session.PDR, most int) ([]dataplane.Filter, erro
 		return nil, err
 	}
 	for i := range out {
-		out[i].Frame = &dataplane.FrameFilter{IP: true}
+		out[i].Frame = &datapath.FrameFilter{IP: true}
 	}
 	for i := range p.PDI.Ethernet {
 		e := &p.PDI.Ethernet[i]
@@ -40,7 +40,7 @@ func (c *compiler) filtersOf(p *session.PDR, most int) ([]dataplane.Filter, erro
 			return nil, err
 		}
 		for n := range more {
-			more[n].Frame = &dataplane.FrameFilter{Source: e.Source, Destination: e.Destination,
+			more[n].Frame = &datapath.FrameFilter{Source: e.Source, Destination: e.Destination,
 				SourceTo: e.SourceTo, DestinationTo: e.DestinationTo, EtherType: e.EtherType,
 				CTag: e.CVLAN, STag: e.SVLAN, IP: len(e.Filters) > 0}
 		}
@@ -56,8 +56,8 @@ func takesAll(f session.Filter) bool {
 
 // expand makes one filter for each pair of ranges of ports, because the data path
 // compares one range a side.
-func expand(list []session.Filter, most int) ([]dataplane.Filter, error) {
-	var out []dataplane.Filter
+func expand(list []session.Filter, most int) ([]datapath.Filter, error) {
+	var out []datapath.Filter
 	anyPort := []session.PortRange{{From: 0, To: 65535}}
 	for i := range list {
 		f := &list[i]
@@ -80,8 +80,8 @@ func expand(list []session.Filter, most int) ([]dataplane.Filter, error) {
 	return out, nil
 }
 
-func filter(f *session.Filter, remote, local session.PortRange) dataplane.Filter {
-	out := dataplane.Filter{
+func filter(f *session.Filter, remote, local session.PortRange) datapath.Filter {
+	out := datapath.Filter{
 		Remote: f.Remote, Local: f.Local, AnyProtocol: f.AnyProtocol, Protocol: f.Protocol,
 		RemotePorts: [2]uint16{remote.From, remote.To}, LocalPorts: [2]uint16{local.From, local.To},
 		ToS: f.ToS & f.ToSMask, ToSMask: f.ToSMask,

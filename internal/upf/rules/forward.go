@@ -3,7 +3,8 @@ package rules
 import (
 	"fmt"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
@@ -11,7 +12,7 @@ import (
 
 // setAction sets what a rule does with its packets. DROP comes first, then a
 // closed gate, then BUFF, then FORW.
-func (c *compiler) setAction(r *dataplane.Rule, p *session.PDR, far *session.FAR) error {
+func (c *compiler) setAction(r *datapath.Rule, p *session.PDR, far *session.FAR) error {
 	qos := c.qosOf(p, r.Direction)
 	forwarding, known, err := c.forwarding(far)
 	if err != nil {
@@ -19,13 +20,13 @@ func (c *compiler) setAction(r *dataplane.Rule, p *session.PDR, far *session.FAR
 	}
 	switch {
 	case far.Action&session.Drop != 0:
-		r.Action = dataplane.ActionDrop
+		r.Action = datapath.ActionDrop
 	case qos.closed:
-		r.Action = dataplane.ActionGate
+		r.Action = datapath.ActionGate
 	case far.Action&session.Buffer != 0:
-		r.Action = dataplane.ActionBuffer
+		r.Action = datapath.ActionBuffer
 	case far.Action&session.Forward != 0 && known:
-		r.Action = dataplane.ActionForward
+		r.Action = datapath.ActionForward
 		r.Forward = forwarding
 		r.Duplicate = far.Action&session.Duplicate != 0 && len(far.Duplicates) > 0
 		qos.mark(r, far.Forwarding.Destination)
@@ -40,7 +41,7 @@ type qos struct {
 	rqi    bool
 }
 
-func (c *compiler) qosOf(p *session.PDR, d dataplane.Direction) (out qos) {
+func (c *compiler) qosOf(p *session.PDR, d datapath.Direction) (out qos) {
 	for _, id := range p.QERs {
 		q := c.Session.QER(id)
 		if q == nil {
@@ -57,20 +58,20 @@ func (c *compiler) qosOf(p *session.PDR, d dataplane.Direction) (out qos) {
 // mark sets the QFI of packets that are forwarded: in a PDU Session Container
 // where they leave by GTP-U, but not to the control plane, or in the argument of
 // a SID. Only downlink packets carry RQI.
-func (q qos) mark(r *dataplane.Rule, to session.Interface) {
-	container := r.Forward.Kind == dataplane.ForwardGTPU && to != session.CPFunction
+func (q qos) mark(r *datapath.Rule, to session.Interface) {
+	container := r.Forward.Kind == datapath.ForwardGTPU && to != session.CPFunction
 	if q.qfi == nil || !container && r.Forward.ArgsOffset == 0 {
 		return
 	}
-	r.QFI, r.RQI = *q.qfi, q.rqi && r.Direction == dataplane.Downlink
+	r.QFI, r.RQI = *q.qfi, q.rqi && r.Direction == datapath.Downlink
 	if container {
-		r.Container = pick(r.Direction, dataplane.ContainerUplink, dataplane.ContainerDownlink)
+		r.Container = pick(r.Direction, datapath.ContainerUplink, datapath.ContainerDownlink)
 	}
 }
 
 // forwarding resolves Forwarding Parameters. known is false where they do not say
 // yet where packets go.
-func (c *compiler) forwarding(far *session.FAR) (f dataplane.Forwarding, known bool, err error) {
+func (c *compiler) forwarding(far *session.FAR) (f datapath.Forwarding, known bool, err error) {
 	to := far.Forwarding
 	if to == nil {
 		return f, false, nil
@@ -94,16 +95,16 @@ func (c *compiler) forwarding(far *session.FAR) (f dataplane.Forwarding, known b
 		}
 		return f, true, nil
 	case to.Outer != nil:
-		f.Kind, f.Remote, f.TEID = dataplane.ForwardGTPU, to.Outer.Addr, to.Outer.TEID
+		f.Kind, f.Remote, f.TEID = datapath.ForwardGTPU, to.Outer.Addr, to.Outer.TEID
 		return f, true, nil
 	case to.Destination == session.Access || to.Destination == session.CPFunction:
 		return f, false, nil
 	case c.ethernet():
-		f.Kind = dataplane.ForwardLink
+		f.Kind = datapath.ForwardLink
 		f.Link, err = c.link()
 		return f, err == nil, err
 	}
-	f.Kind, f.Internal = dataplane.ForwardTable, to.InterfaceType != nil && *to.InterfaceType == session.TypeN19
+	f.Kind, f.Internal = datapath.ForwardTable, to.InterfaceType != nil && *to.InterfaceType == session.TypeN19
 	if c.Slice != nil {
 		f.Table = c.Slice.Table
 	}
@@ -112,7 +113,7 @@ func (c *compiler) forwarding(far *session.FAR) (f dataplane.Forwarding, known b
 
 // bySRv6 says whether the slice carries N9 by SRv6, and how. That takes
 // precedence over what the SMF says of N9.
-func (c *compiler) bySRv6(f *dataplane.Forwarding, to session.Interface) bool {
+func (c *compiler) bySRv6(f *datapath.Forwarding, to session.Interface) bool {
 	n9 := c.n9()
 	if n9 == nil || n9.Transport != slice.SRv6 {
 		return false
@@ -122,24 +123,24 @@ func (c *compiler) bySRv6(f *dataplane.Forwarding, to session.Interface) bool {
 		sid, policy = n9.Downlink, n9.DownlinkPolicy
 	}
 	if n9.Mode == slice.Enhanced {
-		f.Kind, f.Policy = dataplane.ForwardPolicy, policy
+		f.Kind, f.Policy = datapath.ForwardPolicy, policy
 		return policy != ""
 	}
-	f.Kind, f.Remote = dataplane.ForwardSRv6, sid
+	f.Kind, f.Remote = datapath.ForwardSRv6, sid
 	return sid.IsValid()
 }
 
 // link returns the N6 link of an Ethernet session.
-func (c *compiler) link() (dataplane.Link, error) {
+func (c *compiler) link() (ethernet.Link, error) {
 	if c.Slice == nil || c.Slice.N6 == nil {
-		return dataplane.Link{}, fmt.Errorf("the session's slice has no n6, by which Ethernet sessions leave: %w", pfcp.ErrUnsupported)
+		return ethernet.Link{}, fmt.Errorf("the session's slice has no n6, by which Ethernet sessions leave: %w", pfcp.ErrUnsupported)
 	}
-	return dataplane.Link(*c.Slice.N6), nil
+	return ethernet.Link(*c.Slice.N6), nil
 }
 
 // pick returns the one of two values that is a direction's.
-func pick[T any](d dataplane.Direction, up, down T) T {
-	if d == dataplane.Uplink {
+func pick[T any](d datapath.Direction, up, down T) T {
+	if d == datapath.Uplink {
 		return up
 	}
 	return down

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 )
@@ -14,7 +14,7 @@ const maxMeters = 8
 
 // compileQERs gives each rule the limits of its QERs.
 func (c *compiler) compileQERs() error {
-	for _, d := range []dataplane.Direction{dataplane.Uplink, dataplane.Downlink} {
+	for _, d := range []datapath.Direction{datapath.Uplink, datapath.Downlink} {
 		for i := range c.Session.QERs {
 			c.compileQER(d, &c.Session.QERs[i])
 		}
@@ -30,7 +30,7 @@ func (c *compiler) compileQERs() error {
 // compileQER gives the rules of one direction the limits of a QER. The MBR of a
 // QER that only one rule has is that rule's own rate, which costs the data path
 // nothing more. Otherwise the rules share a meter.
-func (c *compiler) compileQER(d dataplane.Direction, q *session.QER) {
+func (c *compiler) compileQER(d datapath.Direction, q *session.QER) {
 	var rate uint64
 	var packets session.PacketRate
 	if q.MBR != nil {
@@ -42,7 +42,7 @@ func (c *compiler) compileQER(d dataplane.Direction, q *session.QER) {
 	if rate == 0 && packets.Packets == 0 {
 		return
 	}
-	var rules []*dataplane.Rule
+	var rules []*datapath.Rule
 	for i := range c.out.Rules {
 		r := &c.out.Rules[i]
 		if r.Direction == d && slices.Contains(PDR(c.Session, r.ID).QERs, q.ID) {
@@ -55,7 +55,7 @@ func (c *compiler) compileQER(d dataplane.Direction, q *session.QER) {
 		}
 		rate = 0
 	}
-	for _, m := range []dataplane.Meter{{Rate: rate}, {Packets: packets.Packets, Period: packets.Per}} {
+	for _, m := range []datapath.Meter{{Rate: rate}, {Packets: packets.Packets, Period: packets.Per}} {
 		if m.Rate == 0 && m.Packets == 0 || len(rules) == 0 {
 			continue
 		}

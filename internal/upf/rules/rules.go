@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
@@ -28,33 +28,33 @@ type Input struct {
 // compiler makes the rules of one session.
 type compiler struct {
 	Input
-	out     dataplane.Session
+	out     datapath.Session
 	filters [2]int // by direction
 }
 
 // Compile returns what the data path holds of a session. An error is a
 // *session.RuleError that names the rule at fault.
-func Compile(in Input) (dataplane.Session, error) {
+func Compile(in Input) (datapath.Session, error) {
 	s := in.Session
-	c := compiler{Input: in, out: dataplane.Session{ID: s.SEID, Rules: make([]dataplane.Rule, 0, len(s.PDRs))}}
+	c := compiler{Input: in, out: datapath.Session{ID: s.SEID, Rules: make([]datapath.Rule, 0, len(s.PDRs))}}
 	for i := range s.PDRs {
 		if err := c.compilePDR(&s.PDRs[i]); err != nil {
-			return dataplane.Session{}, err
+			return datapath.Session{}, err
 		}
 	}
 	if err := c.compileQERs(); err != nil {
-		return dataplane.Session{}, err
+		return datapath.Session{}, err
 	}
 	return c.out, nil
 }
 
 // Direction is the direction of a PDR's packets. Access is where the UE is (TS
 // 29.244 section 8.2.2), whatever the 3GPP Interface Type says.
-func Direction(p *session.PDR) dataplane.Direction {
+func Direction(p *session.PDR) datapath.Direction {
 	if p.PDI.Source == session.Access {
-		return dataplane.Uplink
+		return datapath.Uplink
 	}
-	return dataplane.Downlink
+	return datapath.Downlink
 }
 
 // PDR returns the PDR that a rule of the data path was made of, or nil.
@@ -91,7 +91,7 @@ func (c *compiler) compilePDR(p *session.PDR) error {
 	if far == nil {
 		return fail(fmt.Errorf("FAR %d does not exist", id))
 	}
-	r := dataplane.Rule{
+	r := datapath.Rule{
 		ID: p.ID, Precedence: p.Precedence, Direction: Direction(p), TEID: p.PDI.TEID, Ethernet: c.ethernet(),
 	}
 	for _, q := range p.PDI.QFIs {
@@ -120,7 +120,7 @@ func (c *compiler) compilePDR(p *session.PDR) error {
 
 // addSecond appends the second rule of a PDR whose packets another UPF may also
 // send to the slice's SID. Such packets have no TEID: their destination decides.
-func (c *compiler) addSecond(r dataplane.Rule, p *session.PDR) error {
+func (c *compiler) addSecond(r datapath.Rule, p *session.PDR) error {
 	n9 := c.n9()
 	if n9 == nil || !n9.LocalSID.IsValid() || p.PDI.TEID == 0 || r.Ethernet ||
 		p.PDI.Source != session.Core && p.PDI.Source != session.SGiLAN {
@@ -148,12 +148,12 @@ func (c *compiler) n9() *slice.N9 {
 
 // setAddresses sets where a rule's packets come from, or go to. A UE may send to
 // the control plane from any address: it may have none yet (RFC 4861 section 4.1).
-func (c *compiler) setAddresses(r *dataplane.Rule, p *session.PDR, far *session.FAR) {
+func (c *compiler) setAddresses(r *datapath.Rule, p *session.PDR, far *session.FAR) {
 	switch {
 	case r.Ethernet: // nobody tells us the addresses of its UE
 	case r.TEID == 0:
 		r.Destinations = c.ue(p)
-	case r.Direction == dataplane.Uplink:
+	case r.Direction == datapath.Uplink:
 		toCP := far.Forwarding != nil && far.Forwarding.Destination == session.CPFunction
 		if len(p.PDI.UE) > 0 || !toCP {
 			r.Sources = c.ue(p)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
@@ -19,7 +19,7 @@ func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
 func ptr[T any](v T) *T { return &v }
 
-func compiled(s *session.Session, l *slice.Slice) (dataplane.Session, error) {
+func compiled(s *session.Session, l *slice.Slice) (datapath.Session, error) {
 	in := Input{Session: s, Slice: l}
 	if l != nil {
 		in.Index = 3
@@ -31,77 +31,77 @@ func TestCompile(t *testing.T) {
 	srv6 := &slice.Slice{Name: "a", Table: 100, N9: &slice.N9{Transport: slice.SRv6, Uplink: addr("fc00::1"),
 		LocalSID: netip.MustParsePrefix("fc00:1::/64")}}
 	enhanced := &slice.Slice{Name: "a", N9: &slice.N9{Transport: slice.SRv6, Mode: slice.Enhanced, DownlinkPolicy: "back"}}
-	up := dataplane.Rule{ID: 1, Precedence: 255, TEID: 1<<24 + 1, Sources: sample.Prefixes("10.0.0.1/32"), QFIs: 1 << 9,
-		Action: dataplane.ActionForward, Rate: 1e6}
-	down := dataplane.Rule{ID: 2, Precedence: 255, Direction: dataplane.Downlink, Destinations: sample.Prefixes("10.0.0.1/32"),
-		Action: dataplane.ActionForward, Rate: 1e6, QFI: 9, Container: dataplane.ContainerDownlink,
-		Forward: dataplane.Forwarding{Kind: dataplane.ForwardGTPU, Remote: addr("192.0.2.3"), TEID: 2}}
-	with := func(r dataplane.Rule, f func(*dataplane.Rule)) dataplane.Rule { f(&r); return r }
-	nothing := func(r *dataplane.Rule) { r.QFI, r.Container, r.Forward = 0, 0, dataplane.Forwarding{} }
+	up := datapath.Rule{ID: 1, Precedence: 255, TEID: 1<<24 + 1, Sources: sample.Prefixes("10.0.0.1/32"), QFIs: 1 << 9,
+		Action: datapath.ActionForward, Rate: 1e6}
+	down := datapath.Rule{ID: 2, Precedence: 255, Direction: datapath.Downlink, Destinations: sample.Prefixes("10.0.0.1/32"),
+		Action: datapath.ActionForward, Rate: 1e6, QFI: 9, Container: datapath.ContainerDownlink,
+		Forward: datapath.Forwarding{Kind: datapath.ForwardGTPU, Remote: addr("192.0.2.3"), TEID: 2}}
+	with := func(r datapath.Rule, f func(*datapath.Rule)) datapath.Rule { f(&r); return r }
+	nothing := func(r *datapath.Rule) { r.QFI, r.Container, r.Forward = 0, 0, datapath.Forwarding{} }
 	for _, tt := range []struct {
 		name   string
 		slice  *slice.Slice
 		change func(*session.Session)
-		want   []dataplane.Rule
+		want   []datapath.Rule
 	}{
-		{"ordinary", nil, func(*session.Session) {}, []dataplane.Rule{up, down}},
+		{"ordinary", nil, func(*session.Session) {}, []datapath.Rule{up, down}},
 		{"free5GC before the gNB is known: no Outer Header Creation", nil, func(s *session.Session) { s.FARs[1].Forwarding.Outer = nil },
-			[]dataplane.Rule{up, with(down, func(r *dataplane.Rule) { nothing(r); r.Action = dataplane.ActionDrop })}},
+			[]datapath.Rule{up, with(down, func(r *datapath.Rule) { nothing(r); r.Action = datapath.ActionDrop })}},
 		{"idle", nil, func(s *session.Session) { s.FARs[1].Action = session.Buffer | session.Notify },
-			[]dataplane.Rule{up, with(down, func(r *dataplane.Rule) { nothing(r); r.Action = dataplane.ActionBuffer })}},
+			[]datapath.Rule{up, with(down, func(r *datapath.Rule) { nothing(r); r.Action = datapath.ActionBuffer })}},
 		{"drop stands before buffer", nil, func(s *session.Session) { s.FARs[1].Action = session.Buffer | session.Drop },
-			[]dataplane.Rule{up, with(down, func(r *dataplane.Rule) { nothing(r); r.Action = dataplane.ActionDrop })}},
+			[]datapath.Rule{up, with(down, func(r *datapath.Rule) { nothing(r); r.Action = datapath.ActionDrop })}},
 		{"a gate each way", nil, func(s *session.Session) { s.QERs[0].UplinkClosed = true },
-			[]dataplane.Rule{with(up, func(r *dataplane.Rule) { r.Action = dataplane.ActionGate }), down}},
+			[]datapath.Rule{with(up, func(r *datapath.Rule) { r.Action = datapath.ActionGate }), down}},
 		{"marking", nil, func(s *session.Session) { s.FARs[1].Forwarding.ToS, s.FARs[1].Forwarding.ToSMask = 0xb8, 0xfc },
-			[]dataplane.Rule{up, with(down, func(r *dataplane.Rule) { r.Forward.ToS, r.Forward.ToSMask = 0xb8, 0xfc })}},
+			[]datapath.Rule{up, with(down, func(r *datapath.Rule) { r.Forward.ToS, r.Forward.ToSMask = 0xb8, 0xfc })}},
 		{"reflective QoS", nil, func(s *session.Session) { s.QERs[0].Reflective = true },
-			[]dataplane.Rule{up, with(down, func(r *dataplane.Rule) { r.RQI = true })}},
+			[]datapath.Rule{up, with(down, func(r *datapath.Rule) { r.RQI = true })}},
 		{"to other UEs (N19)", nil, func(s *session.Session) { s.FARs[0].Forwarding.InterfaceType = ptr(session.TypeN19) },
-			[]dataplane.Rule{with(up, func(r *dataplane.Rule) { r.Forward.Internal = true }), down}},
+			[]datapath.Rule{with(up, func(r *datapath.Rule) { r.Forward.Internal = true }), down}},
 		{"duplicates", nil, func(s *session.Session) {
 			s.FARs[0].Action |= session.Duplicate
 			s.FARs[0].Duplicates = []session.Forwarding{{Destination: session.LIFunction}}
-		}, []dataplane.Rule{with(up, func(r *dataplane.Rule) { r.Duplicate = true }), down}},
+		}, []datapath.Rule{with(up, func(r *datapath.Rule) { r.Duplicate = true }), down}},
 		{"N9 by GTP-U, with a container of its direction", nil, func(s *session.Session) {
 			s.FARs[0].Forwarding.Outer = &session.OuterHeader{Addr: addr("2001:db8::9"), TEID: 77}
-		}, []dataplane.Rule{with(up, func(r *dataplane.Rule) {
-			r.QFI, r.Container = 9, dataplane.ContainerUplink
-			r.Forward = dataplane.Forwarding{Kind: dataplane.ForwardGTPU, Remote: addr("2001:db8::9"), TEID: 77}
+		}, []datapath.Rule{with(up, func(r *datapath.Rule) {
+			r.QFI, r.Container = 9, datapath.ContainerUplink
+			r.Forward = datapath.Forwarding{Kind: datapath.ForwardGTPU, Remote: addr("2001:db8::9"), TEID: 77}
 		}), down}},
 		{"to the SMF: any source, no container", nil, func(s *session.Session) {
 			s.PDRs[0].PDI.UE = nil
 			s.FARs[0].Forwarding = &session.Forwarding{Destination: session.CPFunction, Outer: &session.OuterHeader{Addr: addr("192.0.2.50"), TEID: 5}}
-		}, []dataplane.Rule{with(up, func(r *dataplane.Rule) {
+		}, []datapath.Rule{with(up, func(r *datapath.Rule) {
 			r.Sources = nil
-			r.Forward = dataplane.Forwarding{Kind: dataplane.ForwardGTPU, Remote: addr("192.0.2.50"), TEID: 5}
+			r.Forward = datapath.Forwarding{Kind: datapath.ForwardGTPU, Remote: addr("192.0.2.50"), TEID: 5}
 		}), down}},
 		{"the UE's addresses from the other PDR, and its networks", nil, func(s *session.Session) {
 			s.PDRs[0].PDI.UE = nil
 			s.PDRs[1].PDI.FramedRoutes = sample.Prefixes("10.9.0.0/24")
-		}, []dataplane.Rule{
-			with(up, func(r *dataplane.Rule) { r.Sources = sample.Prefixes("10.0.0.1/32", "10.9.0.0/24") }),
-			with(down, func(r *dataplane.Rule) { r.Destinations = sample.Prefixes("10.0.0.1/32", "10.9.0.0/24") })}},
+		}, []datapath.Rule{
+			with(up, func(r *datapath.Rule) { r.Sources = sample.Prefixes("10.0.0.1/32", "10.9.0.0/24") }),
+			with(down, func(r *datapath.Rule) { r.Destinations = sample.Prefixes("10.0.0.1/32", "10.9.0.0/24") })}},
 		{"SRv6 instead of what the SMF says of N9, and its table", srv6, func(s *session.Session) {
 			s.FARs[0].Forwarding.Outer = &session.OuterHeader{Addr: addr("192.0.2.9"), TEID: 77}
-		}, []dataplane.Rule{
-			with(up, func(r *dataplane.Rule) {
-				r.Forward = dataplane.Forwarding{Kind: dataplane.ForwardSRv6, Remote: addr("fc00::1"), Slice: 3}
+		}, []datapath.Rule{
+			with(up, func(r *datapath.Rule) {
+				r.Forward = datapath.Forwarding{Kind: datapath.ForwardSRv6, Remote: addr("fc00::1"), Slice: 3}
 			}),
-			with(down, func(r *dataplane.Rule) { r.Forward.Slice = 3 })}},
-		{"a TEID for N9 and a SID for the same", srv6, func(s *session.Session) { s.PDRs[1].PDI.TEID = 5 }, []dataplane.Rule{
-			with(up, func(r *dataplane.Rule) {
-				r.Forward = dataplane.Forwarding{Kind: dataplane.ForwardSRv6, Remote: addr("fc00::1"), Slice: 3}
+			with(down, func(r *datapath.Rule) { r.Forward.Slice = 3 })}},
+		{"a TEID for N9 and a SID for the same", srv6, func(s *session.Session) { s.PDRs[1].PDI.TEID = 5 }, []datapath.Rule{
+			with(up, func(r *datapath.Rule) {
+				r.Forward = datapath.Forwarding{Kind: datapath.ForwardSRv6, Remote: addr("fc00::1"), Slice: 3}
 			}),
-			with(down, func(r *dataplane.Rule) {
+			with(down, func(r *datapath.Rule) {
 				r.TEID, r.Destinations, r.Forward.Slice, r.Rate, r.Meters = 5, nil, 3, 0, []int{0}
 			}),
-			with(down, func(r *dataplane.Rule) { r.ID, r.Forward.Slice, r.Rate, r.Meters = 0x8002, 3, 0, []int{0} })}},
-		{"a policy towards the access", enhanced, func(*session.Session) {}, []dataplane.Rule{
-			with(up, func(r *dataplane.Rule) { r.Forward.Slice = 3 }),
-			with(down, func(r *dataplane.Rule) {
+			with(down, func(r *datapath.Rule) { r.ID, r.Forward.Slice, r.Rate, r.Meters = 0x8002, 3, 0, []int{0} })}},
+		{"a policy towards the access", enhanced, func(*session.Session) {}, []datapath.Rule{
+			with(up, func(r *datapath.Rule) { r.Forward.Slice = 3 }),
+			with(down, func(r *datapath.Rule) {
 				nothing(r)
-				r.Forward = dataplane.Forwarding{Kind: dataplane.ForwardPolicy, Policy: "back", Slice: 3}
+				r.Forward = datapath.Forwarding{Kind: datapath.ForwardPolicy, Policy: "back", Slice: 3}
 			})}},
 	} {
 		s := sample.Session(1)
@@ -138,7 +138,7 @@ func TestCompileRates(t *testing.T) {
 			t.Errorf("rule %d: %s", r.ID, d)
 		}
 	}
-	if d := cmp.Diff([]dataplane.Meter{{Packets: 10, Period: time.Minute}, {Rate: 1e6}}, got.Meters); d != "" {
+	if d := cmp.Diff([]datapath.Meter{{Packets: 10, Period: time.Minute}, {Rate: 1e6}}, got.Meters); d != "" {
 		t.Error(d)
 	}
 }

@@ -3,7 +3,7 @@ package usage
 import (
 	"slices"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/rules"
 )
@@ -13,7 +13,7 @@ const granule = 256
 
 // Limit writes into the rules of a session at which volumes the data path notifies
 // us of each, and stops it. It follows these rules from now on. u may be nil.
-func (u *Usage) Limit(s *session.Session, list []dataplane.Rule) {
+func (u *Usage) Limit(s *session.Session, list []datapath.Rule) {
 	if u == nil {
 		return
 	}
@@ -28,13 +28,13 @@ func (u *Usage) Limit(s *session.Session, list []dataplane.Rule) {
 		c := u.countOf(list[i].ID)
 		list[i].RuleLimits = c.limits()
 		if c.stopAt != 0 && c.stopAt < granule { // the data path would round it up
-			list[i].StopAt, list[i].Action = 0, dataplane.ActionDrop
+			list[i].StopAt, list[i].Action = 0, datapath.ActionDrop
 		}
 	}
 }
 
 // Relimit calls set for each rule whose limits change now.
-func (u *Usage) Relimit(s *session.Session, set func(rule uint16, l dataplane.RuleLimits)) {
+func (u *Usage) Relimit(s *session.Session, set func(rule uint16, l datapath.RuleLimits)) {
 	before := slices.Clone(u.counts)
 	u.arm(s)
 	for i := range u.counts {
@@ -45,12 +45,12 @@ func (u *Usage) Relimit(s *session.Session, set func(rule uint16, l dataplane.Ru
 }
 
 // Loses says whether a rule that is counted is not in a list. u may be nil.
-func (u *Usage) Loses(list []dataplane.Rule) bool {
+func (u *Usage) Loses(list []datapath.Rule) bool {
 	return u != nil && slices.ContainsFunc(u.counts, func(c count) bool { return !hasRule(list, c.rule) })
 }
 
-func hasRule(list []dataplane.Rule, id uint16) bool {
-	return find(list, func(r *dataplane.Rule) bool { return r.ID == id }) != nil
+func hasRule(list []datapath.Rule, id uint16) bool {
+	return find(list, func(r *datapath.Rule) bool { return r.ID == id }) != nil
 }
 
 // Blocked returns the PDRs whose quota is used up, each with the FAR that applies
@@ -197,8 +197,8 @@ func (t *tally) notify(at uint64) {
 }
 
 // limits returns the limits of a rule in the data path.
-func (c *count) limits() dataplane.RuleLimits {
-	return dataplane.RuleLimits{NotifyAt: c.notifyAt, StopAt: c.stopAt, RefusedNotifyAt: c.refused.notifyAt}
+func (c *count) limits() datapath.RuleLimits {
+	return datapath.RuleLimits{NotifyAt: c.notifyAt, StopAt: c.stopAt, RefusedNotifyAt: c.refused.notifyAt}
 }
 
 // stop rounds down to a granule. The data path would round up and so exceed the

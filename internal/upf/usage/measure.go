@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -64,12 +65,12 @@ func newMeasurement(u *session.URR, now time.Time) measurement {
 const precise = 2 * time.Second
 
 // add counts packets that a rule forwarded between looked and now.
-func (m *measurement) add(u *session.URR, d dataplane.Direction, c dataplane.Counter, looked, now time.Time) {
+func (m *measurement) add(u *session.URR, d datapath.Direction, c counter.Counter, looked, now time.Time) {
 	if u.Inactive {
 		return
 	}
 	grow := func(v *session.Measured, by uint64) {
-		if d == dataplane.Uplink {
+		if d == datapath.Uplink {
 			v.Uplink += by
 		} else {
 			v.Downlink += by
@@ -179,8 +180,8 @@ const (
 )
 
 // covers says whether a kind of limit counts packets of a direction.
-func (k kind) covers(d dataplane.Direction) bool {
-	return k == total || (k == uplink) == (d == dataplane.Uplink)
+func (k kind) covers(d datapath.Direction) bool {
+	return k == total || (k == uplink) == (d == datapath.Uplink)
 }
 
 // limits calls f with what is left of each limit, never less than 0.

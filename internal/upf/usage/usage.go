@@ -4,7 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/rules"
 )
@@ -37,18 +38,18 @@ type count struct {
 
 // tally is one of the data path's counters.
 type tally struct {
-	volume   dataplane.Counter
+	volume   counter.Counter
 	grown    uint64 // octets, between the last two looks
 	notifyAt uint64 // as the data path has it
 }
 
 // look returns what was added since the last look. A counter that is lower than
 // then was reset with the data path.
-func (t *tally) look(now dataplane.Counter) dataplane.Counter {
+func (t *tally) look(now counter.Counter) counter.Counter {
 	if now.Packets < t.volume.Packets || now.Bytes < t.volume.Bytes {
-		t.volume = dataplane.Counter{}
+		t.volume = counter.Counter{}
 	}
-	grown := dataplane.Counter{Packets: now.Packets - t.volume.Packets, Bytes: now.Bytes - t.volume.Bytes}
+	grown := counter.Counter{Packets: now.Packets - t.volume.Packets, Bytes: now.Bytes - t.volume.Bytes}
 	t.volume, t.grown = now, grown.Bytes
 	return grown
 }
@@ -91,7 +92,7 @@ func (u *Usage) countOf(rule uint16) *count {
 
 // Collect adds to the URRs what the rules forwarded since the last time and, for
 // URRs that measure before QoS enforcement, what the rules refused.
-func (u *Usage) Collect(s *session.Session, of []dataplane.RuleUsage, now time.Time) {
+func (u *Usage) Collect(s *session.Session, of []datapath.RuleUsage, now time.Time) {
 	for _, r := range of {
 		c := u.countOf(r.Rule)
 		if c == nil {
@@ -116,7 +117,7 @@ func (u *Usage) Collect(s *session.Session, of []dataplane.RuleUsage, now time.T
 }
 
 // add counts what a PDR forwarded and refused for each of its URRs.
-func (u *Usage) add(s *session.Session, p *session.PDR, grown, refused dataplane.Counter, now time.Time) {
+func (u *Usage) add(s *session.Session, p *session.PDR, grown, refused counter.Counter, now time.Time) {
 	for _, id := range p.URRs {
 		m, urr := u.measurementOf(id), s.URR(id)
 		if m == nil || urr == nil {
@@ -301,7 +302,7 @@ func (u *Usage) Query(s *session.Session, urrs []uint32, all bool, now time.Time
 
 // Last reports everything, as the session ends. Reports that the SMF has not taken
 // are among them: it recognizes them by their sequence number.
-func (u *Usage) Last(s *session.Session, of []dataplane.RuleUsage, now time.Time) []session.UsageReport {
+func (u *Usage) Last(s *session.Session, of []datapath.RuleUsage, now time.Time) []session.UsageReport {
 	u.Collect(s, of, now)
 	out := u.pending
 	for i := range u.measurements {
@@ -320,7 +321,7 @@ type Status struct {
 
 // Peek returns the status of each URR, with what the rules forwarded up to now. It
 // changes nothing. u may be nil.
-func (u *Usage) Peek(s *session.Session, of []dataplane.RuleUsage, now time.Time) (out []Status) {
+func (u *Usage) Peek(s *session.Session, of []datapath.RuleUsage, now time.Time) (out []Status) {
 	if u == nil {
 		return nil
 	}
