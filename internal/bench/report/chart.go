@@ -256,10 +256,7 @@ func (c *chart) checkLogarithms() {
 // place is where a value of X stands: itself, or among the categories.
 func (c *chart) place(x string) float64 {
 	if c.categories == nil {
-		v, err := strconv.ParseFloat(x, 64)
-		if err != nil {
-			return math.NaN() // placePoints has looked
-		}
+		v, _ := strconv.ParseFloat(x, 64) // placePoints has checked it
 		return v
 	}
 	if i := slices.Index(c.categories, x); i >= 0 {
@@ -332,10 +329,8 @@ func (c *chart) axisUnit() (unit string, ours bool) {
 	return "", false
 }
 
-// reference is where a line helps the eye: ratios are about 1.
-func (c *chart) reference() (at float64, ok bool) {
-	return 1, c.Kind == forest || c.isRatio()
-}
+// hasReference says whether a line at 1 helps the eye: ratios are about 1.
+func (c *chart) hasReference() bool { return c.Kind == forest || c.isRatio() }
 
 // isRatio says whether values are such to a baseline, either way round.
 func (c *chart) isRatio() bool {
@@ -356,8 +351,8 @@ func (c *chart) valueRange() (low, high float64) {
 			low, high = min(low, a.y), max(high, a.y)
 		}
 	}
-	if at, ok := c.reference(); ok {
-		low, high = min(low, at), max(high, at)
+	if c.hasReference() {
+		low, high = min(low, 1), max(high, 1)
 	}
 	switch {
 	case math.IsInf(low, 1):
@@ -392,10 +387,7 @@ func step(low, high float64) float64 { return niceAbove((high - low) / 6) }
 
 // valueTitle and xTitle name the axes, with units.
 func (c *chart) valueTitle() string {
-	title := c.YTitle
-	if title == "" {
-		title = strings.ReplaceAll(c.Metric, "_", " ")
-	}
+	title := cmp.Or(c.YTitle, strings.ReplaceAll(c.Metric, "_", " "))
 	if unit, _ := c.axisUnit(); title == unit {
 		return c.scale.unit
 	}

@@ -46,19 +46,6 @@ const (
 	noRatio  = "no ratio" // nothing is so many times as much as 0
 )
 
-// compare finds the differences of every run to the first. Each pair of runs is
-// a family of comparisons of its own.
-func compare(sources []source, charts []*chart) *Comparison {
-	out := &Comparison{Experiment: sources[0].run.Experiment, Differences: []Difference{}}
-	for _, s := range sources {
-		out.Runs = append(out.Runs, s.label)
-	}
-	for _, other := range sources[1:] {
-		out.pair(sources[0], other, charts)
-	}
-	return out
-}
-
 // pair compares what both runs have measured and a figure shows, each once.
 func (c *Comparison) pair(first, other source, charts []*chart) {
 	var list []Difference
@@ -67,11 +54,15 @@ func (c *Comparison) pair(first, other source, charts []*chart) {
 	seen := map[string]bool{}
 	for _, ch := range charts {
 		for _, r := range ch.rows {
-			match, ok := ch.match(r, other)
+			// at is the row of the same quantity in the other run.
+			at := slices.IndexFunc(ch.rows, func(o row) bool {
+				return o.label == other.label && maps.Equal(o.measurement.Labels, r.measurement.Labels)
+			})
 			key := fmt.Sprint(r.measurement.Metric, r.measurement.Labels, ch.isRatio())
-			if r.label != first.label || !ok || seen[key] {
+			if r.label != first.label || at < 0 || !r.estimate.Measured() || !ch.rows[at].estimate.Measured() || seen[key] {
 				continue
 			}
+			match := ch.rows[at]
 			seen[key] = true
 			list = append(list, Difference{
 				Figure: ch.ID, Metric: ch.Metric, Labels: r.measurement.Labels, Value: ch.Value, Unit: ch.unitOf(r.measurement),
@@ -109,17 +100,6 @@ func positive(s stats.Series) bool {
 	return !slices.ContainsFunc(slices.Concat(s.Samples, s.Baseline), func(v float64) bool { return !(v > 0) })
 }
 
-// match is the same quantity in another run, if both have it.
-func (c *chart) match(r row, other source) (row, bool) {
-	i := slices.IndexFunc(c.rows, func(o row) bool {
-		return o.label == other.label && maps.Equal(o.measurement.Labels, r.measurement.Labels)
-	})
-	if i < 0 || !r.estimate.Measured() || !c.rows[i].estimate.Measured() {
-		return row{}, false
-	}
-	return c.rows[i], true
-}
-
 // checkPower says where so few rounds, and so many comparisons, could show no
 // difference however large.
 func (c *Comparison) checkPower(first, other source, a, b []stats.Series) {
@@ -129,23 +109,19 @@ func (c *Comparison) checkPower(first, other source, a, b []stats.Series) {
 	}
 	least := 1.0
 	for i := range a {
-		least = min(least, leastChance(len(a[i].Samples), len(b[i].Samples)))
+		// The smallest p that a rank test of n and m rounds can have is 2 of all ways to
+		// share them out.
+		ways, m := 1.0, len(b[i].Samples)
+		for k := range a[i].Samples {
+			ways *= float64(m+k+1) / float64(k+1)
+		}
+		least = min(least, 2/ways)
 	}
 	if len(a) > 0 && least*float64(len(a)) > 0.05 {
 		c.Notes = append(c.Notes, fmt.Sprintf(
 			"%s and %s have too few rounds: among %d comparisons not even the largest difference could be told from chance. Measure more rounds, or compare fewer quantities.",
 			first.label, other.label, len(a)))
 	}
-}
-
-// leastChance is the smallest p that a rank test of n and m rounds can have: 2
-// of all ways to share them out.
-func leastChance(n, m int) float64 {
-	ways := 1.0
-	for i := 1; i <= n; i++ {
-		ways *= float64(m+i) / float64(i)
-	}
-	return min(1, 2/ways)
 }
 
 // in are the differences of what a chart shows.
@@ -158,12 +134,12 @@ func (c *Comparison) in(ch *chart) (list []Difference) {
 	return list
 }
 
-// words tell a difference: "0.86 times (0.85 to 0.88)".
+// words describe a difference: "0.86 times (0.85 to 0.88)".
 func (d Difference) words() (ratio, interval string) {
 	if d.Ratio == nil {
 		return "–", "–"
 	}
-	return differenceScale.told(result.Estimate{Value: *d.Ratio, Low: *d.Low, High: *d.High, N: 2})
+	return differenceScale.words(result.Estimate{Value: *d.Ratio, Low: *d.Low, High: *d.High, N: 2})
 }
 
 // nameOf is what tells a difference from the others of its chart.
@@ -224,8 +200,8 @@ func (c *Comparison) table(ch *chart) table {
 	}
 	for _, d := range c.in(ch) {
 		ratio, interval := d.words()
-		a, _ := ch.scale.told(result.Estimate{Value: d.First, N: 1})
-		b, _ := ch.scale.told(result.Estimate{Value: d.Second, N: 1})
+		a, _ := ch.scale.words(result.Estimate{Value: d.First, N: 1})
+		b, _ := ch.scale.words(result.Estimate{Value: d.Second, N: 1})
 		t.Rows = append(t.Rows, []string{c.nameOf(d, ch.labels()), a, b, ratio, interval, d.Verdict})
 	}
 	return t

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -8,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
 
-// quantiles are those that a latency is told by.
+// quantiles are those that describe a latency.
 var quantiles = []struct {
 	name string
 	q    float64
@@ -19,11 +20,7 @@ func (c *chart) filled(r row) bool {
 	if h := r.measurement.Histogram; h != nil && h.Total() > 0 {
 		return true
 	}
-	name := r.name
-	if name == "" {
-		name = c.Metric
-	}
-	c.note(r.source, name+": no packets.")
+	c.note(r.source, cmp.Or(r.name, c.Metric)+": no packets.")
 	return false
 }
 
@@ -60,7 +57,7 @@ func (c *chart) placePercentiles() {
 const bins = 100
 
 // placeDensity counts the histograms again into columns of equal width, around
-// where most packets are: how many are outside of them is told.
+// where most packets are; a note says how many are outside.
 func (c *chart) placeDensity() {
 	c.LogX = c.LogX && !c.Centered
 	g := grid{log: c.LogX, low: math.Inf(1), high: math.Inf(-1)}
@@ -94,7 +91,7 @@ func (c *chart) placeDensity() {
 	c.checkLogarithms()
 }
 
-// zeroOf is what a histogram's values are told from.
+// zeroOf is the value from which a histogram's values are counted.
 func (c *chart) zeroOf(h *result.Histogram) float64 {
 	if c.Centered {
 		return h.Quantile(0.5)
@@ -163,19 +160,14 @@ func (g grid) edge(i int) float64 {
 	return g.low + float64(i)*g.width
 }
 
-// columns are as many as reach the highest value.
-func (g grid) columns() int {
-	n := 1
-	for g.edge(n) <= g.high {
-		n++
-	}
-	return n
-}
-
 // count shares a histogram out to the columns; a bucket that reaches over
 // several is spread evenly.
 func (g grid) count(h *result.Histogram, zero float64) (shares []float64, outside float64) {
-	shares = make([]float64, g.columns())
+	n := 1 // columns: as many as reach the highest value
+	for g.edge(n) <= g.high {
+		n++
+	}
+	shares = make([]float64, n)
 	total, inside := float64(h.Total()), 0.0
 	for b, count := range h.Count {
 		low, high := float64(h.Lower[b])-zero, float64(h.Upper[b])-zero

@@ -4,6 +4,7 @@ import (
 	"image/color"
 	"math"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -18,18 +19,14 @@ var (
 	dashes = [][]vg.Length{nil, {6, 3}, {2, 2}, {8, 2, 2, 2}}
 )
 
-func shade(c color.Color, variant int) color.Color {
-	r, g, b, _ := c.RGBA()
-	return color.NRGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), shades[min(variant, len(shades)-1)]}
-}
-
 func lineStyle(c color.Color, variant int) draw.LineStyle {
 	return draw.LineStyle{Color: c, Width: 1.8, Dashes: dashes[min(variant, len(dashes)-1)]}
 }
 
 func box(c draw.Canvas, x0, y0, x1, y1 vg.Length, fill color.Color, variant int) {
 	corners := []vg.Point{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}}
-	c.FillPolygon(shade(fill, variant), corners)
+	r, g, b, _ := fill.RGBA()
+	c.FillPolygon(color.NRGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), shades[min(variant, len(shades)-1)]}, corners)
 	if variant > 0 {
 		c.StrokeLines(draw.LineStyle{Color: fill, Width: 1}, append(corners, corners[0]))
 	}
@@ -105,8 +102,8 @@ func (p *picture) grid(c draw.Canvas, to *plot.Plot) {
 			p.across(c, place(anyX, t.Value), draw.LineStyle{Color: rule, Width: 0.6})
 		}
 	}
-	if at, ok := p.chart.reference(); ok {
-		p.across(c, place(anyX, at), draw.LineStyle{Color: muted, Width: 0.9})
+	if p.chart.hasReference() {
+		p.across(c, place(anyX, 1), draw.LineStyle{Color: muted, Width: 0.9})
 	}
 }
 
@@ -125,9 +122,14 @@ func (p *picture) series(c draw.Canvas, to *plot.Plot) {
 	}
 }
 
-// mark adds the area of a point's mark.
+// mark adds the area of a point's mark, with all of the point in words: its series, its
+// place and its value.
 func (p *picture) mark(at int, pt point, a, b vg.Point) {
-	p.show("mark "+seriesClass(at), a, b, p.label(p.chart.series[at], pt))
+	words := []string{p.chart.series[at].name, tickText(pt.x), pt.text}
+	if p.chart.categories != nil {
+		words[1] = labelText(p.chart.categories[int(pt.x)])
+	}
+	p.show("mark "+seriesClass(at), a, b, strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), "\n"))
 }
 
 // dot draws a point's dot, with the area around it.

@@ -8,7 +8,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
 
-// scale is the multiple of a unit that figures are told in.
+// scale is the multiple of a unit in which figures are written.
 type scale struct {
 	unit string  // "Mpackets/s"
 	by   float64 // what a value is divided by
@@ -77,12 +77,12 @@ func decimals(v float64) int {
 	return max(n, 0)
 }
 
-// number tells a value with three digits.
+// number writes a value with three digits.
 func number(v float64) string {
 	return fixed(v, decimals(v))
 }
 
-// fixed tells a value with so many decimals, and thousands apart from 10 000 on.
+// fixed writes a value with so many decimals, and thousands apart from 10 000 on.
 func fixed(v float64, decimals int) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return "–"
@@ -101,8 +101,8 @@ func fixed(v float64, decimals int) string {
 	return whole
 }
 
-// told are an estimate's value and interval in words, without the unit.
-func (s scale) told(e result.Estimate) (value, interval string) {
+// words are an estimate's value and interval, without the unit.
+func (s scale) words(e result.Estimate) (value, interval string) {
 	if !e.Measured() {
 		return "–", "–"
 	}
@@ -119,7 +119,7 @@ func (s scale) told(e result.Estimate) (value, interval string) {
 
 // sentence is an estimate in words.
 func (s scale) sentence(e result.Estimate) string {
-	value, interval := s.told(e)
+	value, interval := s.words(e)
 	if e.HasInterval() {
 		return value + s.suffix() + " (" + interval + ")"
 	}

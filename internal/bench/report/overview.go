@@ -30,7 +30,7 @@ func (c *chart) overview(glossary map[string]string) table {
 				cells = append(cells, "–", "–", "–")
 				continue
 			}
-			value, interval := ratioScale.told(rows[at].estimate)
+			value, interval := ratioScale.words(rows[at].estimate)
 			var more []float64 // what samples have above their baseline
 			for i, v := range rows[at].measurement.Samples {
 				more = append(more, v-rows[at].measurement.Baseline[i])

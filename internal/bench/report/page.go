@@ -33,20 +33,6 @@ var (
 	summaryOf = texttemplate.Must(texttemplate.New("summary").Parse(summaryTemplate))
 )
 
-// html is the report as one page, with all that it needs in it; text is the report
-// as Markdown.
-func (r report) html() ([]byte, error) {
-	var b bytes.Buffer
-	err := pageOf.Execute(&b, r)
-	return b.Bytes(), err
-}
-
-func (r report) text() ([]byte, error) {
-	var b bytes.Buffer
-	err := summaryOf.Execute(&b, r)
-	return b.Bytes(), err
-}
-
 // Style and Script are the page's.
 func (report) Style() template.CSS { return template.CSS(pageStyle) }
 
@@ -218,7 +204,7 @@ func (c *chart) words() (list []words) {
 		if w.Says = says; c.Kind == result.Lines {
 			w.Values = nil // the last one stays
 		}
-		number, interval := c.scale.told(r.estimate)
+		number, interval := c.scale.words(r.estimate)
 		if !r.estimate.HasInterval() || c.Kind != result.Lines && len(c.series) > 1 {
 			interval = "" // where a sentence has several values, the picture has their intervals
 		}

@@ -26,7 +26,15 @@ type palette map[string]int
 // quantity has the same one; where there is one quantity only, each run has its
 // own. More series than colours are told apart by how they are drawn, as runs are.
 func (p palette) paint(c *chart) {
-	names := c.coloured()
+	var names []string // by which the series have their colours
+	for _, s := range c.series {
+		names = append(names, s.quantity)
+	}
+	if len(c.sources) > 1 && len(slices.Compact(slices.Clone(names))) == 1 {
+		for i := range c.series {
+			names[i], c.series[i].variant = c.sources[c.series[i].variant].label, 0
+		}
+	}
 	used := make([]int, len(colours)) // by how many names of this chart
 	painted := map[string]bool{}
 	for _, known := range []bool{true, false} {
@@ -51,18 +59,4 @@ func (p palette) paint(c *chart) {
 			used[at]++
 		}
 	}
-}
-
-// coloured are the names by which the series have their colours.
-func (c *chart) coloured() []string {
-	var names []string
-	for _, s := range c.series {
-		names = append(names, s.quantity)
-	}
-	if len(c.sources) > 1 && len(slices.Compact(slices.Clone(names))) == 1 {
-		for i := range c.series {
-			names[i], c.series[i].variant = c.sources[c.series[i].variant].label, 0
-		}
-	}
-	return names
 }

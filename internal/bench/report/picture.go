@@ -220,7 +220,7 @@ func (p *picture) plot() *plot.Plot {
 	}
 	switch {
 	case c.categories != nil:
-		p.nominal(other)
+		p.nameCategories(other)
 	case !c.LogX && !slices.ContainsFunc(c.series, broken):
 		other.Tick.Marker = ticks(plot.DefaultTicks{}, true)
 	}
@@ -270,8 +270,8 @@ func ticks(of plot.Ticker, whole bool) plot.TickerFunc {
 // fewestNumbers are as many as an axis needs to be read.
 const fewestNumbers = 2
 
-// nominal names the categories; those of a flat chart run down.
-func (p *picture) nominal(a *plot.Axis) {
+// nameCategories puts the names of the categories on an axis; those of a flat chart run down.
+func (p *picture) nameCategories(a *plot.Axis) {
 	var list plot.ConstantTicks
 	for i, name := range p.chart.categories {
 		list = append(list, plot.Tick{Value: p.position(float64(i)), Label: labelText(name)})
@@ -292,15 +292,6 @@ func (p *picture) position(x float64) float64 {
 	return x
 }
 
-// label says all of a point: its series, its place and its value.
-func (p *picture) label(s series, pt point) string {
-	words := []string{s.name, tickText(pt.x), pt.text}
-	if p.chart.categories != nil {
-		words[1] = labelText(p.chart.categories[int(pt.x)])
-	}
-	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), "\n")
-}
-
 // legendEntry is a name with its sign.
 type legendEntry struct {
 	name   string
@@ -311,8 +302,10 @@ type legendEntry struct {
 	anchor, line bool
 }
 
-// legend is empty for a single series without a name: the title names it.
-func (p *picture) legend() (list []legendEntry) {
+// legendLines breaks the legend where the picture ends. A single series without a name
+// has no entry: the title names it.
+func (p *picture) legendLines() (lines [][]legendEntry) {
+	var list []legendEntry
 	c := p.chart
 	for i, s := range c.series {
 		if s.name != "" {
@@ -324,19 +317,8 @@ func (p *picture) legend() (list []legendEntry) {
 		mark := slices.ContainsFunc(c.anchors, func(a anchor) bool { return a.inside && a.Label == label && !math.IsNaN(a.at) })
 		list = append(list, legendEntry{name: label, class: anchorClass(i), colour: muted, variant: i, anchor: true, line: !mark})
 	}
-	return list
-}
-
-const signWidth = 18
-
-func (e legendEntry) width() vg.Length {
-	return textStyle(9.5, ink, false).Width(e.name) + signWidth + 20
-}
-
-// legendLines breaks the legend where the picture ends.
-func (p *picture) legendLines() (lines [][]legendEntry) {
 	left := vg.Length(0)
-	for _, e := range p.legend() {
+	for _, e := range list {
 		if w := e.width(); len(lines) == 0 || w > left {
 			lines = append(lines, nil)
 			left = p.width - 2*p.margin
@@ -345,6 +327,12 @@ func (p *picture) legendLines() (lines [][]legendEntry) {
 		left -= e.width()
 	}
 	return lines
+}
+
+const signWidth = 18
+
+func (e legendEntry) width() vg.Length {
+	return textStyle(9.5, ink, false).Width(e.name) + signWidth + 20
 }
 
 func (p *picture) drawLegend(at draw.Canvas, line []legendEntry) {

@@ -72,15 +72,10 @@ func named(dirs []string) []string {
 		for i, dir := range dirs {
 			names[i] = ending(dir, depth)
 		}
-		if unique(names) || depth > 8 {
+		if sorted := slices.Sorted(slices.Values(names)); len(slices.Compact(sorted)) == len(names) || depth > 8 {
 			return names
 		}
 	}
-}
-
-func unique(names []string) bool {
-	sorted := slices.Sorted(slices.Values(names))
-	return len(slices.Compact(sorted)) == len(names)
 }
 
 // ending is the last elements of a path.

@@ -1,6 +1,9 @@
 package report
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/csv"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -39,7 +42,7 @@ type part struct {
 
 // Draw draws the report of one folder, of a run or with runs below it; of
 // several, their comparison. It writes all of it or nothing.
-func Draw(dirs []string, o Options) (*Outcome, error) {
+func Draw(dirs []string, options Options) (*Outcome, error) {
 	if len(dirs) == 0 {
 		return nil, fmt.Errorf("no folder of a run to draw")
 	}
@@ -54,22 +57,29 @@ func Draw(dirs []string, o Options) (*Outcome, error) {
 		}
 	}
 	r := report{Title: titleOf(parts, len(dirs) > 1), Parts: parts, left: left}
-	files, err := r.files(o.Formats)
+	files, err := r.files(options.Formats)
 	if err != nil {
 		return nil, err
 	}
-	out := o.Out
-	switch {
-	case out != "":
-	case len(dirs) == 1:
+	out := "comparison"
+	if len(dirs) == 1 {
 		out = dirs[0]
-	default:
-		out = "comparison"
 	}
+	out = cmp.Or(options.Out, out)
 	if err := writeAll(out, files); err != nil {
 		return nil, err
 	}
-	return r.outcome(out, files), nil
+	o := &Outcome{Files: []string{}, Warnings: append([]string{}, r.Warnings()...), Claims: append([]string{}, r.Claims()...)}
+	for _, p := range r.Parts {
+		if p.comparison != nil {
+			o.Comparisons = append(o.Comparisons, p.comparison)
+		}
+	}
+	for name := range files {
+		o.Files = append(o.Files, filepath.Join(out, name))
+	}
+	slices.Sort(o.Files)
+	return o, nil
 }
 
 // partsOf reads the folders. Of several, the runs of the same experiment belong
@@ -132,7 +142,14 @@ func (p *part) chart(colours palette) error {
 		p.charts = append(p.charts, c)
 	}
 	if len(p.sources) > 1 {
-		p.comparison = compare(p.sources, p.charts)
+		// Each run is compared with the first. Each such pair is a family of comparisons of its own.
+		p.comparison = &Comparison{Experiment: p.Run().Experiment, Differences: []Difference{}}
+		for i, s := range p.sources {
+			p.comparison.Runs = append(p.comparison.Runs, s.label)
+			if i > 0 {
+				p.comparison.pair(p.sources[0], s, p.charts)
+			}
+		}
 	}
 	return nil
 }
@@ -176,20 +193,6 @@ func titleOf(parts []part, compared bool) string {
 		return against
 	}
 	return title + ": " + against
-}
-
-func (r report) outcome(out string, files map[string][]byte) *Outcome {
-	o := &Outcome{Files: []string{}, Warnings: append([]string{}, r.Warnings()...), Claims: append([]string{}, r.Claims()...)}
-	for _, p := range r.Parts {
-		if p.comparison != nil {
-			o.Comparisons = append(o.Comparisons, p.comparison)
-		}
-	}
-	for name := range files {
-		o.Files = append(o.Files, filepath.Join(out, name))
-	}
-	slices.Sort(o.Files)
-	return o
 }
 
 // Warnings are those of all parts, with the run that each is about. The first warning
@@ -262,15 +265,23 @@ func (r report) files(formats []string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, format := range formats {
 		var err error
+		var page bytes.Buffer
 		switch format {
-		case "html":
-			files["report.html"], err = r.html()
+		case "html": // one page with all that it needs in it
+			err = pageOf.Execute(&page, r)
+			files["report.html"] = page.Bytes()
 		case "md":
-			if files["summary.md"], err = r.text(); err == nil {
+			err = summaryOf.Execute(&page, r)
+			files["summary.md"] = page.Bytes()
+			if err == nil {
 				err = r.each(files, "tables/", ".md", func(d drawing) ([]byte, error) { return []byte(d.Table.Markdown()), nil })
 			}
 		case "csv":
-			err = r.each(files, "tables/", ".csv", func(d drawing) ([]byte, error) { return d.raw.csv() })
+			err = r.each(files, "tables/", ".csv", func(d drawing) ([]byte, error) {
+				var b bytes.Buffer
+				err := csv.NewWriter(&b).WriteAll(append([][]string{d.raw.Head}, d.raw.Rows...))
+				return b.Bytes(), err
+			})
 		case "png":
 			err = r.each(files, "figures/", ".png", pictureBy((*picture).png))
 		case "svg":

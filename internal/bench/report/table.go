@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"encoding/csv"
 	"fmt"
 	"maps"
 	"slices"
@@ -77,7 +76,7 @@ func (c *chart) addSamples(people, programs *table) {
 	shown := c.plainScale()
 	median := func(r row) result.Estimate { return r.measurement.Estimate(result.Plain) }
 	people.add(withUnit("median", shown), c.rows, func(r row) string {
-		value, _ := shown.told(median(r))
+		value, _ := shown.words(median(r))
 		return value
 	})
 	programs.add("unit", c.rows, func(r row) string { return r.measurement.Unit })
@@ -90,13 +89,13 @@ func (c *chart) addSamples(people, programs *table) {
 			name = "by baseline"
 		}
 		people.add(name, c.rows, func(r row) string {
-			value, _ := ratioScale.told(r.estimate)
+			value, _ := ratioScale.words(r.estimate)
 			return value
 		})
 		programs.add(string(c.Value), c.rows, func(r row) string { return raw(r.estimate.Value) })
 	}
 	people.add("95 % interval", c.rows, func(r row) string {
-		_, words := interval.told(r.estimate)
+		_, words := interval.words(r.estimate)
 		return words
 	})
 	people.add("n", c.rows, func(r row) string { return fixed(float64(r.estimate.N), 0) })
@@ -127,7 +126,13 @@ func (c *chart) addPackets(people, programs *table) {
 	people.add("packets", c.rows, of("0", func(h *result.Histogram) string { return fixed(float64(h.Total()), 0) }))
 	programs.add("latency_unit", c.rows, of("", func(h *result.Histogram) string { return h.Unit }))
 	programs.add("packets", c.rows, of("0", func(h *result.Histogram) string { return fmt.Sprint(h.Total()) }))
-	latency := c.latencyScale()
+	unit, largest := "", 0.0
+	for _, r := range c.rows {
+		if h := r.measurement.Histogram; h != nil {
+			unit, largest = h.Unit, max(largest, h.Quantile(0.5))
+		}
+	}
+	latency := scaleOf(unit, largest)
 	for _, q := range quantiles {
 		people.add(withUnit(q.name, latency), c.rows, of("–", func(h *result.Histogram) string { return number(h.Quantile(q.q) / latency.by) }))
 		programs.add(strings.ToLower(q.name), c.rows, of("", func(h *result.Histogram) string { return raw(h.Quantile(q.q)) }))
@@ -145,23 +150,13 @@ func labelText(s string) string {
 	return s
 }
 
-// plainScale is that of the medians, latencyScale that of the percentiles.
+// plainScale is that of the medians.
 func (c *chart) plainScale() scale {
 	unit, largest := "", 0.0
 	for _, r := range c.rows {
 		unit = r.measurement.Unit
 		if e := r.measurement.Estimate(result.Plain); e.Measured() {
 			largest = max(largest, e.Value)
-		}
-	}
-	return scaleOf(unit, largest)
-}
-
-func (c *chart) latencyScale() scale {
-	unit, largest := "", 0.0
-	for _, r := range c.rows {
-		if h := r.measurement.Histogram; h != nil {
-			unit, largest = h.Unit, max(largest, h.Quantile(0.5))
 		}
 	}
 	return scaleOf(unit, largest)
@@ -184,25 +179,9 @@ func (t table) Markdown() string {
 		b.WriteString("|\n")
 	}
 	line(t.Head)
-	rule := make([]string, len(t.Head))
-	for i := range rule {
-		rule[i] = "---"
-		if i >= t.Numbers {
-			rule[i] = "---:"
-		}
-	}
-	line(rule)
+	line(append(slices.Repeat([]string{"---"}, t.Numbers), slices.Repeat([]string{"---:"}, len(t.Head)-t.Numbers)...))
 	for _, r := range t.Rows {
 		line(r)
 	}
 	return b.String()
-}
-
-func (t table) csv() ([]byte, error) {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	if err := w.WriteAll(append([][]string{t.Head}, t.Rows...)); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
 }

@@ -18,7 +18,11 @@ func writeAll(out string, files map[string][]byte) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			removeEmpty(made)
+			for _, dir := range made {
+				if os.Remove(dir) != nil {
+					break // something is in it, so in those above too
+				}
+			}
 			err = fmt.Errorf("the report is not written: %w", err)
 		}
 	}()
@@ -59,15 +63,6 @@ func makeFolder(dir string) (made []string, err error) {
 		made = append(made, at)
 	}
 	return made, os.MkdirAll(dir, 0o755)
-}
-
-// removeEmpty takes folders away again that nothing came into.
-func removeEmpty(dirs []string) {
-	for _, dir := range dirs {
-		if os.Remove(dir) != nil {
-			return // something is in it: so it is in those above
-		}
-	}
 }
 
 func writeSynced(path string, text []byte) error {
