@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
@@ -28,19 +27,10 @@ func Addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 // Prefix returns the prefix of an address.
 func Prefix(a netip.Addr, bits int) netip.Prefix { return netip.PrefixFrom(a, bits).Masked() }
 
-func mustPrefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
-
 // SIDAt is 2001:db8:10:FUNC::.
 func SIDAt(function uint32) netip.Addr {
 	b := Addr("2001:db8:10::").As16()
-	b[6], b[7] = byte(function>>8), byte(function)
-	return netip.AddrFrom16(b)
-}
-
-// cSID is fd00:100:FUNC::.
-func cSID(function uint32) netip.Addr {
-	b := Addr("fd00:100::").As16()
-	b[4], b[5] = byte(function>>8), byte(function)
+	binary.BigEndian.PutUint16(b[6:], uint16(function))
 	return netip.AddrFrom16(b)
 }
 
@@ -49,7 +39,7 @@ func Name(of string, i uint32) string { return fmt.Sprintf("%s-%d", of, i) }
 
 // UE is the i-th address of the UE pool.
 func UE(i uint32) netip.Addr {
-	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+	return UEAt(UENumber(UENet) + i)
 }
 
 // putPool steers the UE addresses from `first` on.
@@ -74,9 +64,9 @@ func Configuration(list []Function, entries uint32) *config.Config {
 		},
 		Encapsulation: config.Encapsulation{Source: Source},
 		Locators: []config.Locator{
-			{Name: "sids", Prefix: mustPrefix("2001:db8:10::/48"), FunctionBits: 16},
-			{Name: "mobile", Prefix: mustPrefix("2001:db8:20::/48"), FunctionBits: 8},
-			{Name: "csids", Prefix: mustPrefix("fd00:100::/32"), FunctionBits: 16},
+			{Name: "sids", Prefix: netip.MustParsePrefix("2001:db8:10::/48"), FunctionBits: 16},
+			{Name: "mobile", Prefix: netip.MustParsePrefix("2001:db8:20::/48"), FunctionBits: 8},
+			{Name: "csids", Prefix: netip.MustParsePrefix("fd00:100::/32"), FunctionBits: 16},
 		},
 		GTPU: config.GTPU{
 			Addresses: []netip.Addr{UPF},
@@ -133,15 +123,4 @@ func put(frame []byte, p progrun.Place) {
 	header := frame[p.Checksum-10:][:rig.LenIPv4]
 	binary.BigEndian.PutUint16(header[10:], 0)
 	binary.BigEndian.PutUint16(header[10:], checksum.Of(header, 0))
-}
-
-// PortName returns the interface that receives the frames.
-func (f Function) PortName() string { return cmp.Or(f.port, node.PortIn) }
-
-// Wanted is what comes out of the node, or of the kernel.
-func (f Function) Wanted(kernel bool) rig.Want {
-	if kernel && f.Kernel.want != nil {
-		return *f.Kernel.want
-	}
-	return f.Want
 }

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"slices"
 
@@ -17,7 +18,7 @@ import (
 type Function struct {
 	Name string
 	Size int    // of the users' packets, behind their IPv4 header
-	port string // where its frames are received; portIn unless set
+	Port string // where its frames are received; node.PortIn unless set
 	Data []byte
 	Key  key
 	twin key // the UE's address, in frames whose key is a TEID
@@ -42,7 +43,7 @@ type key struct {
 // kernelFunction is what Linux has for the same frame.
 type kernelFunction struct {
 	Routes []string  // of ip(8)
-	want   *rig.Want // the function's unless set
+	Want   *rig.Want // the function's unless set
 }
 
 // The addresses of the network that is measured in (network.go), and those
@@ -152,7 +153,7 @@ func endpoints(size int) []Function {
 		endpoint(11, "end_map", srv6.LocalSID{Behavior: srv6.EndMAP, Map: Mapped}, user4, false, rig.WantIPv6(Mapped, 16, rig.ProtoIPv4, user4.len())),
 		nextCSID(user4),
 	}
-	list[9].Kernel.want = &full
+	list[9].Kernel.Want = &full
 	return list
 }
 
@@ -165,8 +166,10 @@ func nextCSID(upper stack) Function {
 		Want: rig.WantIPv6(Addr("fd00:100:e000:e001::"), 16, rig.ProtoIPv4, upper.len()),
 		put: func(c *config.Config, entries uint32) {
 			for i := range entries {
+				sid := Addr("fd00:100::").As16()
+				binary.BigEndian.PutUint16(sid[4:], uint16(1+i))
 				c.SIDs = append(c.SIDs, srv6.LocalSID{
-					SID: Prefix(cSID(1+i), 48), Behavior: srv6.End, Flavors: []srv6.Flavor{srv6.NextCSID}, BlockLength: 32,
+					SID: Prefix(netip.AddrFrom16(sid), 48), Behavior: srv6.End, Flavors: []srv6.Flavor{srv6.NextCSID}, BlockLength: 32,
 				})
 			}
 		},
@@ -200,7 +203,7 @@ func headends(size int) []Function {
 			Kernel: &kernelFunction{Routes: []string{"route add 10.0.0.0/9 encap seg6 mode encap.red segs " + Segment.String() + " dev " + node.PortOut}},
 		},
 		{
-			Name: "h_encaps_l2_red", Most: 1, port: node.PortFrames, Data: l2,
+			Name: "h_encaps_l2_red", Most: 1, Port: node.PortFrames, Data: l2,
 			put: func(c *config.Config, _ uint32) {
 				c.Steering = append(c.Steering, srpolicy.Steering{Interface: node.PortFrames, Policy: policyFrame})
 			},
@@ -260,7 +263,7 @@ func mobile(size int) []Function {
 			Key: key{Offset: rig.LenEthernet + rig.LenIPv4 + rig.LenUDP + 4, base: 1},
 			put: func(c *config.Config, _ uint32) {
 				c.Steering = append(c.Steering, srpolicy.Steering{Prefix: Prefix(Translated, 24), GTP4D: &srpolicy.GTP4D{
-					SIDPrefix: mustPrefix(farGTP4), SourcePrefix: Prefix(sourcePrefix, 64), PDUType: srv6.PDUTypeIPv4v6,
+					SIDPrefix: netip.MustParsePrefix(farGTP4), SourcePrefix: Prefix(sourcePrefix, 64), PDUType: srv6.PDUTypeIPv4v6,
 				}})
 			},
 			Want: rig.WantIPv6(Addr("2001:db8:b:4cb:71:100::"), 11, rig.ProtoIPv4, pdu.len()),
@@ -269,7 +272,7 @@ func mobile(size int) []Function {
 			Name: "end_m_gtp4_e", Most: ManyEntries, Data: pdu.in(packet.IPv6{Src: e4Source, Dst: e4SID}).frame(),
 			Key: key{Offset: rig.LenEthernet + 24 + 12, base: 1},
 			put: putSID(srv6.LocalSID{
-				SID: mustPrefix("2001:db8:20:400::/56"), Behavior: srv6.EndMGTP4E, SourcePrefixLength: 64,
+				SID: netip.MustParsePrefix("2001:db8:20:400::/56"), Behavior: srv6.EndMGTP4E, SourcePrefixLength: 64,
 			}),
 			Want: rig.WantIPv4(FarGTPU, rig.ProtoUDP, rig.LenUDP+rig.LenGTPU+pdu.len()),
 		},
@@ -277,7 +280,7 @@ func mobile(size int) []Function {
 			Name: "end_m_gtp6_d", Most: ManyEntries, Data: pdu.gPDU(GNB6, Addr("2001:db8:20:600::1"), header).frame(),
 			Key: key{Offset: rig.LenEthernet + rig.LenIPv6 + rig.LenUDP + 4, base: 1},
 			put: putSID(srv6.LocalSID{
-				SID: mustPrefix("2001:db8:20:600::/56"), Behavior: srv6.EndMGTP6D, Policy: policyGTP6,
+				SID: netip.MustParsePrefix("2001:db8:20:600::/56"), Behavior: srv6.EndMGTP6D, Policy: policyGTP6,
 				Source: Source, PDUType: srv6.PDUTypeIPv4v6, ArgsOffset: 56,
 			}),
 			Want: rig.WantIPv6(FarGTP6, 7, rig.ProtoIPv4, pdu.len()),
@@ -286,7 +289,7 @@ func mobile(size int) []Function {
 			Name: "end_m_gtp6_d_di", Most: ManyEntries, Data: pdu.gPDU(GNB6, Addr("2001:db8:20:700::1"), header).frame(),
 			Key: key{Offset: rig.LenEthernet + rig.LenIPv6 + rig.LenUDP + 4, base: 1},
 			put: putSID(srv6.LocalSID{
-				SID: mustPrefix("2001:db8:20:700::/56"), Behavior: srv6.EndMGTP6DDi, Policy: policyGTP6,
+				SID: netip.MustParsePrefix("2001:db8:20:700::/56"), Behavior: srv6.EndMGTP6DDi, Policy: policyGTP6,
 				Source: Source, PDUType: srv6.PDUTypeIPv4v6,
 			}),
 			Want: rig.WantIPv6(FarGTP6, 16, rig.ProtoRouting, 24+pdu.len()),
@@ -296,7 +299,7 @@ func mobile(size int) []Function {
 			Data: pdu.in(packet.IPv6{Src: GNB6, Dst: e6SID}, packet.SRH{Segments: []netip.Addr{Final, e6SID}}).frame(),
 			Key:  key{Offset: rig.LenEthernet + 24 + 8, base: 1},
 			put: putSID(srv6.LocalSID{
-				SID: mustPrefix("2001:db8:20:500::/56"), Behavior: srv6.EndMGTP6E, Source: Source,
+				SID: netip.MustParsePrefix("2001:db8:20:500::/56"), Behavior: srv6.EndMGTP6E, Source: Source,
 			}),
 			Want: rig.WantIPv6(Final, 16, rig.ProtoUDP, rig.LenUDP+rig.LenGTPU+pdu.len()),
 		},

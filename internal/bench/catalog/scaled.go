@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 
@@ -13,7 +14,7 @@ import (
 
 // The most that there can be of each.
 const (
-	MostPolicies = 4000 // of the 4096 that the tables have unless told otherwise
+	MostPolicies = 4000 // of the 4096 that the tables have by default
 	MostRoutes   = 50_000
 	MostRules    = 16
 )
@@ -52,7 +53,7 @@ func PoliciesFunction() Function {
 		put: func(c *config.Config, entries uint32) {
 			for i := range entries {
 				b := Segment.As16()
-				b[14], b[15] = byte(i>>8), byte(i)
+				binary.BigEndian.PutUint16(b[14:], uint16(i))
 				c.Policies = append(c.Policies, OnePath(Name("policy", i), srv6.HEncapsRed, netip.AddrFrom16(b)))
 				c.Steering = append(c.Steering, srpolicy.Steering{Prefix: Prefix(UE(i), 32), Policy: Name("policy", i)})
 			}

@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"cmp"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 
@@ -94,10 +96,7 @@ var FirstUE = Addr("10.0.0.1")
 
 // Entries returns how many sessions the group has at most.
 func (s Sessions) Entries() uint32 {
-	if s.Most == 0 {
-		return ManyEntries
-	}
-	return s.Most
+	return cmp.Or(s.Most, ManyEntries)
 }
 
 // First is the group's first session, where there are `tables` of each.
@@ -146,8 +145,7 @@ func Downlink(suffix string, s Sessions, size int) Function {
 
 // UENumber returns an IPv4 address as a number.
 func UENumber(a netip.Addr) uint32 {
-	b := a.As4()
-	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+	return binary.BigEndian.Uint32(a.AsSlice())
 }
 
 // UEAt returns the IPv4 address of a number.

@@ -1,7 +1,7 @@
 package catalog
 
-// title is what a report calls a function, and what it tells a reader who does
-// not know it.
+// title is what a report calls a function, and what the function does, for a reader who
+// does not know it.
 type title struct{ Name, Meaning string }
 
 // Titles are those of all functions, by their names in flags and files.
@@ -32,18 +32,4 @@ var Titles = map[string]title{
 	"end_m_gtp6_e":      {"End.M.GTP6.E", "SRv6 becomes GTP-U over IPv6, with no table of tunnels"},
 	"uplink":            {"UPF uplink", "a session's packet from the gNB: GTP-U off, rate limit and volume looked at, out to the network"},
 	"downlink":          {"UPF downlink", "a session's packet to the gNB: rate limit and volume looked at, GTP-U on"},
-}
-
-// Glossary says what titles mean, and the other words of the figures.
-func Glossary(list []Function) map[string]string {
-	words := map[string]string{
-		"short": "26 octets behind the user's IPv4 header: a frame of 64 octets, with the checksum, before any tunnel",
-		"long":  "1440 octets behind the user's IPv4 header: a frame of 1478 octets before any tunnel",
-		"light": "as many packets in a second as paper 001 sent: 100,805 short or 8,127 long",
-		"heavy": "as many packets as the generator and the function get through on one core",
-	}
-	for _, f := range list {
-		words[Titles[f.Name].Name] = Titles[f.Name].Meaning
-	}
-	return words
 }

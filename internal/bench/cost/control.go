@@ -28,14 +28,6 @@ type Control struct {
 	Rows   []PFCPRow // of the first group
 }
 
-// Sessions is how many there are.
-func (c *Control) Sessions() (n int) {
-	for _, g := range c.Groups {
-		n += g.Count()
-	}
-	return n
-}
-
 // Window is how many requests are under way at once.
 const Window = 256
 

@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -79,14 +80,22 @@ func (b *Bench) Round(ctx context.Context, r *Row) (s Sample, err error) {
 		return s, err
 	}
 	err = b.Node.OnCPU(b.CPU, func(c proc.Clock) (err error) {
-		s, err = b.measure(c, b.load(r))
+		own := b.load(r)
+		l2 := rig.Load{Port: own.Port, Frame: own.Frame, Program: b.l2, Want: rig.WantLike(own.Frame.Data)}
+		if s.Baseline, err = b.Node.Live(c, l2, b.Packets); err != nil {
+			return fmt.Errorf("the baseline: %w", err)
+		}
+		if s.Live, err = b.Node.Live(c, own, b.Packets); err != nil {
+			return err
+		}
+		s.TestRun, s.Front, err = b.Node.TestRun(own, b.Packets)
 		return err
 	})
 	if err != nil {
 		return s, err
 	}
 	if r.Beside {
-		l := rig.Load{Port: node.PortIn, Frame: r.Frame(1, 0), Program: b.kernel.Bench.Pass(), Want: r.Wanted(true)}
+		l := rig.Load{Port: node.PortIn, Frame: r.Frame(1, 0), Program: b.kernel.Bench.Pass(), Want: *cmp.Or(r.Kernel.Want, &r.Want)}
 		err = b.kernel.OnCPU(b.CPU, func(c proc.Clock) (err error) {
 			s.Linux, err = b.kernel.Live(c, l, b.Packets)
 			return err
@@ -112,20 +121,7 @@ func (b *Bench) load(r *Row) rig.Load {
 	if r.Name == catalog.BaselineName {
 		program = b.l2
 	}
-	return rig.Load{Port: r.PortName(), Frame: r.Frame(r.Entries, b.tables()), Program: program, Want: r.Want}
-}
-
-// measure takes one sample of each figure of the node.
-func (b *Bench) measure(c proc.Clock, own rig.Load) (s Sample, err error) {
-	l2 := rig.Load{Port: own.Port, Frame: own.Frame, Program: b.l2, Want: rig.WantLike(own.Frame.Data)}
-	if s.Baseline, err = b.Node.Live(c, l2, b.Packets); err != nil {
-		return s, fmt.Errorf("the baseline: %w", err)
-	}
-	if s.Live, err = b.Node.Live(c, own, b.Packets); err != nil {
-		return s, err
-	}
-	s.TestRun, s.Front, err = b.Node.TestRun(own, b.Packets)
-	return s, err
+	return rig.Load{Port: cmp.Or(r.Port, node.PortIn), Frame: r.Frame(r.Entries, b.tables()), Program: program, Want: r.Want}
 }
 
 // checkOutcomes compares how journeys ended with how many frames were sent.

@@ -1,7 +1,6 @@
 package cost
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -78,13 +77,6 @@ func (r *Report) Add(row *Row, run *result.Run, labels result.Labels) {
 		TestRunNS: stats.Median(front.Samples) - stats.Median(front.Baseline), AddedNS: stats.Median(live) - stats.Median(packet.Baseline),
 		LiveNS: live, BaselineNS: packet.Baseline, KernelNS: linux, TestRun: front.Samples, Front: front.Baseline,
 	})
-}
-
-// WriteJSON writes a report, indented.
-func WriteJSON(w io.Writer, report any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(report)
 }
 
 // WriteTable writes a line for each row, and explains the columns.

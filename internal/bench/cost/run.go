@@ -113,7 +113,7 @@ func (b *Bench) SetUpKernel() (err error) {
 		return err
 	}
 	l2 := catalog.Baseline(catalog.ShortSize)
-	return b.kernel.Warm(b.CPU, rig.Load{Port: node.PortIn, Frame: l2.Frame(1, 1), Program: b.kernel.Bench.Pass(), Want: l2.Wanted(true)})
+	return b.kernel.Warm(b.CPU, rig.Load{Port: node.PortIn, Frame: l2.Frame(1, 1), Program: b.kernel.Bench.Pass(), Want: l2.Want})
 }
 
 // bytesOfEntry is what the daemon and the benchmark hold for a SID, a tunnel or

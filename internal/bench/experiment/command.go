@@ -168,6 +168,13 @@ func PrintJSON(w io.Writer, _ *File, run *result.Run) error {
 	return e.Encode(run)
 }
 
+// WriteJSON writes a report, indented.
+func WriteJSON(w io.Writer, report any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(report)
+}
+
 // PrintTable writes a line for each measurement, and what the run makes of them.
 func PrintTable(w io.Writer, _ *File, run *result.Run) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -319,9 +326,7 @@ func (l *Library) list(w io.Writer, format string) error {
 		list = append(list, listing{f.Name, f.Kind, f.Title, int(plan.Takes(f.Rounds).Seconds()), f.Rounds})
 	}
 	if format == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(list)
+		return WriteJSON(w, list)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "name\ttakes\twhat is measured")

@@ -16,14 +16,14 @@ import (
 // Kind is a sort of experiment: what the field `kind` of a file names.
 type Kind struct {
 	Name string
-	// New makes an experiment of this kind with nothing told yet: a pointer to a
+	// New makes an experiment of this kind with its defaults: a pointer to a
 	// struct whose fields have JSON names, those of the file's section `with`. It
 	// may hold text, truth values, whole numbers, float64, Duration, structs,
 	// pointers, lists, and what has UnmarshalText.
 	New func() Experiment
 	// NoiseLimit is the share of time taken by others, 0 to 1, up to which runs of
-	// this kind claim anything, where a file does not say: what docs/how-to/measure.md
-	// tells of it was measured.
+	// this kind claim anything, where a file does not say. docs/how-to/measure.md says how
+	// it was found.
 	NoiseLimit float64
 }
 
@@ -35,7 +35,7 @@ const (
 	NoiseOfRates  = 0.1
 )
 
-// Experiment is one that has been told what to measure. It may also have a
+// Experiment is one with all its parameters. It may also have a
 // Glossary() map[string]string, what values of its labels mean; and a
 // CPUs(chosen int) ([]int, error), which it measures on, where Setting.CPU is
 // `chosen`: that is where noise matters.

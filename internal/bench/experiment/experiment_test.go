@@ -399,7 +399,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer j.close()
+	defer j.file.Close()
 	kept := slices.DeleteFunc(j.entries, func(e entry) bool { return e.Point == nil })
 	if len(kept) != measured-1 || measured < 10 || with.closed != 1 {
 		t.Errorf("%d points kept of %d; closed %d times", len(kept), measured, with.closed)

@@ -123,14 +123,6 @@ func (p Plan) Takes(rounds int) time.Duration {
 	return total
 }
 
-// samples is how often points are measured in all.
-func (p Plan) samples(rounds int) (n int) {
-	for _, point := range p.Points {
-		n += point.rounds(rounds)
-	}
-	return n
-}
-
 // rounds is in how many of a run's rounds a point is measured.
 func (p Point) rounds(all int) int {
 	if p.Rounds == 0 {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -120,10 +119,3 @@ func (j *journal) add(e entry) error {
 	j.entries, j.size = append(j.entries, e), j.size+int64(len(line))
 	return nil
 }
-
-// has says whether a point was measured in a round.
-func (j *journal) has(id string, round int) bool {
-	return slices.ContainsFunc(j.entries, func(e entry) bool { return e.Point != nil && e.Point.ID == id && e.Point.Round == round })
-}
-
-func (j *journal) close() error { return j.file.Close() }

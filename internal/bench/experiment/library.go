@@ -22,7 +22,7 @@ import (
 type Library struct {
 	Kinds []Kind
 	// Names are those of the built-in experiments; the file NAME.yaml in Files says
-	// what each is. Suite are those that the suite runs unless it is told others: what
+	// what each is. Suite are those that the suite runs unless the user names others: what
 	// there is time for.
 	Names, Suite []string
 	Files        fs.FS

@@ -19,9 +19,9 @@ import (
 // run that is taken up again reads it.
 const definition = "experiment.yaml"
 
-// listen is after how much time, by the plan, the loop of known length runs again
+// noiseEvery is after how much time, by the plan, the loop of known length runs again
 // within a round.
-const listen = 10 * time.Second
+const noiseEvery = 10 * time.Second
 
 // Options are how an experiment is run.
 type Options struct {
@@ -44,11 +44,11 @@ var ErrStopped = errors.New("the run was stopped")
 // run is one under way.
 type run struct {
 	Options
-	file     *File
-	plan     Plan
-	journal  *journal
-	progress *progress
-	unheard  time.Duration // by the plan, since the loop of known length ran
+	file      *File
+	plan      Plan
+	journal   *journal
+	progress  *progress
+	unchecked time.Duration // by the plan, since the loop of known length ran
 }
 
 // Run measures what a file says, and leaves the run's folder with its report.
@@ -69,7 +69,7 @@ func Run(ctx context.Context, f *File, o Options) (_ *result.Run, err error) {
 	if err := r.openFolder(); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.journal.close()) }()
+	defer func() { err = errors.Join(err, r.journal.file.Close()) }()
 	return r.finish(r.measure(ctx))
 }
 
@@ -83,7 +83,7 @@ func (r *run) openFolder() (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.journal.close())
+			err = errors.Join(err, r.journal.file.Close())
 		}
 	}()
 	if len(r.journal.entries) > 0 {
@@ -123,7 +123,8 @@ func (r *run) left() (rounds [][]Point) {
 		// The seed decides the order, so that it is the same again after a stop.
 		for _, i := range rand.New(rand.NewPCG(r.file.Seed, uint64(round))).Perm(len(r.plan.Points)) {
 			p := r.plan.Points[i]
-			if round < p.rounds(r.file.Rounds) && !r.journal.has(p.ID, round) {
+			done := func(e entry) bool { return e.Point != nil && e.Point.ID == p.ID && e.Point.Round == round }
+			if round < p.rounds(r.file.Rounds) && !slices.ContainsFunc(r.journal.entries, done) {
 				points = append(points, p)
 			}
 		}
@@ -178,7 +179,7 @@ func (r *run) rounds(ctx context.Context, bench Bench, left [][]Point) error {
 				return err
 			}
 			r.progress.spent(p.Takes)
-			if r.unheard += p.Takes; r.unheard >= listen || i == len(points)-1 {
+			if r.unchecked += p.Takes; r.unchecked >= noiseEvery || i == len(points)-1 {
 				if err := r.noise(ctx); err != nil {
 					return err
 				}
@@ -219,22 +220,20 @@ func (r *run) begin(ctx context.Context, bench Bench) error {
 }
 
 func (r *run) end() error {
-	for _, e := range r.journal.entries {
-		if e.End != nil {
-			return nil
-		}
+	if slices.ContainsFunc(r.journal.entries, func(e entry) bool { return e.End != nil }) {
+		return nil
 	}
 	at := time.Now().UTC().Truncate(time.Second)
 	return r.journal.add(entry{End: &at})
 }
 
-// warn keeps a warning. If it cannot be kept, neither can the next sample, and
-// that error tells.
+// warn keeps a warning. If it cannot be kept, neither can the next sample, whose error
+// ends the run.
 func (r *run) warn(format string, args ...any) {
 	_ = r.journal.add(entry{Warning: fmt.Sprintf(format, args...)})
 }
 
-// noise listens on all CPUs that are measured on, and keeps the most.
+// noise runs the loop on all CPUs that are measured on, and keeps the most noise.
 func (r *run) noise(ctx context.Context) error {
 	cpus := []int{r.CPU}
 	if on, ok := r.file.With.(interface{ CPUs(int) ([]int, error) }); ok {
@@ -251,7 +250,7 @@ func (r *run) noise(ctx context.Context) error {
 		}
 		most = max(most, share)
 	}
-	r.unheard = 0
+	r.unchecked = 0
 	return r.journal.add(entry{Noise: &most})
 }
 
@@ -263,8 +262,12 @@ func (r *run) finish(measured error) (*result.Run, error) {
 		return nil, errors.Join(stopped(measured, "nothing was measured"), os.Remove(r.journal.path))
 	}
 	if !out.Complete {
+		all := 0
+		for _, p := range r.plan.Points {
+			all += p.rounds(r.file.Rounds)
+		}
 		out.Warnings = append(out.Warnings, fmt.Sprintf("the run was stopped before it was complete: %d of %d samples of points are missing",
-			len(slices.Concat(r.left()...)), r.plan.samples(r.file.Rounds)))
+			len(slices.Concat(r.left()...)), all))
 	}
 	judge(out, r.file.With)
 	err := out.Write(r.Dir)
@@ -280,7 +283,7 @@ func (r *run) finish(measured error) (*result.Run, error) {
 
 func stopped(why error, then string) error {
 	if errors.Is(why, context.Canceled) {
-		return fmt.Errorf("%w; %s", ErrStopped, then)
+		why = ErrStopped
 	}
 	return fmt.Errorf("%w; %s", why, then)
 }

@@ -15,13 +15,22 @@ import (
 
 const paper001 = "paper 001, table II"
 
-// Figures are the paper's, and what this machine can tell besides.
+// Figures are the paper's, and those that only this machine has.
 func (e *Experiment) Figures() []result.Figure {
+	// The table on top of the report.
+	summary := &result.Summary{
+		Title: "What each tunnel costs a packet",
+		Caption: "CPU time beside L2 forwarding of the same frame: how many times as much, and how many ns more. The packet's making and its sink are in both, so that " +
+			"the function alone differs by more times; the ns more are all its own. Short packets are frames of 64 octets with FCS before any tunnel, long ones of 1478.",
+	}
+	for _, name := range tunnelsFirst {
+		summary.Rows = append(summary.Rows, catalog.Titles[name].Name)
+	}
 	list := []result.Figure{
 		{
 			ID: "cost", Title: "CPU time of a packet, beside L2 forwarding", Kind: result.Bars, Metric: cost.MetricPacket, Where: result.Labels{"table": usual},
 			X: "function", Series: "packet", Value: result.ToBaseline, YTitle: "times L2 forwarding",
-			Headline: "times the CPU time of L2 forwarding", Summary: summary(),
+			Headline: "times the CPU time of L2 forwarding", Summary: summary,
 			Caption: "From the generator to the sink on one core, by L2 forwarding of the same frame in the same round. The generator is in both, so that the function alone differs more than this.",
 		},
 		{
@@ -55,19 +64,6 @@ var tunnelsFirst = []string{
 	"gtpu_encap", "gtpu_decap", "gtpu_switch", "uplink", "downlink",
 	"h_encaps_red", "h_encaps", "end", "end_dt4", "end_dt6", "end_dt46",
 	"h_m_gtp4_d", "end_m_gtp4_e", "end_m_gtp6_d", "end_m_gtp6_d_di", "end_m_gtp6_e",
-}
-
-// summary is the table on top of the report.
-func summary() *result.Summary {
-	s := &result.Summary{
-		Title: "What each tunnel costs a packet",
-		Caption: "CPU time beside L2 forwarding of the same frame: how many times as much, and how many ns more. The packet's making and its sink are in both, so that " +
-			"the function alone differs by more times; the ns more are all its own. Short packets are frames of 64 octets with FCS before any tunnel, long ones of 1478.",
-	}
-	for _, name := range tunnelsFirst {
-		s.Rows = append(s.Rows, catalog.Titles[name].Name)
-	}
-	return s
 }
 
 // trafficFigures are table II, and figures 5 and 6.
@@ -112,8 +108,8 @@ func trafficFigures() []result.Figure {
 	}
 }
 
-// Claims say what GTP-U, SRv6 and translation cost, where the intervals tell
-// them apart.
+// Claims say what GTP-U, SRv6 and translation cost, where their intervals do not
+// meet.
 func (e *Experiment) Claims(run *result.Run) (claims []string) {
 	cost := func(name string) (result.Estimate, bool) {
 		list := run.Select(cost.MetricPacket, result.Labels{"function": catalog.Titles[name].Name, "packet": packetName(e.Sizes[0]), "table": usual})
@@ -136,7 +132,7 @@ func (e *Experiment) Claims(run *result.Run) (claims []string) {
 	return claims
 }
 
-// reportOf is a run as `culvert bench functions` has always told it: CPU time,
+// reportOf is a run as `culvert bench functions` has always printed it: CPU time,
 // of the first size of packets.
 func reportOf(f *experiment.File, run *result.Run) cost.Report {
 	with := f.With.(*Experiment)
@@ -151,7 +147,7 @@ func reportOf(f *experiment.File, run *result.Run) cost.Report {
 
 // PrintJSON writes the CPU time of the first size.
 func PrintJSON(w io.Writer, f *experiment.File, run *result.Run) error {
-	return cost.WriteJSON(w, reportOf(f, run))
+	return experiment.WriteJSON(w, reportOf(f, run))
 }
 
 // PrintTable writes the CPU time of the first size, then rates and latencies.

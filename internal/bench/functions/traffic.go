@@ -133,7 +133,7 @@ func (p trafficPoint) id() string {
 // settleTime is what a trial takes besides its packets.
 const settleTime = 150 * time.Millisecond
 
-// labels tell also what the function does to the length of a packet's headers.
+// labels also say what the function does to the length of a packet's headers.
 func (p trafficPoint) labels() result.Labels {
 	out := rig.LenEthernet + rig.LenIPv4 + p.Want.Payload
 	if p.Want.EtherType == rig.TypeIPv6 {

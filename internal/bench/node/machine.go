@@ -15,7 +15,16 @@ import (
 
 // Machine is what a run says of where it was measured, and by which build.
 func Machine() (e result.Environment, err error) {
-	e.CPUs, e.Commit = runtime.NumCPU(), commit()
+	e.CPUs = runtime.NumCPU()
+	build := map[string]string{} // what this program was built from, if the build says it
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			build[s.Key] = s.Value
+		}
+	}
+	if e.Commit = build["vcs.revision"]; build["vcs.modified"] == "true" {
+		e.Commit += "-dirty"
+	}
 	e.Version = e.Commit
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -41,18 +50,4 @@ func Machine() (e result.Environment, err error) {
 	_, memory, err := proc.Available("/proc")
 	e.MemoryMB = int(memory >> 20)
 	return e, err
-}
-
-// commit is what this program was built from, if the build says it.
-func commit() string {
-	said := map[string]string{}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			said[s.Key] = s.Value
-		}
-	}
-	if said["vcs.modified"] == "true" {
-		return said["vcs.revision"] + "-dirty"
-	}
-	return said["vcs.revision"]
 }

@@ -73,7 +73,7 @@ func (n Namespace) Ifindex(name string) (int, error) {
 }
 
 // offloads are the features of an interface that change what packets look
-// like, if ethtool is there to tell.
+// like, if ethtool is installed.
 func (n Namespace) offloads(port string) map[string]string {
 	var text []byte
 	err := n.Do(func() (err error) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/culvert-net/culvert/internal/bench/cost"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
@@ -86,7 +85,7 @@ type AgentRow struct {
 	P99   float64 `json:"p99_ms,omitempty"`
 	CPU   float64 `json:"cpu_ms,omitempty"` // of the agent, for one
 	MiB   float64 `json:"mib,omitempty"`
-	N     int     `json:"n"` // rounds; the median is told
+	N     int     `json:"n"` // rounds; the figures are their medians
 }
 
 func agentRows(run *result.Run) (rows []AgentRow) {
@@ -113,7 +112,7 @@ func agentRows(run *result.Run) (rows []AgentRow) {
 
 // PrintJSON writes the rows of a run.
 func PrintJSON(w io.Writer, _ *experiment.File, run *result.Run) error {
-	return cost.WriteJSON(w, reportOf(run))
+	return experiment.WriteJSON(w, reportOf(run))
 }
 
 // PrintTable writes them for people.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -149,20 +148,16 @@ func (e *Experiment) points() (points []scalePoint) {
 	add := func(dimension string, count uint, title string, node int, f catalog.Function, entries uint32) {
 		points = append(points, scalePoint{&cost.Row{Function: f, Entries: entries}, dimension, title, count, node})
 	}
-	each := func(dimension string, numbers []uint, title string, f catalog.Function) {
+	each := func(dimension string, numbers []uint, title string, node int, f catalog.Function) {
 		for _, n := range numbers {
-			add(dimension, n, title, plainNode, f, uint32(n))
+			add(dimension, n, title, node, f, uint32(n))
 		}
 	}
 	for _, f := range catalog.UPFFunctions(catalog.ShortSize)[1:3] {
-		for _, n := range e.Sessions {
-			add("sessions", n, catalog.Titles[f.Name].Name, sessionsNode, f, uint32(n))
-		}
+		each("sessions", e.Sessions, catalog.Titles[f.Name].Name, sessionsNode, f)
 	}
 	for _, f := range catalog.Tunnels(catalog.ShortSize)[:2] {
-		for _, n := range e.Tunnels {
-			add("tunnels", n, catalog.Titles[f.Name].Name, tunnelsNode, f, uint32(n))
-		}
+		each("tunnels", e.Tunnels, catalog.Titles[f.Name].Name, tunnelsNode, f)
 	}
 	for i, n := range e.Rules {
 		group := catalog.Sessions{Place: uint32(i), Most: catalog.FewSessions, Spec: catalog.Filtered(int(n))}
@@ -170,12 +165,12 @@ func (e *Experiment) points() (points []scalePoint) {
 		add("rules", n, catalog.Titles["uplink"].Name, rulesNode, catalog.Uplink(suffix, group, catalog.ShortSize), catalog.FewSessions)
 		add("rules", n, catalog.Titles["downlink"].Name, rulesNode, catalog.Downlink(suffix, group, catalog.ShortSize), catalog.FewSessions)
 	}
-	each("sids", e.SIDs, "End", catalog.SIDsFunction())
-	each("policies", e.Policies, "H.Encaps.Red", catalog.PoliciesFunction())
+	each("sids", e.SIDs, "End", plainNode, catalog.SIDsFunction())
+	each("policies", e.Policies, "H.Encaps.Red", plainNode, catalog.PoliciesFunction())
 	for _, n := range e.Segments {
 		add("segments", n, "H.Encaps.Red", plainNode, catalog.SegmentsFunction(int(n)), 1)
 	}
-	each("routes", e.Routes, "End.DT4", catalog.RoutesFunction())
+	each("routes", e.Routes, "End.DT4", plainNode, catalog.RoutesFunction())
 	if e.Cores {
 		for _, f := range catalog.Functions(catalog.ShortSize) {
 			if slices.Contains([]string{catalog.BaselineName, "gtpu_decap", "h_encaps_red", "end_dt4", "h_m_gtp4_d"}, f.Name) {
@@ -299,7 +294,18 @@ func (b *scaleBench) Measure(ctx context.Context, at experiment.Point, _ int) ([
 	case p.node == coresNode && p.dimension == "":
 		return twoCoresSamples(node, p, b.pair)
 	case p.node == coresNode:
-		return coresSamples(node, p, b.pair)
+		var took [3][]float64 // by the number of cores: one and two in turns
+		for range coresRuns {
+			for _, cores := range []int{1, 2} {
+				s, err := node.Together(p.Row, b.pair[2-cores:])
+				if err != nil {
+					return nil, fmt.Errorf("%d cores: %w", cores, err)
+				}
+				took[cores] = append(took[cores], s.CPU)
+			}
+		}
+		ratio, _, _ := stats.Interval(took[1], took[2])
+		return []experiment.Sample{{Metric: metricCores, Labels: p.labels(), Value: 2 * ratio}}, nil
 	}
 	s, err := node.Round(ctx, p.Row)
 	if err != nil {
@@ -326,31 +332,13 @@ const (
 	coresRuns = 3 // with one core, and with two, of one sample
 )
 
-// coresSamples alternates one core and two.
-func coresSamples(b *cost.Bench, p scalePoint, pair []int) ([]experiment.Sample, error) {
-	var took [3][]float64 // by the number of cores
-	for range coresRuns {
-		for _, cores := range []int{1, 2} {
-			s, err := b.Together(p.Row, pair[2-cores:])
-			if err != nil {
-				return nil, fmt.Errorf("%d cores: %w", cores, err)
-			}
-			took[cores] = append(took[cores], s.CPU)
-		}
-	}
-	ratio, _, _ := stats.Interval(took[1], took[2])
-	return []experiment.Sample{{Metric: metricCores, Labels: p.labels(), Value: 2 * ratio}}, nil
-}
-
 // n4Samples are what procedures of N4 took.
 func n4Samples(rows []cost.PFCPRow) (list []experiment.Sample) {
 	for _, r := range rows {
 		procedure := result.Labels{"procedure": strings.TrimPrefix(r.Name, "pfcp_"), "sessions": strconv.Itoa(r.Entries)}
 		list = append(list, experiment.Sample{Metric: MetricN4, Labels: procedure, Unit: "requests/s", Value: r.PerSecond})
 		for i, us := range []float64{r.P50, r.P99} {
-			labels := maps.Clone(procedure)
-			labels["share"] = n4Shares[i]
-			list = append(list, experiment.Sample{Metric: metricN4Time, Labels: labels, Unit: "ns", Value: 1000 * us})
+			list = append(list, experiment.Sample{Metric: metricN4Time, Labels: procedure.With("share", n4Shares[i]), Unit: "ns", Value: 1000 * us})
 		}
 	}
 	return list
@@ -363,8 +351,12 @@ func controlSamples(b *cost.Bench) ([]experiment.Sample, error) {
 	if err != nil {
 		return nil, err
 	}
+	sessions := 0
+	for _, g := range b.Control.Groups {
+		sessions += g.Count()
+	}
 	for i, n := range []uint64{resident, tables} {
-		labels := result.Labels{"held": holders[i], "sessions": strconv.Itoa(b.Control.Sessions())}
+		labels := result.Labels{"held": holders[i], "sessions": strconv.Itoa(sessions)}
 		list = append(list, experiment.Sample{Metric: MetricMemory, Labels: labels, Unit: "octets", Value: float64(n)})
 	}
 	return list, nil

@@ -53,7 +53,7 @@ func scalingOf(f *experiment.File, run *result.Run) ScalingReport {
 
 // PrintScalingJSON writes the rows of two cores over one.
 func PrintScalingJSON(w io.Writer, f *experiment.File, run *result.Run) error {
-	return cost.WriteJSON(w, scalingOf(f, run))
+	return experiment.WriteJSON(w, scalingOf(f, run))
 }
 
 // PrintScalingTable writes the rows of two cores over one for people.
@@ -144,7 +144,7 @@ func PrintUPFJSON(w io.Writer, f *experiment.File, run *result.Run) error {
 	for _, row := range r.pfcp {
 		rows = append(rows, row)
 	}
-	return cost.WriteJSON(w, struct {
+	return experiment.WriteJSON(w, struct {
 		Bench    string `json:"bench"`
 		Baseline string `json:"baseline"`
 		Rows     []any  `json:"rows"`
