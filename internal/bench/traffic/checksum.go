@@ -8,8 +8,13 @@ import "github.com/culvert-net/culvert/internal/dataplane/trafficrun"
 func (f *frame) follow(p *trafficrun.Place) {
 	at := int(p.Offset)
 	inside := 0
+	// In the inner IP header a place is counted by it, or by the pseudo-header.
+	inInnerIP := f.innerUDP > 0 && at >= f.innerUDP-6-lenIPv6 && at < f.innerUDP-6
+	if f.innerIP > 0 {
+		inInnerIP = at >= f.innerIP-10 && at < f.innerIP+10
+	}
 	switch {
-	case f.inInnerIP(at):
+	case inInnerIP:
 		if f.innerIP > 0 {
 			p.IPChecksum = uint32(f.innerIP)
 			inside++
@@ -26,13 +31,4 @@ func (f *frame) follow(p *trafficrun.Place) {
 	if f.outerUDP > 0 && inside != 1 {
 		p.OuterChecksum, p.OuterAdds = uint32(f.outerUDP), inside > 1
 	}
-}
-
-// inInnerIP says whether an offset is in the inner IP header, and counted by it
-// or by the pseudo-header.
-func (f *frame) inInnerIP(at int) bool {
-	if f.innerIP > 0 {
-		return at >= f.innerIP-10 && at < f.innerIP+10
-	}
-	return f.innerUDP > 0 && at >= f.innerUDP-6-lenIPv6 && at < f.innerUDP-6
 }

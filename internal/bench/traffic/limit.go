@@ -46,8 +46,8 @@ func (p *Pair) Limit(ctx context.Context, t Template) (float64, error) {
 func (p *Pair) TimestampCost(ctx context.Context, t Template) (float64, error) {
 	rounds, err := p.withoutDevice(ctx, t, false, true)
 	var costs []float64
-	for _, o := range rounds {
-		costs = append(costs, o[0].perPacket()-o[1].perPacket())
+	for _, o := range rounds { // the generator's CPU time for a packet
+		costs = append(costs, float64(o[0].CPU.Generator)/float64(o[0].Sent)-float64(o[1].CPU.Generator)/float64(o[1].Sent))
 	}
 	return stats.Median(costs), err
 }
@@ -62,9 +62,6 @@ func (p *Pair) Describe(ctx context.Context, t Template, e *result.Environment) 
 	e.TimestampNS = &cost
 	return err
 }
-
-// perPacket is the generator's CPU time for a packet, ns.
-func (o Outcome) perPacket() float64 { return float64(o.CPU.Generator) / float64(o.Sent) }
 
 // withoutDevice runs trials as fast as possible over a veth pair: limitTrials rounds, of
 // one for each of untimed.

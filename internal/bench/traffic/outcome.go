@@ -73,7 +73,7 @@ type Outcome struct {
 	AtLimit bool `json:"at_limit"`
 
 	// Latency is from the making of a packet to the program at the receiving
-	// interface; nil if it was not measured. It is told apart up to 4.29 s: a packet
+	// interface; nil if it was not measured. It is known up to 4.29 s: a packet
 	// that took longer counts with its time modulo that.
 	Latency *result.Histogram `json:"latency,omitempty"`
 	// Faults are the first of the packets that were wrong, in words.

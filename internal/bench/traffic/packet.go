@@ -39,11 +39,14 @@ type packetSender struct {
 // packets sends a job's packets on the calling thread, in whose network
 // namespace the interface is.
 func (p *Pair) packets(j trafficrun.Job, stop <-chan struct{}) (sending, error) {
-	clock, err := monotonic()
+	// A clock that costs no system call: Go's is CLOCK_MONOTONIC too, with another zero.
+	var ts unix.Timespec
+	zero := time.Now()
+	err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	if err != nil {
-		return sending{}, err
+		return sending{}, fmt.Errorf("read CLOCK_MONOTONIC: %w", err)
 	}
-	s := &packetSender{job: j, clock: clock}
+	s := &packetSender{job: j, clock: func() uint64 { return uint64(ts.Nano()) + uint64(time.Since(zero)) }}
 	if s.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err == nil {
 		defer unix.Close(s.socket)
 		err = errors.Join(unix.SetsockoptInt(s.socket, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1),
@@ -63,18 +66,6 @@ func (p *Pair) packets(j trafficrun.Job, stop <-chan struct{}) (sending, error) 
 		return out, fmt.Errorf("interface %s: send by AF_PACKET: %w", p.options.TX, err)
 	}
 	return out, nil
-}
-
-// monotonic is a clock that costs no system call: Go's is CLOCK_MONOTONIC too,
-// with another zero.
-func monotonic() (func() uint64, error) {
-	var ts unix.Timespec
-	zero := time.Now()
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return nil, fmt.Errorf("read CLOCK_MONOTONIC: %w", err)
-	}
-	at := uint64(ts.Nano())
-	return func() uint64 { return at + uint64(time.Since(zero)) }, nil
 }
 
 // run sends what is due until the trial is over.

@@ -68,8 +68,12 @@ func Open(ctx context.Context, o Options) (_ *Pair, err error) {
 	if p.engine, err = trafficrun.Load(); err != nil {
 		return nil, err
 	}
-	// A device answers some packets with errors to where they came from.
-	if err := errors.Join(p.attachRX(), p.attachTX()); err != nil {
+	p.receiver, err = p.attach(o.RX, p.rx.Index, false)
+	if o.TX != o.RX { // a device answers some packets with errors to where they came from
+		_, err2 := p.attach(o.TX, p.tx.Index, true)
+		err = errors.Join(err, err2)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return p, errors.Join(p.choose(ctx), ctx.Err())
@@ -117,42 +121,27 @@ func (p *Pair) whyNot() string {
 	return "its driver has no ndo_xdp_xmit (--method packet does without)"
 }
 
-func (p *Pair) attachRX() error {
-	if with := p.options.With; with != nil && with.options.RX == p.options.RX {
-		p.receiver = with.receiver
-		return with.engine.HandOver(false, p.engine)
+// attach has the receiver take what comes in at an interface, the sending one or the
+// other, or hands it what the receiver of the pair that shares the interface takes.
+func (p *Pair) attach(port Port, index int, sending bool) (receiver string, err error) {
+	if with := p.options.With; with != nil && (sending && with.options.TX == port || !sending && with.options.RX == port) {
+		return with.receiver, with.engine.HandOver(sending, p.engine)
 	}
-	return proc.Inside(p.options.RX.Namespace, func() error {
-		native, err := p.engine.Receive(p.rx.Index, false)
-		p.receiver = "generic"
+	receiver = "generic"
+	err = proc.Inside(port.Namespace, func() error {
+		native, err := p.engine.Receive(index, sending)
 		if native {
-			p.receiver = "native"
+			receiver = "native"
 		}
-		return attachError(p.options.RX, err)
+		return err
 	})
-}
-
-func (p *Pair) attachTX() error {
-	switch with := p.options.With; {
-	case p.options.TX == p.options.RX:
-		return nil
-	case with != nil && with.options.TX == p.options.TX:
-		return with.engine.HandOver(true, p.engine)
-	}
-	return proc.Inside(p.options.TX.Namespace, func() error {
-		_, err := p.engine.Receive(p.tx.Index, true)
-		return attachError(p.options.TX, err)
-	})
-}
-
-func attachError(p Port, err error) error {
 	if errors.Is(err, trafficrun.ErrBusy) {
-		return fmt.Errorf("interface %s: %w: take it off (ip link set dev %s xdp off), or use another interface", p, err, p.Interface)
+		return "", fmt.Errorf("interface %s: %w: take it off (ip link set dev %s xdp off), or use another interface", port, err, port.Interface)
 	}
 	if err != nil {
-		return fmt.Errorf("interface %s: attach the receiver: %w", p, err)
+		return "", fmt.Errorf("interface %s: attach the receiver: %w", port, err)
 	}
-	return nil
+	return receiver, nil
 }
 
 // Close detaches everything.

@@ -78,7 +78,7 @@ type Ethernet struct {
 // Kind is what is around the inner packet.
 type Kind string
 
-// The kinds of outer headers. IPv4 or IPv6 is told by their addresses.
+// The kinds of outer headers. Their addresses say whether they are IPv4 or IPv6.
 const (
 	Plain Kind = "" // the inner packet is in the frame
 	GTPU  Kind = "gtpu"

@@ -4,11 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
 
 	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
 )
 
-// mostFaults are told in words.
+// mostFaults are described in words.
 const mostFaults = 8
 
 // What can be wrong with a packet that came out: the keys of
@@ -57,7 +61,13 @@ func (v *verifier) see(s trafficrun.Shown) {
 	case trafficrun.Header:
 		v.say(s, v.difference(s.Data))
 	case trafficrun.Number:
-		v.say(s, v.numbers(s.Data))
+		text := "a number is that of another packet:"
+		for _, p := range v.expect.Places {
+			if int(p.Offset)+4 <= len(s.Data) {
+				text += fmt.Sprintf(" octets %d to %d are %#08x, the first packet's %#08x;", p.Offset, p.Offset+3, be.Uint32(s.Data[p.Offset:]), p.Base)
+			}
+		}
+		v.say(s, text)
 	case trafficrun.Unreadable:
 		v.say(s, "the tag is hurt, or cut off")
 	default:
@@ -92,17 +102,6 @@ func (v *verifier) difference(data []byte) string {
 	return "the headers are not as expected"
 }
 
-// numbers names the places where a number is, and what it is.
-func (v *verifier) numbers(data []byte) string {
-	text := "a number is that of another packet:"
-	for _, p := range v.expect.Places {
-		if int(p.Offset)+4 <= len(data) {
-			text += fmt.Sprintf(" octets %d to %d are %#08x, the first packet's %#08x;", p.Offset, p.Offset+3, be.Uint32(data[p.Offset:]), p.Base)
-		}
-	}
-	return text
-}
-
 // corruption counts what was wrong, by whoever saw it.
 func (v *verifier) corruption() (map[string]uint64, uint64) {
 	all := maps.Clone(v.found)
@@ -117,4 +116,20 @@ func (v *verifier) corruption() (map[string]uint64, uint64) {
 	}
 	maps.DeleteFunc(all, func(_ string, n uint64) bool { return n == 0 })
 	return all, sum
+}
+
+// summary names a frame's layers, and what an ICMP message says.
+func summary(frame []byte) string {
+	var names []string
+	for _, l := range gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.NoCopy).Layers() {
+		switch l := l.(type) {
+		case *layers.ICMPv4:
+			names = append(names, "ICMP "+l.TypeCode.String())
+		case *layers.ICMPv6:
+			names = append(names, "ICMPv6 "+l.TypeCode.String())
+		default:
+			names = append(names, l.LayerType().String())
+		}
+	}
+	return strings.Join(names, ", ")
 }
