@@ -2,7 +2,6 @@ package device
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/stats"
@@ -32,30 +31,24 @@ func (d *Experiment) Figures() []result.Figure {
 			Caption: "Each line begins at no loss and rises where its device is at its limit. What comes above the limit is lost, so a line that rises later is of a faster device.",
 		})
 		for _, share := range d.Latency {
-			list = append(list, d.latencyFigures(size, fmt.Sprintf("%.0f %%", 100*share))...)
+			percent := fmt.Sprintf("%.0f", 100*share)
+			load, id := percent+" %", size+"_"+percent
+			where := result.Labels{"size": size, "load": load}
+			list = append(list, result.Figure{
+				ID: "device_latency_" + id, Title: fmt.Sprintf("Latency at %s of PDR, frames of %s", load, size), Kind: result.Percentiles,
+				Metric: "latency", Where: where, Series: "what", YTitle: "ns", LogY: true,
+				Caption: "From the making of a packet to the program at the receiving interface. Each device has its own PDR, so each is equally busy.",
+			}, result.Figure{
+				ID: "device_deviation_" + id, Title: fmt.Sprintf("Deviation of latency at %s of PDR, frames of %s", load, size), Kind: result.Density,
+				Metric: "latency", Where: where, Series: "what", Centered: true, XTitle: "ns from the median", YTitle: "share of packets",
+				Caption: "How far single packets are from their median: a high and narrow curve is a device that treats all packets alike.",
+			})
 		}
 	}
 	return append(list, result.Figure{
 		ID: "device_table", Title: "Latency", Kind: result.Table, Metric: "latency_p99",
 		Caption: "What 99 of 100 packets do not exceed, in ns, at shares of each device's own PDR.",
 	})
-}
-
-func (d *Experiment) latencyFigures(size, load string) []result.Figure {
-	id := size + "_" + strings.TrimSuffix(load, " %")
-	where := result.Labels{"size": size, "load": load}
-	return []result.Figure{
-		{
-			ID: "device_latency_" + id, Title: fmt.Sprintf("Latency at %s of PDR, frames of %s", load, size), Kind: result.Percentiles,
-			Metric: "latency", Where: where, Series: "what", YTitle: "ns", LogY: true,
-			Caption: "From the making of a packet to the program at the receiving interface. Each device has its own PDR, so each is equally busy.",
-		},
-		{
-			ID: "device_deviation_" + id, Title: fmt.Sprintf("Deviation of latency at %s of PDR, frames of %s", load, size), Kind: result.Density,
-			Metric: "latency", Where: where, Series: "what", Centered: true, XTitle: "ns from the median", YTitle: "share of packets",
-			Caption: "How far single packets are from their median: a high and narrow curve is a device that treats all packets alike.",
-		},
-	}
 }
 
 // Claims compare what two built-in devices do alike.

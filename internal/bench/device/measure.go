@@ -57,19 +57,26 @@ func (b *deviceBench) Measure(ctx context.Context, at experiment.Point, _ int) (
 	return m.out, nil
 }
 
-// packets are a point's: of its size.
+// packets says where a point's device is, and what goes in and comes out of it: frames
+// of the point's size.
 func (b *deviceBench) packets(p point) (sent traffic.Template, o traffic.Options, err error) {
-	if sent, o, err = b.between(p); err == nil {
-		sent, err = sized(sent, p.size)
-	}
-	return sent, o, err
-}
-
-// between says where a point's device is, and what goes in and comes out of it.
-func (b *deviceBench) between(p point) (sent traffic.Template, o traffic.Options, err error) {
 	o = traffic.Options{TX: b.tx(), RX: b.rx(), CPU: b.cpus.Generator, Method: traffic.Method(b.Method), Seed: b.Seed}
 	if p.target.Device == "device" {
-		return b.userTraffic(o)
+		if sent, err = readTemplate(b.Template); err != nil {
+			return sent, o, err
+		}
+		if sent.Ethernet.Destination == nil {
+			sent.Ethernet.Destination = b.MAC
+		}
+		if b.Expect != "" {
+			e, err := readTemplate(b.Expect)
+			if err != nil {
+				return sent, o, err
+			}
+			o.Expect = &e
+		}
+		sent, err = sized(sent, p.size)
+		return sent, o, err
 	}
 	n := b.nodes[p.target.Device]
 	o.TX, o.RX, o.Method = n.TX, n.RX, traffic.Live
@@ -82,24 +89,8 @@ func (b *deviceBench) between(p point) (sent traffic.Template, o traffic.Options
 		sent, o.Expect = f.Sent, f.Expect
 	}
 	sent.Ethernet.Destination = traffic.MAC(node.MAC(1))
-	return sent, o, nil
-}
-
-func (b *deviceBench) userTraffic(o traffic.Options) (sent traffic.Template, _ traffic.Options, err error) {
-	if sent, err = readTemplate(b.Template); err != nil {
-		return sent, o, err
-	}
-	if sent.Ethernet.Destination == nil {
-		sent.Ethernet.Destination = b.MAC
-	}
-	if b.Expect != "" {
-		e, err := readTemplate(b.Expect)
-		if err != nil {
-			return sent, o, err
-		}
-		o.Expect = &e
-	}
-	return sent, o, nil
+	sent, err = sized(sent, p.size)
+	return sent, o, err
 }
 
 // all takes the samples of a point.
@@ -127,9 +118,16 @@ func (m *probing) all(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, mpps := range m.Curve {
-		if err := m.loss(ctx, mpps, most); err != nil {
+	for _, mpps := range m.Curve { // loss, at the rates that the generator reaches
+		if mpps*1e6 > most {
+			continue
+		}
+		o, err := m.run(ctx, mpps*1e6, time.Duration(m.Final))
+		if err != nil && (!errors.Is(err, traffic.ErrNothing) || ctx.Err() != nil) {
 			return err
+		}
+		if !o.AtLimit {
+			m.sample("loss", "", LossRatio(o), nil, "rate", strconv.FormatFloat(mpps, 'g', -1, 64))
 		}
 	}
 	return nil
@@ -173,7 +171,7 @@ func first(faults []string) string {
 	return faults[0]
 }
 
-// run is one trial. What was wrong with packets is kept to be told.
+// run is one trial. What was wrong with packets is kept for warnOfFaults.
 func (m *probing) run(ctx context.Context, rate float64, lasting time.Duration) (traffic.Outcome, error) {
 	o, err := m.trials.Run(ctx, traffic.Trial{Template: m.sent, Rate: rate, Duration: lasting})
 	f := &m.faulty
@@ -296,22 +294,7 @@ func (m *probing) latency(ctx context.Context, share, rate float64) error {
 	return nil
 }
 
-// loss measures at a rate, where the generator reaches it.
-func (m *probing) loss(ctx context.Context, mpps, most float64) error {
-	if mpps*1e6 > most {
-		return nil
-	}
-	o, err := m.run(ctx, mpps*1e6, time.Duration(m.Final))
-	if err != nil && (!errors.Is(err, traffic.ErrNothing) || ctx.Err() != nil) {
-		return err
-	}
-	if !o.AtLimit {
-		m.sample("loss", "", LossRatio(o), nil, "rate", strconv.FormatFloat(mpps, 'g', -1, 64))
-	}
-	return nil
-}
-
-// warnOfFaults tells what was wrong with packets besides that some were lost.
+// warnOfFaults warns of what was wrong with packets besides that some were lost.
 func (m *probing) warnOfFaults() {
 	f := m.faulty
 	for _, c := range []struct {

@@ -228,7 +228,7 @@ func (b *Bench) OpenPair(ctx context.Context, n *device.Node) (*traffic.Pair, tr
 
 // Measure holds the load twice: with nothing done, and with the event. What is
 // lost without it is not the event's.
-func (b *Bench) Measure(ctx context.Context, at experiment.Point, _ int) (_ []experiment.Sample, err error) {
+func (b *Bench) Measure(ctx context.Context, at experiment.Point, _ int) (list []experiment.Sample, err error) {
 	e := eventOf(at.ID)
 	n := b.Node
 	if e.session {
@@ -250,7 +250,18 @@ func (b *Bench) Measure(ctx context.Context, at experiment.Point, _ int) (_ []ex
 	if with.AtLimit || without.AtLimit {
 		b.Warn("%s: the generator did not hold %.0f packets/s: others use its CPU", at.ID, b.Rates[n])
 	}
-	return b.samples(at.ID, b.Rates[n], took, with, without), nil
+	add := func(metric, unit string, value float64) {
+		list = append(list, experiment.Sample{Metric: metric, Labels: result.Labels{"event": at.ID}, Unit: unit, Value: value})
+	}
+	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	add("blocked", "ms", 1e3*float64(with.Lost)/b.Rates[n])
+	add("blocked_nothing_done", "ms", 1e3*float64(without.Lost)/b.Rates[n])
+	add("lost", "packets", float64(with.Lost))
+	add("longest_gap", "ms", ms(with.LongestGap))
+	add("longest_gap_nothing_done", "ms", ms(without.LongestGap))
+	add("event_took", "ms", ms(took))
+	add("held", "packets/s", b.Rates[n])
+	return list, nil
 }
 
 // During sends packets before, while and after something is done, which took so
@@ -283,22 +294,6 @@ func (b *Bench) During(ctx context.Context, n *device.Node, pair *traffic.Pair, 
 
 // longestEvent is for how long packets are sent at most.
 const longestEvent = 5 * time.Minute
-
-// samples are of one event; beside each is what was without it.
-func (b *Bench) samples(name string, rate float64, took time.Duration, with, without traffic.Outcome) (list []experiment.Sample) {
-	add := func(metric, unit string, value float64) {
-		list = append(list, experiment.Sample{Metric: metric, Labels: result.Labels{"event": name}, Unit: unit, Value: value})
-	}
-	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-	add("blocked", "ms", 1e3*float64(with.Lost)/rate)
-	add("blocked_nothing_done", "ms", 1e3*float64(without.Lost)/rate)
-	add("lost", "packets", float64(with.Lost))
-	add("longest_gap", "ms", ms(with.LongestGap))
-	add("longest_gap_nothing_done", "ms", ms(without.LongestGap))
-	add("event_took", "ms", ms(took))
-	add("held", "packets/s", rate)
-	return list
-}
 
 // Figures show what was blocked beside what nothing does.
 func (d *Experiment) Figures() []result.Figure {

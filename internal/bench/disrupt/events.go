@@ -43,7 +43,14 @@ var events = []event{
 	{name: "configuration", do: (*Bench).configuration},
 	{name: "policy", do: (*Bench).policy},
 	{name: "adjacency", do: (*Bench).adjacency},
-	{name: "session", session: true, do: (*Bench).handover},
+	{name: "session", session: true, do: func(b *Bench, ctx context.Context, _ *device.Node) error { // handover to another gNB
+		to := firstGNB
+		if b.turn("session") {
+			to = secondGNB
+		}
+		r, err := b.control.Groups[0].Handover(ctx, smf.Pace{Window: 1}, to, false)
+		return errors.Join(err, r.Err())
+	}},
 }
 
 // EventNames returns the names that --events takes.
@@ -66,8 +73,16 @@ func (b *Bench) turn(what string) (there bool) {
 
 // upgrade replaces the daemon by one with another build of the data path.
 func (b *Bench) upgrade(ctx context.Context, n *device.Node) error {
-	if b.other == "" {
-		if err := b.makeOther(); err != nil {
+	if b.other == "" { // copy the binary with another build of the data path in it
+		program, err := os.ReadFile(b.Culvert)
+		if err != nil {
+			return err
+		}
+		if disturb.Rebuild(program) == 0 {
+			return fmt.Errorf("%s holds no data path that could be replaced", b.Culvert)
+		}
+		b.other = filepath.Join(b.dir, "culvert")
+		if err := os.WriteFile(b.other, program, 0o700); err != nil {
 			return err
 		}
 	}
@@ -89,29 +104,16 @@ func (b *Bench) upgrade(ctx context.Context, n *device.Node) error {
 	return err
 }
 
-// makeOther copies the binary with another build of the data path in it.
-func (b *Bench) makeOther() error {
-	program, err := os.ReadFile(b.Culvert)
-	if err != nil {
-		return err
-	}
-	if disturb.Rebuild(program) == 0 {
-		return fmt.Errorf("%s holds no data path that could be replaced", b.Culvert)
-	}
-	b.other = filepath.Join(b.dir, "culvert")
-	return os.WriteFile(b.other, program, 0o700)
-}
-
 // configuration adds SIDs and policies, or takes them away.
 func (b *Bench) configuration(ctx context.Context, n *device.Node) error {
 	more := b.turn("configuration")
 	change := func(c *config.Config) {
 		c.SIDs = nil
 		c.Policies = slices.DeleteFunc(c.Policies, func(p srpolicy.Policy) bool { return strings.HasPrefix(p.Name, morePolicies) })
+		if !more {
+			return
+		}
 		for i := range uint32(b.Entries) {
-			if !more {
-				return
-			}
 			c.SIDs = append(c.SIDs, srv6.LocalSID{SID: catalog.Prefix(catalog.SIDAt(catalog.SIDsOfFunction+i), 64), Behavior: srv6.End})
 			c.Policies = append(c.Policies, catalog.OnePath(catalog.Name(morePolicies, i), srv6.HEncapsRed, catalog.Segment))
 		}
@@ -201,14 +203,4 @@ func (b *Bench) openUPF(ctx context.Context) (err error) {
 		b.Later(b.control.Client.Close)
 	}
 	return err
-}
-
-// handover switches the session's FAR to another gNB.
-func (b *Bench) handover(ctx context.Context, _ *device.Node) error {
-	to := firstGNB
-	if b.turn("session") {
-		to = secondGNB
-	}
-	r, err := b.control.Groups[0].Handover(ctx, smf.Pace{Window: 1}, to, false)
-	return errors.Join(err, r.Err())
 }

@@ -101,7 +101,7 @@ func (r *rig) packets(mbit float64) float64 { return mbit * 1e6 / 8 / float64(r.
 
 func (r *rig) mbit(packets float64) float64 { return packets * 8 * float64(r.params.PacketSize) / 1e6 }
 
-// gbit is a rate in Mbit/s as sentences tell it.
+// gbit is a rate in Mbit/s as sentences have it.
 func gbit(mbit float64) string { return fmt.Sprintf("%.3g Gbit/s", mbit/1e3) }
 
 // goTo sets everything to a transport and a direction.

@@ -102,7 +102,7 @@ func wantNothingOf(t *testing.T, name string) {
 }
 
 // Every transport delivers every packet of both slices as it was sent, in both
-// directions, and none of them to the other slice.
+// Directions(), and none of them to the other slice.
 func TestEveryTransport(t *testing.T) {
 	set := setting(t)
 	p := params()
@@ -117,7 +117,7 @@ func TestEveryTransport(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, d := range directions {
+	for _, d := range Directions() {
 		for _, n := range Transports() {
 			t.Run(n+" "+d, func(t *testing.T) {
 				if err := r.goTo(t.Context(), n, d); err != nil {

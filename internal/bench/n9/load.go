@@ -66,7 +66,7 @@ func (o outcome) sent() uint64     { return o.slices[0].Sent + o.slices[1].Sent 
 func (o outcome) received() uint64 { return o.slices[0].Received + o.slices[1].Received }
 func (o outcome) lost() uint64     { return o.slices[0].Lost + o.slices[1].Lost }
 
-// short says that the generator sent less than it was told to.
+// short says that the generator sent less than the trial offers.
 func (o outcome) short() bool { return o.slices[0].AtLimit || o.slices[1].AtLimit }
 
 // ratio is the packet delivery ratio of both slices.

@@ -36,9 +36,7 @@ const (
 	downlink = "downlink"
 )
 
-var directions = []string{uplink, downlink}
-
-// Params are what the experiment is told.
+// Params are the parameters of the experiment.
 type Params struct {
 	// N9 are the transports whose curve is measured. The CPU time of all others
 	// is beside it.
@@ -58,7 +56,7 @@ type Params struct {
 // Kind is the experiment's.
 func Kind() experiment.Kind {
 	return experiment.Kind{Name: "slices", NoiseLimit: experiment.NoiseOfRates, New: func() experiment.Experiment {
-		return &Params{N9: []string{"gtpu", "traditional", "enhanced"}, Direction: slices.Clone(directions),
+		return &Params{N9: []string{"gtpu", "traditional", "enhanced"}, Direction: Directions(),
 			Points: 12, PacketSize: 1400, Trial: experiment.Duration(300 * time.Millisecond)}
 	}}
 }
@@ -86,7 +84,7 @@ func (p *Params) Quick() {
 }
 
 // Directions are the names of both.
-func Directions() []string { return slices.Clone(directions) }
+func Directions() []string { return []string{uplink, downlink} }
 
 // Transports are the names of N9's.
 func Transports() (list []string) {
@@ -110,7 +108,7 @@ func (p *Params) Validate() error {
 	var list experiment.Problems
 	add := experiment.Complain(&list)
 	experiment.Chosen(add, "n9", p.N9, Transports())
-	experiment.Chosen(add, "direction", p.Direction, directions)
+	experiment.Chosen(add, "direction", p.Direction, Directions())
 	for i, r := range p.Rates {
 		if !(r > 0) || r > 1e6 {
 			add(fmt.Sprintf("rates[%d]", i), "give Mbit/s, above 0 and at most 1000000", "%v", r)
@@ -155,7 +153,7 @@ func (p *Params) measured() []string {
 }
 
 // costed are the transports whose CPU time is measured: of the paper's figure 6,
-// so that a header is told apart by its SIDs.
+// so that headers differ in their SIDs only.
 func (p *Params) costed() []string {
 	return slices.DeleteFunc(Transports(), func(n string) bool {
 		return n != "enhanced-3" && !slices.Contains(p.N9, n)

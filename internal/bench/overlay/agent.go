@@ -38,8 +38,7 @@ const (
 	preferenceByAPI = 400
 )
 
-// cluster is the agent of a node that was told of many others, each with two
-// prefixes, two policies and two more candidate paths, which came by BGP.
+// cluster is the agent of a node that knows many others, each with two prefixes, two policies and two more candidate paths, which came by BGP.
 type cluster struct {
 	node.Undo
 	network *lab.Network
@@ -47,7 +46,7 @@ type cluster struct {
 	address netip.Addr // the node's
 	speaker *speaker
 	pods    []*os.File // the networks of pods to be
-	nodes   int        // that it was told of
+	nodes   int        // that it knows
 }
 
 func openCluster(network *lab.Network, pods int) (_ *cluster, err error) {
@@ -89,8 +88,8 @@ func (o other) name() string { return fmt.Sprintf("other-%d", o.number) }
 
 func (o other) policy(family string) string { return o.name() + ":" + family }
 
-// toldPolicy is the one that follows from what the node tells.
-func toldPolicy(o other) string { return o.policy(ipv4) }
+// nodePolicy is the policy that the agent makes for the node by itself.
+func nodePolicy(o other) string { return o.policy(ipv4) }
 
 // by returns the segment list to a node through another node.
 func (o other) by(hop other, family string) []netip.Addr {
@@ -104,15 +103,15 @@ func (o other) path(family string, preference, distinguisher uint32, hop other) 
 	}
 }
 
-// tellTime is how long it may take until all of a number of nodes are known.
-const tellTime = 3 * time.Minute
+// knownTime is how long it may take until all of a number of nodes are known.
+const knownTime = 3 * time.Minute
 
-// become tells the agent of so many nodes, and of no others.
+// become configures so many nodes at the agent, and no others.
 func (c *cluster) become(ctx context.Context, nodes int) error {
 	if c.nodes == nodes {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	ctx, cancel := context.WithTimeout(ctx, knownTime)
 	defer cancel()
 	list := make([]any, nodes)
 	for i := range list {
@@ -126,7 +125,7 @@ func (c *cluster) become(ctx context.Context, nodes int) error {
 		return fmt.Errorf("tell of %d nodes: %w", nodes, err)
 	}
 	for i := min(nodes, c.nodes); i < max(nodes, c.nodes); i++ {
-		for _, family := range families {
+		for _, family := range Families() {
 			path := otherNode(i).path(family, preferenceOfAll, 1, otherNode((i+1)%nodes))
 			if err := c.speaker.do(order{Withdraw: i >= nodes, Path: path}); err != nil {
 				return err
@@ -135,7 +134,7 @@ func (c *cluster) become(ctx context.Context, nodes int) error {
 	}
 	c.nodes = nodes
 	for i := range nodes {
-		for _, family := range families {
+		for _, family := range Families() {
 			if err := c.awaitActive(ctx, otherNode(i).policy(family), preferenceOfAll); err != nil {
 				return err
 			}
@@ -191,7 +190,7 @@ type source struct {
 
 var sources = []source{
 	{"api", ownPolicy, preferenceByAPI, (*cluster).setPolicy},
-	{"bgp", toldPolicy, preferenceByBGP, func(c *cluster, _ context.Context, to, hop other, drop bool) error {
+	{"bgp", nodePolicy, preferenceByBGP, func(c *cluster, _ context.Context, to, hop other, drop bool) error {
 		return c.speaker.do(order{Withdraw: drop, Path: to.path(ipv4, preferenceByBGP, 2, hop)})
 	}},
 }
@@ -224,7 +223,7 @@ func (c *cluster) change(ctx context.Context, s source, number int) (time.Durati
 	to, hop := otherNode(n%c.nodes), otherNode((n+2)%c.nodes)
 	drop, policy, want := number%2 == 1, s.policy(to), s.preference
 	if drop {
-		policy, want = toldPolicy(to), preferenceOfAll
+		policy, want = nodePolicy(to), preferenceOfAll
 	}
 	begun := time.Now()
 	if err := s.set(c, ctx, to, hop, drop); err != nil {

@@ -141,7 +141,7 @@ func TestRun(t *testing.T) {
 		}
 	}
 	for _, v := range variants {
-		for _, family := range families {
+		for _, family := range Families() {
 			for _, kind := range []string{"tcp true", "tcp false", "udp false"} {
 				if want := fmt.Sprintf("%s %s %s", v.name, family, kind); !slices.Contains(rows, want) {
 					t.Errorf("no row %s", want)

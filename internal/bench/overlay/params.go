@@ -68,12 +68,7 @@ const (
 	udp    = "udp"
 )
 
-var (
-	families = []string{ipv4, ipv6}
-	traffics = []string{tcpGSO, tcpMTU, udp}
-)
-
-// Params are what the experiment is told.
+// Params are the parameters of the experiment.
 type Params struct {
 	// Variants are measured beside flat routing.
 	Variants []string `json:"variants"`
@@ -93,22 +88,22 @@ type Params struct {
 // Kind is the experiment's.
 func Kind() experiment.Kind {
 	return experiment.Kind{Name: "overlay", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
-		return &Params{Variants: Variants(), Families: slices.Clone(families), Traffic: slices.Clone(traffics),
+		return &Params{Variants: Variants(), Families: Families(), Traffic: Traffics(),
 			Trial: experiment.Duration(150 * time.Millisecond), Datagram: mostDatagram, Pods: 100, Changes: 100, Nodes: []int{10, 1000}}
 	}}
 }
 
 // Families returns the names of the address families.
-func Families() []string { return slices.Clone(families) }
+func Families() []string { return []string{ipv4, ipv6} }
 
 // Traffics returns the names of the kinds of traffic.
-func Traffics() []string { return slices.Clone(traffics) }
+func Traffics() []string { return []string{tcpGSO, tcpMTU, udp} }
 
 // Flags offers the parameters.
 func (p *Params) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&p.Variants, "variants", p.Variants, "`names` of the ways between pods: "+strings.Join(Variants(), ", "))
 	f.StringSliceVar(&p.Families, "families", p.Families, "`families` of pods' addresses: ipv4, ipv6")
-	f.StringSliceVar(&p.Traffic, "traffic", p.Traffic, "`kinds` of traffic: "+strings.Join(traffics, ", "))
+	f.StringSliceVar(&p.Traffic, "traffic", p.Traffic, "`kinds` of traffic: "+strings.Join(Traffics(), ", "))
 	f.TextVar(&p.Trial, "trial", p.Trial, "`duration` for which each sends, four times in a round")
 	f.IntVar(&p.Datagram, "datagram", p.Datagram, "`octets` of UDP's payload")
 	f.IntVar(&p.Pods, "pods", p.Pods, "`number` of pods that are added in a row; 0: none")
@@ -148,8 +143,8 @@ func (p *Params) Validate() error {
 		}
 	}
 	experiment.Chosen(add, "variants", p.Variants, Variants())
-	experiment.Chosen(add, "families", p.Families, families)
-	experiment.Chosen(add, "traffic", p.Traffic, traffics)
+	experiment.Chosen(add, "families", p.Families, Families())
+	experiment.Chosen(add, "traffic", p.Traffic, Traffics())
 	if time.Duration(p.Trial) < leastTrial {
 		add("trial", "give "+leastTrial.String()+" or more", "%v is too short", p.Trial)
 	}

@@ -23,7 +23,7 @@ import (
 // speakerCommand is the word after `culvert bench` that starts a speaker.
 const speakerCommand = "speaker"
 
-// order is a line of what the speaker is told.
+// order is a line of the speaker's standard input.
 type order struct {
 	Withdraw bool                `json:"withdraw,omitempty"`
 	Path     srpolicy.Advertised `json:"path"`
@@ -84,7 +84,7 @@ func speak(ctx context.Context, config bgp.Config, in io.Reader, out io.Writer) 
 type speaker struct {
 	cmd    *exec.Cmd
 	orders io.WriteCloser
-	told   *bufio.Scanner
+	done   *bufio.Scanner // a line for each order
 }
 
 // startSpeaker runs it in its node.
@@ -102,7 +102,7 @@ func startSpeaker(network *lab.Network, local, peer netip.Addr) (_ *speaker, err
 	if err != nil {
 		return nil, err
 	}
-	s.told = bufio.NewScanner(out)
+	s.done = bufio.NewScanner(out)
 	if err := network.Do(speakerNode, s.cmd.Start); err != nil {
 		return nil, fmt.Errorf("start a BGP speaker: %w", err)
 	}
@@ -114,13 +114,13 @@ func (s *speaker) do(o order) error {
 	if err := json.NewEncoder(s.orders).Encode(o); err != nil {
 		return fmt.Errorf("the BGP speaker: %w", err)
 	}
-	if !s.told.Scan() {
-		return errors.Join(errors.New("the BGP speaker ended"), s.told.Err())
+	if !s.done.Scan() {
+		return errors.Join(errors.New("the BGP speaker ended"), s.done.Err())
 	}
 	return nil
 }
 
-// stop ends it: it does so when nothing more is to be told.
+// stop ends it: it does so when its standard input ends.
 func (s *speaker) stop() error {
 	err := s.orders.Close()
 	kill := time.AfterFunc(stopTime, func() { _ = s.cmd.Process.Kill() })

@@ -20,7 +20,7 @@ type goal struct {
 }
 
 // noiseOfWaits is what others may take of a CPU's time before a clock on the wall
-// tells little.
+// says little.
 const noiseOfWaits = 0.1
 
 // goals are Culvert's own: with one segment, which is the default.
@@ -102,23 +102,19 @@ func (g goal) reached(value, wanted float64) bool {
 	return value >= wanted
 }
 
-// of says what it is of.
-func (v Verdict) of() string {
+func (v Verdict) String() string {
+	of := v.Labels[labelNodes] + " nodes"
 	switch {
 	case v.Labels[labelProtocol] == "udp":
-		return "UDP, " + v.Labels[labelFamily]
+		of = "UDP, " + v.Labels[labelFamily]
 	case v.Labels[labelFamily] != "":
-		return fmt.Sprintf("TCP with GSO %s, %s", v.Labels[labelGSO], v.Labels[labelFamily])
+		of = fmt.Sprintf("TCP with GSO %s, %s", v.Labels[labelGSO], v.Labels[labelFamily])
 	case v.Labels[labelBy] != "" && v.Labels[labelBy] != "agent":
-		return fmt.Sprintf("by %s, %s nodes", v.Labels[labelBy], v.Labels[labelNodes])
+		of = fmt.Sprintf("by %s, %s", v.Labels[labelBy], of)
 	}
-	return v.Labels[labelNodes] + " nodes"
-}
-
-func (v Verdict) String() string {
 	open := ""
 	if v.Open {
 		open = ", but " + v.Why
 	}
-	return fmt.Sprintf("%s, %s: %.3g (%.3g to %.3g); must %.3g, aim %.3g: %s%s", v.What, v.of(), v.Value, v.Low, v.High, v.Must, v.Aim, v.Verdict, open)
+	return fmt.Sprintf("%s, %s: %.3g (%.3g to %.3g); must %.3g, aim %.3g: %s%s", v.What, of, v.Value, v.Low, v.High, v.Must, v.Aim, v.Verdict, open)
 }

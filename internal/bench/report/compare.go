@@ -125,13 +125,8 @@ func (c *Comparison) checkPower(first, other source, a, b []stats.Series) {
 }
 
 // in are the differences of what a chart shows.
-func (c *Comparison) in(ch *chart) (list []Difference) {
-	for _, d := range c.Differences {
-		if d.Figure == ch.ID {
-			list = append(list, d)
-		}
-	}
-	return list
+func (c *Comparison) in(ch *chart) []Difference {
+	return slices.DeleteFunc(slices.Clone(c.Differences), func(d Difference) bool { return d.Figure != ch.ID })
 }
 
 // words describe a difference: "0.86 times (0.85 to 0.88)".

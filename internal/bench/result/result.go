@@ -30,8 +30,8 @@ type Run struct {
 	Complete bool `json:"complete"`
 	// Rounds are how often each point was measured.
 	Rounds int `json:"rounds"`
-	// NoiseLimit is the Environment.Noise above which the run claims nothing; 0: it
-	// is from before runs told it.
+	// NoiseLimit is the Environment.Noise above which the run claims nothing; 0: the run
+	// is from before there was one.
 	NoiseLimit   float64       `json:"noise_limit,omitempty"`
 	Environment  Environment   `json:"environment"`
 	Measurements []Measurement `json:"measurements"`
@@ -63,8 +63,8 @@ type Environment struct {
 	// GeneratorLimit is the rate at which the generator reaches itself, in
 	// packets/s; 0: it was not needed.
 	GeneratorLimit float64 `json:"generator_limit,omitempty"`
-	// TimestampNS is the CPU time that the time in its tag, and counting what it
-	// tells, adds to each packet of a trial; nil: no packet was timed.
+	// TimestampNS is the CPU time that the time in its tag, and counting the latency,
+	// adds to each packet of a trial; nil: no packet was timed.
 	TimestampNS *float64 `json:"timestamp_ns,omitempty"`
 }
 
@@ -116,7 +116,7 @@ func (h *Histogram) Total() (n uint64) {
 }
 
 // Quantile is the value that a share q (0 to 1) of the packets do not exceed: the
-// upper end of its bucket, so that it is never told too good. It is 0 of nothing.
+// upper end of its bucket, so that it never looks too good. It is 0 of nothing.
 func (h *Histogram) Quantile(q float64) float64 {
 	want, seen := q*float64(h.Total()), uint64(0)
 	for i, c := range h.Count {
@@ -185,12 +185,9 @@ func (h *Histogram) check() error {
 }
 
 // Select are the measurements of a metric with all of these labels.
-func (r *Run) Select(metric string, labels Labels) (list []Measurement) {
+func (r *Run) Select(metric string, labels Labels) []Measurement {
 	keys := slices.Collect(maps.Keys(labels))
-	for _, m := range r.Measurements {
-		if m.Metric == metric && !slices.ContainsFunc(keys, func(k string) bool { return m.Labels[k] != labels[k] }) {
-			list = append(list, m)
-		}
-	}
-	return list
+	return slices.DeleteFunc(slices.Clone(r.Measurements), func(m Measurement) bool {
+		return m.Metric != metric || slices.ContainsFunc(keys, func(k string) bool { return m.Labels[k] != labels[k] })
+	})
 }

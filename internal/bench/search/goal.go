@@ -73,16 +73,11 @@ type Trial struct {
 
 func (t Trial) effective() time.Duration { return cmp.Or(t.Effective, t.Duration) }
 
-// fellShort says that the generator offered less than it was told to.
+// fellShort says that the generator offered less than the trial's load.
 func (t Trial) fellShort() bool { return t.Reached > 0 && t.Reached < t.Load*(1-shortfall) }
 
-// forwarded is the Trial Forwarding Rate, of what was offered.
-func (t Trial) forwarded() float64 {
-	return min(t.Load, cmp.Or(t.Reached, t.Load)) * (1 - t.LossRatio)
-}
-
-// shortfall is how much less the generator may offer than it was told: less than
-// any width that is searched to.
+// shortfall is how much less than the load the generator may offer: less than any
+// width that is searched to.
 const shortfall = 0.005
 
 // bound is how a load is classified.

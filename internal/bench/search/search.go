@@ -1,10 +1,12 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -94,9 +96,7 @@ func (s *Settings) check() error {
 	for _, g := range s.Goals {
 		errs = append(errs, g.Check())
 	}
-	if s.Most == 0 {
-		s.Most = mostTrials
-	}
+	s.Most = cmp.Or(s.Most, mostTrials)
 	s.Min = math.Ceil(s.Min)
 	return errors.Join(errs...)
 }
@@ -159,7 +159,8 @@ func (c *controller) begin(ctx context.Context) (hints []float64, err error) {
 		if err != nil {
 			return nil, err
 		}
-		hints = append([]float64{c.clamp(t.forwarded())}, hints...)
+		rate := min(t.Load, cmp.Or(t.Reached, t.Load)) * (1 - t.LossRatio) // Trial Forwarding Rate, of what was offered
+		hints = append([]float64{c.clamp(rate)}, hints...)
 		if t.LossRatio == 0 || hints[0] == c.Min {
 			break
 		}
@@ -172,28 +173,26 @@ func (c *controller) begin(ctx context.Context) (hints []float64, err error) {
 func (c *controller) reach(ctx context.Context, g Goal, hints []float64) error {
 	for step := g.Width; len(c.trials) < c.Most; {
 		low, high := c.bounds(g)
-		load, ok := c.hint(g, hints, low, high)
-		if !ok {
-			load, ok = c.next(g, low, high, &step)
-		}
-		if !ok {
+		// A hint may be a bound, and is not known to be.
+		i := slices.IndexFunc(hints, func(h float64) bool {
+			return h > low && (high == 0 || h < high) && h <= c.limit && g.classify(c.at[h]) == undecided
+		})
+		var load float64
+		if i >= 0 {
+			load = hints[i]
+		} else if next, ok := c.next(g, low, high, &step); ok {
+			load = next
+		} else {
 			return nil
 		}
-		if err := c.decide(ctx, g, load); err != nil {
-			return err
+		// The load is tried until it is known which bound it is.
+		for load <= c.limit && len(c.trials) < c.Most && g.classify(c.at[load]) == undecided {
+			if _, err := c.try(ctx, Input{load, g.Final}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
-}
-
-// hint is the first of some loads that may be a bound, and is not known to be.
-func (c *controller) hint(g Goal, hints []float64, low, high float64) (load float64, ok bool) {
-	for _, h := range hints {
-		if h > low && (high == 0 || h < high) && h <= c.limit && g.classify(c.at[h]) == undecided {
-			return h, true
-		}
-	}
-	return 0, false
 }
 
 // next returns the load to try: between the bounds, or, if only one bound exists,
@@ -216,16 +215,6 @@ func (c *controller) next(g Goal, low, high float64, step *float64) (load float6
 	}
 	*step *= 2
 	return load, low < c.limit && (high == 0 || high > c.Min)
-}
-
-// decide tries a load until it is known which bound it is.
-func (c *controller) decide(ctx context.Context, g Goal, load float64) error {
-	for load <= c.limit && len(c.trials) < c.Most && g.classify(c.at[load]) == undecided {
-		if _, err := c.try(ctx, Input{load, g.Final}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // tries is how often the generator may fall short of a load before it is held to

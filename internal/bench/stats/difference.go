@@ -48,22 +48,18 @@ func Differences(first, second []Series) []Difference {
 	out := make([]Difference, min(len(first), len(second)))
 	ps := make([]float64, len(out))
 	for i := range out {
-		out[i] = difference(first[i].logs(), second[i].logs())
+		a, b := first[i].logs(), second[i].logs()
+		out[i] = Difference{math.NaN(), math.NaN(), math.NaN(), 1, false}
+		if d := Median(b) - Median(a); !math.IsNaN(d) && !math.IsInf(d, 0) {
+			low, high := shiftInterval(a, b)
+			out[i] = Difference{Ratio: math.Exp(d), Low: math.Exp(low), High: math.Exp(high), P: chance(a, b, Margin)}
+		}
 		ps[i] = out[i].P
 	}
 	for i, real := range Holm(ps) {
 		out[i].Real = real
 	}
 	return out
-}
-
-func difference(a, b []float64) Difference {
-	d := Median(b) - Median(a)
-	if math.IsNaN(d) || math.IsInf(d, 0) {
-		return Difference{math.NaN(), math.NaN(), math.NaN(), 1, false}
-	}
-	low, high := shiftInterval(a, b)
-	return Difference{Ratio: math.Exp(d), Low: math.Exp(low), High: math.Exp(high), P: chance(a, b, Margin)}
 }
 
 // chance is how often logarithms that differ by no more than a margin would fall
@@ -129,11 +125,7 @@ func rankSum(a, b []float64) float64 {
 // ranks are twice the values' ranks from 1 on, of equal ones their middle: twice,
 // so that they are whole.
 func ranks(values []float64) []int {
-	order := make([]int, len(values))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(values[i], values[j]) })
+	order := rising(values)
 	out := make([]int, len(values))
 	for from := 0; from < len(order); {
 		to := from + 1
@@ -146,6 +138,16 @@ func ranks(values []float64) []int {
 		from = to
 	}
 	return out
+}
+
+// rising are the indices of values, those of the lowest first.
+func rising(values []float64) []int {
+	order := make([]int, len(values))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(values[i], values[j]) })
+	return order
 }
 
 // countedTail is the share of all choices of `size` ranks whose sum is `off` or
@@ -182,13 +184,8 @@ func countedTail(ranks []int, size int, middle, off float64) float64 {
 // of 100 where nothing differs: the smallest p counts as many times as there are
 // tests, the next one time less, up to the first that fails.
 func Holm(p []float64) []bool {
-	order := make([]int, len(p))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(p[i], p[j]) })
 	out := make([]bool, len(p))
-	for rank, i := range order {
+	for rank, i := range rising(p) {
 		if p[i]*float64(len(p)-rank) > level {
 			break
 		}

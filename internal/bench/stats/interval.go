@@ -21,8 +21,17 @@ func Interval(samples, baseline []float64) (value, low, high float64) {
 	if len(samples) == 0 {
 		return math.NaN(), math.NaN(), math.NaN()
 	}
-	low, high = medianInterval(samples)
-	return Median(samples), low, high
+	// The ends are at order statistics: however samples are distributed, as many are below
+	// the median as coins fall on one side.
+	sorted := slices.Sorted(slices.Values(samples))
+	n := len(sorted)
+	chance := math.Pow(0.5, float64(n)) // that `outside` coins fall so
+	for outside, below := 0, chance; ; outside++ {
+		chance *= float64(n-outside) / float64(outside+1)
+		if below += chance; 2*below > level {
+			return Median(samples), sorted[outside], sorted[n-1-outside]
+		}
+	}
 }
 
 // Ratios are samples by what was measured beside them; nil where they are
@@ -36,20 +45,4 @@ func Ratios(samples, baseline []float64) []float64 {
 		out[i] = samples[i] / baseline[i]
 	}
 	return out
-}
-
-// medianInterval has its ends at order statistics: however samples are
-// distributed, as many are below the median as coins fall on one side.
-func medianInterval(samples []float64) (low, high float64) {
-	sorted := slices.Sorted(slices.Values(samples))
-	n := len(sorted)
-	chance := math.Pow(0.5, float64(n)) // that `outside` coins fall so
-	outside, below := 0, chance
-	for {
-		chance *= float64(n-outside) / float64(outside+1)
-		if below += chance; 2*below > level {
-			return sorted[outside], sorted[n-1-outside]
-		}
-		outside++
-	}
 }

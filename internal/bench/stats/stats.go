@@ -16,8 +16,7 @@ func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
 	}
-	v := slices.Clone(values)
-	slices.Sort(v)
+	v := slices.Sorted(slices.Values(values))
 	if n := len(v); n%2 == 0 {
 		return (v[n/2-1] + v[n/2]) / 2
 	}
