@@ -44,7 +44,7 @@ func advertised(color uint32, preference uint32, first string) srpolicy.Advertis
 
 func advertise(t *testing.T, s *bgp.Speaker, a srpolicy.Advertised) {
 	t.Helper()
-	if err := s.Advertise(a, bgp.Target{}); err != nil {
+	if err := s.Advertise(a, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -212,7 +212,7 @@ func BenchmarkPolicyChange(b *testing.B) {
 	b.Run("bgp", func(b *testing.B) {
 		c, peer := bigByBGP(b)
 		c.measure(b, func(to, hop int) {
-			if err := peer.Advertise(wayBy(to, hop, overlay.ColorIPv4), bgp.Target{}); err != nil {
+			if err := peer.Advertise(wayBy(to, hop, overlay.ColorIPv4), nil); err != nil {
 				b.Fatal(err)
 			}
 		})
@@ -247,7 +247,7 @@ func bigByBGP(b *testing.B) (*bigCluster, *bgp.Speaker) {
 	b.Cleanup(peer.Stop)
 	for i := 2; i < manyNodes+2; i++ {
 		for _, color := range []uint32{overlay.ColorIPv4, overlay.ColorIPv6} {
-			if err := peer.Advertise(wayBy(i, i, color), bgp.Target{}); err != nil {
+			if err := peer.Advertise(wayBy(i, i, color), nil); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -47,7 +47,7 @@ type reach struct {
 	reader    reader
 	announcer announcer
 
-	// What follows is guarded by Speaker.telling.
+	// What follows is guarded by Speaker.reporting.
 	routes     rib
 	reported   map[netip.Prefix][]Route
 	node       overlay.Node

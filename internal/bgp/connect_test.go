@@ -26,7 +26,7 @@ func TestConnectsAfterPause(t *testing.T) {
 			}
 			inject := func() {
 				s := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.9"), Peers: []Peer{{Address: other, ASN: 65001, Local: own}}}, nil)
-				if err := s.Advertise(gold(), Target{}); err != nil {
+				if err := s.Advertise(gold(), nil); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -24,11 +24,28 @@ func (s *Speaker) setExport(ctx context.Context) error {
 		Actions:    &api.Actions{RouteAction: api.RouteAction_ROUTE_ACTION_ACCEPT},
 	}}
 	if slices.ContainsFunc(s.config.Peers, func(p Peer) bool { return p.Client }) {
-		reflect, err := s.reflection(ctx)
-		if err != nil {
-			return err
+		internal := &api.DefinedSet{DefinedType: api.DefinedType_DEFINED_TYPE_NEIGHBOR, Name: setInternal}
+		for _, p := range s.config.Peers {
+			if p.ASN == s.config.ASN {
+				internal.List = append(internal.List, fmt.Sprintf("%s/%d", p.Address, p.Address.BitLen()))
+			}
 		}
-		statements = append(statements, reflect...)
+		for _, set := range []*api.DefinedSet{internal, {
+			DefinedType: api.DefinedType_DEFINED_TYPE_COMMUNITY, Name: setNoAdvertise, List: []string{"^65535:65282$"},
+		}} {
+			if err := s.server.AddDefinedSet(ctx, &api.AddDefinedSetRequest{DefinedSet: set}); err != nil {
+				return fmt.Errorf("make the export policy: %w", err)
+			}
+		}
+		statements = append(statements, &api.Statement{
+			Name:       setNoAdvertise,
+			Conditions: &api.Conditions{CommunitySet: &api.MatchSet{Type: api.MatchSet_TYPE_ANY, Name: setNoAdvertise}},
+			Actions:    &api.Actions{RouteAction: api.RouteAction_ROUTE_ACTION_REJECT},
+		}, &api.Statement{
+			Name:       setInternal,
+			Conditions: &api.Conditions{NeighborSet: &api.MatchSet{Type: api.MatchSet_TYPE_ANY, Name: setInternal}},
+			Actions:    &api.Actions{RouteAction: api.RouteAction_ROUTE_ACTION_ACCEPT},
+		})
 	}
 	const name = "export"
 	if err := s.server.AddPolicy(ctx, &api.AddPolicyRequest{Policy: &api.Policy{Name: name, Statements: statements}}); err != nil {
@@ -42,30 +59,4 @@ func (s *Speaker) setExport(ctx context.Context) error {
 		return fmt.Errorf("set the export policy: %w", err)
 	}
 	return nil
-}
-
-// reflection returns the statements of a route reflector for routes of others.
-func (s *Speaker) reflection(ctx context.Context) ([]*api.Statement, error) {
-	internal := &api.DefinedSet{DefinedType: api.DefinedType_DEFINED_TYPE_NEIGHBOR, Name: setInternal}
-	for _, p := range s.config.Peers {
-		if p.ASN == s.config.ASN {
-			internal.List = append(internal.List, fmt.Sprintf("%s/%d", p.Address, p.Address.BitLen()))
-		}
-	}
-	for _, set := range []*api.DefinedSet{internal, {
-		DefinedType: api.DefinedType_DEFINED_TYPE_COMMUNITY, Name: setNoAdvertise, List: []string{"^65535:65282$"},
-	}} {
-		if err := s.server.AddDefinedSet(ctx, &api.AddDefinedSetRequest{DefinedSet: set}); err != nil {
-			return nil, fmt.Errorf("make the export policy: %w", err)
-		}
-	}
-	return []*api.Statement{{
-		Name:       setNoAdvertise,
-		Conditions: &api.Conditions{CommunitySet: &api.MatchSet{Type: api.MatchSet_TYPE_ANY, Name: setNoAdvertise}},
-		Actions:    &api.Actions{RouteAction: api.RouteAction_ROUTE_ACTION_REJECT},
-	}, {
-		Name:       setInternal,
-		Conditions: &api.Conditions{NeighborSet: &api.MatchSet{Type: api.MatchSet_TYPE_ANY, Name: setInternal}},
-		Actions:    &api.Actions{RouteAction: api.RouteAction_ROUTE_ACTION_ACCEPT},
-	}}, nil
 }

@@ -82,7 +82,7 @@ func (s *Speaker) sessionUp(state apiutil.PeerState) {
 		s.offered[at] = s.familiesOf(peer)
 		go func() {
 			s.log.Info("BGP peer accepts more families than before the restart; resetting the session", "peer", at)
-			_, err := s.server.UpdatePeer(context.Background(), &api.UpdatePeerRequest{Peer: s.peerNow(peer)})
+			_, err := s.server.UpdatePeer(context.Background(), &api.UpdatePeerRequest{Peer: s.peer(peer)})
 			s.logReset(at, err)
 		}()
 	case forgot:
@@ -118,11 +118,4 @@ func (s *Speaker) forgot(state apiutil.PeerState, spoken map[bgp.Family]bool) bo
 	before := s.keeps[state.NeighborAddress]
 	s.keeps[state.NeighborAddress] = keeps
 	return slices.ContainsFunc(before, func(f bgp.Family) bool { return !slices.Contains(keeps, f) })
-}
-
-// peerNow is peer for callers that do not hold s.reporting.
-func (s *Speaker) peerNow(p Peer) *api.Peer {
-	s.reporting.Lock()
-	defer s.reporting.Unlock()
-	return s.peer(p)
 }

@@ -132,7 +132,7 @@ func (c *checked) Put(p Path) {
 	} else if err := json.Unmarshal(b, &kept); err != nil || !reflect.DeepEqual(p, kept) {
 		c.Errorf("received %+v, kept %+v (%v)", p, kept, err)
 	}
-	n, attrs, err := writePolicy(p.Advertised, addr("fd11::1"), Target{})
+	n, attrs, err := writePolicy(p.Advertised, addr("fd11::1"), nil)
 	if err != nil {
 		c.Errorf("%+v cannot be advertised: %v", p, err)
 		return

@@ -203,7 +203,7 @@ func TestReflectedByGoBGPd(t *testing.T) {
 	for _, preference := range []uint32{200, 300} {
 		path := gold()
 		path.Preference = preference
-		if err := injector.Advertise(path, Target{Headends: []netip.Addr{addr("10.0.0.1")}}); err != nil {
+		if err := injector.Advertise(path, []netip.Addr{addr("10.0.0.1")}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "an injected path arrives", func() bool { p, _ := a.observed.path(100); return p.Preference == preference })

@@ -94,7 +94,7 @@ func (in *Injector) Set(list []Injection) ([]Event, error) {
 		if there && reflect.DeepEqual(old, v) {
 			continue
 		}
-		if err := in.speaker.Advertise(v.Advertised, Target{v.Headends}); err != nil {
+		if err := in.speaker.Advertise(v.Advertised, v.Headends); err != nil {
 			return events, err
 		}
 		in.now[k] = v

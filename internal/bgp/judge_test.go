@@ -29,7 +29,7 @@ func judged(t *testing.T) (all [][]byte) {
 		}
 		all = append(all, b)
 	}
-	_, attrs, err := writePolicy(gold(), addr("fd11::1"), Target{Headends: []netip.Addr{addr("10.0.0.5")}})
+	_, attrs, err := writePolicy(gold(), addr("fd11::1"), []netip.Addr{addr("10.0.0.5")})
 	if err != nil {
 		t.Fatal(err)
 	}

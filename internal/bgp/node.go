@@ -173,14 +173,14 @@ func serviceOf(n overlay.Node, ipv4 bool) (service, error) {
 
 // policies adds a candidate path for each family that the node's pods have.
 func (a announcer) policies(n overlay.Node, headends []netip.Addr, add adder) error {
-	var to Target // whom the paths are for
+	var to []netip.Addr // headends that the paths are for; none: every peer
 	if a.reflected {
-		to.Headends = slices.DeleteFunc(slices.Clone(headends), func(id netip.Addr) bool { return id == a.routerID })
-		switch n := len(to.Headends); {
+		to = slices.DeleteFunc(slices.Clone(headends), func(id netip.Addr) bool { return id == a.routerID })
+		switch n := len(to); {
 		case n == 0:
 			return nil // there is nobody yet
 		case n > namedMost:
-			to.Headends = []netip.Addr{EveryNode}
+			to = []netip.Addr{EveryNode}
 		}
 	}
 	for _, of := range []struct {

@@ -250,7 +250,7 @@ func TestTooManyPrefixes(t *testing.T) {
 	for i := range uint32(4) {
 		a := gold()
 		a.Color = 1000 + i
-		if err := b.Advertise(a, Target{}); err != nil {
+		if err := b.Advertise(a, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

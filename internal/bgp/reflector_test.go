@@ -65,8 +65,8 @@ func TestRouteReflectorAndNoAdvertise(t *testing.T) {
 	kept.Color, passed.Color = 201, 202
 	for _, v := range []struct {
 		path srpolicy.Advertised
-		to   Target
-	}{{kept, Target{}}, {passed, Target{Headends: []netip.Addr{addr("10.0.0.2")}}}} {
+		to   []netip.Addr
+	}{{kept, nil}, {passed, []netip.Addr{addr("10.0.0.2")}}} {
 		if err := from.Advertise(v.path, v.to); err != nil {
 			t.Fatal(err)
 		}

@@ -92,30 +92,18 @@ func (r reader) nlri(p *apiutil.Path) (prefix netip.Prefix, key routeKey, label 
 // route reads an update about a prefix. The error wraps errNotForUs for a valid
 // route that this node cannot use; otherwise the update is malformed.
 func (r reader) route(p *apiutil.Path, prefix netip.Prefix, key routeKey, label *uint32) (candidate, error) {
-	if err := r.check(prefix, key.rd != ""); err != nil {
-		return candidate{}, err
+	a := prefix.Addr()
+	switch {
+	case prefix.Bits() == 0:
+		return candidate{}, fmt.Errorf("%w: default routes are not accepted", errNotForUs)
+	case a.IsMulticast(), a.IsLoopback(), a.IsLinkLocalUnicast(), a.Is4In6(), a.IsUnspecified():
+		return candidate{}, fmt.Errorf("%w: %s cannot be a prefix of pods", errNotForUs, prefix)
+	case key.rd == "" && len(r.prefixes) > 0 && !slices.ContainsFunc(r.prefixes, func(p netip.Prefix) bool { return contains(p, prefix) }):
+		return candidate{}, fmt.Errorf("%w: %s is in none of the accepted prefixes", errNotForUs, prefix)
 	}
 	c := newCandidate(p, r.asn)
 	c.Prefix, c.From, c.Distinguisher = prefix, p.PeerAddress, key.rd
 	return c, r.readWay(&c, p, label)
-}
-
-// check says why a prefix is not accepted.
-func (r reader) check(prefix netip.Prefix, ofVPN bool) error {
-	a := prefix.Addr()
-	switch {
-	case prefix.Bits() == 0:
-		return fmt.Errorf("%w: default routes are not accepted", errNotForUs)
-	case a.IsMulticast(), a.IsLoopback(), a.IsLinkLocalUnicast(), a.Is4In6(), a.IsUnspecified():
-		return fmt.Errorf("%w: %s cannot be a prefix of pods", errNotForUs, prefix)
-	case ofVPN || len(r.prefixes) == 0:
-		return nil
-	}
-	within := func(p netip.Prefix) bool { return contains(p, prefix) }
-	if !slices.ContainsFunc(r.prefixes, within) {
-		return fmt.Errorf("%w: %s is in none of the accepted prefixes", errNotForUs, prefix)
-	}
-	return nil
 }
 
 // contains says whether all of inner is in outer.

@@ -233,7 +233,7 @@ func (s *Speaker) begin(ctx context.Context) error {
 	}
 	s.connect = sync.OnceValue(func() error {
 		for _, p := range s.config.Peers {
-			if err := s.server.AddPeer(context.Background(), &api.AddPeerRequest{Peer: s.peerNow(p)}); err != nil {
+			if err := s.server.AddPeer(context.Background(), &api.AddPeerRequest{Peer: s.peer(p)}); err != nil {
 				return fmt.Errorf("peer %s: %w", p.Address, err)
 			}
 		}
@@ -268,8 +268,10 @@ func (s *Speaker) gracefulRestart() *api.GracefulRestart {
 	}
 }
 
-// peer returns GoBGP's configuration of a peer. s.reporting is held.
+// peer returns GoBGP's configuration of a peer.
 func (s *Speaker) peer(p Peer) *api.Peer {
+	s.reporting.Lock()
+	defer s.reporting.Unlock()
 	// The pause between two attempts to connect, in seconds. GoBGP waits 75 to 100 % of
 	// it, and of its minimum of 2 s before the first attempt (fsm.go, connectLoop); no
 	// setting shortens that. So a speaker that only connects receives its first path 1.5
@@ -398,8 +400,9 @@ func (s *Speaker) peerChanged(e *apiutil.WatchEventMessage_PeerEvent, _ time.Tim
 }
 
 // Advertise advertises a candidate path. It replaces an earlier one with the same
-// color, endpoint and distinguisher.
-func (s *Speaker) Advertise(a srpolicy.Advertised, to Target) error {
+// color, endpoint and distinguisher. It is for the headends with these router IDs;
+// none: for every peer.
+func (s *Speaker) Advertise(a srpolicy.Advertised, headends []netip.Addr) error {
 	// The next hop is of the endpoint's family; no peer resolves it.
 	id := s.config.RouterID.As4()
 	hop := netip.AddrFrom16([16]byte{10: 0xff, 11: 0xff, 12: id[0], 13: id[1], 14: id[2], 15: id[3]})
@@ -409,7 +412,7 @@ func (s *Speaker) Advertise(a srpolicy.Advertised, to Target) error {
 	if i := slices.IndexFunc(s.config.Listen, func(l netip.Addr) bool { return l.Is4() == a.Endpoint.Is4() }); i >= 0 {
 		hop = s.config.Listen[i]
 	}
-	nlri, attrs, err := writePolicy(a, hop, to)
+	nlri, attrs, err := writePolicy(a, hop, headends)
 	if err != nil {
 		return err
 	}
@@ -443,18 +446,18 @@ func (s *Speaker) Withdraw(a srpolicy.Advertised) error {
 
 // PeerStatus is the state of a session.
 type PeerStatus struct {
-	Address  netip.Addr
-	ASN      uint32
-	RouterID netip.Addr
-	State    string // as RFC 4271 section 8.2.2 names it, in small letters
-	Reason   string // of the last end of the session
-	Since    time.Duration
-	Received uint64 // candidate paths and prefixes that it advertises
-	Sent     uint64
+	Address  netip.Addr    `json:"address"`
+	ASN      uint32        `json:"asn"`
+	RouterID netip.Addr    `json:"router_id,omitzero"`
+	State    string        `json:"state"`            // as RFC 4271 section 8.2.2 names it, in small letters
+	Reason   string        `json:"reason,omitempty"` // of the last end of the session
+	Since    time.Duration `json:"since"`            // that it is up, in ns
+	Received uint64        `json:"received"`         // candidate paths and prefixes that it advertises
+	Sent     uint64        `json:"-"`
 	// Malformed counts the updates that could not be read or used: they were treated
 	// as withdrawn or lost an attribute. Updates that lack a mandatory attribute are
 	// withdrawn and logged, but not counted here.
-	Malformed uint64
+	Malformed uint64 `json:"-"`
 }
 
 // Peers returns the sessions.

@@ -129,13 +129,13 @@ func TestHeadendReceivesPolicies(t *testing.T) {
 		{Address: addr("127.94.0.5"), ASN: 65001, Local: addr("127.94.0.6")}}}, other)
 	established(t, headend)
 
-	advertise := func(a srpolicy.Advertised, to Target) {
+	advertise := func(a srpolicy.Advertised, to []netip.Addr) {
 		t.Helper()
 		if err := injector.Advertise(a, to); err != nil {
 			t.Fatal(err)
 		}
 	}
-	advertise(gold(), Target{Headends: []netip.Addr{addr("10.0.0.5")}})
+	advertise(gold(), []netip.Addr{addr("10.0.0.5")})
 	eventually(t, "the policy arrives", func() bool { return h.has(100) })
 	got, _ := h.path(100)
 	if want := (Path{gold(), Source{65001, addr("10.0.0.9"), addr("127.94.0.9")}, false}); !reflect.DeepEqual(got, want) {
@@ -144,13 +144,13 @@ func TestHeadendReceivesPolicies(t *testing.T) {
 
 	four := gold()
 	four.Color, four.Endpoint = 104, addr("192.0.2.7")
-	advertise(four, Target{}) // NO_ADVERTISE: it is for whoever receives it
+	advertise(four, nil) // NO_ADVERTISE: it is for whoever receives it
 	elsewhere := gold()
 	elsewhere.Color = 105
-	advertise(elsewhere, Target{Headends: []netip.Addr{addr("10.0.0.77")}})
+	advertise(elsewhere, []netip.Addr{addr("10.0.0.77")})
 	changed := gold()
 	changed.Preference = 300
-	advertise(changed, Target{Headends: []netip.Addr{addr("10.0.0.5")}})
+	advertise(changed, []netip.Addr{addr("10.0.0.5")})
 	eventually(t, "the change arrives", func() bool { p, _ := h.path(100); return p.Preference == 300 })
 	if p, ok := h.path(104); !ok || p.Endpoint != addr("192.0.2.7") {
 		t.Errorf("the one for an IPv4 endpoint: %+v", p)
@@ -187,7 +187,7 @@ func TestSessionEnds(t *testing.T) {
 			inject := func() *Speaker {
 				s := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.9"), Restart: restart, Peers: []Peer{
 					{Address: addr("127.94.1.5"), ASN: 65001, Local: addr("127.94.1.9")}}}, nil)
-				if err := s.Advertise(gold(), Target{}); err != nil {
+				if err := s.Advertise(gold(), nil); err != nil {
 					t.Fatal(err)
 				}
 				established(t, headend)

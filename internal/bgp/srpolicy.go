@@ -275,15 +275,10 @@ func (s *Speaker) reportPath(k key) {
 	}
 }
 
-// Target says which headends an update is for.
-type Target struct {
-	// Headends are router IDs, written as Route Targets; none: the peer itself,
-	// written as NO_ADVERTISE.
-	Headends []netip.Addr
-}
-
-// writePolicy makes the NLRI and attributes of an update.
-func writePolicy(a srpolicy.Advertised, nextHop netip.Addr, to Target) (*bgp.SRPolicyNLRI, []bgp.PathAttributeInterface, error) {
+// writePolicy makes the NLRI and attributes of an update. It is for the headends with
+// these router IDs, written as Route Targets; none: for the peer itself, written as
+// NO_ADVERTISE.
+func writePolicy(a srpolicy.Advertised, nextHop netip.Addr, headends []netip.Addr) (*bgp.SRPolicyNLRI, []bgp.PathAttributeInterface, error) {
 	if errs := a.Validate(); len(errs) > 0 {
 		return nil, nil, errs[0]
 	}
@@ -296,31 +291,23 @@ func writePolicy(a srpolicy.Advertised, nextHop netip.Addr, to Target) (*bgp.SRP
 	if err != nil {
 		return nil, nil, err
 	}
-	audience, err := writeTarget(to)
-	if err != nil {
-		return nil, nil, err
+	var audience bgp.PathAttributeInterface = bgp.NewPathAttributeCommunities([]uint32{uint32(bgp.COMMUNITY_NO_ADVERTISE)})
+	if len(headends) > 0 {
+		var targets []bgp.ExtendedCommunityInterface
+		for _, id := range headends {
+			rt, err := bgp.NewIPv4AddressSpecificExtended(bgp.EC_SUBTYPE_ROUTE_TARGET, id, 0, true)
+			if err != nil {
+				return nil, nil, fmt.Errorf("headend %s: want its router ID, an IPv4 address", id)
+			}
+			targets = append(targets, rt)
+		}
+		audience = bgp.NewPathAttributeExtendedCommunities(targets)
 	}
 	tunnel := bgp.NewTunnelEncapTLV(bgp.TUNNEL_TYPE_SR_POLICY, subTLVs(a))
 	return nlri, []bgp.PathAttributeInterface{
 		bgp.NewPathAttributeOrigin(bgp.BGP_ORIGIN_ATTR_TYPE_IGP), reach, audience,
 		bgp.NewPathAttributeTunnelEncap([]*bgp.TunnelEncapTLV{tunnel}),
 	}, nil
-}
-
-// writeTarget writes whom an update is for.
-func writeTarget(to Target) (bgp.PathAttributeInterface, error) {
-	if len(to.Headends) == 0 {
-		return bgp.NewPathAttributeCommunities([]uint32{uint32(bgp.COMMUNITY_NO_ADVERTISE)}), nil
-	}
-	var targets []bgp.ExtendedCommunityInterface
-	for _, id := range to.Headends {
-		rt, err := bgp.NewIPv4AddressSpecificExtended(bgp.EC_SUBTYPE_ROUTE_TARGET, id, 0, true)
-		if err != nil {
-			return nil, fmt.Errorf("headend %s: want its router ID, an IPv4 address", id)
-		}
-		targets = append(targets, rt)
-	}
-	return bgp.NewPathAttributeExtendedCommunities(targets), nil
 }
 
 func subTLVs(a srpolicy.Advertised) []bgp.TunnelEncapSubTLVInterface {

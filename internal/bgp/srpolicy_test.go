@@ -73,7 +73,7 @@ const (
 )
 
 func TestPolicyBytes(t *testing.T) {
-	nlri, attrs, err := writePolicy(gold(), addr("fd11::1"), Target{Headends: []netip.Addr{addr("10.0.0.5")}})
+	nlri, attrs, err := writePolicy(gold(), addr("fd11::1"), []netip.Addr{addr("10.0.0.5")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestPolicyBytes(t *testing.T) {
 	if want := unhex(t, "c0 10 08 0102 0a000005 0000"); err != nil || string(got) != string(want) {
 		t.Errorf("Route Target\n%x, want\n%x (%v)", got, want, err)
 	}
-	_, attrs, err = writePolicy(gold(), addr("fd11::1"), Target{})
+	_, attrs, err = writePolicy(gold(), addr("fd11::1"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 type Advertised struct {
 	Color    uint32     `json:"color"`
 	Endpoint netip.Addr `json:"endpoint"`
-	// Distinguisher tells apart the paths that one speaker advertises for a policy.
+	// Distinguisher distinguishes the paths that one speaker advertises for a policy.
 	Distinguisher uint32 `json:"distinguisher,omitempty"`
 
 	PolicyName   string        `json:"policy_name,omitempty"`

@@ -49,22 +49,9 @@ type Candidate struct {
 	// ASN and Node are the originator (section 2.4). The lower one wins.
 	ASN  uint32
 	Node netip.Addr
-	// Discriminator tells apart the paths of one originator for a policy (section
+	// Discriminator distinguishes the paths of one originator for a policy (section
 	// 2.5). The higher one wins.
 	Discriminator uint32
-}
-
-// compare orders two valid paths with the same preference: the one that section 2.9
-// prefers comes first.
-func (c Candidate) compare(d Candidate, installed string) int {
-	return cmp.Or(
-		cmp.Compare(cmp.Or(d.Origin, ByConfiguration), cmp.Or(c.Origin, ByConfiguration)),
-		compareBool(d.Name == installed, c.Name == installed),
-		cmp.Compare(c.ASN, d.ASN),
-		c.Node.Compare(d.Node),
-		cmp.Compare(d.Discriminator, c.Discriminator),
-		strings.Compare(c.Name, d.Name),
-	)
 }
 
 // Verdict says whether a candidate path of a policy is valid and active, and why.
@@ -104,10 +91,16 @@ func Choose(p Policy, others []Candidate, installed string, reachable func(netip
 		return p, nil
 	}
 	slices.SortStableFunc(all, func(a, b judged) int {
+		c, d := a.of, b.of
 		return cmp.Or(
 			compareBool(b.Valid, a.Valid),
 			cmp.Compare(b.Preference, a.Preference),
-			a.of.compare(b.of, installed),
+			cmp.Compare(cmp.Or(d.Origin, ByConfiguration), cmp.Or(c.Origin, ByConfiguration)),
+			compareBool(d.Name == installed, c.Name == installed),
+			cmp.Compare(c.ASN, d.ASN),
+			c.Node.Compare(d.Node),
+			cmp.Compare(d.Discriminator, c.Discriminator),
+			strings.Compare(c.Name, d.Name),
 		)
 	})
 	explain(all, installed)

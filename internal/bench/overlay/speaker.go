@@ -69,7 +69,7 @@ func speak(ctx context.Context, config bgp.Config, in io.Reader, out io.Writer) 
 		if o.Withdraw {
 			err = speaker.Withdraw(o.Path)
 		} else {
-			err = speaker.Advertise(o.Path, bgp.Target{})
+			err = speaker.Advertise(o.Path, nil)
 		}
 		if err != nil {
 			return err
