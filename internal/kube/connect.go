@@ -31,15 +31,24 @@ const (
 	requestLimit = 15 * time.Second
 )
 
-// connectTo makes the clients. The API server is not asked yet.
-func connectTo(c *rest.Config, version string) (connection, error) {
-	c.QPS, c.Burst = requestRate, requestBurst
-	d := newDialer()
-	c.Dial = d.dial
-	c.UserAgent = "culvert/" + cmp.Or(version, "unknown")
+// Dynamic makes a client of whole objects, with limits on its requests: a second, and
+// at once. It sends nothing to the API server yet.
+func Dynamic(c *rest.Config, version string, rate float32, burst int) (dynamic.Interface, error) {
+	c.QPS, c.Burst, c.UserAgent = rate, burst, "culvert/"+cmp.Or(version, "unknown")
 	objects, err := dynamic.NewForConfig(c)
 	if err != nil {
-		return connection{}, fmt.Errorf("kubernetes: %w", err)
+		return nil, fmt.Errorf("kubernetes: %w", err)
+	}
+	return objects, nil
+}
+
+// connectTo makes the clients.
+func connectTo(c *rest.Config, version string) (connection, error) {
+	d := newDialer()
+	c.Dial = d.dial
+	objects, err := Dynamic(c, version, requestRate, requestBurst)
+	if err != nil {
+		return connection{}, err
 	}
 	meta, err := metadata.NewForConfig(c)
 	if err != nil {

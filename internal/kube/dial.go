@@ -15,9 +15,7 @@ const dialLimit = 5 * time.Second
 // a time-out ends a watch like any other end.
 type dialer struct {
 	net.Dialer
-	mu      sync.Mutex
-	err     error // of the last try
-	since   time.Time
+	health
 	changed func(error) // called with the first failure, and with nil after the last
 }
 
@@ -27,28 +25,39 @@ func newDialer() *dialer {
 
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.DialContext(ctx, network, address)
-	if err == nil || ctx.Err() == nil { // else it is who asked that went away
+	if err == nil || ctx.Err() == nil { // else the caller went away
 		d.note(err)
 	}
 	return c, err
 }
 
 func (d *dialer) note(err error) {
-	d.mu.Lock()
-	changes := (err == nil) != (d.err == nil)
-	if changes {
-		d.since = time.Now()
-	}
-	d.err = err
-	d.mu.Unlock()
-	if changes {
+	if d.health.note(err) {
 		d.changed(err)
 	}
 }
 
-// state is how the last try went, and since when it is so.
-func (d *dialer) state() (time.Time, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.since, d.err
+// health is how the last request went, and since when it is so.
+type health struct {
+	mu    sync.Mutex
+	err   error
+	since time.Time
+}
+
+// note notes how a request went. It says whether failures begin or end with it.
+func (h *health) note(err error) (changes bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	changes = (err == nil) != (h.err == nil)
+	if changes || h.since.IsZero() {
+		h.since = time.Now()
+	}
+	h.err = err
+	return changes
+}
+
+func (h *health) state() (time.Time, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.since, h.err
 }

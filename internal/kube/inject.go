@@ -120,7 +120,7 @@ func CheckInjections(list []Injection) []srv6.FieldError {
 	return errs
 }
 
-// name tells the paths of a node apart.
+// name is unique among the paths of a node.
 func (v Injection) name() string {
 	if v.Name != "" {
 		return v.Name
@@ -267,7 +267,7 @@ func (in *Injector) setConfigMaps(ctx context.Context, wanted map[string]map[str
 func (in *Injector) listingOf(ctx context.Context, r dynamic.ResourceInterface, node string) (l Listing, err error) {
 	u, err := r.Get(ctx, ListingName(node), metav1.GetOptions{})
 	if err != nil {
-		return l, butGone(err)
+		return l, ButGone(err)
 	}
 	data, _, _ := unstructured.NestedStringMap(u.Object, "data")
 	for _, text := range data {
@@ -325,7 +325,14 @@ func (in *Injector) setPolicies(ctx context.Context, wanted map[string]map[strin
 			if e.Op == "withdraw" {
 				err = in.delete(ctx, resource, policyName(node, e.Path.Name))
 			} else {
-				err = in.apply(ctx, resource, policyOf(node, wanted[node][e.Path.Name]))
+				l := wanted[node][e.Path.Name]
+				err = in.apply(ctx, resource, &unstructured.Unstructured{Object: map[string]any{
+					"apiVersion": policyVersion, "kind": policyKind,
+					"metadata": map[string]any{"name": policyName(node, l.Name), "labels": map[string]any{managerLabel: injectorName},
+						"annotations": map[string]any{nameAnnotation: l.Name}},
+					"spec": PolicySpec{Node: node, EgressNode: l.EgressNode, Traffic: l.Traffic, Preference: l.Preference, BindingSID: l.BSID,
+						SegmentLists: l.SegmentLists},
+				}})
 			}
 			if err != nil {
 				return events, err
@@ -349,19 +356,6 @@ func policyName(node, path string) string {
 	}, strings.ToLower(path)), "-")
 }
 
-func policyOf(node string, l Listed) *unstructured.Unstructured {
-	s := PolicySpec{Node: node, EgressNode: l.EgressNode, Traffic: l.Traffic, Preference: l.Preference, BindingSID: l.BSID}
-	for _, list := range l.SegmentLists {
-		s.SegmentLists = append(s.SegmentLists, segmentList(list))
-	}
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": policyVersion, "kind": policyKind,
-		"metadata": map[string]any{"name": policyName(node, l.Name), "labels": map[string]any{managerLabel: injectorName},
-			"annotations": map[string]any{nameAnnotation: l.Name}},
-		"spec": s,
-	}}
-}
-
 func listedOf(u *unstructured.Unstructured) (node string, l Listed, err error) {
 	var s PolicySpec
 	text, err := json.Marshal(u.Object["spec"])
@@ -371,11 +365,8 @@ func listedOf(u *unstructured.Unstructured) (node string, l Listed, err error) {
 	if err != nil {
 		return "", l, err
 	}
-	l = Listed{Name: u.GetAnnotations()[nameAnnotation], EgressNode: s.EgressNode, Traffic: s.Traffic, BSID: s.BindingSID, Preference: s.Preference}
-	for _, list := range s.SegmentLists {
-		l.SegmentLists = append(l.SegmentLists, srpolicy.SegmentList(list))
-	}
-	return s.Node, l, nil
+	return s.Node, Listed{Name: u.GetAnnotations()[nameAnnotation], EgressNode: s.EgressNode, Traffic: s.Traffic, BSID: s.BindingSID,
+		Preference: s.Preference, SegmentLists: s.SegmentLists}, nil
 }
 
 func (in *Injector) dryRun() []string {
@@ -406,5 +397,5 @@ func (in *Injector) apply(ctx context.Context, r dynamic.ResourceInterface, u *u
 }
 
 func (in *Injector) delete(ctx context.Context, r dynamic.ResourceInterface, name string) error {
-	return butGone(r.Delete(ctx, name, metav1.DeleteOptions{DryRun: in.dryRun()}))
+	return ButGone(r.Delete(ctx, name, metav1.DeleteOptions{DryRun: in.dryRun()}))
 }

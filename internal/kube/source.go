@@ -3,8 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,10 +36,8 @@ type source struct {
 	informer     cache.SharedIndexInformer
 	registration cache.ResourceEventHandlerRegistration
 
-	mu      sync.Mutex
-	err     error // of the last request
-	since   time.Time
-	missing bool // the API server knows no such resource
+	health
+	missing atomic.Bool // the API server knows no such resource
 }
 
 // wanted is what a source is to hold.
@@ -61,13 +58,13 @@ func follow[T runtime.Object](from lister[T], w wanted) (*source, error) {
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = selector
 			list, err := from.List(ctx, o)
-			s.note(err)
+			s.observe(err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = selector
 			answer, err := from.Watch(ctx, o)
-			s.note(err)
+			s.observe(err)
 			return answer, err
 		},
 	}
@@ -75,14 +72,14 @@ func follow[T runtime.Object](from lister[T], w wanted) (*source, error) {
 	if err := s.informer.SetTransform(w.keep); err != nil {
 		return nil, fmt.Errorf("follow %s: %w", w.name, err)
 	}
-	tell := func(o any) {
+	report := func(o any) {
 		if key, err := cache.DeletionHandlingObjectToName(o); err == nil {
 			w.changed(key.Name)
 		}
 	}
 	var err error
 	s.registration, err = s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: tell, UpdateFunc: func(_, o any) { tell(o) }, DeleteFunc: tell,
+		AddFunc: report, UpdateFunc: func(_, o any) { report(o) }, DeleteFunc: report,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("follow %s: %w", w.name, err)
@@ -90,34 +87,20 @@ func follow[T runtime.Object](from lister[T], w wanted) (*source, error) {
 	return s, nil
 }
 
-// note keeps how the last request went.
-func (s *source) note(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.missing = apierrors.IsNotFound(err)
-	if s.missing { // such as policies in a cluster without their definition
+// observe notes how a request went. A missing resource is no failure, such as
+// policies in a cluster without their definition.
+func (s *source) observe(err error) {
+	s.missing.Store(apierrors.IsNotFound(err))
+	if s.missing.Load() {
 		err = nil
 	}
-	if (err == nil) != (s.err == nil) || s.since.IsZero() {
-		s.since = time.Now()
-	}
-	s.err = err
+	s.note(err)
 }
 
 // complete says whether the API server has sent all objects, or has no such
 // resource.
 func (s *source) complete() bool {
-	s.mu.Lock()
-	missing := s.missing
-	s.mu.Unlock()
-	return missing || s.registration.HasSynced()
-}
-
-// state is how the last request went, and since when it is so.
-func (s *source) state() (time.Time, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.since, s.err
+	return s.missing.Load() || s.registration.HasSynced()
 }
 
 // object is one of a source's, nil if it is not there.

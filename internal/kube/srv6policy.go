@@ -25,18 +25,12 @@ const (
 // PolicySpec is the spec of an SRv6Policy: a candidate path for one node.
 // In the place of Node there may be nodeSelector, a label selector.
 type PolicySpec struct {
-	Node         string        `json:"node,omitempty"`
-	EgressNode   string        `json:"egressNode"` // an address of the underlay, or a name
-	Traffic      Traffic       `json:"traffic"`
-	Preference   uint32        `json:"preference,omitempty"` // DefaultPreference unless set
-	BindingSID   netip.Addr    `json:"bindingSID,omitzero"`
-	SegmentLists []segmentList `json:"segmentLists"`
-}
-
-// segmentList is srpolicy's, in this resource's words.
-type segmentList struct {
-	Weight   uint32       `json:"weight,omitempty"`
-	Segments []netip.Addr `json:"segments"`
+	Node         string                 `json:"node,omitempty"`
+	EgressNode   string                 `json:"egressNode"` // an address of the underlay, or a name
+	Traffic      Traffic                `json:"traffic"`
+	Preference   uint32                 `json:"preference,omitempty"` // DefaultPreference unless set
+	BindingSID   netip.Addr             `json:"bindingSID,omitzero"`
+	SegmentLists []srpolicy.SegmentList `json:"segmentLists"`
 }
 
 // keepPolicy drops the parts of a policy that this node does not read: above all
@@ -127,12 +121,8 @@ func readPolicy(u *unstructured.Unstructured, node string) (entry, error) {
 		return entry{}, err
 	}
 	s := object.Spec
-	lists := make([]srpolicy.SegmentList, len(s.SegmentLists))
-	for i, l := range s.SegmentLists {
-		lists[i] = srpolicy.SegmentList(l)
-	}
 	e, faults := written{
-		origin: "srv6policy", egress: s.EgressNode, traffic: s.Traffic, preference: s.Preference, bsid: s.BindingSID, lists: lists,
+		origin: "srv6policy", egress: s.EgressNode, traffic: s.Traffic, preference: s.Preference, bsid: s.BindingSID, lists: s.SegmentLists,
 		fields: strings.NewReplacer("egress_node", "egressNode", "binding_sid", "bindingSID", "segment_lists", "segmentLists"),
 	}.read(node)
 	if len(faults) > 0 {

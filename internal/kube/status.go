@@ -121,7 +121,7 @@ func (w *Watcher) writeStatus(ctx context.Context, name string) error {
 		if !is {
 			return nil
 		}
-		return butGone(w.applyStatus(ctx, policy, []any{})) // it is for this node no more
+		return ButGone(w.applyStatus(ctx, policy, []any{})) // it is for this node no more
 	}
 	object, problem, paths := o.object, o.problem, w.judge(o)
 	w.mu.Unlock()
@@ -135,7 +135,7 @@ func (w *Watcher) writeStatus(ctx context.Context, name string) error {
 	if full || reflect.DeepEqual(said, own.fields()) {
 		return nil
 	}
-	return butGone(w.applyStatus(ctx, object.GetName(), []any{own.fields()}))
+	return ButGone(w.applyStatus(ctx, object.GetName(), []any{own.fields()}))
 }
 
 func (w *Watcher) writeListingStatus(ctx context.Context, u *unstructured.Unstructured, paths []progress, problem error) error {
@@ -153,7 +153,7 @@ func (w *Watcher) writeListingStatus(ctx context.Context, u *unstructured.Unstru
 	if err != nil || u.GetAnnotations()[StatusAnnotation] == string(text) {
 		return err
 	}
-	return butGone(annotate(ctx, w.api.objects.Resource(configMapResource).Namespace(u.GetNamespace()), u.GetName(), StatusAnnotation, string(text)))
+	return ButGone(annotate(ctx, w.api.objects.Resource(configMapResource).Namespace(u.GetNamespace()), u.GetName(), StatusAnnotation, string(text)))
 }
 
 const byNeed = stateInvalid + stateWaiting + stateStandby + stateActive
@@ -222,8 +222,8 @@ func annotate(ctx context.Context, r dynamic.ResourceInterface, name, key, value
 	return err
 }
 
-// butGone leaves out that there is nothing to write to any more.
-func butGone(err error) error {
+// ButGone leaves out that an object does not exist any more.
+func ButGone(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -1,17 +1,13 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -47,13 +43,8 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.QPS, c.Burst = requestRate, requestBurst
-	c.UserAgent = "culvert/" + cmp.Or(o.Version, "unknown")
-	objects, err := dynamic.NewForConfig(c)
-	if err != nil {
-		return nil, fmt.Errorf("kubernetes: %w", err)
-	}
-	return &Client{o, c, objects}, nil
+	objects, err := kube.Dynamic(c, o.Version, requestRate, requestBurst)
+	return &Client{o, c, objects}, err
 }
 
 var (
@@ -69,11 +60,7 @@ var (
 
 // get reads an object.
 func get[T any](ctx context.Context, r dynamic.ResourceInterface, name string) (*T, error) {
-	u, err := r.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	return typed[T](u)
+	return kube.Typed[T](r.Get(ctx, name, metav1.GetOptions{}))
 }
 
 // list reads those that a selector of labels chooses.
@@ -83,7 +70,7 @@ func list[T any](ctx context.Context, r dynamic.ResourceInterface, o metav1.List
 		return nil, err
 	}
 	for i := range found.Items {
-		one, err := typed[T](&found.Items[i])
+		one, err := kube.Typed[T](&found.Items[i], nil)
 		if err != nil {
 			return nil, err
 		}
@@ -92,27 +79,7 @@ func list[T any](ctx context.Context, r dynamic.ResourceInterface, o metav1.List
 	return all, nil
 }
 
-func typed[T any](u *unstructured.Unstructured) (*T, error) {
-	var v T
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &v); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err)
-	}
-	return &v, nil
-}
-
-// create creates an object. Its Go type does not carry the kind.
-func create(ctx context.Context, r dynamic.ResourceInterface, apiVersion, kind string, v any) (*unstructured.Unstructured, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(v)
-	if err != nil {
-		return nil, err
-	}
-	u := &unstructured.Unstructured{Object: fields}
-	u.SetAPIVersion(apiVersion)
-	u.SetKind(kind)
-	return r.Create(ctx, u, metav1.CreateOptions{})
-}
-
-// right is something that one may do, or not.
+// right is permission for a verb on a resource.
 type right struct {
 	verb, group, resource, namespace string
 }
@@ -122,7 +89,7 @@ func (c *Client) check(ctx context.Context, rights []right) error {
 	var missing []string
 	for _, r := range rights {
 		resource, sub, _ := strings.Cut(r.resource, "/")
-		u, err := create(ctx, c.objects.Resource(reviews), "authorization.k8s.io/v1", "SelfSubjectAccessReview", &authorizationv1.SelfSubjectAccessReview{
+		u, err := kube.Create(ctx, c.objects.Resource(reviews), "authorization.k8s.io/v1", "SelfSubjectAccessReview", &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Verb: r.verb, Group: r.group, Resource: resource, Subresource: sub, Namespace: r.namespace,
 			}},
@@ -130,7 +97,7 @@ func (c *Client) check(ctx context.Context, rights []right) error {
 		if err != nil {
 			return fmt.Errorf("kubernetes: what you may do: %w", err)
 		}
-		review, err := typed[authorizationv1.SelfSubjectAccessReview](u)
+		review, err := kube.Typed[authorizationv1.SelfSubjectAccessReview](u, nil)
 		if err != nil {
 			return err
 		}
@@ -146,13 +113,6 @@ func (c *Client) check(ctx context.Context, rights []right) error {
 		return fmt.Errorf("your rights in the cluster do not suffice: you may not %s", strings.Join(missing, ", "))
 	}
 	return nil
-}
-
-func butGone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // errNoCulvert is that no agents are found.

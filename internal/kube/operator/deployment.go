@@ -57,11 +57,23 @@ func (c *Client) Start(ctx context.Context, d connectivity.Deployment) error {
 				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec(role, d)},
 			},
 		}
-		if _, err := create(ctx, c.objects.Resource(daemonSets).Namespace(c.Namespace), "apps/v1", "DaemonSet", set); err != nil {
+		if _, err := kube.Create(ctx, c.objects.Resource(daemonSets).Namespace(c.Namespace), "apps/v1", "DaemonSet", set); err != nil {
 			return fmt.Errorf("kubernetes: %w", err)
 		}
 	}
-	if _, err := create(ctx, c.objects.Resource(services).Namespace(c.Namespace), "v1", "Service", c.service(d)); err != nil {
+	labels, families := c.labels(), corev1.IPFamilyPolicyPreferDualStack
+	labels[roleLabel] = connectivity.Server
+	port := func(name string, p corev1.Protocol) corev1.ServicePort {
+		return corev1.ServicePort{Name: name, Protocol: p, Port: int32(d.Ports.Service), TargetPort: intstr.FromInt32(int32(d.Ports.Pod))}
+	}
+	_, err := kube.Create(ctx, c.objects.Resource(services).Namespace(c.Namespace), "v1", "Service", &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: service, Namespace: c.Namespace, Labels: labels},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeNodePort, Selector: labels, IPFamilyPolicy: &families,
+			Ports: []corev1.ServicePort{port("tcp", corev1.ProtocolTCP), port("udp", corev1.ProtocolUDP)},
+		},
+	})
+	if err != nil {
 		return fmt.Errorf("kubernetes: %w", err)
 	}
 	return nil
@@ -72,7 +84,7 @@ func (c *Client) Start(ctx context.Context, d connectivity.Deployment) error {
 func (c *Client) makeNamespace(ctx context.Context) error {
 	labels := c.labels()
 	labels["pod-security.kubernetes.io/enforce"] = "privileged"
-	_, err := create(ctx, c.objects.Resource(namespaces), "v1", "Namespace", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace, Labels: labels}})
+	_, err := kube.Create(ctx, c.objects.Resource(namespaces), "v1", "Namespace", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace, Labels: labels}})
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -125,21 +137,6 @@ func podSpec(role string, d connectivity.Deployment) corev1.PodSpec {
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}}
 	return s
-}
-
-func (c *Client) service(d connectivity.Deployment) *corev1.Service {
-	labels, families := c.labels(), corev1.IPFamilyPolicyPreferDualStack
-	labels[roleLabel] = connectivity.Server
-	port := func(name string, p corev1.Protocol) corev1.ServicePort {
-		return corev1.ServicePort{Name: name, Protocol: p, Port: int32(d.Ports.Service), TargetPort: intstr.FromInt32(int32(d.Ports.Pod))}
-	}
-	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: service, Namespace: c.Namespace, Labels: labels},
-		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeNodePort, Selector: labels, IPFamilyPolicy: &families,
-			Ports: []corev1.ServicePort{port("tcp", corev1.ProtocolTCP), port("udp", corev1.ProtocolUDP)},
-		},
-	}
 }
 
 // Service is the one of the test.
@@ -233,11 +230,11 @@ func (c *Client) Clean(ctx context.Context) (removed []string, err error) {
 	left, listed := c.objects.Resource(policies).List(ctx, ours)
 	if listed == nil {
 		for _, p := range left.Items {
-			err = errors.Join(err, butGone(c.objects.Resource(policies).Delete(ctx, p.GetName(), metav1.DeleteOptions{})))
+			err = errors.Join(err, kube.ButGone(c.objects.Resource(policies).Delete(ctx, p.GetName(), metav1.DeleteOptions{})))
 			removed = append(removed, "SRv6Policy "+p.GetName())
 		}
 	}
-	err = errors.Join(err, butGone(listed)) // a cluster may not know such a resource
+	err = errors.Join(err, kube.ButGone(listed)) // a cluster may not know such a resource
 	spaces, listed := c.objects.Resource(namespaces).List(ctx, ours)
 	if listed != nil {
 		return removed, errors.Join(err, fmt.Errorf("kubernetes: %w", listed))
@@ -252,12 +249,12 @@ func (c *Client) Clean(ctx context.Context) (removed []string, err error) {
 func (c *Client) deleteNamespace(ctx context.Context, name string) error {
 	const look = 250 * time.Millisecond
 	r := c.objects.Resource(namespaces)
-	if err := butGone(r.Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+	if err := kube.ButGone(r.Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
 		return fmt.Errorf("kubernetes: %w", err)
 	}
 	for {
 		if _, err := r.Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return butGone(err)
+			return kube.ButGone(err)
 		}
 		select {
 		case <-ctx.Done():

@@ -19,9 +19,26 @@ import (
 )
 
 // Exec runs a command in a container. What it wrote to standard error is in the
-// error, if it failed.
+// error, if it failed. It speaks by WebSocket, and to API servers older than
+// Kubernetes 1.30 by SPDY, as kubectl does.
 func (c *Client) Exec(ctx context.Context, in connectivity.Container, stdin io.Reader, command ...string) ([]byte, error) {
-	executor, err := c.executor(in, stdin != nil, command)
+	base, _, err := rest.DefaultServerUrlFor(c.config)
+	if err != nil {
+		return nil, err
+	}
+	at := base.JoinPath("api/v1/namespaces", in.Namespace, "pods", in.Pod, "exec")
+	at.RawQuery = url.Values{
+		"container": {in.Name}, "command": command, "stdin": {fmt.Sprint(stdin != nil)}, "stdout": {"true"}, "stderr": {"true"},
+	}.Encode()
+	newer, err := remotecommand.NewWebSocketExecutor(c.config, "GET", at.String())
+	if err != nil {
+		return nil, err
+	}
+	older, err := remotecommand.NewSPDYExecutor(c.config, "POST", at)
+	if err != nil {
+		return nil, err
+	}
+	executor, err := remotecommand.NewFallbackExecutor(newer, older, httpstream.IsUpgradeFailure)
 	if err != nil {
 		return nil, err
 	}
@@ -35,26 +52,4 @@ func (c *Client) Exec(ctx context.Context, in connectivity.Container, stdin io.R
 		return nil, fmt.Errorf("%s in %s/%s: %w", strings.Join(command, " "), in.Namespace, in.Pod, err)
 	}
 	return out.Bytes(), nil
-}
-
-// executor speaks by WebSocket, and to API servers older than Kubernetes 1.30 by
-// SPDY, as kubectl does.
-func (c *Client) executor(in connectivity.Container, stdin bool, command []string) (remotecommand.Executor, error) {
-	base, _, err := rest.DefaultServerUrlFor(c.config)
-	if err != nil {
-		return nil, err
-	}
-	at := base.JoinPath("api/v1/namespaces", in.Namespace, "pods", in.Pod, "exec")
-	at.RawQuery = url.Values{
-		"container": {in.Name}, "command": command, "stdin": {fmt.Sprint(stdin)}, "stdout": {"true"}, "stderr": {"true"},
-	}.Encode()
-	newer, err := remotecommand.NewWebSocketExecutor(c.config, "GET", at.String())
-	if err != nil {
-		return nil, err
-	}
-	older, err := remotecommand.NewSPDYExecutor(c.config, "POST", at)
-	if err != nil {
-		return nil, err
-	}
-	return remotecommand.NewFallbackExecutor(newer, older, httpstream.IsUpgradeFailure)
 }

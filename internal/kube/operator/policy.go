@@ -50,7 +50,7 @@ func (c *Client) PolicyState(ctx context.Context, p connectivity.Policy) (state,
 
 // DeletePolicy is content if it is gone.
 func (c *Client) DeletePolicy(ctx context.Context, name string) error {
-	if err := butGone(c.objects.Resource(policies).Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+	if err := kube.ButGone(c.objects.Resource(policies).Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
 		return fmt.Errorf("kubernetes: SRv6Policy %s: %w", name, err)
 	}
 	return nil
