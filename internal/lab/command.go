@@ -5,20 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/lab/cluster"
+	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
@@ -70,13 +69,11 @@ func listCommand() *cobra.Command {
 			for _, t := range labs {
 				list = append(list, listing{t.Name, t.Summary, len(t.Nodes), len(t.Links), len(t.Checks)})
 			}
-			return format.Write(cmd.OutOrStdout(), list, func(w io.Writer) error {
-				t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-				fmt.Fprintln(t, "NAME\tNODES\tCHECKS\tSUMMARY")
+			return format.Print(cmd.OutOrStdout(), list, func(g *printer.Grid) {
+				g.Row("NAME", "NODES", "CHECKS", "SUMMARY")
 				for _, l := range list {
-					fmt.Fprintf(t, "%s\t%d\t%d\t%s\n", l.Name, l.Nodes, l.Checks, l.Summary)
+					g.Row(l.Name, l.Nodes, l.Checks, l.Summary)
 				}
-				return t.Flush()
 			})
 		},
 	}
@@ -121,7 +118,15 @@ not 0 if a check fails.`,
 			if o.only, err = regexp.Compile(o.checks); err != nil {
 				return fmt.Errorf("--checks: %w", err)
 			}
-			summary, err := runLab(ctx, in, variants, o, p)
+			if err := up(ctx, in, variants[0], p); err != nil {
+				return err
+			}
+			summary, err := runChecks(ctx, &disturb.Runner{Instance: in, UpgradeTo: o.upgradeTo}, variants, o.only, p)
+			if o.keep {
+				p.Say("%s is kept: `culvert lab down %s` takes it down", in.Name, in.Topology.Name)
+			} else {
+				err = errors.Join(err, in.Down(p))
+			}
 			if summary == nil {
 				return err
 			}

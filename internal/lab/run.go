@@ -146,16 +146,3 @@ func runChecks(ctx context.Context, r *disturb.Runner, variants []string, only *
 	summary.Seconds = time.Since(start).Seconds()
 	return summary, nil
 }
-
-// runLab is up, checks and down.
-func runLab(ctx context.Context, in *instance.Instance, variants []string, o *options, p *report.Progress) (*report.Report, error) {
-	if err := up(ctx, in, variants[0], p); err != nil {
-		return nil, err
-	}
-	summary, err := runChecks(ctx, &disturb.Runner{Instance: in, UpgradeTo: o.upgradeTo}, variants, o.only, p)
-	if o.keep {
-		p.Say("%s is kept: `culvert lab down %s` takes it down", in.Name, in.Topology.Name)
-		return summary, err
-	}
-	return summary, errors.Join(err, in.Down(p))
-}

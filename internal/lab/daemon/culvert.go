@@ -28,8 +28,11 @@ const bpffs = "/sys/fs/bpf"
 
 // StartCulvert writes the node's configuration and starts the daemon.
 func StartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node) error {
-	if err := mountBPF(); err != nil {
-		return err
+	var st unix.Statfs_t
+	if err := unix.Statfs(bpffs, &st); err != nil || st.Type != unix.BPF_FS_MAGIC {
+		if err := unix.Mount("bpf", bpffs, "bpf", 0, "mode=0700"); err != nil {
+			return fmt.Errorf("mount the BPF file system at %s: %w", bpffs, err)
+		}
 	}
 	var err error
 	for range 5 { // another instance may be removing the directory above at the same time
@@ -83,18 +86,6 @@ func membership(in *instance.Instance, n *topology.Node) map[string]any {
 		return map[string]any{"node": n.Name, "kube": map[string]any{"kubeconfig": instance.Kubeconfig(in)}}
 	}
 	return map[string]any{"node": n.Name, "pod_prefixes": n.PodCIDRs}
-}
-
-// mountBPF mounts the BPF file system where it is expected, if it is not.
-func mountBPF() error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(bpffs, &st); err == nil && st.Type == unix.BPF_FS_MAGIC {
-		return nil
-	}
-	if err := unix.Mount("bpf", bpffs, "bpf", 0, "mode=0700"); err != nil {
-		return fmt.Errorf("mount the BPF file system at %s: %w", bpffs, err)
-	}
-	return nil
 }
 
 func configFile(in *instance.Instance, n *topology.Node) string { return in.File(n, "culvert.yaml") }

@@ -48,25 +48,21 @@ func StartFRR(ctx context.Context, in *instance.Instance, n *topology.Node) erro
 		return err
 	}
 	for _, daemon := range daemons {
-		if err := startFRRDaemon(ctx, in, n, daemon, dir); err != nil {
+		path := filepath.Join(frrDir, daemon)
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("%w: install the package frr", err)
+		}
+		isReady := func() error { // then its command socket appears
+			_, err := os.Stat(filepath.Join(dir, daemon+".vty"))
+			return err
+		}
+		if err := in.StartAwait(ctx, n, daemon, 10*time.Second, isReady, path, "-f", filepath.Join(dir, "frr.conf"),
+			"-i", filepath.Join(dir, daemon+".pid"), "-z", filepath.Join(dir, "zserv.api"), "--vty_socket", dir,
+			"-A", "127.0.0.1", "-P", "0", "--log", "stdout", "--log-level", "notifications"); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func startFRRDaemon(ctx context.Context, in *instance.Instance, n *topology.Node, daemon, dir string) error {
-	path := filepath.Join(frrDir, daemon)
-	if _, err := os.Stat(path); err != nil {
-		return fmt.Errorf("%w: install the package frr", err)
-	}
-	isReady := func() error { // then its command socket appears
-		_, err := os.Stat(filepath.Join(dir, daemon+".vty"))
-		return err
-	}
-	return in.StartAwait(ctx, n, daemon, 10*time.Second, isReady, path, "-f", filepath.Join(dir, "frr.conf"),
-		"-i", filepath.Join(dir, daemon+".pid"), "-z", filepath.Join(dir, "zserv.api"), "--vty_socket", dir,
-		"-A", "127.0.0.1", "-P", "0", "--log", "stdout", "--log-level", "notifications")
 }
 
 // A neighbour that says nothing is gone after three seconds; that a link is

@@ -18,7 +18,6 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/network"
-	"github.com/culvert-net/culvert/internal/lab/observe"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -178,8 +177,4 @@ func isRecorded(ctx context.Context, a action) error {
 		}
 	}
 	return fmt.Errorf("the events about %s are %v: want %q", object.GetName(), list.Items, a.event.Says)
-}
-
-func shows(ctx context.Context, a action) error {
-	return observe.Shows(ctx, a.Instance, a.node, a.event.Shows, a.event.Command...)
 }

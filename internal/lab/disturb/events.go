@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/observe"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -61,7 +62,9 @@ var events = map[string]func(context.Context, action) error{
 	"mtu":      eventually(hasMTU),
 	"told":     eventually(hasStatus),
 	"recorded": eventually(isRecorded),
-	"shows":    eventually(shows),
+	"shows": eventually(func(ctx context.Context, a action) error {
+		return observe.Shows(ctx, a.Instance, a.node, a.event.Shows, a.event.Command...)
+	}),
 	"restart": func(ctx context.Context, a action) error {
 		return daemon.RestartCulvert(ctx, a.Instance, a.node, unix.SIGTERM, 0, a.Culvert)
 	},

@@ -24,7 +24,7 @@ const ReadyTime = 15 * time.Second
 // NodeProcess is the first process of a node of kind kubelet.
 const NodeProcess = "node"
 
-// Process is one that a lab started. Its start time tells it from another
+// Process is one that a lab started. Its start time distinguishes it from another
 // process that later has the same number.
 type Process struct {
 	Node  string `json:"node"`

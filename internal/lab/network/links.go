@@ -67,7 +67,7 @@ func MakeNamespace(in *instance.Instance, n *topology.Node) error {
 		"net/ipv4/fib_multipath_hash_policy": "1",
 		"net/ipv6/fib_multipath_hash_policy": "1",
 	}
-	if n.Forwards() {
+	if n.Daemon() || n.Kind == topology.Kernel || n.Kind == topology.FRR { // a router
 		values["net/ipv4/conf/all/forwarding"] = "1"
 		values["net/ipv6/conf/all/forwarding"] = "1"
 		values["net/ipv6/conf/all/seg6_enabled"] = "1"
@@ -188,8 +188,8 @@ func Configure(in *instance.Instance, n *topology.Node) error {
 	return errors.Join(LoadNFT(in, n, n.NFT), ns.Batch(lines), ns.Batch(routes4, "-4"), ns.Batch(routes6, "-6"))
 }
 
-// RouteIsIPv6 tells a route's family by its prefix, or that of a default
-// route by its next hop.
+// RouteIsIPv6 reads a route's family from its prefix, or that of a default
+// route from its next hop.
 func RouteIsIPv6(route string) bool {
 	fields := strings.Fields(route)
 	if len(fields) > 1 && slices.Contains([]string{"blackhole", "unreachable", "prohibit"}, fields[0]) {

@@ -78,11 +78,6 @@ func (n *Node) Daemon() bool { return n.Kind == Culvert || n.Kind == Cluster }
 // Culvert says whether culvert runs in the node, whoever started it.
 func (n *Node) Culvert() bool { return n.Daemon() || n.Kind == Kubelet }
 
-// Forwards says whether the node is a router, by whatever means.
-func (n *Node) Forwards() bool {
-	return n.Daemon() || n.Kind == Kernel || n.Kind == FRR
-}
-
 // Topology is one lab, as its YAML file describes it. A file that has the field
 // base, the name of another lab, describes what differs from that one: see onBase.
 type Topology struct {

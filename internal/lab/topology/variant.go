@@ -142,7 +142,7 @@ type Planned struct {
 	Family  string // of the addresses that names in it stand for
 }
 
-// Title tells checks of several variants and families apart.
+// Title is the name of the check with its variant and family.
 func (p Planned) Title() string {
 	name := p.Name
 	if p.Family != "" {
