@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/pods"
+	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/pfcp"
@@ -26,6 +27,7 @@ type (
 	PoolStatus        = pool.Usage
 	PeerStatus        = path.Peer
 	AssociationStatus = pfcp.Association
+	BGPPeerStatus     = bgp.PeerStatus
 )
 
 // Status is the daemon at a glance.
@@ -58,17 +60,6 @@ type SliceStatus struct {
 	Sessions int            `json:"sessions"`
 	Uplink   Counter        `json:"uplink"`
 	Downlink Counter        `json:"downlink"`
-}
-
-// BGPPeerStatus is a BGP session.
-type BGPPeerStatus struct {
-	Address  netip.Addr    `json:"address"`
-	ASN      uint32        `json:"asn"`
-	RouterID netip.Addr    `json:"router_id,omitzero"`
-	State    string        `json:"state"`
-	Reason   string        `json:"reason,omitempty"` // why it went down last
-	Since    time.Duration `json:"since"`            // that it is up, in ns
-	Received int           `json:"received"`         // candidate paths that it advertises
 }
 
 // SessionFilter says which sessions are meant: those for which everything that

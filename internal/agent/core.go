@@ -343,26 +343,22 @@ func (c *core) observe(updates []observed.Update) {
 		case len(batch) > 1:
 			batches = append(plan.Split(batch, next, err), batches...)
 		default:
-			c.refuse(batch[0], err)
+			u := batch[0]
+			c.log.Warn("update rejected; treating it as withdrawn", "update", u.Entry.String(), "error", err)
+			if u.Retry {
+				c.mu.Lock()
+				c.refused[u.Entry] = observed.Refusal{Update: u, Why: err}
+				c.mu.Unlock()
+			}
+			if u.Withdraw == nil {
+				continue
+			}
+			if _, err := c.observeAll([]observed.Update{{Entry: u.Entry, Apply: u.Withdraw}}); err != nil {
+				c.log.Error("cannot withdraw", "update", u.Entry.String(), "error", err)
+			}
 		}
 	}
 	c.touch()
-}
-
-// refuse withdraws an update that cannot be used, and says why.
-func (c *core) refuse(u observed.Update, why error) {
-	c.log.Warn("update rejected; treating it as withdrawn", "update", u.Entry.String(), "error", why)
-	if u.Retry {
-		c.mu.Lock()
-		c.refused[u.Entry] = observed.Refusal{Update: u, Why: why}
-		c.mu.Unlock()
-	}
-	if u.Withdraw == nil {
-		return
-	}
-	if _, err := c.observeAll([]observed.Update{{Entry: u.Entry, Apply: u.Withdraw}}); err != nil {
-		c.log.Error("cannot withdraw", "update", u.Entry.String(), "error", err)
-	}
 }
 
 // observeAll applies updates, or leaves everything as it is. next is the goal that
@@ -402,7 +398,7 @@ func (a *Agent) adjustSources(ctx context.Context) error {
 	return err
 }
 
-// adjustPause is how long changes are gathered before control planes hear of them.
+// adjustPause is how long changes are gathered before control planes announce them.
 const adjustPause = 100 * time.Millisecond
 
 // runSources adjusts the control planes until ctx ends.

@@ -224,16 +224,7 @@ func (a *Agent) BGPPeers() ([]BGPPeerStatus, error) {
 	if h == nil {
 		return nil, ErrNotBGP
 	}
-	peers, err := h.Peers(context.Background())
-	if err != nil {
-		return nil, err
-	}
-	out := make([]BGPPeerStatus, len(peers))
-	for i, p := range peers {
-		out[i] = BGPPeerStatus{Address: p.Address, ASN: p.ASN, RouterID: p.RouterID, State: p.State, Reason: p.Reason,
-			Since: p.Since, Received: int(p.Received)}
-	}
-	return out, nil
+	return h.Peers(context.Background())
 }
 
 // OverlayStatus is the node as a member of its cluster.

@@ -105,7 +105,13 @@ func (n *Network) Sync(links *netdev.Snapshot, tables []uint32, pods []netip.Pre
 		}
 		n.putRoutes(mirror)
 		n.SyncHops()
-		n.deleteRoutes(mirror)
+		// After the puts: a packet must not find a shorter prefix because the longer one
+		// is not there yet.
+		for key := range n.routes {
+			if _, stays := mirror[key]; !stays && n.check(n.dp.DeleteRoute(key.Table, key.Prefix), "delete route", key) {
+				delete(n.routes, key)
+			}
+		}
 		n.written, n.tables, n.pods = links, tables, pods
 	}
 	if n.failed > 0 {
@@ -205,19 +211,6 @@ func (n *Network) putRoute(key netdev.RouteKey, via []netdev.Key) bool {
 	return true
 }
 
-// deleteRoutes comes after the puts: a packet must not find a shorter prefix
-// because the longer one is not there yet.
-func (n *Network) deleteRoutes(mirror map[netdev.RouteKey][]netdev.Key) {
-	for key := range n.routes {
-		if _, stays := mirror[key]; stays {
-			continue
-		}
-		if n.check(n.dp.DeleteRoute(key.Table, key.Prefix), "delete route", key) {
-			delete(n.routes, key)
-		}
-	}
-}
-
 // SyncHops resolves the adjacencies that the tables refer to, and has the kernel
 // keep their neighbours. On the same links these are the new ones only.
 func (n *Network) SyncHops() {
@@ -231,28 +224,21 @@ func (n *Network) SyncHops() {
 	}
 	n.resolved = n.links
 	for _, key := range keys {
-		if !n.syncHop(key) {
-			n.resolved = nil // all again
+		want := Resolve(n.links, key)
+		if old, known := n.hops[key]; known && old.Why == want.Why && reflect.DeepEqual(old.Next, want.Next) {
+			continue
 		}
+		if !n.check(n.dp.SetNextHop(key, want.Next), "set next hop", netdev.Key(key)) {
+			delete(n.hops, key)
+			n.resolved = nil // all again
+			continue
+		}
+		n.hops[key] = want
+		n.log.Debug("next hop", "key", netdev.Key(key), "state", want.State())
 	}
 	if changed {
 		n.keep()
 	}
-}
-
-// syncHop says whether the data path has what the links say of an adjacency.
-func (n *Network) syncHop(key adjacency.Key) bool {
-	want := Resolve(n.links, key)
-	if old, known := n.hops[key]; known && old.Why == want.Why && reflect.DeepEqual(old.Next, want.Next) {
-		return true
-	}
-	if !n.check(n.dp.SetNextHop(key, want.Next), "set next hop", netdev.Key(key)) {
-		delete(n.hops, key)
-		return false
-	}
-	n.hops[key] = want
-	n.log.Debug("next hop", "key", netdev.Key(key), "state", want.State())
-	return true
 }
 
 // keep has the kernel resolve the neighbours that tables refer to and those

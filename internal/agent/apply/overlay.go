@@ -10,7 +10,6 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
-	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // Host is what the overlay needs of *netdev.Host.
@@ -95,24 +94,20 @@ func (o *Overlay) Sync(g *plan.Goal, t *plan.Tables, links *netdev.Snapshot) {
 	if o.written == g.Wanted && o.on == links && o.mtu == podMTU(o.outward, g, t) {
 		return
 	}
-	o.write(plan.Uplinks(c, g.Wanted.Peers, links), t)
+	o.outward, o.problems = plan.Uplinks(c, g.Wanted.Peers, links), nil
+	if len(o.outward) == 0 {
+		o.problems = append(o.problems, "no uplink: the node has no default route, and no route to another node")
+	}
+	mtu := podMTU(o.outward, g, t)
+	o.syncEntry(mtu)
+	o.syncForwarding()
+	o.syncUplinks(o.outward)
+	o.syncRoutes()
+	o.syncMasquerade(c.Masquerade)
+	o.syncPods(mtu)
 	if o.written, o.on = g.Wanted, links; o.failed > 0 {
 		o.written = nil
 	}
-}
-
-func (o *Overlay) write(uplinks []netdev.Link, t *plan.Tables) {
-	o.outward, o.problems = uplinks, nil
-	if len(uplinks) == 0 {
-		o.problems = append(o.problems, "no uplink: the node has no default route, and no route to another node")
-	}
-	mtu := podMTU(uplinks, o.goal, t)
-	o.syncEntry(mtu)
-	o.syncForwarding(uplinks)
-	o.syncUplinks(uplinks)
-	o.syncRoutes()
-	o.syncMasquerade(o.goal.Desired.Process.Overlay.Masquerade)
-	o.syncPods(mtu)
 }
 
 // minMTU is what every IPv6 link carries (RFC 8200 section 5).
@@ -135,14 +130,24 @@ func podMTU(uplinks []netdev.Link, g *plan.Goal, t *plan.Tables) int {
 	}
 	longest := 0
 	for _, s := range g.Wanted.Steering {
-		longest = max(longest, pushed(t.Policies[s.Policy]))
+		p := t.Policies[s.Policy]
+		longest = max(longest, ipv6Header)
+		for _, l := range p.SegmentLists {
+			n := len(l.Segments)
+			if p.Reduced() {
+				n--
+			}
+			if n > 0 {
+				longest = max(longest, ipv6Header+srhHeader+n*segment)
+			}
+		}
 	}
 	return max(mtu-longest, minMTU)
 }
 
 // LowerMTU comes before the tables of a goal, if a path gets longer with them: the
-// kernel answers what will be too long with Packet Too Big. Pods hear of it after
-// that, and until then packets of theirs are on their way.
+// kernel answers what will be too long with Packet Too Big. Pods get the new MTU
+// after that, and until then packets of theirs are on their way.
 func (o *Overlay) LowerMTU(g *plan.Goal, next *plan.Tables, links *netdev.Snapshot) {
 	c := &g.Desired.Process.Overlay
 	if !c.IsSet() || o.mtu == 0 {
@@ -151,21 +156,6 @@ func (o *Overlay) LowerMTU(g *plan.Goal, next *plan.Tables, links *netdev.Snapsh
 	if mtu := podMTU(plan.Uplinks(c, g.Wanted.Peers, links), g, next); mtu < o.mtu {
 		o.syncEntry(mtu)
 	}
-}
-
-// pushed is the length of the longest header that a policy pushes.
-func pushed(p srpolicy.Policy) int {
-	longest := ipv6Header
-	for _, l := range p.SegmentLists {
-		n := len(l.Segments)
-		if p.Reduced() {
-			n--
-		}
-		if n > 0 {
-			longest = max(longest, ipv6Header+srhHeader+n*segment)
-		}
-	}
-	return longest
 }
 
 func (o *Overlay) syncEntry(mtu int) {
@@ -191,10 +181,10 @@ func (o *Overlay) syncEntry(mtu int) {
 }
 
 // syncForwarding makes uplinks and the entry ready.
-func (o *Overlay) syncForwarding(uplinks []netdev.Link) {
+func (o *Overlay) syncForwarding() {
 	names := []string{netdev.EntryName}
 	want := []prepared{{netdev.EntryName, o.entry.Ifindex}}
-	for _, l := range uplinks {
+	for _, l := range o.outward {
 		names = append(names, l.Name)
 		want = append(want, prepared{l.Name, l.Index})
 	}

@@ -200,7 +200,16 @@ func (w *Writer) write(one plan.Write) error {
 		if one.Delete {
 			return errors.Join(w.dp.Detach(v.Ifindex), w.dp.DeletePort(v.Ifindex))
 		}
-		return w.attach(v)
+		// The port is set before its program runs.
+		if err := w.dp.SetPort(v.Ifindex, v.Port); err != nil {
+			return err
+		}
+		mode, err := w.dp.Attach(v.Ifindex, attach.Mode(cmp.Or(v.Mode, "auto")))
+		if err != nil {
+			return errors.Join(err, w.dp.DeletePort(v.Ifindex))
+		}
+		w.Modes[v.Name] = mode
+		return nil
 	default:
 		return fmt.Errorf("no table holds a %T", v)
 	}
@@ -211,17 +220,4 @@ func into[V, K any](t Table[V, K], one plan.Write, v *V, key K) error {
 		return t.Delete(key)
 	}
 	return t.Put(*v)
-}
-
-// attach sets a port before its program runs.
-func (w *Writer) attach(v *plan.Port) error {
-	if err := w.dp.SetPort(v.Ifindex, v.Port); err != nil {
-		return err
-	}
-	mode, err := w.dp.Attach(v.Ifindex, attach.Mode(cmp.Or(v.Mode, "auto")))
-	if err != nil {
-		return errors.Join(err, w.dp.DeletePort(v.Ifindex))
-	}
-	w.Modes[v.Name] = mode
-	return nil
 }

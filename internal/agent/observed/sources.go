@@ -33,7 +33,7 @@ type Config struct {
 	Overlay config.Overlay
 }
 
-// NewSources are none; Adjust starts them. They push what they hear to a queue.
+// NewSources are none; Adjust starts them. They push what they observe to a queue.
 func NewSources(to *Queue, version string, log *slog.Logger) *Sources {
 	return &Sources{queue: to, version: version, log: log}
 }

@@ -46,12 +46,12 @@ type PortSettings Port
 // isUPF says whether the node is a user plane function.
 func Steps(from, to *Tables, s Scope, isUPF bool) []Step {
 	p := &planner{from: from, to: to, scope: s}
-	p.policies = &table[srpolicy.Policy]{p: p, kind: desired.KindPolicy, now: from.Policies, value: func(v *srpolicy.Policy) any { return v }}
-	p.tunnels = &table[gtpu.Tunnel]{p: p, kind: desired.KindTunnel, now: from.Tunnels, value: func(v *gtpu.Tunnel) any { return v }}
-	p.sids = &table[srv6.LocalSID]{p: p, kind: desired.KindSID, now: from.SIDs, value: func(v *srv6.LocalSID) any { return v }}
-	p.sessions = &table[netip.Prefix]{p: p, kind: desired.KindSlice, now: from.SessionSIDs, value: func(v *netip.Prefix) any { return (*SessionSID)(v) }}
-	p.n6 = &table[Link]{p: p, kind: desired.KindSlice, now: from.N6, value: func(v *Link) any { return v }}
-	p.steering = &table[Steering]{p: p, kind: desired.KindSteering, now: from.Steering, value: func(v *Steering) any { return v }}
+	p.policies = &table[srpolicy.Policy]{p: p, kind: desired.KindPolicy, now: from.Policies}
+	p.tunnels = &table[gtpu.Tunnel]{p: p, kind: desired.KindTunnel, now: from.Tunnels}
+	p.sids = &table[srv6.LocalSID]{p: p, kind: desired.KindSID, now: from.SIDs}
+	p.sessions = &table[SessionSID]{p: p, kind: desired.KindSlice, now: from.SessionSIDs}
+	p.n6 = &table[Link]{p: p, kind: desired.KindSlice, now: from.N6}
+	p.steering = &table[Steering]{p: p, kind: desired.KindSteering, now: from.Steering}
 
 	all, both := Scope{}, p.union()
 	p.setSettings(from.Settings, both)
@@ -92,7 +92,7 @@ type planner struct {
 	policies *table[srpolicy.Policy]
 	tunnels  *table[gtpu.Tunnel]
 	sids     *table[srv6.LocalSID]
-	sessions *table[netip.Prefix]
+	sessions *table[SessionSID]
 	n6       *table[Link]
 	steering *table[Steering]
 }
@@ -100,11 +100,10 @@ type planner struct {
 // table makes the steps of one kind. It knows what is there before each step, so
 // that the step can be taken back.
 type table[V any] struct {
-	p     *planner
-	kind  desired.Kind
-	now   map[string]V
-	own   bool // now is a copy
-	value func(*V) any
+	p    *planner
+	kind desired.Kind
+	now  map[string]V
+	own  bool // now is a copy
 }
 
 // copy comes before the first change.
@@ -119,19 +118,19 @@ func (t *table[V]) copy() {
 
 func (t *table[V]) set(key string, v V) {
 	t.copy()
-	undo := Write{Delete: true, Value: t.value(&v)}
+	undo := Write{Delete: true, Value: &v}
 	if old, there := t.now[key]; there {
-		undo = Write{Value: t.value(&old)}
+		undo = Write{Value: &old}
 	}
 	t.now[key] = v
-	t.p.add(t.kind, key, Write{Value: t.value(&v)}, undo)
+	t.p.add(t.kind, key, Write{Value: &v}, undo)
 }
 
 func (t *table[V]) remove(key string) {
 	t.copy()
 	v := t.now[key]
 	delete(t.now, key)
-	t.p.add(t.kind, key, Write{Delete: true, Value: t.value(&v)}, Write{Value: t.value(&v)})
+	t.p.add(t.kind, key, Write{Delete: true, Value: &v}, Write{Value: &v})
 }
 
 // put sets what is new or different in to.

@@ -58,7 +58,7 @@ type Tables struct {
 	SIDs     map[string]srv6.LocalSID
 	Steering map[string]Steering
 	// SessionSIDs are the SIDs at which slices receive.
-	SessionSIDs map[string]netip.Prefix
+	SessionSIDs map[string]SessionSID
 	N6          map[string]Link // of slices with Ethernet sessions
 	UPF         upf.Config
 
@@ -232,7 +232,7 @@ func (t *Tables) compileSettings(c *config.Config) {
 
 // compileUPF says what sessions are made of.
 func (t *Tables) compileUPF(c *config.Config) {
-	t.SessionSIDs, t.N6, t.UPF = map[string]netip.Prefix{}, map[string]Link{}, upf.Config{}
+	t.SessionSIDs, t.N6, t.UPF = map[string]SessionSID{}, map[string]Link{}, upf.Config{}
 	if !c.UPF.IsSet() {
 		return
 	}
@@ -253,7 +253,7 @@ func (t *Tables) compileUPF(c *config.Config) {
 			t.N6[to.String()] = to
 		}
 		if s.N9 != nil && s.N9.LocalSID.IsValid() {
-			t.SessionSIDs[desired.SIDKey(s.N9.LocalSID)] = s.N9.LocalSID
+			t.SessionSIDs[desired.SIDKey(s.N9.LocalSID)] = SessionSID(s.N9.LocalSID)
 		}
 	}
 }

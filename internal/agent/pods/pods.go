@@ -338,17 +338,15 @@ func (p *Pods) Check(key Attachment) ([]string, error) {
 		return nil, err
 	}
 	want := forTable(lease)
+	sorted := func(list []netip.Addr) []netip.Addr {
+		return slices.SortedFunc(slices.Values(list), netip.Addr.Compare)
+	}
 	if !lease.Holder.Shaped && !slices.ContainsFunc(p.table.List(), func(e pod.Pod) bool {
-		return e.Ifindex == want.Ifindex && slices.Equal(e.MAC, want.MAC) && sameAddresses(e.Addresses, want.Addresses)
+		return e.Ifindex == want.Ifindex && slices.Equal(e.MAC, want.MAC) && slices.Equal(sorted(e.Addresses), sorted(want.Addresses))
 	}) {
 		wrong = append(wrong, fmt.Sprintf("the data path does not lead to %s", want.Addresses))
 	}
 	return wrong, nil
-}
-
-// sameAddresses compares without their order.
-func sameAddresses(a, b []netip.Addr) bool {
-	return len(a) == len(b) && !slices.ContainsFunc(a, func(x netip.Addr) bool { return !slices.Contains(b, x) })
 }
 
 // Retain removes the pods of a network that are not among the valid ones.
