@@ -89,14 +89,6 @@ func walkToUpperLayer(p []byte, left uint8) (chain, *fault) {
 	return c, nil
 }
 
-// checkSRH is section 3's check of an SRH whose Segments Left is not 0.
-func checkSRH(p []byte, c chain) *fault {
-	if v6(p).hopLimit() <= 1 {
-		return &fault{reason: HopLimit, kind: timeExceeded}
-	}
-	return checkSegments(p, c)
-}
-
 // checkSegments: Last Entry fits the header's length, and Segments Left is at
 // most one past Last Entry.
 func checkSegments(p []byte, c chain) *fault {

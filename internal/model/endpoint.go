@@ -67,9 +67,13 @@ func (e endpoint) end() Result {
 	return e.forwardOuter(p)
 }
 
-// advance does steps S09 to S14 of RFC 8986 section 4.1 on a copy.
+// advance does steps S09 to S14 of RFC 8986 section 4.1 on a copy, after section
+// 3's checks of an SRH whose Segments Left is not 0.
 func advance(packet []byte, c chain) ([]byte, *fault) {
-	if f := checkSRH(packet, c); f != nil {
+	if v6(packet).hopLimit() <= 1 {
+		return nil, &fault{reason: HopLimit, kind: timeExceeded}
+	}
+	if f := checkSegments(packet, c); f != nil {
 		return nil, f
 	}
 	p := slices.Clone(packet)
@@ -152,17 +156,11 @@ func (e endpoint) upperLayer(c chain) Result {
 	return e.j.fail(problem(UpperLayer, 4, c.at))
 }
 
-// takes says which upper layers a decapsulating behaviour takes.
-func takes(b srv6.Behavior, protocol uint8) bool {
-	switch b {
-	case srv6.EndDX2:
-		return protocol == protoEthernet
-	case srv6.EndDX4, srv6.EndDT4:
-		return protocol == protoIPv4
-	case srv6.EndDX6, srv6.EndDT6:
-		return protocol == protoIPv6
-	}
-	return protocol == protoIPv4 || protocol == protoIPv6
+// taken are the upper layers that the decapsulating behaviours take.
+var taken = map[srv6.Behavior][]uint8{
+	srv6.EndDX2: {protoEthernet},
+	srv6.EndDX4: {protoIPv4}, srv6.EndDT4: {protoIPv4},
+	srv6.EndDX6: {protoIPv6}, srv6.EndDT6: {protoIPv6}, srv6.EndDT46: {protoIPv4, protoIPv6},
 }
 
 // endDecapsulate is End.DX2, DX4, DX6, DT4, DT6, DT46.
@@ -174,7 +172,7 @@ func (e endpoint) endDecapsulate() Result {
 	if e.forUEs() && e.sid.Behavior == srv6.EndDT46 && c.upper == protoEthernet {
 		return e.j.upf().decapsulatedFrame(e.sid.SID, c)
 	}
-	if !takes(e.sid.Behavior, c.upper) {
+	if !slices.Contains(taken[e.sid.Behavior], c.upper) {
 		return e.upperLayer(c)
 	}
 	if e.sid.Behavior == srv6.EndDX2 {
@@ -201,11 +199,7 @@ func (e endpoint) endDX2(c chain) Result {
 
 // decapsulate forwards the inner packet of an IPv6 one.
 func (e endpoint) decapsulate(c chain) Result {
-	want := 6
-	if c.upper == protoIPv4 {
-		want = 4
-	}
-	inner, ok := whole(e.j.packet[c.at:], want)
+	inner, ok := whole(e.j.packet[c.at:], versionOf[c.upper])
 	if !ok {
 		return e.j.drop(InnerMalformed)
 	}
@@ -301,7 +295,7 @@ func combineECN(p []byte, outer uint8) bool {
 		tc = tc&^3 | outer&3
 	}
 	if version(p) == 6 {
-		v6(p).setTrafficClass(tc)
+		p[0], p[1] = 0x60|tc>>4, tc<<4|p[1]&0x0f
 	} else if tc != class(p) {
 		v4(p).change(1, tc)
 	}
@@ -341,7 +335,7 @@ func (e endpoint) endMAP() Result {
 	p := v6(slices.Clone(e.j.packet))
 	p[7]--
 	old := p.dst()
-	p.setDst(e.sid.Map)
+	copy(p[24:40], e.sid.Map.AsSlice())
 	rewriteChecksum(p, old, e.sid.Map)
 	return e.j.send(outbound{packet: p, via: Key{NextHop: e.sid.Map}, hash: p.flowLabel() * 0x9E3779B1,
 		quoted: e.j.packet, l3: e.j.l3})

@@ -37,16 +37,6 @@ type station struct {
 // frameHeader is the least that a frame has.
 const frameHeader = 14
 
-// link is the one that a frame with these tags came in on.
-func (u upf) link(key portKey) (Link, bool) {
-	for _, vlan := range []uint16{key.outer, 0} {
-		if l := (Link{u.j.port.Name, vlan}); u.j.m.sessions.links[l] {
-			return l, true
-		}
-	}
-	return Link{}, false
-}
-
 // fromLink gives a frame to the session whose station it is for, or hands it up.
 func (u upf) fromLink(l Link) Result {
 	at := 0
@@ -62,15 +52,6 @@ func (u upf) fromLink(l Link) Result {
 		}
 	}
 	return Result{Reason: SlowPath, Punt: u.j.punt(PuntFlood, at)}
-}
-
-// receiveFrame is a G-PDU of an Ethernet session.
-func (u upf) receiveFrame(rules []*ruleState, msg message) Result {
-	if len(msg.body) < frameHeader {
-		return u.j.drop(InnerMalformed)
-	}
-	msg.frame = true
-	return u.meet(rules, tpdu{packet: msg.body, l3: u.j.l3 + msg.at, qfi: msg.qfi, message: &msg, outer: noOuter, frame: true})
 }
 
 // decapsulatedFrame is what a SID for sessions took out: its argument says whose.
@@ -148,20 +129,28 @@ func (u upf) ontoLink(r *ruleState, frame []byte) Result {
 }
 
 func (f Filter) takesFrame(frame []byte, d Direction) bool {
-	tags, etherType, rest := inFrame(frame)
+	e := f.Frame
+	if e == nil {
+		return true
+	}
+	// The ids of the first two tags, by TPID (the first of each).
+	tags := map[uint16]uint16{}
+	etherType, rest := be.Uint16(frame[12:]), frame[frameHeader:]
+	for n := 0; n < 2 && (etherType == 0x8100 || etherType == 0x88a8) && len(rest) >= 4; n++ {
+		if _, had := tags[etherType]; !had {
+			tags[etherType] = be.Uint16(rest) & 0xfff
+		}
+		etherType, rest = be.Uint16(rest[2:]), rest[4:]
+	}
 	var inner []byte
 	if etherType == 0x0800 {
 		inner, _ = whole(rest, 4)
 	} else if etherType == 0x86dd {
 		inner, _ = whole(rest, 6)
 	}
-	e := f.Frame
 	tagged := func(want *uint16, tpid uint16) bool {
 		id, is := tags[tpid]
 		return want == nil || is && id == *want
-	}
-	if e == nil {
-		return true
 	}
 	return between(MAC(frame[6:]), e.Source, e.SourceTo) && between(MAC(frame), e.Destination, e.DestinationTo) &&
 		(e.EtherType == nil || *e.EtherType == etherType) &&
@@ -178,18 +167,4 @@ func between(a MAC, from, to *MAC) bool {
 		return a == *from
 	}
 	return bytes.Compare(a[:], from[:]) >= 0 && bytes.Compare(a[:], to[:]) <= 0
-}
-
-// inFrame are the ids of a frame's first two tags, by TPID (the first of each),
-// its EtherType, and what is behind that.
-func inFrame(frame []byte) (tags map[uint16]uint16, etherType uint16, rest []byte) {
-	tags = map[uint16]uint16{}
-	etherType, rest = be.Uint16(frame[12:]), frame[frameHeader:]
-	for n := 0; n < 2 && (etherType == 0x8100 || etherType == 0x88a8) && len(rest) >= 4; n++ {
-		if _, had := tags[etherType]; !had {
-			tags[etherType] = be.Uint16(rest) & 0xfff
-		}
-		etherType, rest = be.Uint16(rest[2:]), rest[4:]
-	}
-	return tags, etherType, rest
 }

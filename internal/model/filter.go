@@ -59,23 +59,18 @@ func classify(rules []*ruleState, t tpdu) (*ruleState, Reason) {
 	}
 	for _, r := range rules {
 		own := !received || checked || len(r.Sources) == 0 || r.fromUE(source)
-		if own && r.takes(t) {
+		if !own || len(r.QFIs) > 0 && !slices.Contains(r.QFIs, t.qfi) {
+			continue
+		}
+		matches := Filter.matches
+		if t.frame {
+			matches = Filter.takesFrame
+		}
+		if len(r.Filters) == 0 || slices.ContainsFunc(r.Filters, func(f Filter) bool { return matches(f, t.packet, r.Direction) }) {
 			return r, ""
 		}
 	}
 	return nil, NoPDR
-}
-
-func (r *ruleState) takes(t tpdu) bool {
-	if len(r.QFIs) > 0 && !slices.Contains(r.QFIs, t.qfi) {
-		return false
-	}
-	return len(r.Filters) == 0 || slices.ContainsFunc(r.Filters, func(f Filter) bool {
-		if t.frame {
-			return f.takesFrame(t.packet, r.Direction)
-		}
-		return f.matches(t.packet, r.Direction)
-	})
 }
 
 // matches says whether an SDF filter takes a packet of that direction.
@@ -85,24 +80,18 @@ func (f Filter) matches(p []byte, d Direction) bool {
 		local, remote = remote, local
 	}
 	in := func(want netip.Prefix, a netip.Addr) bool { return !want.IsValid() || want.Contains(a) }
-	protocol, upper := upperOf(p)
+	protocol, upper := upperLayer(p)
+	if version(p) == 4 && be.Uint16(p[6:])&0x1fff != 0 { // a later fragment
+		upper = nil
+	}
 	return in(f.Remote, remote) && in(f.Local, local) &&
 		class(p)&f.ToSMask == f.ToS&f.ToSMask &&
 		(f.Protocol == nil || *f.Protocol == protocol) &&
 		(f.FlowLabel == nil || version(p) == 6 && v6(p).flowLabel() == *f.FlowLabel) &&
-		f.matchesPorts(protocol, upper, d) && f.matchesSPI(protocol, upper)
-}
-
-// upperOf is the protocol directly behind the IP header, and what is there:
-// nothing in a later IPv4 fragment.
-func upperOf(p []byte) (uint8, []byte) {
-	if version(p) == 6 {
-		return v6(p).next(), p[40:]
-	}
-	if be.Uint16(p[6:])&0x1fff != 0 {
-		return v4(p).protocol(), nil
-	}
-	return v4(p).protocol(), p[v4(p).header():]
+		f.matchesPorts(protocol, upper, d) &&
+		// The Security Parameters Index (RFC 4302, 4303).
+		(f.SPI == nil || protocol == protoESP && len(upper) >= 4 && be.Uint32(upper) == *f.SPI ||
+			protocol == protoAH && len(upper) >= 8 && be.Uint32(upper[4:]) == *f.SPI)
 }
 
 func (f Filter) matchesPorts(protocol uint8, upper []byte, d Direction) bool {
@@ -119,17 +108,4 @@ func (f Filter) matchesPorts(protocol uint8, upper []byte, d Direction) bool {
 	}
 	in := func(p *[2]uint16, port uint16) bool { return p == nil || p[0] <= port && port <= p[1] }
 	return in(f.RemotePorts, remote) && in(f.LocalPorts, local)
-}
-
-// matchesSPI looks at the Security Parameters Index (RFC 4302, 4303).
-func (f Filter) matchesSPI(protocol uint8, upper []byte) bool {
-	switch {
-	case f.SPI == nil:
-		return true
-	case protocol == protoESP && len(upper) >= 4:
-		return be.Uint32(upper) == *f.SPI
-	case protocol == protoAH && len(upper) >= 8:
-		return be.Uint32(upper[4:]) == *f.SPI
-	}
-	return false
 }

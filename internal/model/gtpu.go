@@ -140,15 +140,15 @@ func (e gtpuEntity) process(at int) Result {
 		r.Punt.Info = msg.teid
 		return r
 	case t.SwitchTo != "":
-		return e.switchTo(t, msg)
+		octets := 0
+		if msg.kind == gPDU {
+			octets = len(msg.body)
+		}
+		e.j.count(ReceivedName(t.Name), octets)
+		return e.relay(e.j.m.tunnels[t.SwitchTo], msg, marking{}, outbound{quoted: e.j.packet, l3: e.j.l3})
 	case msg.kind == endMarker:
 		return e.j.drop(GTPUMessage)
 	}
-	return e.receive(t, msg)
-}
-
-// receive takes a T-PDU out of its tunnel.
-func (e gtpuEntity) receive(t *gtpu.Tunnel, msg message) Result {
 	inner, reason := e.wholeTPDU(msg.body)
 	if inner == nil {
 		return e.j.drop(reason)
@@ -178,11 +178,9 @@ func (e gtpuEntity) wholeTPDU(p []byte) ([]byte, Reason) {
 
 // gtpuInGTPU: a T-PDU for a GTP-U endpoint of ours would come round again.
 func (e gtpuEntity) gtpuInGTPU(p []byte) bool {
-	if version(p) == 6 {
-		return e.j.m.isGTPU(v6(p).dst()) && v6(p).next() == protoUDP && toGTPU(p[40:])
-	}
-	q := v4(p)
-	return e.j.m.isGTPU(q.dst()) && q.protocol() == protoUDP && toGTPU(p[q.header():])
+	_, dst := addresses(p)
+	protocol, udp := upperLayer(p)
+	return e.j.m.isGTPU(dst) && protocol == protoUDP && toGTPU(udp)
 }
 
 // tunnelEnd is the outer header of what is sent into GTP-U.
@@ -202,7 +200,10 @@ func (e gtpuEntity) wrap(t *gtpu.Tunnel, end tunnelEnd, header, tpdu []byte) []b
 			source = own[i]
 		}
 	}
-	return pushUDP(source, t.Remote, end, header, tpdu)
+	if t.Remote.Is4() {
+		return pushUDP4(source.As4(), t.Remote.As4(), end, header, tpdu)
+	}
+	return pushUDP6(netip.AddrFrom16(source.As16()), t.Remote, end, header, tpdu)
 }
 
 func udpHeader(end tunnelEnd, length int) []byte {
@@ -216,14 +217,7 @@ func udpHeader(end tunnelEnd, length int) []byte {
 	return b
 }
 
-// pushUDP pushes UDP, and IP of the destination's version.
-func pushUDP(src, dst netip.Addr, end tunnelEnd, header, tpdu []byte) []byte {
-	if dst.Is4() {
-		return pushUDP4(src.As4(), dst.As4(), end, header, tpdu)
-	}
-	return pushUDP6(netip.AddrFrom16(src.As16()), dst, end, header, tpdu)
-}
-
+// pushUDP4 and pushUDP6 push UDP and IP.
 func pushUDP4(src, dst [4]byte, end tunnelEnd, header, tpdu []byte) []byte {
 	p := make([]byte, 20)
 	p[0], p[1] = 0x45, end.class
@@ -261,16 +255,6 @@ func gtpuHeader(container srv6.ContainerType, teid uint32, qfi uint8, r bool, le
 	return append(b, 0, 0, 0, 0x85, 1, kind<<4, second, 0)
 }
 
-// switchTo sends a G-PDU or End Marker on in another tunnel.
-func (e gtpuEntity) switchTo(t *gtpu.Tunnel, msg message) Result {
-	octets := 0
-	if msg.kind == gPDU {
-		octets = len(msg.body)
-	}
-	e.j.count(ReceivedName(t.Name), octets)
-	return e.relay(e.j.m.tunnels[t.SwitchTo], msg, marking{}, outbound{quoted: e.j.packet, l3: e.j.l3})
-}
-
 // relay puts a GTP-U message that was received into another tunnel; o says what
 // becomes of one that is too big.
 func (e gtpuEntity) relay(to *gtpu.Tunnel, msg message, mark marking, o outbound) Result {
@@ -295,15 +279,6 @@ func (e gtpuEntity) relay(to *gtpu.Tunnel, msg message, mark marking, o outbound
 	o.packet = e.wrap(to, tunnelEnd{hopLimit: hop - 1, class: mark.of(class(e.j.packet)), hash: hash}, header, msg.body)
 	o.via, o.hash = Key{NextHop: to.Remote}, hash
 	return e.j.send(o)
-}
-
-// sendTunnel encapsulates a steered packet.
-func (e gtpuEntity) sendTunnel(t *gtpu.Tunnel) Result {
-	if !t.Remote.IsValid() {
-		return e.j.drop(TEIDUnknown)
-	}
-	e.j.count(SentName(t.Name), len(e.j.packet))
-	return e.intoTunnel(t, false, tpdu{packet: e.j.packet, l3: e.j.l3, outer: noOuter}, marking{})
 }
 
 // intoTunnel sends a packet in a G-PDU.

@@ -146,6 +146,6 @@ func (n headend) encapsulateFrame(policy string) Result {
 	if f != nil {
 		return n.j.fail(f)
 	}
-	// Ethernet has nobody to tell of a packet that is too big.
+	// Ethernet has no error message for a packet that is too big.
 	return n.send(list, outer{next: protoEthernet, label: hash}, frame, outbound{silent: true})
 }

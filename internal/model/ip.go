@@ -40,6 +40,9 @@ func hops(p []byte) uint8 {
 	return v4(p).ttl()
 }
 
+// versionOf is the IP version of a packet that IPv6 carries, by its protocol.
+var versionOf = map[uint8]int{protoIPv4: 4, protoIPv6: 6}
+
 // etherTypeOf is how Ethernet names a packet.
 func etherTypeOf(p []byte) uint16 {
 	if version(p) == 4 {
@@ -54,26 +57,20 @@ type v4 []byte
 
 func (p v6) src() netip.Addr     { return netip.AddrFrom16([16]byte(p[8:24])) }
 func (p v6) dst() netip.Addr     { return netip.AddrFrom16([16]byte(p[24:40])) }
-func (p v6) setDst(a netip.Addr) { copy(p[24:40], a.AsSlice()) }
 func (p v6) hopLimit() uint8     { return p[7] }
 func (p v6) next() uint8         { return p[6] }
 func (p v6) length() int         { return 40 + int(be.Uint16(p[4:])) }
 func (p v6) trafficClass() uint8 { return p[0]<<4 | p[1]>>4 }
 func (p v6) flowLabel() uint32   { return be.Uint32(p) & 0xfffff }
-func (p v6) setTrafficClass(t uint8) {
-	p[0] = 0x60 | t>>4
-	p[1] = t<<4 | p[1]&0x0f
-}
 
-func (p v4) src() netip.Addr    { return netip.AddrFrom4([4]byte(p[12:16])) }
-func (p v4) dst() netip.Addr    { return netip.AddrFrom4([4]byte(p[16:20])) }
-func (p v4) ttl() uint8         { return p[8] }
-func (p v4) protocol() uint8    { return p[9] }
-func (p v4) tos() uint8         { return p[1] }
-func (p v4) header() int        { return int(p[0]&15) * 4 }
-func (p v4) length() int        { return int(be.Uint16(p[2:])) }
-func (p v4) fragment() bool     { return be.Uint16(p[6:])&0x3fff != 0 }
-func (p v4) dontFragment() bool { return p[6]&0x40 != 0 }
+func (p v4) src() netip.Addr { return netip.AddrFrom4([4]byte(p[12:16])) }
+func (p v4) dst() netip.Addr { return netip.AddrFrom4([4]byte(p[16:20])) }
+func (p v4) ttl() uint8      { return p[8] }
+func (p v4) protocol() uint8 { return p[9] }
+func (p v4) tos() uint8      { return p[1] }
+func (p v4) header() int     { return int(p[0]&15) * 4 }
+func (p v4) length() int     { return int(be.Uint16(p[2:])) }
+func (p v4) fragment() bool  { return be.Uint16(p[6:])&0x3fff != 0 }
 
 // change writes one octet of the header, and its checksum follows.
 func (p v4) change(at int, value uint8) { change(p, at, value, 10) }
@@ -218,33 +215,21 @@ func checksum6(sum uint64) uint16 {
 // tpduSum is the sum over a T-PDU as semantics section 6 has it: an upper
 // layer with a checksum of its own is taken to be right.
 func tpduSum(t []byte) uint64 {
-	var header int
-	var protocol uint8
-	var pseudo uint64
+	ipv4 := version(t) == 4 && len(t) >= 20 && v4(t).header() == 20 && v4(t).length() == len(t) && !v4(t).fragment()
+	ipv6 := version(t) == 6 && len(t) >= 40 && v6(t).length() == len(t)
+	if !ipv4 && !ipv6 {
+		return wordSum(t)
+	}
+	protocol, l4 := upperLayer(t)
+	src, dst := addresses(t)
+	pseudo := pseudoHeader(src, dst, protocol, len(l4))
 	switch {
-	case version(t) == 4 && len(t) >= 20 && v4(t).header() == 20 && v4(t).length() == len(t) && !v4(t).fragment():
-		p := v4(t)
-		header, protocol = p.header(), p.protocol()
-		pseudo = pseudoHeader(p.src(), p.dst(), protocol, len(t)-header)
-		if protocol == protoICMP {
-			pseudo = 0
-		} else if protocol == protoICMPv6 {
-			return wordSum(t)
-		}
-	case version(t) == 6 && len(t) >= 40 && v6(t).length() == len(t):
-		p := v6(t)
-		header, protocol = 40, p.next()
-		pseudo = pseudoHeader(p.src(), p.dst(), protocol, len(t)-header)
-		if protocol == protoICMP {
-			return wordSum(t)
-		}
-	default:
+	case ipv4 && protocol == protoICMPv6, ipv6 && protocol == protoICMP, !ownChecksum(protocol, l4):
 		return wordSum(t)
+	case protocol == protoICMP:
+		pseudo = 0
 	}
-	if !ownChecksum(protocol, t[header:]) {
-		return wordSum(t)
-	}
-	return wordSum(t[:header]) + uint64(^fold(pseudo))
+	return wordSum(t[:len(t)-len(l4)]) + uint64(^fold(pseudo))
 }
 
 // ownChecksum says whether an upper layer carries a checksum that may be
@@ -264,17 +249,11 @@ func ownChecksum(protocol uint8, l4 []byte) bool {
 // completeChecksum computes a checksum that a local stack left to hardware: one
 // that equals the folded pseudo-header sum.
 func completeChecksum(p []byte) {
-	var l4 []byte
-	var protocol uint8
-	var src, dst netip.Addr
-	if version(p) == 4 {
-		if v4(p).fragment() {
-			return
-		}
-		l4, protocol, src, dst = p[v4(p).header():], v4(p).protocol(), v4(p).src(), v4(p).dst()
-	} else {
-		l4, protocol, src, dst = p[40:], v6(p).next(), v6(p).src(), v6(p).dst()
+	if version(p) == 4 && v4(p).fragment() {
+		return
 	}
+	protocol, l4 := upperLayer(p)
+	src, dst := addresses(p)
 	least := map[uint8]int{protoTCP: 18, protoUDP: 8}[protocol]
 	if least == 0 || len(l4) < least {
 		return
@@ -298,6 +277,14 @@ func addresses(p []byte) (src, dst netip.Addr) {
 		return v6(p).src(), v6(p).dst()
 	}
 	return v4(p).src(), v4(p).dst()
+}
+
+// upperLayer is the protocol directly behind the IP header, and what is there.
+func upperLayer(p []byte) (uint8, []byte) {
+	if version(p) == 6 {
+		return v6(p).next(), p[40:]
+	}
+	return v4(p).protocol(), p[v4(p).header():]
 }
 
 // multicast is netip's IsMulticast, which takes an IPv4-mapped address for the

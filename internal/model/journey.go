@@ -36,7 +36,9 @@ type pending struct {
 func (m *Model) Run(frame []byte, ifindex int) Result {
 	j := &journey{m: m, frame: frame, ifindex: ifindex, port: m.ports[ifindex]}
 	r := j.run()
-	if r.Reason == SlowPath && len(frame) > puntData && r.Punt.Kind.comesBack() {
+	// Where the frame itself is wanted, all of it is.
+	part := []PuntKind{PuntICMP, PuntErrorIndication, PuntDuplicate}
+	if r.Reason == SlowPath && len(frame) > puntData && !slices.Contains(part, r.Punt.Kind) {
 		r = j.drop(SlowPathSize)
 	}
 	r.Copies, r.Events = j.copies, j.events
@@ -64,8 +66,10 @@ func (j *journey) run() Result {
 			return j.headend().encapsulateFrame(byPort.Policy)
 		}
 	}
-	if link, is := j.upf().link(key); byPort == nil && is {
-		return j.upf().fromLink(link)
+	for _, vlan := range []uint16{key.outer, 0} {
+		if l := (Link{j.port.Name, vlan}); byPort == nil && j.m.sessions.links[l] {
+			return j.upf().fromLink(l)
+		}
 	}
 	p := j.frame[j.l3:]
 	switch {
@@ -191,10 +195,16 @@ func toGTPU(udp []byte) bool { return len(udp) >= 8 && be.Uint16(udp[2:]) == 215
 func (m *Model) inDomain(a netip.Addr) bool { return within(m.network.Config.Domain, a) }
 
 func (j *journey) steer(to *srpolicy.Steering) Result {
-	if to.Tunnel != "" {
-		return j.gtpu().sendTunnel(j.m.tunnels[to.Tunnel])
+	packet := tpdu{packet: j.packet, l3: j.l3, outer: noOuter}
+	if to.Tunnel == "" {
+		return j.headend().encapsulate(to.Policy, packet, marking{})
 	}
-	return j.headend().encapsulate(to.Policy, tpdu{packet: j.packet, l3: j.l3, outer: noOuter}, marking{})
+	t := j.m.tunnels[to.Tunnel]
+	if !t.Remote.IsValid() {
+		return j.drop(TEIDUnknown)
+	}
+	j.count(SentName(t.Name), len(j.packet))
+	return j.gtpu().intoTunnel(t, false, packet, marking{})
 }
 
 // count remembers a counter that is due when the packet is forwarded.
@@ -223,8 +233,8 @@ const (
 	parameterProblem = 4
 )
 
-// icmpError is a drop that the slow path is asked to tell the sender of
-// (section 3), about the packet that starts at l3 in the frame.
+// icmpError is a drop that the slow path reports to the sender (section 3). The
+// report is about the packet that starts at l3 in the frame.
 func (j *journey) icmpError(r Reason, l3 int, kind, code uint8, info uint32) Result {
 	result := j.drop(r)
 	result.Punt = j.punt(PuntICMP, l3)

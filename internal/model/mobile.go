@@ -194,25 +194,18 @@ func (e endpoint) intoGTPU(c chain, argsAt int) ([]byte, []byte, tunnelEnd, Resu
 	a := argsOf(getBits(e.j.packet[24:40], argsAt, 40))
 	end := tunnelEnd{hopLimit: p.hopLimit() - 1, class: p.trafficClass()}
 	tpdu := e.j.packet[c.at:]
-	if kind := taggedMessage(e.j.packet, c); kind != 0 {
-		if p.hopLimit() <= 1 {
-			return nil, nil, tunnelEnd{}, e.j.hopLimitExceeded(e.j.l3)
-		}
-		end.message = true
-		return userPlaneMessage(kind, a, tpdu), nil, end, Result{}
-	}
 	if c.upper != protoEthernet {
-		want := 6
-		if c.upper == protoIPv4 {
-			want = 4
-		}
 		var ok bool
-		if tpdu, ok = whole(tpdu, want); !ok {
+		if tpdu, ok = whole(tpdu, versionOf[c.upper]); !ok {
 			return nil, nil, tunnelEnd{}, e.j.drop(InnerMalformed)
 		}
 	}
 	if p.hopLimit() <= 1 {
 		return nil, nil, tunnelEnd{}, e.j.hopLimitExceeded(e.j.l3)
+	}
+	if kind := taggedMessage(e.j.packet, c); kind != 0 {
+		end.message = true
+		return userPlaneMessage(kind, a, tpdu), nil, end, Result{}
 	}
 	tpdu = e.j.completed(tpdu, c.upper != protoEthernet)
 	end.hash = flowHash(tpdu, c.upper == protoEthernet)

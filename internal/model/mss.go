@@ -27,19 +27,13 @@ func (j *journey) clampMSS(o outbound, egress int) {
 // connection, and the length of IP and TCP headers without options; nil: it is
 // none.
 func synOf(p []byte) (tcp []byte, headers int) {
+	protocol, tcp := upperLayer(p)
+	headers = 60
 	if version(p) == 4 {
-		if v4(p).protocol() != protoTCP || v4(p).fragment() {
-			return nil, 0
-		}
-		tcp, headers = p[v4(p).header():], 40
-	} else {
-		if v6(p).next() != protoTCP {
-			return nil, 0
-		}
-		tcp, headers = p[40:], 60
+		headers = 40
 	}
 	const syn = 0x02
-	if len(tcp) < 20 || tcp[13]&syn == 0 {
+	if protocol != protoTCP || version(p) == 4 && v4(p).fragment() || len(tcp) < 20 || tcp[13]&syn == 0 {
 		return nil, 0
 	}
 	length := int(tcp[12]>>4) * 4

@@ -142,7 +142,8 @@ func New(n Network) (*Model, error) {
 		}
 	}
 	m.addSIDs()
-	m.addRoutes()
+	m.routes = slices.Clone(n.Routes)
+	slices.SortStableFunc(m.routes, func(a, b Route) int { return b.Prefix.Bits() - a.Prefix.Bits() })
 	if err := errors.Join(m.addTunnels(), m.addSessions()); err != nil {
 		return nil, err
 	}
@@ -182,14 +183,6 @@ func (m *Model) addSIDs() {
 		}
 	}
 	slices.SortStableFunc(m.sids, func(a, b srv6.LocalSID) int { return b.SID.Bits() - a.SID.Bits() })
-}
-
-func (m *Model) addRoutes() {
-	m.routes = append(m.routes, m.network.Routes...)
-	for i := range m.routes {
-		m.routes[i].Table = cmp.Or(m.routes[i].Table, MainTable)
-	}
-	slices.SortStableFunc(m.routes, func(a, b Route) int { return b.Prefix.Bits() - a.Prefix.Bits() })
 }
 
 func (m *Model) addTunnels() error {
@@ -263,16 +256,6 @@ func (m *Model) steered(a netip.Addr) (steering, bool) {
 		return m.byPrefix[i], true
 	}
 	return steering{}, false
-}
-
-// route is the entry for an address in a table.
-func (m *Model) route(table uint32, a netip.Addr) *Route {
-	for i := range m.routes {
-		if m.routes[i].Table == cmp.Or(table, MainTable) && m.routes[i].Prefix.Contains(a) {
-			return &m.routes[i]
-		}
-	}
-	return nil
 }
 
 // Advance moves the model's clock, which End.Limit and meters look at.

@@ -84,11 +84,6 @@ const (
 // puntData is how much of a frame a record holds.
 const puntData = 2048
 
-// comesBack says that the frame itself is wanted, and so all of it.
-func (k PuntKind) comesBack() bool {
-	return k != PuntICMP && k != PuntErrorIndication && k != PuntDuplicate
-}
-
 // Punt is a record for the slow path.
 type Punt struct {
 	Kind PuntKind
@@ -102,7 +97,7 @@ type Punt struct {
 	Data    []byte
 }
 
-// Event is what the daemon is told about a rule.
+// Event is what the data path reports to the daemon about a rule.
 type Event struct {
 	Session uint64    `json:"session"`
 	Rule    uint16    `json:"rule"`

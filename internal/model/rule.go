@@ -24,7 +24,11 @@ func (u upf) receive(rules []*ruleState, msg message) Result {
 		return u.j.drop(GTPUMessage)
 	}
 	if rules[0].Ethernet {
-		return u.receiveFrame(rules, msg)
+		if len(msg.body) < frameHeader {
+			return u.j.drop(InnerMalformed)
+		}
+		msg.frame = true
+		return u.meet(rules, tpdu{packet: msg.body, l3: u.j.l3 + msg.at, qfi: msg.qfi, message: &msg, outer: noOuter, frame: true})
 	}
 	inner, reason := u.j.gtpu().wholeTPDU(msg.body)
 	if inner == nil {
@@ -111,7 +115,7 @@ func (u upf) refuse(r *ruleState, octets int) {
 	r.refused += uint64(octets)
 	u.j.refused = append(u.j.refused, pending{RefusedName(r.session, r.ID), octets})
 	if at(r.refused, r.RefusedNotifyAt) {
-		u.tell(r, EventNotify, &r.told)
+		u.report(r, EventNotify, &r.refusedNotified)
 	}
 }
 
@@ -119,7 +123,7 @@ func (u upf) refuse(r *ruleState, octets int) {
 // may not go, or nothing.
 func (u upf) use(r *ruleState, octets int) Reason {
 	if r.reached(r.StopAt) {
-		u.tell(r, EventStop, &r.stopped)
+		u.report(r, EventStop, &r.stopped)
 		return QuotaUsedUp
 	}
 	if reason := u.rates(r, octets); reason != "" {
@@ -127,7 +131,7 @@ func (u upf) use(r *ruleState, octets int) Reason {
 		return reason
 	}
 	if r.reached(r.NotifyAt) {
-		u.tell(r, EventNotify, &r.notified)
+		u.report(r, EventNotify, &r.notified)
 	}
 	return ""
 }
@@ -149,9 +153,10 @@ func (u upf) rates(r *ruleState, octets int) Reason {
 	return ""
 }
 
-func (u upf) tell(r *ruleState, kind EventKind, told *bool) {
-	if !*told {
-		*told = true
+// report reports an event once.
+func (u upf) report(r *ruleState, kind EventKind, reported *bool) {
+	if !*reported {
+		*reported = true
 		u.j.events = append(u.j.events, Event{r.session, r.ID, kind})
 	}
 }
@@ -212,7 +217,7 @@ func (u upf) relayMarked(r *ruleState, t tpdu, o outbound) Result {
 }
 
 // onward is what becomes of a T-PDU that came in GTP-U and is too big to leave
-// in it again: it is its sender's, who is told if it is the UE.
+// in it again: the error goes to its sender if that is the UE.
 func (r *ruleState) onward(t tpdu) outbound {
 	return outbound{quoted: t.packet, l3: t.l3, fragments: true, silent: r.Direction == Downlink}
 }

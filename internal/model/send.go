@@ -1,7 +1,9 @@
 package model
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 )
 
 // outbound is a finished packet that looks for its next hop.
@@ -19,7 +21,7 @@ type outbound struct {
 	// fragments says that an IPv4 packet without DF is fragmented: at headends and
 	// decapsulators.
 	fragments bool
-	silent    bool // nobody is told of a packet that is too big
+	silent    bool // a packet that is too big is dropped without an error
 	// trailing octets are behind a session's T-PDU, which is what is quoted.
 	trailing int
 }
@@ -75,15 +77,17 @@ func (j *journey) nextHop(o outbound) *Adjacency {
 	if o.routed.IsValid() {
 		dst = o.routed
 	}
-	r := j.m.route(o.table, dst)
-	if r == nil || len(r.Via) == 0 {
+	table := cmp.Or(o.table, MainTable)
+	i := slices.IndexFunc(j.m.routes, func(r Route) bool { return cmp.Or(r.Table, MainTable) == table && r.Prefix.Contains(dst) })
+	if i < 0 || len(j.m.routes[i].Via) == 0 {
 		return nil
 	}
-	return j.m.adjacency[normal(r.Via[int(o.hash%uint32(len(r.Via)))])]
+	via := j.m.routes[i].Via
+	return j.m.adjacency[normal(via[o.hash%uint32(len(via))])]
 }
 
 func (j *journey) tooBig(o outbound, mtu int) Result {
-	if o.fragments && version(o.quoted) == 4 && !v4(o.quoted).dontFragment() {
+	if o.fragments && version(o.quoted) == 4 && o.quoted[6]&0x40 == 0 { // no DF
 		r := Result{Reason: SlowPath, Punt: j.punt(PuntFragment, o.l3)}
 		r.Punt.Info = uint32(mtu)
 		return r

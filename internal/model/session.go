@@ -128,14 +128,13 @@ type Slice struct {
 // ruleState is a rule in use.
 type ruleState struct {
 	*Rule
-	session  uint64
-	octets   uint64
-	refused  uint64
-	bucket   *bucketState
-	shared   []*sharedMeter
-	notified bool
-	stopped  bool
-	told     bool // of what was refused
+	session uint64
+	octets  uint64
+	refused uint64
+	bucket  *bucketState
+	shared  []*sharedMeter
+	// The events of NotifyAt, StopAt and RefusedNotifyAt that were reported.
+	notified, stopped, refusedNotified bool
 }
 
 // sessions is the part of a Model that section 7 is about.
@@ -250,7 +249,7 @@ func (m *Model) newRule(session uint64, rule *Rule, had *ruleState) *ruleState {
 		return r
 	}
 	r.octets, r.bucket.limit = had.octets, uint32(had.octets)
-	r.refused, r.told = had.refused, had.told && had.RefusedNotifyAt == r.RefusedNotifyAt
+	r.refused, r.refusedNotified = had.refused, had.refusedNotified && had.RefusedNotifyAt == r.RefusedNotifyAt
 	r.notified, r.stopped = had.notified && had.NotifyAt == r.NotifyAt, had.stopped && had.StopAt == r.StopAt
 	if had.Rate != 0 && r.Rate != 0 {
 		r.bucket.limit, r.bucket.since = had.bucket.limit, had.bucket.since
