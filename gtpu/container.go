@@ -50,14 +50,3 @@ func (h Header) Container() (PDUSessionContainer, bool) {
 	}
 	return last, last.Type != srv6.ContainerNone
 }
-
-// extension is the extension header, without the next type.
-func (c PDUSessionContainer) extension() []byte {
-	first, second := byte(pduTypeDownlink<<4), c.QFI&qfiMask
-	if c.Type == srv6.ContainerUplink {
-		first = pduTypeUplink << 4
-	} else if c.RQI {
-		second |= rqiBit
-	}
-	return []byte{1, first, second}
-}

@@ -33,26 +33,31 @@ type Message struct {
 // Append appends the encoded message to b.
 func (m Message) Append(b []byte) ([]byte, error) {
 	var flags byte = flagsV1
-	var types []ExtensionType
-	var extensions [][]byte
-	if m.Container.Type != srv6.ContainerNone {
-		if m.Container.QFI > qfiMask {
-			return nil, fmt.Errorf("QFI %d is larger than 63", m.Container.QFI)
+	// The extension headers. Each is behind its type, which stands at the end of
+	// what precedes it.
+	chain := make([]byte, 0, 2*4)
+	if c := m.Container; c.Type != srv6.ContainerNone {
+		if c.QFI > qfiMask {
+			return nil, fmt.Errorf("QFI %d is larger than 63", c.QFI)
 		}
-		types = append(types, PDUSessionContainerType)
-		extensions = append(extensions, m.Container.extension())
+		first, second := byte(pduTypeDownlink<<4), c.QFI
+		if c.Type == srv6.ContainerUplink {
+			first = pduTypeUplink << 4
+		} else if c.RQI {
+			second |= rqiBit
+		}
+		chain = append(chain, byte(PDUSessionContainerType), 1, first, second)
 	}
 	if m.UDPPort != 0 {
-		types = append(types, UDPPortExtension)
-		extensions = append(extensions, []byte{1, byte(m.UDPPort >> 8), byte(m.UDPPort)})
+		chain = append(chain, byte(UDPPortExtension), 1, byte(m.UDPPort>>8), byte(m.UDPPort))
 	}
-	if len(types) > 0 {
+	if len(chain) > 0 {
 		flags |= flagE
 	}
 	if m.HasSequence {
 		flags |= flagS
 	}
-	length := 4*len(types) + len(m.Payload)
+	length := len(chain) + len(m.Payload)
 	if flags != flagsV1 {
 		length += optionalLength
 	}
@@ -63,13 +68,7 @@ func (m Message) Append(b []byte) ([]byte, error) {
 	b = binary.BigEndian.AppendUint32(b, m.TEID)
 	if flags != flagsV1 {
 		b = append(b, byte(m.Sequence>>8), byte(m.Sequence), 0)
-	}
-	// Each type stands at the end of what precedes its extension header.
-	for i, t := range types {
-		b = append(append(b, byte(t)), extensions[i]...)
-	}
-	if flags != flagsV1 {
-		b = append(b, byte(NoExtension))
+		b = append(append(b, chain...), byte(NoExtension))
 	}
 	return append(b, m.Payload...), nil
 }
@@ -98,7 +97,7 @@ func AppendEndMarker(b []byte, teid uint32) []byte {
 	return mustAppend(b, Message{Type: EndMarker, TEID: teid})
 }
 
-// ErrorIndication tells the sender of a G-PDU that its TEID is unknown
+// ErrorIndication informs the sender of a G-PDU that its TEID is unknown
 // (TS 29.281 section 7.3.1).
 type ErrorIndication struct {
 	TEID uint32     // of the G-PDU
@@ -147,7 +146,7 @@ func ParseErrorIndication(h Header) (ErrorIndication, bool) {
 }
 
 // elements calls yield with the information elements' types and values. It
-// returns whether they could be told apart to the end.
+// returns whether the last one ends where b does, and all have known lengths.
 func elements(b []byte, yield func(t uint8, value []byte)) bool {
 	for len(b) > 0 {
 		t, start, length := b[0], 1, 0
