@@ -74,6 +74,16 @@ func walk(p []byte, stopAtSRH bool) (chain, *fault) {
 	}
 }
 
+// walkToSegment is for behaviours that go on to the next segment where there is
+// one.
+func walkToSegment(p []byte) (chain, *fault) {
+	c, f := walk(p, true)
+	if f == nil && c.left == 0 && c.upper == protoFragment {
+		f = &fault{reassemble: true}
+	}
+	return c, f
+}
+
 // walkToUpperLayer is for behaviours that take it: Segments Left must be what
 // they want where there is an SRH, and there must be no Fragment header.
 func walkToUpperLayer(p []byte, left uint8) (chain, *fault) {

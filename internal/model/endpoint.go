@@ -47,12 +47,9 @@ func (e endpoint) end() Result {
 			return e.nextCSID()
 		}
 	}
-	c, f := walk(e.j.packet, true)
+	c, f := walkToSegment(e.j.packet)
 	if f != nil {
 		return e.j.fail(f)
-	}
-	if c.left == 0 && c.upper == protoFragment {
-		return e.j.reassemble()
 	}
 	if c.left == 0 {
 		return e.endLast(c)
@@ -239,22 +236,6 @@ func whole(p []byte, want int) ([]byte, bool) {
 	return p[:v6(p).length()], true
 }
 
-// spent returns a copy of a packet with its hop limit or TTL one less; nil and the
-// end of the journey if no hop is left.
-func (j *journey) spent(p []byte, l3 int) ([]byte, Result) {
-	left := hops(p)
-	if left <= 1 {
-		return nil, j.hopLimitExceeded(l3)
-	}
-	out := slices.Clone(p)
-	if version(p) == 6 {
-		out[7]--
-	} else {
-		v4(out).change(8, left-1)
-	}
-	return out, Result{}
-}
-
 // noOuter is the traffic class of an outer header that there was not.
 const noOuter = -1
 
@@ -262,9 +243,15 @@ const noOuter = -1
 // congestion mark of a header that was taken off before taken over. nil comes
 // with the end of the journey.
 func (j *journey) departing(t tpdu) ([]byte, Result) {
-	p, r := j.spent(t.packet, t.l3)
-	if p == nil {
-		return nil, r
+	left := hops(t.packet)
+	if left <= 1 {
+		return nil, j.hopLimitExceeded(t.l3)
+	}
+	p := slices.Clone(t.packet)
+	if version(p) == 6 {
+		p[7]--
+	} else {
+		v4(p).change(8, left-1)
 	}
 	if t.outer != noOuter && !combineECN(p, uint8(t.outer)) {
 		return nil, j.drop(ECN)
@@ -304,12 +291,9 @@ func combineECN(p []byte, outer uint8) bool {
 
 // endB6 is End.B6.Encaps and End.B6.Encaps.Red.
 func (e endpoint) endB6() Result {
-	c, f := walk(e.j.packet, true)
+	c, f := walkToSegment(e.j.packet)
 	if f != nil {
 		return e.j.fail(f)
-	}
-	if c.left == 0 && c.upper == protoFragment {
-		return e.j.reassemble()
 	}
 	if c.left == 0 {
 		return e.upperLayer(c)

@@ -101,20 +101,18 @@ func (u upf) punt(kind PuntKind, r *ruleState, t tpdu) *Punt {
 	return p
 }
 
-// reached says whether a rule's volume is at a mark, which is rounded up to
-// 256 octets; 0 is none.
-func (r *ruleState) reached(mark uint64) bool { return at(r.octets, mark) }
-
-func at(octets, mark uint64) bool { return mark != 0 && octets >= (mark+255)/256*256 }
+// reached says whether a volume is at a mark, which is rounded up to 256 octets;
+// 0 is none.
+func reached(octets, mark uint64) bool { return mark != 0 && octets >= (mark+255)/256*256 }
 
 // refuse counts what QoS enforcement drops, up to the quota's end.
 func (u upf) refuse(r *ruleState, octets int) {
-	if r.reached(r.StopAt) {
+	if reached(r.octets, r.StopAt) {
 		return
 	}
 	r.refused += uint64(octets)
 	u.j.refused = append(u.j.refused, pending{RefusedName(r.session, r.ID), octets})
-	if at(r.refused, r.RefusedNotifyAt) {
+	if reached(r.refused, r.RefusedNotifyAt) {
 		u.report(r, EventNotify, &r.refusedNotified)
 	}
 }
@@ -122,7 +120,7 @@ func (u upf) refuse(r *ruleState, octets int) {
 // use is steps 5 to 7: quota, rates, notification. It returns why the packet
 // may not go, or nothing.
 func (u upf) use(r *ruleState, octets int) Reason {
-	if r.reached(r.StopAt) {
+	if reached(r.octets, r.StopAt) {
 		u.report(r, EventStop, &r.stopped)
 		return QuotaUsedUp
 	}
@@ -130,7 +128,7 @@ func (u upf) use(r *ruleState, octets int) Reason {
 		u.refuse(r, octets)
 		return reason
 	}
-	if r.reached(r.NotifyAt) {
+	if reached(r.octets, r.NotifyAt) {
 		u.report(r, EventNotify, &r.notified)
 	}
 	return ""
