@@ -200,7 +200,7 @@ func (a *allocation) chooseUEs() {
 	}
 }
 
-// ies tells the SMF what we chose.
+// ies returns what the answer says of what we chose.
 func (a *allocation) ies() []*ie.IE {
 	var list []*ie.IE
 	for _, c := range a.chosen {

@@ -232,7 +232,7 @@ func TestDown(t *testing.T) {
 	b.upf.holdsNothing(t)
 }
 
-// We set up associations that we are told to, and ask for the release of any.
+// We set up associations that the configuration names, and ask for the release of any.
 func TestOurOwnSetup(t *testing.T) {
 	b := &bed{t: t, addr: loopbacks(), upf: newFakeUPF()}
 	m := b.smf(2)
@@ -298,7 +298,7 @@ func TestRestart(t *testing.T) {
 	}
 	b.upf.consistent(t)
 
-	// What was lost was lost: another UPF, as far as peers can tell.
+	// What was lost was lost: another UPF, as far as peers can see.
 	b.stop()
 	b.upf.state = nil
 	time.Sleep(1100 * time.Millisecond) // stamps count seconds

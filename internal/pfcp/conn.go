@@ -160,7 +160,7 @@ func (o *outbox) flush(conns []*conn, lost func(error)) {
 			}
 			about := &left[0]
 			left = left[1:]
-			if len(about.Buffers) > 1 { // each by itself may succeed, or tell the cause
+			if len(about.Buffers) > 1 { // each by itself may succeed, or show the cause
 				conns[i].single.Store(true)
 				var apart []ipv4.Message
 				for one := range slices.Chunk(about.Buffers, 1) {

@@ -27,7 +27,7 @@ var everything = session.Features{
 	PathReports: true,
 }
 
-// fakeUPF holds what it is told, and refuses what a test tells it to.
+// fakeUPF holds what it is given, and refuses what a test names.
 type fakeUPF struct {
 	features session.Features
 	v4, v6   netip.Addr // of G-PDUs
@@ -93,7 +93,7 @@ func (u *fakeUPF) GTPUAddresses(session.Interface, string) (netip.Addr, netip.Ad
 	return u.v4, u.v6
 }
 
-// settled: what the user plane was told has been told before, in the eyes of the
+// settled: what the user plane was given has been given before, in the eyes of the
 // race detector, which does not see that a message came over the network.
 func (u *fakeUPF) settled() {
 	u.mu.Lock()

@@ -185,7 +185,7 @@ func (st *stand) checkAnswer(h wire.Header, answer []byte, before, after map[uin
 	if _, err := message.Parse(answer); err != nil {
 		st.t.Fatalf("go-pfcp does not read %x: %v", answer, err)
 	}
-	accepts := causeOf(body) == nil
+	accepts := causeOf(body, nil) == nil
 	switch h.Type {
 	case message.MsgTypeSessionEstablishmentRequest, message.MsgTypeSessionModificationRequest, message.MsgTypeSessionDeletionRequest:
 		if !accepts && !maps.Equal(before, after) {

@@ -68,7 +68,7 @@ func TestInstrument(t *testing.T) {
 			forwards(t, b, s, "192.0.2.1", 0x1000)
 			for _, p := range got.PDRs {
 				if p.PDI.Source == session.Access && p.PDI.TEID != s.Info(0).Access.TEID {
-					t.Errorf("PDR %d: TEID %#x, the SMF was told %#x", p.ID, p.PDI.TEID, s.Info(0).Access.TEID)
+					t.Errorf("PDR %d: TEID %#x, the SMF got %#x", p.ID, p.PDI.TEID, s.Info(0).Access.TEID)
 				}
 			}
 			to := instrument.Tunnel{Address: netip.MustParseAddr("2001:db8::2"), TEID: 0x2000}

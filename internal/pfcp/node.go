@@ -178,7 +178,13 @@ func (n *node) publish(ps *peers) {
 // takes over. It calls done in the node's goroutine.
 func (n *node) purge(old, a *association, keep func(*session.Session) bool, done func()) {
 	n.everywhere(func(w *worker, done func()) {
-		w.purge(purge{old: old, new: a, keep: keep, done: done})
+		p := &purge{old: old, new: a, keep: keep, done: done}
+		for place, of := range w.sessions.All() {
+			if of == old {
+				p.seids = append(p.seids, w.seidAt(place))
+			}
+		}
+		w.purges = append(w.purges, p)
 	}, done)
 }
 
@@ -197,9 +203,12 @@ func (n *node) everywhere(f func(w *worker, done func()), done func()) {
 	}
 }
 
-// causeOf returns nil if a response accepts, else an error that wraps
-// ErrRefused.
-func causeOf(body wire.IEs) error {
+// causeOf returns nil if a response accepts, else an error that wraps ErrRefused,
+// or the error that there is in place of a response.
+func causeOf(body wire.IEs, err error) error {
+	if err != nil {
+		return err
+	}
 	var d wire.Decoder
 	cause := uint8(0)
 	for i := range d.Each(body) {

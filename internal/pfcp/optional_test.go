@@ -72,7 +72,7 @@ func lastBAR(s *session.Session) *session.BAR { return &s.BARs[len(s.BARs)-1] }
 
 const (
 	notAnnounced = "section 8.2.25: an SMF does not send it to a UPF that does not announce it, and an answer to an answer there is none"
-	informative  = "table 7.5.2.1-1: it tells whose session this is, and asks for nothing"
+	informative  = "table 7.5.2.1-1: it says whose session this is, and requests nothing"
 	unknownIE    = "section 7.6: an IE of an unknown type is ignored"
 )
 
@@ -162,7 +162,7 @@ func optionalIEs() []optionalIE {
 		{name: "exempted SDF filter", in: inURR, ie: raw(ie.SDFFilter, 0, 0), refused: true},
 		{name: "MBQE", in: inURR, ie: info(1), honoured: func(s *session.Session) bool { return lastURR(s).BeforeQoS }},
 		{name: "INAM", in: inURR, ie: info(2), honoured: func(s *session.Session) bool { return lastURR(s).Inactive }},
-		{name: "RADI", in: inURR, ie: info(4), ignored: "section 8.2.68: less is asked for of what applications are, of which nothing is told"},
+		{name: "RADI", in: inURR, ie: info(4), ignored: "section 8.2.68: it reduces the information about applications, and none is reported"},
 		{name: "ISTM", in: inURR, ie: info(8), honoured: func(s *session.Session) bool { return lastURR(s).ImmediateStart }},
 		{name: "MNOP", in: inURR, ie: info(16), honoured: func(s *session.Session) bool { return lastURR(s).NumberOfPackets }},
 		{name: "SSPOC", in: inURR, ie: info(32), refused: true},

@@ -30,16 +30,6 @@ type purge struct {
 // purgeStep is how many sessions are removed before requests get their turn.
 const purgeStep = 16
 
-// purge starts p, in the worker's goroutine.
-func (w *worker) purge(p purge) {
-	for place, of := range w.sessions.All() {
-		if of == p.old {
-			p.seids = append(p.seids, w.seidAt(place))
-		}
-	}
-	w.purges = append(w.purges, &p)
-}
-
 // purgeSome does the next step of the first purge.
 func (w *worker) purgeSome() {
 	p := w.purges[0]

@@ -46,12 +46,8 @@ func (w *worker) report(r session.Report, done func(error)) {
 		msgType: message.MsgTypeSessionReportRequest, seid: about.CPSEID,
 		to: netip.AddrPortFrom(about.CPAddr, Port), ies: reportIEs(&r, about),
 		done: func(body wire.IEs, err error) {
-			if err != nil {
-				done(err)
-				return
-			}
-			if !w.post(func() { done(w.reported(r.SEID, body)) }) {
-				done(causeOf(body))
+			if err != nil || !w.post(func() { done(w.reported(r.SEID, body)) }) {
+				done(causeOf(body, err))
 			}
 		},
 	})
@@ -115,7 +111,7 @@ func qfiOf(s *session.Session, pdr uint16) (uint8, bool) {
 func (w *worker) reported(seid uint64, body wire.IEs) error {
 	from := w.s.upf.Session(seid)
 	if w.owner(seid) == nil || from == nil {
-		return causeOf(body) // it has been deleted
+		return causeOf(body, nil) // it has been deleted
 	}
 	to := *from
 	b := w.builder(&to, netip.Addr{}, nil)
@@ -135,7 +131,7 @@ func (w *worker) reported(seid uint64, body wire.IEs) error {
 	if b.Err != nil {
 		return b.Err
 	}
-	return causeOf(body)
+	return causeOf(body, nil)
 }
 
 // PathFailure implements Reporter.
@@ -157,10 +153,7 @@ func (s *Server) nodeReport(what uint8, report func() *ie.IE) {
 			msgType: message.MsgTypeNodeReportRequest, to: a.peer(),
 			ies: []*ie.IE{wire.NewNodeID(s.cfg.NodeID), ie.NewNodeReportType(what), report()},
 			done: func(body wire.IEs, err error) {
-				if err == nil {
-					err = causeOf(body)
-				}
-				if err != nil {
+				if err := causeOf(body, err); err != nil {
 					s.warn(&s.complain.refused, "node report not accepted", "node", a.node, "error", err)
 				}
 			},

@@ -14,8 +14,7 @@ import (
 
 // setupIEs are the IEs of an Association Setup Request or Response.
 type setupIEs struct {
-	node       string
-	hasNode    bool
+	node       string // "": it is missing
 	recovery   uint32
 	hasStamp   bool
 	cause      uint8
@@ -28,7 +27,7 @@ func readSetup(d *wire.Decoder, l wire.IEs) (out setupIEs) {
 	for i := range d.Each(l) {
 		switch i.Type() {
 		case ie.NodeID:
-			out.node, out.hasNode = i.NodeID(), true
+			out.node = i.NodeID()
 		case ie.RecoveryTimeStamp:
 			out.recovery, out.hasStamp = i.U32(), true
 		case ie.Cause:
@@ -45,7 +44,7 @@ func readSetup(d *wire.Decoder, l wire.IEs) (out setupIEs) {
 		}
 	}
 	switch {
-	case !out.hasNode:
+	case out.node == "":
 		d.Fail(wire.Missing(ie.NodeID))
 	case !out.hasStamp:
 		d.Fail(wire.Missing(ie.RecoveryTimeStamp))
@@ -148,14 +147,13 @@ func (n *node) update(r *nodeRequest, body wire.IEs) {
 // named returns the association that a request names.
 func (n *node) named(r *nodeRequest, body wire.IEs) (*association, *wire.Refusal) {
 	var d wire.Decoder
-	hasNode := false
+	node := ""
 	for i := range d.Each(body) {
 		if i.Type() == ie.NodeID {
-			i.NodeID()
-			hasNode = true
+			node = i.NodeID()
 		}
 	}
-	if !hasNode {
+	if node == "" {
 		d.Fail(wire.Missing(ie.NodeID))
 	}
 	if d.Err != nil {
@@ -240,10 +238,7 @@ func (s *Server) Release(nodeID string) error {
 		msgType: message.MsgTypeAssociationUpdateRequest, to: a.peer(),
 		ies: []*ie.IE{wire.NewNodeID(s.cfg.NodeID), ie.NewPFCPAssociationReleaseRequest(1, 0)},
 		done: func(body wire.IEs, err error) {
-			if err == nil {
-				err = causeOf(body)
-			}
-			if err != nil {
+			if err := causeOf(body, err); err != nil {
 				s.log.Warn("SMF does not release its association", "node", nodeID, "error", err)
 			}
 		},

@@ -58,7 +58,7 @@ type UPF interface {
 	// SaveState saves the server's state for a restart (associations, Recovery
 	// Time Stamp, PFDs), opaque to the UPF. LoadState returns what was saved last,
 	// or nothing if that or any session was lost: a new Recovery Time Stamp then
-	// tells peers that this is another UPF.
+	// shows peers that this is another UPF.
 	SaveState([]byte) error
 	LoadState() ([]byte, error)
 
@@ -82,7 +82,7 @@ type Reporter interface {
 	// before Report returns: with nil when the SMF has accepted the report, else
 	// with ErrBusy (nothing was sent), ErrNoAnswer, ErrRefused or ErrNoSession.
 	Report(r session.Report, done func(error))
-	// PathFailure and PathRecovery tell all SMFs about the path to a GTP-U peer
+	// PathFailure and PathRecovery report the path to a GTP-U peer to all SMFs
 	// (Node Report Request).
 	PathFailure(peer netip.Addr)
 	PathRecovery(peer netip.Addr)

@@ -133,25 +133,16 @@ func (b *Builder) ReportResponse(l wire.IEs) (cause uint8, changed bool) {
 
 // makeRoom gives the lists of a new session the size that they will have.
 func (b *Builder) makeRoom(l wire.IEs) {
-	var pdrs, fars, qers, urrs, bars int
+	var n [ie.CreateBAR + 1]int // IEs by type; none of those that count is higher
 	for i := range b.Each(l) {
-		switch i.Type() {
-		case ie.CreatePDR:
-			pdrs++
-		case ie.CreateFAR:
-			fars++
-		case ie.CreateQER:
-			qers++
-		case ie.CreateURR:
-			urrs++
-		case ie.CreateBAR:
-			bars++
+		if t := i.Type(); int(t) < len(n) {
+			n[t]++
 		}
 	}
 	s := b.To
-	s.PDRs, s.FARs = slices.Grow(s.PDRs, pdrs), slices.Grow(s.FARs, fars)
-	s.QERs, s.URRs = slices.Grow(s.QERs, qers), slices.Grow(s.URRs, urrs)
-	s.BARs = slices.Grow(s.BARs, bars)
+	s.PDRs, s.FARs = slices.Grow(s.PDRs, n[ie.CreatePDR]), slices.Grow(s.FARs, n[ie.CreateFAR])
+	s.QERs, s.URRs = slices.Grow(s.QERs, n[ie.CreateQER]), slices.Grow(s.URRs, n[ie.CreateURR])
+	s.BARs = slices.Grow(s.BARs, n[ie.CreateBAR])
 	b.owned = [...]bool{true, true, true, true, true}
 }
 

@@ -3,7 +3,6 @@ package wire
 import (
 	"encoding/binary"
 	"math"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -16,16 +15,13 @@ import (
 // NewFTEID makes the F-TEID of a PDI.
 func NewFTEID(pdi *session.PDI) *ie.IE {
 	var flags uint8
-	var v4, v6 net.IP
 	if pdi.TEID4.IsValid() {
 		flags |= 1
-		v4 = pdi.TEID4.AsSlice()
 	}
 	if pdi.TEID6.IsValid() {
 		flags |= 2
-		v6 = pdi.TEID6.AsSlice()
 	}
-	return ie.NewFTEID(flags, pdi.TEID, v4, v6, 0)
+	return ie.NewFTEID(flags, pdi.TEID, pdi.TEID4.AsSlice(), pdi.TEID6.AsSlice(), 0)
 }
 
 // NewUEAddress makes a UE IP Address: an IPv4 address, an IPv6 /64, or both.

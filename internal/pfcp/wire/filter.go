@@ -43,12 +43,10 @@ func (i IE) SDFFilter(known func(id uint32) (session.Filter, bool)) (f session.F
 		f.ToS, f.ToSMask = c.u8(), c.u8()
 	}
 	if flags&0x04 != 0 { // SPI
-		spi := c.u32()
-		f.SPI = &spi
+		f.SPI = new(c.u32())
 	}
 	if flags&0x08 != 0 { // FL
-		label := uint32(c.u8()&0x0f)<<16 | uint32(c.u16())
-		f.FlowLabel = &label
+		f.FlowLabel = new(uint32(c.u8()&0x0f)<<16 | uint32(c.u16()))
 	}
 	if flags&0x10 != 0 { // BID
 		id := c.u32()
@@ -148,6 +146,5 @@ func (i IE) VLAN() *uint16 {
 		i.Unsupported()
 		return nil
 	}
-	id := uint16(i.Value()[1]&0xf0)<<4 | uint16(i.Value()[2])
-	return &id
+	return new(uint16(i.Value()[1]&0xf0)<<4 | uint16(i.Value()[2]))
 }

@@ -84,8 +84,7 @@ func (i IE) FTEID() (f FTEID) {
 		if flags&8 == 0 {
 			i.exactly(1)
 		} else if i.exactly(2) {
-			id := i.Value()[1]
-			f.ChooseID = &id
+			f.ChooseID = new(i.Value()[1])
 		}
 		return f
 	}

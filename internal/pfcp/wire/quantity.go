@@ -13,8 +13,7 @@ func (i IE) Volume() *session.Volume {
 	flags := c.u8()
 	for n, dst := range []**uint64{&out.Total, &out.Uplink, &out.Downlink} {
 		if flags>>n&1 != 0 {
-			value := c.u64()
-			*dst = &value
+			*dst = new(c.u64())
 		}
 	}
 	if flags&7 == 0 {
