@@ -70,7 +70,7 @@ func TestBufferedInOrder(t *testing.T) {
 	if w.stats.BufferedNow.Load() != 0 || w.stats.BufferedBytes.Load() != 0 {
 		t.Errorf("left: %d, %d octets", w.stats.BufferedNow.Load(), w.stats.BufferedBytes.Load())
 	}
-	// Idle again: told again.
+	// Idle again: reported again.
 	w.idle(1, session.Notify, nil)
 	w.Buffer(toUE(1, 7))
 	if reports := w.smf.take(); len(reports) != 1 {

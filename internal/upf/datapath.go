@@ -37,13 +37,11 @@ type DataPath interface {
 	SetSlice(slice uint32, up, down uint64) error
 	SliceCounters(slice uint32) (up, down counter.Counter, err error)
 
-	// Inject sends a frame on as if it came in on an interface.
-	Inject(frame []byte, ifindex int) error
-	// InjectKept is Inject for a frame that was handed up to be kept, by a rule
-	// that may still keep what comes.
+	// InjectKept sends a frame on as if it came in on an interface. The frame was
+	// handed up to be kept, by a rule that may still keep what comes.
 	InjectKept(frame []byte, ifindex int) error
-	// InjectFor gives a frame from a link to one Ethernet session, as Inject does
-	// or, if kept, as InjectKept.
+	// InjectFor gives a frame from a link to one Ethernet session. kept says that
+	// the frame was handed up to be kept.
 	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error
 	// PuntsIdle says that no packet is on its way up.
 	PuntsIdle() bool

@@ -14,7 +14,7 @@
 //	stats    has counters
 //
 // The files here are steps between them: sessions.go (the verbs of the N4 server),
-// install.go (what the data path gets), report.go (what SMFs hear), kept.go
+// install.go (what the data path gets), report.go (reports to SMFs), kept.go
 // (packets of idle UEs), config.go, restore.go, view.go. DataPath, in datapath.go,
 // is all that the UPF needs of the data path.
 //

@@ -75,7 +75,7 @@ func TestFrameKept(t *testing.T) {
 	}
 }
 
-// TestHosts: hosts that come and go are told once, over a restart too.
+// TestHosts: hosts that come and go are reported once, over a restart too.
 func TestHosts(t *testing.T) {
 	w := newWorld(t)
 	must := func(err error) {
@@ -89,7 +89,7 @@ func TestHosts(t *testing.T) {
 	s.URRs = []session.URR{{ID: 1, Event: true, Trigger: session.TriggerMACAddresses, EthernetIdle: 10 * time.Second}}
 	w.establish(s)
 	a, b := [6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2, 0, 0, 0, 0, 2}
-	heard := func(list ...dataplane.Station) {
+	observed := func(list ...dataplane.Station) {
 		w.path.mu.Lock()
 		w.path.stations = list
 		w.path.mu.Unlock()
@@ -108,25 +108,25 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%s: reports %+v", what, got)
 		}
 	}
-	heard(dataplane.Station{Session: 7, MAC: a})
+	observed(dataplane.Station{Session: 7, MAC: a})
 	want("another session's", nil, nil)
-	heard(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a})
+	observed(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a})
 	want("two", [][6]byte{a, b}, nil)
-	heard(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a, Idle: 9 * time.Second})
+	observed(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a, Idle: 9 * time.Second})
 	want("the same", nil, nil)
 	w.path.teids = map[uint32]bool{}
 	w.open() // again: the configuration comes before the sessions
 	must(w.SetConfig(Config{Slices: []slice.Slice{factory}}))
 	w.Restore()
-	heard(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a, Idle: 9 * time.Second})
+	observed(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a, Idle: 9 * time.Second})
 	want("after a restart", nil, nil)
-	heard(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a, Idle: 10 * time.Second})
+	observed(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a, Idle: 10 * time.Second})
 	want("one is idle", nil, [][6]byte{a})
-	heard()
+	observed()
 	want("the other one is somebody else's now", nil, [][6]byte{b})
 	if _, err := w.remove(1); err != nil {
 		t.Fatal(err)
 	}
-	heard(dataplane.Station{Session: 1, MAC: a})
+	observed(dataplane.Station{Session: 1, MAC: a})
 	want("of a session that is gone", nil, nil)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/culvert-net/culvert/internal/upf/wheel"
 )
 
-// fakePath is a data path that is told what packets come.
+// fakePath is a data path to which a test says what packets come.
 type fakePath struct {
 	comes    atomic.Bool // packets are on their way up
 	mu       sync.Mutex
@@ -43,7 +43,7 @@ type fakePath struct {
 type volume struct {
 	counter.Counter
 	refused                           counter.Counter
-	toldNotify, toldStop, toldRefused bool
+	sentNotify, sentStop, sentRefused bool
 }
 
 func newFakePath() *fakePath {
@@ -153,9 +153,9 @@ func (f *fakePath) SetRuleLimits(id uint64, rule uint16, l datapath.RuleLimits) 
 		r := &f.sessions[id].Rules[i]
 		if r.ID == rule {
 			v := f.volumes[id][rule]
-			v.toldNotify = v.toldNotify && r.NotifyAt == l.NotifyAt
-			v.toldStop = v.toldStop && r.StopAt == l.StopAt
-			v.toldRefused = v.toldRefused && r.RefusedNotifyAt == l.RefusedNotifyAt
+			v.sentNotify = v.sentNotify && r.NotifyAt == l.NotifyAt
+			v.sentStop = v.sentStop && r.StopAt == l.StopAt
+			v.sentRefused = v.sentRefused && r.RefusedNotifyAt == l.RefusedNotifyAt
 			r.RuleLimits = l
 			return nil
 		}
@@ -169,13 +169,13 @@ func (f *fakePath) Stations() ([]dataplane.Station, error) {
 	return slices.Clone(f.stations), nil
 }
 
-func (f *fakePath) SessionEvents(ctx context.Context, tell func(datapath.Event)) error {
+func (f *fakePath) SessionEvents(ctx context.Context, event func(datapath.Event)) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case e := <-f.events:
-			tell(e)
+			event(e)
 		}
 	}
 }
@@ -233,14 +233,14 @@ func (f *fakePath) packet(id uint64, rule uint16, octets uint64) bool {
 			continue
 		}
 		if r.StopAt != 0 && v.Bytes/granule >= up(r.StopAt) {
-			if !v.toldStop {
-				v.toldStop = true
+			if !v.sentStop {
+				v.sentStop = true
 				f.events <- datapath.Event{Session: id, Rule: rule, Kind: datapath.EventStop}
 			}
 			return false
 		}
-		if r.NotifyAt != 0 && v.Bytes/granule >= up(r.NotifyAt) && !v.toldNotify {
-			v.toldNotify = true
+		if r.NotifyAt != 0 && v.Bytes/granule >= up(r.NotifyAt) && !v.sentNotify {
+			v.sentNotify = true
 			f.events <- datapath.Event{Session: id, Rule: rule, Kind: datapath.EventNotify}
 		}
 		v.Packets++
@@ -261,8 +261,8 @@ func (f *fakePath) refuse(id uint64, rule uint16, octets uint64) {
 		}
 		v.refused.Packets++
 		v.refused.Bytes += octets
-		if r.RefusedNotifyAt != 0 && v.refused.Bytes >= r.RefusedNotifyAt && !v.toldRefused {
-			v.toldRefused = true
+		if r.RefusedNotifyAt != 0 && v.refused.Bytes >= r.RefusedNotifyAt && !v.sentRefused {
+			v.sentRefused = true
 			f.events <- datapath.Event{Session: id, Rule: rule, Kind: datapath.EventNotify}
 		}
 	}
@@ -391,7 +391,7 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-// settle handles what the data path told, and what is due.
+// settle handles what the data path reported, and what is due.
 func (w *world) settle() {
 	for {
 		select {

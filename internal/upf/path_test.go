@@ -97,7 +97,7 @@ func TestPaths(t *testing.T) {
 		t.Errorf("reports: %+v", reports)
 	}
 
-	// A handover: the old path hears its end, once it is the old one.
+	// A handover: the old path gets an End Marker, once it is the old one.
 	to := sample.Copy(t, s)
 	to.FARs[1].Forwarding.Outer = &session.OuterHeader{Addr: addr(other), TEID: 9}
 	w.modify(s, to, session.Modification{EndMarkers: []uint32{2}})
@@ -136,7 +136,7 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// A path that fails is told to the SMFs, once.
+// A path that fails is reported to the SMFs, once.
 func TestPathFailure(t *testing.T) {
 	w := newWorld(t)
 	w.establish(sample.Session(1))
@@ -145,6 +145,6 @@ func TestPathFailure(t *testing.T) {
 		w.at = w.at.Add(500 * time.Millisecond)
 	}
 	if !slices.Equal(w.smf.paths, []string{"down 192.0.2.3"}) {
-		t.Errorf("told: %v", w.smf.paths)
+		t.Errorf("reported: %v", w.smf.paths)
 	}
 }

@@ -23,8 +23,8 @@ const (
 	retryNoAnswer = 30 * time.Second
 )
 
-// indicationPause is how long an SMF hears of no other Error Indication for a
-// session.
+// indicationPause is how long an SMF gets no other report of an Error Indication
+// for a session.
 const indicationPause = 5 * time.Second
 
 // reporter looks at sessions when it is time, and reports to their SMFs.
@@ -39,16 +39,10 @@ type reporter struct {
 	now     func() time.Time
 }
 
-func (r *reporter) tell(f func(pfcp.Reporter)) {
+// announce calls f with who sends to the SMFs, once there is one.
+func (r *reporter) announce(f func(pfcp.Reporter)) {
 	if to := r.to.Load(); to != nil {
 		f(*to)
-	}
-}
-
-// checkDue checks the sessions whose time has come.
-func (r *reporter) checkDue() {
-	for _, e := range r.wheel.Take(r.now()) {
-		r.check(e)
 	}
 }
 
@@ -177,8 +171,8 @@ func (r *reporter) answered(e *store.Entry, report session.Report, err error) {
 	r.schedule(e, e.Session())
 }
 
-// errorIndicated tells the SMFs of sessions that they send to an F-TEID which its
-// peer does not know. A peer may send an Error Indication for each packet.
+// errorIndicated reports to the SMFs of sessions that these send to an F-TEID which
+// its peer does not know. A peer may send an Error Indication for each packet.
 func (r *reporter) errorIndicated(sessions []uint64, to session.PeerTEID) {
 	for _, seid := range sessions {
 		if e := r.store.Entry(seid); e != nil && e.Indicate(r.now(), indicationPause) {

@@ -31,15 +31,6 @@ type Options struct {
 	Now      func() time.Time // the clock: time.Now
 }
 
-func (o Options) withDefaults() Options {
-	o.Sessions = cmp.Or(o.Sessions, 1_000_000)
-	o.Logger = cmp.Or(o.Logger, slog.Default())
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	return o
-}
-
 // UPF is the user plane of an N4 server. Its methods may be called from any
 // goroutine.
 type UPF struct {
@@ -62,7 +53,10 @@ var _ pfcp.UPF = (*UPF)(nil)
 // New reads the sessions that an earlier process left in the journal. Restore puts
 // them into the data path.
 func New(o Options) (*UPF, error) {
-	o = o.withDefaults()
+	o.Sessions, o.Logger = cmp.Or(o.Sessions, 1_000_000), cmp.Or(o.Logger, slog.Default())
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	u := &UPF{o: o, ues: pool.New(nil), hosts: &lan.Hosts{}}
 	var err error
 	u.store, err = store.Open(store.Options{Dir: o.Journal, Max: o.Sessions, Log: o.Logger, Stats: &u.stats})
@@ -81,8 +75,8 @@ func New(o Options) (*UPF, error) {
 		pool: buffer.Pool{Stats: &u.stats, Limits: func() buffer.Limits { return u.install.config.Load().bufferLimits() }}}
 	u.paths = path.New(path.Options{
 		Log: o.Logger, Now: o.Now, Stats: &u.stats, Interval: func() time.Duration { return u.install.config.Load().EchoInterval },
-		Failed:     func(a netip.Addr) { u.reports.tell(func(r pfcp.Reporter) { r.PathFailure(a) }) },
-		Recovered:  func(a netip.Addr) { u.reports.tell(func(r pfcp.Reporter) { r.PathRecovery(a) }) },
+		Failed:     func(a netip.Addr) { u.reports.announce(func(r pfcp.Reporter) { r.PathFailure(a) }) },
+		Recovered:  func(a netip.Addr) { u.reports.announce(func(r pfcp.Reporter) { r.PathRecovery(a) }) },
 		Indication: func(to session.PeerTEID) { u.reports.errorIndicated(u.paths.Sessions(to), to) },
 	})
 	return u, nil
@@ -112,7 +106,11 @@ func (u *UPF) Run(ctx context.Context) error {
 			}
 		})
 	}
-	every(wheel.Tick, u.reports.checkDue)
+	every(wheel.Tick, func() {
+		for _, e := range u.reports.wheel.Take(u.o.Now()) {
+			u.reports.check(e)
+		}
+	})
 	every(time.Second, u.store.RenewGrown)
 	every(time.Second, u.reports.lookForHosts)
 	group.Go(func() error { return u.links.Run(ctx) })

@@ -65,7 +65,7 @@ func TestThreshold(t *testing.T) {
 }
 
 // However the rules share it, a quota is not exceeded by more than a packet of
-// each, is used up to the last packet, and is told when it is.
+// each, is used up to the last packet, and is reported when it is.
 func TestQuota(t *testing.T) {
 	for _, onlyUplink := range []bool{true, false} {
 		w := newWorld(t)
@@ -400,7 +400,7 @@ func TestSliceStays(t *testing.T) {
 	}
 }
 
-// The time of a packet is told only where it was seen soon after.
+// The time of a packet is reported only where it was seen soon after.
 func TestTimesOfPackets(t *testing.T) {
 	w := newWorld(t)
 	w.establish(countedBy(session.URR{Volume: true}))
@@ -494,7 +494,7 @@ func TestQuotaBeforeQoS(t *testing.T) {
 	}
 }
 
-// The first packet of a URR that counts time is told, even if it is refused.
+// The first packet of a URR that counts time is reported, even if it is refused.
 func TestTimeBeforeQoS(t *testing.T) {
 	w := newWorld(t)
 	w.establish(countedBy(session.URR{Time: true, BeforeQoS: true, Trigger: session.TriggerTimeThreshold, TimeThreshold: time.Minute}))

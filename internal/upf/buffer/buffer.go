@@ -27,7 +27,8 @@ type Buffer struct {
 	delay  time.Duration
 	report []uint16  // PDRs with NOCP that have packets since the last report
 	due    time.Time // when these are reported; zero: there is nothing to report
-	told   bool      // the SMF knows that the UE has packets
+	// notified: the SMF knows that the UE has packets.
+	notified bool
 	// draining says that rules forward again, but the data path goes on handing
 	// up what comes until what was kept is sent.
 	draining bool
@@ -52,7 +53,7 @@ func (b *Buffer) Follow(s *session.Session, rule uint16, now time.Time, most int
 			}
 		}
 	}
-	if far.Action&session.Notify != 0 && !b.told {
+	if far.Action&session.Notify != 0 && !b.notified {
 		b.report = append(b.report, rules.PDR(s, rule).ID)
 		if b.due.IsZero() {
 			b.due = now.Add(b.delay)
@@ -69,7 +70,7 @@ func (b *Buffer) Report(now time.Time) (pdrs []uint16) {
 	if b == nil || b.due.IsZero() || now.Before(b.due) {
 		return nil
 	}
-	pdrs, b.report, b.due, b.told = b.report, nil, time.Time{}, true
+	pdrs, b.report, b.due, b.notified = b.report, nil, time.Time{}, true
 	return pdrs
 }
 

@@ -31,8 +31,8 @@ type Options struct {
 	Stats *stats.Counters
 	// Interval returns the time between two Echo Requests to a peer.
 	Interval func() time.Duration
-	// Failed and Recovered hear of a peer that stops answering, and of one that
-	// answers again. Indication hears of the F-TEID in an Error Indication.
+	// Failed is called for a peer that stops answering, Recovered for one that
+	// answers again, and Indication with the F-TEID in an Error Indication.
 	Failed, Recovered func(netip.Addr)
 	Indication        func(session.PeerTEID)
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/culvert-net/culvert/internal/upf/stats"
 )
 
-// world has paths, a clock that the test moves, and what the paths told.
+// world has paths, a clock that the test moves, and what the paths reported.
 type world struct {
 	*Paths
-	at   time.Time
-	told []string
+	at      time.Time
+	reports []string
 }
 
 func newWorld() *world {
@@ -24,13 +24,13 @@ func newWorld() *world {
 	w.Paths = New(Options{
 		Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.at }, Stats: &stats.Counters{},
 		Interval:  func() time.Duration { return time.Minute },
-		Failed:    func(a netip.Addr) { w.told = append(w.told, "down "+a.String()) },
-		Recovered: func(a netip.Addr) { w.told = append(w.told, "up "+a.String()) },
+		Failed:    func(a netip.Addr) { w.reports = append(w.reports, "down "+a.String()) },
+		Recovered: func(a netip.Addr) { w.reports = append(w.reports, "up "+a.String()) },
 	})
 	return w
 }
 
-// Three requests without an answer: the path has failed, which is told once;
+// Three requests without an answer: the path has failed, which is reported once;
 // an answer, and it is there again.
 func TestPathFailure(t *testing.T) {
 	w := newWorld()
@@ -42,8 +42,8 @@ func TestPathFailure(t *testing.T) {
 		w.Watch()
 		w.at = w.at.Add(500 * time.Millisecond)
 	}
-	if !slices.Equal(w.told, []string{"down 192.0.2.3"}) {
-		t.Errorf("told: %v", w.told)
+	if !slices.Equal(w.reports, []string{"down 192.0.2.3"}) {
+		t.Errorf("reported: %v", w.reports)
 	}
 	if n := asked(); n < 2 || n > 4 {
 		t.Errorf("%d times in 3 minutes", n)
@@ -56,8 +56,8 @@ func TestPathFailure(t *testing.T) {
 	}
 	w.echoResponse(peer, asked()-1) // of another time
 	w.echoResponse(peer, asked())
-	if !slices.Equal(w.told, []string{"down 192.0.2.3", "up 192.0.2.3"}) {
-		t.Errorf("told: %v", w.told)
+	if !slices.Equal(w.reports, []string{"down 192.0.2.3", "up 192.0.2.3"}) {
+		t.Errorf("reported: %v", w.reports)
 	}
 }
 

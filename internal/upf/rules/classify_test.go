@@ -161,7 +161,7 @@ func randomSession(r *rand.Rand) *session.Session {
 	return s
 }
 
-// For random rules and random packets the data path is told what the SMF said.
+// For random rules and random packets the data path does what the SMF said.
 func TestRulesAgreeWithTheSMF(t *testing.T) {
 	hits := map[string]int{}
 	for seed := range uint64(3000) {

@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/slice"
 )
 
-// secondBit tells the two rules of a PDR apart: the ID of the second differs from
+// secondBit distinguishes the two rules of a PDR: the ID of the second differs from
 // the PDR's in this bit.
 const secondBit = 0x8000
 
@@ -150,7 +150,7 @@ func (c *compiler) n9() *slice.N9 {
 // the control plane from any address: it may have none yet (RFC 4861 section 4.1).
 func (c *compiler) setAddresses(r *datapath.Rule, p *session.PDR, far *session.FAR) {
 	switch {
-	case r.Ethernet: // nobody tells us the addresses of its UE
+	case r.Ethernet: // the addresses of its UE are unknown
 	case r.TEID == 0:
 		r.Destinations = c.ue(p)
 	case r.Direction == datapath.Uplink:

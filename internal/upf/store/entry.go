@@ -30,7 +30,7 @@ type Entry struct {
 	Ethernet  bool
 	saved     bool         // packed has what Usage has
 	gone      bool         // the session has ended
-	indicated atomic.Int64 // when the SMF heard of an Error Indication last, in ns
+	indicated atomic.Int64 // when an Error Indication was reported to the SMF last, in ns
 	timer     wheel.Timer[Entry]
 }
 
@@ -111,8 +111,8 @@ func (e *Entry) Index() uint32 {
 	return e.Slice
 }
 
-// Indicate says whether the SMF is to hear of an Error Indication now. After one it
-// hears of no other for a pause.
+// Indicate says whether to report an Error Indication to the SMF now. After one
+// report there is no other for a pause.
 func (e *Entry) Indicate(now time.Time, pause time.Duration) bool {
 	last := e.indicated.Load()
 	return now.UnixNano()-last >= int64(pause) && e.indicated.CompareAndSwap(last, now.UnixNano())

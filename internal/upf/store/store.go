@@ -47,10 +47,7 @@ func Open(o Options) (*Store, error) {
 	s := &Store{o: o, indices: map[string]uint32{}}
 	// Another boot may lack what the kernel had not written to disk, and it lacks
 	// what the data path had counted.
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		boot = nil
-	}
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	header := fmt.Appendf(nil, "culvert sessions %d %s", codec.Version, strings.TrimSpace(string(boot)))
 	journal, lost, err := journal.Open(o.Dir, header, s.replay)
 	if err != nil {

@@ -49,7 +49,7 @@ func codeMeasurement(c *codec.Codec, m *measurement) {
 	c.Flag(&m.exhausted, &m.holding, &m.traffic, &m.monitored, &m.firstSeen, &m.lastSeen)
 	codec.Optional(c, &m.before, codeCounted)
 	codec.List(c, &m.hosts, codeMAC)
-	codec.List(c, &m.told, codeMAC)
+	codec.List(c, &m.reported, codeMAC)
 }
 
 func codeMAC(c *codec.Codec, a *[6]byte) {

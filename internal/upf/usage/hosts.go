@@ -30,7 +30,7 @@ func (u *Usage) SetHosts(s *session.Session, list []dataplane.Station) (news boo
 		}
 		slices.SortFunc(m.hosts, compareMACs)
 		m.hosts = slices.Compact(m.hosts) // a session that moves has a host on two links
-		news = news || !slices.Equal(m.hosts, m.told)
+		news = news || !slices.Equal(m.hosts, m.reported)
 	}
 	return news
 }

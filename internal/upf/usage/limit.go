@@ -144,7 +144,8 @@ func (u *Usage) wait() bool {
 func (u *Usage) each(s *session.Session, urr uint32, k kind, f func(*count)) {
 	for i := range u.counts {
 		p := rules.PDR(s, u.counts[i].rule)
-		if p != nil && k.covers(rules.Direction(p)) && slices.Contains(p.URRs, urr) {
+		covers := k == total || p != nil && (k == uplink) == (rules.Direction(p) == datapath.Uplink)
+		if p != nil && covers && slices.Contains(p.URRs, urr) {
 			f(&u.counts[i])
 		}
 	}

@@ -33,9 +33,9 @@ type measurement struct {
 	holding   bool // the Quota Holding Time has expired
 
 	traffic bool // START was reported, STOPT was not
-	// hosts are the UE's hosts that the data path knows, told those that the
+	// hosts are the UE's hosts that the data path knows, reported those that the
 	// control plane knows. Both are sorted.
-	hosts, told [][6]byte
+	hosts, reported [][6]byte
 	// before is what was counted before the Monitoring Time, until it is
 	// reported.
 	before    *counted
@@ -47,18 +47,6 @@ type measurement struct {
 type counted struct {
 	volume, packets session.Measured
 	used            time.Duration // up to the measurement's since
-}
-
-// newMeasurement begins the measurement of a URR.
-func newMeasurement(u *session.URR, now time.Time) measurement {
-	m := measurement{id: u.ID, start: now, given: now}
-	if u.Period > 0 {
-		m.period = now.Add(u.Period)
-	}
-	if u.Time && u.ImmediateStart {
-		m.since = now
-	}
-	return m
 }
 
 // precise is how late we may notice a packet for its time to be reported.
@@ -179,11 +167,6 @@ const (
 	downlink
 )
 
-// covers says whether a kind of limit counts packets of a direction.
-func (k kind) covers(d datapath.Direction) bool {
-	return k == total || (k == uplink) == (d == datapath.Uplink)
-}
-
 // limits calls f with what is left of each limit, never less than 0.
 func limits(limit *session.Volume, used session.Measured, f func(kind, uint64)) {
 	if limit == nil {
@@ -222,7 +205,7 @@ func (m *measurement) causes(u *session.URR, now time.Time) session.Cause {
 		report(session.TriggerPeriodic, session.CausePeriodic)
 	}
 	m.startStop(u, now, report)
-	if !slices.Equal(m.hosts, m.told) {
+	if !slices.Equal(m.hosts, m.reported) {
 		report(session.TriggerMACAddresses, session.CauseMACAddresses)
 	}
 	if !m.exhausted {
@@ -256,17 +239,12 @@ func (m *measurement) endQuotas(u *session.URR, now time.Time, report func(uint3
 // says how long.
 const stopAfter = time.Minute
 
-// quiet returns how long no packet comes once traffic has stopped.
-func quiet(u *session.URR) time.Duration {
-	return cmp.Or(u.InactivityTime, stopAfter)
-}
-
 // startStop reports the start and the stop of traffic.
 func (m *measurement) startStop(u *session.URR, now time.Time, report func(uint32, session.Cause)) {
 	if u.Trigger&(session.TriggerStart|session.TriggerStop) == 0 || m.last.IsZero() {
 		return
 	}
-	silent := !now.Before(m.last.Add(quiet(u)))
+	silent := !now.Before(m.last.Add(cmp.Or(u.InactivityTime, stopAfter)))
 	switch {
 	case !m.traffic && !silent:
 		m.traffic = true
@@ -304,7 +282,7 @@ func (m *measurement) due(u *session.URR, now time.Time) time.Time {
 		at(u.MonitoringTime)
 	}
 	if m.traffic {
-		idle(quiet(u), m.last)
+		idle(cmp.Or(u.InactivityTime, stopAfter), m.last)
 	}
 	if m.exhausted {
 		return next
@@ -343,8 +321,8 @@ func (m *measurement) report(u *session.URR, cause session.Cause, now time.Time)
 		r.AfterMonitoring = true
 	}
 	end := &out[len(out)-1]
-	end.Detected, end.Removed = without(m.hosts, m.told), without(m.told, m.hosts)
-	m.told = m.hosts
+	end.Detected, end.Removed = without(m.hosts, m.reported), without(m.reported, m.hosts)
+	m.reported = m.hosts
 	if !m.first.IsZero() {
 		if m.firstSeen {
 			end.First = m.first

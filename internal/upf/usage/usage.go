@@ -65,7 +65,14 @@ func New(s *session.Session, now time.Time) *Usage {
 	}
 	u := &Usage{measurements: make([]measurement, len(s.URRs)), seen: now}
 	for i := range s.URRs {
-		u.measurements[i] = newMeasurement(&s.URRs[i], now)
+		urr, m := &s.URRs[i], &u.measurements[i]
+		m.id, m.start, m.given = urr.ID, now, now
+		if urr.Period > 0 {
+			m.period = now.Add(urr.Period)
+		}
+		if urr.Time && urr.ImmediateStart {
+			m.since = now
+		}
 	}
 	return u
 }
