@@ -16,12 +16,20 @@ func boundTo(device string) func(network, address string, c syscall.RawConn) err
 		return nil
 	}
 	return func(_, _ string, c syscall.RawConn) error {
-		return control(c, func(fd int) error { return bind(fd, device) })
+		return controlRaw(c, func(fd int) error { return bind(fd, device) })
 	}
 }
 
 // control calls f with the file descriptor of a connection.
-func control(c syscall.RawConn, f func(fd int) error) error {
+func control(c syscall.Conn, f func(fd int) error) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return controlRaw(raw, f)
+}
+
+func controlRaw(c syscall.RawConn, f func(fd int) error) error {
 	var err error
 	return errors.Join(c.Control(func(fd uintptr) { err = f(int(fd)) }), err)
 }

@@ -69,12 +69,8 @@ func (s Server) accept(l net.Listener) error {
 // echo sends each datagram back from the address that it came to: a node has
 // several. The socket is of both families.
 func echo(c *net.UDPConn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
 	// The kernel reports the address that each datagram came to.
-	err = control(raw, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1) })
+	err := control(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1) })
 	if err := errors.Join(err, c.SetReadBuffer(receiveBuffer)); err != nil {
 		return err
 	}

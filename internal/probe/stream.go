@@ -100,11 +100,7 @@ func (s Stream) listen() (c *net.UDPConn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	err = control(raw, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20) })
+	err = control(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20) })
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

@@ -106,7 +106,13 @@ func (t Transfer) client(ctx context.Context, to string) (r TransferResult, err 
 		}
 	}
 	r.Duration = time.Since(start)
-	r.Retransmitted, err = retransmitted(c.(*net.TCPConn))
+	err = control(c.(*net.TCPConn), func(fd int) error {
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err == nil {
+			r.Retransmitted = info.Total_retrans
+		}
+		return err
+	})
 	return r, err
 }
 
@@ -202,19 +208,4 @@ func content(octets int64, round uint64) io.Reader {
 	var seed [32]byte
 	copy(seed[:], fmt.Sprintf("round %d", round))
 	return io.LimitReader(rand.NewChaCha8(seed), octets)
-}
-
-func retransmitted(c *net.TCPConn) (n uint32, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	err = control(raw, func(fd int) error {
-		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
-		if err == nil {
-			n = info.Total_retrans
-		}
-		return err
-	})
-	return n, err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// identity is what tells one session's messages from another's.
+// identity is what differs between the messages of two sessions.
 type identity struct {
 	cpSEID uint64
 	ue4    [4]byte
@@ -127,20 +127,15 @@ func (e *encoder) establish() []*ie.IE {
 	for _, id := range e.usedURRs() {
 		ies = append(ies, ie.NewCreateURR(e.urr(id, s.URR)...))
 	}
+	sd, err := strconv.ParseUint(s.SNSSAI.SD, 16, 24)
+	if err != nil {
+		sd = 0xffffff // no slice differentiator (TS 23.003 section 28.4.2)
+	}
 	return append(append(ies, e.createQERs()...),
 		when(e.bar != 0, ie.NewCreateBAR(ie.NewBARID(e.bar))),
 		ie.NewPDNType(uint8(slices.Index(pdnTypes, s.PDNType)+1)),
 		when(s.DNN != "", ie.NewAPNDNN(s.DNN)),
-		when(s.SNSSAI.SST != 0, ie.NewSNSSAI(s.SNSSAI.SST, sd(s.SNSSAI.SD))))
-}
-
-// sd is the slice differentiator; none is all ones (TS 23.003 section 28.4.2).
-func sd(text string) uint32 {
-	v, err := strconv.ParseUint(text, 16, 24)
-	if err != nil {
-		return 0xffffff
-	}
-	return uint32(v)
+		when(s.SNSSAI.SST != 0, ie.NewSNSSAI(s.SNSSAI.SST, uint32(sd))))
 }
 
 func (e *encoder) fseid() *ie.IE {

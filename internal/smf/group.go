@@ -241,24 +241,20 @@ func (g *Group) run(ctx context.Context, p Pace, what procedure) (Result, error)
 	return w.run(ctx, w.all())
 }
 
-// Forward tells the UPF the gNB's tunnel of each session: the second half of an
+// Forward sends the UPF the gNB's tunnel of each session: the second half of an
 // establishment.
 func (g *Group) Forward(ctx context.Context, p Pace) (Result, error) {
-	return g.forward(ctx, "forward", p, nil, false)
+	return g.run(ctx, p, g.forwarding("forward", nil, false))
 }
 
 // Handover moves sessions to other tunnels: session i to TEID + i. With
 // endMarker the UPF is asked to send End Markers on the old ones (SNDEM).
 func (g *Group) Handover(ctx context.Context, p Pace, to Tunnel, endMarker bool) (Result, error) {
-	return g.forward(ctx, "handover", p, &to, endMarker)
+	return g.run(ctx, p, g.forwarding("handover", &to, endMarker))
 }
 
-// forward sends downlink packets to other tunnels, or, if to is nil, to those
+// forwarding sends downlink packets to other tunnels, or, if to is nil, to those
 // that the sessions have.
-func (g *Group) forward(ctx context.Context, name string, p Pace, to *Tunnel, endMarker bool) (Result, error) {
-	return g.run(ctx, p, g.forwarding(name, to, endMarker))
-}
-
 func (g *Group) forwarding(name string, to *Tunnel, endMarker bool) procedure {
 	invalid := errors.Join(faults(name+": ", to.check("access")...)...)
 	if to == nil && g.spec.Access == nil {

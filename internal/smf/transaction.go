@@ -150,7 +150,8 @@ func (c *Client) request(ctx context.Context, message []byte) (header, error) {
 		}
 		answered <- h
 	}
-	c.begin(t, c.now())
+	t.sent = c.now()
+	t.next = t.sent + c.options.Timeout
 	sequence := t.sequence
 	message = slices.Clone(t.message)
 	c.mu.Unlock()
@@ -170,11 +171,6 @@ func (c *Client) request(ctx context.Context, message []byte) (header, error) {
 	case <-c.closed:
 		return header{}, net.ErrClosed
 	}
-}
-
-// begin notes when a request is sent. The client is locked.
-func (c *Client) begin(t *transaction, now time.Duration) {
-	t.sent, t.next = now, now+c.options.Timeout
 }
 
 // forget ends a request whose answer nobody wants any more.

@@ -82,15 +82,15 @@ func TestPace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := 0
+	reported := 0
 	r, err := g.Establish(t.Context(), Pace{Rate: 500, Window: 8, Progress: func(done, of int) {
 		if of != 200 {
 			t.Errorf("of %d", of)
 		}
-		told = done
+		reported = done
 	}})
-	if err != nil || r.Err() != nil || told != 200 {
-		t.Fatalf("%+v, %v, told of %d", r, err, told)
+	if err != nil || r.Err() != nil || reported != 200 {
+		t.Fatalf("%+v, %v, progress %d", r, err, reported)
 	}
 	if r.PerSecond < 400 || r.PerSecond > 510 {
 		t.Errorf("%.0f a second, asked for 500", r.PerSecond)

@@ -160,7 +160,7 @@ type keptAnswer struct {
 	payload []byte
 }
 
-// longest latency that is told apart; requests are given up long before.
+// longest latency that is measured; requests are given up long before.
 const longest = 100 * time.Second
 
 // work prepares a procedure for the sessions that p selects.
@@ -335,7 +335,7 @@ func (w *work) fill(ctx context.Context, sessions []int, began time.Duration, se
 		setSequence(t.message, t.sequence)
 		t.kind, t.index, t.owner = w.kind, i, w
 		t.done = func(t *transaction, h *header, at time.Duration) { t.owner.done(t, h, at) }
-		c.begin(t, now)
+		t.sent, t.next = now, now+c.options.Timeout
 		if full && w.pace.Rate > 0 {
 			t.sent = min(now, w.due(began, sent+k))
 		}
