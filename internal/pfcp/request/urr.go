@@ -9,16 +9,10 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// duration is the row of a URR's duration.
-func duration(ieType uint16, field func(*session.URR) *time.Duration) row[*session.URR] {
+// value is the row of an IE that sets one field of a URR.
+func value[V any](ieType uint16, read func(wire.IE) V, field func(*session.URR) *V) row[*session.URR] {
 	return row[*session.URR]{ieType, 0,
-		func(_ *Builder, i wire.IE, r *session.URR) { *field(r) = i.Seconds() }, func(r *session.URR) { *field(r) = 0 }}
-}
-
-// volume is the row of a URR's volume.
-func volume(ieType uint16, field func(*session.URR) **session.Volume) row[*session.URR] {
-	return row[*session.URR]{ieType, 0,
-		func(_ *Builder, i wire.IE, r *session.URR) { *field(r) = i.Volume() }, func(r *session.URR) { *field(r) = nil }}
+		func(_ *Builder, i wire.IE, r *session.URR) { *field(r) = read(i) }, func(r *session.URR) { *field(r) = *new(V) }}
 }
 
 var urrIEs = newGroup(nil, []row[*session.URR]{
@@ -39,11 +33,11 @@ var urrIEs = newGroup(nil, []row[*session.URR]{
 		r.FARForQuotaAction = new(i.U32())
 	}, func(r *session.URR) { r.FARForQuotaAction = nil }},
 
-	duration(ie.MeasurementPeriod, func(r *session.URR) *time.Duration { return &r.Period }),
-	duration(ie.TimeThreshold, func(r *session.URR) *time.Duration { return &r.TimeThreshold }),
+	value(ie.MeasurementPeriod, wire.IE.Seconds, func(r *session.URR) *time.Duration { return &r.Period }),
+	value(ie.TimeThreshold, wire.IE.Seconds, func(r *session.URR) *time.Duration { return &r.TimeThreshold }),
 	{ie.TimeQuota, 0, func(_ *Builder, i wire.IE, r *session.URR) { r.TimeQuota, r.HasTimeQuota = i.Seconds(), true },
 		func(r *session.URR) { r.TimeQuota, r.HasTimeQuota = 0, false }},
-	duration(ie.QuotaHoldingTime, func(r *session.URR) *time.Duration { return &r.QuotaHolding }),
+	value(ie.QuotaHoldingTime, wire.IE.Seconds, func(r *session.URR) *time.Duration { return &r.QuotaHolding }),
 	{ie.QuotaValidityTime, 0, func(b *Builder, i wire.IE, r *session.URR) {
 		r.QuotaValidity = i.Seconds()
 		i.Supported(r.QuotaValidity == 0 || b.Features.QuotaValidity)
@@ -52,14 +46,13 @@ var urrIEs = newGroup(nil, []row[*session.URR]{
 		r.EthernetIdle = i.Seconds()
 		i.Supported(r.EthernetIdle == 0 || b.Features.Ethernet)
 	}, func(r *session.URR) { r.EthernetIdle = 0 }},
-	duration(ie.InactivityDetectionTime, func(r *session.URR) *time.Duration { return &r.InactivityTime }),
-	duration(ie.SubsequentTimeThreshold, func(r *session.URR) *time.Duration { return &r.SubsequentTime }),
-	{ie.MonitoringTime, 0, func(_ *Builder, i wire.IE, r *session.URR) { r.MonitoringTime = i.Time() },
-		func(r *session.URR) { r.MonitoringTime = time.Time{} }},
+	value(ie.InactivityDetectionTime, wire.IE.Seconds, func(r *session.URR) *time.Duration { return &r.InactivityTime }),
+	value(ie.SubsequentTimeThreshold, wire.IE.Seconds, func(r *session.URR) *time.Duration { return &r.SubsequentTime }),
+	value(ie.MonitoringTime, wire.IE.Time, func(r *session.URR) *time.Time { return &r.MonitoringTime }),
 
-	volume(ie.VolumeThreshold, func(r *session.URR) **session.Volume { return &r.VolumeThreshold }),
-	volume(ie.VolumeQuota, func(r *session.URR) **session.Volume { return &r.VolumeQuota }),
-	volume(ie.SubsequentVolumeThreshold, func(r *session.URR) **session.Volume { return &r.SubsequentVolume }),
+	value(ie.VolumeThreshold, wire.IE.Volume, func(r *session.URR) **session.Volume { return &r.VolumeThreshold }),
+	value(ie.VolumeQuota, wire.IE.Volume, func(r *session.URR) **session.Volume { return &r.VolumeQuota }),
+	value(ie.SubsequentVolumeThreshold, wire.IE.Volume, func(r *session.URR) **session.Volume { return &r.SubsequentVolume }),
 	{ie.DroppedDLTrafficThreshold, removable, func(_ *Builder, i wire.IE, _ *session.URR) {
 		if flags := i.Value()[0]; i.Need(1 + 8*int(flags&1) + 8*int(flags>>1&1)) {
 			i.Unsupported()

@@ -24,20 +24,17 @@ func NewFTEID(pdi *session.PDI) *ie.IE {
 	return ie.NewFTEID(flags, pdi.TEID, pdi.TEID4.AsSlice(), pdi.TEID6.AsSlice(), 0)
 }
 
-// NewUEAddress makes a UE IP Address: an IPv4 address, an IPv6 /64, or both.
+// NewUEAddress makes a UE IP Address: an IPv4 address, an IPv6 /64, or both in this
+// order.
 func NewUEAddress(ues []netip.Prefix) *ie.IE {
 	b := []byte{0}
 	for _, ue := range ues {
 		if ue.Addr().Is4() {
 			b[0] |= 2
-			b = append(b, ue.Addr().AsSlice()...)
-		}
-	}
-	for _, ue := range ues {
-		if ue.Addr().Is6() {
+		} else {
 			b[0] |= 1
-			b = append(b, ue.Addr().AsSlice()...)
 		}
+		b = append(b, ue.Addr().AsSlice()...)
 	}
 	return ie.New(ie.UEIPAddress, b)
 }
