@@ -200,8 +200,15 @@ func (e endpoint) decapsulate(c chain) Result {
 	if !ok {
 		return e.j.drop(InnerMalformed)
 	}
-	if e.forUEs() {
-		return e.j.upf().decapsulated(inner, e.j.l3+c.at)
+	if e.forUEs() { // it must be fit to go on, then it meets the rules of its destination
+		t := tpdu{packet: inner, l3: e.j.l3 + c.at, outer: int(class(e.j.packet))}
+		if p, r := e.j.departing(t); p == nil {
+			return r
+		}
+		_, dst := addresses(inner)
+		rules, _ := e.j.m.ueOrFramed(dst)
+		e.j.around = c.at
+		return e.j.upf().meet(rules, t)
 	}
 	o := outbound{}
 	e.by(&o)

@@ -43,19 +43,6 @@ func (u upf) toUE(rules []*ruleState) Result {
 	return u.meet(rules, tpdu{packet: u.j.packet, l3: u.j.l3, outer: noOuter})
 }
 
-// decapsulated is what End.DT4, DT6 and DT46 took out for a UE: it must be fit
-// to go on, then it meets the rules of its destination.
-func (u upf) decapsulated(inner []byte, l3 int) Result {
-	t := tpdu{packet: inner, l3: l3, outer: int(class(u.j.packet))}
-	if p, r := u.j.departing(t); p == nil {
-		return r
-	}
-	_, dst := addresses(inner)
-	rules, _ := u.j.m.ueOrFramed(dst)
-	u.j.around = l3 - u.j.l3
-	return u.meet(rules, t)
-}
-
 // meet takes a packet through section 7's steps.
 func (u upf) meet(rules []*ruleState, t tpdu) Result {
 	if len(rules) == 0 {
