@@ -28,24 +28,18 @@ type Goal struct {
 // Check says what cannot be searched for.
 func (g Goal) Check() error {
 	var errs []error
-	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("goal %q: "+format, append([]any{g.Name}, args...)...))
+	want := func(right bool, format string, args ...any) {
+		if !right {
+			errs = append(errs, fmt.Errorf("goal %q: "+format, append([]any{g.Name}, args...)...))
+		}
 	}
-	if g.LossRatio < 0 || g.LossRatio >= 1 {
-		bad("loss ratio %v: give 0 to less than 1", g.LossRatio)
-	}
-	if g.ExceedRatio < 0 || g.ExceedRatio >= 1 {
-		bad("exceed ratio %v: give 0 to less than 1", g.ExceedRatio)
-	}
-	if g.Width <= 0 || g.Width >= 1 {
-		bad("width %v: give more than 0, less than 1", g.Width)
-	}
-	if g.Width < g.LossRatio {
-		bad("width %v below the loss ratio %v: a goal that may lose more could be found to forward less (RFC 9971 section 5.7.2)", g.Width, g.LossRatio)
-	}
-	if g.Initial <= 0 || g.Final < g.Initial || g.Sum < g.Final {
-		bad("durations %s, %s and %s: give an initial one above 0, a final one as long or longer, and a sum of one final trial or more", g.Initial, g.Final, g.Sum)
-	}
+	want(g.LossRatio >= 0 && g.LossRatio < 1, "loss ratio %v: give 0 to less than 1", g.LossRatio)
+	want(g.ExceedRatio >= 0 && g.ExceedRatio < 1, "exceed ratio %v: give 0 to less than 1", g.ExceedRatio)
+	want(g.Width > 0 && g.Width < 1, "width %v: give more than 0, less than 1", g.Width)
+	want(g.Width >= g.LossRatio,
+		"width %v below the loss ratio %v: a goal that may lose more could be found to forward less (RFC 9971 section 5.7.2)", g.Width, g.LossRatio)
+	want(g.Initial > 0 && g.Final >= g.Initial && g.Sum >= g.Final,
+		"durations %s, %s and %s: give an initial one above 0, a final one as long or longer, and a sum of one final trial or more", g.Initial, g.Final, g.Sum)
 	return errors.Join(errs...)
 }
 

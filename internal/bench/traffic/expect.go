@@ -30,9 +30,8 @@ func expected(sent Template, expect *Template) (Template, error) {
 	e.Size, e.Payload, e.IMIX, e.Flows, e.Order = 0, 0, false, sent.Flows, sent.Order
 	f := e.faults()
 	for field, counts := range map[string][2]int{"teids": {e.TEIDs, sent.sessions()}, "ues": {e.UEs, sent.sessions()}, "sources": {e.Sources, sent.Sources}} {
-		if counts[0] > 1 && counts[0] != counts[1] {
-			f.add(field, "the same number as in what is sent", "%d are expected, %d are sent", counts[0], counts[1])
-		}
+		f.want(counts[0] <= 1 || counts[0] == counts[1],
+			field, "the same number as in what is sent", "%d are expected, %d are sent", counts[0], counts[1])
 	}
 	if len(f) > 0 {
 		return e, fmt.Errorf("what is expected: %w", config.Errors(f))
