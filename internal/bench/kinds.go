@@ -23,7 +23,7 @@ func library() *experiment.Library {
 	below, err := fs.Sub(files, "experiments")
 	must(err)
 	return &experiment.Library{
-		Kinds:       []experiment.Kind{functions.Kind(), n9.Kind(), scale.Kind(), device.Kind(), disrupt.Kind(), overlay.Kind(), scale.ScalingKind(), scale.UPFKind()},
+		Kinds:       []experiment.Kind{functions.Kind, n9.Kind, scale.Kind, device.Kind, disrupt.Kind, overlay.Kind, scale.ScalingKind, scale.UPFKind},
 		Names:       []string{"functions", "slices", "scale", "device", "disrupt", "overlay", "scaling", "upf"},
 		Suite:       []string{"functions", "slices", "scale", "device", "disrupt"},
 		Files:       below,

@@ -10,21 +10,16 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/rig"
 )
 
-// complaint adds a problem with a field of `with`.
-type complaint func(field, fix, format string, args ...any)
-
-// Unknown complains about names that no function has.
-func Unknown(bad complaint, field string, given []string, list []catalog.Function) {
+// Unknown wants only names that a function has.
+func Unknown(want experiment.Want, field string, given []string, list []catalog.Function) {
 	names := catalog.Names(list)
-	experiment.Each(bad, field, "some of "+strings.Join(names, ", "), "there is no %q", given, func(name string) bool { return slices.Contains(names, name) })
+	experiment.Each(want, field, "some of "+strings.Join(names, ", "), "there is no %q", given, func(name string) bool { return slices.Contains(names, name) })
 }
 
-// CheckEntries complains about numbers of entries that no table holds.
-func CheckEntries(bad complaint, entries []uint) {
-	Within(bad, "entries", entries, 1, catalog.ManyEntries, "")
-	if len(entries) == 0 {
-		bad("entries", "one number or more, at most 1000 with --quick", "there is none")
-	}
+// CheckEntries wants numbers of entries that a table holds.
+func CheckEntries(want experiment.Want, entries []uint) {
+	Within(want, "entries", entries, 1, catalog.ManyEntries, "")
+	want(len(entries) > 0, "entries", "one number or more, at most 1000 with --quick", "there is none")
 }
 
 // Numbers are the entries that are asked for, each once, in rising order.
@@ -35,14 +30,13 @@ func Numbers(entries []uint) (list []uint32) {
 	return slices.Compact(list)
 }
 
-// Within complains about numbers that are out of range.
-func Within[T uint | int](bad complaint, field string, numbers []T, least, most T, unit string) {
-	experiment.Each(bad, field, fmt.Sprintf("%d to %d%s", least, most, unit), "%d is out of range", numbers, func(n T) bool { return n >= least && n <= most })
+// Within wants numbers that are in range.
+func Within[T uint | int](want experiment.Want, field string, numbers []T, least, most T, unit string) {
+	experiment.Each(want, field, fmt.Sprintf("%d to %d%s", least, most, unit), "%d is out of range", numbers, func(n T) bool { return n >= least && n <= most })
 }
 
-// CheckPackets complains about runs that are too short or too long.
-func CheckPackets(bad complaint, packets int) {
-	if packets < rig.MorePackets || packets > 1<<24 {
-		bad("packets", fmt.Sprintf("%d to %d", rig.MorePackets, 1<<24), "%d is out of range", packets)
-	}
+// CheckPackets wants runs that are neither too short nor too long.
+func CheckPackets(want experiment.Want, packets int) {
+	want(packets >= rig.MorePackets && packets <= 1<<24,
+		"packets", fmt.Sprintf("%d to %d", rig.MorePackets, 1<<24), "%d is out of range", packets)
 }

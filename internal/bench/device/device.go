@@ -68,9 +68,7 @@ func newDevice() *Experiment {
 const longestFrame = 1518
 
 // Kind is what files and `culvert bench device` make.
-func Kind() experiment.Kind {
-	return experiment.Kind{Name: "device", NoiseLimit: experiment.NoiseOfRates, New: func() experiment.Experiment { return newDevice() }}
-}
+var Kind = experiment.Kind{Name: "device", NoiseLimit: experiment.NoiseOfRates, New: func() experiment.Experiment { return newDevice() }}
 
 // Flags offers the parameters.
 func (d *Experiment) Flags(f *pflag.FlagSet) {
@@ -134,59 +132,45 @@ func netns(name string) string {
 // Validate names fields as flags are named, with underscores.
 func (d *Experiment) Validate() error {
 	var list experiment.Problems
-	bad := experiment.Complain(&list)
-	d.checkPorts(bad)
+	want := experiment.WantInto(&list)
+	d.checkPorts(want)
 	for field, name := range map[string]string{"template": d.Template, "expect": d.Expect} {
-		if _, err := readTemplate(name); err != nil && name != "" {
-			bad(field, "a YAML file, or one of "+strings.Join(TemplateNames(), ", "), "%v", err)
-		}
+		_, err := readTemplate(name)
+		want(err == nil || name == "", field, "a YAML file, or one of "+strings.Join(TemplateNames(), ", "), "%v", err)
 	}
-	if sent, err := readTemplate(d.Template); d.own() && err == nil && sent.Ethernet.Destination == nil && d.MAC == nil {
-		bad("mac", "the Ethernet address of the device's interface behind tx, here or as ethernet.destination in the template", "where does the device receive?")
-	}
+	sent, err := readTemplate(d.Template)
+	want(!d.own() || err != nil || sent.Ethernet.Destination != nil || d.MAC != nil,
+		"mac", "the Ethernet address of the device's interface behind tx, here or as ethernet.destination in the template", "where does the device receive?")
 	builtIn := func(name string) bool { return len(chosen(name)) > 0 }
-	experiment.Each(bad, "against", "one of "+strings.Join(AgainstNames(), ", "), "there is no built-in device %q", d.Against, builtIn)
+	experiment.Each(want, "against", "one of "+strings.Join(AgainstNames(), ", "), "there is no built-in device %q", d.Against, builtIn)
 	size := func(size string) bool { _, err := sized(traffic.Template{}, size); return err == nil }
-	experiment.Each(bad, "sizes", fmt.Sprintf("64 to %d octets, or imix", longestFrame), "%q is no size", d.Sizes, size)
-	if len(d.Sizes) == 0 {
-		bad("sizes", "such as 64, imix and 1518", "there is none")
-	}
+	experiment.Each(want, "sizes", fmt.Sprintf("64 to %d octets, or imix", longestFrame), "%q is no size", d.Sizes, size)
+	want(len(d.Sizes) > 0, "sizes", "such as 64, imix and 1518", "there is none")
 	for _, g := range d.goals() {
 		if err := g.Check(); err != nil {
-			bad("final", "see loss, exceed, width, initial, final and sum", "%v", err)
+			want(false, "final", "see loss, exceed, width, initial, final and sum", "%v", err)
 			break
 		}
 	}
 	share := func(share float64) bool { return share > 0 && share <= 1 }
-	experiment.Each(bad, "latency", "a share of PDR: more than 0, up to 1", "%v is none", d.Latency, share)
+	experiment.Each(want, "latency", "a share of PDR: more than 0, up to 1", "%v is none", d.Latency, share)
 	enough := func(mpps float64) bool { return mpps*1e6 >= Lowest }
-	experiment.Each(bad, "curve", "in Mpps, 0.001 or more", "%v is too little", d.Curve, enough)
+	experiment.Each(want, "curve", "in Mpps, 0.001 or more", "%v is too little", d.Curve, enough)
 	return experiment.Check(list)
 }
 
 // checkPorts looks at what says where the device is.
-func (d *Experiment) checkPorts(bad func(field, fix, format string, args ...any)) {
-	switch {
-	case d.TX != "" && d.RX == "":
-		bad("rx", "the interface that gets what the device forwards", "it is missing beside tx")
-	case d.TX == "" && d.RX != "":
-		bad("tx", "the interface that sends to the device", "it is missing beside rx")
-	case d.own() && d.tx() == d.rx():
-		bad("rx", "another interface: the device is between two", "%s is the interface that sends, too", d.RX)
-	case !d.own() && len(d.Against) == 0:
-		bad("tx", "give tx and rx, or against", "there is nothing to measure")
-	}
+func (d *Experiment) checkPorts(want experiment.Want) {
+	want(d.TX == "" || d.RX != "", "rx", "the interface that gets what the device forwards", "it is missing beside tx")
+	want(d.RX == "" || d.TX != "", "tx", "the interface that sends to the device", "it is missing beside rx")
+	want(!d.own() || d.tx() != d.rx(), "rx", "another interface: the device is between two", "%s is the interface that sends, too", d.RX)
+	want(d.own() || len(d.Against) > 0, "tx", "give tx and rx, or against", "there is nothing to measure")
 	for field, name := range map[string]string{"tx_netns": d.TXNetns, "rx_netns": d.RXNetns} {
-		if name == "" {
-			continue
-		}
-		if _, err := os.Stat(netns(name)); err != nil {
-			bad(field, "one that `ip netns` lists, or a path", "there is no network namespace %q (%v)", name, err)
-		}
+		_, err := os.Stat(netns(name))
+		want(err == nil || name == "", field, "one that `ip netns` lists, or a path", "there is no network namespace %q (%v)", name, err)
 	}
-	if d.Method != "" && d.Method != string(traffic.Live) && d.Method != string(traffic.Packet) {
-		bad("method", "live or packet", "there is no method %q", d.Method)
-	}
+	methods := []traffic.Method{traffic.Auto, traffic.Live, traffic.Packet}
+	want(slices.Contains(methods, traffic.Method(d.Method)), "method", "live or packet", "there is no method %q", d.Method)
 }
 
 // sized is a template with frames of a size.

@@ -46,9 +46,7 @@ func New() *Experiment {
 }
 
 // Kind is the kind "disrupt".
-func Kind() experiment.Kind {
-	return experiment.Kind{Name: "disrupt", NoiseLimit: experiment.NoiseOfRates, New: func() experiment.Experiment { return New() }}
-}
+var Kind = experiment.Kind{Name: "disrupt", NoiseLimit: experiment.NoiseOfRates, New: func() experiment.Experiment { return New() }}
 
 // Flags offers the parameters.
 func (d *Experiment) Flags(f *pflag.FlagSet) {
@@ -72,25 +70,15 @@ func (d *Experiment) Quick() {
 // Validate says what is wrong with the parameters.
 func (d *Experiment) Validate() error {
 	var list experiment.Problems
-	bad := experiment.Complain(&list)
+	want := experiment.WantInto(&list)
 	names := EventNames()
 	known := func(name string) bool { return slices.Contains(names, name) }
-	experiment.Each(bad, "events", "one of "+strings.Join(names, ", "), "there is no event %q", d.Events, known)
-	if len(d.Events) == 0 {
-		bad("events", "one or more of "+strings.Join(names, ", "), "there is none")
-	}
-	if d.Rate != 0 && d.Rate*1e6 < device.Lowest {
-		bad("rate", "in Mpps, 0.001 or more; or leave it out", "%v is too little", d.Rate)
-	}
-	if d.Share <= 0 || d.Share > 1 {
-		bad("share", "more than 0, up to 1", "%v is no share of NDR", d.Share)
-	}
-	if d.Entries < 1 || d.Entries > mostChanged {
-		bad("entries", fmt.Sprintf("1 to %d", mostChanged), "%d is out of range", d.Entries)
-	}
-	if d.Before <= 0 || d.After <= 0 {
-		bad("before", "both longer than 0", "before is %s, after %s", d.Before, d.After)
-	}
+	experiment.Each(want, "events", "one of "+strings.Join(names, ", "), "there is no event %q", d.Events, known)
+	want(len(d.Events) > 0, "events", "one or more of "+strings.Join(names, ", "), "there is none")
+	want(d.Rate == 0 || d.Rate*1e6 >= device.Lowest, "rate", "in Mpps, 0.001 or more; or leave it out", "%v is too little", d.Rate)
+	want(d.Share > 0 && d.Share <= 1, "share", "more than 0, up to 1", "%v is no share of NDR", d.Share)
+	want(d.Entries >= 1 && d.Entries <= mostChanged, "entries", fmt.Sprintf("1 to %d", mostChanged), "%d is out of range", d.Entries)
+	want(d.Before > 0 && d.After > 0, "before", "both longer than 0", "before is %s, after %s", d.Before, d.After)
 	return experiment.Check(list)
 }
 

@@ -36,9 +36,7 @@ const (
 )
 
 // Experiment is one with all its parameters. It may also have a
-// Glossary() map[string]string, what values of its labels mean; and a
-// CPUs(chosen int) ([]int, error), which it measures on, where Setting.CPU is
-// `chosen`: that is where noise matters.
+// Glossary() map[string]string, what values of its labels mean.
 type Experiment interface {
 	// Flags offers parameters as flags; their defaults are what the experiment
 	// holds when it is called.
@@ -51,6 +49,9 @@ type Experiment interface {
 	// Plan is what will be measured, and how long it takes. It may look at the
 	// machine, and changes nothing on it. It is the same each time.
 	Plan() (Plan, error)
+	// CPUs are those that it measures on, where Setting.CPU is `chosen`: that is where
+	// noise matters.
+	CPUs(chosen int) ([]int, error)
 	// Open sets up what is measured. What it made is gone after an error.
 	Open(context.Context, Setting) (Bench, error)
 	// Figures show what is measured.
@@ -122,36 +123,35 @@ func Problem(field, fix, format string, args ...any) config.Error {
 	return config.Error{Field: field, Problem: fmt.Sprintf(format, args...), Fix: fix}
 }
 
-// Complain returns what adds a problem with a field of `with` to a list.
-func Complain(list *Problems) func(field, fix, format string, args ...any) {
-	return func(field, fix, format string, args ...any) {
-		*list = append(*list, Problem("with."+field, fix, format, args...))
+// Want reports a problem with a field unless the field is right.
+type Want func(right bool, field, fix, format string, args ...any)
+
+// WantInto returns a Want that adds problems with fields of `with` to a list.
+func WantInto(list *Problems) Want { return wantField(list, "with.") }
+
+func wantField(list *Problems, section string) Want {
+	return func(right bool, field, fix, format string, args ...any) {
+		if !right {
+			*list = append(*list, Problem(section+field, fix, format, args...))
+		}
 	}
 }
 
-// Each complains about the values of a field that are not right, by their places. The
-// problem's format is of the value.
-func Each[T any](bad func(field, fix, format string, args ...any), field, fix, problem string, values []T, right func(T) bool) {
+// Each wants all values of a field to be right. The problem's format is of the value.
+func Each[T any](want Want, field, fix, problem string, values []T, right func(T) bool) {
 	for i, v := range values {
-		if !right(v) {
-			bad(fmt.Sprintf("%s[%d]", field, i), fix, problem, v)
-		}
+		want(right(v), fmt.Sprintf("%s[%d]", field, i), fix, problem, v)
 	}
 }
 
 // Chosen wants a field to be some of a list, each of them once.
-func Chosen(bad func(field, fix, format string, args ...any), field string, values, from []string) {
+func Chosen(want Want, field string, values, from []string) {
 	fix := "give some of " + strings.Join(from, ", ")
-	if len(values) == 0 {
-		bad(field, fix, "none is chosen")
-	}
+	want(len(values) > 0, field, fix, "none is chosen")
 	for i, v := range values {
-		at := fmt.Sprintf("%s[%d]", field, i)
-		if !slices.Contains(from, v) {
-			bad(at, fix, "there is no %q", v)
-		} else if slices.Contains(values[:i], v) {
-			bad(at, "give it once", "%q is there twice", v)
-		}
+		at, known := fmt.Sprintf("%s[%d]", field, i), slices.Contains(from, v)
+		want(known, at, fix, "there is no %q", v)
+		want(!known || !slices.Contains(values[:i], v), at, "give it once", "%q is there twice", v)
 	}
 }
 

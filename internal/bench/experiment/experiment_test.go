@@ -36,7 +36,8 @@ type fake struct {
 func (f *fake) Flags(s *pflag.FlagSet) {
 	s.StringSliceVar(&f.Letters, "letters", f.Letters, "what to measure")
 }
-func (f *fake) Quick() { f.Letters = f.Letters[:1] }
+func (f *fake) Quick()                         { f.Letters = f.Letters[:1] }
+func (f *fake) CPUs(chosen int) ([]int, error) { return []int{chosen}, nil }
 
 func (f *fake) Validate() error {
 	var list Problems

@@ -89,18 +89,13 @@ func Load(path string, kinds []Kind) (*File, error) {
 // Validate says everything that is wrong with a file, as Problems.
 func (f *File) Validate() error {
 	var list Problems
-	if f.Name == "" || strings.Trim(f.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-		list = append(list, Problem("name", "small letters, digits, - and _", "%q cannot name a folder", f.Name))
-	}
-	if f.Title == "" {
-		list = append(list, Problem("title", "say in a line what is measured", "it is missing"))
-	}
-	if f.Rounds < 1 || f.Rounds > mostRounds {
-		list = append(list, Problem("rounds", fmt.Sprintf("1 to %d", mostRounds), "%d is out of range", f.Rounds))
-	}
-	if f.NoiseLimit <= 0 || f.NoiseLimit > 1 {
-		list = append(list, Problem("noise_limit", "a share of a CPU's time, above 0 and up to 1", "%v is out of range", f.NoiseLimit))
-	}
+	want := wantField(&list, "")
+	want(f.Name != "" && strings.Trim(f.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "",
+		"name", "small letters, digits, - and _", "%q cannot name a folder", f.Name)
+	want(f.Title != "", "title", "say in a line what is measured", "it is missing")
+	want(f.Rounds >= 1 && f.Rounds <= mostRounds, "rounds", fmt.Sprintf("1 to %d", mostRounds), "%d is out of range", f.Rounds)
+	want(f.NoiseLimit > 0 && f.NoiseLimit <= 1,
+		"noise_limit", "a share of a CPU's time, above 0 and up to 1", "%v is out of range", f.NoiseLimit)
 	if err := f.With.Validate(); err != nil {
 		more, ok := errors.AsType[Problems](err)
 		if !ok {

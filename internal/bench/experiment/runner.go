@@ -235,12 +235,9 @@ func (r *run) warn(format string, args ...any) {
 
 // noise runs the loop on all CPUs that are measured on, and keeps the most noise.
 func (r *run) noise(ctx context.Context) error {
-	cpus := []int{r.CPU}
-	if on, ok := r.file.With.(interface{ CPUs(int) ([]int, error) }); ok {
-		var err error
-		if cpus, err = on.CPUs(r.CPU); err != nil {
-			return err
-		}
+	cpus, err := r.file.With.CPUs(r.CPU)
+	if err != nil {
+		return err
 	}
 	most := 0.0
 	for _, cpu := range cpus {

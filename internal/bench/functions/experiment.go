@@ -36,11 +36,9 @@ type trafficParts struct {
 }
 
 // Kind is the kind "functions".
-func Kind() experiment.Kind {
-	return experiment.Kind{Name: "functions", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
-		return &Experiment{Entries: []uint{1000}, Sizes: []int{catalog.ShortSize}, Packets: 1 << 17}
-	}}
-}
+var Kind = experiment.Kind{Name: "functions", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
+	return &Experiment{Entries: []uint{1000}, Sizes: []int{catalog.ShortSize}, Packets: 1 << 17}
+}}
 
 // All are the functions that there are: the data path's, and the UPF's two.
 func (*Experiment) All(size int) []catalog.Function {
@@ -76,18 +74,15 @@ func (*Experiment) CPUs(chosen int) ([]int, error) { return proc.One(chosen) }
 // Validate says what is wrong with the parameters.
 func (e *Experiment) Validate() error {
 	var list experiment.Problems
-	bad := experiment.Complain(&list)
-	cost.Unknown(bad, "functions", e.Functions, e.All(catalog.ShortSize))
-	cost.CheckEntries(bad, e.Entries)
-	cost.Within(bad, "sizes", e.Sizes, catalog.ShortSize, catalog.LongSize, " octets")
-	if len(e.Sizes) == 0 {
-		bad("sizes", fmt.Sprintf("%d or %d or both", catalog.ShortSize, catalog.LongSize), "there is none")
-	}
-	cost.CheckPackets(bad, e.Packets)
-	cost.Unknown(bad, "traffic.functions", e.Traffic.Functions, withTraffic(e.All(catalog.ShortSize)))
-	if e.Traffic.Runs < 0 || e.Traffic.Runs > 0 && e.Traffic.Trial < experiment.Duration(10*time.Millisecond) {
-		bad("traffic", "runs from 0, trial from 10ms", "%d runs of %s make no sense", e.Traffic.Runs, e.Traffic.Trial)
-	}
+	want := experiment.WantInto(&list)
+	cost.Unknown(want, "functions", e.Functions, e.All(catalog.ShortSize))
+	cost.CheckEntries(want, e.Entries)
+	cost.Within(want, "sizes", e.Sizes, catalog.ShortSize, catalog.LongSize, " octets")
+	want(len(e.Sizes) > 0, "sizes", fmt.Sprintf("%d or %d or both", catalog.ShortSize, catalog.LongSize), "there is none")
+	cost.CheckPackets(want, e.Packets)
+	cost.Unknown(want, "traffic.functions", e.Traffic.Functions, withTraffic(e.All(catalog.ShortSize)))
+	want(e.Traffic.Runs == 0 || e.Traffic.Runs > 0 && e.Traffic.Trial >= experiment.Duration(10*time.Millisecond),
+		"traffic", "runs from 0, trial from 10ms", "%d runs of %s make no sense", e.Traffic.Runs, e.Traffic.Trial)
 	return experiment.Check(list)
 }
 

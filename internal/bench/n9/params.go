@@ -54,12 +54,10 @@ type Params struct {
 }
 
 // Kind is the experiment's.
-func Kind() experiment.Kind {
-	return experiment.Kind{Name: "slices", NoiseLimit: experiment.NoiseOfRates, New: func() experiment.Experiment {
-		return &Params{N9: []string{"gtpu", "traditional", "enhanced"}, Direction: Directions(),
-			Points: 12, PacketSize: 1400, Trial: experiment.Duration(300 * time.Millisecond)}
-	}}
-}
+var Kind = experiment.Kind{Name: "slices", NoiseLimit: experiment.NoiseOfRates, New: func() experiment.Experiment {
+	return &Params{N9: []string{"gtpu", "traditional", "enhanced"}, Direction: Directions(),
+		Points: 12, PacketSize: 1400, Trial: experiment.Duration(300 * time.Millisecond)}
+}}
 
 // CPUs are those that it measures on.
 func (*Params) CPUs(chosen int) ([]int, error) {
@@ -106,25 +104,18 @@ const leastTrial = 20 * time.Millisecond
 // Validate says everything that is wrong.
 func (p *Params) Validate() error {
 	var list experiment.Problems
-	add := experiment.Complain(&list)
-	experiment.Chosen(add, "n9", p.N9, Transports())
-	experiment.Chosen(add, "direction", p.Direction, Directions())
+	want := experiment.WantInto(&list)
+	experiment.Chosen(want, "n9", p.N9, Transports())
+	experiment.Chosen(want, "direction", p.Direction, Directions())
 	for i, r := range p.Rates {
-		if !(r > 0) || r > 1e6 {
-			add(fmt.Sprintf("rates[%d]", i), "give Mbit/s, above 0 and at most 1000000", "%v", r)
-		} else if slices.Contains(p.Rates[:i], r) {
-			add(fmt.Sprintf("rates[%d]", i), "give it once", "%v is there twice", r)
-		}
+		at, possible := fmt.Sprintf("rates[%d]", i), r > 0 && r <= 1e6
+		want(possible, at, "give Mbit/s, above 0 and at most 1000000", "%v", r)
+		want(!possible || !slices.Contains(p.Rates[:i], r), at, "give it once", "%v is there twice", r)
 	}
-	if p.Points < 2 || p.Points > 100 {
-		add("points", "give 2 to 100", "%d", p.Points)
-	}
-	if p.PacketSize < leastSize || p.PacketSize > mostSize {
-		add("packet_size", fmt.Sprintf("give %d to %d: headers around it must fit an MTU of 1500", leastSize, mostSize), "%d octets", p.PacketSize)
-	}
-	if time.Duration(p.Trial) < leastTrial {
-		add("trial", "give "+leastTrial.String()+" or more", "%v is too short to tell loss", p.Trial)
-	}
+	want(p.Points >= 2 && p.Points <= 100, "points", "give 2 to 100", "%d", p.Points)
+	want(p.PacketSize >= leastSize && p.PacketSize <= mostSize,
+		"packet_size", fmt.Sprintf("give %d to %d: headers around it must fit an MTU of 1500", leastSize, mostSize), "%d octets", p.PacketSize)
+	want(time.Duration(p.Trial) >= leastTrial, "trial", "give "+leastTrial.String()+" or more", "%v is too short to tell loss", p.Trial)
 	return experiment.Check(list)
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
 
-func params() *Params { return Kind().New().(*Params) }
+func params() *Params { return Kind.New().(*Params) }
 
 func TestValidate(t *testing.T) {
 	if err := params().Validate(); err != nil {

@@ -175,6 +175,3 @@ func threadsOf(ifindex int) ([]int, error) {
 	}
 	return pids, nil
 }
-
-// CPUTime is how long the threads have run.
-func (t *Threads) CPUTime() (time.Duration, error) { return proc.Time(t.PIDs...) }

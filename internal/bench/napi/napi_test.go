@@ -65,12 +65,12 @@ func TestThreads(t *testing.T) {
 			t.Errorf("thread %d is %q (%v)", pid, name, err)
 		}
 	}
-	before, err := threads.CPUTime()
+	before, err := proc.Time(threads.PIDs...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	send(t, path)
-	if after, err := threads.CPUTime(); err != nil || after <= before {
+	if after, err := proc.Time(threads.PIDs...); err != nil || after <= before {
 		t.Errorf("ran for %v before packets came and %v after (%v)", before, after, err)
 	}
 	if err := threads.Stop(); err != nil {

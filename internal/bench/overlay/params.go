@@ -86,12 +86,10 @@ type Params struct {
 }
 
 // Kind is the experiment's.
-func Kind() experiment.Kind {
-	return experiment.Kind{Name: "overlay", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
-		return &Params{Variants: Variants(), Families: Families(), Traffic: Traffics(),
-			Trial: experiment.Duration(150 * time.Millisecond), Datagram: mostDatagram, Pods: 100, Changes: 100, Nodes: []int{10, 1000}}
-	}}
-}
+var Kind = experiment.Kind{Name: "overlay", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
+	return &Params{Variants: Variants(), Families: Families(), Traffic: Traffics(),
+		Trial: experiment.Duration(150 * time.Millisecond), Datagram: mostDatagram, Pods: 100, Changes: 100, Nodes: []int{10, 1000}}
+}}
 
 // Families returns the names of the address families.
 func Families() []string { return []string{ipv4, ipv6} }
@@ -136,26 +134,21 @@ const (
 // Validate says everything that is wrong.
 func (p *Params) Validate() error {
 	var list experiment.Problems
-	add := experiment.Complain(&list)
+	want := experiment.WantInto(&list)
 	within := func(field string, value, least, most int) {
-		if value < least || value > most {
-			add(field, fmt.Sprintf("give %d to %d", least, most), "%d is out of range", value)
-		}
+		want(value >= least && value <= most, field, fmt.Sprintf("give %d to %d", least, most), "%d is out of range", value)
 	}
-	experiment.Chosen(add, "variants", p.Variants, Variants())
-	experiment.Chosen(add, "families", p.Families, Families())
-	experiment.Chosen(add, "traffic", p.Traffic, Traffics())
-	if time.Duration(p.Trial) < leastTrial {
-		add("trial", "give "+leastTrial.String()+" or more", "%v is too short", p.Trial)
-	}
+	experiment.Chosen(want, "variants", p.Variants, Variants())
+	experiment.Chosen(want, "families", p.Families, Families())
+	experiment.Chosen(want, "traffic", p.Traffic, Traffics())
+	want(time.Duration(p.Trial) >= leastTrial, "trial", "give "+leastTrial.String()+" or more", "%v is too short", p.Trial)
 	within("datagram", p.Datagram, leastDatagram, mostDatagram)
 	within("pods", p.Pods, 0, mostPods)
 	within("changes", p.Changes, 0, mostChanges)
 	for i, n := range p.Nodes {
-		within(fmt.Sprintf("nodes[%d]", i), n, leastNodes, mostNodes)
-		if slices.Contains(p.Nodes[:i], n) {
-			add(fmt.Sprintf("nodes[%d]", i), "give it once", "%d is there twice", n)
-		}
+		at := fmt.Sprintf("nodes[%d]", i)
+		within(at, n, leastNodes, mostNodes)
+		want(!slices.Contains(p.Nodes[:i], n), at, "give it once", "%d is there twice", n)
 	}
 	return experiment.Check(list)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 )
 
-func params() *Params { return Kind().New().(*Params) }
+func params() *Params { return Kind.New().(*Params) }
 
 func TestValidate(t *testing.T) {
 	if err := params().Validate(); err != nil {
@@ -89,7 +89,7 @@ func TestKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := experiment.Parse(text, []experiment.Kind{Kind()})
+	f, err := experiment.Parse(text, []experiment.Kind{Kind})
 	if err != nil {
 		t.Fatal(err)
 	}

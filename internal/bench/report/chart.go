@@ -395,18 +395,16 @@ func (c *chart) valueTitle() string {
 }
 
 func (c *chart) xTitle() string {
-	title := c.XTitle
+	title := strings.ReplaceAll(c.X, "_", " ")
 	switch {
-	case c.Kind == result.Density && title == "" && c.Centered:
-		title = "distance from the median"
-	case c.Kind == result.Density && title == "":
-		title = strings.ReplaceAll(c.Metric, "_", " ")
 	case c.Kind == result.Percentiles:
-		title = "share of packets that are no later"
-	case title == "":
-		title = strings.ReplaceAll(c.X, "_", " ")
+		return withUnit("share of packets that are no later", c.xScale)
+	case c.Kind == result.Density && c.Centered:
+		title = "distance from the median"
+	case c.Kind == result.Density:
+		title = strings.ReplaceAll(c.Metric, "_", " ")
 	}
-	return withUnit(title, c.xScale)
+	return withUnit(cmp.Or(c.XTitle, title), c.xScale)
 }
 
 // tickText is a number below an axis.

@@ -36,9 +36,7 @@ type Experiment struct {
 }
 
 // Kind is the kind "scale".
-func Kind() experiment.Kind {
-	return experiment.Kind{Name: "scale", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment { return &Experiment{Packets: 1 << 17} }}
-}
+var Kind = experiment.Kind{Name: "scale", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment { return &Experiment{Packets: 1 << 17} }}
 
 // dimension is what there is more and more of.
 type dimension struct {
@@ -111,15 +109,13 @@ func (e *Experiment) CPUs(chosen int) ([]int, error) {
 // Validate says what is wrong with the parameters.
 func (e *Experiment) Validate() error {
 	var list experiment.Problems
-	bad := experiment.Complain(&list)
+	want := experiment.WantInto(&list)
 	for _, d := range e.dimensions() {
-		cost.Within(bad, d.name, *d.numbers, 1, d.most, "")
+		cost.Within(want, d.name, *d.numbers, 1, d.most, "")
 	}
-	experiment.Each(bad, "of", "some of "+strings.Join(e.Parts(), ", "), "there is no %q", e.Of, func(name string) bool { return slices.Contains(e.Parts(), name) })
-	if len(e.Rules) > catalog.FewGroups {
-		bad("rules", fmt.Sprintf("%d numbers at most", catalog.FewGroups), "there are %d", len(e.Rules))
-	}
-	cost.CheckPackets(bad, e.Packets)
+	experiment.Each(want, "of", "some of "+strings.Join(e.Parts(), ", "), "there is no %q", e.Of, func(name string) bool { return slices.Contains(e.Parts(), name) })
+	want(len(e.Rules) <= catalog.FewGroups, "rules", fmt.Sprintf("%d numbers at most", catalog.FewGroups), "there are %d", len(e.Rules))
+	cost.CheckPackets(want, e.Packets)
 	return experiment.Check(list)
 }
 

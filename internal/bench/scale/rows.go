@@ -33,18 +33,14 @@ type rowsExperiment struct {
 }
 
 // ScalingKind is the kind "scaling".
-func ScalingKind() experiment.Kind {
-	return experiment.Kind{Name: "scaling", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
-		return &rowsExperiment{Entries: []uint{1000}, Packets: 1 << 17, all: catalog.Functions(catalog.ShortSize), node: coresNode}
-	}}
-}
+var ScalingKind = experiment.Kind{Name: "scaling", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
+	return &rowsExperiment{Entries: []uint{1000}, Packets: 1 << 17, all: catalog.Functions(catalog.ShortSize), node: coresNode}
+}}
 
 // UPFKind is the kind "upf".
-func UPFKind() experiment.Kind {
-	return experiment.Kind{Name: "upf", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
-		return &rowsExperiment{Entries: []uint{1, 1000, 100_000, 1_000_000}, Packets: 1 << 17, all: catalog.UPFFunctions(catalog.ShortSize), node: sessionsNode}
-	}}
-}
+var UPFKind = experiment.Kind{Name: "upf", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
+	return &rowsExperiment{Entries: []uint{1, 1000, 100_000, 1_000_000}, Packets: 1 << 17, all: catalog.UPFFunctions(catalog.ShortSize), node: sessionsNode}
+}}
 
 // Flags offers the parameters.
 func (e *rowsExperiment) Flags(f *pflag.FlagSet) {
@@ -69,10 +65,10 @@ func (e *rowsExperiment) CPUs(chosen int) ([]int, error) {
 // Validate says what is wrong with the parameters.
 func (e *rowsExperiment) Validate() error {
 	var list experiment.Problems
-	bad := experiment.Complain(&list)
-	cost.Unknown(bad, "functions", e.Functions, e.all)
-	cost.CheckEntries(bad, e.Entries)
-	cost.CheckPackets(bad, e.Packets)
+	want := experiment.WantInto(&list)
+	cost.Unknown(want, "functions", e.Functions, e.all)
+	cost.CheckEntries(want, e.Entries)
+	cost.CheckPackets(want, e.Packets)
 	return experiment.Check(list)
 }
 

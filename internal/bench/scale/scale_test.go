@@ -9,7 +9,7 @@ import (
 )
 
 func TestScalingFromSamples(t *testing.T) {
-	with := ScalingKind().New().(*rowsExperiment)
+	with := ScalingKind.New().(*rowsExperiment)
 	with.Functions, with.Entries = []string{"end"}, []uint{7}
 	labels := with.points()[0].labels()
 	run := &result.Run{Measurements: []result.Measurement{
@@ -23,7 +23,7 @@ func TestScalingFromSamples(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	with := ScalingKind().New().(*rowsExperiment)
+	with := ScalingKind.New().(*rowsExperiment)
 	with.Entries = []uint{1000, 1, 1000, 1_000_000}
 	rows := map[string][]uint32{}
 	for _, r := range with.points() {
