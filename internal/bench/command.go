@@ -25,92 +25,17 @@ data path, and leave nothing behind. They need root.`,
 	}
 	l := library()
 	c.AddCommand(l.Commands()...)
-	c.AddCommand(overlay.SpeakerCommand(), functionsCommand(l), slicesCommand(l), scaleCommand(l), deviceCommand(l), disruptCommand(l), overlayCommand(l), scalingCommand(l), upfCommand(l), reports.Command())
-	return c
-}
-
-func functionsCommand(l *experiment.Library) *cobra.Command {
-	c := l.Command("functions", &cobra.Command{
-		Short: "What every function costs, beside L2 forwarding and the kernel (paper 001)",
-		Long: `Measures every function beside L2 forwarding of the same frame and, where Linux
-has it, beside Linux: the CPU time of a packet from generator to sink on one
-core, and that of the program alone; then rate, loss and latency under light and
-heavy load. It checks every frame that comes out. Rounds are interleaved; the
-figures are medians with a 95 % interval. -o json prints the CPU time of the first
-packet size; the run's folder holds everything.`,
-		Example: "  culvert bench functions\n  culvert bench functions --quick --functions end,h_m_gtp4_d -o json",
-	}, functions.PrintTable, functions.PrintJSON)
-	cmdline.Complete(c, "functions", catalog.Names((&functions.Experiment{}).All(catalog.ShortSize)))
-	return c
-}
-
-func slicesCommand(l *experiment.Library) *cobra.Command {
-	c := l.Command("slices", &cobra.Command{
-		Short: "GTP-U or SRv6 between UPFs, for two slices (paper 000)",
-		Long: `Measures delivery ratio, CPU time of a packet and latency in the laboratory
-slices-bench: two slices share a UPF, and N9 is GTP-U, SRv6 with one SID
-(traditional), or SRv6 through service nodes (enhanced). It needs two CPUs: one
-makes the packets, the network runs on the other.`,
-		Example: "  culvert bench slices\n  culvert bench slices --n9 gtpu,enhanced --direction uplink --rates 1000,2000,4000 -o json",
-	}, experiment.PrintTable, experiment.PrintJSON)
-	cmdline.Complete(c, "n9", n9.Transports())
-	cmdline.Complete(c, "direction", n9.Directions())
-	return c
-}
-
-func scaleCommand(l *experiment.Library) *cobra.Command {
-	c := l.Command("scale", &cobra.Command{
-		Short: "What a packet costs as tables grow, and on two cores",
-		Long: `Measures the CPU time of a packet beside L2 forwarding of the same frame, with
-growing numbers of sessions, tunnels, SDF filters in a session, SIDs, SR policies,
-pushed segments and routes; then how many times as many packets two cores forward
-as one.`,
-		Example: "  culvert bench scale\n  culvert bench scale --of sessions,rules --sessions 1,1000",
-	}, experiment.PrintTable, experiment.PrintJSON)
-	cmdline.Complete(c, "of", (&scale.Experiment{}).Parts())
-	return c
-}
-
-func overlayCommand(l *experiment.Library) *cobra.Command {
-	c := l.Command("overlay", &cobra.Command{
-		Short: "Traffic between pods, beside flat routing, VXLAN and the kernel's SRv6 (paper 002)",
-		Long: `Measures TCP and UDP between pods of two nodes, and the CPU time of a packet, in the
-laboratory overlay-bench: over Culvert's SRv6 without an SRH, with an SRH and with 3
-SIDs, over flat routing, VXLAN and the kernel's SRv6. Then it measures how long it
-takes to add pods and to change a path, and the agent's memory. One CPU does all
-the work of both pods and both nodes. Each result stands beside its goal.`,
-		Example: "  culvert bench overlay\n  culvert bench overlay --variants srv6,vxlan --traffic tcp-gso-off --pods 0 --changes 0 -o json",
-	}, overlay.PrintTable, overlay.PrintJSON)
-	cmdline.Complete(c, "variants", overlay.Variants())
-	cmdline.Complete(c, "families", overlay.Families())
-	cmdline.Complete(c, "traffic", overlay.Traffics())
-	return c
-}
-
-func scalingCommand(l *experiment.Library) *cobra.Command {
-	c := l.Command("scaling", &cobra.Command{
-		Short: "Two cores over one",
-		Long: `Measures the CPU time of a packet with one core at work and with two, each with
-a generator and queues of its own. The ratio is how many times as many packets
-two cores forward.`,
-	}, scale.PrintScalingTable, scale.PrintScalingJSON)
-	cmdline.Complete(c, "functions", catalog.Names(catalog.Functions(catalog.ShortSize)))
-	return c
-}
-
-func upfCommand(l *experiment.Library) *cobra.Command {
-	c := l.Command("upf", &cobra.Command{
-		Short: "CPU time of sessions' packets, and the rate and latency of N4",
-		Long: `Sets up sessions in a UPF by PFCP and measures their packets beside L2 forwarding
-of the same frame, each for a random session: the usual session, which has a QER
-with an MBR and a URR with a volume threshold; "plain" ones with neither; and
-sessions with 1, 4 and 16 SDF filters, of which the last one matches. It also
-measures how quickly the UPF establishes, modifies and deletes sessions of the
-first kind, the latency of that at 5,000 sessions a second, and, with 10,000
-sessions, the time from kill -9 to the first answer of the restarted UPF.`,
-		Example: "  culvert bench upf --entries 1,1000\n  culvert bench upf --functions uplink,downlink -o json",
-	}, scale.PrintUPFTable, scale.PrintUPFJSON)
-	cmdline.Complete(c, "functions", catalog.Names(catalog.UPFFunctions(catalog.ShortSize)))
+	c.AddCommand(overlay.SpeakerCommand(), reports.Command())
+	for _, x := range commands {
+		e := l.Command(x.name, &cobra.Command{Short: x.short, Long: x.long, Example: x.example}, x.table, x.json)
+		for flag, values := range x.values {
+			cmdline.Complete(e, flag, values())
+		}
+		for _, flag := range x.templates {
+			must(e.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(device.TemplateNames(), cobra.ShellCompDirectiveDefault)))
+		}
+		c.AddCommand(e)
+	}
 	return c
 }
 
@@ -121,10 +46,52 @@ func must(err error) {
 	}
 }
 
-func deviceCommand(l *experiment.Library) *cobra.Command {
-	c := l.Command("device", &cobra.Command{
-		Short: "Throughput and latency of any device between two interfaces, beside Linux and Culvert",
-		Long: `Finds the highest rate at which a device loses nothing (NDR) and the highest rate at
+func fixed(values ...string) func() []string { return func() []string { return values } }
+
+// commands are those of the built-in experiments, with the values that their flags can
+// have. The flags in templates take a template's name, or a file of the user's.
+var commands = []struct {
+	name, short, long, example string
+	table, json                experiment.Printer
+	values                     map[string]func() []string
+	templates                  []string
+}{
+	{
+		name: "functions", table: functions.PrintTable, json: functions.PrintJSON,
+		short: "What every function costs, beside L2 forwarding and the kernel (paper 001)",
+		long: `Measures every function beside L2 forwarding of the same frame and, where Linux
+has it, beside Linux: the CPU time of a packet from generator to sink on one
+core, and that of the program alone; then rate, loss and latency under light and
+heavy load. It checks every frame that comes out. Rounds are interleaved; the
+figures are medians with a 95 % interval. -o json prints the CPU time of the first
+packet size; the run's folder holds everything.`,
+		example: "  culvert bench functions\n  culvert bench functions --quick --functions end,h_m_gtp4_d -o json",
+		values:  map[string]func() []string{"functions": func() []string { return catalog.Names((&functions.Experiment{}).All(catalog.ShortSize)) }},
+	},
+	{
+		name: "slices", table: experiment.PrintTable, json: experiment.PrintJSON,
+		short: "GTP-U or SRv6 between UPFs, for two slices (paper 000)",
+		long: `Measures delivery ratio, CPU time of a packet and latency in the laboratory
+slices-bench: two slices share a UPF, and N9 is GTP-U, SRv6 with one SID
+(traditional), or SRv6 through service nodes (enhanced). It needs two CPUs: one
+makes the packets, the network runs on the other.`,
+		example: "  culvert bench slices\n  culvert bench slices --n9 gtpu,enhanced --direction uplink --rates 1000,2000,4000 -o json",
+		values:  map[string]func() []string{"n9": n9.Transports, "direction": n9.Directions},
+	},
+	{
+		name: "scale", table: experiment.PrintTable, json: experiment.PrintJSON,
+		short: "What a packet costs as tables grow, and on two cores",
+		long: `Measures the CPU time of a packet beside L2 forwarding of the same frame, with
+growing numbers of sessions, tunnels, SDF filters in a session, SIDs, SR policies,
+pushed segments and routes; then how many times as many packets two cores forward
+as one.`,
+		example: "  culvert bench scale\n  culvert bench scale --of sessions,rules --sessions 1,1000",
+		values:  map[string]func() []string{"of": (&scale.Experiment{}).Parts},
+	},
+	{
+		name: "device", table: experiment.PrintTable, json: experiment.PrintJSON,
+		short: "Throughput and latency of any device between two interfaces, beside Linux and Culvert",
+		long: `Finds the highest rate at which a device loses nothing (NDR) and the highest rate at
 which it loses at most 0.5 % (PDR), by MLRsearch (RFC 9971). Then it measures latency
 at shares of PDR, and loss against the rate. The device is whatever forwards from the
 interface --tx to the interface --rx: give the Ethernet address at which it receives
@@ -135,30 +102,54 @@ checked.
 each in namespaces of its own. Without --tx and --rx it measures only these. They
 need a CPU besides the generator's. A rate that the generator cannot reach by itself
 is never held against a device.`,
-		Example: `  culvert bench device
+		example: `  culvert bench device
   culvert bench device --tx eth1 --rx eth2 --mac 02:00:00:00:00:01 --template gtpu --expect ipv4
   culvert bench device --against kernel/end_dt6,culvert/end_dt6 --sizes 64,512,1518 -o json`,
-	}, experiment.PrintTable, experiment.PrintJSON)
-	for flag, values := range map[string][]string{
-		"against": device.AgainstNames(), "sizes": {"64", "128", "256", "512", "1024", "1280", "1518", "imix"}, "method": {"live", "packet"},
-	} {
-		cmdline.Complete(c, flag, values)
-	}
-	for _, flag := range []string{"template", "expect"} { // or a file of the user's
-		must(c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(device.TemplateNames(), cobra.ShellCompDirectiveDefault)))
-	}
-	return c
-}
-
-func disruptCommand(l *experiment.Library) *cobra.Command {
-	c := l.Command("disrupt", &cobra.Command{
-		Short: "How long packets are blocked by restarts, upgrades and changes under load",
-		Long: `Holds a load, does something to the daemon or its configuration, and counts the
+		values: map[string]func() []string{
+			"against": device.AgainstNames, "sizes": fixed("64", "128", "256", "512", "1024", "1280", "1518", "imix"), "method": fixed("live", "packet"),
+		},
+		templates: []string{"template", "expect"},
+	},
+	{
+		name: "disrupt", table: experiment.PrintTable, json: experiment.PrintJSON,
+		short: "How long packets are blocked by restarts, upgrades and changes under load",
+		long: `Holds a load, does something to the daemon or its configuration, and counts the
 packets that are lost: blocked time is packets lost divided by the offered rate. The
 load is --rate, or NDR, which it finds first. For each event it holds the same load
 for as long with nothing done. --rounds repeats each event.`,
-		Example: "  culvert bench disrupt\n  culvert bench disrupt --events upgrade,kill --rate 0.5 --rounds 10",
-	}, experiment.PrintTable, experiment.PrintJSON)
-	cmdline.Complete(c, "events", disrupt.EventNames())
-	return c
+		example: "  culvert bench disrupt\n  culvert bench disrupt --events upgrade,kill --rate 0.5 --rounds 10",
+		values:  map[string]func() []string{"events": disrupt.EventNames},
+	},
+	{
+		name: "overlay", table: overlay.PrintTable, json: overlay.PrintJSON,
+		short: "Traffic between pods, beside flat routing, VXLAN and the kernel's SRv6 (paper 002)",
+		long: `Measures TCP and UDP between pods of two nodes, and the CPU time of a packet, in the
+laboratory overlay-bench: over Culvert's SRv6 without an SRH, with an SRH and with 3
+SIDs, over flat routing, VXLAN and the kernel's SRv6. Then it measures how long it
+takes to add pods and to change a path, and the agent's memory. One CPU does all
+the work of both pods and both nodes. Each result stands beside its goal.`,
+		example: "  culvert bench overlay\n  culvert bench overlay --variants srv6,vxlan --traffic tcp-gso-off --pods 0 --changes 0 -o json",
+		values:  map[string]func() []string{"variants": overlay.Variants, "families": overlay.Families, "traffic": overlay.Traffics},
+	},
+	{
+		name: "scaling", table: scale.PrintScalingTable, json: scale.PrintScalingJSON,
+		short: "Two cores over one",
+		long: `Measures the CPU time of a packet with one core at work and with two, each with
+a generator and queues of its own. The ratio is how many times as many packets
+two cores forward.`,
+		values: map[string]func() []string{"functions": func() []string { return catalog.Names(catalog.Functions(catalog.ShortSize)) }},
+	},
+	{
+		name: "upf", table: scale.PrintUPFTable, json: scale.PrintUPFJSON,
+		short: "CPU time of sessions' packets, and the rate and latency of N4",
+		long: `Sets up sessions in a UPF by PFCP and measures their packets beside L2 forwarding
+of the same frame, each for a random session: the usual session, which has a QER
+with an MBR and a URR with a volume threshold; "plain" ones with neither; and
+sessions with 1, 4 and 16 SDF filters, of which the last one matches. It also
+measures how quickly the UPF establishes, modifies and deletes sessions of the
+first kind, the latency of that at 5,000 sessions a second, and, with 10,000
+sessions, the time from kill -9 to the first answer of the restarted UPF.`,
+		example: "  culvert bench upf --entries 1,1000\n  culvert bench upf --functions uplink,downlink -o json",
+		values:  map[string]func() []string{"functions": func() []string { return catalog.Names(catalog.UPFFunctions(catalog.ShortSize)) }},
+	},
 }
