@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 )
 
-// Every function's packets can be made and told, short and long.
+// Every function's packets can be made and recognized, short and long.
 func TestTrafficOfEverySize(t *testing.T) {
 	for name, pair := range trafficOf(trafficTunnels) {
 		for _, size := range []int{catalog.ShortSize, catalog.LongSize} {

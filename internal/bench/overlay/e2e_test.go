@@ -169,7 +169,7 @@ func TestRun(t *testing.T) {
 	checkNodes(t, r)
 }
 
-// checkWays: a packet of another variant's way is told.
+// checkWays: a packet of another variant's way is reported.
 func checkWays(t *testing.T, p *Params, r *rig) {
 	t.Helper()
 	v := variantOf(vxlan)

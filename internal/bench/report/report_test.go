@@ -258,7 +258,7 @@ func TestManySeries(t *testing.T) {
 }
 
 // The tail of a density does not hide the rest: where half of the packets are
-// takes a good part of the picture, and what is outside is told.
+// takes a good part of the picture, and a note says what is outside.
 func TestDensityWithATail(t *testing.T) {
 	h := &result.Histogram{Unit: "ns"}
 	for low := uint64(1000); low < 1100; low += 10 {
@@ -440,7 +440,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// A run that was stopped is drawn: what was not measured is told, not an error.
+// A run that was stopped is drawn: what was not measured is in the notes, and no error.
 func TestStoppedBeforeAnyFigure(t *testing.T) {
 	r := oneBar(100)
 	r.Complete = false
