@@ -119,7 +119,7 @@ func TestUplinkMadeAnew(t *testing.T) {
 	}
 }
 
-// A disk that takes nothing is not asked, nor is that told, all the time.
+// A disk that takes nothing is neither written to nor reported all the time.
 func TestDiskThatIsFull(t *testing.T) {
 	var text bytes.Buffer
 	d := prepare(t, t.TempDir(), clusterFile, newFake())
@@ -135,11 +135,11 @@ func TestDiskThatIsFull(t *testing.T) {
 		t.Error(err)
 	}
 	if n := strings.Count(text.String(), "cannot write to disk"); n != 1 {
-		t.Errorf("told %d times in %s", n, time.Second)
+		t.Errorf("reported %d times in %s", n, time.Second)
 	}
 }
 
-// A path that cannot be beside another one is told of as refused, and is used once the
+// A path that conflicts with another one is reported as refused, and is used once the
 // other one is gone.
 func TestRefusedPathIsTriedAgain(t *testing.T) {
 	d, k := byKube(t, t.TempDir(), newFake())

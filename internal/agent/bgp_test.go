@@ -25,7 +25,7 @@ bgp:
   peers: [{address: 127.95.0.9, asn: 65001, passive: true, source: 127.95.0.5}]
 `
 
-// injector tells the daemon of candidate paths.
+// injector advertises candidate paths to the daemon.
 func injector(t *testing.T) *bgp.Speaker {
 	t.Helper()
 	s, err := bgp.Start(t.Context(), bgp.Config{ASN: 65001, RouterID: addr("10.0.0.9"), Log: slog.New(slog.DiscardHandler), Restart: 30 * time.Second,
@@ -80,23 +80,23 @@ func TestPoliciesByBGP(t *testing.T) {
 	network := towards("fc00:2::/32", "fc00:4::/32", "fc00:a::/32", "fc00:b::/32")
 	d := prepare(t, dir, yaml, dp).start(t, network)
 	if d.firstOf("by-peer") != "" {
-		t.Fatal("a policy that nobody told a way of has one")
+		t.Fatal("a policy without a candidate path has a segment list")
 	}
 	peer := injector(t)
 
 	advertise(t, peer, advertised(100, 200, "fc00:a::1"))
-	d.holds(t, "what was told is preferred", func() bool { return d.firstOf("south") == "fc00:a::1" })
+	d.holds(t, "the advertised path is preferred", func() bool { return d.firstOf("south") == "fc00:a::1" })
 	advertise(t, peer, advertised(100, 100, "fc00:b::1"))
 	d.holds(t, "with the same preference what is configured here is", func() bool { return d.firstOf("south") == "fc00:2:0:1::" })
 	advertise(t, peer, advertised(200, 0, "fc00:b::1"))
-	d.holds(t, "a policy has the way that was told", func() bool { return d.firstOf("by-peer") == "fc00:b::1" })
+	d.holds(t, "a policy has the advertised path", func() bool { return d.firstOf("by-peer") == "fc00:b::1" })
 
 	unknown := advertised(300, 0, "fc00:a::1")
 	unknown.PolicyName, unknown.BindingSID = "gold", addr("fc00:1:0:b::")
 	advertise(t, peer, unknown)
 	d.holds(t, "nobody configured this one: it has its binding SID", func() bool { return d.dp.policies["gold"].BindingSID == addr("fc00:1:0:b::") })
 	if c := d.Running(); len(c.Policies) != 2 || len(c.CandidatePaths) != 0 {
-		t.Errorf("what was told is in the configuration: %+v, %+v", c.Policies, c.CandidatePaths)
+		t.Errorf("advertised paths are in the configuration: %+v, %+v", c.Policies, c.CandidatePaths)
 	}
 	steer, err := config.Decode([]byte("steering: [{prefix: 10.99.0.0/16, policy: gold}]"))
 	if err != nil {
@@ -112,7 +112,7 @@ func TestPoliciesByBGP(t *testing.T) {
 	advertise(t, peer, bad)
 	changed := advertised(200, 0, "fc00:a::1")
 	advertise(t, peer, changed)
-	d.holds(t, "the one behind it is heard all the same", func() bool { return d.firstOf("by-peer") == "fc00:a::1" })
+	d.holds(t, "the one behind it is used all the same", func() bool { return d.firstOf("by-peer") == "fc00:a::1" })
 	if d.firstOf("c400:fd11::1000") != "" {
 		t.Error("a binding SID was taken that is another's")
 	}
@@ -131,7 +131,7 @@ func TestPoliciesByBGP(t *testing.T) {
 	d.holds(t, "the policy is gone", func() bool { _, there := d.dp.policies["gold"]; return !there })
 }
 
-// A restart moves no traffic: what peers had told holds until they have told
+// A restart moves no traffic: what peers had advertised holds until they have advertised
 // everything again.
 func TestToldBeforeARestart(t *testing.T) {
 	dir, dp := t.TempDir(), newFake()
@@ -142,7 +142,7 @@ func TestToldBeforeARestart(t *testing.T) {
 	advertise(t, peer, advertised(100, 200, "fc00:a::1"))
 	other := advertised(500, 0, "fc00:b::1")
 	advertise(t, peer, other)
-	d.holds(t, "both are heard", func() bool { return d.firstOf("south") == "fc00:a::1" && d.firstOf("c500:fd11::1000") == "fc00:b::1" })
+	d.holds(t, "both are observed", func() bool { return d.firstOf("south") == "fc00:a::1" && d.firstOf("c500:fd11::1000") == "fc00:b::1" })
 	if err := d.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestToldBeforeARestart(t *testing.T) {
 	}
 	d.holds(t, "what was withdrawn meanwhile is gone", func() bool { _, there := d.dp.policies["c500:fd11::1000"]; return !there })
 	if d.firstOf("south") != "fc00:a::1" {
-		t.Error("what is still told went, too")
+		t.Error("what is still advertised went, too")
 	}
 	for _, call := range dp.log() {
 		if strings.HasPrefix(call, "PutPolicy south") && !strings.Contains(call, "fc00:a::1") {
@@ -168,7 +168,7 @@ func TestToldBeforeARestart(t *testing.T) {
 	}
 }
 
-// A new configuration of BGP moves no traffic either; what nobody tells any more under
+// A new configuration of BGP moves no traffic either; what nobody advertises any more under
 // it goes.
 func TestToldBeforeAnotherConfiguration(t *testing.T) {
 	network := towards("fc00:2::/32", "fc00:a::/32", "fc00:b::/32")
@@ -177,7 +177,7 @@ func TestToldBeforeAnotherConfiguration(t *testing.T) {
 	d := prepare(t, t.TempDir(), yaml, dp).start(t, network)
 	peer := injector(t)
 	advertise(t, peer, advertised(100, 200, "fc00:a::1"))
-	d.holds(t, "it is heard", func() bool { return d.firstOf("south") == "fc00:a::1" })
+	d.holds(t, "it is observed", func() bool { return d.firstOf("south") == "fc00:a::1" })
 	dp.log()
 	apply := func(from, to string) {
 		t.Helper()
@@ -191,7 +191,7 @@ func TestToldBeforeAnotherConfiguration(t *testing.T) {
 		}
 	}
 	apply("restart_time: 30", "restart_time: 29")
-	d.holds(t, "it is told again", func() bool {
+	d.holds(t, "it is advertised again", func() bool {
 		path := d.core.goal.Observed.Paths[observed.PathName(addr("10.0.0.9"), advertised(100, 200, "fc00:a::1"))]
 		return path.Color().Color == 100 && !path.Stale && d.sources.BGP() != nil && d.sources.BGP().Config().Restart == 29*time.Second
 	})
@@ -201,5 +201,5 @@ func TestToldBeforeAnotherConfiguration(t *testing.T) {
 		}
 	}
 	apply("restart_time: 29\n  peers: [{address: 127.95.0.9", "restart_time: 1\n  peers: [{address: 127.95.0.8")
-	d.holds(t, "what another peer told is gone", func() bool { return d.firstOf("south") == "fc00:2:0:1::" })
+	d.holds(t, "what another peer advertised is gone", func() bool { return d.firstOf("south") == "fc00:2:0:1::" })
 }

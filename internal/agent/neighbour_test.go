@@ -190,13 +190,13 @@ func TestSilentPeerOfATunnelGetsTheFirstPacket(t *testing.T) {
 	for _, of := range []string{"all", "d0", "d1"} {
 		c.node.Sysctl(t, "net.ipv4.conf."+of+".accept_local", "0")
 	}
-	// The kernel asks again after a second unless told otherwise, which is as long as the
+	// The kernel asks again after a second by default, which is as long as the
 	// daemon holds a packet.
 	c.node.Sysctl(t, "net.ipv4.neigh.d1.retrans_time_ms", "300")
 	// The gNB does not answer yet when the packet comes.
 	c.right.Sysctl(t, "net.ipv4.conf.all.arp_ignore", "8")
 	for known := true; known; known = arrives(t, c.atRight, 100*time.Millisecond, isFrom("10.20.0.254", 17)) != nil {
-		c.node.IP(t, "neigh flush dev d1") // which the daemon has to hear of
+		c.node.IP(t, "neigh flush dev d1") // which the daemon has to observe
 		c.send(t, layers.EthernetTypeIPv4, inner4("192.0.2.9", "10.78.0.1", 64)...)
 	}
 	c.right.Sysctl(t, "net.ipv4.conf.all.arp_ignore", "0")
@@ -210,7 +210,7 @@ func TestSilentPeerOfATunnelGetsTheFirstPacket(t *testing.T) {
 	c.daemon.end(t, syscall.SIGTERM)
 }
 
-// Where nobody answers the sender hears of it, by the table of the packet. In
+// Where nobody answers the sender gets an error, by the table of the packet. In
 // main it is Linux that says so: ours is the same error.
 func TestSilentHostIsUnreachable(t *testing.T) {
 	t.Parallel()

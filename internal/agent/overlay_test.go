@@ -45,7 +45,7 @@ func underlay() *netdev.Snapshot {
 	return s
 }
 
-// routed is the underlay once the kernel has the routes that it was told.
+// routed is the underlay once the kernel has the routes that the agent put.
 func (d *daemon) routed() *netdev.Snapshot {
 	s := underlay()
 	d.kernel.mu.Lock()
@@ -236,7 +236,7 @@ overlay:
   kube: {kubeconfig: /nowhere}
 `
 
-// byKube is an agent that nobody but the test tells of the cluster.
+// byKube is an agent that observes the cluster through the test alone.
 func byKube(t *testing.T, dir string, dp *fakeDataPath) (*daemon, *observed.Kubernetes) {
 	t.Helper()
 	d := prepare(t, dir, strings.ReplaceAll(kubeFile, "/nowhere", kubeconfig(t)), dp).start(t, underlay())
@@ -313,7 +313,7 @@ func TestToldByKubernetes(t *testing.T) {
 	bad.IPv4 = []netip.Addr{addr("ff02::1")}
 	k.PutNode(bad)
 	k.PutNode(nodeOf(5))
-	d.holds(t, "one that cannot be keeps nobody from being heard", func() bool { return dp.steering["10.244.5.0/24"].Policy == "node-5:ipv4" })
+	d.holds(t, "an update that is refused does not hold up the others", func() bool { return dp.steering["10.244.5.0/24"].Policy == "node-5:ipv4" })
 	if _, there := dp.policies["node-4:ipv4"]; there {
 		t.Error("a node with a SID that is none was taken")
 	}
@@ -365,7 +365,7 @@ func TestVerdictsAfterTheNetwork(t *testing.T) {
 	}
 	d.core.update(underlay())
 	if len(d.core.adjust) == 0 {
-		t.Error("the control planes are not told")
+		t.Error("the control planes are not adjusted")
 	}
 }
 
@@ -403,7 +403,7 @@ func (d *daemon) kubeVerdicts() []kube.Verdict {
 	return d.core.goal.Observed.Verdicts(d.core.writer.Tables.Verdicts, d.core.refused)
 }
 
-// bgp is a speaker that hears what the test says.
+// bgp is a speaker that the test feeds with updates.
 func (d *daemon) bgp(t *testing.T) *observed.BGP {
 	t.Helper()
 	h, err := observed.NewBGP(observed.Config{}, &observed.State{}, d.core.queue, slog.New(slog.DiscardHandler))
@@ -508,8 +508,8 @@ func TestBGPWithoutKubernetes(t *testing.T) {
 	}
 }
 
-// Nodes that another control plane told of stand until the one that is asked now has
-// told of them, or their time is over.
+// Nodes that another control plane reported stay until the present one has reported
+// them, or their time is over.
 func TestFormerNodes(t *testing.T) {
 	d := prepare(t, t.TempDir(), clusterFile, newFake()).start(t, underlay())
 	if _, err := d.Apply(t.Context(), parse(t, byBGPFile), false); err != nil {
@@ -517,13 +517,13 @@ func TestFormerNodes(t *testing.T) {
 	}
 	there := func() bool { return d.dp.steering["10.244.2.0/24"].Policy != "" }
 	if !there() {
-		t.Fatal("nobody has told of the other node yet, and it is gone")
+		t.Fatal("nobody has reported the other node yet, and it is gone")
 	}
 	p := prefix("10.244.2.0/24")
 	d.bgp(t).PutReach(p, []bgp.Route{{Reach: overlay.Reach{Prefix: p, Address: addr("2001:db8::2")}, Best: true}})
-	d.holds(t, "the prefix is told", func() bool { return len(d.core.goal.Observed.Reaches) == 1 })
+	d.holds(t, "the prefix is observed", func() bool { return len(d.core.goal.Observed.Reaches) == 1 })
 	if !there() || len(d.core.goal.Observed.Remaining()) != 1 {
-		t.Error("there is no way told yet")
+		t.Error("no path is observed yet")
 	}
 	d.core.queue.Push(observed.Update{Apply: func(s *observed.State) { s.DropReach(p); s.Former = nil }}) // its time is over
 	d.holds(t, "it is gone", func() bool { return !there() })
@@ -542,7 +542,7 @@ func TestMasqueradeKnowsNodes(t *testing.T) {
 	self := plan.SelfOf(&parse(t, strings.ReplaceAll(kubeFile, "/nowhere", "/x")).Overlay, observed.Self{Self: kube.Self{
 		PodCIDRs: []netip.Prefix{prefix("10.244.1.0/24")}, Addresses: []netip.Addr{addr("192.0.2.1"), addr("2001:db8::1")}}}, links, netip.Addr{})
 	if !slices.Equal(self.Node().Addresses, []netip.Addr{addr("192.0.2.1")}) {
-		t.Errorf("this node tells of %s", self.Node().Addresses)
+		t.Errorf("this node announces %s", self.Node().Addresses)
 	}
 }
 

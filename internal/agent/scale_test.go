@@ -30,7 +30,7 @@ import (
 )
 
 // A large cluster: how many others there are, each with two prefixes, two policies
-// and two candidate paths that somebody told.
+// and two candidate paths that somebody advertises.
 const manyNodes = 1000
 
 // bigNode is number i of it.
@@ -230,7 +230,7 @@ func BenchmarkPolicyChange(b *testing.B) {
 	})
 }
 
-// bigByBGP has nodes told as a route reflector would, and paths by a peer.
+// bigByBGP has nodes advertised as by a route reflector, and paths by a peer.
 func bigByBGP(b *testing.B) (*bigCluster, *bgp.Speaker) {
 	c := newBigCluster(b, strings.Replace(byBGPFile, "10.244.1.0/24", "10.0.1.0/24, 'fd00:1::/64'", 1))
 	for i := 2; i < manyNodes+2; i++ {

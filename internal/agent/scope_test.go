@@ -31,7 +31,7 @@ type chance struct {
 
 func (c chance) one(list ...string) string { return list[c.IntN(len(list))] }
 
-// told is a candidate path: of a node's policy or of one that nobody else has, some
+// path is a candidate path: of a node's policy or of one that nobody else has, some
 // of them with what cannot be.
 func (c chance) path() srpolicy.Advertised {
 	n := nodeOf(2 + c.IntN(3))

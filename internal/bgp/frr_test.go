@@ -220,7 +220,7 @@ func (w wire) member(t *testing.T, i string, at netip.Addr, c Config, p Peer, ot
 	return m
 }
 
-// FRR and a node tell each other prefixes of both families, all with IPv6 next
+// FRR and a node advertise each other prefixes of both families, all with IPv6 next
 // hops, through TCP MD5 and TTL security; the end of either side reaches the
 // other.
 func TestUnicastWithFRR(t *testing.T) {

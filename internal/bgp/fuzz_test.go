@@ -84,7 +84,7 @@ func receiveUpdate(t *testing.T, body []byte) {
 	s.update(pathsOf(m.Body.(*bgp.BGPUpdate)), time.Time{})
 }
 
-// pathsOf are an update's routes as GoBGP tells of them.
+// pathsOf are an update's routes as GoBGP reports them.
 func pathsOf(u *bgp.BGPUpdate) (out []*apiutil.Path) {
 	add := func(f bgp.Family, list []bgp.PathNLRI, withdrawal bool) {
 		for _, n := range list {

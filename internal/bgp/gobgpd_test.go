@@ -114,17 +114,17 @@ func speaking(graceful bool, families ...string) (out string) {
 
 var everything = []string{"ipv4-unicast", "ipv6-unicast", "l3vpn-ipv4-unicast", "l3vpn-ipv6-unicast", "ipv4-srpolicy", "ipv6-srpolicy"}
 
-// An external GoBGP and a node tell each other prefixes of both families by IPv6
+// An external GoBGP and a node advertise each other prefixes of both families by IPv6
 // next hops, through TCP MD5 and TTL security; a withdrawal and the session's end are
 // received, and so is what comes back.
 func TestUnicastWithGoBGPd(t *testing.T) {
 	t.Parallel()
 	g := goBGPd(t, 65000, fmt.Sprintf(neighbor, 1, "secret"), oneHop, speaking(false, "ipv4-unicast", "ipv6-unicast"))
-	tell := func() {
+	send := func() {
 		g.rib("add", "ipv4", "192.0.2.0/24", "nexthop", g.peer.String())
 		g.rib("add", "ipv6", "2001:db8:99::/48", "nexthop", g.peer.String())
 	}
-	tell()
+	send()
 	m := g.member(t, "1", g.ours, Config{Cluster: &Cluster{Locator: true}}, Peer{Password: "secret", Hops: 1})
 	known := func() bool {
 		return m.routes.by("192.0.2.0/24", g.peer.String()) && m.routes.by("2001:db8:99::/48", g.peer.String())
@@ -142,7 +142,7 @@ func TestUnicastWithGoBGPd(t *testing.T) {
 	g.kill()
 	eventually(t, "the end arrives", func() bool { return m.routes.count() == 0 })
 	g.start()
-	tell()
+	send()
 	eventually(t, "it is back", known)
 }
 
@@ -150,8 +150,8 @@ func TestUnicastWithGoBGPd(t *testing.T) {
 func TestGracefulRestartWithGoBGPd(t *testing.T) {
 	t.Parallel()
 	g := goBGPd(t, 65000, fmt.Sprintf(neighbor, 1, ""), graceful, speaking(true, "ipv4-unicast", "ipv6-unicast"))
-	tell := func() { g.rib("add", "ipv6", "2001:db8:99::/48", "nexthop", g.peer.String()) }
-	tell()
+	send := func() { g.rib("add", "ipv6", "2001:db8:99::/48", "nexthop", g.peer.String()) }
+	send()
 	m := g.member(t, "1", g.ours, Config{Restart: 60 * time.Second}, Peer{})
 	known := func() bool { return m.routes.by("2001:db8:99::/48", g.peer.String()) }
 	eventually(t, "its prefix arrives", known)
@@ -159,7 +159,7 @@ func TestGracefulRestartWithGoBGPd(t *testing.T) {
 	g.kill()
 	eventually(t, "the session is down", func() bool { return !isEstablished(m.Speaker) })
 	g.start()
-	tell()
+	send()
 	established(t, m.Speaker)
 	eventually(t, "it has sent all again", func() bool {
 		m.observed.mu.Lock()

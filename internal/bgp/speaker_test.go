@@ -220,7 +220,7 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
-// Two injectors, even with one router ID, tell of one NLRI: what one of them says is
+// Two injectors, even with one router ID, advertise one NLRI: what one of them says is
 // not lost because of what the other does.
 func TestTwoInjectors(t *testing.T) {
 	h := newObserved()
@@ -281,7 +281,7 @@ func TestPeerComesBackOtherwise(t *testing.T) {
 	eventually(t, "the policy is gone", func() bool { return !h.has(100) })
 }
 
-// A second GoBGP, with types of its own, tells what ours receive; what RFC 9830
+// A second GoBGP, with types of its own, advertises what ours receive; what RFC 9830
 // calls malformed is withdrawn, and the session stays.
 func TestAgainstGoBGP(t *testing.T) {
 	h := newObserved()
@@ -306,7 +306,7 @@ func TestAgainstGoBGP(t *testing.T) {
 	}}))
 	established(t, headend)
 
-	tell := func(attrs ...bgp.PathAttributeInterface) {
+	send := func(attrs ...bgp.PathAttributeInterface) {
 		t.Helper()
 		nlri, err := bgp.NewSRPolicy(bgp.RF_SR_POLICY_IPv6, bgp.SRPolicyIPv6NLRILen, 7, 100, addr("fd11::1000").AsSlice())
 		must(err)
@@ -324,7 +324,7 @@ func TestAgainstGoBGP(t *testing.T) {
 	}
 	sound := bgp.NewPathAttributeTunnelEncap([]*bgp.TunnelEncapTLV{bgp.NewTunnelEncapTLV(bgp.TUNNEL_TYPE_SR_POLICY,
 		[]bgp.TunnelEncapSubTLVInterface{bgp.NewTunnelEncapSubTLVSRPreference(0, 42), list})})
-	tell(noAdvertise, sound)
+	send(noAdvertise, sound)
 	eventually(t, "the policy arrives", func() bool { return h.has(100) })
 	if p, _ := h.path(100); p.Preference != 42 || p.SegmentLists[0].Segments[0] != addr("fcff:3::1") || p.BindingSID.IsValid() {
 		t.Errorf("received %+v", p)
@@ -335,9 +335,9 @@ func TestAgainstGoBGP(t *testing.T) {
 			[]bgp.TunnelEncapSubTLVInterface{bgp.NewTunnelEncapSubTLVSRPreference(0, 42)})})},
 		"no tunnel": {noAdvertise},
 	} {
-		tell(attrs...)
+		send(attrs...)
 		eventually(t, name+": the policy is withdrawn", func() bool { return !h.has(100) })
-		tell(noAdvertise, sound)
+		send(noAdvertise, sound)
 		eventually(t, name+": a sound one is taken again", func() bool { return h.has(100) })
 	}
 	established(t, headend)

@@ -44,7 +44,7 @@ func TestAPIServer(t *testing.T) {
 	w, h, _ := starts(t, s.agent(t, me, proxy.url), Config{Node: me, Namespace: namespace}, Known{})
 	core, byName, byAddress := "srv6policy:core", "configmap:ipv4:node-2", "configmap:ipv6:fd11::1000"
 	s.waits(t, "everything is observed", func() error {
-		return want(h.has(func(h *observed) bool { return len(h.paths) == 3 && len(h.nodes) == 1 && len(h.self.PodCIDRs) == 2 }) && w.Status().Complete, "heard %v, status %+v", h.log, w.Status())
+		return want(h.has(func(h *observed) bool { return len(h.paths) == 3 && len(h.nodes) == 1 && len(h.self.PodCIDRs) == 2 }) && w.Status().Complete, "observed %v, status %+v", h.log, w.Status())
 	})
 
 	t.Run("publish", func(t *testing.T) {

@@ -98,7 +98,7 @@ func TestSMF(t *testing.T) {
 	wantReferences(in, t)
 }
 
-// wantReferences looks at what the SMFs were told of each other's tunnels.
+// wantReferences looks at which of each other's tunnels the SMFs got.
 func wantReferences(in *instance.Instance, t *testing.T) {
 	t.Helper()
 	ask := func(name string) smf.Info {

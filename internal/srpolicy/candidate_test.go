@@ -74,7 +74,7 @@ func TestChoose(t *testing.T) {
 			others: []Candidate{path("y", 0, c), path("x", 101, b)}, installed: "y",
 			lists: lists(b), order: []string{"x", "y"}, why: []string{"highest preference", "stands by"},
 		},
-		"configured here before told by BGP": {
+		"configured here before advertised by BGP": {
 			own: lists(a), others: []Candidate{byBGP("x", 100, 65001, 9, b)}, installed: "x",
 			lists: lists(a), order: []string{"", "x"}, why: []string{"configured here", "stands by"},
 		},

@@ -14,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
-// A prefix that two peers had told of goes when both have told all, and neither has
-// told it again.
+// A prefix that two peers had advertised goes when both have advertised everything, and
+// neither has advertised it again.
 func TestReachesBeforeARestart(t *testing.T) {
 	a, b, p := netip.MustParseAddr("127.95.0.1"), netip.MustParseAddr("127.95.0.2"), netip.MustParsePrefix("10.244.9.0/24")
 	by := func(peer netip.Addr, best bool) bgp.Route {
@@ -27,17 +27,17 @@ func TestReachesBeforeARestart(t *testing.T) {
 	state.PutReach(p, []bgp.Route{by(a, true), by(b, false)})
 	state.MarkStale()
 	h := &BGP{queue: queue}
-	hear := func(peer netip.Addr) {
+	complete := func(peer netip.Addr) {
 		h.Complete(peer)
 		for _, e := range queue.Take() {
 			e.Apply(&state)
 		}
 	}
-	hear(a)
+	complete(a)
 	if len(state.Best()) != 1 {
-		t.Error("it went before the other peer had time to tell it")
+		t.Error("it went before the other peer had time to advertise it")
 	}
-	hear(b)
+	complete(b)
 	if len(state.Reaches) != 0 {
 		t.Errorf("it stays: %+v", state.Reaches)
 	}

@@ -41,7 +41,7 @@ func TestTranslation(t *testing.T) {
 	wantError(t, err, "nft", "no rule")
 }
 
-// A Service is told with both of its protocols, and what only kube-proxy does.
+// A Service is written with both of its protocols, and what only kube-proxy does.
 func TestServiceObjects(t *testing.T) {
 	in := inCluster(t)
 	s := &in.Services[0]

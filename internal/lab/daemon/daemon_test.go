@@ -7,7 +7,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// What a node is told of its cluster differs by mode.
+// The configuration of a node about its cluster differs by mode.
 func TestMembership(t *testing.T) {
 	in := inCluster(t)
 	in.State.Variant = "static"

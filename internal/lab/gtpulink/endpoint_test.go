@@ -162,7 +162,7 @@ func TestTunnel(t *testing.T) {
 		return response.Stats
 	}
 	// The two devices are one tunnel's ends; TEID 3 that "there" sends to is
-	// nobody's, until it is told that of "here".
+	// nobody's, until it gets that of "here".
 	ask(Request{Op: "EndMarker", Device: "there", Count: 1})
 	ask(Request{Op: "Tunnel", Device: "there", To: netip.MustParseAddr("127.0.0.1"), TEID: 1})
 	ask(Request{Op: "EndMarker", Device: "there", Count: 1})

@@ -109,7 +109,7 @@ func TestParseKubelets(t *testing.T) {
 	}
 }
 
-// What IS-IS is told fits the node.
+// The configuration of IS-IS fits the node.
 func TestParseISIS(t *testing.T) {
 	const ring = `name: i
 summary: s
