@@ -91,7 +91,7 @@ func CheckInjections(list []Injection) []srv6.FieldError {
 	}
 	first := map[string]int{}
 	for i, v := range list {
-		if _, ok := trafficOf(v.Color); !ok {
+		if trafficOf(v.Color) == "" {
 			add(i, srv6.FieldError{Field: "color", Problem: fmt.Sprintf("%d is none of a cluster's", v.Color), Fix: "give 4 for a policy that carries IPv4, 6 for IPv6"})
 		}
 		for _, e := range v.Validate() {
@@ -125,8 +125,7 @@ func (v Injection) name() string {
 	if v.Name != "" {
 		return v.Name
 	}
-	traffic, _ := trafficOf(v.Color)
-	name := defaultName(traffic, v.Endpoint.String())
+	name := defaultName(trafficOf(v.Color), v.Endpoint.String())
 	if v.Distinguisher > 0 {
 		name += fmt.Sprintf("-%d", v.Distinguisher)
 	}
@@ -151,9 +150,9 @@ func (in *Injector) Set(ctx context.Context, list []Injection) ([]Event, error) 
 	}
 	wanted := map[string]map[string]Listed{} // by node and name
 	for _, v := range list {
-		traffic, _ := trafficOf(v.Color)
 		listed := Listed{
-			Name: v.name(), EgressNode: v.Endpoint.String(), Traffic: traffic, BSID: v.BindingSID, Preference: v.Preference, SegmentLists: v.SegmentLists,
+			Name: v.name(), EgressNode: v.Endpoint.String(), Traffic: trafficOf(v.Color), BSID: v.BindingSID,
+			Preference: v.Preference, SegmentLists: v.SegmentLists,
 		}
 		for _, node := range v.Nodes {
 			if wanted[node] == nil {

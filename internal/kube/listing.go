@@ -67,15 +67,9 @@ func (t Traffic) color() uint32 {
 	return overlay.ColorIPv6
 }
 
-// trafficOf is the reverse.
-func trafficOf(color uint32) (Traffic, bool) {
-	switch color {
-	case overlay.ColorIPv4:
-		return IPv4, true
-	case overlay.ColorIPv6:
-		return IPv6, true
-	}
-	return "", false
+// trafficOf is the reverse; "" for another color.
+func trafficOf(color uint32) Traffic {
+	return map[uint32]Traffic{overlay.ColorIPv4: IPv4, overlay.ColorIPv6: IPv6}[color]
 }
 
 // entry is a candidate path as it was written: its endpoint may still be a name.
@@ -92,7 +86,7 @@ func fault(field, fix, format string, args ...any) config.Error {
 
 // readListing reads the data of node's ConfigMap, all of it, or says all that is
 // wrong with it by key, line and field. before is what was read last, or nil.
-func readListing(data map[string]string, node string, before *reading) (*reading, error) {
+func readListing(data map[string]string, node string, before *reading) (r *reading, err error) {
 	if len(data) != 1 {
 		return nil, fmt.Errorf("data: has %d keys: give one, with the policies of the node as YAML", len(data))
 	}
@@ -100,13 +94,11 @@ func readListing(data map[string]string, node string, before *reading) (*reading
 		if r, ok := before.next(text, node); ok {
 			return r, nil
 		}
-		r, err := parseListing(text, node)
-		if err != nil {
-			return nil, fmt.Errorf("data[%s]: %w", key, err)
+		if r, err = parseListing(text, node); err != nil {
+			err = fmt.Errorf("data[%s]: %w", key, err)
 		}
-		return r, nil
 	}
-	panic("unreachable")
+	return r, err
 }
 
 func parseListing(text, node string) (*reading, error) {

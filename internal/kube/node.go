@@ -20,11 +20,7 @@ import (
 const NodeAnnotation = Group + "/overlay"
 
 // keepSelf keeps of this node's Node what is read here.
-func keepSelf(o any) (any, error) {
-	u, ok := o.(*unstructured.Unstructured)
-	if !ok {
-		return o, nil
-	}
+func keepSelf(u *unstructured.Unstructured) (any, error) {
 	kept := map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind()}
 	for _, path := range [][]string{
 		{"metadata", "name"}, {"metadata", "uid"}, {"metadata", "resourceVersion"}, {"metadata", "labels"},
@@ -43,11 +39,7 @@ func keepSelf(o any) (any, error) {
 }
 
 // keepNode keeps the part of another node's metadata that this node needs.
-func keepNode(o any) (any, error) {
-	m, ok := o.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return o, nil
-	}
+func keepNode(m *metav1.PartialObjectMetadata) (any, error) {
 	kept := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta}
 	kept.Name, kept.UID, kept.ResourceVersion = m.Name, m.UID, m.ResourceVersion
 	if text, there := m.Annotations[NodeAnnotation]; there {

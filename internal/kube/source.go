@@ -50,6 +50,16 @@ type wanted struct {
 	changed func(name string) // called for an object that is new, different or gone
 }
 
+// only has keep transform the objects of its type, and no others.
+func only[T any](keep func(*T) (any, error)) cache.TransformFunc {
+	return func(o any) (any, error) {
+		if v, ok := o.(*T); ok {
+			return keep(v)
+		}
+		return o, nil
+	}
+}
+
 // follow makes a source of a resource.
 func follow[T runtime.Object](from lister[T], w wanted) (*source, error) {
 	s := &source{}

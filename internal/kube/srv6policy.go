@@ -35,11 +35,7 @@ type PolicySpec struct {
 
 // keepPolicy drops the parts of a policy that this node does not read: above all
 // the status of other nodes. It keeps only their number.
-func (w *Watcher) keepPolicy(o any) (any, error) {
-	u, ok := o.(*unstructured.Unstructured)
-	if !ok {
-		return o, nil
-	}
+func (w *Watcher) keepPolicy(u *unstructured.Unstructured) (any, error) {
 	kept := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "metadata": map[string]any{},
 		"spec": u.Object["spec"], "status": map[string]any{"count": statusNodes(u), "nodes": []any{}},

@@ -198,23 +198,21 @@ func (w *Watcher) makeSources() error {
 	client := w.api.objects
 	whole, policies := &unstructured.Unstructured{}, client.Resource(policyResource)
 	var errs [5]error
-	w.self, errs[0] = follow(client.Resource(nodeResource), wanted{"this node", client, whole, one(w.config.Node), keepSelf, func(name string) {
+	w.self, errs[0] = follow(client.Resource(nodeResource), wanted{"this node", client, whole, one(w.config.Node), only(keepSelf), func(name string) {
 		w.observe.Add(task{about: aboutSelf})
 		paths(name) // policies choose it by its labels
 	}})
-	w.nodes, errs[1] = follow(w.api.metadata.Resource(nodeResource), wanted{"nodes", w.api.metadata, &metav1.PartialObjectMetadata{}, nil, keepNode, func(name string) {
+	w.nodes, errs[1] = follow(w.api.metadata.Resource(nodeResource), wanted{"nodes", w.api.metadata, &metav1.PartialObjectMetadata{}, nil, only(keepNode), func(name string) {
 		w.observe.Add(task{aboutNode, name})
 	}})
-	keepConfigMap := func(o any) (any, error) { // drops what is not read here
-		if u, ok := o.(*unstructured.Unstructured); ok {
-			u.SetManagedFields(nil)
-		}
-		return o, nil
+	keepConfigMap := func(u *unstructured.Unstructured) (any, error) { // drops what is not read here
+		u.SetManagedFields(nil)
+		return u, nil
 	}
 	w.listing, errs[2] = follow(client.Resource(configMapResource).Namespace(w.config.Namespace),
-		wanted{"ConfigMap", client, whole, one(ListingName(w.config.Node)), keepConfigMap, paths})
-	w.named, errs[3] = follow(policies, wanted{"SRv6Policies by name", client, whole, fields.Set{"spec.node": w.config.Node}, w.keepPolicy, paths})
-	w.selecting, errs[4] = follow(policies, wanted{"SRv6Policies by label", client, whole, fields.Set{"spec.node": ""}, w.keepPolicy, paths})
+		wanted{"ConfigMap", client, whole, one(ListingName(w.config.Node)), only(keepConfigMap), paths})
+	w.named, errs[3] = follow(policies, wanted{"SRv6Policies by name", client, whole, fields.Set{"spec.node": w.config.Node}, only(w.keepPolicy), paths})
+	w.selecting, errs[4] = follow(policies, wanted{"SRv6Policies by label", client, whole, fields.Set{"spec.node": ""}, only(w.keepPolicy), paths})
 	return errors.Join(errs[:]...)
 }
 

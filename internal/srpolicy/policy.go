@@ -98,15 +98,13 @@ func (p Policy) Validate() []srv6.FieldError {
 
 // checkLists requires 1 to MaxSegmentLists lists.
 func checkLists(lists []SegmentList) []srv6.FieldError {
-	switch n := len(lists); {
-	case n == 0:
-		return []srv6.FieldError{{Field: "segment_lists", Problem: "is missing: there is no way without a segment list",
-			Fix: "give segment_lists: [{segments: [...]}]"}}
-	case n > MaxSegmentLists:
-		return []srv6.FieldError{{Field: "segment_lists", Problem: fmt.Sprintf("has %d lists", n),
-			Fix: fmt.Sprintf("give at most %d", MaxSegmentLists)}}
+	var errs faults
+	if n := len(lists); n == 0 {
+		errs.add("segment_lists", "give segment_lists: [{segments: [...]}]", "is missing: there is no way without a segment list")
+	} else if n > MaxSegmentLists {
+		errs.add("segment_lists", fmt.Sprintf("give at most %d", MaxSegmentLists), "has %d lists", n)
+		return errs
 	}
-	var errs []srv6.FieldError
 	for i, l := range lists {
 		for _, e := range checkSegments(l.Segments) {
 			e.Field = fmt.Sprintf("segment_lists[%d].segments%s", i, e.Field)
@@ -119,15 +117,13 @@ func checkLists(lists []SegmentList) []srv6.FieldError {
 // checkSegments requires 1 to MaxSegments SIDs. Its fields begin behind "segments":
 // there may be very many lists, and few have errors.
 func checkSegments(segments []netip.Addr) []srv6.FieldError {
-	switch n := len(segments); {
-	case n == 0:
-		return []srv6.FieldError{{Problem: "is missing: a segment list needs a segment",
-			Fix: "give the SIDs to visit, the first one first"}}
-	case n > MaxSegments:
-		return []srv6.FieldError{{Problem: fmt.Sprintf("has %d segments", n),
-			Fix: fmt.Sprintf("give at most %d, or put several C-SIDs into one segment (NEXT-C-SID)", MaxSegments)}}
+	var errs faults
+	if n := len(segments); n == 0 {
+		errs.add("", "give the SIDs to visit, the first one first", "is missing: a segment list needs a segment")
+	} else if n > MaxSegments {
+		errs.add("", fmt.Sprintf("give at most %d, or put several C-SIDs into one segment (NEXT-C-SID)", MaxSegments), "has %d segments", n)
+		return errs
 	}
-	var errs []srv6.FieldError
 	for i, s := range segments {
 		for _, e := range srv6.CheckUnicast6("", s) {
 			e.Field = fmt.Sprintf("[%d]", i)

@@ -3,10 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -77,42 +74,6 @@ func list[T any](ctx context.Context, r dynamic.ResourceInterface, o metav1.List
 		all = append(all, *one)
 	}
 	return all, nil
-}
-
-// right is permission for a verb on a resource.
-type right struct {
-	verb, group, resource, namespace string
-}
-
-// check says which of the rights are missing.
-func (c *Client) check(ctx context.Context, rights []right) error {
-	var missing []string
-	for _, r := range rights {
-		resource, sub, _ := strings.Cut(r.resource, "/")
-		u, err := kube.Create(ctx, c.objects.Resource(reviews), "authorization.k8s.io/v1", "SelfSubjectAccessReview", &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: r.verb, Group: r.group, Resource: resource, Subresource: sub, Namespace: r.namespace,
-			}},
-		})
-		if err != nil {
-			return fmt.Errorf("kubernetes: what you may do: %w", err)
-		}
-		review, err := kube.Typed[authorizationv1.SelfSubjectAccessReview](u, nil)
-		if err != nil {
-			return err
-		}
-		switch {
-		case review.Status.Allowed:
-		case r.namespace != "":
-			missing = append(missing, r.verb+" "+r.resource+" in "+r.namespace)
-		default:
-			missing = append(missing, r.verb+" "+r.resource)
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("your rights in the cluster do not suffice: you may not %s", strings.Join(missing, ", "))
-	}
-	return nil
 }
 
 // errNoCulvert is that no agents are found.

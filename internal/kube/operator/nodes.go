@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,18 +92,37 @@ func (c *Client) FindPod(ctx context.Context, key string) (found connectivity.Po
 	return connectivity.Pod{Container: connectivity.Container{Namespace: namespace, Pod: name}, Node: p.Spec.NodeName, Addresses: addresses(p)}, nil
 }
 
-// Nodes are all of the cluster, with the agents on them.
+// Nodes are all of the cluster, with the agents on them. It fails unless the operator
+// has the rights for a test.
 func (c *Client) Nodes(ctx context.Context) (out []connectivity.Node, err error) {
-	rights := []right{ // what a test does
+	var missing []string
+	for _, r := range []struct{ verb, group, resource, namespace string }{ // what a test does
 		{"list", "", "nodes", ""},
 		{"get", "apps", "daemonsets", c.System}, {"list", "", "pods", c.System}, {"create", "", "pods/exec", c.System},
 		{"create", "", "namespaces", ""}, {"delete", "", "namespaces", ""},
 		{"create", "apps", "daemonsets", c.Namespace}, {"create", "", "services", c.Namespace},
 		{"list", "", "pods", c.Namespace}, {"create", "", "pods/exec", c.Namespace},
 		{"get", kube.Group, "srv6policies", ""}, {"create", kube.Group, "srv6policies", ""}, {"delete", kube.Group, "srv6policies", ""},
+	} {
+		resource, sub, _ := strings.Cut(r.resource, "/")
+		review, err := kube.Typed[authorizationv1.SelfSubjectAccessReview](kube.Create(ctx, c.objects.Resource(reviews),
+			"authorization.k8s.io/v1", "SelfSubjectAccessReview", &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Verb: r.verb, Group: r.group, Resource: resource, Subresource: sub, Namespace: r.namespace,
+				}},
+			}))
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("kubernetes: what you may do: %w", err)
+		case review.Status.Allowed:
+		case r.namespace != "":
+			missing = append(missing, r.verb+" "+r.resource+" in "+r.namespace)
+		default:
+			missing = append(missing, r.verb+" "+r.resource)
+		}
 	}
-	if err := c.check(ctx, rights); err != nil {
-		return nil, err
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("your rights in the cluster do not suffice: you may not %s", strings.Join(missing, ", "))
 	}
 	return c.Agents(ctx)
 }
