@@ -28,22 +28,8 @@ import (
 
 // injection is an entry of an injector's file.
 type injection struct {
-	Color         uint32                 `json:"color"`
-	Endpoint      netip.Addr             `json:"endpoint"`
-	Distinguisher uint32                 `json:"distinguisher,omitempty"`
-	Headends      []string               `json:"headends,omitempty"` // router IDs, or names of nodes
-	PolicyName    string                 `json:"policy_name,omitempty"`
-	Name          string                 `json:"name,omitempty"`
-	Preference    uint32                 `json:"preference,omitempty"`
-	BindingSID    netip.Addr             `json:"binding_sid,omitzero"`
-	SegmentLists  []srpolicy.SegmentList `json:"segment_lists"`
-}
-
-func (v injection) advertised() srpolicy.Advertised {
-	return srpolicy.Advertised{
-		Color: v.Color, Endpoint: v.Endpoint, Distinguisher: v.Distinguisher, PolicyName: v.PolicyName, Name: v.Name,
-		Preference: v.Preference, BindingSID: v.BindingSID, SegmentLists: v.SegmentLists,
-	}
+	srpolicy.Advertised
+	Headends []string `json:"headends,omitempty"` // router IDs, or names of nodes
 }
 
 // inject has the arguments of `culvert policy inject`.
@@ -257,7 +243,7 @@ func (i *inject) peerStates(ctx context.Context, w io.Writer, speaker *bgp.Speak
 	return err
 }
 
-// printEvent says what changed of one path, for one node if it was told alone.
+// printEvent says what changed of one path, and for which node if it was sent to that one only.
 func (i *inject) printEvent(w io.Writer, op, node string, path srpolicy.Advertised) {
 	if i.app.format == printer.JSON {
 		line, err := json.Marshal(struct {
@@ -311,7 +297,7 @@ func readInjections(file string, check func([]injection) []srv6.FieldError) erro
 func readBGPInjections(file string) (out []bgp.Injection, err error) {
 	err = readInjections(file, func(paths []injection) (errs []srv6.FieldError) {
 		for j, v := range paths {
-			one := bgp.Injection{Advertised: v.advertised()}
+			one := bgp.Injection{Advertised: v.Advertised}
 			for k, text := range v.Headends {
 				id, err := netip.ParseAddr(text)
 				if err != nil {
@@ -343,7 +329,7 @@ func (i *inject) toKube(c *cobra.Command) error {
 			if len(nodes) == 0 {
 				nodes = i.peers
 			}
-			list = append(list, kube.Injection{Advertised: v.advertised(), Nodes: nodes})
+			list = append(list, kube.Injection{Advertised: v.Advertised, Nodes: nodes})
 		}
 		return kube.CheckInjections(list)
 	})

@@ -97,85 +97,83 @@ const (
 // IsSet says whether the node speaks BGP.
 func (b *BGP) IsSet() bool { return b.ASN != 0 || len(b.Peers) > 0 }
 
-// bgpCheck validates the section bgp.
-type bgpCheck struct{ v *validator }
-
-func (k bgpCheck) speaker() {
-	b := &k.v.BGP
+// checkBGP validates the section bgp.
+func checkBGP(v *validator) {
+	b := &v.BGP
 	isUsed := b.IsSet() || b.RouterID.IsValid() || len(b.Listen) > 0
-	k.v.refuse(isUsed && b.ASN == 0, "bgp.asn", "the AS number of this node, such as 65001", "is missing")
+	v.refuse(isUsed && b.ASN == 0, "bgp.asn", "the AS number of this node, such as 65001", "is missing")
 	if !b.IsSet() {
 		return
 	}
-	inCluster := k.v.Overlay.Mode == OverlayBGP
+	inCluster := v.Overlay.Mode == OverlayBGP
 	isFound := inCluster && !b.RouterID.IsValid()
-	k.v.refuse(!isFound && (!b.RouterID.Is4() || b.RouterID.IsUnspecified()),
+	v.refuse(!isFound && (!b.RouterID.Is4() || b.RouterID.IsUnspecified()),
 		"bgp.router_id", "an IPv4 address that no other speaker has, such as 192.0.2.1", "%q is not a router ID", addrText(b.RouterID))
 	for i, a := range b.Listen {
 		if !inCluster || a != netip.IPv6Unspecified() {
-			k.speakerAddress(fmt.Sprintf("bgp.listen[%d]", i), a)
+			checkSpeakerAddress(v, fmt.Sprintf("bgp.listen[%d]", i), a)
 		}
 	}
 	const longest = 1<<12 - 1 // 12 bits (RFC 4724 section 3)
-	k.v.refuse(b.RestartTime > longest,
+	v.refuse(b.RestartTime > longest,
 		"bgp.restart_time", fmt.Sprintf("at most %d seconds", longest), "%d is too long", b.RestartTime)
-	k.cluster()
-	peers := k.v.unique()
+	checkBGPOfCluster(v)
+	peers := v.unique()
 	for i, p := range b.Peers {
-		k.peer(fmt.Sprintf("bgp.peers[%d]", i), p, peers)
+		checkBGPPeer(v, fmt.Sprintf("bgp.peers[%d]", i), p, peers)
 	}
 }
 
-func (k bgpCheck) peer(at string, p BGPPeer, peers unique) {
-	if k.speakerAddress(at+".address", p.Address) {
+func checkBGPPeer(v *validator, at string, p BGPPeer, peers unique) {
+	if checkSpeakerAddress(v, at+".address", p.Address) {
 		peers.check(at+".address", p.Address.String(), "give each peer once")
 	}
-	k.v.refuse(p.ASN == 0, at+".asn", "the peer's AS number", "is missing")
-	k.v.refuse(p.Source.IsValid() && p.Source.Is4() != p.Address.Is4(),
+	v.refuse(p.ASN == 0, at+".asn", "the peer's AS number", "is missing")
+	v.refuse(p.Source.IsValid() && p.Source.Is4() != p.Address.Is4(),
 		at+".source", fmt.Sprintf("an address of the family of %s", p.Address), "%s cannot connect there", p.Source)
-	k.v.refuse(p.Passive && len(k.v.BGP.Listen) == 0,
+	v.refuse(p.Passive && len(v.BGP.Listen) == 0,
 		at+".passive", "list in bgp.listen where this node takes connections, or remove it", "neither side would connect")
-	k.v.refuse(p.Hops > 0 && p.ASN == k.v.BGP.ASN,
+	v.refuse(p.Hops > 0 && p.ASN == v.BGP.ASN,
 		at+".hops", "remove it: internal peers may be anywhere", "TTL security is for external peers")
-	k.v.refuse((p.Client || p.RouteReflector) && p.ASN != k.v.BGP.ASN,
+	v.refuse((p.Client || p.RouteReflector) && p.ASN != v.BGP.ASN,
 		at+".route_reflector", "remove route_reflector and client: updates of external peers are not reflected", "route reflection is among internal peers")
-	k.v.refuse(p.Client && p.RouteReflector,
+	v.refuse(p.Client && p.RouteReflector,
 		at+".client", "remove one of the two", "a route reflector's client is no reflector of its own")
 	for i, f := range p.Families {
-		k.v.oneOf(fmt.Sprintf("%s.families[%d]", at, i), f, BGPSRPolicy, BGPUnicast, BGPL3VPN)
+		v.oneOf(fmt.Sprintf("%s.families[%d]", at, i), f, BGPSRPolicy, BGPUnicast, BGPL3VPN)
 	}
-	k.v.refuse(p.HoldTime < 3, at+".hold_time", "3 seconds or more", "%d s is too short", p.HoldTime)
-	k.v.refuse(p.PasswordFile != "" && !filepath.IsAbs(p.PasswordFile),
+	v.refuse(p.HoldTime < 3, at+".hold_time", "3 seconds or more", "%d s is too short", p.HoldTime)
+	v.refuse(p.PasswordFile != "" && !filepath.IsAbs(p.PasswordFile),
 		at+".password_file", "an absolute path", "%q depends on where the daemon is started", p.PasswordFile)
 }
 
-// cluster checks the fields that only nodes of a cluster have.
-func (k bgpCheck) cluster() {
-	b := &k.v.BGP
-	k.v.refuse(b.ClusterID.IsValid() && !b.ClusterID.Is4(),
+// checkBGPOfCluster checks the fields that only nodes of a cluster have.
+func checkBGPOfCluster(v *validator) {
+	b := &v.BGP
+	v.refuse(b.ClusterID.IsValid() && !b.ClusterID.Is4(),
 		"bgp.cluster_id", "four octets as an IPv4 address, or remove it", "%s is not a cluster ID", b.ClusterID)
-	checkEach(k.v, "bgp.prefixes", b.Prefixes, srv6.CheckPrefix)
+	checkEach(v, "bgp.prefixes", b.Prefixes, srv6.CheckPrefix)
 	if !b.VPN.IsSet() {
 		return
 	}
-	k.administered("bgp.vpn.route_distinguisher", b.VPN.Distinguisher)
+	checkAdministered(v, "bgp.vpn.route_distinguisher", b.VPN.Distinguisher)
 	for field, list := range map[string][]string{"import": b.VPN.Import, "export": b.VPN.Export} {
 		for i, target := range list {
-			k.administered(fmt.Sprintf("bgp.vpn.%s_targets[%d]", field, i), target)
+			checkAdministered(v, fmt.Sprintf("bgp.vpn.%s_targets[%d]", field, i), target)
 		}
 	}
-	k.v.refuse(k.v.Overlay.SIDs == SIDsDouble,
+	v.refuse(v.Overlay.SIDs == SIDsDouble,
 		"bgp.vpn", "set overlay.sids: single", "a route of a VPN names one SID, and overlay.sids is double")
 }
 
-// administered checks a route distinguisher or Route Target: an AS number or an IPv4
+// checkAdministered checks a route distinguisher or Route Target: an AS number or an IPv4
 // address, and a number (RFC 4364 section 4.2).
-func (k bgpCheck) administered(at, text string) {
+func checkAdministered(v *validator, at, text string) {
 	administrator, number, _ := strings.Cut(text, ":")
 	asn, notASN := strconv.ParseUint(administrator, 10, 32)
 	a, _ := netip.ParseAddr(administrator)
 	if notASN != nil && !a.Is4() {
-		k.v.add(at, "65001:100 or 192.0.2.1:100", "%q begins with neither an AS number nor an IPv4 address", text)
+		v.add(at, "65001:100 or 192.0.2.1:100", "%q begins with neither an AS number nor an IPv4 address", text)
 		return
 	}
 	numberBits := 16
@@ -183,14 +181,14 @@ func (k bgpCheck) administered(at, text string) {
 		numberBits = 32
 	}
 	_, err := strconv.ParseUint(number, 10, numberBits)
-	k.v.refuse(err != nil, at, "65001:100 or 192.0.2.1:100", "%q does not end with a number of %d bits", text, numberBits)
+	v.refuse(err != nil, at, "65001:100 or 192.0.2.1:100", "%q does not end with a number of %d bits", text, numberBits)
 }
 
-// speakerAddress checks a peer's address. It may be a loopback address, because a
+// checkSpeakerAddress checks a peer's address. It may be a loopback address, because a
 // controller may run on the node.
-func (k bgpCheck) speakerAddress(at string, a netip.Addr) bool {
+func checkSpeakerAddress(v *validator, at string, a netip.Addr) bool {
 	isUnicast := a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && a.Zone() == ""
-	k.v.refuse(!isUnicast, at, "an IPv4 or IPv6 unicast address, such as 2001:db8::1", "%q is not a unicast address", addrText(a))
+	v.refuse(!isUnicast, at, "an IPv4 or IPv6 unicast address, such as 2001:db8::1", "%q is not a unicast address", addrText(a))
 	return isUnicast
 }
 

@@ -215,25 +215,19 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 		if n.Tag != "!!int" || n.Decode(into) != nil {
 			d.fail(n, path, "a whole number", "must be a whole number, is %s", describe(n))
 		}
-	default:
-		d.number(n, v, path)
+	default: // an unsigned number
+		most := uint64(1)<<v.Type().Bits() - 1
+		fix := fmt.Sprintf("a whole number from 0 to %d", most)
+		value, err := strconv.ParseUint(n.Value, 0, 64)
+		switch {
+		case n.Kind != yaml.ScalarNode || n.Tag != "!!int":
+			d.fail(n, path, fix, "must be a number, is %s", describe(n))
+		case err != nil || value > most:
+			d.fail(n, path, fix, "%s is out of range", n.Value)
+		default:
+			v.SetUint(value)
+		}
 	}
-}
-
-func (d *decoder) number(n *yaml.Node, v reflect.Value, path string) {
-	bits := v.Type().Bits()
-	most := uint64(1)<<bits - 1
-	fix := fmt.Sprintf("a whole number from 0 to %d", most)
-	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" {
-		d.fail(n, path, fix, "must be a number, is %s", describe(n))
-		return
-	}
-	value, err := strconv.ParseUint(n.Value, 0, 64)
-	if err != nil || value > most {
-		d.fail(n, path, fix, "%s is out of range", n.Value)
-		return
-	}
-	v.SetUint(value)
 }
 
 // describe says what a node is, for errors like "must be X, is Y".
@@ -266,18 +260,26 @@ func fieldName(f reflect.StructField) string {
 	return name
 }
 
-func fieldNames(t reflect.Type) []string {
-	names := make([]string, 0, t.NumField())
-	for i := range t.NumField() {
-		names = append(names, fieldName(t.Field(i)))
+// fieldNames returns the names of a struct's fields, and of those of embedded structs.
+func fieldNames(t reflect.Type) (names []string) {
+	for _, f := range reflect.VisibleFields(t) {
+		if !f.Anonymous {
+			names = append(names, fieldName(f))
+		}
 	}
 	return names
 }
 
 func fieldByName(v reflect.Value, name string) (reflect.Value, bool) {
 	for i := range v.NumField() {
-		if fieldName(v.Type().Field(i)) == name {
+		f := v.Type().Field(i)
+		if !f.Anonymous && fieldName(f) == name {
 			return v.Field(i), true
+		}
+		if f.Anonymous {
+			if inner, ok := fieldByName(v.Field(i), name); ok {
+				return inner, true
+			}
 		}
 	}
 	return reflect.Value{}, false

@@ -71,47 +71,45 @@ func (o *Overlay) UsesKube() bool {
 	return o.Mode == OverlayKube || o.Mode == OverlayBGP && (o.LocatorPool.IsValid() || len(o.PodPrefixes) == 0)
 }
 
-// overlayCheck validates the section overlay.
-type overlayCheck struct{ v *validator }
-
-func (k overlayCheck) overlay() {
-	o := &k.v.Overlay
+// checkOverlay validates the section overlay.
+func checkOverlay(v *validator) {
+	o := &v.Overlay
 	if !o.IsSet() {
 		anySet := o.Node != "" || o.Address.IsValid() || len(o.Uplinks) > 0 || o.Locator.IsValid() || o.LocatorPool.IsValid() || o.SIDs != "" ||
 			len(o.PodPrefixes) > 0 || o.Masquerade || len(o.Nodes) > 0 || o.Kube != Kube{}
-		k.v.refuse(anySet, "overlay.mode", "static, bgp or kube", "is missing")
+		v.refuse(anySet, "overlay.mode", "static, bgp or kube", "is missing")
 		return
 	}
-	k.v.oneOf("overlay.mode", o.Mode, OverlayStatic, OverlayBGP, OverlayKube)
-	k.v.oneOf("overlay.sids", o.SIDs, SIDsSingle, SIDsDouble)
-	k.nodeName("overlay.node", o.Node)
-	k.v.unicast6("overlay.address", o.Address)
-	names := k.v.unique()
-	for i, name := range k.v.Overlay.Uplinks {
+	v.oneOf("overlay.mode", o.Mode, OverlayStatic, OverlayBGP, OverlayKube)
+	v.oneOf("overlay.sids", o.SIDs, SIDsSingle, SIDsDouble)
+	checkNodeName(v, "overlay.node", o.Node)
+	v.unicast6("overlay.address", o.Address)
+	names := v.unique()
+	for i, name := range v.Overlay.Uplinks {
 		at := fmt.Sprintf("overlay.uplinks[%d]", i)
-		if !k.v.interfaceName(at, name) {
+		if !v.interfaceName(at, name) {
 			continue
 		}
 		names.check(at, name, "remove one of the two")
-		k.v.refuse(k.v.interfaces[name],
+		v.refuse(v.interfaces[name],
 			at, "take it out of interfaces: XDP would see a frame before GRO does", "%q is among the interfaces", name)
 	}
-	k.locator()
-	k.podPrefixes("overlay.pod_prefixes", o.PodPrefixes)
-	k.v.refuse(o.Mode == OverlayBGP && !k.v.BGP.IsSet(),
+	checkOverlayLocator(v)
+	checkPodPrefixes(v, "overlay.pod_prefixes", o.PodPrefixes)
+	v.refuse(o.Mode == OverlayBGP && !v.BGP.IsSet(),
 		"overlay.mode", "give the section bgp", "the section bgp is missing: nodes are learned by BGP")
-	k.v.refuse(o.Mode != OverlayStatic && len(o.Nodes) > 0,
+	v.refuse(o.Mode != OverlayStatic && len(o.Nodes) > 0,
 		"overlay.nodes", "remove it, or set overlay.mode: static", "the nodes come from %s", o.Mode)
-	k.v.refuse(o.Kube.Kubeconfig != "" && !filepath.IsAbs(o.Kube.Kubeconfig),
+	v.refuse(o.Kube.Kubeconfig != "" && !filepath.IsAbs(o.Kube.Kubeconfig),
 		"overlay.kube.kubeconfig", "an absolute path", "%q depends on where the daemon is started", o.Kube.Kubeconfig)
-	k.nodes()
+	checkNodes(v)
 }
 
-// nodeName checks that Kubernetes would accept a name. Others check for "".
-func (k overlayCheck) nodeName(field, name string) {
+// checkNodeName checks that Kubernetes would accept a name. Others check for "".
+func checkNodeName(v *validator, field, name string) {
 	const longest = 253
 	isValid := len(name) <= longest && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
-	k.v.refuse(!isValid,
+	v.refuse(!isValid,
 		field, fmt.Sprintf("at most %d lower case letters, digits, '-' and '.'", longest), "%q is not a valid node name", name)
 }
 
@@ -122,64 +120,64 @@ const (
 	maxLocatorBits     = 112
 )
 
-func (k overlayCheck) locator() {
-	o := &k.v.Overlay
+func checkOverlayLocator(v *validator) {
+	o := &v.Overlay
 	switch {
 	case o.Locator.IsValid() && o.LocatorPool.IsValid():
-		k.v.add("overlay.locator_pool", "remove one of the two", "conflicts with overlay.locator")
+		v.add("overlay.locator_pool", "remove one of the two", "conflicts with overlay.locator")
 	case o.Locator.IsValid():
-		k.nodeLocator("overlay.locator", o.Locator)
+		checkNodeLocator(v, "overlay.locator", o.Locator)
 	case o.LocatorPool.IsValid():
-		k.v.refuse(k.v.prefix6("overlay.locator_pool", o.LocatorPool) && o.LocatorPool.Bits() >= claimedLocatorBits,
+		v.refuse(v.prefix6("overlay.locator_pool", o.LocatorPool) && o.LocatorPool.Bits() >= claimedLocatorBits,
 			"overlay.locator_pool", fmt.Sprintf("a prefix of less than %d bits", claimedLocatorBits), "%s holds one locator only", o.LocatorPool)
-		k.v.refuse(o.Mode == OverlayStatic,
+		v.refuse(o.Mode == OverlayStatic,
 			"overlay.locator_pool", "give overlay.locator", "only the Kubernetes API gives nodes parts of a pool")
 	case o.Mode != OverlayStatic:
-		k.v.add("overlay.locator", "give overlay.locator of this node, or overlay.locator_pool of all", "is missing")
+		v.add("overlay.locator", "give overlay.locator of this node, or overlay.locator_pool of all", "is missing")
 	}
 }
 
-func (k overlayCheck) nodeLocator(at string, p netip.Prefix) {
-	k.v.refuse(k.v.prefix6(at, p) && p.Bits() > maxLocatorBits,
+func checkNodeLocator(v *validator, at string, p netip.Prefix) {
+	v.refuse(v.prefix6(at, p) && p.Bits() > maxLocatorBits,
 		at, fmt.Sprintf("a prefix of at most %d bits", maxLocatorBits), "%s leaves no room for functions", p)
 }
 
-// podPrefixes requires room for the node's own address and a pod's.
-func (k overlayCheck) podPrefixes(field string, prefixes []netip.Prefix) {
+// checkPodPrefixes requires room for the node's own address and a pod's.
+func checkPodPrefixes(v *validator, field string, prefixes []netip.Prefix) {
 	for i, p := range prefixes {
 		at := fmt.Sprintf("%s[%d]", field, i)
-		if !k.v.fieldsAt(at, srv6.CheckPrefix(at, p)) {
+		if !v.fieldsAt(at, srv6.CheckPrefix(at, p)) {
 			continue
 		}
-		k.v.refuse(p.Addr().BitLen()-p.Bits() < 2, at, "a shorter prefix", "%s has no room for pods", p)
-		k.v.refuse(p.Bits() == 0, at, "the prefix of the pods", "%s is every address", p)
+		v.refuse(p.Addr().BitLen()-p.Bits() < 2, at, "a shorter prefix", "%s has no room for pods", p)
+		v.refuse(p.Bits() == 0, at, "the prefix of the pods", "%s is every address", p)
 	}
 }
 
-func (k overlayCheck) nodes() {
-	names, addresses := k.v.unique(), k.v.unique()
-	for i, n := range k.v.Overlay.Nodes {
+func checkNodes(v *validator) {
+	names, addresses := v.unique(), v.unique()
+	for i, n := range v.Overlay.Nodes {
 		at := fmt.Sprintf("overlay.nodes[%d]", i)
-		k.v.refuse(n.Name == "", at+".name", "give each node its name", "is missing")
-		k.nodeName(at+".name", n.Name)
+		v.refuse(n.Name == "", at+".name", "give each node its name", "is missing")
+		checkNodeName(v, at+".name", n.Name)
 		names.check(at+".name", n.Name, "give each node once")
-		if k.v.fieldsAt(at+".address", srv6.CheckUnicast6("address", n.Address)) {
+		if v.fieldsAt(at+".address", srv6.CheckUnicast6("address", n.Address)) {
 			addresses.check(at+".address", n.Address.String(), "give each node its own address")
 		}
-		checkEach(k.v, at+".addresses", n.Addresses, srv6.CheckUnicast)
-		k.podPrefixes(at+".prefixes", n.Prefixes)
+		checkEach(v, at+".addresses", n.Addresses, srv6.CheckUnicast)
+		checkPodPrefixes(v, at+".prefixes", n.Prefixes)
 		// The node needs a locator, or segment lists.
 		switch {
 		case n.Locator.IsValid():
-			k.nodeLocator(at+".locator", n.Locator)
+			checkNodeLocator(v, at+".locator", n.Locator)
 		case len(n.IPv4) == 0 && len(n.IPv6) == 0:
-			k.v.add(at+".locator", "give the node's locator, or the segment lists ipv4 and ipv6", "is missing")
+			v.add(at+".locator", "give the node's locator, or the segment lists ipv4 and ipv6", "is missing")
 		}
 		for field, list := range map[string][]netip.Addr{".ipv4": n.IPv4, ".ipv6": n.IPv6} {
-			k.v.refuse(len(list) > 2, at+field, "one segment, or that of the node and one", "has %d segments", len(list))
-			checkEach(k.v, at+field, list, srv6.CheckUnicast6)
+			v.refuse(len(list) > 2, at+field, "one segment, or that of the node and one", "has %d segments", len(list))
+			checkEach(v, at+field, list, srv6.CheckUnicast6)
 		}
-		k.v.unicast6(at+".bsid4", n.BSID4)
-		k.v.unicast6(at+".bsid6", n.BSID6)
+		v.unicast6(at+".bsid4", n.BSID4)
+		v.unicast6(at+".bsid6", n.BSID6)
 	}
 }

@@ -36,24 +36,21 @@ func (v *validator) policyL3(field, name string) *srpolicy.Policy {
 	return p
 }
 
-// srv6Check validates the SRv6 node: SIDs and locators, policies and steering.
-type srv6Check struct{ v *validator }
-
-func (k srv6Check) sids() {
-	onlyUplinks := k.v.Overlay.IsSet() && len(k.v.Interfaces) == 0
-	for i, s := range k.v.SIDs {
+func checkSIDs(v *validator) {
+	onlyUplinks := v.Overlay.IsSet() && len(v.Interfaces) == 0
+	for i, s := range v.SIDs {
 		at := fmt.Sprintf("sids[%d]", i)
-		k.v.fields(at, s.Validate())
+		v.fields(at, s.Validate())
 		if s.Interface != "" {
-			k.v.interfaceName(at+".interface", s.Interface)
+			v.interfaceName(at+".interface", s.Interface)
 		}
 		// Packets may come in by a cluster's uplinks only. An unknown behaviour is said already.
 		if onlyUplinks && s.Behavior != srv6.BehaviorNone && !slices.Contains(uplinkBehaviors, s.Behavior) {
-			k.v.add(at+".behavior", "list the interface that its packets come in by under interfaces (not an uplink), "+
+			v.add(at+".behavior", "list the interface that its packets come in by under interfaces (not an uplink), "+
 				"or use one of End, End.DT4, End.DT6, End.DT46, End.B6.Encaps, End.B6.Encaps.Red",
 				"%s is not served on the overlay's uplinks, and there are no other interfaces", s.Behavior)
 		}
-		p := k.v.policyL3(at+".policy", s.Policy)
+		p := v.policyL3(at+".policy", s.Policy)
 		if p == nil {
 			continue
 		}
@@ -61,11 +58,11 @@ func (k srv6Check) sids() {
 		// say what happens to packets.
 		wants, binding := boundPolicies[s.Behavior]
 		if is := p.BindingBehavior(); binding && s.Behavior != is {
-			k.v.add(at+".behavior", fmt.Sprintf("give this SID behavior: %s, or policy %q behavior: %s", is, p.Name, wants),
+			v.add(at+".behavior", fmt.Sprintf("give this SID behavior: %s, or policy %q behavior: %s", is, p.Name, wants),
 				"%s does not go with policy %q, which is %s", s.Behavior, p.Name, p.EffectiveBehavior())
 		}
 		if s.Behavior == srv6.EndMGTP6D || s.Behavior == srv6.EndMGTP6DDi && s.ArgsOffset > 0 {
-			k.v.argsOfPolicy(at, s.ArgsOffset, p)
+			v.argsOfPolicy(at, s.ArgsOffset, p)
 		}
 	}
 }
@@ -116,13 +113,13 @@ func argsOverwrite(sid netip.Addr, offset uint8) bool {
 	return false
 }
 
-func (k srv6Check) policies() {
-	names, bindings, colors := k.v.unique(), k.v.unique(), k.v.unique()
-	for i, p := range k.v.Policies {
+func checkPolicies(v *validator) {
+	names, bindings, colors := v.unique(), v.unique(), v.unique()
+	for i, p := range v.Policies {
 		at := fmt.Sprintf("policies[%d]", i)
-		k.v.fields(at, p.Validate())
+		v.fields(at, p.Validate())
 		names.check(at+".name", p.Name, "give each policy its own name")
-		k.v.refuse(len(p.SegmentLists) == 0 && len(k.v.paths[p.Name]) == 0 && !(k.v.BGP.IsSet() && p.Endpoint.IsValid()),
+		v.refuse(len(p.SegmentLists) == 0 && len(v.paths[p.Name]) == 0 && !(v.BGP.IsSet() && p.Endpoint.IsValid()),
 			at+".segment_lists", "give segment_lists: [{segments: [...]}], or a candidate path with policy: "+p.Name, "is missing: a policy needs a segment list")
 		if p.BindingSID.IsValid() {
 			bindings.check(at+".binding_sid", p.BindingSID.String(), "give each policy its own")
@@ -130,41 +127,41 @@ func (k srv6Check) policies() {
 		if p.Color != 0 && p.Endpoint.IsValid() {
 			colors.check(at+".color", "color "+strconv.FormatUint(uint64(p.Color), 10)+", endpoint "+p.Endpoint.String(), "a policy is known by color and endpoint: change one of them")
 		}
-		k.v.refuse(!p.Source.IsValid() && !k.v.Encapsulation.Source.IsValid(),
+		v.refuse(!p.Source.IsValid() && !v.Encapsulation.Source.IsValid(),
 			at+".source", "set encapsulation.source, an IPv6 address of this node", "the policy has no outer source address")
 	}
 }
 
-func (k srv6Check) candidatePaths() {
-	names := k.v.unique()
-	for i, p := range k.v.CandidatePaths {
+func checkCandidatePaths(v *validator) {
+	names := v.unique()
+	for i, p := range v.CandidatePaths {
 		at := fmt.Sprintf("candidate_paths[%d]", i)
-		k.v.fields(at, p.Validate())
+		v.fields(at, p.Validate())
 		names.check(at+".name", p.Name, "give each candidate path its own name")
-		k.v.policy(at+".policy", p.Policy)
+		v.policy(at+".policy", p.Policy)
 	}
 }
 
-func (k gtpuCheck) tunnels() {
-	names, teids := k.v.unique(), k.v.unique()
-	for i, t := range k.v.Tunnels {
+func checkTunnels(v *validator) {
+	names, teids := v.unique(), v.unique()
+	for i, t := range v.Tunnels {
 		at := fmt.Sprintf("tunnels[%d]", i)
-		k.v.fields(at, t.Validate())
+		v.fields(at, t.Validate())
 		names.check(at+".name", t.Name, "give each tunnel its own name")
 		if t.LocalTEID != 0 {
 			teids.check(at+".local_teid", fmt.Sprintf("TEID %d", t.LocalTEID), "give each tunnel its own")
-			k.v.refuse(len(k.v.GTPU.Addresses) == 0,
+			v.refuse(len(v.GTPU.Addresses) == 0,
 				at+".local_teid", "list under gtpu.addresses where this node receives GTP-U", "the node has no GTP-U address to receive on")
 		}
-		k.v.policyL3(at+".policy", t.Policy)
+		v.policyL3(at+".policy", t.Policy)
 		if t.SwitchTo != t.Name || !t.Remote.IsValid() { // else of two ends: received here, sent on there
-			k.v.tunnel(at+".switch_to", t.SwitchTo)
+			v.tunnel(at+".switch_to", t.SwitchTo)
 		}
 		if t.Remote.IsValid() {
-			k.v.refuse(slices.Contains(k.v.GTPU.Addresses, t.Remote),
+			v.refuse(slices.Contains(v.GTPU.Addresses, t.Remote),
 				at+".remote", "the address of the other end", "%s is this node's own GTP-U address: packets would go in circles", t.Remote)
 			sameFamily := func(a netip.Addr) bool { return a.Is4() == t.Remote.Is4() }
-			k.v.refuse(!t.Source.IsValid() && !slices.ContainsFunc(k.v.GTPU.Addresses, sameFamily),
+			v.refuse(!t.Source.IsValid() && !slices.ContainsFunc(v.GTPU.Addresses, sameFamily),
 				at+".source", "set it, or list an address of the same family as remote under gtpu.addresses", "the tunnel to %s has no outer source address", t.Remote)
 		}
 	}
@@ -183,26 +180,26 @@ func (v *validator) tunnel(field, name string) {
 	v.refuse(!t.Remote.IsValid(), field, "set remote and remote_teid of that tunnel", "tunnel %q has no remote to send to", name)
 }
 
-func (k srv6Check) steering() {
-	keys := k.v.unique()
-	for i, s := range k.v.Steering {
+func checkSteering(v *validator) {
+	keys := v.unique()
+	for i, s := range v.Steering {
 		at := fmt.Sprintf("steering[%d]", i)
-		k.v.fields(at, s.Validate())
+		v.fields(at, s.Validate())
 		match := at + ".prefix"
 		if s.Interface != "" {
 			match = at + ".interface"
 		}
 		keys.check(match, s.Key(), "remove one of the two")
 		if s.Interface != "" {
-			k.v.attached(match, s.Interface)
+			v.attached(match, s.Interface)
 		}
-		if p := k.v.policy(at+".policy", s.Policy); p != nil && p.L2() && s.Prefix.IsValid() {
-			k.v.add(at+".policy", "steer by interface, or name a policy of behavior H.Encaps or H.Encaps.Red",
+		if p := v.policy(at+".policy", s.Policy); p != nil && p.L2() && s.Prefix.IsValid() {
+			v.add(at+".policy", "steer by interface, or name a policy of behavior H.Encaps or H.Encaps.Red",
 				"policy %q is %s, which takes the frames of an interface", s.Policy, p.Behavior)
 		}
-		k.v.tunnel(at+".tunnel", s.Tunnel)
+		v.tunnel(at+".tunnel", s.Tunnel)
 		if s.GTP4D != nil {
-			k.v.policyL3(at+".h_m_gtp4_d.policy", s.GTP4D.Policy)
+			v.policyL3(at+".h_m_gtp4_d.policy", s.GTP4D.Policy)
 		}
 	}
 }

@@ -12,86 +12,86 @@ import (
 // maxSlices is how many slices the data path can count and limit.
 const maxSlices = 255
 
-func (k upfCheck) slices() {
-	k.v.refuse(len(k.v.Slices) > maxSlices, "slices", "use fewer", "%d slices exceed the limit of %d", len(k.v.Slices), maxSlices)
-	names, chosen := k.v.unique(), k.v.unique()
-	for i := range k.v.Slices {
-		s := &k.v.Slices[i]
+func checkSlices(v *validator) {
+	v.refuse(len(v.Slices) > maxSlices, "slices", "use fewer", "%d slices exceed the limit of %d", len(v.Slices), maxSlices)
+	names, chosen := v.unique(), v.unique()
+	for i := range v.Slices {
+		s := &v.Slices[i]
 		at := fmt.Sprintf("slices[%d]", i)
-		k.v.fields(at, srv6.CheckName("name", s.Name))
+		v.fields(at, srv6.CheckName("name", s.Name))
 		names.check(at+".name", s.Name, "give each slice its own name")
 		if _, ok := s.SNSSAI.Value(); !ok && s.SNSSAI != (slice.SNSSAI{}) {
-			k.v.add(at+".snssai", `sst from 1 to 255, and sd (if there is one) of six hex digits in quotes: {sst: 1, sd: "000001"}`,
+			v.add(at+".snssai", `sst from 1 to 255, and sd (if there is one) of six hex digits in quotes: {sst: 1, sd: "000001"}`,
 				"sst %d, sd %q is not an S-NSSAI", s.SNSSAI.SST, s.SNSSAI.SD)
 		}
 		chosen.check(at+".snssai", fmt.Sprintf("the choice of sst %d, sd %q, network instance %q", s.SNSSAI.SST, s.SNSSAI.SD, s.NetworkInstance),
 			"let S-NSSAI or network_instance differ: a session is of one slice")
 		for name, rate := range map[string]uint64{"uplink": s.RateLimit.Uplink, "downlink": s.RateLimit.Downlink} {
-			k.v.refuse(rate > math.MaxUint32,
+			v.refuse(rate > math.MaxUint32,
 				at+".rate_limit."+name, fmt.Sprintf("at most %d (kbit/s)", uint32(math.MaxUint32)), "%d kbit/s is more than can be limited", rate)
 		}
 		if s.N6 != nil {
-			k.n6(at+".n6", s.N6)
+			checkN6(v, at+".n6", s.N6)
 		}
 		if s.N9 != nil {
-			k.n9(at+".n9", s.N9)
+			checkN9(v, at+".n9", s.N9)
 		}
 	}
 }
 
-func (k upfCheck) n6(at string, n *slice.N6) {
-	k.v.attached(at+".interface", n.Interface)
-	k.v.refuse(n.VLAN > 4094, at+".vlan", "1 to 4094, or leave it out", "%d is not a VLAN ID", n.VLAN)
-	for i, s := range k.v.Steering {
+func checkN6(v *validator, at string, n *slice.N6) {
+	v.attached(at+".interface", n.Interface)
+	v.refuse(n.VLAN > 4094, at+".vlan", "1 to 4094, or leave it out", "%d is not a VLAN ID", n.VLAN)
+	for i, s := range v.Steering {
 		if s.Interface == n.Interface && (n.VLAN == 0 && len(s.VLANs) == 0 || len(s.VLANs) == 1 && s.VLANs[0] == n.VLAN) {
-			k.v.add(at+".interface", fmt.Sprintf("remove steering[%d], or use another interface or VLAN", i), "frames from there are steered elsewhere")
+			v.add(at+".interface", fmt.Sprintf("remove steering[%d], or use another interface or VLAN", i), "frames from there are steered elsewhere")
 		}
 	}
 }
 
-func (k upfCheck) n9(at string, n *slice.N9) {
-	k.v.oneOf(at+".transport", string(n.Transport), string(slice.GTPU), string(slice.SRv6))
-	k.v.oneOf(at+".mode", string(n.Mode), string(slice.Traditional), string(slice.Enhanced))
+func checkN9(v *validator, at string, n *slice.N9) {
+	v.oneOf(at+".transport", string(n.Transport), string(slice.GTPU), string(slice.SRv6))
+	v.oneOf(at+".mode", string(n.Mode), string(slice.Traditional), string(slice.Enhanced))
 	if n.LocalSID.IsValid() {
-		k.v.prefix6(at+".local_sid", n.LocalSID)
+		v.prefix6(at+".local_sid", n.LocalSID)
 	}
 	sids := n.Uplink.IsValid() || n.Downlink.IsValid()
 	policies := n.UplinkPolicy != "" || n.DownlinkPolicy != ""
 	switch {
 	case n.Transport == "":
-		k.v.add(at+".transport", "gtpu or srv6", "transport is missing")
+		v.add(at+".transport", "gtpu or srv6", "transport is missing")
 	case n.Transport == slice.GTPU:
-		k.v.refuse(n.Mode != "" || sids || policies || n.ArgsOffset != 0,
+		v.refuse(n.Mode != "" || sids || policies || n.ArgsOffset != 0,
 			at+".transport", "remove mode, uplink, downlink, policies and args_offset, or set transport: srv6", "with GTP-U the SMF says where packets go")
 	case n.Mode == slice.Enhanced:
-		k.v.refuse(sids,
+		v.refuse(sids,
 			at+".mode", "set mode: traditional, or name policies in uplink_policy and downlink_policy", "uplink and downlink need mode traditional")
-		k.v.refuse(n.UplinkPolicy == "" && n.DownlinkPolicy == "" && !sids,
+		v.refuse(n.UplinkPolicy == "" && n.DownlinkPolicy == "" && !sids,
 			at+".uplink_policy", "name an SR policy in uplink_policy or downlink_policy or both", "no policy to send with is given")
-		k.v.policyL3(at+".uplink_policy", n.UplinkPolicy)
-		k.v.policyL3(at+".downlink_policy", n.DownlinkPolicy)
+		v.policyL3(at+".uplink_policy", n.UplinkPolicy)
+		v.policyL3(at+".downlink_policy", n.DownlinkPolicy)
 	default:
-		k.v.refuse(policies, at+".mode", "set mode: enhanced, or name SIDs in uplink and downlink", "policies need mode enhanced")
-		k.v.refuse(!n.Uplink.IsValid() && !n.Downlink.IsValid() && !policies,
+		v.refuse(policies, at+".mode", "set mode: enhanced, or name SIDs in uplink and downlink", "policies need mode enhanced")
+		v.refuse(!n.Uplink.IsValid() && !n.Downlink.IsValid() && !policies,
 			at+".uplink", "the End.DT4, End.DT6 or End.DT46 SID of the next UPF, in uplink or downlink or both", "no SID to send to is given")
-		k.v.unicast6(at+".uplink", n.Uplink)
-		k.v.unicast6(at+".downlink", n.Downlink)
-		k.v.refuse(!k.v.Encapsulation.Source.IsValid(),
+		v.unicast6(at+".uplink", n.Uplink)
+		v.unicast6(at+".downlink", n.Downlink)
+		v.refuse(!v.Encapsulation.Source.IsValid(),
 			at+".transport", "set encapsulation.source, an IPv6 address of this node", "packets by SRv6 have no outer source address")
 	}
 	if n.ArgsOffset > 128-argsBits {
-		k.v.add(at+".args_offset", fmt.Sprintf("at most %d", 128-argsBits), "Args.Mob.Session would not fit at bit %d", n.ArgsOffset)
+		v.add(at+".args_offset", fmt.Sprintf("at most %d", 128-argsBits), "Args.Mob.Session would not fit at bit %d", n.ArgsOffset)
 	} else if n.ArgsOffset != 0 {
 		// Args.Mob.Session must overwrite nothing of the SIDs that frames are sent to.
 		for name, a := range map[string]netip.Addr{"uplink": n.Uplink, "downlink": n.Downlink} {
 			if argsOverwrite(a, n.ArgsOffset) {
-				k.v.add(at+"."+name, fmt.Sprintf("leave bits %d to %d 0, or set args_offset to where its argument starts", n.ArgsOffset, int(n.ArgsOffset)+argsBits-1),
+				v.add(at+"."+name, fmt.Sprintf("leave bits %d to %d 0, or set args_offset to where its argument starts", n.ArgsOffset, int(n.ArgsOffset)+argsBits-1),
 					"Args.Mob.Session would overwrite bits of %s", a)
 			}
 		}
-		for i := range k.v.Policies {
-			if p := &k.v.Policies[i]; p.Name == n.UplinkPolicy || p.Name == n.DownlinkPolicy {
-				k.v.argsOfPolicy(at, n.ArgsOffset, p)
+		for i := range v.Policies {
+			if p := &v.Policies[i]; p.Name == n.UplinkPolicy || p.Name == n.DownlinkPolicy {
+				v.argsOfPolicy(at, n.ArgsOffset, p)
 			}
 		}
 	}

@@ -51,14 +51,11 @@ var clash = map[[2]claimKind]struct{ problem, fix string }{
 	{claimSID, claimSteering}:     {"lies in", "steer a prefix outside of the SID: the SID wins over it"},
 }
 
-// spaceCheck finds resources that claim the same addresses.
-type spaceCheck struct{ v *validator }
-
-// addresses finds claims on the same addresses. It sorts claims so that a prefix comes
+// checkSpace finds claims on the same addresses. It sorts claims so that a prefix comes
 // after all prefixes that contain it, and keeps these on a stack: each claim is
 // compared with its containers only.
-func (k spaceCheck) addresses() {
-	claims := k.claims()
+func checkSpace(v *validator) {
+	claims := claims(v)
 	slices.SortFunc(claims, func(a, b claim) int {
 		if c := a.prefix.Addr().Compare(b.prefix.Addr()); c != 0 {
 			return c
@@ -72,7 +69,7 @@ func (k spaceCheck) addresses() {
 		}
 		// Report the nearest: of a SID and its locator, the SID.
 		for _, outer := range slices.Backward(open) {
-			if k.overlap(outer, c) {
+			if overlap(v, outer, c) {
 				break
 			}
 		}
@@ -82,7 +79,7 @@ func (k spaceCheck) addresses() {
 
 // overlap checks inner, which lies in outer or is equal to it. It says whether it
 // found an error.
-func (k spaceCheck) overlap(outer, inner claim) bool {
+func overlap(v *validator, outer, inner claim) bool {
 	if outer.kind == claimSID && inner.kind == claimSID && outer.nested && outer.prefix.Bits() < inner.prefix.Bits() {
 		return false
 	}
@@ -91,7 +88,7 @@ func (k spaceCheck) overlap(outer, inner claim) bool {
 		if covers {
 			field, _ := outer.names()
 			_, what := inner.names()
-			k.v.add(field, fmt.Sprintf("a longer SID, or a shorter locator than %s", inner.prefix), "SID %s covers the whole of %s", outer.prefix, what)
+			v.add(field, fmt.Sprintf("a longer SID, or a shorter locator than %s", inner.prefix), "SID %s covers the whole of %s", outer.prefix, what)
 		}
 		return covers
 	}
@@ -108,64 +105,64 @@ func (k spaceCheck) overlap(outer, inner claim) bool {
 	}
 	field, what := second.names()
 	rival, other := first.names()
-	k.v.add(field, rule.fix, "%s %s %s", what, rule.problem, other)
-	k.v.list[len(k.v.list)-1].rival = rival
+	v.add(field, rule.fix, "%s %s %s", what, rule.problem, other)
+	v.list[len(v.list)-1].rival = rival
 	return true
 }
 
-func (k spaceCheck) claims() []claim {
-	all := make([]claim, 0, len(k.v.SIDs)+len(k.v.Steering)+len(k.v.Locators)+64)
+func claims(v *validator) []claim {
+	all := make([]claim, 0, len(v.SIDs)+len(v.Steering)+len(v.Locators)+64)
 	add := func(kind claimKind, p netip.Prefix, nested bool, names func() (string, string)) {
 		if p.IsValid() {
 			all = append(all, claim{p.Masked(), len(all), kind, nested, names})
 		}
 	}
-	for i, l := range k.v.Locators {
+	for i, l := range v.Locators {
 		add(claimLocator, l.Prefix, false, func() (string, string) {
 			return fmt.Sprintf("locators[%d].prefix", i), fmt.Sprintf("locator %q (%s)", l.Name, l.Prefix)
 		})
 	}
 	// The overlay's may be among the locators: then it is claimed already.
-	if !slices.ContainsFunc(k.v.Locators, func(l Locator) bool { return l.Prefix == k.v.Overlay.Locator }) {
-		add(claimLocator, k.v.Overlay.Locator, false, func() (string, string) {
-			return "overlay.locator", fmt.Sprintf("the overlay's locator %s", k.v.Overlay.Locator)
+	if !slices.ContainsFunc(v.Locators, func(l Locator) bool { return l.Prefix == v.Overlay.Locator }) {
+		add(claimLocator, v.Overlay.Locator, false, func() (string, string) {
+			return "overlay.locator", fmt.Sprintf("the overlay's locator %s", v.Overlay.Locator)
 		})
 	}
-	for i, p := range k.v.Overlay.PodPrefixes {
+	for i, p := range v.Overlay.PodPrefixes {
 		add(claimPods, p, false, func() (string, string) { return fmt.Sprintf("overlay.pod_prefixes[%d]", i), "pod prefix " + p.String() })
 	}
-	for i, s := range k.v.SIDs {
+	for i, s := range v.SIDs {
 		next := slices.Contains(s.Flavors, srv6.NextCSID)
 		add(claimSID, s.SID, next, func() (string, string) { return fmt.Sprintf("sids[%d].sid", i), "SID " + s.SID.String() })
 	}
-	for i := range k.v.Policies {
-		p := &k.v.Policies[i]
+	for i := range v.Policies {
+		p := &v.Policies[i]
 		add(claimSID, host(p.BindingSID), false, func() (string, string) {
 			return fmt.Sprintf("policies[%d].binding_sid", i), fmt.Sprintf("binding SID %s of policy %q", p.BindingSID, p.Name)
 		})
 	}
-	for i, a := range k.v.GTPU.Addresses {
+	for i, a := range v.GTPU.Addresses {
 		add(claimGTPU, host(a), false, func() (string, string) { return fmt.Sprintf("gtpu.addresses[%d]", i), "GTP-U address " + a.String() })
 	}
-	for i, p := range k.v.GTPU.Pools {
+	for i, p := range v.GTPU.Pools {
 		add(claimPool, p, false, func() (string, string) { return fmt.Sprintf("gtpu.pools[%d]", i), "pool " + p.String() })
 	}
-	for i, pool := range k.v.UPF.UEPools {
+	for i, pool := range v.UPF.UEPools {
 		for j, p := range pool.Prefixes {
 			add(claimPool, p, false, func() (string, string) {
 				return fmt.Sprintf("upf.ue_pools[%d].prefixes[%d]", i, j), "pool " + p.String()
 			})
 		}
 	}
-	for i, s := range k.v.Slices {
+	for i, s := range v.Slices {
 		if s.N9 != nil {
 			add(claimSID, s.N9.LocalSID, false, func() (string, string) {
 				return fmt.Sprintf("slices[%d].n9.local_sid", i), fmt.Sprintf("SID %s of slice %q", s.N9.LocalSID, s.Name)
 			})
 		}
 	}
-	for i := range k.v.Steering {
-		s := &k.v.Steering[i]
+	for i := range v.Steering {
+		s := &v.Steering[i]
 		add(claimSteering, s.Prefix, false, func() (string, string) {
 			return fmt.Sprintf("steering[%d].prefix", i), "steered prefix " + s.Prefix.String()
 		})

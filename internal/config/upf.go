@@ -105,43 +105,41 @@ func (u *UPF) Pools() []netip.Prefix {
 	return out
 }
 
-// upfCheck validates the user plane function and its slices.
-type upfCheck struct{ v *validator }
-
-func (k upfCheck) upf() {
-	u := &k.v.UPF
+// checkUPF validates the user plane function.
+func checkUPF(v *validator) {
+	u := &v.UPF
 	if !u.IsSet() {
-		k.v.refuse(u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected) > 0 || u.MSSClamp,
+		v.refuse(u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected) > 0 || u.MSSClamp,
 			"upf.n4", "the addresses of this node that SMFs reach, such as [192.0.2.10]", "no address for PFCP is given")
-		k.v.refuse(len(k.v.Slices) > 0,
+		v.refuse(len(v.Slices) > 0,
 			"slices", "set upf.n4: slices are of a user plane function's sessions", "slices need sessions, and this node has none")
 		return
 	}
-	addresses := k.v.unique()
+	addresses := v.unique()
 	for i, a := range u.N4 {
-		if at := fmt.Sprintf("upf.n4[%d]", i); k.v.fieldsAt(at, srv6.CheckUnicast(at, a)) {
+		if at := fmt.Sprintf("upf.n4[%d]", i); v.fieldsAt(at, srv6.CheckUnicast(at, a)) {
 			addresses.check(at, a.String(), "remove one of the two")
 		}
 	}
-	checkEach(k.v, "upf.connect", u.Connect, srv6.CheckUnicast)
-	k.v.refuse(!nodeID(u.NodeID), "upf.node_id", "an address, or a name such as upf1.example", "%q cannot be a Node ID", u.NodeID)
-	k.v.refuse(len(k.v.GTPU.Addresses) == 0,
+	checkEach(v, "upf.connect", u.Connect, srv6.CheckUnicast)
+	v.refuse(!nodeID(u.NodeID), "upf.node_id", "an address, or a name such as upf1.example", "%q cannot be a Node ID", u.NodeID)
+	v.refuse(len(v.GTPU.Addresses) == 0,
 		"gtpu.addresses", "list where this node receives GTP-U (N3, N9)", "a user plane function needs an address for G-PDUs")
-	checkEach(k.v, "upf.smfs", u.SMFs, srv6.CheckPrefix)
-	checkEach(k.v, "upf.protected", u.Protected, srv6.CheckPrefix)
+	checkEach(v, "upf.smfs", u.SMFs, srv6.CheckPrefix)
+	checkEach(v, "upf.protected", u.Protected, srv6.CheckPrefix)
 	if n := len(u.ProtectedPrefixes()); n > maxProtected {
-		k.v.add("upf.protected", "join neighbouring prefixes", "%d prefixes with those of n4 exceed the limit of %d", n, maxProtected)
+		v.add("upf.protected", "join neighbouring prefixes", "%d prefixes with those of n4 exceed the limit of %d", n, maxProtected)
 	}
 	// Each UE of a pool has an entry: two for a session, IPv4 and IPv6.
 	n := uint64(0)
 	for _, p := range u.Pools() {
 		n += 1 << min(max(0, ueBits(p)-p.Bits()), maxPoolBits)
 	}
-	if n > 2*uint64(k.v.Limits.Sessions) {
-		k.v.add("limits.sessions", fmt.Sprintf("at least %d, or smaller pools", (n+1)/2), "%d is too few for the %d addresses of the pools", k.v.Limits.Sessions, n)
+	if n > 2*uint64(v.Limits.Sessions) {
+		v.add("limits.sessions", fmt.Sprintf("at least %d, or smaller pools", (n+1)/2), "%d is too few for the %d addresses of the pools", v.Limits.Sessions, n)
 	}
 	for i, pool := range u.UEPools {
-		k.v.refuse(len(pool.Prefixes) == 0,
+		v.refuse(len(pool.Prefixes) == 0,
 			fmt.Sprintf("upf.ue_pools[%d].prefixes", i), "a prefix such as 10.45.0.0/16 or 2001:db8:45::/48", "the pool has no prefixes")
 	}
 }

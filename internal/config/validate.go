@@ -36,25 +36,25 @@ type validator struct {
 // must be set. It depends on nothing but c.
 func (c *Config) Validate() error {
 	v := c.validator()
-	daemonCheck{v}.interfaces()
+	checkInterfaces(v)
 	v.unicast6("encapsulation.source", c.Encapsulation.Source)
-	srv6Check{v}.domain()
-	srv6Check{v}.locators()
-	srv6Check{v}.sids()
-	srv6Check{v}.policies()
-	srv6Check{v}.candidatePaths()
-	gtpuCheck{v}.addresses()
-	gtpuCheck{v}.tunnels()
-	srv6Check{v}.steering()
-	bgpCheck{v}.speaker()
-	overlayCheck{v}.overlay()
-	upfCheck{v}.upf()
-	upfCheck{v}.slices()
-	spaceCheck{v}.addresses()
-	daemonCheck{v}.limits()
-	daemonCheck{v}.api()
+	checkDomain(v)
+	checkLocators(v)
+	checkSIDs(v)
+	checkPolicies(v)
+	checkCandidatePaths(v)
+	checkGTPU(v)
+	checkTunnels(v)
+	checkSteering(v)
+	checkBGP(v)
+	checkOverlay(v)
+	checkUPF(v)
+	checkSlices(v)
+	checkSpace(v)
+	checkLimits(v)
+	checkAPI(v)
 	if c.Metrics.Listen != "" && c.Metrics.Listen != MetricsOff {
-		daemonCheck{v}.hostPort("metrics.listen", c.Metrics.Listen)
+		checkHostPort(v, "metrics.listen", c.Metrics.Listen)
 	}
 	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", c.Log.Format, "text", "json")
@@ -64,8 +64,8 @@ func (c *Config) Validate() error {
 // ValidatePolicies is Validate for policies and candidate paths only.
 func (c *Config) ValidatePolicies() error {
 	v := c.validator()
-	srv6Check{v}.policies()
-	srv6Check{v}.candidatePaths()
+	checkPolicies(v)
+	checkCandidatePaths(v)
 	return v.named()
 }
 
@@ -210,165 +210,158 @@ func (v *validator) prefix6(field string, p netip.Prefix) bool {
 	return v.fieldsAt(field, srv6.CheckPrefix(field, p))
 }
 
-// daemonCheck validates what the daemon itself uses: interfaces, limits, API,
-// metrics and log.
-type daemonCheck struct{ v *validator }
-
-func (k daemonCheck) interfaces() {
-	names := k.v.unique()
-	for i, in := range k.v.Interfaces {
+func checkInterfaces(v *validator) {
+	names := v.unique()
+	for i, in := range v.Interfaces {
 		at := fmt.Sprintf("interfaces[%d]", i)
-		if k.v.interfaceName(at+".name", in.Name) {
+		if v.interfaceName(at+".name", in.Name) {
 			names.check(at+".name", in.Name, "remove one of the two")
-			k.v.interfaces[in.Name] = true
+			v.interfaces[in.Name] = true
 		}
-		k.v.oneOf(at+".mode", in.Mode, "auto", "native", "generic")
+		v.oneOf(at+".mode", in.Mode, "auto", "native", "generic")
 	}
 }
 
-func (k srv6Check) domain() {
-	k.v.refuse(len(k.v.Domain) > maxDomains,
-		"domain", "join neighbouring prefixes", "%d prefixes exceed the limit of %d", len(k.v.Domain), maxDomains)
-	if len(k.v.Domain) == 0 && slices.ContainsFunc(k.v.Interfaces, func(in Interface) bool { return in.External }) {
-		k.v.add("interfaces", "list under domain: the prefixes of the SR domain, of all its SIDs",
+func checkDomain(v *validator) {
+	v.refuse(len(v.Domain) > maxDomains,
+		"domain", "join neighbouring prefixes", "%d prefixes exceed the limit of %d", len(v.Domain), maxDomains)
+	if len(v.Domain) == 0 && slices.ContainsFunc(v.Interfaces, func(in Interface) bool { return in.External }) {
+		v.add("interfaces", "list under domain: the prefixes of the SR domain, of all its SIDs",
 			"an interface is external, but no SR domain is configured")
 	}
-	for i, p := range k.v.Domain {
-		k.v.prefix6(fmt.Sprintf("domain[%d]", i), p)
+	for i, p := range v.Domain {
+		v.prefix6(fmt.Sprintf("domain[%d]", i), p)
 	}
 }
 
-func (k srv6Check) locators() {
-	k.v.refuse(len(k.v.Locators) > maxLocators,
-		"locators", "use fewer, shorter ones; SIDs need no locator", "%d locators exceed the limit of %d", len(k.v.Locators), maxLocators)
-	names := k.v.unique()
-	for i, l := range k.v.Locators {
+func checkLocators(v *validator) {
+	v.refuse(len(v.Locators) > maxLocators,
+		"locators", "use fewer, shorter ones; SIDs need no locator", "%d locators exceed the limit of %d", len(v.Locators), maxLocators)
+	names := v.unique()
+	for i, l := range v.Locators {
 		at := fmt.Sprintf("locators[%d]", i)
-		k.v.fields(at, srv6.CheckName("name", l.Name))
+		v.fields(at, srv6.CheckName("name", l.Name))
 		names.check(at+".name", l.Name, "give each locator its own name")
-		if !k.v.prefix6(at+".prefix", l.Prefix) {
+		if !v.prefix6(at+".prefix", l.Prefix) {
 			continue
 		}
 		// SIDs are found by the function's bits in the upper half of the address.
 		if bits := l.Prefix.Bits() + int(l.FunctionBits); bits > 64 {
-			k.v.add(at+".function_bits", fmt.Sprintf("at most %d bits, or a shorter prefix, or SIDs without a locator", max(0, 64-l.Prefix.Bits())),
+			v.add(at+".function_bits", fmt.Sprintf("at most %d bits, or a shorter prefix, or SIDs without a locator", max(0, 64-l.Prefix.Bits())),
 				"locator and function have %d bits, more than the limit of 64", bits)
 		}
-		k.v.refuse(l.FunctionBits > maxFunctionBits,
+		v.refuse(l.FunctionBits > maxFunctionBits,
 			at+".function_bits", fmt.Sprintf("at most %d", maxFunctionBits), "%d bits are too many SIDs to index", l.FunctionBits)
 	}
 }
 
 const maxFunctionBits = 20
 
-// gtpuCheck validates GTP-U addresses, pools and tunnels.
-type gtpuCheck struct{ v *validator }
-
-func (k gtpuCheck) addresses() {
+func checkGTPU(v *validator) {
 	count := map[bool]int{}
-	addresses := k.v.unique()
-	for i, a := range k.v.GTPU.Addresses {
+	addresses := v.unique()
+	for i, a := range v.GTPU.Addresses {
 		at := fmt.Sprintf("gtpu.addresses[%d]", i)
-		if k.v.fieldsAt(at, srv6.CheckUnicast(at, a)) {
+		if v.fieldsAt(at, srv6.CheckUnicast(at, a)) {
 			addresses.check(at, a.String(), "remove one of the two")
 			count[a.Is4()]++
 		}
 	}
 	if count[true] > maxGTPUAddresses || count[false] > maxGTPUAddresses {
-		k.v.add("gtpu.addresses", fmt.Sprintf("at most %d IPv4 and %d IPv6 addresses", maxGTPUAddresses, maxGTPUAddresses),
+		v.add("gtpu.addresses", fmt.Sprintf("at most %d IPv4 and %d IPv6 addresses", maxGTPUAddresses, maxGTPUAddresses),
 			"%d IPv4 and %d IPv6 addresses", count[true], count[false])
 	}
-	k.pools()
+	checkPools(v)
 }
 
-// pools checks the pools of tunnels and of sessions together: the data path has
+// checkPools checks the pools of tunnels and of sessions together: the data path has
 // one list.
-func (k gtpuCheck) pools() {
+func checkPools(v *validator) {
 	count := map[bool]int{}
-	for i, p := range k.v.GTPU.Pools {
-		k.pool(fmt.Sprintf("gtpu.pools[%d]", i), p)
+	for i, p := range v.GTPU.Pools {
+		checkPool(v, fmt.Sprintf("gtpu.pools[%d]", i), p)
 		count[p.Addr().Is4()]++
 	}
-	for i, pool := range k.v.UPF.UEPools {
+	for i, pool := range v.UPF.UEPools {
 		for j, p := range pool.Prefixes {
-			k.pool(fmt.Sprintf("upf.ue_pools[%d].prefixes[%d]", i, j), p)
+			checkPool(v, fmt.Sprintf("upf.ue_pools[%d].prefixes[%d]", i, j), p)
 			count[p.Addr().Is4()]++
 		}
 	}
 	if count[true] > maxPools || count[false] > maxPools {
 		field := "gtpu.pools"
-		if len(k.v.UPF.UEPools) > 0 {
+		if len(v.UPF.UEPools) > 0 {
 			field = "upf.ue_pools"
 		}
-		k.v.add(field, fmt.Sprintf("at most %d IPv4 and %d IPv6 pools", maxPools, maxPools), "%d IPv4 and %d IPv6 pools", count[true], count[false])
+		v.add(field, fmt.Sprintf("at most %d IPv4 and %d IPv6 pools", maxPools, maxPools), "%d IPv4 and %d IPv6 pools", count[true], count[false])
 	}
 }
 
-func (k gtpuCheck) pool(at string, p netip.Prefix) {
-	if !k.v.fieldsAt(at, srv6.CheckPrefix(at, p)) {
+func checkPool(v *validator, at string, p netip.Prefix) {
+	if !v.fieldsAt(at, srv6.CheckPrefix(at, p)) {
 		return
 	}
 	unit := ueBits(p)
-	k.v.refuse(p.Bits() > unit, at, "a prefix of at most 64 bits: each /64 in it is a UE's", "%s is longer than a UE's /64", p)
-	k.v.refuse(p.Bits() < unit-maxPoolBits,
+	v.refuse(p.Bits() > unit, at, "a prefix of at most 64 bits: each /64 in it is a UE's", "%s is longer than a UE's /64", p)
+	v.refuse(p.Bits() < unit-maxPoolBits,
 		at, fmt.Sprintf("at most a /%d; what is larger is found by prefix, without a pool", unit-maxPoolBits), "%s is too large a pool to index", p)
 }
 
 // maxPoolBits limits one pool to 16 million entries of 64 bytes.
 const maxPoolBits = 24
 
-func (k daemonCheck) limits() {
+func checkLimits(v *validator) {
 	for _, l := range []struct {
 		field string
 		have  int
 		limit uint32
 	}{
-		{"sids", len(k.v.SIDs), k.v.Limits.SIDs},
-		{"policies", len(k.v.Policies), k.v.Limits.Policies},
-		{"segment_lists", k.v.MostLists(), k.v.Limits.SegmentLists},
-		{"tunnels", len(k.v.Tunnels), k.v.Limits.Tunnels},
-		{"routes", 0, k.v.Limits.Routes},
-		{"adjacencies", 0, k.v.Limits.Adjacencies},
-		{"sessions", 0, max(1, k.v.Limits.Sessions)},
+		{"sids", len(v.SIDs), v.Limits.SIDs},
+		{"policies", len(v.Policies), v.Limits.Policies},
+		{"segment_lists", v.MostLists(), v.Limits.SegmentLists},
+		{"tunnels", len(v.Tunnels), v.Limits.Tunnels},
+		{"routes", 0, v.Limits.Routes},
+		{"adjacencies", 0, v.Limits.Adjacencies},
+		{"sessions", 0, max(1, v.Limits.Sessions)},
 	} {
 		const most = 1 << 24
 		field := "limits." + l.field
 		// Entry 0 of each table means "none".
-		k.v.refuse(l.have >= int(l.limit),
+		v.refuse(l.have >= int(l.limit),
 			field, fmt.Sprintf("at least %d", l.have+1), "%d is too few for the %d that are configured", l.limit, l.have)
-		k.v.refuse(l.limit > most, field, fmt.Sprintf("at most %d", most), "%d is too many", l.limit)
+		v.refuse(l.limit > most, field, fmt.Sprintf("at most %d", most), "%d is too many", l.limit)
 	}
 }
 
-func (k daemonCheck) api() {
-	a := k.v.API
+func checkAPI(v *validator) {
+	a := v.API
 	const longest = 107 // sun_path, less its terminating zero
-	k.v.refuse(a.Socket != "" && (!filepath.IsAbs(a.Socket) || len(a.Socket) > longest),
+	v.refuse(a.Socket != "" && (!filepath.IsAbs(a.Socket) || len(a.Socket) > longest),
 		"api.socket", fmt.Sprintf("an absolute path of at most %d characters", longest), "%q cannot be a Unix socket's path", a.Socket)
-	k.v.refuse((a.TLSCert == "") != (a.TLSKey == ""),
+	v.refuse((a.TLSCert == "") != (a.TLSKey == ""),
 		"api.tls_cert", "give both api.tls_cert and api.tls_key, or none", "certificate and key belong together")
 	if a.Listen == "" {
 		return
 	}
-	host, ok := k.hostPort("api.listen", a.Listen)
+	host, ok := checkHostPort(v, "api.listen", a.Listen)
 	// "localhost" is loopback (RFC 6761). What other names resolve to may change.
 	addr, _ := netip.ParseAddr(host)
 	if !ok || host == "localhost" || addr.IsLoopback() {
 		return
 	}
-	k.v.refuse(a.TLSCert == "" || a.TLSKey == "",
+	v.refuse(a.TLSCert == "" || a.TLSKey == "",
 		"api.listen", "set api.tls_cert and api.tls_key, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs TLS", a.Listen)
-	k.v.refuse(a.TokenFile == "",
+	v.refuse(a.TokenFile == "",
 		"api.listen", "set api.token_file, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs a token", a.Listen)
 }
 
-func (k daemonCheck) hostPort(field, value string) (host string, ok bool) {
+func checkHostPort(v *validator, field, value string) (host string, ok bool) {
 	host, port, err := net.SplitHostPort(value)
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil || port == "" {
-		k.v.add(field, "host:port, such as 127.0.0.1:9418 or [::1]:9418", "%q is not an address to listen on", value)
+		v.add(field, "host:port, such as 127.0.0.1:9418 or [::1]:9418", "%q is not an address to listen on", value)
 		return "", false
 	}
 	return host, true
