@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"net/netip"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,17 +39,7 @@ func memberOf(m *api.Membership, files *install.Files) *doctor.Overlay {
 	if m == nil {
 		return nil
 	}
-	o := &doctor.Overlay{Uplinks: m.Uplinks, Address: m.Address, BinDir: files.BinDir, ConfDir: files.ConfDir}
-	for _, n := range m.Nodes {
-		there := doctor.Node{Name: cmp.Or(n.Name, n.Address.String()), Address: n.Address}
-		for _, list := range [][]netip.Addr{n.IPv4, n.IPv6} {
-			if len(list) > 0 && !slices.Contains(there.Segments, list[0]) {
-				there.Segments = append(there.Segments, list[0])
-			}
-		}
-		o.Nodes = append(o.Nodes, there)
-	}
-	return o
+	return &doctor.Overlay{Uplinks: m.Uplinks, Address: m.Address, Nodes: m.Nodes, BinDir: files.BinDir, ConfDir: files.ConfDir}
 }
 
 // membership is what a configuration says of the cluster; nil: it is none's.

@@ -1,31 +1,25 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/overlay"
 )
 
 // Overlay is what there is to know of a member of a cluster; its zero value: that
 // it is one.
 type Overlay struct {
-	Uplinks []string   // where the programs for tunnels run; empty: the interfaces of the routes
-	Address netip.Addr // this node's in the underlay; not valid: one of the first uplink
-	Nodes   []Node     // the others
+	Uplinks []string       // where the programs for tunnels run; empty: the interfaces of the routes
+	Address netip.Addr     // this node's in the underlay; not valid: one of the first uplink
+	Nodes   []overlay.Node // the others
 	// BinDir and ConfDir are the container runtime's folders of plugins and of
 	// network configurations. Without the latter there is no runtime to serve.
 	BinDir, ConfDir string
-}
-
-// Node is another of the cluster.
-type Node struct {
-	Name    string
-	Address netip.Addr
-	// Segments are the first of the ways to it: what the underlay has to route.
-	Segments []netip.Addr
 }
 
 // member makes the checks of a node of a cluster. XDP is looked at only where it
@@ -150,19 +144,24 @@ func (n *network) ways() Check {
 	var without, guessed []string
 	routed := n.Routed()
 	for _, o := range n.Overlay.Nodes {
+		name := cmp.Or(o.Name, o.Address.String())
 		if _, hop, err := n.Toward(o.Address); err != nil {
-			without = append(without, fmt.Sprintf("%s (%s)", o.Name, o.Address))
+			without = append(without, fmt.Sprintf("%s (%s)", name, o.Address))
 			continue
 		} else if hop == o.Address {
 			continue // on the link, where the daemon makes routes to locators
 		}
-		for _, s := range o.Segments { // of both families: one that cannot be reached says enough
+		for _, list := range [][]netip.Addr{o.IPv4, o.IPv6} { // one that cannot be reached says enough
+			if len(list) == 0 {
+				continue
+			}
+			s := list[0] // the underlay routes to the first segment
 			if _, _, err := n.Toward(s); err != nil {
-				without = append(without, fmt.Sprintf("%s (%s)", o.Name, s))
+				without = append(without, fmt.Sprintf("%s (%s)", name, s))
 				break
 			}
 			if s != o.Address && !routed(netip.PrefixFrom(s, s.BitLen())) {
-				guessed = append(guessed, fmt.Sprintf("%s (%s)", o.Name, s))
+				guessed = append(guessed, fmt.Sprintf("%s (%s)", name, s))
 				break
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/feature"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
@@ -31,12 +32,8 @@ func clusterNode(t *testing.T) *netns.NS {
 	return node
 }
 
-func node(name, address string, segments ...string) Node {
-	n := Node{Name: name, Address: netip.MustParseAddr(address)}
-	for _, s := range segments {
-		n.Segments = append(n.Segments, netip.MustParseAddr(s))
-	}
-	return n
+func node(name, address, segment string) overlay.Node {
+	return overlay.Node{Name: name, Address: netip.MustParseAddr(address), IPv6: []netip.Addr{netip.MustParseAddr(segment)}}
 }
 
 // A node whose uplink is a veth is in order, and nobody asks it for XDP: neither
@@ -46,7 +43,7 @@ func TestHealthyMember(t *testing.T) {
 	for name, o := range map[string]Options{
 		"found":  {},
 		"named":  {Interfaces: []string{"up0"}},
-		"member": {Overlay: &Overlay{Uplinks: []string{"up0"}, Nodes: []Node{node("node-2", "2001:db8::2", "fc00:0:2:4::")}}},
+		"member": {Overlay: &Overlay{Uplinks: []string{"up0"}, Nodes: []overlay.Node{node("node-2", "2001:db8::2", "fc00:0:2:4::")}}},
 	} {
 		o.Features, o.PodFeatures = feature.XDP, feature.Pods
 		checks := inside(t, ns, o)
@@ -126,7 +123,7 @@ func TestUplinksThatAreNotThere(t *testing.T) {
 // The underlay has to lead to the first segment of each way.
 func TestRoutesToNodes(t *testing.T) {
 	ns := clusterNode(t)
-	ways := func(nodes ...Node) Check {
+	ways := func(nodes ...overlay.Node) Check {
 		return find(t, inside(t, ns, Options{Overlay: &Overlay{Nodes: nodes}}), "routes to nodes")
 	}
 	near, far, double := node("near", "2001:db8::2", "fc00:0:2:4::"), node("far", "2001:db8:3::1", "fc00:0:3:4::"), node("double", "2001:db8:4::1", "2001:db8:4::1")
