@@ -51,8 +51,6 @@ Nouns show state; verbs change it: "culvert sid" lists SIDs, "culvert sid add" a
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a check found problems.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cmdline.NoArgs,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cmdline.Usage(err) })
 	root.AddGroup(

@@ -52,12 +52,12 @@ func AtLeastOne(what string) cobra.PositionalArgs {
 
 // RefuseUnknown makes commands that only hold others refuse an unknown one,
 // where cobra would show the help and succeed.
-func RefuseUnknown(parent *cobra.Command) {
-	for _, c := range parent.Commands() {
-		if c.HasSubCommands() && !c.Runnable() {
-			c.Args, c.RunE = NoArgs, func(c *cobra.Command, _ []string) error { return c.Help() }
-		}
-		RefuseUnknown(c)
+func RefuseUnknown(c *cobra.Command) {
+	if c.HasSubCommands() && !c.Runnable() {
+		c.Args, c.RunE = NoArgs, func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
+	for _, sub := range c.Commands() {
+		RefuseUnknown(sub)
 	}
 }
 

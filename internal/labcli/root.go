@@ -27,8 +27,6 @@ it; it runs the culvert that is in its directory, else the one in PATH.`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cmdline.NoArgs,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cmdline.Usage(err) })
 	root.AddCommand(lab.Command(), bench.Command(), (&app{format: printer.Table}).smf())

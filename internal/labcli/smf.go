@@ -42,8 +42,6 @@ the dialect of Open5GS' SMF or of free5GC's.
 the sessions and the Recovery Time Stamp in a state file for the next command. A
 command fails if the UPF refuses a request or does not answer; the error names the
 cause and the offending IE.`,
-		Args: cmdline.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(a.smfRun(), a.smfResponder())
 	for _, v := range smfVerbs {

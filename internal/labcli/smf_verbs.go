@@ -297,22 +297,18 @@ func setFields(to map[string]any, flags *pflag.FlagSet, fields []smfField) error
 				return fmt.Errorf("--%s: %q cannot be read", f.flag, text)
 			}
 		}
-		setPath(to, f.path, value)
+		at, keys := to, strings.Split(f.path, ".")
+		for _, key := range keys[:len(keys)-1] {
+			next, ok := at[key].(map[string]any)
+			if !ok {
+				next = map[string]any{}
+				at[key] = next
+			}
+			at = next
+		}
+		at[keys[len(keys)-1]] = value
 	}
 	return nil
-}
-
-func setPath(to map[string]any, path string, value any) {
-	keys := strings.Split(path, ".")
-	for _, key := range keys[:len(keys)-1] {
-		next, ok := to[key].(map[string]any)
-		if !ok {
-			next = map[string]any{}
-			to[key] = next
-		}
-		to = next
-	}
-	to[keys[len(keys)-1]] = value
 }
 
 // loadState returns nil if the file does not exist.
