@@ -188,7 +188,7 @@ func (h *handler) Trace(ctx context.Context, r *pb.TraceRequest, stream *connect
 	if err != nil {
 		return err
 	}
-	// The headers tell the caller that the trace was taken: what is known
+	// The headers say that the trace was accepted: what is known
 	// to be in its way comes before them.
 	if _, err := h.agent.Outcomes(); err != nil {
 		return err

@@ -119,7 +119,7 @@ func completeNodes(c *cobra.Command, flag string, where *operator.Options) {
 	}
 }
 
-// whyEnded says that it was told to end, or took too long.
+// whyEnded says that the test was interrupted, or took too long.
 func whyEnded(c *cobra.Command, limit time.Duration, err error) error {
 	switch {
 	case err == nil:
@@ -203,7 +203,7 @@ func connectivityServeCommand() *cobra.Command {
 	return c
 }
 
-// connectivityListeningCommand tells the kubelet whether the pod serves.
+// connectivityListeningCommand is the readiness probe of the kubelet.
 func connectivityListeningCommand() *cobra.Command {
 	var port uint16
 	c := &cobra.Command{

@@ -93,7 +93,7 @@ func newDaemon(c *config.Config, o agent.Options) (*daemon, error) {
 	d := &daemon{config: c, logger: o.Logger}
 	o.OnReady = func() {
 		d.logger.Info("ready", "version", o.Version)
-		d.tell("READY=1\nSTATUS=forwarding")
+		d.notify("READY=1\nSTATUS=forwarding")
 	}
 	if os.Getenv("GOGC") == "" {
 		// A change of a million tunnels leaves garbage of as much again. What is
@@ -136,11 +136,11 @@ func (d *daemon) reloads(ctx context.Context, hangup <-chan os.Signal) error {
 			return nil
 		case <-hangup:
 		}
-		var now unix.Timespec // by which systemd tells reloads apart
+		var now unix.Timespec // by which systemd distinguishes reloads
 		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 			return err
 		}
-		d.tell(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Nano()/1000))
+		d.notify(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Nano()/1000))
 		const refused = "the configuration file was not applied"
 		changes, err := d.agent.Reload(ctx)
 		if list, ok := errors.AsType[config.Errors](err); ok {
@@ -152,12 +152,12 @@ func (d *daemon) reloads(ctx context.Context, hangup <-chan os.Signal) error {
 		} else {
 			d.logger.Info("the configuration file was applied", "changes", len(changes))
 		}
-		d.tell("READY=1")
+		d.notify("READY=1")
 	}
 }
 
-// tell tells systemd.
-func (d *daemon) tell(state string) {
+// notify sends systemd the state, and logs why that fails.
+func (d *daemon) notify(state string) {
 	if err := notify(state); err != nil {
 		d.logger.Warn("systemd was not told", "error", err)
 	}

@@ -108,11 +108,11 @@ func full(r *Row, a Answer) {
 func beyond(r *Row, a Answer) {
 	count(r, a)
 	r.Lost = 0
-	told := slices.ContainsFunc(a.Errors, func(e probe.ICMPError) bool { return e.Kind() == probe.TooBig })
+	tooBig := slices.ContainsFunc(a.Errors, func(e probe.ICMPError) bool { return e.Kind() == probe.TooBig })
 	switch {
 	case a.Error != "":
 		r.fail("%s", plain(a.Error))
-	case told:
+	case tooBig:
 		icmp(r, a.Errors)
 	case a.Sent == 0 && a.TooLong > 0:
 		r.say("the sender's own interface refuses them")

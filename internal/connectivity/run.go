@@ -195,7 +195,7 @@ func until(ctx context.Context, limit, pause time.Duration, f func() (bool, erro
 	}
 }
 
-// These two checks tell a fault of the overlay from one of the underlay.
+// These two checks distinguish a fault of the overlay from one of the underlay.
 const (
 	nodeToNode = "node to node"
 	podToOther = "pod to pod of another node"

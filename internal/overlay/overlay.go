@@ -35,7 +35,7 @@ type Node struct {
 type Reach struct {
 	Prefix  netip.Prefix `json:"prefix"`
 	Address netip.Addr   `json:"address"`
-	From    netip.Addr   `json:"from,omitzero"` // the peer that told it
+	From    netip.Addr   `json:"from,omitzero"` // the peer that advertised it
 	// Segments lead to the prefix's own SID, of a layer-3 service (RFC 9252). Without
 	// them packets take the policies to Address.
 	Segments []netip.Addr `json:"segments,omitempty"`

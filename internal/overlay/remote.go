@@ -344,7 +344,7 @@ func (b *builder) reach(r Reach) {
 	}
 	if _, known := b.peers[r.Address]; !known {
 		b.addresses[r.Address] = r.Address.String()
-		b.told(r.Address)
+		b.addCandidates(r.Address)
 	}
 	peer := b.peer(r.Address)
 	switch {
@@ -365,8 +365,8 @@ func (b *builder) reach(r Reach) {
 	}
 }
 
-// told adds the policies to a node that only have candidate paths so far.
-func (b *builder) told(address netip.Addr) {
+// addCandidates adds the policies to a node that only have candidate paths so far.
+func (b *builder) addCandidates(address netip.Addr) {
 	before := len(b.Routes)
 	for _, c := range []uint32{ColorIPv4, ColorIPv6} {
 		color := Color{c, address}

@@ -50,10 +50,22 @@ func sid(locator netip.Prefix, function uint16) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// Families says which address families the prefixes have.
+// families says which address families the prefixes have.
 func families(prefixes []netip.Prefix) (ipv4, ipv6 bool) {
 	is4 := func(p netip.Prefix) bool { return p.Addr().Is4() }
 	return slices.ContainsFunc(prefixes, is4), slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return !is4(p) })
+}
+
+// segmentList returns the segments to a SID of the node with an address. It is nil
+// without a SID.
+func segmentList(node, sid netip.Addr, double bool) []netip.Addr {
+	switch {
+	case !sid.IsValid():
+		return nil
+	case double:
+		return []netip.Addr{node, sid}
+	}
+	return []netip.Addr{sid}
 }
 
 // Complete fills in what follows from a node's locator: the segment lists and binding
@@ -62,18 +74,12 @@ func Complete(n Node, double bool) Node {
 	if !n.Locator.IsValid() {
 		return n
 	}
-	list := func(function uint16) []netip.Addr {
-		if double {
-			return []netip.Addr{n.Address, sid(n.Locator, function)}
-		}
-		return []netip.Addr{sid(n.Locator, function)}
-	}
 	ipv4, ipv6 := families(n.Prefixes)
 	if ipv4 && len(n.IPv4) == 0 {
-		n.IPv4 = list(FunctionDT4)
+		n.IPv4 = segmentList(n.Address, sid(n.Locator, FunctionDT4), double)
 	}
 	if ipv6 && len(n.IPv6) == 0 {
-		n.IPv6 = list(FunctionDT6)
+		n.IPv6 = segmentList(n.Address, sid(n.Locator, FunctionDT6), double)
 	}
 	if ipv4 && !n.BSID4.IsValid() {
 		n.BSID4 = sid(n.Locator, FunctionBSID|ColorIPv4)
@@ -87,21 +93,12 @@ func Complete(n Node, double bool) Node {
 // Node returns what this node advertises to the others.
 func (s Self) Node() Node {
 	n := Node{Name: s.Name, Address: s.Address, Addresses: s.Addresses, Prefixes: s.Prefixes, Locator: s.Locator}
-	chosen := func(sid netip.Addr) []netip.Addr {
-		switch {
-		case !sid.IsValid():
-			return nil
-		case s.Double:
-			return []netip.Addr{s.Address, sid}
-		}
-		return []netip.Addr{sid}
-	}
 	ipv4, ipv6 := families(s.Prefixes)
 	if ipv4 {
-		n.IPv4 = chosen(cmp.Or(s.DT4, s.DT46))
+		n.IPv4 = segmentList(s.Address, cmp.Or(s.DT4, s.DT46), s.Double)
 	}
 	if ipv6 {
-		n.IPv6 = chosen(cmp.Or(s.DT6, s.DT46))
+		n.IPv6 = segmentList(s.Address, cmp.Or(s.DT6, s.DT46), s.Double)
 	}
 	return Complete(n, s.Double)
 }
