@@ -48,17 +48,6 @@ func parse[T fmt.Stringer](kind, text string, values []T, fold func(string) stri
 	return values[i], nil
 }
 
-// foldBehavior makes End.M.GTP4.E and end_m_gtp4_e one name.
-func foldBehavior(s string) string {
-	return strings.ReplaceAll(strings.ToLower(strings.TrimSpace(s)), "_", ".")
-}
-
-// foldFlavor makes NEXT-C-SID, NEXT-CSID (as IANA has it) and next_csid one
-// name.
-func foldFlavor(s string) string {
-	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(strings.TrimSpace(s)))
-}
-
 func foldCase(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
 
 // String returns the RFC's name, such as End.M.GTP4.E.
@@ -74,7 +63,7 @@ func (b Behavior) String() string {
 
 // ParseBehavior parses the RFC's name, in any case, with dots or underscores.
 func ParseBehavior(s string) (Behavior, error) {
-	return parse("behaviour", s, Behaviors(), foldBehavior)
+	return parse("behaviour", s, Behaviors(), func(s string) string { return strings.ReplaceAll(foldCase(s), "_", ".") })
 }
 
 // MarshalText returns the RFC's name, or nothing for BehaviorNone.
@@ -96,8 +85,11 @@ func (f Flavor) String() string { return nameOf("Flavor", f, flavorNames) }
 var flavorNames = map[Flavor]string{PSP: "PSP", USP: "USP", USD: "USD", NextCSID: "NEXT-C-SID"}
 
 // ParseFlavor parses the RFC's name, in any case, with hyphens, underscores or
-// neither.
-func ParseFlavor(s string) (Flavor, error) { return parse("flavor", s, Flavors(), foldFlavor) }
+// neither: IANA has NEXT-CSID for NEXT-C-SID.
+func ParseFlavor(s string) (Flavor, error) {
+	without := strings.NewReplacer("-", "", "_", "")
+	return parse("flavor", s, Flavors(), func(s string) string { return without.Replace(foldCase(s)) })
+}
 
 // MarshalText returns the RFC's name.
 func (f Flavor) MarshalText() ([]byte, error) { return marshal("flavor", f, Flavors()) }

@@ -203,18 +203,14 @@ const (
 // checkLimit checks End.Limit's two arguments.
 func (s LocalSID) checkLimit(length int) []FieldError {
 	var errs []FieldError
-	if s.GroupBits > maxGroupBits {
-		errs = append(errs, FieldError{"group_bits", fmt.Sprintf("%d is too long", s.GroupBits),
-			fmt.Sprintf("give at most %d", maxGroupBits)})
+	most := func(field, problem string, value, limit uint32) {
+		if value > limit {
+			errs = append(errs, FieldError{field, fmt.Sprintf(problem, value), fmt.Sprintf("give at most %d", limit)})
+		}
 	}
-	if s.RateBits > maxRateBits {
-		errs = append(errs, FieldError{"rate_bits", fmt.Sprintf("%d is too long", s.RateBits),
-			fmt.Sprintf("give at most %d", maxRateBits)})
-	}
-	if s.RateUnit > maxRateUnit {
-		errs = append(errs, FieldError{"rate_unit", fmt.Sprintf("%d kbit/s is too much", s.RateUnit),
-			fmt.Sprintf("give at most %d", maxRateUnit)})
-	}
+	most("group_bits", "%d is too long", uint32(s.GroupBits), maxGroupBits)
+	most("rate_bits", "%d is too long", uint32(s.RateBits), maxRateBits)
+	most("rate_unit", "%d kbit/s is too much", s.RateUnit, maxRateUnit)
 	if sum := length + int(s.GroupBits) + int(s.RateBits); length > 0 && sum > sidBits {
 		errs = append(errs, FieldError{"group_bits",
 			fmt.Sprintf("LOC:FUNC, group and rate have %d bits together", sum),

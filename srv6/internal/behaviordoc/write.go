@@ -2,6 +2,7 @@ package behaviordoc
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -42,7 +43,8 @@ func Write(w io.Writer) error {
 func writeSummary(out *bufio.Writer) {
 	out.WriteString("| behaviour | codepoint | defined in | flavors | headroom |\n|---|---|---|---|---|\n")
 	for _, row := range srv6.Table() {
-		fmt.Fprintf(out, "| [%s](#%s) | %s | %s | %s | %+d |\n", row.Name, anchor(row.Name),
+		anchor := strings.ReplaceAll(strings.ToLower(row.Name), ".", "") // as renderers name a heading's link
+		fmt.Fprintf(out, "| [%s](#%s) | %s | %s | %s | %+d |\n", row.Name, anchor,
 			codepoint(row.Behavior), row.Section, flavors(row), row.Headroom)
 	}
 }
@@ -79,10 +81,7 @@ func flavors(row srv6.Row) string {
 	for _, f := range row.Flavors {
 		names = append(names, f.String())
 	}
-	if names == nil {
-		return "none"
-	}
-	return strings.Join(names, ", ")
+	return cmp.Or(strings.Join(names, ", "), "none")
 }
 
 func codepoint(b srv6.Behavior) string {
@@ -108,9 +107,4 @@ func codepoints(row srv6.Row) string {
 		}
 	}
 	return text
-}
-
-// anchor is how renderers name a heading's link.
-func anchor(name string) string {
-	return strings.ReplaceAll(strings.ToLower(name), ".", "")
 }
