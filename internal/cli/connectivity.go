@@ -98,13 +98,13 @@ The exit code is 3 if a check fails.`,
 	f.DurationVar(&o.Start, "wait", 2*time.Minute, "`duration` that pods may take to start")
 	f.Uint16Var(&o.Ports.Pod, "pod-port", 8080, "`port` at which pods serve")
 	f.Uint16Var(&o.Ports.Host, "host-port", 27182, "`port` at which pods in the nodes' own network serve")
-	completeNodes(c, "node", &where)
+	completeNodes(c, &where)
 	return a.printing(c)
 }
 
-// completeNodes completes a flag with the cluster's nodes.
-func completeNodes(c *cobra.Command, flag string, where *operator.Options) {
-	err := c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+// completeNodes completes --node with the cluster's nodes.
+func completeNodes(c *cobra.Command, where *operator.Options) {
+	err := c.RegisterFlagCompletionFunc("node", func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		const patience = 3 * time.Second
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

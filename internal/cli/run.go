@@ -66,10 +66,7 @@ if it is killed, the data path goes on forwarding; "culvert unpin" stops it.`,
 }
 
 func newLogger(w io.Writer, c config.Log, level *slog.LevelVar) *slog.Logger {
-	// Validated: the names are slog's.
-	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		level.Set(slog.LevelInfo)
-	}
+	_ = level.UnmarshalText([]byte(c.Level)) // validated: the names are slog's
 	options := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))

@@ -30,7 +30,15 @@ func statusCommand(a *app) *cobra.Command {
 Kubernetes API and asks the agent in each node's pod, as kubectl exec does.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if cluster {
-				return a.clusterStatus(c, where)
+				client, err := operator.New(where)
+				if err != nil {
+					return err
+				}
+				members, err := askMembers(c.Context(), client)
+				if err != nil {
+					return err
+				}
+				return a.print(c, members, func(g *printer.Grid) { a.membersTable(g, members) })
 			}
 			return show(a, c, (*api.Client).Status, a.statusTable)
 		},
@@ -132,7 +140,7 @@ func totals(outcomes []agent.Outcome) (all, drops uint64) {
 	return all, drops
 }
 
-// member is a node of a cluster, and what its agent says.
+// member is a node of a cluster, and the status of its agent.
 type member struct {
 	Node    string        `json:"node"`
 	Problem string        `json:"problem,omitempty"` // of the node, or why there is no status
@@ -150,18 +158,6 @@ const (
 	askedAtOnce = 16
 	askLimit    = 15 * time.Second
 )
-
-func (a *app) clusterStatus(c *cobra.Command, where operator.Options) error {
-	client, err := operator.New(where)
-	if err != nil {
-		return err
-	}
-	members, err := askMembers(c.Context(), client)
-	if err != nil {
-		return err
-	}
-	return a.print(c, members, func(g *printer.Grid) { a.membersTable(g, members) })
-}
 
 // askMembers asks each agent what culvert status shows.
 func askMembers(ctx context.Context, from agents) ([]member, error) {

@@ -133,26 +133,19 @@ func byKind(l flow, probes ...Probe) (list []flow) {
 	return list
 }
 
-// small is what goes to a port, a little of it.
-func small(port uint16) []Probe {
-	return []Probe{
-		{Kind: UDP, Port: port, Count: fewPings, Size: packetSize},
-		{Kind: TCP, Port: port, Count: 1, Bytes: fewBytes},
+// small sends a little from pods or nodes to the ports of pods or nodes.
+func (f *field) small(check, from, to string, nodes func(i, j int) bool) []task {
+	port := f.ports.Pod
+	if to == Host {
+		port = f.ports.Host
 	}
-}
-
-// toPods is from pods or nodes to pods, toNodes to nodes.
-func (f *field) toPods(check string, from string, nodes func(i, j int) bool) []task {
-	return f.plan(byKind(flow{check: check, from: from, to: Server, nodes: nodes, judge: arrived}, small(f.ports.Pod)...)...)
-}
-
-func (f *field) toNodes(check string, from string, nodes func(i, j int) bool) []task {
-	return f.plan(byKind(flow{check: check, from: from, to: Host, nodes: nodes, judge: arrived}, small(f.ports.Host)...)...)
+	return f.plan(byKind(flow{check: check, from: from, to: to, nodes: nodes, judge: arrived},
+		Probe{Kind: UDP, Port: port, Count: fewPings, Size: packetSize}, Probe{Kind: TCP, Port: port, Count: 1, Bytes: fewBytes})...)
 }
 
 func (f *field) podToPod(check string, nodes func(i, j int) bool) []task {
 	ping := flow{check: check, from: Client, to: Server, nodes: nodes, judge: arrived}
-	return append(f.plan(byKind(ping, Probe{Kind: Ping, Count: fewPings})...), f.toPods(check, Client, nodes)...)
+	return append(f.plan(byKind(ping, Probe{Kind: Ping, Count: fewPings})...), f.small(check, Client, Server, nodes)...)
 }
 
 // clusterIP goes to the Service until each pod behind it has answered, those of

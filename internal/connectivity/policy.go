@@ -178,10 +178,11 @@ func (d *detour) switched(ctx context.Context) error {
 	return d.back(ctx)
 }
 
-// view holds the fields of `culvert policy` that the test reads.
+// view holds the fields of `culvert policy` and `culvert sid` that the test reads.
 type view struct {
-	Color    uint32     `json:"color"`
-	Endpoint netip.Addr `json:"endpoint"`
+	SID      netip.Prefix `json:"sid"`
+	Color    uint32       `json:"color"`
+	Endpoint netip.Addr   `json:"endpoint"`
 	Counter  struct {
 		Packets uint64 `json:"packets"`
 	} `json:"counter"`
@@ -315,12 +316,7 @@ func (d *detour) send(ctx context.Context, check string, f Family) error {
 
 // counted are packets at the third node's SID.
 func (d *detour) counted(ctx context.Context) (uint64, error) {
-	var list []struct {
-		SID     netip.Prefix `json:"sid"`
-		Counter struct {
-			Packets uint64 `json:"packets"`
-		} `json:"counter"`
-	}
+	var list []view
 	if err := d.see(ctx, d.via, &list, "sid"); err != nil {
 		return 0, err
 	}

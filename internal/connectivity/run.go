@@ -209,11 +209,11 @@ func (t *test) checks(ctx context.Context) error {
 		do   func(context.Context) ([]Row, error)
 	}
 	stages := []stage{
-		{nodeToNode, t.tasks(f.toNodes(nodeToNode, Host, other))},
+		{nodeToNode, t.tasks(f.small(nodeToNode, Host, Host, other))},
 		{"pod to pod of the same node", t.tasks(f.podToPod("pod to pod of the same node", same))},
 		{podToOther, t.tasks(f.podToPod(podToOther, other))},
-		{"pod to node", t.tasks(append(f.toNodes("pod to its node", Client, same), f.toNodes("pod to another node", Client, other)...))},
-		{"node to pod", t.tasks(append(f.toPods("node to its pod", Host, same), f.toPods("node to another's pod", Host, other)...))},
+		{"pod to node", t.tasks(append(f.small("pod to its node", Client, Host, same), f.small("pod to another node", Client, Host, other)...))},
+		{"node to pod", t.tasks(append(f.small("node to its pod", Host, Server, same), f.small("node to another's pod", Host, Server, other)...))},
 		{"ClusterIP", t.settled(t.tasks(f.clusterIP()))},
 		{"NodePort", t.tasks(f.nodePort())},
 		{"big packets", t.tasks(f.big())},

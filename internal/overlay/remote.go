@@ -143,25 +143,14 @@ func newBuilder(c Cluster) *builder {
 			b.served[r.Address] = append(b.served[r.Address], r.Segments[n-1])
 		}
 	}
-	all := append([]Node{self}, c.Nodes...)
-	b.pods = newSpace(func(claim func(netip.Prefix)) {
-		for _, n := range all {
-			for _, p := range n.Prefixes {
-				claim(p)
-			}
-		}
-		for _, r := range c.Reaches {
-			claim(r.Prefix)
-		}
-	})
-	b.locators = newSpace(func(claim func(netip.Prefix)) {
-		for _, n := range all {
-			claim(n.Locator)
-		}
-		for _, r := range c.Reaches {
-			claim(r.Prefix)
-		}
-	})
+	var pods, locators []netip.Prefix
+	for _, n := range append([]Node{self}, c.Nodes...) {
+		pods, locators = append(pods, n.Prefixes...), append(locators, n.Locator)
+	}
+	for _, r := range c.Reaches { // of either sort
+		pods, locators = append(pods, r.Prefix), append(locators, r.Prefix)
+	}
+	b.pods, b.locators = newSpace(pods), newSpace(locators)
 	for _, p := range self.Prefixes {
 		b.pods.take(p, thisNode)
 	}

@@ -12,16 +12,14 @@ type space struct {
 	around  map[netip.Prefix]string // prefixes around a held one: the owner of that
 }
 
-// newSpace returns a space for the prefixes that claims yields.
-func newSpace(claims func(func(netip.Prefix))) *space {
+// newSpace returns a space that can hold the prefixes.
+func newSpace(prefixes []netip.Prefix) *space {
 	s := &space{held: map[netip.Prefix]string{}, around: map[netip.Prefix]string{}}
-	seen := map[int]bool{}
-	claims(func(p netip.Prefix) {
-		if p.IsValid() && !seen[p.Bits()] {
-			seen[p.Bits()] = true
+	for _, p := range prefixes {
+		if p.IsValid() && !slices.Contains(s.lengths, p.Bits()) {
 			s.lengths = append(s.lengths, p.Bits())
 		}
-	})
+	}
 	slices.Sort(s.lengths)
 	return s
 }
