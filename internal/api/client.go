@@ -27,14 +27,14 @@ import (
 // Endpoint says where a daemon is.
 type Endpoint struct {
 	Socket string // path of the Unix socket, unless Address is set
-	// Address is host:port. Beyond loopback it is spoken to by TLS.
+	// Address is host:port. Beyond loopback the client uses TLS.
 	Address   string
 	TokenFile string
-	CA        string // PEM file of whom to trust in place of the system's
+	CA        string // PEM file of the certificates to trust, in place of the system's
 }
 
-// Client calls a daemon. Its errors are the agent's: config.Errors, or such
-// that errors.Is finds agent.ErrNotFound and the like in.
+// Client calls a daemon. Its errors are the agent's: config.Errors, or errors that
+// wrap one of the agent's, such as desired.ErrNotFound.
 type Client struct {
 	rpc    culvertv1connect.CulvertClient
 	target string
@@ -88,7 +88,7 @@ func toSocket(path string) *http.Transport {
 	}}
 }
 
-// explained has every call return its error as fail has it.
+// explained passes the error of each call through fail.
 func (c *Client) explained() connect.ClientOption {
 	return connect.WithInterceptors(connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
@@ -128,7 +128,7 @@ func (c *Client) fail(err error) error {
 	return fromConnect(err)
 }
 
-// Running is the configuration that runs.
+// Running returns the running configuration.
 func (c *Client) Running(ctx context.Context) (*config.Config, error) {
 	m, err := c.rpc.GetConfig(ctx, &pb.GetConfigRequest{})
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *Client) Running(ctx context.Context) (*config.Config, error) {
 	return configOf(m.GetConfig())
 }
 
-// Apply makes wanted the configuration that runs.
+// Apply applies a whole configuration; with dryRun it only returns the changes.
 func (c *Client) Apply(ctx context.Context, wanted *config.Config, dryRun bool) ([]desired.Change, error) {
 	m := &pb.Config{}
 	if err := message.Encode(wanted, m); err != nil {
@@ -165,7 +165,7 @@ func (c *Client) Delete(ctx context.Context, refs []desired.Ref) ([]desired.Chan
 }
 
 // Trace calls f for each packet that filter matches until ctx ends, which is no
-// error. started, if not nil, is called when the daemon has taken the trace.
+// error. It calls started, if not nil, when the daemon has accepted the trace.
 func (c *Client) Trace(ctx context.Context, filter agent.TraceFilter, started func(), f func(agent.TraceEvent) error) error {
 	request := &pb.TraceRequest{}
 	if err := message.Encode(&filter, request); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 )
 
-// codes says what code an error of the agent is answered with.
+// codes has the code of each error of the agent.
 var codes = []struct {
 	err  error
 	code connect.Code
@@ -88,8 +88,8 @@ func fromConnect(err error) error {
 	return ce
 }
 
-// Error is what the daemon answered: its words, and which of the agent's
-// errors it is.
+// Error is an error that the daemon returned: its message, and the error of the
+// agent that it stands for.
 type Error struct {
 	message string
 	is      error

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 
@@ -28,22 +27,22 @@ import (
 // maxRequest bounds a request: a configuration with every table full fits.
 const maxRequest = 64 << 20
 
-// Examiner is what `culvert doctor` asks for.
+// Examiner makes the checks of `culvert doctor`.
 type Examiner func(ctx context.Context, e Examination) ([]Finding, error)
 
-// Examination is what to look at, beside the machine itself.
+// Examination says what to check besides the machine itself.
 type Examination struct {
 	Interfaces []string
 	// GTPUOverIPv4 says that the configuration sends GTP-U from IPv4 addresses.
 	GTPUOverIPv4 bool
-	Overlay      *Membership // nil: the node is in no cluster, as far as is known
+	Overlay      *Membership // nil unless the node is known to be in a cluster
 }
 
-// Membership is what its cluster asks of a machine.
+// Membership describes a machine's place in its cluster.
 type Membership struct {
-	Uplinks []string       // those that are named
-	Address netip.Addr     // this node's in the underlay, if that is known
-	Nodes   []overlay.Node // the others
+	Uplinks []string       // those of the configuration
+	Address netip.Addr     // of this node in the underlay, if known
+	Nodes   []overlay.Node // the other nodes
 }
 
 // Finding is what one check of the machine found.
@@ -133,15 +132,7 @@ func whole(m *pb.Config) (*config.Config, error) {
 func (h *handler) Check(_ context.Context, r *pb.CheckRequest) (*pb.CheckResponse, error) {
 	c, invalid := whole(r.GetConfig())
 	if invalid == nil {
-		links, err := net.Interfaces()
-		if err != nil {
-			return nil, err
-		}
-		have := make([]string, len(links))
-		for i, l := range links {
-			have[i] = l.Name
-		}
-		invalid = c.CheckInterfaces(have)
+		invalid = c.CheckMachine()
 	}
 	problems, ok := errors.AsType[config.Errors](invalid)
 	if invalid != nil && !ok {

@@ -213,8 +213,8 @@ func requireToken(token string, next http.Handler) http.Handler {
 	})
 }
 
-// requireLocalHost refuses requests that a browser was led here by: a name
-// that some page's owner made resolve to loopback is not ours.
+// requireLocalHost refuses requests for other host names: the owner of a web page
+// can make a name resolve to loopback, and so lead a browser here.
 func requireLocalHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)

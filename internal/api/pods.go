@@ -12,10 +12,11 @@ import (
 	"github.com/culvert-net/culvert/internal/api/message"
 )
 
-// podHandler is what the CNI plugin asks.
+// podHandler serves the CNI plugin.
 type podHandler struct{ agent agent.Service }
 
-// withoutPods keeps callers from afar from pods' network namespaces.
+// withoutPods refuses calls about pods: nobody may change their network namespaces
+// from another machine.
 func withoutPods(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/"+culvertv1connect.PodsName+"/") {

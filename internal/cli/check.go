@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"net"
 
 	"github.com/spf13/cobra"
 
@@ -44,25 +43,16 @@ field and the fix. The exit code is 3 if there are errors.`,
 	return a.printing(c)
 }
 
-// checkFile says what is wrong in a file; its error is that it could not look.
+// checkFile returns what is wrong in a file. It fails if it cannot list the interfaces.
 func checkFile(data []byte, offline bool) (config.Errors, error) {
 	c, lines, err := config.ParseLines(data)
 	if err == nil && !offline {
-		links, lookErr := net.Interfaces()
-		if lookErr != nil {
-			return nil, lookErr
-		}
-		names := make([]string, len(links))
-		for i, l := range links {
-			names[i] = l.Name
-		}
-		err = lines.Of(c.CheckInterfaces(names))
+		err = lines.Of(c.CheckMachine())
 	}
-	list, _ := errors.AsType[config.Errors](err)
-	if list == nil {
-		list = config.Errors{}
+	if list, ok := errors.AsType[config.Errors](err); ok {
+		return list, nil
 	}
-	return list, nil
+	return config.Errors{}, err
 }
 
 // fileErrors are config.Errors in the way of compilers, which editors know.
@@ -84,7 +74,7 @@ func (e *fileErrors) Error() string {
 	return text
 }
 
-// inFile says in what file the errors are, if they are of that sort.
+// inFile adds the name of the file to config.Errors.
 func inFile(file string, err error) error {
 	if list, ok := errors.AsType[config.Errors](err); ok {
 		return &fileErrors{file, list}

@@ -171,7 +171,7 @@ func (i *inject) toBGP(c *cobra.Command) error {
 	return i.follow(c, speaker, advertise)
 }
 
-// follow calls advertise when the file changes, and says which peers listen.
+// follow calls advertise when the file changes, and reports the state of the peers.
 func (i *inject) follow(c *cobra.Command, speaker *bgp.Speaker, advertise func() error) error {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, unix.SIGHUP)
@@ -196,7 +196,7 @@ func (i *inject) follow(c *cobra.Command, speaker *bgp.Speaker, advertise func()
 		case <-tick.C:
 		}
 		now := stamp(i.file)
-		if !asked && (now.Equal(was) || now.IsZero()) { // an editor takes it away for a moment
+		if !asked && (now.Equal(was) || now.IsZero()) { // an editor may remove it for a moment
 			continue
 		}
 		was = now
@@ -215,11 +215,11 @@ func stamp(file string) time.Time {
 	return info.ModTime()
 }
 
-// patience is how long a peer may take until it listens, before something is said.
+// patience is how long a peer may take to set up its session before a message is printed.
 const patience = 3 * time.Second
 
-// peerStates says who listens, and who does not, once each time that this changes;
-// said is what it said last.
+// peerStates prints which peers have a session, once each time that this changes. said
+// holds what it has printed last.
 func (i *inject) peerStates(ctx context.Context, w io.Writer, speaker *bgp.Speaker, said map[netip.Addr]bool, after time.Duration) error {
 	peers, err := speaker.Peers(ctx)
 	if errors.Is(err, context.Canceled) {

@@ -75,7 +75,7 @@ func (n noun[T]) all(client *api.Client, ctx context.Context) ([]T, error) {
 	return n.fetch(client, ctx, "")
 }
 
-// completeKeys asks the daemon, if it runs, what there is.
+// completeKeys asks the daemon, if it runs, for the keys.
 func (n noun[T]) completeKeys(a *app) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) (keys []string, _ cobra.ShellCompDirective) {
 		if len(args) == 0 || !strings.HasPrefix(c.Use, "show") {

@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
-// versionInfo is what a bug report says of the program.
+// versionInfo is what a bug report must say about the program.
 type versionInfo struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`

@@ -45,16 +45,16 @@ type pathList struct {
 	Segments  []pathStep `json:"segments"`
 }
 
-// pathStep is a segment, with what this node knows of it.
+// pathStep is a segment, and what this node knows about it.
 type pathStep struct {
 	SID  netip.Addr `json:"sid"`
-	Node string     `json:"node,omitempty"` // whose it is
+	Node string     `json:"node,omitempty"` // that has the SID
 	Does string     `json:"does,omitempty"`
 	// Problem is why packets are likely to be lost there.
 	Problem string `json:"problem,omitempty"`
 }
 
-// known is what this node knows, by which paths are found.
+// known is the state of this node from which paths are computed.
 type known struct {
 	pods        []pods.Status
 	nodes       []agent.NodeStatus
@@ -182,7 +182,7 @@ func (k known) between(from, to string) (list []podPath, err error) {
 	return list, nil
 }
 
-// addresses of a pod that is called by one of them, or by its name.
+// addresses returns the addresses of a pod, which is named by one of them or by its name.
 func (k known) addresses(pod string) ([]netip.Addr, error) {
 	if a, err := netip.ParseAddr(pod); err == nil {
 		return []netip.Addr{a}, nil
@@ -254,7 +254,7 @@ func (k known) lists(policy agent.PolicyStatus, to netip.Addr) (lists []pathList
 	return lists
 }
 
-// step says whose SID it is, by what the nodes have announced.
+// step finds the node that has a SID, from what the nodes have advertised.
 func (k known) step(sid netip.Addr) pathStep {
 	s := pathStep{SID: sid}
 	for _, n := range k.nodes {

@@ -2,11 +2,25 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 
 	"github.com/culvert-net/culvert/gtpu"
 )
+
+// CheckMachine is CheckInterfaces for the machine that the process runs on.
+func (c *Config) CheckMachine() error {
+	links, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
+	have := make([]string, len(links))
+	for i, l := range links {
+		have[i] = l.Name
+	}
+	return c.CheckInterfaces(have)
+}
 
 // CheckInterfaces finds the interfaces of c that the machine lacks. Validate does not,
 // because a file may be checked on another machine.

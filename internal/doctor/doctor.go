@@ -39,7 +39,7 @@ type remedy struct {
 func command(format string, args ...any) remedy { return remedy{fmt.Sprintf(format, args...), true} }
 func advice(format string, args ...any) remedy  { return remedy{fmt.Sprintf(format, args...), false} }
 
-// problem is what a check may find.
+// problem is something that a check may find.
 type problem struct {
 	there  bool
 	level  Level
@@ -47,7 +47,7 @@ type problem struct {
 	remedy
 }
 
-// check returns the first of the problems that is there, or else what is good.
+// check returns the first problem that is there, or else OK with the text good.
 func check(name, good string, problems ...problem) Check {
 	for _, p := range problems {
 		if p.there {
@@ -61,8 +61,8 @@ func check(name, good string, problems ...problem) Check {
 	return Check{Name: name, Level: OK, Detail: good}
 }
 
-// Probe tries what the data path needs of the kernel. Each name is there with what
-// is wrong, nil if nothing.
+// Probe tries the features that the data path needs of the kernel. It returns an error
+// for each, nil if the feature works.
 type Probe func() map[string]error
 
 // Options say what Run checks.
@@ -107,14 +107,14 @@ func Run(o Options) []Check {
 	return slices.Concat(checks, n.member())
 }
 
-// network is this network namespace's, and how it is looked at.
+// network is the state of this network namespace, and the options of the checks.
 type network struct {
 	*netdev.Inspector
 	*netdev.Snapshot
 	Options
 }
 
-// look reads what there is. Where no interfaces are named, o gets them.
+// look reads the state of the network namespace. It fills in the interfaces of o if none are named.
 func look(o *Options) (*network, error) {
 	inspector, err := netdev.NewInspector()
 	if err != nil {

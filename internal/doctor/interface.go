@@ -21,7 +21,7 @@ const (
 	maxNativeMTU = 3498
 )
 
-// device is what there is to know of an interface.
+// device is an interface with its properties.
 type device struct {
 	netdev.Link
 	netdev.Facts

@@ -11,8 +11,8 @@ import (
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
-// Overlay is what there is to know of a member of a cluster; its zero value: that
-// it is one.
+// Overlay describes a member of a cluster. Its zero value says only that the node is
+// one.
 type Overlay struct {
 	Uplinks []string       // where the programs for tunnels run; empty: the interfaces of the routes
 	Address netip.Addr     // this node's in the underlay; not valid: one of the first uplink

@@ -12,9 +12,9 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Why an address cannot be had.
+// Reasons why there is no address.
 var (
-	// ErrExhausted: every address of a family is held by somebody.
+	// ErrExhausted: every address of a family is held.
 	ErrExhausted = errors.New("no address is left")
 	// ErrNoPrefix: there is no prefix to take addresses from.
 	ErrNoPrefix = errors.New("this node has no prefix for pods")
@@ -36,7 +36,7 @@ func (k Key) String() string { return k.ContainerID + "/" + k.Interface }
 
 func (k Key) bytes() []byte { return []byte(k.String()) }
 
-// Lease says who holds which addresses, and what he wanted to be known of him.
+// Lease is the addresses of an attachment, and what its holder stored with them.
 type Lease[T any] struct {
 	Key
 	Addresses []netip.Addr `json:"addresses"`
@@ -121,9 +121,9 @@ func (b *Book[T]) SetPrefixes(list []netip.Prefix) error {
 	return nil
 }
 
-// Add gives an address of each family that there is a prefix of. Who holds
-// some keeps them, and what is known of him is replaced. Errors: ErrExhausted,
-// ErrNoPrefix, or the disk's.
+// Add gives key an address of each family that has a prefix. A key that holds
+// addresses keeps them, and holder replaces what was stored with them. Errors:
+// ErrExhausted, ErrNoPrefix, or the disk's.
 func (b *Book[T]) Add(key Key, holder T) (l Lease[T], existed bool, err error) {
 	l, existed, err = b.reserve(key, holder)
 	if err != nil {
@@ -221,7 +221,7 @@ func (b *Book[T]) drop(key Key) {
 	delete(b.leases, key)
 }
 
-// write has a lease on disk, and whose turn is next.
+// write stores a lease on disk, and the address that each prefix gave last.
 func (b *Book[T]) write(l Lease[T]) error {
 	value, err := json.Marshal(l)
 	if err != nil {
@@ -245,8 +245,8 @@ func (b *Book[T]) write(l Lease[T]) error {
 	})
 }
 
-// Release gives back what key holds; nothing if that is nothing. It can be
-// given to others once that is on disk.
+// Release gives back what key holds, if anything. Others can get the addresses once
+// that is on disk.
 func (b *Book[T]) Release(key Key) error {
 	if _, there := b.Get(key); !there {
 		return nil
@@ -261,7 +261,7 @@ func (b *Book[T]) Release(key Key) error {
 	return nil
 }
 
-// Get is what key holds.
+// Get returns what key holds.
 func (b *Book[T]) Get(key Key) (Lease[T], bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -269,7 +269,7 @@ func (b *Book[T]) Get(key Key) (Lease[T], bool) {
 	return l, there
 }
 
-// Leases are all, by their lowest address.
+// Leases returns all leases, by their lowest address.
 func (b *Book[T]) Leases() []Lease[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -298,7 +298,7 @@ func (b *Book[T]) Pools() []Pool {
 	return out
 }
 
-// Room says why nobody else could be given an address, if so.
+// Room returns the reason why no other attachment could get an address, or nil.
 func (b *Book[T]) Room() error {
 	var used, size [2]uint64 // by family
 	pools := b.Pools()
