@@ -28,9 +28,7 @@ func (d *DataPlane) SetSettings(s settings.Settings) error {
 }
 
 func (d *DataPlane) setSettings(s settings.Settings) error {
-	if s.HopLimit == 0 {
-		s.HopLimit = settings.DefaultHopLimit
-	}
+	s.HopLimit = cmp.Or(s.HopLimit, settings.DefaultHopLimit)
 	if err := settings.Check(s); err != nil {
 		return err
 	}
@@ -63,7 +61,16 @@ func (d *DataPlane) setSettings(s settings.Settings) error {
 	book.Write(next)
 	d.Sessions.SetPools(settings.PoolsOf(new(d.settings.Get())))
 	d.SIDs.CountInside()
-	return d.sourcesChanged(former)
+	// What holds a source that it did not name itself is written again.
+	if former.Source != s.Source {
+		if err := d.Policies.SourceChanged(); err != nil {
+			return err
+		}
+	}
+	if err := d.Sessions.SourcesChanged(); err != nil || slices.Equal(former.GTPUAddresses, s.GTPUAddresses) {
+		return err
+	}
+	return d.Tunnels.SourceChanged()
 }
 
 // leaveRanges moves the SIDs and steering entries of ranges that are about to
@@ -102,22 +109,6 @@ func (d *DataPlane) clearRanges(now, keep settings.Ranges) {
 		}
 	}
 	d.settings.Leaving = nil
-}
-
-// sourcesChanged rewrites what holds a source that it did not name itself.
-func (d *DataPlane) sourcesChanged(former settings.Settings) error {
-	if former.Source != d.settings.Want.Source {
-		if err := d.Policies.SourceChanged(); err != nil {
-			return err
-		}
-	}
-	if err := d.Sessions.SourcesChanged(); err != nil {
-		return err
-	}
-	if slices.Equal(former.GTPUAddresses, d.settings.Want.GTPUAddresses) {
-		return nil
-	}
-	return d.Tunnels.SourceChanged()
 }
 
 // Sweep removes what an earlier daemon had put and this one has not. Call it

@@ -31,6 +31,14 @@ func BE32(a netip.Addr) uint32 {
 	return binary.NativeEndian.Uint32(b[:])
 }
 
+// SetFlag makes a number 1 or 0.
+func SetFlag[T ~uint8 | ~uint16 | ~uint32](to *T, is bool) {
+	*to = 0
+	if is {
+		*to = 1
+	}
+}
+
 // FromBE32 is the reverse of BE32.
 func FromBE32(v uint32) netip.Addr {
 	var b [4]byte

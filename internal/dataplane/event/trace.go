@@ -73,9 +73,7 @@ func (t *Tracer) Set(f *TraceFilter) error {
 	e.Source, e.SourceMask = valueAndMask(f.Source)
 	e.Destination, e.DestinationMask = valueAndMask(f.Destination)
 	e.Ifindex = uint32(f.Ifindex)
-	if f.DropsOnly {
-		e.DropsOnly = 1
-	}
+	abi.SetFlag(&e.DropsOnly, f.DropsOnly)
 	if t.settings.Get().Trace == 0 {
 		now, err := table.Monotonic()
 		if err != nil {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -42,12 +43,7 @@ func (p *Policy) Lists() []uint32 { return p.lists }
 // behavior is how the policy encapsulates.
 func (p *Policy) behavior() srv6.Behavior { return behaviorOf(p.model) }
 
-func behaviorOf(p srpolicy.Policy) srv6.Behavior {
-	if p.Behavior == srv6.BehaviorNone {
-		return srv6.HEncapsRed
-	}
-	return p.Behavior
-}
+func behaviorOf(p srpolicy.Policy) srv6.Behavior { return cmp.Or(p.Behavior, srv6.HEncapsRed) }
 
 // Layer2 says whether the policy carries Ethernet frames, not packets.
 func (p *Policy) Layer2() bool {
@@ -239,7 +235,12 @@ func (t *Table) PutLocked(m srpolicy.Policy) error {
 		}
 		return err
 	}
-	t.takeSource(next)
+	// The outer source is referred to if OneSegment needs it and its table has room.
+	if lists := m.SegmentLists; next.behavior() == srv6.HEncapsRed && len(lists) == 1 && len(lists[0].Segments) == 1 {
+		next.source = abi.In6Of(t.sourceOf(m))
+		source, full := t.sources.Acquire(next.source)
+		next.hasSource = full == nil && source != 0
+	}
 	t.policies[next.model.Name] = next
 	err = t.bind(old, next)
 	for who := range next.Users {
@@ -322,10 +323,7 @@ func (t *Table) program(p *Policy) (former []uint32, err error) {
 }
 
 func (t *Table) sourceOf(m srpolicy.Policy) netip.Addr {
-	if m.Source.IsValid() {
-		return m.Source
-	}
-	return t.settings.Want.Source
+	return cmp.Or(m.Source, t.settings.Want.Source)
 }
 
 // takeList finds a segment list, and with it its counter, among those that the
@@ -402,18 +400,6 @@ func (t *Table) OneSegment(p *Policy) (abi.Tunnel, bool) {
 		Source: t.sources.IndexOf(p.source), Adjacency: t.hops.IndexOf(p.adj[0]),
 		Index: p.lists[0],
 	}, true
-}
-
-// takeSource refers to the policy's outer source, if OneSegment needs it and
-// the table has room.
-func (t *Table) takeSource(p *Policy) {
-	lists := p.model.SegmentLists
-	if p.behavior() != srv6.HEncapsRed || len(lists) != 1 || len(lists[0].Segments) != 1 {
-		return
-	}
-	p.source = abi.In6Of(t.sourceOf(p.model))
-	index, err := t.sources.Acquire(p.source)
-	p.hasSource = err == nil && index != 0
 }
 
 // drop ends the references of a policy's former state.

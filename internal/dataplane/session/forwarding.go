@@ -104,9 +104,8 @@ func (f *forwardings) entry(m *Forwarding, adjacency uint32) abi.Forwarding {
 		Adjacency: adjacency, Slice: m.Slice, Tos: m.ToS & m.ToSMask, TosMask: m.ToSMask,
 		Source: abi.In6Of(f.source(m)), Remote: abi.In6Of(m.Remote), ArgsAt: m.ArgsOffset,
 	}
-	if m.Remote.Is4() {
-		e.Ipv4 = 1
-	}
+	abi.SetFlag(&e.Ipv4, m.Remote.Is4())
+	abi.SetFlag(&e.Internal, m.Internal)
 	switch m.Kind {
 	case ForwardTable:
 		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_TABLE), abi.KernelTable(m.Table)
@@ -119,9 +118,6 @@ func (f *forwardings) entry(m *Forwarding, adjacency uint32) abi.Forwarding {
 		e.Index, _, _ = f.node.Policy(m.Policy)
 	case ForwardLink:
 		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_LINK), f.node.LinkNumber(m.Link)
-	}
-	if m.Internal {
-		e.Internal = 1
 	}
 	return e
 }

@@ -42,22 +42,6 @@ func PoolsOf(e *abi.Settings) (out Pools) {
 // share one word.
 const off4 = ^uint32(0)
 
-// putIn makes the pools those of an entry.
-func (x *Pools) putIn(e *abi.Settings) {
-	for i := range e.Pool4 {
-		e.Pool4[i] = abi.Pool4{Prefix: off4, Mask: off4}
-		if p := x[i]; p.Mask != 0 {
-			e.Pool4[i] = abi.Pool4{Prefix: uint32(p.Key), Mask: uint32(p.Mask), Base: p.Base, Sessions: p.Sessions}
-		}
-	}
-	for i := range e.Pool6 {
-		e.Pool6[i] = abi.Pool6{Hi: abi.Off}
-		if p := x[len(e.Pool4)+i]; p.Mask != 0 {
-			e.Pool6[i] = abi.Pool6{Hi: p.Key, Mask: p.Mask, Base: p.Base, Sessions: p.Sessions}
-		}
-	}
-}
-
 // Size is the number of entries that the pool leads to.
 func (p Pool) Size() uint32 { return uint32(^p.Mask + 1) }
 

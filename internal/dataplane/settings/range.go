@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -20,7 +21,18 @@ func RangesOf(e *abi.Settings) Ranges { return Ranges{e.Locator, PoolsOf(e)} }
 // PutIn makes them those of an entry.
 func (r Ranges) PutIn(e *abi.Settings) {
 	e.Locator = r.Locator
-	r.Pools.putIn(e)
+	for i := range e.Pool4 {
+		e.Pool4[i] = abi.Pool4{Prefix: off4, Mask: off4}
+		if p := r.Pools[i]; p.Mask != 0 {
+			e.Pool4[i] = abi.Pool4{Prefix: uint32(p.Key), Mask: uint32(p.Mask), Base: p.Base, Sessions: p.Sessions}
+		}
+	}
+	for i := range e.Pool6 {
+		e.Pool6[i] = abi.Pool6{Hi: abi.Off}
+		if p := r.Pools[len(e.Pool4)+i]; p.Mask != 0 {
+			e.Pool6[i] = abi.Pool6{Hi: p.Key, Mask: p.Mask, Base: p.Base, Sessions: p.Sessions}
+		}
+	}
 }
 
 // Without are the locators and pools that are not in keep.
@@ -70,10 +82,7 @@ func (b *Book) byLocator(p netip.Prefix, fits func(bits, length int) bool) (uint
 // locatorEntry is a locator without its range; ok is false if it is not one
 // that can be found by index.
 func (b *Book) locatorEntry(l Locator) (e abi.Locator, ok bool) {
-	function := int(l.FunctionBits)
-	if function == 0 {
-		function = 16
-	}
+	function := int(cmp.Or(l.FunctionBits, 16))
 	shift := 64 - l.Prefix.Bits() - function
 	if shift < 0 || l.Prefix.Bits() == 0 || function > 31 || uint32(1)<<function > b.limits.SIDs {
 		return e, false

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"reflect"
@@ -51,18 +52,14 @@ const MaxSessions = 1<<24 - 1
 
 // WithDefaults are the limits with what is unset set.
 func (l Limits) WithDefaults() Limits {
-	for _, f := range []struct {
-		v     *uint32
-		unset uint32
-	}{{&l.SIDs, 65536}, {&l.Policies, 4096}, {&l.SegmentLists, 16384}, {&l.Tunnels, 65536}, {&l.Routes, 65536}, {&l.Adjacencies, 4096}} {
-		if *f.v == 0 {
-			*f.v = f.unset
-		}
-	}
+	l.SIDs = cmp.Or(l.SIDs, 65536)
+	l.Policies = cmp.Or(l.Policies, 4096)
+	l.SegmentLists = cmp.Or(l.SegmentLists, 16384)
+	l.Tunnels = cmp.Or(l.Tunnels, 65536)
+	l.Routes = cmp.Or(l.Routes, 65536)
+	l.Adjacencies = cmp.Or(l.Adjacencies, 4096)
 	l.Sessions = min(l.Sessions, MaxSessions)
-	if l.Sessions != 0 && l.Filters == 0 {
-		l.Filters = l.Sessions
-	}
+	l.Filters = cmp.Or(l.Filters, l.Sessions)
 	return l
 }
 
@@ -89,14 +86,23 @@ func Open(words *table.Array[abi.Settings], grace *table.Grace, limits Limits) *
 	b := &Book{words: words, grace: grace, limits: limits}
 	b.Change(func(s *abi.Settings) {
 		s.TeidSlots = limits.Tunnels
-		if s.HopLimit == 0 {
-			s.HopLimit = DefaultHopLimit
-		}
+		s.HopLimit = cmp.Or(s.HopLimit, DefaultHopLimit)
 	})
 	if b.Get().Generation == 0 { // that of a slot never filled
 		b.ForgetLookups()
 	}
 	return b
+}
+
+// GTPUSource is the first GTP-U address of the family of remote; the zero Addr: there
+// is none.
+func (b *Book) GTPUSource(remote netip.Addr) netip.Addr {
+	for _, a := range b.Want.GTPUAddresses {
+		if a.Is4() == remote.Is4() {
+			return a
+		}
+	}
+	return netip.Addr{}
 }
 
 // Get is what packets see now.
@@ -183,10 +189,7 @@ func (b *Book) Change(change func(*abi.Settings)) {
 func (b *Book) Entry(now abi.Settings, s Settings) abi.Settings {
 	e := now
 	e.TeidSlots, e.ErrorsPerSecond, e.HopLimit = b.limits.Tunnels, s.ErrorsPerSecond, s.HopLimit
-	e.MssClamp = 0
-	if s.MSSClamp {
-		e.MssClamp = 1
-	}
+	abi.SetFlag(&e.MssClamp, s.MSSClamp)
 	var domain []abi.Prefix6
 	for _, p := range s.Domain {
 		hi, lo := abi.Halves(p.Masked().Addr())

@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -258,9 +259,7 @@ func (x *Table) fill(t *Tunnel, m gtpu.Tunnel) error {
 			Teid: m.RemoteTEID, Remote: abi.In6Of(m.Remote), Source: srcIndex, Adjacency: index,
 			Action: uint8(abi.TunnelActionTUNNEL_GTPU), Qfi: m.QFI, Container: uint8(m.PDUSessionContainer),
 		}
-		if m.Remote.Is4() {
-			out.Ipv4 = 1
-		}
+		abi.SetFlag(&out.Ipv4, m.Remote.Is4())
 	}
 	if m.Policy != "" {
 		x.policies.Get(m.Policy).Use(ref.User{Kind: ref.Tunnel, Key: m.Name})
@@ -281,15 +280,7 @@ func (x *Table) release(old *Tunnel) error {
 // sourceOf is the outer source: the first GTP-U address of the family
 // unless the tunnel has its own.
 func (x *Table) sourceOf(m gtpu.Tunnel) netip.Addr {
-	if m.Source.IsValid() {
-		return m.Source
-	}
-	for _, a := range x.settings.Want.GTPUAddresses {
-		if a.Is4() == m.Remote.Is4() {
-			return a
-		}
-	}
-	return netip.Addr{}
+	return cmp.Or(m.Source, x.settings.GTPUSource(m.Remote))
 }
 
 // program makes the tables say what t is: first its own entries, then
