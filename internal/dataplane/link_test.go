@@ -102,7 +102,7 @@ func TestStations(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Session != 2 || net.HardwareAddr(all[0].MAC[:]).String() != host || all[0].Idle > time.Minute {
 		t.Errorf("stations: %+v, %v", all, err)
 	}
-	if _, err := d.Sessions.Delete(2); err != nil {
+	if _, err := deleteSession(d, 2); err != nil {
 		t.Fatal(err)
 	}
 	want("to a session that has ended", toHost(host), 0, 0)

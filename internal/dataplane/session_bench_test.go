@@ -167,7 +167,7 @@ func BenchmarkDelete(b *testing.B) {
 	for range callers {
 		running.Go(func() {
 			for n := next.Add(1); n <= uint64(b.N); n = next.Add(1) {
-				if _, err := d.Sessions.Delete(n); err != nil {
+				if _, err := deleteSession(d, n); err != nil {
 					b.Error(err)
 				}
 			}

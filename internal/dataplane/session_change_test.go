@@ -317,7 +317,7 @@ func TestChangesUnderLoad(t *testing.T) {
 		last = now
 	}
 	running.Wait()
-	usage, err := d.Sessions.Delete(5)
+	usage, err := deleteSession(d, 5)
 	must(t, err)
 	got := byRule(usage)
 	for i := range sent {

@@ -63,10 +63,23 @@ func (r *rig) changeSession(s model.Session) error {
 	return nil
 }
 
+// deleteSession removes a session and waits for what its rules forwarded.
+func deleteSession(d *DataPlane, id uint64) (usage []RuleUsage, err error) {
+	done := make(chan struct{})
+	if refused := d.Sessions.Remove(id, func(u []RuleUsage, e error) {
+		usage, err = u, e
+		close(done)
+	}); refused != nil {
+		return nil, refused
+	}
+	<-done
+	return usage, err
+}
+
 // deleteSessions takes them out again.
 func (r *rig) deleteSessions() error {
 	err := each(r.network.Sessions, func(s model.Session) error {
-		_, err := r.d.Sessions.Delete(s.ID)
+		_, err := deleteSession(r.d, s.ID)
 		return err
 	})
 	for _, teid := range localTEIDs(r.network.Sessions) {

@@ -163,7 +163,7 @@ func TestFullTablesOfSessions(t *testing.T) {
 			must(t, d.Sessions.Drop(1))
 			must(t, d.Sessions.Put(make(n))) // waits for the room
 			for ; n > 0; n-- {
-				_, err := d.Sessions.Delete(uint64(n))
+				_, err := deleteSession(d, uint64(n))
 				must(t, err)
 			}
 			checkEmpty(t, d)
@@ -236,7 +236,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 					}
 				}
 				if random.IntN(8) == 0 {
-					_, err = d.Sessions.Delete(uint64(n))
+					_, err = deleteSession(d, uint64(n))
 				} else {
 					err = d.Sessions.Drop(uint64(n))
 				}

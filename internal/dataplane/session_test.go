@@ -211,7 +211,7 @@ func TestSessionForwardsAndCounts(t *testing.T) {
 	if got := volumes(t, d, 5); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("counted %v, want %v", got, want)
 	}
-	usage, err := d.Sessions.Delete(5)
+	usage, err := deleteSession(d, 5)
 	must(t, err)
 	if got := byRule(usage); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("in the end counted %v, want %v", got, want)

@@ -10,15 +10,14 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/ref"
 	"github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/dataplane/target"
 )
 
 // sessionNode is the node that a data path's sessions are on.
 type sessionNode struct{ d *DataPlane }
 
-func (n sessionNode) Acquire(k adjacency.Key) (uint32, error)      { return n.d.Adjacencies.Acquire(k) }
-func (n sessionNode) Release(keys ...adjacency.Key) error          { return n.d.Adjacencies.Release(keys...) }
-func (n sessionNode) DeleteTarget(p netip.Prefix) error            { return n.d.targets.Delete(p) }
-func (n sessionNode) PutTarget(p netip.Prefix, t abi.Target) error { return n.d.targets.Put(p, t) }
+func (n sessionNode) Acquire(k adjacency.Key) (uint32, error) { return n.d.Adjacencies.Acquire(k) }
+func (n sessionNode) Release(keys ...adjacency.Key) error     { return n.d.Adjacencies.Release(keys...) }
 
 func (n sessionNode) Policy(name string) (index uint32, layer2, found bool) {
 	p := n.d.Policies.Get(name)
@@ -43,25 +42,10 @@ func (n sessionNode) OuterSource(f *session.Forwarding) netip.Addr {
 	if f.Kind == session.ForwardSRv6 {
 		return n.d.settings.Want.Source
 	}
-	for _, a := range n.d.settings.Want.GTPUAddresses {
-		if a.Is4() == f.Remote.Is4() {
-			return a
-		}
-	}
-	return netip.Addr{}
+	return n.d.settings.GTPUSource(f.Remote)
 }
 
-func (n sessionNode) TargetAt(p netip.Prefix) abi.Target { return n.d.targets.At(p) }
-
-func (n sessionNode) Targets() map[uint32]bool {
-	out := map[uint32]bool{}
-	for _, t := range n.d.targets.All() {
-		if t.Kind == uint32(abi.TargetKindTARGET_PDR) {
-			out[t.Index] = true
-		}
-	}
-	return out
-}
+func (n sessionNode) Targets() *target.Table { return n.d.targets }
 
 func (n sessionNode) Steered(p netip.Prefix) bool { return n.d.Steering.Has(p) }
 

@@ -97,7 +97,7 @@ func (t *tables) find(k *key) (by lookupKind, index uint32, led bool) {
 		index, led = t.UEs.Lookup(abi.In6Of(k.prefix.Addr()))
 		return byUE, index, led
 	}
-	if to := t.node.TargetAt(k.prefix); to.Kind == uint32(abi.TargetKindTARGET_PDR) {
+	if to := t.node.Targets().At(k.prefix); to.Kind == uint32(abi.TargetKindTARGET_PDR) {
 		return byPrefix, to.Index, true
 	}
 	return byPrefix, 0, false
@@ -124,7 +124,7 @@ func (t *tables) put(k key, by lookupKind, index uint32) error {
 	case byLink:
 		return t.UEs.Put(linkEntry(k.session), index)
 	case byPrefix:
-		return t.node.PutTarget(k.prefix, abi.Target{Kind: uint32(abi.TargetKindTARGET_PDR), Index: index})
+		return t.node.Targets().Put(k.prefix, abi.Target{Kind: uint32(abi.TargetKindTARGET_PDR), Index: index})
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (t *tables) del(k key) error {
 		t.countUEs()
 		return err
 	}
-	return t.node.DeleteTarget(k.prefix)
+	return t.node.Targets().Delete(k.prefix)
 }
 
 // countUEs lets packets skip pdr_by_ue while it is empty.

@@ -87,20 +87,16 @@ const (
 
 // findRule is the entry of a rule; 0: it has none.
 func (s *state) findRule(id uint16) uint32 {
-	for _, e := range s.entries {
-		if e.kind&entryRule != 0 && e.rule == id {
-			return e.index
-		}
+	if i := slices.IndexFunc(s.entries, func(e entry) bool { return e.kind&entryRule != 0 && e.rule == id }); i >= 0 {
+		return s.entries[i].index
 	}
 	return 0
 }
 
 // at is the entry of an index; the zero value where the session does not have it.
 func (s *state) at(index uint32) entry {
-	for _, e := range s.entries {
-		if e.index == index {
-			return e
-		}
+	if i := slices.IndexFunc(s.entries, func(e entry) bool { return e.index == index }); i >= 0 {
+		return s.entries[i]
 	}
 	return entry{}
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
+	"github.com/culvert-net/culvert/internal/dataplane/target"
 )
 
 // memoryNode is a node without a data path. It has a policy n9.
 type memoryNode struct {
-	byPrefix map[netip.Prefix]abi.Target
-	taken    netip.Prefix // by steering
-	source   netip.Addr
+	targets *target.Table
+	taken   netip.Prefix // by steering
+	source  netip.Addr
 }
 
 func (n *memoryNode) Acquire(h adjacency.Key) (uint32, error) {
@@ -36,26 +37,18 @@ func (n *memoryNode) Policy(name string) (index uint32, layer2, found bool) {
 func (n *memoryNode) UsePolicy(string, bool)                 {}
 func (n *memoryNode) LinkNumber(Link) uint32                 { return 0 }
 func (n *memoryNode) OuterSource(*Forwarding) netip.Addr     { return n.source }
-func (n *memoryNode) TargetAt(p netip.Prefix) abi.Target     { return n.byPrefix[p] }
-func (n *memoryNode) DeleteTarget(p netip.Prefix) error      { delete(n.byPrefix, p); return nil }
+func (n *memoryNode) Targets() *target.Table                 { return n.targets }
 func (n *memoryNode) Steered(p netip.Prefix) bool            { return p == n.taken }
 func (n *memoryNode) TunnelOf(uint32) (name string, ok bool) { return "", false }
 func (n *memoryNode) SetUEs(uint32)                          {}
-func (n *memoryNode) PutTarget(p netip.Prefix, t abi.Target) error {
-	n.byPrefix[p] = t
-	return nil
-}
-func (n *memoryNode) Targets() map[uint32]bool {
-	out := map[uint32]bool{}
-	for _, t := range n.byPrefix {
-		out[t.Index] = true
-	}
-	return out
-}
 
 // sweep does what the data path does before sessions are swept.
 func (n *memoryNode) sweep(o *owners) {
-	maps.DeleteFunc(n.byPrefix, func(_ netip.Prefix, t abi.Target) bool { return o.entries[t.Index].session == 0 })
+	for p, t := range n.targets.All() {
+		if o.entries[t.Index].session == 0 {
+			_ = n.targets.Delete(p)
+		}
+	}
 }
 
 // memorySessions has tables in memory, where no packet passes, and pools for the
@@ -64,7 +57,11 @@ func memorySessions(filters uint32) *Sessions {
 	const sessions = 64
 	l := settings.Limits{Sessions: sessions, Filters: filters}
 	most := MapSizes(l)
-	return openMemory(&memoryNode{byPrefix: map[netip.Prefix]abi.Target{}}, l, Tables{
+	targets := &target.Table{Tables: target.Tables{
+		Four: table.NewHash[abi.Lpm4Key, abi.Target](abi.MapTargetByDst4, sessions),
+		Six:  table.NewHash[abi.Lpm6Key, abi.Target](abi.MapTargetByDst6, sessions),
+	}}
+	return openMemory(&memoryNode{targets: targets}, l, Tables{
 		PDR: table.NewArray[abi.Pdr](most[abi.MapPdr]), Refused: table.NewArray[abi.Refused](most[abi.MapPdr]),
 		Filter: table.NewArray[abi.Filter](most[abi.MapFilter]), FrameFilter: table.NewArray[abi.FrameFilter](most[abi.MapFilter]),
 		Meter: table.NewArray[abi.Meter](most[abi.MapMeter]), Forwarding: table.NewArray[abi.Forwarding](most[abi.MapForwarding]),
@@ -351,7 +348,7 @@ func leftOver(s *Sessions) error {
 	for name, u := range used {
 		left[name] += u.Used
 	}
-	left["targets"] = len(s.node.Targets())
+	left["targets"] = len(maps.Collect(s.node.Targets().All()))
 	for i := range s.tables.PDR.Len {
 		if isActive(s.tables.loadDo(i)) {
 			left["active entries"]++

@@ -2,7 +2,6 @@ package session
 
 import (
 	"errors"
-	"maps"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
@@ -26,7 +25,11 @@ func (s *recovery) recoverEntries() {
 	for _, index := range s.tables.UEs.All() {
 		used[index] = true
 	}
-	maps.Copy(used, s.tables.node.Targets())
+	for _, to := range s.tables.node.Targets().All() {
+		if to.Kind == uint32(abi.TargetKindTARGET_PDR) {
+			used[to.Index] = true
+		}
+	}
 	meters := map[uint32]bool{}
 	for i := uint32(1); i < pdr.Len; i++ {
 		do := pdr.Load(i, wordPDRDo)
@@ -153,7 +156,7 @@ func (s *recovery) forwardingOf(index uint32) *forwardingEntry {
 // Sweep removes what no session has been put for.
 func (s *Sessions) Sweep() error {
 	o := s.owners
-	if !s.room || !o.recovering {
+	if !o.recovering {
 		return nil
 	}
 	o.recovering = false

@@ -37,16 +37,6 @@ const (
 	releaseKinds
 )
 
-// later notes a release: it is due after the next grace period.
-func (r *releases) later(p release) {
-	p.due = r.periods.Next()
-	r.pending = append(r.pending, p)
-	r.due[p.kind] = p.due
-	if p.kind == releaseRest {
-		r.resting[p.index] = p.due
-	}
-}
-
 // settle calls f for each release that is due.
 func (r *releases) settle(f func(*release)) {
 	ended := r.periods.Ended()

@@ -55,7 +55,10 @@ type removal struct {
 // overwritten before Put or Sweep say whose it is. The limits say how many
 // sessions there is room for. mu is the lock of the whole data path.
 func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
-	s := &Sessions{mu: mu, node: n, room: l.Sessions != 0, tables: &tables{Tables: t, node: n}, removals: map[uint32]removal{}}
+	s := &Sessions{
+		mu: mu, node: n, room: l.Sessions != 0, tables: &tables{Tables: t, node: n}, removals: map[uint32]removal{},
+		owners: &owners{}, forwardings: &forwardings{},
+	}
 	if !s.room {
 		return s
 	}
@@ -157,19 +160,6 @@ func (s *Sessions) Remove(id uint64, done func([]RuleUsage, error)) error {
 	return err
 }
 
-// Delete is Remove for a caller that waits for the usage.
-func (s *Sessions) Delete(id uint64) (usage []RuleUsage, err error) {
-	done := make(chan struct{})
-	if refused := s.Remove(id, func(u []RuleUsage, e error) {
-		usage, err = u, e
-		close(done)
-	}); refused != nil {
-		return nil, refused
-	}
-	<-done
-	return usage, err
-}
-
 // Drop removes a session whose usage nobody wants.
 func (s *Sessions) Drop(id uint64) error {
 	_, err := s.remove(id, nil)
@@ -227,9 +217,16 @@ func (s *Sessions) retrying(f func() error) error {
 	return errors.New("the tables changed too often")
 }
 
-// later notes a release, and has somebody settle it.
+// later notes a release, which is due after the next grace period, and has somebody
+// settle it.
 func (s *Sessions) later(r release) {
-	s.owners.later(r)
+	o := s.owners
+	r.due = o.periods.Next()
+	o.pending = append(o.pending, r)
+	o.due[r.kind] = r.due
+	if r.kind == releaseRest {
+		o.resting[r.index] = r.due
+	}
 	if !s.settling {
 		s.settling = true
 		go s.settleLater()
@@ -339,9 +336,6 @@ func (s *Sessions) RuleAt(index uint32) (session uint64, rule uint16) {
 
 // Owner is RuleAt for a caller that holds the lock.
 func (s *Sessions) Owner(index uint32) (session uint64, rule uint16) {
-	if !s.room {
-		return 0, 0
-	}
 	return s.owners.ruleAt(index)
 }
 
@@ -352,17 +346,9 @@ func (s *Sessions) EntryAt(session uint64, rule uint16) uint32 {
 
 // Reap gives up what no rule refers to any more. The caller holds the lock, as of
 // all below.
-func (s *Sessions) Reap() error {
-	if !s.room {
-		return nil
-	}
-	return s.forwardings.reap()
-}
+func (s *Sessions) Reap() error { return s.forwardings.reap() }
 
 // SourcesChanged lets rules go on with the node's new addresses.
 func (s *Sessions) SourcesChanged() error {
-	if !s.room {
-		return nil
-	}
 	return s.forwardings.sourcesChanged(s.tables.PDR, s.owners.entries)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
+	"github.com/culvert-net/culvert/internal/dataplane/target"
 )
 
 // Node is the rest of the data path, as far as sessions refer to it. Its methods
@@ -23,12 +24,8 @@ type Node interface {
 	LinkNumber(Link) uint32
 	// OuterSource is the node's own source address for what a rule forwards.
 	OuterSource(*Forwarding) netip.Addr
-	// TargetAt, PutTarget and DeleteTarget are about target_by_dst4 and 6.
-	TargetAt(netip.Prefix) abi.Target
-	PutTarget(netip.Prefix, abi.Target) error
-	DeleteTarget(netip.Prefix) error
-	// Targets are the entries of pdr that target_by_dst leads to.
-	Targets() map[uint32]bool
+	// Targets are where packets to framed routes go.
+	Targets() *target.Table
 	// Steered says whether steering, or the node itself, has a prefix.
 	Steered(netip.Prefix) bool
 	// TunnelOf is the tunnel that has a TEID.
