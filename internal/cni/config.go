@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -41,9 +42,7 @@ func readConfig(data []byte) (*configuration, error) {
 	if err := json.Unmarshal(data, c); err != nil {
 		return nil, types.NewError(types.ErrDecodingFailure, "cannot read the network configuration", err.Error())
 	}
-	if c.Socket == "" {
-		c.Socket = DefaultSocket
-	}
+	c.Socket = cmp.Or(c.Socket, DefaultSocket)
 	if err := version.ParsePrevResult(&c.PluginConf); err != nil {
 		return nil, types.NewError(types.ErrDecodingFailure, "cannot read prevResult", err.Error())
 	}

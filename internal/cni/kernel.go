@@ -139,7 +139,14 @@ func (k *linux) prepare(v veth) error {
 			return err
 		}
 	}
-	return k.up(k.host, v.host)
+	link, err := k.host.LinkByName(v.host)
+	if err == nil {
+		err = k.host.LinkSetUp(link)
+	}
+	if err != nil {
+		return fmt.Errorf("set %s up: %w", v.host, err)
+	}
+	return nil
 }
 
 // setting writes below /proc/sys/net, of this thread's network namespace.
@@ -150,23 +157,13 @@ func setting(name, value string) error {
 	return nil
 }
 
-func (k *linux) up(h *netlink.Handle, name string) error {
-	link, err := h.LinkByName(name)
-	if err == nil {
-		err = h.LinkSetUp(link)
-	}
-	if err != nil {
-		return fmt.Errorf("set %s up: %w", name, err)
-	}
-	return nil
-}
-
 func (k *linux) configure(v veth, addresses []address, mtu int) error {
-	if err := setMTU(k.host, v.host, mtu); err != nil {
+	if _, err := setMTU(k.host, v.host, mtu); err != nil {
 		return err
 	}
 	return in(v.netns, func(ns netns.NsHandle, h *netlink.Handle) error {
-		if err := setMTU(h, v.pod, mtu); err != nil {
+		link, err := setMTU(h, v.pod, mtu)
+		if err != nil {
 			return err
 		}
 		if err := inside(ns, func() error { return cutUp(v.pod) }); err != nil {
@@ -178,12 +175,8 @@ func (k *linux) configure(v veth, addresses []address, mtu int) error {
 				return err
 			}
 		}
-		if err := k.up(h, v.pod); err != nil {
-			return err
-		}
-		link, err := h.LinkByName(v.pod)
-		if err != nil {
-			return err
+		if err := h.LinkSetUp(link); err != nil {
+			return fmt.Errorf("set %s up: %w", v.pod, err)
 		}
 		for _, a := range addresses {
 			if err := putAddress(h, link, a); err != nil {
@@ -218,15 +211,15 @@ func settle(h *netlink.Handle, addresses []address) error {
 	return nil
 }
 
-func setMTU(h *netlink.Handle, name string, mtu int) error {
+func setMTU(h *netlink.Handle, name string, mtu int) (netlink.Link, error) {
 	link, err := h.LinkByName(name)
 	if err == nil && link.Attrs().MTU != mtu {
 		err = h.LinkSetMTU(link, mtu)
 	}
 	if err != nil {
-		return fmt.Errorf("set the MTU of %s to %d: %w", name, mtu, err)
+		return nil, fmt.Errorf("set the MTU of %s to %d: %w", name, mtu, err)
 	}
-	return nil
+	return link, nil
 }
 
 // cutUp makes the pod segment the packets that the kernel cannot segment inside a

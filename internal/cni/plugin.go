@@ -90,9 +90,17 @@ func (p *plugin) add(args *skel.CmdArgs) (err error) {
 	if err != nil {
 		return err
 	}
-	addresses, err := addressesOf(given)
-	if err != nil {
-		return err
+	if len(given.GetAddresses()) != len(given.GetGateways()) {
+		return errors.New("the agent's answer has not one gateway for each address")
+	}
+	var addresses []address
+	for i, text := range given.GetAddresses() {
+		addr, errAddr := netip.ParseAddr(text)
+		gateway, errGateway := netip.ParseAddr(given.GetGateways()[i])
+		if err := cmp.Or(errAddr, errGateway); err != nil {
+			return fmt.Errorf("the agent's answer: %w", err)
+		}
+		addresses = append(addresses, address{addr, gateway})
 	}
 	mtu := int(given.GetMtu())
 	if err := p.kernel.configure(v, addresses, mtu); err != nil {
@@ -119,22 +127,6 @@ func (p *plugin) undo(w wanted, because error) error {
 func (p *plugin) deletePod(a *pb.Attachment, patience time.Duration) error {
 	_, err := ask(p.agent, patience, p.agent.DeletePod, &pb.DeletePodRequest{Attachment: a})
 	return err
-}
-
-func addressesOf(given *pb.AddPodResponse) ([]address, error) {
-	if len(given.GetAddresses()) != len(given.GetGateways()) {
-		return nil, errors.New("the agent's answer has not one gateway for each address")
-	}
-	var out []address
-	for i, text := range given.GetAddresses() {
-		addr, errAddr := netip.ParseAddr(text)
-		gateway, errGateway := netip.ParseAddr(given.GetGateways()[i])
-		if err := cmp.Or(errAddr, errGateway); err != nil {
-			return nil, fmt.Errorf("the agent's answer: %w", err)
-		}
-		out = append(out, address{addr, gateway})
-	}
-	return out, nil
 }
 
 // result is what the runtime, and the plugins after this one, are told. The

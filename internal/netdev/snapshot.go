@@ -75,7 +75,16 @@ func newIndex(s *Snapshot) *index {
 		x.local[a.Prefix.Addr()] = true
 	}
 	for i := range s.Routes {
-		x.add(&s.Routes[i])
+		r := &s.Routes[i]
+		t := x.tables[r.Table]
+		if t == nil {
+			t = &table{routes: map[netip.Prefix][]*Route{}}
+			x.tables[r.Table] = t
+		}
+		if lengths := &t.lengths[family(r.Prefix.Addr().Is6())]; !slices.Contains(*lengths, r.Prefix.Bits()) {
+			*lengths = append(*lengths, r.Prefix.Bits())
+		}
+		t.routes[r.Prefix] = append(t.routes[r.Prefix], r)
 	}
 	for _, t := range x.tables {
 		for f := range t.lengths {
@@ -91,21 +100,6 @@ func newIndex(s *Snapshot) *index {
 		}
 	}
 	return x
-}
-
-func (x *index) add(r *Route) {
-	t := x.tables[r.Table]
-	if t == nil {
-		t = &table{routes: map[netip.Prefix][]*Route{}}
-		x.tables[r.Table] = t
-	}
-	if t.routes[r.Prefix] == nil {
-		lengths := &t.lengths[family(r.Prefix.Addr().Is6())]
-		if !slices.Contains(*lengths, r.Prefix.Bits()) {
-			*lengths = append(*lengths, r.Prefix.Bits())
-		}
-	}
-	t.routes[r.Prefix] = append(t.routes[r.Prefix], r)
 }
 
 // match returns the routes of the longest prefix that contains addr, the preferred one

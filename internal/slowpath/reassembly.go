@@ -275,34 +275,28 @@ func (r *reassembler) expire(now time.Time) []icmpRequest {
 // error for its sender, if any.
 func parseFragment(p Packet) (f *fragment, problem *icmpRequest, ok bool) {
 	b := p.Data[p.L3:]
-	if ip, whole, is4 := parseIPv4(b); is4 && whole {
-		f, ok = fragment4(p, ip)
-		return f, nil, ok
+	if ip, whole, is4 := parseIPv4(b); is4 && whole { // RFC 791 section 3.2
+		data := ip.payload()
+		if ip.offset()+len(data) > 0xffff-ip.headerLength() || len(data) == 0 || ip.more() && len(data)%8 != 0 {
+			return nil, nil, false
+		}
+		return &fragment{
+			key:     datagramKey{ip.src(), ip.dst(), uint32(binary.BigEndian.Uint16(ip[4:])), ip.protocol()},
+			ifindex: p.Ifindex,
+			before:  p.Data[:p.L3+ip.headerLength()],
+			l3:      p.L3,
+			packet:  ip,
+			offset:  ip.offset(),
+			more:    ip.more(),
+			data:    data,
+			tos:     ip[1],
+		}, nil, true
 	}
 	ip, whole, is6 := parseIPv6(b)
 	if !is6 || !whole {
 		return nil, nil, false
 	}
 	return fragment6(p, ip)
-}
-
-// fragment4 parses an IPv4 fragment (RFC 791 section 3.2).
-func fragment4(p Packet, ip ipv4) (*fragment, bool) {
-	data := ip.payload()
-	if ip.offset()+len(data) > 0xffff-ip.headerLength() || len(data) == 0 || ip.more() && len(data)%8 != 0 {
-		return nil, false
-	}
-	return &fragment{
-		key:     datagramKey{ip.src(), ip.dst(), uint32(binary.BigEndian.Uint16(ip[4:])), ip.protocol()},
-		ifindex: p.Ifindex,
-		before:  p.Data[:p.L3+ip.headerLength()],
-		l3:      p.L3,
-		packet:  ip,
-		offset:  ip.offset(),
-		more:    ip.more(),
-		data:    data,
-		tos:     ip[1],
-	}, true
 }
 
 // fragment6 parses an IPv6 fragment (RFC 8200 section 4.5).
