@@ -14,14 +14,6 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/session"
 )
 
-// prepare makes of the build what this data path loads of it.
-func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
-	d.size(spec)
-	if d.edit != nil {
-		d.edit(spec)
-	}
-}
-
 // mapSettings is the map of the program's one variable.
 const mapSettings = "settings"
 
@@ -53,10 +45,11 @@ func loadSpec() (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-// size sets what maps.h leaves to the loader. SIDs found by index and those
+// prepare makes of the build what this data path loads of it. It sets the sizes that
+// maps.h leaves to the loader. SIDs found by index and those
 // found by prefix have a half of local_sid each; tunnel has a quarter for
 // TEIDs, one for UE pools, and two for entries that neither finds.
-func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
+func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 	l := d.limits
 	for name, n := range map[string]uint32{
 		abi.MapLocalSid: 2*l.SIDs + 1, abi.MapSidCounter: 2*l.SIDs + 1,
@@ -81,6 +74,9 @@ func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 	for _, name := range []string{mapSettings, abi.MapLocalSid, abi.MapSrPolicy, abi.MapTunnel,
 		abi.MapPdr, abi.MapRefused, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding, abi.MapMeter, abi.MapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
+	}
+	if d.edit != nil {
+		d.edit(spec)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"github.com/vishvananda/netlink"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
@@ -241,7 +242,7 @@ func TestSameBuildIsNotLoadedAgain(t *testing.T) {
 	if got := programID(t, path); got != id {
 		t.Errorf("program %d was loaded over %d, which is the same", got, id)
 	}
-	if got := linkProgram(t, d, 1); got != id {
+	if got := linkProgram(t, 1); got != id {
 		t.Errorf("the interface runs program %d, want %d", got, id)
 	}
 	if len(d.maps) == 0 || d.Build() != abi.Build() {
@@ -264,7 +265,7 @@ func TestSameBuildIsNotLoadedAgain(t *testing.T) {
 		if after == before {
 			t.Errorf("%s: the pinned program was taken", name)
 		}
-		if got := linkProgram(t, d, 1); got != after {
+		if got := linkProgram(t, 1); got != after {
 			t.Errorf("%s: the interface runs program %d, want %d", name, got, after)
 		}
 		must(t, d.Close())
@@ -310,11 +311,14 @@ func programID(t *testing.T, path string) ebpf.ProgramID {
 }
 
 // linkProgram is what an interface runs.
-func linkProgram(t *testing.T, d *DataPlane, ifindex int) ebpf.ProgramID {
+func linkProgram(t *testing.T, ifindex int) ebpf.ProgramID {
 	t.Helper()
-	program, err := d.XDP.Runs(ifindex)
+	l, err := netlink.LinkByIndex(ifindex)
 	must(t, err)
-	return program
+	if l.Attrs().Xdp == nil {
+		t.Fatalf("%s runs no program", l.Attrs().Name)
+	}
+	return ebpf.ProgramID(l.Attrs().Xdp.ProgId)
 }
 
 func programTag(t *testing.T, path string) string {

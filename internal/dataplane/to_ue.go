@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
@@ -53,20 +52,14 @@ func (d *DataPlane) gpduToUs(teid uint32, tpdu []byte) ([]byte, error) {
 		return nil, err
 	}
 	be := binary.BigEndian
-	length := uint16(8 + len(message))
-	b := outerToUs(addresses[0], length)
+	a, length := addresses[0], uint16(8+len(message))
+	var b []byte // an IP header from and to our address, then UDP
+	if a.Is4() {
+		b = append(be.AppendUint16([]byte{0x45, 0}, 20+length), 0, 0, 0x40, 0, settings.DefaultHopLimit, 17, 0, 0)
+	} else {
+		b = append(be.AppendUint16([]byte{0x60, 0, 0, 0}, length), 17, settings.DefaultHopLimit)
+	}
+	b = append(append(b, a.AsSlice()...), a.AsSlice()...)
 	b = be.AppendUint16(be.AppendUint16(b, gtpu.Port), gtpu.Port)
 	return append(be.AppendUint16(be.AppendUint16(b, length), 0), message...), nil
-}
-
-// outerToUs is the IP header of UDP from and to an address of ours.
-func outerToUs(a netip.Addr, payload uint16) []byte {
-	be := binary.BigEndian
-	var b []byte
-	if a.Is4() {
-		b = append(be.AppendUint16([]byte{0x45, 0}, 20+payload), 0, 0, 0x40, 0, settings.DefaultHopLimit, 17, 0, 0)
-	} else {
-		b = append(be.AppendUint16([]byte{0x60, 0, 0, 0}, payload), 17, settings.DefaultHopLimit)
-	}
-	return append(append(b, a.AsSlice()...), a.AsSlice()...)
 }

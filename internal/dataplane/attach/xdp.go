@@ -110,15 +110,6 @@ func (x *XDP) Attached() map[int]Mode {
 	return out
 }
 
-// Runs is the program that an interface runs which Attached lists.
-func (x *XDP) Runs(ifindex int) (ebpf.ProgramID, error) {
-	info, err := x.on[ifindex].Info()
-	if err != nil {
-		return 0, err
-	}
-	return info.Program, nil
-}
-
 // Detach takes the program off an interface. One that it is not on is not an
 // error.
 func (x *XDP) Detach(ifindex int) error {

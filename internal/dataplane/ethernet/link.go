@@ -51,12 +51,7 @@ func (x *Links) NumberOf(l Link) uint32 {
 
 // Has says whether frames of a port are a link's. The caller holds the lock.
 func (x *Links) Has(port abi.PortKey) bool {
-	for _, e := range x.links {
-		if e.port == port {
-			return true
-		}
-	}
-	return false
+	return table.KeyOf(x.links, func(e *entry) bool { return e.port == port }) != Link{}
 }
 
 // entry is a link of Ethernet sessions that was put since Open.

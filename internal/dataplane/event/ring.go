@@ -77,19 +77,17 @@ func (r *Rings) start(name string) (*ebpf.Map, error) {
 	return m, nil
 }
 
-func (r *Rings) stop(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.reading, name)
-}
-
 // Read decodes records until ctx ends, which is not an error.
 func Read[T any](ctx context.Context, r *Rings, name string, f func(*T)) error {
 	m, err := r.start(name)
 	if err != nil {
 		return err
 	}
-	defer r.stop(name)
+	defer func() {
+		r.mu.Lock()
+		delete(r.reading, name)
+		r.mu.Unlock()
+	}()
 	reader, err := ringbuf.NewReader(m)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", m, err)

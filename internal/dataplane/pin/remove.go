@@ -86,7 +86,8 @@ func listPins(path string) ([]string, error) {
 		return nil, foreign(path, "it is not a directory")
 	}
 	checks := map[string]func(string) error{
-		dirLinks: checkLink, dirPrograms: checkProgram, dirMaps: checkMap, dirLayout: checkLayout,
+		dirLinks: checkLink, dirPrograms: checkProgram, dirMaps: checkMap,
+		dirLayout: func(path string) error { _, err := os.Readlink(path); return err },
 	}
 	order := []string{dirLinks, dirPrograms, dirMaps, dirLayout}
 	top, err := os.ReadDir(path)
@@ -168,11 +169,6 @@ func checkMap(path string) error {
 		return fmt.Errorf("is map %s", info.Name)
 	}
 	return nil
-}
-
-func checkLayout(path string) error {
-	_, err := os.Readlink(path)
-	return err
 }
 
 // layoutHash is equal for two maps if their keys and values have the same

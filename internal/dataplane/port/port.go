@@ -169,23 +169,18 @@ func (t *Table) Sweep() error {
 			errs = append(errs, t.write(ifindex, abi.Port{}))
 		}
 	}
-	return errors.Join(append(errs, t.sweepDevices()...)...)
-}
-
-// sweepDevices looks at the interfaces that exist. The kernel deletes the entries
-// of others, and reading the table takes one call for each of 65,535 entries.
-func (t *Table) sweepDevices() []error {
+	// Of devices only the interfaces that exist. The kernel deletes the entries of
+	// others, and reading the table takes one call for each of 65,535 entries.
 	there, err := net.Interfaces()
 	if err != nil {
-		return []error{fmt.Errorf("sweep table device: %w", err)}
+		errs = append(errs, fmt.Errorf("sweep table device: %w", err))
 	}
-	var errs []error
 	for _, i := range there {
 		if i.Index <= maxIfindex && !t.haveDevices[i.Index] {
 			errs = append(errs, t.deleteDevice(i.Index))
 		}
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // Name is an interface's name, for messages.

@@ -285,9 +285,14 @@ func (t *Table) program(owner string, l srv6.LocalSID, old *sid) error {
 		mob.Adjacency, entry.Adjacency = entry.Adjacency, 0
 	}
 	keys := []adjacency.Key{adj}
-	index, err := t.place(l.SID)
-	if err != nil {
-		return t.hops.OrRelease(err, keys)
+	index, there := t.ByPrefix.Lookup(abi.SIDKey(l.SID))
+	if !there {
+		index, there = t.settings.SIDByLocator(l.SID)
+	}
+	if !there || index <= t.ranges && t.inside[index] != 0 {
+		if index, err = t.newIndex(); err != nil {
+			return t.hops.OrRelease(err, keys)
+		}
 	}
 	before := t.Entries.Get(index)
 	if entry.Mobile, err = t.mobiles.Put(before.Mobile, mob); err != nil {
@@ -384,17 +389,6 @@ func mobileOf(l srv6.LocalSID, policy uint32) (*abi.Mobile, error) {
 		m.RateUnit = uint32(unit)
 	}
 	return m, nil
-}
-
-// place finds or chooses the index of a SID.
-func (t *Table) place(p netip.Prefix) (uint32, error) {
-	if index, ok := t.ByPrefix.Lookup(abi.SIDKey(p)); ok {
-		return index, nil
-	}
-	if index, ok := t.settings.SIDByLocator(p); ok && t.inside[index] == 0 {
-		return index, nil
-	}
-	return t.newIndex()
 }
 
 // newIndex is an entry that only the trie leads to, empty.

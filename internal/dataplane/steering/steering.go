@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/policy"
 	"github.com/culvert-net/culvert/internal/dataplane/ref"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/target"
 	"github.com/culvert-net/culvert/internal/dataplane/tunnel"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -71,12 +73,7 @@ func (x *Table) Has(p netip.Prefix) bool { return x.steerings[p.String()] != nil
 
 // HasPort says whether frames of a port are steered.
 func (x *Table) HasPort(port abi.PortKey) bool {
-	for _, s := range x.steerings {
-		if s.model.Interface != "" && s.port == port {
-			return true
-		}
-	}
-	return false
+	return table.KeyOf(x.steerings, func(s *steering) bool { return s.model.Interface != "" && s.port == port }) != ""
 }
 
 // LeavePools moves entries from UE pools that are about to go (settings.Book's
@@ -123,10 +120,8 @@ func (x *Table) SlotOf(who ref.User) uint32 {
 
 // TunnelAt names the tunnel that an entry of a UE pool leads to; empty: none.
 func (x *Table) TunnelAt(slot uint32) string {
-	for _, s := range x.steerings {
-		if slot != 0 && s.slot == slot {
-			return s.model.Tunnel
-		}
+	if key := table.KeyOf(x.steerings, func(s *steering) bool { return slot != 0 && s.slot == slot }); key != "" {
+		return x.steerings[key].model.Tunnel
 	}
 	return ""
 }
@@ -174,13 +169,6 @@ func keyOf(m srpolicy.Steering) string {
 		parts = append(parts, strconv.Itoa(int(v)))
 	}
 	return strings.Join(parts, ".")
-}
-
-func same(a, b srpolicy.Steering) bool {
-	if (a.GTP4D == nil) != (b.GTP4D == nil) || a.GTP4D != nil && *a.GTP4D != *b.GTP4D {
-		return false
-	}
-	return a.Policy == b.Policy && a.Tunnel == b.Tunnel // what they match is the same key
 }
 
 func (x *Table) check(m srpolicy.Steering) error {
@@ -251,7 +239,8 @@ func (x *Table) Put(m srpolicy.Steering) error {
 	} else {
 		next.prefix = m.Prefix.Masked()
 	}
-	if old != nil && old.port == next.port && same(old.model, m) {
+	if old != nil && old.port == next.port && old.model.Policy == m.Policy && old.model.Tunnel == m.Tunnel &&
+		reflect.DeepEqual(old.model.GTP4D, m.GTP4D) { // what they match is the same key
 		return nil
 	}
 	if err := x.put(key, old, next); err != nil {

@@ -1,6 +1,7 @@
 package trafficrun
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -214,7 +215,13 @@ func (e *Engine) Show(see func(Shown)) error {
 		if err != nil {
 			return fmt.Errorf("read shown frames: %w", err)
 		}
-		see(shown(record.RawSample))
+		u32 := func(i int) uint32 { return binary.NativeEndian.Uint32(record.RawSample[4*i:]) } // of struct traffic_shown
+		s := Shown{
+			Wrong: Wrong(u32(0)), Returned: u32(1) != 0, Length: int(u32(2)), Size: int(u32(3)),
+			Stream: u32(4), Sequence: u32(5),
+		}
+		s.Data = record.RawSample[shownLength-MaxFrame : shownLength-MaxFrame+min(s.Length, MaxFrame)]
+		see(s)
 	}
 }
 
@@ -254,15 +261,4 @@ func (e *Engine) Latency() ([]Bucket, error) {
 		}
 	}
 	return list, nil
-}
-
-func (e *Engine) resetLatency(cpus int) error {
-	keys := make([]uint32, buckets)
-	for i := range keys {
-		keys[i] = uint32(i)
-	}
-	if _, err := e.objects.TrafficLatency.BatchUpdate(keys, make([]uint64, buckets*cpus), nil); err != nil {
-		return fmt.Errorf("reset latencies: %w", err)
-	}
-	return nil
 }

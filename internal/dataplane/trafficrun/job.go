@@ -87,7 +87,16 @@ func (e *Engine) Prepare(j Job) error {
 	}
 	e.frame = slices.MaxFunc(j.Frames, func(a, b []byte) int { return len(a) - len(b) })
 	e.duration = j.Duration
-	e.batch = batchFor(j.Rate)
+	// The frames that are made before they are sent: a packet that waits for others is
+	// late, so that slow ones go alone.
+	switch {
+	case j.Rate == 0 || j.Rate > 2e6:
+		e.batch = 64
+	case j.Rate > 5e5:
+		e.batch = 8
+	default:
+		e.batch = 1
+	}
 	if err := e.reset(1 << j.StreamBits); err != nil {
 		return err
 	}
@@ -104,18 +113,6 @@ func put(what string, m *ebpf.Map, index uint32, value any) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
-}
-
-// batchFor is how many frames are made before they are sent. A packet that waits
-// for others is late, so that slow ones go alone.
-func batchFor(rate float64) uint32 {
-	switch {
-	case rate == 0 || rate > 2e6:
-		return 64
-	case rate > 5e5:
-		return 8
-	}
-	return 1
 }
 
 func (j Job) entry() (trafficTrafficJob, error) {
@@ -205,5 +202,12 @@ func (e *Engine) reset(streams int) error {
 	if _, err := window.WriteAt(make([]byte, streams*Window*4), 0); err != nil {
 		return fmt.Errorf("reset the window: %w", err)
 	}
-	return e.resetLatency(cpus)
+	keys := make([]uint32, buckets)
+	for i := range keys {
+		keys[i] = uint32(i)
+	}
+	if _, err := e.objects.TrafficLatency.BatchUpdate(keys, make([]uint64, buckets*cpus), nil); err != nil {
+		return fmt.Errorf("reset latencies: %w", err)
+	}
+	return nil
 }

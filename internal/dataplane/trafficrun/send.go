@@ -1,7 +1,6 @@
 package trafficrun
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -42,10 +41,18 @@ func (e *Engine) Send(stop <-chan struct{}) error {
 // send starts calls until one is ended. Each ends by itself after 2^31 frames,
 // those that were too early included.
 func (e *Engine) send(stop <-chan struct{}) error {
+	r := progrun.TestRun{
+		Prog: uint32(e.objects.TrafficSend.FD()), Repeat: 1 << 31, Flags: progrun.LiveFrames, Batch: e.batch,
+		DataSizeIn: uint32(len(e.frame)), DataIn: uint64(uintptr(unsafe.Pointer(&e.frame[0]))),
+	}
+	defer runtime.KeepAlive(e.frame)
 	for {
-		err := e.call()
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return err
+		one := r // Run writes into it
+		switch err := one.Run(); {
+		case errors.Is(err, unix.EINVAL):
+			return ErrNoLiveFrames
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("send live frames: %w", err)
 		}
 		s, err := e.State()
 		if err != nil || s.Over {
@@ -57,22 +64,6 @@ func (e *Engine) send(stop <-chan struct{}) error {
 		default:
 		}
 	}
-}
-
-func (e *Engine) call() error {
-	r := progrun.TestRun{
-		Prog: uint32(e.objects.TrafficSend.FD()), Repeat: 1 << 31, Flags: progrun.LiveFrames, Batch: e.batch,
-		DataSizeIn: uint32(len(e.frame)), DataIn: uint64(uintptr(unsafe.Pointer(&e.frame[0]))),
-	}
-	err := r.Run()
-	runtime.KeepAlive(e.frame)
-	if errors.Is(err, unix.EINVAL) {
-		return ErrNoLiveFrames
-	}
-	if err != nil {
-		return fmt.Errorf("send live frames: %w", err)
-	}
-	return nil
 }
 
 // watch waits for the end of the job, and then interrupts the thread until it
@@ -101,15 +92,4 @@ func (e *Engine) watch(tid int, stop, done <-chan struct{}) error {
 			}
 		}
 	}
-}
-
-// shown reads struct traffic_shown.
-func shown(b []byte) Shown {
-	u32 := func(i int) uint32 { return binary.NativeEndian.Uint32(b[4*i:]) }
-	s := Shown{
-		Wrong: Wrong(u32(0)), Returned: u32(1) != 0, Length: int(u32(2)), Size: int(u32(3)),
-		Stream: u32(4), Sequence: u32(5),
-	}
-	s.Data = b[shownLength-MaxFrame : shownLength-MaxFrame+min(s.Length, MaxFrame)]
-	return s
 }

@@ -29,7 +29,13 @@ func (t *Transmitter) Transmit(frame []byte, ifindex int) error {
 	p := t.programs[ifindex]
 	if p == nil {
 		var err error
-		if p, err = redirectTo(ifindex); err != nil {
+		p, err = ebpf.NewProgram(&ebpf.ProgramSpec{
+			Name: "culvert_send", Type: ebpf.XDP, License: "Dual BSD/GPL",
+			Instructions: asm.Instructions{ // return bpf_redirect(ifindex, 0)
+				asm.Mov.Imm(asm.R1, int32(ifindex)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return(),
+			},
+		})
+		if err != nil {
 			return fmt.Errorf("interface %s: load the program that sends: %w", port.Name(ifindex), err)
 		}
 		if t.programs == nil {
@@ -41,19 +47,6 @@ func (t *Transmitter) Transmit(frame []byte, ifindex int) error {
 		return fmt.Errorf("interface %s: send: %w", port.Name(ifindex), err)
 	}
 	return nil
-}
-
-// redirectTo is `return bpf_redirect(ifindex, 0)`.
-func redirectTo(ifindex int) (*ebpf.Program, error) {
-	return ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "culvert_send", Type: ebpf.XDP, License: "Dual BSD/GPL",
-		Instructions: asm.Instructions{
-			asm.Mov.Imm(asm.R1, int32(ifindex)),
-			asm.Mov.Imm(asm.R2, 0),
-			asm.FnRedirect.Call(),
-			asm.Return(),
-		},
-	})
 }
 
 // Close frees what Transmit made.
