@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"maps"
@@ -115,11 +116,8 @@ func Open(opts Options) (*DataPlane, error) {
 		return nil, err
 	}
 	d := &DataPlane{
-		log: opts.Logger, limits: opts.Limits.WithDefaults(), grace: &table.Grace{},
+		log: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), limits: opts.Limits.WithDefaults(), grace: &table.Grace{},
 		build: abi.Build(), edit: opts.edit,
-	}
-	if d.log == nil {
-		d.log = slog.New(slog.DiscardHandler)
 	}
 	if opts.edit != nil {
 		d.build = "" // which has no name

@@ -1,6 +1,7 @@
 package abi
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 )
@@ -9,12 +10,7 @@ import (
 const mainTable = 254
 
 // KernelTable is the kernel's number of a routing table: models write main as 0.
-func KernelTable(t uint32) uint32 {
-	if t == 0 {
-		return mainTable
-	}
-	return t
-}
+func KernelTable(t uint32) uint32 { return cmp.Or(t, mainTable) }
 
 // In6Of is an address in network byte order, IPv4 as IPv4-mapped; zero for the
 // zero Addr.

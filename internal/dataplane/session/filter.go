@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -174,14 +175,6 @@ func (t *tables) hasRun(at uint32, run []abi.Filter, frames []abi.FrameFilter) b
 // filterFrame is FILTER_FRAME (bpf/def/tables.h).
 const filterFrame = 1 << 31
 
-// upTo is the last address of a range, or of one address that one.
-func upTo(from, to [6]byte) [6]byte {
-	if to == [6]byte{} {
-		return from
-	}
-	return to
-}
-
 // frameEntry is the part of a filter that is about frames.
 func frameEntry(f *FrameFilter) (e abi.FrameFilter) {
 	if f == nil {
@@ -195,7 +188,7 @@ func frameEntry(f *FrameFilter) (e abi.FrameFilter) {
 	}
 	none := [6]byte{}
 	e.Source, e.Destination, e.Type = f.Source, f.Destination, f.EtherType
-	e.SourceTo, e.DestinationTo = upTo(f.Source, f.SourceTo), upTo(f.Destination, f.DestinationTo)
+	e.SourceTo, e.DestinationTo = cmp.Or(f.SourceTo, f.Source), cmp.Or(f.DestinationTo, f.Destination)
 	set(f.Source != none, abi.FrameFilterFlagsFRAME_SOURCE)
 	set(f.Destination != none, abi.FrameFilterFlagsFRAME_DESTINATION)
 	set(f.EtherType != 0, abi.FrameFilterFlagsFRAME_TYPE)

@@ -1,6 +1,7 @@
 package steering
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -398,10 +399,7 @@ func (x *Table) putSlot(s *steering) (ok bool) {
 }
 
 func (x *Table) clearSlot(s *steering) {
-	slot := s.slot
-	if slot == 0 {
-		slot = x.settings.PoolSlot(s.prefix) // of an earlier daemon
-	}
+	slot := cmp.Or(s.slot, x.settings.PoolSlot(s.prefix)) // or an earlier daemon wrote it
 	if slot == 0 || x.entries.IsEmpty(slot) {
 		s.slot = 0
 		return
