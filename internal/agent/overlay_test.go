@@ -484,7 +484,7 @@ func TestModesComeAndGo(t *testing.T) {
 	if err := other.SetNode(rival); err != nil {
 		t.Fatal(err)
 	}
-	const claimed = "prefix 10.244.1.0/24 is used as that of this node, which tells of it too: the prefix is of this node"
+	const claimed = "prefix 10.244.1.0/24 is used as that of this node, which claims it too: the prefix is of this node"
 	d.holds(t, "another node claims this one's prefix", func() bool {
 		return len(d.core.goal.Wanted.Peers) == 1 && slices.Contains(d.core.goal.Wanted.Peers[0].Problems, claimed)
 	})

@@ -201,7 +201,7 @@ func (i *inject) follow(c *cobra.Command, speaker *bgp.Speaker, advertise func()
 		}
 		was = now
 		if err := advertise(); err != nil {
-			fmt.Fprintf(c.ErrOrStderr(), "culvert: what was told stays as it is: %v\n", err)
+			fmt.Fprintf(c.ErrOrStderr(), "culvert: the routes stay as they were advertised: %v\n", err)
 		}
 	}
 }

@@ -96,7 +96,7 @@ withdraw color 100, endpoint fd11::1000, distinguisher 0
 	if r.code != cmdline.ExitOK || r.stdout != want {
 		t.Errorf("exit %d:\n%s, want\n%s", r.code, r.stdout, want)
 	}
-	for _, part := range []string{"culvert: 127.96.0.5 listens (AS 65001, router ID 10.0.0.5)", "what was told stays as it is", "line 3: paths[1].endpoint"} {
+	for _, part := range []string{"culvert: 127.96.0.5 listens (AS 65001, router ID 10.0.0.5)", "the routes stay as they were advertised", "line 3: paths[1].endpoint"} {
 		if !strings.Contains(r.stderr, part) {
 			t.Errorf("stderr lacks %q:\n%s", part, r.stderr)
 		}

@@ -271,7 +271,7 @@ func (k known) step(sid netip.Addr) pathStep {
 		case n.Locator.Contains(sid):
 			s.Node = name
 			if len(n.IPv4)+len(n.IPv6) > 0 {
-				s.Problem = "it tells of no such SID"
+				s.Problem = "it reports no such SID"
 			}
 		}
 	}

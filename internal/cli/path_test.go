@@ -84,7 +84,7 @@ func TestPathEndsWrong(t *testing.T) {
 		"fc00:0:2:4::":  "fc00:0:2:4:: End.DT4 of node-2",
 		"fc00:0:2:6::":  "fc00:0:2:6:: End.DT6 of node-2: it takes no IPv4",
 		"fc00:0:2:1::":  "fc00:0:2:1:: End of node-2: it takes no IPv4",
-		"fc00:0:2:d6::": "fc00:0:2:d6:: of node-2: it tells of no such SID",
+		"fc00:0:2:d6::": "fc00:0:2:d6:: of node-2: it reports no such SID",
 		"fc00:0:9::":    "fc00:0:9::",
 	} {
 		k := cluster()
@@ -120,7 +120,7 @@ func TestPathWithoutPolicy(t *testing.T) {
 func TestStepOfNode(t *testing.T) {
 	for sid, want := range map[string]pathStep{
 		"fc00:0:2:6::":  {Node: "node-2", Does: "End.DT6"},
-		"fc00:0:2:99::": {Node: "node-2", Problem: "it tells of no such SID"},
+		"fc00:0:2:99::": {Node: "node-2", Problem: "it reports no such SID"},
 		"2001:db8::2":   {Node: "node-2", Does: "End"},
 		"fc00:0:9::":    {},
 	} {

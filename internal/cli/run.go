@@ -156,7 +156,7 @@ func (d *daemon) reloads(ctx context.Context, hangup <-chan os.Signal) error {
 // notify sends systemd the state, and logs why that fails.
 func (d *daemon) notify(state string) {
 	if err := notify(state); err != nil {
-		d.logger.Warn("systemd was not told", "error", err)
+		d.logger.Warn("systemd did not get the state", "error", err)
 	}
 }
 

@@ -129,7 +129,7 @@ func (p *plugin) deletePod(a *pb.Attachment, patience time.Duration) error {
 	return err
 }
 
-// result is what the runtime, and the plugins after this one, are told. The
+// result is what the runtime, and the plugins after this one, get. The
 // pod's interface is the second one.
 func (p *plugin) result(v veth, addresses []address, mtu int) *current.Result {
 	r := &current.Result{CNIVersion: current.ImplementedSpecVersion, DNS: p.DNS, Interfaces: []*current.Interface{

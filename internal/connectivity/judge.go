@@ -121,6 +121,6 @@ func beyond(r *Row, a Answer) {
 		r.fail("lost, and nobody says Packet Too Big")
 		icmp(r, a.Errors)
 	default:
-		r.say("they arrive: the path takes more than the pod is told")
+		r.say("they arrive: the path carries larger packets than the pod's MTU allows")
 	}
 }

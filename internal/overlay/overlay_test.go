@@ -171,8 +171,8 @@ fc00:0:2::/48 via 2001:db8::2`},
 			{reach("10.244.2.0/24", "2001:db8::3"), addr("2001:db8::2"), "lowest router ID"},
 			{reach("10.244.1.0/24", "2001:db8::3"), netip.Addr{}, "it is of this node"},
 			{reach("10.244.1.0/24", "2001:db8::1"), netip.Addr{}, "it is of this node"}},
-			want: node2 + "\n!  prefix 10.244.2.0/24 is used as that of node-2, which tells of it too: lowest router ID" +
-				"\n!  prefix 10.244.1.0/24 is used as that of this node, which tells of it too: it is of this node"},
+			want: node2 + "\n!  prefix 10.244.2.0/24 is used as that of node-2, which claims it too: lowest router ID" +
+				"\n!  prefix 10.244.1.0/24 is used as that of this node, which claims it too: it is of this node"},
 		"a locator before its paths": {reaches: []Reach{reach("fc00:0:2::/48", "2001:db8::2"), reach("fc00:0:2::/48", "2001:db8::3")}, known: known,
 			want: "policy c4:2001:db8::2 4 2001:db8::2 \nfc00:0:2:4::/128 via 2001:db8::2\nfc00:0:2::/48 via 2001:db8::2\n!  locator fc00:0:2::/48 is already claimed by 2001:db8::2"},
 		"our locator, told by another": {reaches: []Reach{reach("fc00:0:1::/48", "2001:db8::2")}, want: "!  locator fc00:0:1::/48 is already claimed by this node"},

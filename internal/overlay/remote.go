@@ -117,7 +117,7 @@ func Remote(c Cluster) Wanted {
 			owner = cmp.Or(b.addresses[r.Owner], r.Owner.String())
 		}
 		peer := b.peer(r.Address)
-		peer.Problems = append(peer.Problems, fmt.Sprintf("prefix %s is used as that of %s, which tells of it too: %s", r.Prefix, owner, r.Why))
+		peer.Problems = append(peer.Problems, fmt.Sprintf("prefix %s is used as that of %s, which claims it too: %s", r.Prefix, owner, r.Why))
 	}
 	b.toNodes()
 	const most = 10 // problems of a node, which may claim thousands of prefixes

@@ -29,7 +29,7 @@ type deviceBench struct {
 
 // ErrOneCPU says that the machine is too small for a built-in device.
 var ErrOneCPU = errors.New("there is one CPU: a built-in device would share it with the generator, which waits for it, so that nothing is ever lost; " +
-	"CPU time is what can be told here: culvert bench functions")
+	"measure CPU time instead: culvert bench functions")
 
 // Open makes the built-in devices; the user's is there.
 func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {

@@ -74,7 +74,7 @@ func speak(ctx context.Context, config bgp.Config, in io.Reader, out io.Writer) 
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintln(out, "told"); err != nil {
+		if _, err := fmt.Fprintln(out, "done"); err != nil {
 			return err
 		}
 	}
