@@ -48,9 +48,11 @@ func (t *table) take() *transaction {
 	for t.pending[t.sequence%slots] != nil {
 		t.sequence++
 	}
-	x := &transaction{}
+	var x *transaction
 	if n := len(t.free); n > 0 {
 		x, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		x = &transaction{}
 	}
 	x.sequence, x.attempts = t.sequence%(1<<24), 1
 	t.pending[t.sequence%slots] = x
