@@ -62,7 +62,7 @@ static int expected_verdict(enum reason reason)
 	switch (reason) {
 	case REASON_FORWARDED:
 	case REASON_REPLIED:
-		return witness.redirected ? XDP_REDIRECT : XDP_TX;
+		return witness.sent ? XDP_REDIRECT : XDP_TX;
 	case REASON_PASSED:
 		return XDP_PASS;
 	default:

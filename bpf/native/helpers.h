@@ -28,7 +28,8 @@ struct native_map {
 
 /* What a run did, for the checks after it. */
 struct witness {
-	__u32 redirected;       /* ifindex of the last redirect that was allowed */
+	int sent;               /* a redirect was allowed */
+	__u32 redirected;       /* ... to this ifindex, the last one */
 	int asked_next_hop;     /* the adjacencies or the kernel's routes were read */
 	int fib_mtu;            /* the kernel's answer, when it had one */
 	__u8 flavors, behavior; /* of the last local SID met */
@@ -299,6 +300,7 @@ long bpf_redirect_map(void *map, __u64 key, __u64 flags)
 	must(m->type == BPF_MAP_TYPE_DEVMAP, "redirect through a map of type %u", m->type);
 	if (key >= m->max_entries || !((__u32 *)m->values)[key])
 		return flags & 3;
+	witness.sent = 1;
 	witness.redirected = key;
 	return XDP_REDIRECT;
 }
