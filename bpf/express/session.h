@@ -10,8 +10,8 @@
 
 /* ---- may it go ---- */
 
-/* The rule and its forwarding, where the rule forwards and nothing but its own
- * rate may refuse; then x->tunnel counts. */
+/* The rule and its forwarding, where the rule forwards IP packets and nothing but
+ * its own rate may refuse; then x->tunnel counts. */
 INLINE struct forwarding *express_rule(struct express *x, struct pdr *entry, struct rule *rule)
 {
 	__u32 index, units = usage_units(&entry->volume);
@@ -20,7 +20,7 @@ INLINE struct forwarding *express_rule(struct express *x, struct pdr *entry, str
 	read_rule(rule, entry);
 	index = rule->forwarding;
 	if (rule->action != PDR_FORWARD || rule->flags & (PDR_DUPLICATE | PDR_METERS) ||
-	    usage_reached(units, entry->stop) || usage_reached(units, entry->notify))
+	    rule->qfi & PDR_FRAMES || usage_reached(units, entry->stop) || usage_reached(units, entry->notify))
 		return 0;
 	f = bpf_map_lookup_elem(&forwarding, &index);
 	if (!f)
@@ -268,7 +268,7 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 	struct express_gtpu_header g = {};
 	__u32 octets = (long)end - (long)inner;
 
-	if (!f->ipv4 || rule->qfi & PDR_FRAMES || !express_pdu_hash(inner, end, &g.hash))
+	if (!f->ipv4 || !express_pdu_hash(inner, end, &g.hash))
 		return NOT_TAKEN;
 	if (inner->version_ihl == 0x45
 		    ? express_nested4(x, inner) || !express_source4(entry, inner)
