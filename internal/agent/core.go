@@ -166,7 +166,7 @@ func (c *core) commit(to *plan.Goal, tables *plan.Tables, scope plan.Scope, repl
 		time.AfterFunc(observed.FormerTime, func() { c.queue.Push(observed.Update{Apply: func(s *observed.State) { s.Former = nil }}) })
 	}
 	if u := &to.Desired.Process.UPF; c.upf.server != nil && !desired.Same(from.Desired.Process.UPF, *u) {
-		c.upf.server.SetSMFs(u.SMFs, u.Connect)
+		c.upf.setSMFs(u)
 	}
 	c.goal, c.replaced = to, replaced
 	c.setLogLevel()

@@ -70,10 +70,24 @@ func (u *userPlane) start(ctx context.Context, group *errgroup.Group) error {
 		return fmt.Errorf("upf.n4: %w", err)
 	}
 	u.server = server
+	u.warnOfAny(u.config.Allow)
 	u.upf.Start(server)
 	group.Go(func() error { return ignoreCancel(server.Run(ctx)) })
 	group.Go(func() error { return u.upf.Run(ctx) })
 	return nil
+}
+
+// setSMFs changes which SMFs are obeyed.
+func (u *userPlane) setSMFs(c *config.UPF) {
+	u.warnOfAny(c.SMFs)
+	u.server.SetSMFs(c.SMFs, c.Connect)
+}
+
+// warnOfAny tells the log that N4 is open to everybody.
+func (u *userPlane) warnOfAny(smfs config.Senders) {
+	if smfs.Open() {
+		u.config.Log.Warn("upf.smfs allows every sender: whoever reaches N4 can set up and delete sessions", "n4", u.config.Addresses)
+	}
 }
 
 func (u *userPlane) close() error {

@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -220,6 +222,33 @@ func TestUserPlaneChanges(t *testing.T) {
 	}
 	if !associates() {
 		t.Error("what was refused changed something")
+	}
+}
+
+// The log says that everybody may send: at the start, and after a change to that.
+func TestWarnsOfAnySMF(t *testing.T) {
+	closed := withN9(byGTPU)
+	open := strings.Replace(closed, "[127.92.0.0/24]", "any", 1)
+	for _, tt := range []struct {
+		start, apply string
+		want         int
+	}{{closed, closed, 0}, {closed, open, 1}, {open, open, 1}} {
+		d := prepareUserPlane(t, t.TempDir(), byGTPU, newFake())
+		var out bytes.Buffer
+		d.log = slog.New(slog.NewTextHandler(&out, nil))
+		if err := os.WriteFile(filepath.Join(d.dir, "culvert.yaml"), []byte(tt.start), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d.start(t, links("eth0", "eth1"))
+		if _, err := d.Apply(t.Context(), parse(t, tt.apply), false); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out.String(), "upf.smfs allows every sender"); n != tt.want {
+			t.Errorf("%d warnings, want %d:\n%s", n, tt.want, &out)
+		}
 	}
 }
 

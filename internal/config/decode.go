@@ -87,6 +87,8 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	case n.Kind == yaml.AliasNode:
 		d.fail(n, path, "write the value out", "aliases (*%s) are not supported", n.Value)
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
+	case v.Type() == reflect.TypeFor[Senders]() && isAny(n):
+		v.Set(reflect.ValueOf(Anyone()))
 	case v.Kind() == reflect.Pointer:
 		p := reflect.New(v.Type().Elem())
 		d.value(n, p.Elem(), path)

@@ -18,10 +18,11 @@ type UPF struct {
 	NodeID string `json:"node_id,omitempty"`
 	// N4 are the addresses for PFCP, UDP port 8805.
 	N4 []netip.Addr `json:"n4,omitempty"`
-	// SMFs are the prefixes that SMFs may have. Default: any.
-	SMFs []netip.Prefix `json:"smfs,omitempty"`
+	// SMFs are the prefixes of the SMFs that this UPF obeys. It must be set: "any" stands
+	// for every sender.
+	SMFs Senders `json:"smfs,omitempty"`
 	// Connect lists SMFs with which this UPF sets up an association. Other SMFs do that
-	// themselves.
+	// themselves. Each must be in smfs.
 	Connect []netip.Addr `json:"connect,omitempty"`
 	// UEPools contain the UE addresses that this UPF allocates, when the SMF leaves
 	// that to it. The data path finds UEs with addresses of a pool faster, whoever
@@ -121,11 +122,10 @@ func checkUPF(v *validator) {
 			addresses.check(at, a.String(), "remove one of the two")
 		}
 	}
-	checkEach(v, "upf.connect", u.Connect, srv6.CheckUnicast)
+	checkSMFs(v)
 	v.refuse(!nodeID(u.NodeID), "upf.node_id", "an address, or a name such as upf1.example", "%q cannot be a Node ID", u.NodeID)
 	v.refuse(len(v.GTPU.Addresses) == 0,
 		"gtpu.addresses", "list where this node receives GTP-U (N3, N9)", "a user plane function needs an address for G-PDUs")
-	checkEach(v, "upf.smfs", u.SMFs, srv6.CheckPrefix)
 	checkEach(v, "upf.protected", u.Protected, srv6.CheckPrefix)
 	if n := len(u.ProtectedPrefixes()); n > maxProtected {
 		v.add("upf.protected", "join neighbouring prefixes", "%d prefixes with those of n4 exceed the limit of %d", n, maxProtected)
@@ -141,6 +141,20 @@ func checkUPF(v *validator) {
 	for i, pool := range u.UEPools {
 		v.refuse(len(pool.Prefixes) == 0,
 			fmt.Sprintf("upf.ue_pools[%d].prefixes", i), "a prefix such as 10.45.0.0/16 or 2001:db8:45::/48", "the pool has no prefixes")
+	}
+}
+
+// checkSMFs validates whom N4 obeys. Those that the UPF connects to must be named, too:
+// one list says who is trusted.
+func checkSMFs(v *validator) {
+	u := &v.UPF
+	v.refuse(len(u.SMFs) == 0, "upf.smfs", "add the line smfs: [192.0.2.20/32] with the addresses of your SMFs, or smfs: any for every sender",
+		"no SMF is named that may set up sessions")
+	checkEach(v, "upf.smfs", u.SMFs, srv6.CheckPrefix)
+	checkEach(v, "upf.connect", u.Connect, srv6.CheckUnicast)
+	for i, a := range u.Connect {
+		v.refuse(len(u.SMFs) > 0 && !u.SMFs.Contain(a),
+			fmt.Sprintf("upf.connect[%d]", i), fmt.Sprintf("add %s to upf.smfs", host(a)), "%s is not in upf.smfs: its answers would be ignored", a)
 	}
 }
 

@@ -59,6 +59,23 @@ func TestUPF(t *testing.T) {
 	}
 }
 
+// Every sender may send only where the file says so.
+func TestAnySMF(t *testing.T) {
+	for word, want := range map[string]config.Senders{
+		"any": config.Anyone(), "[any]": config.Anyone(), "'any'": config.Anyone(), "[192.0.2.7/32]": {netip.MustParsePrefix("192.0.2.7/32")},
+	} {
+		c, err := config.Parse([]byte(strings.Replace(upf, "[192.0.2.0/24]", word, 1)))
+		if err != nil {
+			t.Errorf("smfs: %s: %v", word, err)
+			continue
+		}
+		stranger := netip.MustParseAddr("2001:db8:66::1")
+		if got := c.UPF.SMFs; !slices.Equal(got, want) || got.Open() != got.Contain(stranger) || got.Open() != strings.Contains(word, "any") {
+			t.Errorf("smfs: %s: %v", word, got)
+		}
+	}
+}
+
 func TestUPFRefuses(t *testing.T) {
 	for _, tt := range []struct{ from, to, want string }{
 		{"  n4: [192.0.2.10, \"2001:db8::10\"]", "  node_id: a", "line 10: upf.n4: no address for PFCP is given"},
@@ -67,6 +84,11 @@ func TestUPFRefuses(t *testing.T) {
 		{"192.0.2.10, ", "192.0.2.10, 192.0.2.10, ", "upf.n4[1]: 192.0.2.10 is already that of upf.n4 (fix: remove one of the two)"},
 		{"  n4: [", "  node_id: 'a..b'\n  n4: [", `upf.node_id: "a..b" cannot be a Node ID`},
 		{"192.0.2.0/24", "192.0.2.1/24", "upf.smfs[0]: 192.0.2.1/24 has bits behind its length (fix: write 192.0.2.0/24)"},
+		{"  smfs: [192.0.2.0/24]\n", "", "upf.smfs: no SMF is named that may set up sessions (fix: add the line smfs: [192.0.2.20/32] with the addresses of your SMFs, or smfs: any"},
+		{"[192.0.2.0/24]", "[]", "line 12: upf.smfs: no SMF is named"},
+		{"[192.0.2.0/24]", "[any, 192.0.2.0/24]", `upf.smfs[0]: "any" is not a prefix`},
+		{"[192.0.2.0/24]", "all", "upf.smfs: must be a list"},
+		{"  smfs: [", "  connect: [192.0.3.1]\n  smfs: [", "line 12: upf.connect[0]: 192.0.3.1 is not in upf.smfs: its answers would be ignored (fix: add 192.0.3.1/32 to upf.smfs)"},
 		{"192.0.2.0/28", "192.0.2.1/28", "upf.protected[0]"},
 		{"10.45.0.0/16", "10.45.0.0/14", "limits.sessions: 65536 is too few for the 327680 addresses of the pools (fix: at least 163840, or smaller pools)"},
 		{"10.45.0.0/16", "192.0.2.0/24", "GTP-U address 192.0.2.1"},

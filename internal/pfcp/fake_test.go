@@ -290,6 +290,9 @@ type bed struct {
 	stop func()
 }
 
+// anyone is an Allow for tests in which every sender is an SMF.
+var anyone = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func newBed(t testing.TB, change ...func(*Config, *fakeUPF)) *bed {
@@ -301,7 +304,7 @@ func newBed(t testing.TB, change ...func(*Config, *fakeUPF)) *bed {
 // start runs a server on the bed's UPF, again after stop.
 func (b *bed) start(change ...func(*Config, *fakeUPF)) {
 	b.t.Helper()
-	cfg := Config{Addresses: []netip.Addr{b.addr(1)}, Log: quiet(), Heartbeat: time.Hour}
+	cfg := Config{Addresses: []netip.Addr{b.addr(1)}, Allow: anyone, Log: quiet(), Heartbeat: time.Hour}
 	for _, f := range change {
 		f(&cfg, b.upf)
 	}

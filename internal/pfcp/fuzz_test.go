@@ -64,7 +64,7 @@ func newStand(t testing.TB) *stand {
 		t.Fatal(err)
 	}
 	s := &Server{cfg: cfg, upf: promptUPF{upf}, log: cfg.Log, features: upf.Features(), recovery: 7}
-	s.smfs.Store(&smfs{})
+	s.smfs.Store(&smfs{allow: anyone})
 	s.requests.init(s)
 	s.workers = []*worker{newWorker(s, 0), newWorker(s, 1)}
 	s.node = newNode(s)

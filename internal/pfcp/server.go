@@ -21,14 +21,14 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// Config configures an N4 server. Only Addresses is required.
+// Config configures an N4 server. Addresses are required, and Allow to hear anybody.
 type Config struct {
 	// Addresses are ours on N4, with UDP port 8805: at least one, all of them
 	// addresses of this node. The first of each family is in our F-SEIDs.
 	Addresses []netip.Addr
 	// NodeID is an address or a domain name; empty: the first address.
 	NodeID string
-	// Allow are the SMFs that we listen to; none: every sender.
+	// Allow are the SMFs that we listen to; none: nobody.
 	Allow []netip.Prefix
 	// Connect are SMFs that we set up an association with, again whenever it is
 	// lost. Other SMFs set it up themselves.
@@ -73,8 +73,8 @@ func (c *Config) defaults() error {
 	return nil
 }
 
-// smfs are the SMFs that we listen to (none: every sender), and those that we
-// set up an association with.
+// smfs are the SMFs that we listen to (none: nobody), and those that we set
+// up an association with.
 type smfs struct {
 	allow   []netip.Prefix
 	connect []netip.Addr
@@ -172,7 +172,8 @@ func (s *Server) workerOf(seid uint64) *worker {
 }
 
 // SetSMFs changes which SMFs we listen to, and which we set up an association
-// with. An SMF that we no longer listen to counts as lost after its heartbeats.
+// with. An SMF that we no longer listen to counts as lost when its heartbeats are due.
+// Its sessions stay as they are: only an SMF that we listen to releases them.
 func (s *Server) SetSMFs(allow []netip.Prefix, connect []netip.Addr) {
 	s.smfs.Store(&smfs{allow, connect})
 	s.node.post(s.node.connect) // or with the next heartbeat
@@ -193,7 +194,7 @@ func newDispatcher(s *Server) *dispatcher {
 func (d *dispatcher) dispatch(c *conn, from netip.AddrPort, to net.Addr, data []byte) {
 	s := d.s
 	allow := s.smfs.Load().allow
-	if len(allow) > 0 && !slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(from.Addr()) }) {
+	if !slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(from.Addr()) }) {
 		s.counters.strangers.Add(1)
 		s.warn(&s.complain.stranger, "PFCP from an address that is not allowed", "from", from)
 		return

@@ -87,7 +87,9 @@ func newN4(t *testing.T) *n4 {
 	n.UPF, err = New(Options{DataPath: joined{n.path}, Journal: t.TempDir(), Logger: log, Sessions: 2048})
 	must(err)
 	must(n.SetConfig(Config{Addresses: gtpu, Pools: []pool.Pool{{Prefixes: ues}}}))
-	n.server, err = pfcp.New(pfcp.Config{Addresses: []netip.Addr{addr("127.93.0.8")}, Log: log, Heartbeat: time.Hour, RetryAfter: time.Second}, n.UPF)
+	n.server, err = pfcp.New(pfcp.Config{
+		Addresses: []netip.Addr{addr("127.93.0.8")}, Allow: []netip.Prefix{netip.MustParsePrefix("127.93.0.0/16")}, Log: log, Heartbeat: time.Hour, RetryAfter: time.Second,
+	}, n.UPF)
 	must(err)
 	n.Start(n.server)
 	ctx, cancel := context.WithCancel(t.Context())

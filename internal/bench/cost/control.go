@@ -116,7 +116,10 @@ func (p Plan) upfConfiguration(c *config.Config) {
 // MakeUPF makes the node a UPF with a pool of UEs' addresses.
 func MakeUPF(c *config.Config, pool netip.Prefix) {
 	c.GTPU.Pools = nil
-	c.UPF = config.UPF{N4: []netip.Addr{catalog.N4UPF}, UEPools: []config.UEPool{{Prefixes: []netip.Prefix{pool}}}, EchoInterval: 3600}
+	c.UPF = config.UPF{
+		N4: []netip.Addr{catalog.N4UPF}, SMFs: config.Senders{netip.PrefixFrom(catalog.N4SMF, 32)},
+		UEPools: []config.UEPool{{Prefixes: []netip.Prefix{pool}}}, EchoInterval: 3600,
+	}
 }
 
 // groups are those of the functions that are measured, each once.

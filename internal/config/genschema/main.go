@@ -64,6 +64,10 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "string", Examples: []any{"2001:db8::1"}}
 	case reflect.TypeFor[netip.Prefix]():
 		return &jsonschema.Schema{Type: "string", Examples: []any{"2001:db8::/32"}}
+	case reflect.TypeFor[config.Senders]():
+		prefix, anyone := schemaOf(reflect.TypeFor[netip.Prefix]()), &jsonschema.Schema{Const: "any"}
+		list := &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{prefix, anyone}}}
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{list, anyone}}
 	case reflect.TypeFor[srv6.Behavior]():
 		return choice(srv6.Behaviors())
 	case reflect.TypeFor[srv6.Flavor]():

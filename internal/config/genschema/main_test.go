@@ -73,6 +73,11 @@ func TestSchemaTakes(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
+	for _, smfs := range []string{"any", "[any]", "[192.0.2.20/32]"} {
+		if err := validate(t, s, "upf: {smfs: "+smfs+"}"); err != nil {
+			t.Errorf("smfs: %s: %v", smfs, err)
+		}
+	}
 	for _, row := range srv6.Table() {
 		if err := validate(t, s, row.Example); err != nil {
 			t.Errorf("example of %s: %v", row.Name, err)
@@ -86,6 +91,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"sid: []", "sids: {}", "sids: [{behavior: End.Z}]", "sids: [{table: main}]", "sids: [{table: -1}]",
 		"sids: [{flavors: [PSB]}]", "steering: [{vlans: [70000]}]", "interfaces: [{mode: fast}]",
 		"interfaces: [{external: 1}]", "log: {level: loud}", "sids: [{pdu_type: ipx}]", "encapsulation: {hop_limit: 256}",
+		"upf: {smfs: all}",
 	} {
 		if err := validate(t, s, text); err == nil {
 			t.Errorf("%s: taken", text)
