@@ -15,9 +15,9 @@ type Neighbour struct {
 }
 
 const (
-	holdTime         = time.Second // a frame, for its neighbour to answer
-	framesANeighbour = 101         // as Linux's own queue (unres_qlen)
-	waitingBytes     = 4 << 20     // of all frames that wait
+	holdTime         = 3 * time.Second // a frame: the kernel asks its neighbour three times, a second apart
+	framesANeighbour = 101             // as Linux's own queue (unres_qlen)
+	waitingBytes     = 4 << 20         // of all frames that wait
 )
 
 // held is a frame that waits for its next hop.
