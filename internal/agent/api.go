@@ -84,7 +84,8 @@ type SessionStatus struct {
 	TEIDs       []uint32       `json:"teids,omitempty"` // ours
 	Uplink      Counter        `json:"uplink"`
 	Downlink    Counter        `json:"downlink"`
-	Buffered    int            `json:"buffered"` // packets
+	Buffered    int            `json:"buffered"`    // packets
+	BufferFull  int            `json:"buffer_full"` // packets dropped because the buffer was full
 	// Of one that was asked for by its SEID:
 	PDRs  []PDRStatus     `json:"pdrs,omitempty"`
 	URRs  []URRStatus     `json:"urrs,omitempty"`
@@ -114,7 +115,7 @@ type InterfaceStatus struct {
 	MTU      int    `json:"mtu"`
 }
 
-// Outcome is how packets' journeys ended (bpf/def/reason.h).
+// Outcome is how packets' journeys ended (bpf/def/reason.h), or BufferFull.
 type Outcome struct {
 	Reason  string `json:"reason"`
 	Drop    bool   `json:"drop"`

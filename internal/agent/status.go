@@ -198,7 +198,7 @@ func (a *Agent) Adjacencies() (out []AdjacencyStatus, err error) {
 }
 
 // Outcomes are how packets' journeys ended, in the order of the reasons'
-// numbers.
+// numbers. A UPF adds what its own buffer drops.
 func (a *Agent) Outcomes() (out []Outcome, err error) {
 	err = a.core.read(func() error {
 		counters, err := a.core.dp.Counters.Outcomes()
@@ -209,6 +209,9 @@ func (a *Agent) Outcomes() (out []Outcome, err error) {
 			if i < len(counters) {
 				out = append(out, Outcome{Reason: reason.String(), Drop: reason.Drop(), Text: reason.Text(), Counter: counters[i]})
 			}
+		}
+		if u := a.core.upf; u.server != nil {
+			out = append(out, u.bufferFull())
 		}
 		return nil
 	})

@@ -203,7 +203,7 @@ func (f SessionFilter) match(s *session.Session, name string) bool {
 func sessionStatus(v upf.View) SessionStatus {
 	s := v.Session
 	out := SessionStatus{
-		SEID: s.SEID, CPSEID: s.CPSEID, Association: s.Node, Slice: v.Slice, DNN: s.DNN, Buffered: v.Buffered,
+		SEID: s.SEID, CPSEID: s.CPSEID, Association: s.Node, Slice: v.Slice, DNN: s.DNN, Buffered: v.Buffered, BufferFull: v.BufferFull,
 	}
 	for i := range s.PDRs {
 		p := &s.PDRs[i].PDI
@@ -235,4 +235,16 @@ func (u *userPlane) status() *UPFStatus {
 	}
 	slices.SortFunc(s.Peers, func(a, b PeerStatus) int { return a.Addr.Compare(b.Addr) })
 	return s
+}
+
+// BufferFull is the reason of packets that the data path hands to the buffer of idle
+// UEs, and that find no room there.
+const BufferFull = "buffer_full"
+
+func (u *userPlane) bufferFull() Outcome {
+	stats := u.upf.Stats()
+	return Outcome{
+		Reason: BufferFull, Drop: true, Text: "the buffer for idle UEs, of the session or of all, was full",
+		Counter: Counter{Packets: stats.BufferOverflow.Load(), Bytes: stats.BufferOverflowBytes.Load()},
+	}
 }

@@ -159,9 +159,12 @@ func TestUserPlane(t *testing.T) {
 	if err != nil || status.UPF == nil || status.UPF.Sessions != 1 || status.UPF.Pools[0].Used != 1 {
 		t.Errorf("status: %+v, %v", status.UPF, err)
 	}
+	stats := d.core.upf.upf.Stats()
+	stats.BufferOverflow.Store(2)
+	stats.BufferOverflowBytes.Store(84)
 	metrics := scraped(t, d.Agent)
 	for _, line := range []string{
-		"culvert_sessions 1", `culvert_associations{state="up"} 1`, `culvert_slice_sessions{slice="a"} 1`,
+		`culvert_drops_total{reason="buffer_full"} 2`, "culvert_sessions 1", `culvert_associations{state="up"} 1`, `culvert_slice_sessions{slice="a"} 1`,
 		`culvert_pfcp_responses_total{cause="1",message="session establishment response"} 1`, `culvert_ue_pool_used{prefix="10.45.0.0/24"} 1`,
 	} {
 		if !strings.Contains(metrics, line+"\n") {

@@ -154,6 +154,12 @@ func TestNotificationDelayAndBounds(t *testing.T) {
 	if r := w.smf.take(); len(r) != 0 {
 		t.Errorf("without NOCP: %+v", r)
 	}
+	if got := [...]int{full(w, 1), full(w, 2) + full(w, 3)}; got != [...]int{5, 19} {
+		t.Errorf("dropped in the full buffer: %d of 5 behind a BAR, %d of 19 beyond the octets of all", got[0], got[1])
+	}
+	if n, octets := w.stats.BufferOverflow.Load(), w.stats.BufferOverflowBytes.Load(); n != 24 || octets != 24*42 {
+		t.Errorf("%d packets, %d octets counted of 24 dropped", n, octets)
+	}
 	before := w.stats.BufferDropped.Load()
 	for seid := range uint64(3) {
 		if _, err := w.remove(seid + 1); err != nil {
@@ -188,6 +194,43 @@ func TestBufferDropped(t *testing.T) {
 			t.Errorf("%s: %d dropped, %d left, %v sent", name, w.stats.BufferDropped.Load(), w.stats.BufferedNow.Load(), w.path.injected)
 		}
 	}
+}
+
+// What the full buffer dropped is still seen when the UE has come back and gone
+// again, and its next idle period has all the room.
+func TestFullBufferIsRemembered(t *testing.T) {
+	w := newWorld(t)
+	w.establish(sample.Session(1))
+	from := w.idle(1, session.Notify, &session.BAR{ID: 1, SuggestedCount: 2})
+	for n := range byte(5) {
+		w.Buffer(toUE(1, n))
+	}
+	to := sample.Copy(t, from)
+	to.FARs[1].Action = session.Forward
+	to.FARs[1].BAR, to.BARs = nil, nil
+	w.modify(from, to, session.Modification{})
+	w.await(func() bool { return w.path.rule(t, 1, 2).Action == datapath.ActionForward })
+	if n := full(w, 1); n != 3 {
+		t.Errorf("%d packets dropped in the full buffer, want 3", n)
+	}
+	w.smf.take()
+	w.idle(1, session.Notify, nil)
+	for n := range byte(5) {
+		w.Buffer(toUE(1, n))
+	}
+	if n, reports := kept(w.store.Entry(1)), w.smf.take(); n != 5 || full(w, 1) != 3 || len(reports) != 1 {
+		t.Errorf("the next time: %d kept, %d dropped in the full buffer, reports %+v", n, full(w, 1), reports)
+	}
+}
+
+// full is how many packets of a session the view says were dropped in a full buffer.
+func full(w *world, seid uint64) int {
+	w.t.Helper()
+	v, exists, err := w.View(seid)
+	if err != nil || !exists {
+		w.t.Fatal(err, exists)
+	}
+	return v.BufferFull
 }
 
 // A Downlink Data Report that the SMF did not take is sent again.

@@ -106,11 +106,10 @@ func (k *keeper) keep(e *store.Entry, p Packet) {
 			k.pool.Stats.BufferDropped.Add(1)
 			return
 		}
-		limits := k.pool.Limits()
 		if e.Buffer == nil {
-			e.Buffer = buffer.New(limits.Packets)
+			e.Buffer = &buffer.Buffer{}
 		}
-		e.Buffer.Follow(s, p.Rule, k.now(), limits.Most)
+		e.Buffer.Follow(s, p.Rule, k.now(), k.pool.Limits())
 	}
 	k.pool.Add(e.Buffer, p.frame())
 }
@@ -128,7 +127,7 @@ func (k *keeper) update(e *store.Entry, s *session.Session, dropAll bool) {
 			}
 		}()
 	case buffer.Done:
-		e.Buffer = nil
+		e.Buffer = e.Buffer.Rest()
 	}
 }
 

@@ -22,6 +22,8 @@ type View struct {
 	URRs    []usage.Status
 	// Buffered counts the packets that are kept, and BufferedBytes their octets.
 	Buffered, BufferedBytes int
+	// BufferFull counts the packets that were dropped because the buffer was full.
+	BufferFull int
 }
 
 // PDRVolume is what a PDR has forwarded since it was created.
@@ -83,6 +85,7 @@ func (u *UPF) View(seid uint64) (v View, exists bool, err error) {
 	}
 	v.URRs = e.Usage.Peek(v.Session, counts, u.o.Now())
 	v.Buffered, v.BufferedBytes = e.Buffer.Size()
+	v.BufferFull = e.Buffer.Full()
 	return v, true, nil
 }
 

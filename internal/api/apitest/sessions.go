@@ -29,7 +29,7 @@ func (a *Agent) Sessions(f agent.SessionFilter) (list []agent.SessionStatus, tot
 	all, err := fixed(a, agent.SessionStatus{
 		SEID: 1<<63 + 1, CPSEID: 7, Association: "192.0.2.20", Slice: "a", DNN: "internet", TEIDs: []uint32{0x1000001},
 		UE:     []netip.Prefix{netip.MustParsePrefix("10.45.0.1/32"), netip.MustParsePrefix("2001:db8:45:1::/64")},
-		Uplink: counted(7, 0), Downlink: counted(8, 0), Buffered: 3,
+		Uplink: counted(7, 0), Downlink: counted(8, 0), Buffered: 3, BufferFull: 5,
 	}, agent.SessionStatus{
 		SEID: 2, CPSEID: 8, Association: "192.0.2.20", UE: []netip.Prefix{netip.MustParsePrefix("10.45.0.2/32")},
 	})

@@ -3436,7 +3436,8 @@ type SessionStatus struct {
 	// Of a single session that was asked for:
 	Pdrs          []*PDRStatus `protobuf:"bytes,11,rep,name=pdrs,proto3" json:"pdrs,omitempty"`
 	Urrs          []*URRStatus `protobuf:"bytes,12,rep,name=urrs,proto3" json:"urrs,omitempty"`
-	Rules         string       `protobuf:"bytes,13,opt,name=rules,proto3" json:"rules,omitempty"` // the session as the SMF said it, in JSON
+	Rules         string       `protobuf:"bytes,13,opt,name=rules,proto3" json:"rules,omitempty"`                              // the session as the SMF said it, in JSON
+	BufferFull    uint32       `protobuf:"varint,14,opt,name=buffer_full,json=bufferFull,proto3" json:"buffer_full,omitempty"` // packets dropped because the buffer was full
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3560,6 +3561,13 @@ func (x *SessionStatus) GetRules() string {
 		return x.Rules
 	}
 	return ""
+}
+
+func (x *SessionStatus) GetBufferFull() uint32 {
+	if x != nil {
+		return x.BufferFull
+	}
+	return 0
 }
 
 type PDRStatus struct {
@@ -7856,7 +7864,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\brecovery\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\brecovery\x12\x0e\n" +
 	"\x02up\x18\x05 \x01(\bR\x02up\x12\x1a\n" +
 	"\bsessions\x18\x06 \x01(\rR\bsessions\x12\"\n" +
-	"\fapplications\x18\a \x03(\tR\fapplications\"\x92\x03\n" +
+	"\fapplications\x18\a \x03(\tR\fapplications\"\xb3\x03\n" +
 	"\rSessionStatus\x12\x12\n" +
 	"\x04seid\x18\x01 \x01(\x04R\x04seid\x12\x17\n" +
 	"\acp_seid\x18\x02 \x01(\x04R\x06cpSeid\x12 \n" +
@@ -7871,7 +7879,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	" \x01(\rR\bbuffered\x12)\n" +
 	"\x04pdrs\x18\v \x03(\v2\x15.culvert.v1.PDRStatusR\x04pdrs\x12)\n" +
 	"\x04urrs\x18\f \x03(\v2\x15.culvert.v1.URRStatusR\x04urrs\x12\x14\n" +
-	"\x05rules\x18\r \x01(\tR\x05rules\"L\n" +
+	"\x05rules\x18\r \x01(\tR\x05rules\x12\x1f\n" +
+	"\vbuffer_full\x18\x0e \x01(\rR\n" +
+	"bufferFull\"L\n" +
 	"\tPDRStatus\x12\x10\n" +
 	"\x03pdr\x18\x01 \x01(\rR\x03pdr\x12-\n" +
 	"\acounter\x18\x02 \x01(\v2\x13.culvert.v1.CounterR\acounter\"\x8b\x01\n" +

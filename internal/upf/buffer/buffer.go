@@ -32,24 +32,34 @@ type Buffer struct {
 	// draining says that rules forward again, but the data path goes on handing
 	// up what comes until what was kept is sent.
 	draining bool
+	full     int // packets that were dropped because there was no room
 }
 
-// New returns an empty Buffer for at most so many packets.
-func New(most int) *Buffer { return &Buffer{most: most} }
+// Rest returns what stays of a Buffer whose session keeps no packets: how many it
+// dropped. Without any it returns nil.
+func (b *Buffer) Rest() *Buffer {
+	if b.full == 0 {
+		return nil
+	}
+	return &Buffer{full: b.full}
+}
 
 // Keeps says whether a rule's packets are kept, as Follow noted.
 func (b *Buffer) Keeps(rule uint16) bool { return slices.Contains(b.rules, rule) }
 
 // Follow notes a rule of a session whose FAR says BUFF, and what the FAR's BAR says.
-// No BAR gets room for more than most packets.
-func (b *Buffer) Follow(s *session.Session, rule uint16, now time.Time, most int) {
+// The first rule makes the room that limits gives a session; its BAR may change that.
+func (b *Buffer) Follow(s *session.Session, rule uint16, now time.Time, limits Limits) {
 	far := rules.FAR(s, rule)
+	if len(b.rules) == 0 {
+		b.most = limits.Packets
+	}
 	b.rules = append(b.rules, rule)
 	if far.BAR != nil {
 		if bar := s.BAR(*far.BAR); bar != nil {
 			b.delay = bar.NotificationDelay
 			if bar.SuggestedCount > 0 {
-				b.most = min(int(bar.SuggestedCount), most)
+				b.most = min(int(bar.SuggestedCount), limits.Most)
 			}
 		}
 	}
@@ -83,6 +93,15 @@ func (b *Buffer) Size() (packets, octets int) {
 		return 0, 0
 	}
 	return len(b.frames), b.bytes
+}
+
+// Full returns how many packets of the session were dropped because the buffer was
+// full. b may be nil.
+func (b *Buffer) Full() int {
+	if b == nil {
+		return 0
+	}
+	return b.full
 }
 
 // HoldBack has rules with kept packets hand up what comes, until these are sent:
@@ -121,18 +140,25 @@ type Pool struct {
 func (p Pool) Add(b *Buffer, f Frame) {
 	size := len(f.Data)
 	if len(b.frames) >= b.most {
-		p.Stats.BufferOverflow.Add(1)
+		p.drop(b, size)
 		return
 	}
 	if p.Stats.BufferedBytes.Add(int64(size)) > int64(p.Limits().Bytes) {
 		p.Stats.BufferedBytes.Add(int64(-size))
-		p.Stats.BufferOverflow.Add(1)
+		p.drop(b, size)
 		return
 	}
 	b.frames = append(b.frames, f)
 	b.bytes += size
 	p.Stats.Buffered.Add(1)
 	p.Stats.BufferedNow.Add(1)
+}
+
+// drop counts a packet for which there is no room.
+func (p Pool) drop(b *Buffer, size int) {
+	b.full++
+	p.Stats.BufferOverflow.Add(1)
+	p.Stats.BufferOverflowBytes.Add(uint64(size))
 }
 
 func (p Pool) remove(b *Buffer, f Frame) {

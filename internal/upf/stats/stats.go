@@ -14,8 +14,10 @@ type Counters struct {
 	BufferDropped  atomic.Uint64 `metric:"buffer_dropped"`  // packets dropped because the SMF said so, or because their session ended
 	BufferOverflow atomic.Uint64 `metric:"buffer_overflow"` // packets dropped because the buffer was full
 	BufferStale    atomic.Uint64 `metric:"buffer_stale"`    // packets of sessions that are gone, and truncated packets
-	BufferedNow    atomic.Int64  // packets kept now
-	BufferedBytes  atomic.Int64  // octets kept now
+	// BufferOverflowBytes are the octets of the packets that BufferOverflow counts.
+	BufferOverflowBytes atomic.Uint64
+	BufferedNow         atomic.Int64 // packets kept now
+	BufferedBytes       atomic.Int64 // octets kept now
 
 	UsageReports        atomic.Uint64 `metric:"usage_reports"` // sent unasked, by URR
 	DownlinkDataReports atomic.Uint64 `metric:"downlink_data_reports"`
@@ -37,14 +39,15 @@ type Counters struct {
 	JournalFailed atomic.Uint64 `metric:"journal_failed"`
 }
 
-// All yields the counters that only grow, with their metric names, in the
-// order of the fields.
+// All yields the counters of events, which have a metric's name and only grow, in
+// the order of the fields.
 func (s *Counters) All() iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		all := reflect.ValueOf(s).Elem()
 		for i := range all.NumField() {
 			v, grows := all.Field(i).Addr().Interface().(*atomic.Uint64)
-			if grows && !yield(all.Type().Field(i).Tag.Get("metric"), v.Load()) {
+			name := all.Type().Field(i).Tag.Get("metric")
+			if grows && name != "" && !yield(name, v.Load()) {
 				return
 			}
 		}
