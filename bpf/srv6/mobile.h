@@ -14,7 +14,6 @@ enum message_tag {
 	TAG_ERROR_INDICATION = 2,
 	TAG_ECHO_REQUEST = 4,
 	TAG_ECHO_RESPONSE = 8,
-	TAG_MASK = 15,
 };
 
 INLINE __u16 message_tag(__u8 message)
@@ -32,9 +31,10 @@ INLINE __u16 message_tag(__u8 message)
 	return 0;
 }
 
+/* Any other bit says that the tag is of a group of packets (RFC 8754 section 2). */
 INLINE __u8 tagged_message(__u16 tag)
 {
-	switch (tag & TAG_MASK) {
+	switch (tag) {
 	case TAG_END_MARKER:
 		return GTPU_END_MARKER;
 	case TAG_ERROR_INDICATION:

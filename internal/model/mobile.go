@@ -221,7 +221,7 @@ func taggedMessage(packet []byte, c chain) uint8 {
 	if c.srh == 0 || c.upper != protoEthernet {
 		return 0
 	}
-	tag := be.Uint16(packet[c.srh+6:]) & 0xf
+	tag := be.Uint16(packet[c.srh+6:])
 	for kind, bit := range messageTags {
 		if tag == bit {
 			return kind
