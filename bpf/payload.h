@@ -6,24 +6,49 @@
 
 #include "packet.h"
 
+#define SUM_STEP 64
+#define MAX_SUMMED 10240 /* octets: a frame of MTU 9000, and what is pushed */
+
+/* at(), as far as a sum goes. */
+INLINE void *summed_at(struct xdp_md *ctx, __u32 offset, __u32 size)
+{
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+
+	opaque(offset);
+	if (offset > MAX_SUMMED)
+		return 0;
+	data += offset;
+	return data + size > end ? 0 : data;
+}
+
 /* The sum of `length` octets from `offset` on. */
 GLOBAL int sum_octets(struct xdp_md *ctx, __u32 offset, __u32 length)
 {
 	__u64 sum = 0;
 	__u8 *octet;
-	int i;
+	void *words;
+	int i, j;
 
-	for (i = 0; i < 512 && length >= 8; i++) {
-		void *word = at(ctx, offset, 8);
-
-		if (!word)
+	for (i = 0; i < MAX_SUMMED / SUM_STEP && length >= SUM_STEP; i++) {
+		words = summed_at(ctx, offset, SUM_STEP);
+		if (!words)
 			return sum_fold(sum);
-		sum += (__u64)ld32(word) + ld32(word + 4);
+		for (j = 0; j < SUM_STEP; j += 4)
+			sum += ld32(words + j);
+		offset += SUM_STEP;
+		length -= SUM_STEP;
+	}
+	for (i = 0; i < SUM_STEP / 8 && length >= 8; i++) {
+		words = summed_at(ctx, offset, 8);
+		if (!words)
+			return sum_fold(sum);
+		sum += (__u64)ld32(words) + ld32(words + 4);
 		offset += 8;
 		length -= 8;
 	}
 	for (i = 0; i < 7 && length; i++) {
-		octet = at(ctx, offset, 1);
+		octet = summed_at(ctx, offset, 1);
 		if (!octet)
 			break;
 		sum += (i & 1) ? (__u64)*octet << 8 : *octet;
