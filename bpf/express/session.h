@@ -20,7 +20,8 @@ INLINE struct forwarding *express_rule(struct express *x, struct pdr *entry, str
 	read_rule(rule, entry);
 	index = rule->forwarding;
 	if (rule->action != PDR_FORWARD || rule->flags & (PDR_DUPLICATE | PDR_METERS) ||
-	    rule->qfi & PDR_FRAMES || usage_reached(units, entry->stop) || usage_reached(units, entry->notify))
+	    rule->qfi & PDR_FRAMES || usage_reached(units, entry->stop) ||
+	    usage_reached(units, entry->notify))
 		return 0;
 	f = bpf_map_lookup_elem(&forwarding, &index);
 	if (!f)
