@@ -176,11 +176,25 @@ func (c *core) commit(to *plan.Goal, tables *plan.Tables, scope plan.Scope, repl
 	return nil
 }
 
-// sync writes what the kernel says to the data path, and the overlay to the
-// kernel. mu is held.
+// sync writes what the kernel says to the data path, the overlay to the kernel, and the
+// interfaces of N4 to its server. mu is held.
 func (c *core) sync() {
 	c.network.Sync(c.links, c.writer.Tables.RouteTables(), c.goal.Self.Prefixes)
 	c.overlay.Sync(c.goal, c.writer.Tables, c.links)
+	if c.upf.server != nil {
+		c.upf.server.SetPorts(c.n4Ports())
+	}
+}
+
+// n4Ports returns the interfaces of N4 as the links are now.
+func (c *core) n4Ports() []int {
+	listed := map[string]bool{}
+	for r := range c.goal.All() {
+		if v, is := r.Value.(config.Interface); is {
+			listed[v.Name] = true
+		}
+	}
+	return n4Ports(c.upf.config.Addresses, listed, c.links)
 }
 
 // touch has the control planes adjusted soon. It does not wait.

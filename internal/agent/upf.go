@@ -60,8 +60,8 @@ func newUserPlane(a *Agent, p desired.Process) (u *userPlane, err error) {
 	return u, err
 }
 
-// start answers SMFs, until ctx ends.
-func (u *userPlane) start(ctx context.Context, group *errgroup.Group) error {
+// start answers SMFs that come in by the ports, until ctx ends.
+func (u *userPlane) start(ctx context.Context, group *errgroup.Group, ports []int) error {
 	if u.upf == nil {
 		return nil
 	}
@@ -70,6 +70,7 @@ func (u *userPlane) start(ctx context.Context, group *errgroup.Group) error {
 		return fmt.Errorf("upf.n4: %w", err)
 	}
 	u.server = server
+	u.server.SetPorts(ports)
 	u.warnOfAny(u.config.Allow)
 	u.upf.Start(server)
 	group.Go(func() error { return ignoreCancel(server.Run(ctx)) })

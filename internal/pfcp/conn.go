@@ -52,9 +52,14 @@ func listen(index int, addr netip.Addr) (*conn, error) {
 	_ = udp.SetWriteBuffer(socketBuffer)
 	c := &conn{index: index, addr: addr, udp: udp}
 	if addr.Is4() {
-		c.batch = ipv4.NewPacketConn(udp)
+		p := ipv4.NewPacketConn(udp)
+		c.batch, err = p, p.SetControlMessage(ipv4.FlagInterface, true)
 	} else {
-		c.batch = ipv6.NewPacketConn(udp)
+		p := ipv6.NewPacketConn(udp)
+		c.batch, err = p, p.SetControlMessage(ipv6.FlagInterface, true)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("ask for the interfaces of PFCP: %w", err), udp.Close())
 	}
 	return c, nil
 }
@@ -179,12 +184,31 @@ func (o *outbox) flush(conns []*conn, lost func(error)) {
 	o.memory = o.memory[:0]
 }
 
-// read calls take for each datagram, and done after each batch, until the socket
-// is closed.
-func (c *conn) read(take func(from netip.AddrPort, to net.Addr, data []byte), done func()) error {
+// arrival returns the index of the interface that a datagram came in by, from its
+// control messages; 0: they do not say.
+func arrival(oob []byte) int {
+	for len(oob) > 0 {
+		h, data, rest, err := unix.ParseOneSocketControlMessage(oob)
+		switch {
+		case err != nil:
+			return 0
+		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_PKTINFO && len(data) >= unix.SizeofInet4Pktinfo:
+			return int(binary.NativeEndian.Uint32(data))
+		case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_PKTINFO && len(data) >= unix.SizeofInet6Pktinfo:
+			return int(binary.NativeEndian.Uint32(data[net.IPv6len:]))
+		}
+		oob = rest
+	}
+	return 0
+}
+
+// read calls take for each datagram, with the index of the interface that it came in
+// by, and done after each batch, until the socket is closed.
+func (c *conn) read(take func(in int, from netip.AddrPort, to net.Addr, data []byte), done func()) error {
 	messages := make([]ipv4.Message, batchSize)
 	for i := range messages {
 		messages[i].Buffers = [][]byte{make([]byte, maxDatagram)}
+		messages[i].OOB = make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))
 	}
 	for {
 		n, err := c.batch.ReadBatch(messages, 0)
@@ -202,7 +226,7 @@ func (c *conn) read(take func(from netip.AddrPort, to net.Addr, data []byte), do
 			}
 			at := from.AddrPort()
 			at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
-			take(at, m.Addr, m.Buffers[0][:m.N])
+			take(arrival(m.OOB[:m.NN]), at, m.Addr, m.Buffers[0][:m.N])
 		}
 		done()
 	}

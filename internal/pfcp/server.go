@@ -97,10 +97,11 @@ type Server struct {
 	node     *node
 	peers    atomic.Pointer[peers]
 	smfs     atomic.Pointer[smfs]
+	ports    atomic.Pointer[[]int]
 	requests requests
 	counters counters
 	complain struct {
-		stranger, unauthorised, malformed, overflow, unsent, refused, panicked, app complaint
+		stranger, astray, unauthorised, malformed, overflow, unsent, refused, panicked, app complaint
 	}
 }
 
@@ -114,6 +115,7 @@ func New(cfg Config, upf UPF) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, upf: upf, log: cfg.Log, features: upf.Features()}
 	s.smfs.Store(&smfs{cfg.Allow, cfg.Connect})
+	s.SetPorts(nil)
 	s.requests.init(s)
 	for i := range cfg.Workers {
 		s.workers = append(s.workers, newWorker(s, i))
@@ -156,7 +158,11 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, c := range s.conns {
 		readers.Go(func() error {
 			d := newDispatcher(s)
-			err := c.read(func(from netip.AddrPort, to net.Addr, data []byte) { d.dispatch(c, from, to, data) }, d.flush)
+			err := c.read(func(in int, from netip.AddrPort, to net.Addr, data []byte) {
+				if s.hears(in, from) {
+					d.dispatch(c, from, to, data)
+				}
+			}, d.flush)
 			s.Close() // all sockets or none
 			return err
 		})
@@ -177,6 +183,25 @@ func (s *Server) workerOf(seid uint64) *worker {
 func (s *Server) SetSMFs(allow []netip.Prefix, connect []netip.Addr) {
 	s.smfs.Store(&smfs{allow, connect})
 	s.node.post(s.node.connect) // or with the next heartbeat
+}
+
+// SetPorts changes by which interfaces PFCP may come in, given by their indexes. Until
+// it is called only this node itself is heard.
+func (s *Server) SetPorts(indexes []int) { s.ports.Store(&indexes) }
+
+// loopback is the index of the loopback interface in Linux, by which the node's own
+// datagrams come.
+const loopback = 1
+
+// hears says whether a datagram came in by an interface of N4. It counts those that did
+// not.
+func (s *Server) hears(in int, from netip.AddrPort) bool {
+	if in == loopback || slices.Contains(*s.ports.Load(), in) {
+		return true
+	}
+	s.counters.astray.Add(1)
+	s.warn(&s.complain.astray, "PFCP by an interface that has no address of N4", "from", from, "interface", in)
+	return false
 }
 
 // dispatcher hands the datagrams of one socket to the workers and the node.

@@ -34,6 +34,7 @@ type counters struct {
 	causes         [64][256]atomic.Uint64 // by message type, cause
 
 	strangers                      atomic.Uint64 // datagrams from addresses that are not allowed
+	astray                         atomic.Uint64 // datagrams by interfaces that are not N4's
 	unauthorised                   atomic.Uint64 // requests for what belongs to another peer
 	malformed                      atomic.Uint64 // datagrams without a readable PFCP message
 	repeated                       atomic.Uint64 // requests that were answered from the cache
@@ -94,7 +95,7 @@ func (s *Server) Stats() Stats {
 	out := Stats{
 		Received: map[string]uint64{}, Sent: map[string]uint64{},
 		Events: map[string]uint64{
-			"stranger": c.strangers.Load(), "unauthorised": c.unauthorised.Load(), "malformed": c.malformed.Load(),
+			"stranger": c.strangers.Load(), "wrong_interface": c.astray.Load(), "unauthorised": c.unauthorised.Load(), "malformed": c.malformed.Load(),
 			"repeated": c.repeated.Load(), "overflow": c.overflows.Load(), "unsent": c.unsent.Load(),
 			"retransmission": c.retransmissions.Load(), "unanswered": c.unanswered.Load(),
 			"unexpected": c.unexpected.Load(), "panic": c.panics.Load(),
