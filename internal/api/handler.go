@@ -35,7 +35,9 @@ type Examination struct {
 	Interfaces []string
 	// GTPUOverIPv4 says that the configuration sends GTP-U from IPv4 addresses.
 	GTPUOverIPv4 bool
-	Overlay      *Membership // nil unless the node is known to be in a cluster
+	// Running is the configuration; nil: none is known.
+	Running *config.Config
+	Overlay *Membership // nil unless the node is known to be in a cluster
 }
 
 // Membership describes a machine's place in its cluster.
@@ -202,7 +204,7 @@ func (h *handler) Doctor(ctx context.Context, r *pb.DoctorRequest) (*pb.DoctorRe
 	}
 	e := Examination{Interfaces: r.GetInterfaces()}
 	if running := h.agent.Running(); running != nil {
-		e.GTPUOverIPv4 = running.SendsGTPUOverIPv4()
+		e.GTPUOverIPv4, e.Running = running.SendsGTPUOverIPv4(), running
 		if len(e.Interfaces) == 0 {
 			e.Interfaces = running.InterfaceNames()
 		}

@@ -25,7 +25,7 @@ func examiner(files *install.Files) api.Examiner {
 	return func(_ context.Context, e api.Examination) ([]api.Finding, error) {
 		checks := doctor.Run(doctor.Options{
 			Features: feature.XDP, PodFeatures: feature.Pods,
-			Interfaces: e.Interfaces, GTPUOverIPv4: e.GTPUOverIPv4, Overlay: memberOf(e.Overlay, files),
+			Interfaces: e.Interfaces, GTPUOverIPv4: e.GTPUOverIPv4, UPF: e.Running, Overlay: memberOf(e.Overlay, files),
 		})
 		findings := make([]api.Finding, len(checks))
 		for i, c := range checks {
@@ -81,7 +81,7 @@ does not work.`,
 					return err
 				}
 				e.Interfaces = append(e.Interfaces, wanted.InterfaceNames()...)
-				e.GTPUOverIPv4 = wanted.SendsGTPUOverIPv4()
+				e.GTPUOverIPv4, e.Running = wanted.SendsGTPUOverIPv4(), wanted
 				e.Overlay = membership(wanted)
 			}
 			var findings []api.Finding

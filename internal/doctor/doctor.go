@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -75,6 +76,9 @@ type Options struct {
 	Overlay *Overlay
 	// GTPUOverIPv4 says that the configuration sends GTP-U from IPv4 addresses.
 	GTPUOverIPv4 bool
+	// UPF is the configuration, of a node that may be a user plane function; nil: none is
+	// known.
+	UPF *config.Config
 }
 
 // Where procfs and bpffs are mounted.
@@ -101,6 +105,7 @@ func Run(o Options) []Check {
 	if err != nil {
 		return append(checks, Check{Name: "interfaces", Level: Fail, Detail: err.Error()})
 	}
+	checks = append(checks, n.userPlane()...)
 	if o.Overlay == nil {
 		return slices.Concat(checks, forwarding(procfs), n.interfaces(o.Interfaces))
 	}

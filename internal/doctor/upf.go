@@ -1,0 +1,94 @@
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/netdev"
+)
+
+// userPlane looks at who can reach N4.
+func (n *network) userPlane() []Check {
+	if n.UPF == nil || !n.UPF.UPF.IsSet() {
+		return nil
+	}
+	checks := []Check{senders(n.UPF.UPF.SMFs), protectedSMFs(&n.UPF.UPF)}
+	for _, a := range n.UPF.UPF.N4 {
+		l, there := n.linkOf(a)
+		checks = append(checks, n.n4Interface(a, l, there))
+		if there && a.Is4() && !l.Loopback && !slices.Contains(n.Options.Interfaces, l.Name) {
+			checks = append(checks, n4Filter(procfs, l.Name))
+		}
+	}
+	return checks
+}
+
+// linkOf returns the link that has an address.
+func (n *network) linkOf(a netip.Addr) (netdev.Link, bool) {
+	i := slices.IndexFunc(n.Addresses, func(has netdev.Address) bool { return has.Prefix.Addr() == a })
+	if i < 0 {
+		return netdev.Link{}, false
+	}
+	return n.LinkByIndex(n.Addresses[i].Ifindex)
+}
+
+func senders(smfs config.Senders) Check {
+	return check("N4: senders", "only those of upf.smfs", problem{smfs.Open(), Warn,
+		"every sender can set up and delete sessions", advice("set upf.smfs to the addresses of your SMFs")})
+}
+
+// protectedSMFs: a UE that reaches an SMF can speak to it as a UPF does. N4's own
+// addresses are always protected.
+func protectedSMFs(u *config.UPF) Check {
+	protected := u.ProtectedPrefixes()
+	open := slices.DeleteFunc(slices.Clone(u.SMFs), func(smf netip.Prefix) bool {
+		return smf.Bits() == 0 || slices.ContainsFunc(protected, func(p netip.Prefix) bool {
+			return p.Bits() <= smf.Bits() && p.Contains(smf.Addr())
+		})
+	})
+	return check("N4: UEs", "do not reach the SMFs", problem{len(open) > 0, Fail,
+		fmt.Sprintf("reach the SMFs of %v", open), advice("add %v to upf.protected", open)})
+}
+
+// n4Interface: N4 has to have an interface of its own. What shares it can send from an
+// SMF's address.
+func (n *network) n4Interface(a netip.Addr, l netdev.Link, there bool) Check {
+	gtpu := there && slices.ContainsFunc(n.UPF.GTPU.Addresses, func(g netip.Addr) bool {
+		of, has := n.linkOf(g)
+		return has && of.Index == l.Index
+	})
+	own := advice("give N4 an interface or a VLAN of its own, with %s", a)
+	return check(fmt.Sprintf("N4: %s", a), "has an interface of its own, "+l.Name,
+		problem{!there, Fail, "no interface has the address", advice("ip address add %s dev INTERFACE", a)},
+		problem{l.Loopback || l.Kind == "dummy", Warn, "is on " + l.Name + ": whoever reaches any interface of the configuration reaches N4", own},
+		problem{gtpu, Fail, "shares " + l.Name + " with a GTP-U address: gNBs reach N4", own},
+		problem{n.leadsToN6(l), Fail, "shares " + l.Name + " with N6: the data network reaches N4", own})
+}
+
+// leadsToN6 says whether packets of sessions leave by a link: it is the link of a
+// slice, or sessions use the main table and it has the default route there. Tables of
+// slices are not read here.
+func (n *network) leadsToN6(l netdev.Link) bool {
+	useMain := len(n.UPF.Slices) == 0
+	for _, s := range n.UPF.Slices {
+		useMain = useMain || s.Table == 0
+		if s.N6 != nil && s.N6.Interface == l.Name {
+			return true
+		}
+	}
+	const mainTable = 254
+	return useMain && slices.ContainsFunc(n.Routes, func(r netdev.Route) bool {
+		return r.Table == mainTable && r.Prefix.Bits() == 0 && slices.ContainsFunc(r.Hops, func(h netdev.Hop) bool { return h.Ifindex == l.Index })
+	})
+}
+
+// n4Filter: a strict filter on N4's interface drops what comes there from addresses of
+// other networks.
+func n4Filter(proc, name string) Check {
+	own, all := ofInterface(name, "rp_filter"), sysctl(proc, ofInterface("all", "rp_filter"))
+	return check(name+": reverse path filter of N4", "strict",
+		problem{all == "2", Warn, "loose for all interfaces: senders from other networks are heard", command("sysctl -w %s=1 %s=1", ofInterface("all", "rp_filter"), own)},
+		problem{max(sysctl(proc, own), all) != "1", Warn, "not strict: senders from other networks are heard", command("sysctl -w %s=1", own)})
+}
