@@ -186,11 +186,11 @@ func (s *Server) SetSMFs(allow []netip.Prefix, connect []netip.Addr) {
 }
 
 // SetPorts changes by which interfaces PFCP may come in, given by their indexes. Until
-// it is called only this node itself is heard.
+// it is called only the loopback interface is heard.
 func (s *Server) SetPorts(indexes []int) { s.ports.Store(&indexes) }
 
-// loopback is the index of the loopback interface in Linux, by which the node's own
-// datagrams come.
+// loopback is the index of the loopback interface in Linux. The node's own datagrams
+// come by it, or by the interface that has the address.
 const loopback = 1
 
 // hears says whether a datagram came in by an interface of N4. It counts those that did

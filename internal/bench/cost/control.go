@@ -116,8 +116,11 @@ func (p Plan) upfConfiguration(c *config.Config) {
 // MakeUPF makes the node a UPF with a pool of UEs' addresses.
 func MakeUPF(c *config.Config, pool netip.Prefix) {
 	c.GTPU.Pools = nil
+	// The node itself asks for heartbeats when the daemon has been killed: it is an SMF
+	// without an association.
+	smfs := config.Senders{netip.PrefixFrom(catalog.N4SMF, 32), netip.PrefixFrom(catalog.N4UPF, 32)}
 	c.UPF = config.UPF{
-		N4: []netip.Addr{catalog.N4UPF}, SMFs: config.Senders{netip.PrefixFrom(catalog.N4SMF, 32)},
+		N4: []netip.Addr{catalog.N4UPF}, SMFs: smfs,
 		UEPools: []config.UEPool{{Prefixes: []netip.Prefix{pool}}}, EchoInterval: 3600,
 	}
 }
