@@ -76,7 +76,7 @@ type Limits struct {
 	Routes       uint32 `json:"routes,omitempty"`        // 65536 unless set
 	Adjacencies  uint32 `json:"adjacencies,omitempty"`   // 4096 unless set
 	// Sessions limits the sessions of the user plane function, and Filters their SDF
-	// filters (default: as many as sessions). 0 sessions: no memory is reserved.
+	// filters (default: 12 for each session). 0 sessions: no memory is reserved.
 	Sessions uint32 `json:"sessions,omitempty"`
 	Filters  uint32 `json:"filters,omitempty"`
 }

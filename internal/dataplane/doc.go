@@ -41,8 +41,8 @@
 //	            [Tunnels, 2*)       UE pools: base + address (IPv6: /64)
 //	            [2*, 4*Tunnels)     TEIDs that lead to no free entry, by
 //	                                tunnel_by_teid; send sides, by target_by_dst
-//	pdr         [1, S]              rules found by TEID: its low 24 bits
-//	            (S, 3*S]            by UE address: base + address (IPv6: /64)
+//	pdr         [1, 2*S]            rules found by TEID: its low 24 bits
+//	            (2*S, 4*S]          by UE address: base + address (IPv6: /64)
 //	            the rest            rules behind filters, and those found by
 //	                                pdr_by_teid, pdr_by_ue, target_by_dst
 //	filter      [1, Filters]        runs, each at a multiple of its size, a

@@ -33,10 +33,11 @@ func TestTEIDs(t *testing.T) {
 		t.Error("TEID 0 was taken")
 	}
 	seen := map[uint32]bool{5: true}
-	for range sessionLimits.Sessions - 1 {
+	entries := 2 * sessionLimits.Sessions // two for each session
+	for range entries - 1 {
 		teid, err := d.Sessions.NewTEID()
 		must(t, err)
-		if seen[teid&settings.MaxSessions] || teid&settings.MaxSessions > sessionLimits.Sessions {
+		if seen[teid&settings.MaxSessions] || teid&settings.MaxSessions > entries {
 			t.Fatalf("TEID %#x: its entry is taken, or not there", teid)
 		}
 		seen[teid&settings.MaxSessions] = true

@@ -68,6 +68,13 @@ type nonsense struct {
 
 func newN4(t *testing.T) *n4 {
 	t.Helper()
+	return newN4With(t, dpsettings.Limits{
+		SIDs: 64, Policies: 16, SegmentLists: 16, Tunnels: 64, Routes: 64, Adjacencies: 64, Sessions: 2048, Filters: 2048})
+}
+
+// newN4With is a UPF whose tables have these limits.
+func newN4With(t *testing.T, limits dpsettings.Limits) *n4 {
+	t.Helper()
 	n := &n4{source: fuzzing.New(*n4Seed)}
 	must := func(err error) {
 		t.Helper()
@@ -77,14 +84,13 @@ func newN4(t *testing.T) *n4 {
 	}
 	log := slog.New(slog.DiscardHandler)
 	var err error
-	n.path, err = dataplane.Open(dataplane.Options{Logger: log, Limits: dpsettings.Limits{
-		SIDs: 64, Policies: 16, SegmentLists: 16, Tunnels: 64, Routes: 64, Adjacencies: 64, Sessions: 2048, Filters: 2048}})
+	n.path, err = dataplane.Open(dataplane.Options{Logger: log, Limits: limits})
 	must(err)
 	t.Cleanup(func() { must(n.path.Close()) })
 	gtpu, ues := []netip.Addr{addr("10.200.0.8"), addr("2001:db8::8")}, []netip.Prefix{netip.MustParsePrefix("10.60.0.0/22"), netip.MustParsePrefix("2001:db8:60::/54")}
 	must(n.path.SetSettings(dpsettings.Settings{GTPUAddresses: gtpu, Source: addr("2001:db8::8"), UEPools: ues}))
 	must(n.path.Sweep())
-	n.UPF, err = New(Options{DataPath: joined{n.path}, Journal: t.TempDir(), Logger: log, Sessions: 2048})
+	n.UPF, err = New(Options{DataPath: joined{n.path}, Journal: t.TempDir(), Logger: log, Sessions: int(limits.Sessions)})
 	must(err)
 	must(n.SetConfig(Config{Addresses: gtpu, Pools: []pool.Pool{{Prefixes: ues}}}))
 	n.server, err = pfcp.New(pfcp.Config{

@@ -155,8 +155,8 @@ func (p *Plan) newHead(h *head, placed []head) error {
 				used++
 			}
 		}
-		if used >= int(o.most) {
-			return &table.FullError{Table: name, Max: o.most, Limit: "sessions"}
+		if most := keysOfSession * o.most; used >= int(most) {
+			return &table.FullError{Table: name, Max: most, Limit: "sessions"}
 		}
 	}
 	var err error

@@ -61,18 +61,28 @@ func (t *tables) loadDo(index uint32) uint64 { return t.PDR.Load(index, wordPDRD
 // once: the data path forgets those first that have been silent for longest.
 const maxStations = 65536
 
+// What a session has of the tables that its filters do not size: TEIDs or UE addresses
+// (IPv4 and IPv6) that a hash finds, meters that rules share (of the session and of a
+// QoS flow, up and down), and, where few sessions share any, forwardings.
+const (
+	keysOfSession        = 2
+	metersOfSession      = 4
+	forwardingsOfSession = 4
+)
+
 // MapSizes are the entries that the maps of sessions must have. In pdr each
-// session has one for a TEID, two for UE addresses, IPv4 and IPv6, in pools, and
-// one for an address outside, and each filter one for its rule.
+// session has two for TEIDs, two for UE addresses, IPv4 and IPv6, in pools, and
+// one for an address outside; behind filters there is a rule for every second of
+// those that sessions usually have, and for each one more.
 func MapSizes(l settings.Limits) map[string]uint32 {
 	_, _, free := l.PDRRanges()
-	pdrs := free + l.Sessions + l.Filters
+	pdrs := free + l.Sessions + l.Filters - min(l.Filters, settings.FiltersOfSession*l.Sessions)/2
 	return map[string]uint32{
 		abi.MapPdr: pdrs, abi.MapRefused: pdrs,
-		abi.MapPdrByTeid: l.Sessions, abi.MapPdrByUe: l.Sessions,
+		abi.MapPdrByTeid: keysOfSession * l.Sessions, abi.MapPdrByUe: keysOfSession * l.Sessions,
 		abi.MapFilter: firstFilter + l.Filters, abi.MapFrameFilter: firstFilter + l.Filters,
-		abi.MapStation: min(l.Sessions, maxStations), abi.MapMeter: l.Sessions + 1,
-		abi.MapForwarding:   firstForwarding + min(l.Sessions, maxForwardings),
+		abi.MapStation: min(l.Sessions, maxStations), abi.MapMeter: metersOfSession*l.Sessions + 1,
+		abi.MapForwarding:   firstForwarding + min(forwardingsOfSession*l.Sessions, maxForwardings),
 		abi.MapSliceCounter: 2 * MaxSlices, abi.MapSliceMeter: 2 * MaxSlices,
 	}
 }

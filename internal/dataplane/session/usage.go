@@ -196,8 +196,8 @@ func (s *Sessions) TableUsage(out map[string]table.Usage) {
 	}
 	set("sessions", o.byID.Len(), o.most)
 	set(abi.MapFilter, int(o.runs.used), o.runs.count)
-	set(abi.MapPdrByTeid, s.tables.TEIDs.Len(), o.most)
-	set(abi.MapPdrByUe, s.tables.UEs.Len(), o.most)
+	set(abi.MapPdrByTeid, s.tables.TEIDs.Len(), keysOfSession*o.most)
+	set(abi.MapPdrByUe, s.tables.UEs.Len(), keysOfSession*o.most)
 }
 
 // Leftovers counts what is kept beside the tables, by kind: nothing where there

@@ -44,11 +44,16 @@ type Limits struct {
 	Routes       uint32 // of each family, 65536 unless set
 	Adjacencies  uint32 // 4096 unless set
 	Sessions     uint32 // 0: no user plane function, and no memory for it
-	Filters      uint32 // of all sessions, as many as Sessions unless set
+	Filters      uint32 // of all sessions, 12 for each of Sessions unless set
 }
 
 // MaxSessions bounds Limits.Sessions: the low 24 bits of a TEID are an entry.
 const MaxSessions = 1<<24 - 1
+
+// FiltersOfSession is how many filters there are for each session unless
+// Limits.Filters says otherwise: Open5GS' session for IPv4 and IPv6 with one
+// dedicated QoS flow has three runs of four.
+const FiltersOfSession = 12
 
 // WithDefaults are the limits with what is unset set.
 func (l Limits) WithDefaults() Limits {
@@ -59,14 +64,16 @@ func (l Limits) WithDefaults() Limits {
 	l.Routes = cmp.Or(l.Routes, 65536)
 	l.Adjacencies = cmp.Or(l.Adjacencies, 4096)
 	l.Sessions = min(l.Sessions, MaxSessions)
-	l.Filters = cmp.Or(l.Filters, l.Sessions)
+	l.Filters = cmp.Or(l.Filters, FiltersOfSession*l.Sessions)
 	return l
 }
 
 // PDRRanges are where the entries of TEIDs end in table pdr, those of UE pools
-// begin, and the others do.
+// begin, and the others do. A session has two TEIDs: Open5GS' has one for packets
+// of the SMF.
 func (l Limits) PDRRanges() (slots, pools, free uint32) {
-	return l.Sessions + 1, l.Sessions + 1, 3*l.Sessions + 1
+	slots = min(2*l.Sessions, MaxSessions) + 1
+	return slots, slots, slots + 2*l.Sessions
 }
 
 // Book is the entry of map settings, and what it was made of.
