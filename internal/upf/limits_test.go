@@ -3,6 +3,7 @@ package upf
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -73,4 +74,39 @@ func establish(t *testing.T, c *instrument.Client, spec instrument.Spec) {
 			t.Fatalf("%v, %v", err, r.Err())
 		}
 	}
+}
+
+// A session has at most 64 filters in a direction, and 128 PDRs. One with more is refused
+// with Cause 75 and leaves nothing; what was there stays.
+func TestRulesOfASession(t *testing.T) {
+	n := newN4(t)
+	c, err := instrument.Dial(instrument.Options{
+		UPF: netip.MustParseAddrPort("127.93.0.8:8805"), Local: netip.MustParseAddrPort("127.93.0.3:8805"), NodeID: "127.93.0.3",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Associate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	spec := instrument.Spec{
+		QFI: 1, UE4: netip.MustParsePrefix("10.60.0.1/16"), Access: &instrument.Tunnel{Address: addr("127.93.0.20"), TEID: 0x1000},
+	}
+	for port := range 62 { // a PDR each way, as the session itself has
+		spec.Filters = append(spec.Filters, instrument.Filter{Flow: fmt.Sprintf("permit out udp from 198.51.100.7 %d to assigned", 5000+port)})
+	}
+	establish(t, c, spec)
+	used := fmt.Sprint(n.path.Usage())
+	spec.Name, spec.UE4, spec.Filters = "more", netip.MustParsePrefix("10.60.0.2/16"), append(spec.Filters, spec.Filters[:2]...)
+	g, err := c.Add(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := g.Establish(t.Context(), instrument.Pace{})
+	var refused *instrument.RefusedError
+	if err != nil || !errors.As(r.Err(), &refused) || refused.Cause != 75 {
+		t.Errorf("130 PDRs: %v, %v", err, r.Err())
+	}
+	eventually(t, "the refused session leaves something", func() bool { return n.Len() == 1 && fmt.Sprint(n.path.Usage()) == used })
 }
