@@ -75,6 +75,11 @@ func (u *UPF) Delete(s *session.Session, done func([]session.UsageReport, error)
 		done(nil, noSession(s.SEID))
 		return
 	}
+	if err := u.store.Removable(); err != nil {
+		e.Revive()
+		done(nil, err)
+		return
+	}
 	// From here on nobody else looks at e.
 	removed := func(counts []datapath.RuleUsage, err error) {
 		if err != nil {

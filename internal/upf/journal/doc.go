@@ -7,7 +7,7 @@
 //
 // The user
 //
-//  1. calls Open, which replays the records of an earlier process;
+//  1. calls Open, which replays the records of an earlier process, and KeepRoom;
 //  2. calls Append for each change, before it answers the request;
 //  3. calls Renew when Grown says so, with a record of everything that exists.
 //

@@ -54,30 +54,30 @@ var (
 	errDamaged = errors.New("a record of the journal is damaged")
 )
 
-// readRecord reads the next record. It returns io.EOF at the end of the file and
+// readRecord reads the next record, of size octets. It returns io.EOF at the end of the file and
 // errTorn for an incomplete last record.
-func readRecord(r *bufio.Reader) (Record, error) {
+func readRecord(r *bufio.Reader) (record Record, size int64, err error) {
 	var head [recordHead]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = errTorn
 		}
-		return Record{}, err
+		return Record{}, 0, err
 	}
 	n := binary.LittleEndian.Uint32(head[:])
 	if n == 0 || n > maxRecord {
-		return Record{}, errDamaged
+		return Record{}, 0, errDamaged
 	}
 	payload := make([]byte, n)
 	if _, err := io.ReadFull(r, payload); err != nil {
-		return Record{}, errTorn
+		return Record{}, 0, errTorn
 	}
 	if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
-		return Record{}, errDamaged
+		return Record{}, 0, errDamaged
 	}
 	seid, used := binary.Uvarint(payload[1:])
 	if used <= 0 {
-		return Record{}, errDamaged
+		return Record{}, 0, errDamaged
 	}
-	return Record{Kind(payload[0]), seid, payload[1+used:]}, nil
+	return Record{Kind(payload[0]), seid, payload[1+used:]}, recordHead + int64(n), nil
 }

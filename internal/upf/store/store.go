@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -54,6 +55,11 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	s.journal = journal
+	journal.KeepRoom(s.Len)
+	if err := journal.Room(); err != nil {
+		o.Stats.JournalFailed.Add(1)
+		o.Log.Error("the session journal takes no records: sessions can be neither established nor modified", "error", err)
+	}
 	if lost == nil {
 		return s, nil
 	}
@@ -62,7 +68,8 @@ func Open(o Options) (*Store, error) {
 		s.forget(e)
 	}
 	s.state, s.lost = nil, true
-	return s, s.Renew() // so that the next start does not meet it again
+	s.renew()
+	return s, nil
 }
 
 // replay takes over a record of an earlier process.
@@ -79,8 +86,8 @@ func (s *Store) replay(r journal.Record) error {
 		return e.replay(r.Body)
 	case journal.Usage:
 		u, err := usage.Decode(r.Body)
-		if err != nil || e == nil {
-			return codec.ErrMalformed
+		if err != nil || e == nil { // a snapshot after its deletion lacks the session
+			return err
 		}
 		e.Lock()
 		defer e.Unlock()
@@ -187,12 +194,28 @@ func (s *Store) Save(e *Entry, of *session.Session, u *usage.Usage) error {
 	defer c.Release()
 	c.Session(of)
 	packed := join(c.Bytes(), u)
-	if err := s.journal.Append(journal.Record{Kind: journal.Session, SEID: e.SEID, Body: packed}); err != nil {
+	if err := s.append(journal.Record{Kind: journal.Session, SEID: e.SEID, Body: packed}); err != nil {
 		return err
 	}
 	e.packed, e.Usage, e.saved = memory.replace(e.packed, packed), u, true
 	return nil
 }
+
+// append writes a record that a full disk may refuse.
+func (s *Store) append(r journal.Record) error {
+	return resources(s.journal.Append(r))
+}
+
+// resources turns the error of a full disk into one that the N4 server knows.
+func resources(err error) error {
+	if errors.Is(err, journal.ErrFull) {
+		return fmt.Errorf("%w: %w", pfcp.ErrNoResources, err)
+	}
+	return err
+}
+
+// Removable returns an error if the journal could not take the removal of a session.
+func (s *Store) Removable() error { return resources(s.journal.Room()) }
 
 // SaveUsage writes a session's usage to the journal.
 func (s *Store) SaveUsage(e *Entry) error {
@@ -229,9 +252,12 @@ func (s *Store) forget(e *Entry) {
 
 // RenewGrown renews the journal if it has grown.
 func (s *Store) RenewGrown() {
-	if !s.journal.Grown() {
-		return
+	if s.journal.Grown() {
+		s.renew()
 	}
+}
+
+func (s *Store) renew() {
 	if err := s.Renew(); err != nil {
 		s.o.Stats.JournalFailed.Add(1)
 		s.o.Log.Error("cannot write a new session journal; will try again", "error", err)

@@ -1,0 +1,160 @@
+package upf
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/testutil/sample"
+)
+
+// onSmallDisk returns a directory on a filesystem of 1 MiB, which only the calling
+// test sees.
+func onSmallDisk(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	dir := t.TempDir()
+	runtime.LockOSThread() // for good: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	return dir
+}
+
+// fill takes what is left of a disk, and returns how to give it back.
+func fill(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	name := filepath.Join(dir, "filler")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// refuses checks that the UPF refuses an establishment and a modification, and that
+// neither has an effect.
+func (w *world) refuses(s *session.Session) {
+	w.t.Helper()
+	before := w.Len()
+	if err := w.Establish(sample.Session(100_000)); !errors.Is(err, pfcp.ErrNoResources) || w.Len() != before {
+		w.t.Errorf("establishment: %v, %d of %d sessions", err, w.Len(), before)
+	}
+	to := sample.Copy(w.t, s)
+	to.FARs[0].Action = session.Drop
+	if _, err := w.Modify(s, to, session.Modification{}); !errors.Is(err, pfcp.ErrNoResources) ||
+		w.Session(s.SEID).FARs[0].Action != session.Forward {
+		w.t.Errorf("modification: %v", err)
+	}
+}
+
+// On a full disk every session can be deleted, for good, also after a start. What
+// needs more room is refused.
+func TestFullDisk(t *testing.T) {
+	w := &world{t: t, path: newFakePath(), smf: &smf{}, at: time.Unix(1_800_000_000, 0), dir: onSmallDisk(t)}
+	w.open()
+	const sessions = 1000
+	for seid := range uint64(sessions) {
+		w.establish(sample.Session(seid + 1))
+	}
+	free := fill(t, w.dir)
+	fillLog(w)
+	left := w.Len()
+	for seid := range uint64(sessions / 2) {
+		if _, err := w.remove(seid + 1); err != nil {
+			t.Fatalf("deletion of %d: %v", seid+1, err)
+		}
+	}
+	left -= sessions / 2
+	w.restart()
+	if w.Len() != left {
+		t.Fatalf("%d sessions after a start, want %d", w.Len(), left)
+	}
+	for _, e := range w.store.All() {
+		if _, err := w.remove(e.SEID); err != nil {
+			t.Fatalf("deletion of %d: %v", e.SEID, err)
+		}
+	}
+	w.restart()
+	if w.Len() != 0 {
+		t.Fatalf("%d sessions came back", w.Len())
+	}
+	free()
+	w.establish(sample.Session(1))
+	w.restart()
+	if w.Len() != 1 {
+		t.Errorf("%d sessions after there was room, want 1", w.Len())
+	}
+}
+
+// fillLog establishes sessions until the log is full.
+func fillLog(w *world) {
+	w.t.Helper()
+	for seid := uint64(10_000); ; seid++ {
+		err := w.Establish(sample.Session(seid))
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, pfcp.ErrNoResources) {
+			w.t.Fatal(err)
+		}
+		w.refuses(w.Session(1))
+		return
+	}
+}
+
+// A first start on a full disk serves, and takes sessions once there is room.
+func TestStartOnFullDisk(t *testing.T) {
+	w := &world{t: t, path: newFakePath(), smf: &smf{}, at: time.Unix(1_800_000_000, 0), dir: onSmallDisk(t)}
+	free := fill(t, w.dir)
+	w.open()
+	if err := w.Establish(sample.Session(1)); !errors.Is(err, pfcp.ErrNoResources) {
+		t.Errorf("established: %v", err)
+	}
+	free()
+	w.establish(sample.Session(1))
+	w.restart()
+	if w.Len() != 1 {
+		t.Errorf("%d sessions, want 1", w.Len())
+	}
+}
+
+// Starts leave one log.
+func TestStartsLeaveOneFile(t *testing.T) {
+	w := newWorld(t)
+	w.establish(sample.Session(1))
+	for range 5 {
+		w.restart()
+	}
+	files, err := filepath.Glob(filepath.Join(w.dir, "*"))
+	if err != nil || len(files) != 1 || w.Len() != 1 {
+		t.Errorf("%v, %v, %d sessions", files, err, w.Len())
+	}
+}
