@@ -28,9 +28,12 @@ type association struct {
 	// down: the peer does not answer heartbeats. Its sessions are still served:
 	// a control plane that is away for a while must not interrupt its users'
 	// traffic (TS 23.527 section 4.4). If it has lost them when it returns, its
-	// Recovery Time Stamp says so, and they are removed. Until it returns another
-	// peer may set up an association with the same Node ID.
+	// Recovery Time Stamp says so, and they are removed.
 	down atomic.Bool
+	// keeps is set once the association ends: it says which sessions stay, with
+	// its successor. No request is answered for the others, although the purge
+	// has not reached them yet.
+	keeps atomic.Pointer[func(*session.Session) bool]
 	// apps are its PFDs: filters by application ID. Other SMFs cannot change
 	// them.
 	apps atomic.Pointer[map[string][]session.Filter]
@@ -43,6 +46,21 @@ func newAssociation(node string, recovery uint32, addrs ...netip.Addr) *associat
 }
 
 func (a *association) has(from netip.Addr) bool { return slices.Contains(a.addrs, from) }
+
+// end marks an association that ends, before anybody sees its successor. keep
+// says which sessions stay; nil: none.
+func (a *association) end(keep func(*session.Session) bool) {
+	if keep == nil {
+		keep = func(*session.Session) bool { return false }
+	}
+	a.keeps.Store(&keep)
+}
+
+// ends says whether a session goes with the association, which has ended.
+func (a *association) ends(s *session.Session) bool {
+	keep := a.keeps.Load()
+	return keep != nil && !(*keep)(s)
+}
 
 func (a *association) peer() netip.AddrPort { return netip.AddrPortFrom(a.addrs[0], Port) }
 

@@ -336,6 +336,8 @@ type smf struct {
 	to   netip.AddrPort
 	seq  uint32
 	buf  []byte
+	// stamp is the Recovery Time Stamp of its Heartbeat Responses.
+	stamp int64
 }
 
 func (b *bed) smf(host byte) *smf {
@@ -346,7 +348,7 @@ func (b *bed) smf(host byte) *smf {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() { _ = udp.Close() })
-	return &smf{t: b.t, bed: b, addr: a, udp: udp, to: netip.AddrPortFrom(b.addr(1), Port), buf: make([]byte, 65536)}
+	return &smf{t: b.t, bed: b, addr: a, udp: udp, to: netip.AddrPortFrom(b.addr(1), Port), buf: make([]byte, 65536), stamp: 1e9}
 }
 
 func (m *smf) sendRaw(b []byte) {
@@ -414,7 +416,8 @@ func (m *smf) ask(msg message.Message) message.Message {
 	m.send(msg)
 	answer := m.receive(patience)
 	for answer != nil && answer.MessageType() == message.MsgTypeHeartbeatRequest {
-		answer = m.receive(patience) // of the server's own
+		m.live(answer)
+		answer = m.receive(patience)
 	}
 	if answer == nil {
 		m.t.Fatalf("no answer to a %s", msg.MessageTypeName())
@@ -423,6 +426,12 @@ func (m *smf) ask(msg message.Message) message.Message {
 		m.t.Fatalf("%s %d answered by %s %d", msg.MessageTypeName(), msg.Sequence(), answer.MessageTypeName(), answer.Sequence())
 	}
 	return answer
+}
+
+// live answers a Heartbeat Request of the server's.
+func (m *smf) live(request message.Message) {
+	m.t.Helper()
+	m.send(message.NewHeartbeatResponse(request.Sequence(), ie.NewRecoveryTimeStamp(time.Unix(m.stamp, 0))))
 }
 
 func (m *smf) next() uint32 {

@@ -24,13 +24,26 @@ import (
 )
 
 // tap is a socket that keeps what is written.
-type tap struct{ sent [][]byte }
+type tap struct {
+	sent  [][]byte
+	asked []heartbeatRequest
+}
+
+// heartbeatRequest is one of the server's.
+type heartbeatRequest struct {
+	to       netip.AddrPort
+	sequence uint32
+}
 
 func (w *tap) ReadBatch([]ipv4.Message, int) (int, error) { return 0, net.ErrClosed }
 
 func (w *tap) WriteBatch(ms []ipv4.Message, _ int) (int, error) {
 	for _, m := range ms {
 		for _, b := range m.Buffers {
+			if h, _, _, err := wire.ReadHeader(b); err == nil && h.Type == message.MsgTypeHeartbeatRequest {
+				w.asked = append(w.asked, heartbeatRequest{m.Addr.(*net.UDPAddr).AddrPort(), h.Sequence})
+				continue
+			}
 			w.sent = append(w.sent, slices.Clone(b))
 		}
 	}
@@ -54,6 +67,9 @@ type stand struct {
 	conn  *conn
 	d     *dispatcher
 	peers []netip.Addr
+	// claimed is the Recovery Time Stamp in the last message. Peers confirm odd
+	// ones; else they have the first.
+	claimed uint32
 }
 
 // newStand has associations with two of its three peers.
@@ -85,6 +101,9 @@ func newStand(t testing.TB) *stand {
 func (st *stand) step(from netip.Addr, data []byte) [][]byte {
 	at := netip.AddrPortFrom(from, Port)
 	st.tap.sent = nil
+	if _, body, _, err := wire.ReadHeader(data); err == nil {
+		st.claimed, _ = readStamp(body)
+	}
 	st.d.dispatch(st.conn, at, net.UDPAddrFromAddrPort(at), data)
 	st.d.flush()
 	for st.settle() {
@@ -92,9 +111,24 @@ func (st *stand) step(from netip.Addr, data []byte) [][]byte {
 	return st.tap.sent
 }
 
+// live answers a Heartbeat Request of the server's.
+func (st *stand) live(r heartbeatRequest) {
+	stamp := ie.NewRecoveryTimeStamp(time.Unix(1e9, 0))
+	if st.claimed&1 != 0 {
+		stamp = ie.NewUint32IE(ie.RecoveryTimeStamp, st.claimed)
+	}
+	st.d.dispatch(st.conn, r.to, net.UDPAddrFromAddrPort(r.to), encode(st.t, message.NewHeartbeatResponse(r.sequence, stamp)))
+	st.d.flush()
+}
+
 // settle does what waits, and says whether there was something.
 func (st *stand) settle() bool {
 	n := st.s.node
+	if list := st.tap.asked; len(list) > 0 {
+		st.tap.asked = list[1:]
+		st.live(list[0])
+		return true
+	}
 	for _, w := range st.s.workers {
 		select {
 		case b := <-w.queue:

@@ -14,7 +14,6 @@ import (
 	"github.com/wmnsk/go-pfcp/message"
 
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
-	"github.com/culvert-net/culvert/internal/session"
 )
 
 // node handles all that is not about one session: associations, heartbeats,
@@ -25,9 +24,14 @@ type node struct {
 	// busy are requests that are answered later; repetitions are ignored.
 	busy map[uint64]bool
 	// connecting are SMFs that we are setting up an association with; beating
-	// those that have not answered our last heartbeat yet.
+	// those that have not answered our last heartbeat yet; asking those whose
+	// Recovery Time Stamp somebody waits for.
 	connecting map[netip.Addr]bool
 	beating    map[*association]bool
+	asking     map[netip.Addr]*question
+	// doubts counts heartbeats with another Recovery Time Stamp than we know,
+	// until the SMF has said which one it has.
+	doubts map[*association]uint64
 }
 
 // maxAssociations bounds the memory that peers can make us use.
@@ -37,6 +41,7 @@ func newNode(s *Server) *node {
 	return &node{
 		mailbox: newMailbox(), s: s, busy: map[uint64]bool{},
 		connecting: map[netip.Addr]bool{}, beating: map[*association]bool{},
+		asking: map[netip.Addr]*question{}, doubts: map[*association]uint64{},
 	}
 }
 
@@ -174,11 +179,11 @@ func (n *node) publish(ps *peers) {
 	n.s.save()
 }
 
-// purge removes the sessions of old, except those that keep selects, which a
-// takes over. It calls done in the node's goroutine.
-func (n *node) purge(old, a *association, keep func(*session.Session) bool, done func()) {
+// purge removes the sessions of old, which has ended, except those that stay: a
+// takes them over. It calls done in the node's goroutine.
+func (n *node) purge(old, a *association, done func()) {
 	n.everywhere(func(w *worker, done func()) {
-		p := &purge{old: old, new: a, keep: keep, done: done}
+		p := &purge{old: old, new: a, done: done}
 		for place, of := range w.sessions.All() {
 			if of == old {
 				p.seids = append(p.seids, w.seidAt(place))

@@ -21,6 +21,9 @@ type outgoing struct {
 	seid    uint64 // the peer's; 0: the request is not about a session
 	to      netip.AddrPort
 	ies     []*ie.IE
+	// secret: the answer decides what an SMF loses, so nobody else may guess the
+	// sequence number.
+	secret bool
 	// done is called once: with the answer, which it may keep, or with an error
 	// (ErrNoAnswer, ErrBusy). It must not block.
 	done func(body wire.IEs, err error)
@@ -68,13 +71,7 @@ func (r *requests) send(o *outgoing) {
 		o.done(nil, ErrBusy)
 		return
 	}
-	for {
-		r.next = (r.next + 1) & maxSequence
-		if _, used := r.pending[r.next]; !used && r.next != 0 {
-			break
-		}
-	}
-	o.sequence = r.next
+	o.sequence = r.number(o.secret)
 	r.pending[o.sequence] = o
 	o.message = wire.AppendMessage(nil, o.msgType,
 		wire.Header{Sequence: o.sequence, HasSEID: o.seid != 0, SEID: o.seid}, o.ies...)
@@ -84,6 +81,35 @@ func (r *requests) send(o *outgoing) {
 	r.mu.Unlock()
 	r.s.counters.sent[o.msgType].Add(1)
 	r.write(o)
+}
+
+// number returns a sequence number that no pending request has. Secret ones are
+// random, among those that counting has not used lately: peers would take a
+// request for one that they have answered.
+func (r *requests) number(secret bool) uint32 {
+	for {
+		var n uint32
+		if secret {
+			n = (r.next + maxSequence/4 + rand.Uint32N(maxSequence/2)) & maxSequence
+		} else {
+			r.next = (r.next + 1) & maxSequence
+			n = r.next
+		}
+		if _, used := r.pending[n]; !used && n != 0 {
+			return n
+		}
+	}
+}
+
+// nudge sends a pending request once more, beside its repetitions.
+func (r *requests) nudge(o *outgoing) {
+	r.mu.Lock()
+	pending := r.pending[o.sequence] == o
+	r.mu.Unlock()
+	if pending {
+		r.s.counters.retransmissions.Add(1)
+		r.write(o)
+	}
 }
 
 func (r *requests) write(o *outgoing) {

@@ -12,7 +12,7 @@ import (
 
 // TestPfcpsim is a session's life as pfcpsim has it: an SMF that others wrote.
 // Its heartbeats (every 5 s, none here) have another Recovery Time Stamp each
-// time, which means that it has lost its sessions.
+// time, which means that it has lost its sessions once it confirms one.
 func TestPfcpsim(t *testing.T) {
 	b := newBed(t)
 	c := pfcpsim.NewPFCPClient(b.addr(2).String())

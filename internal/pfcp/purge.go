@@ -20,11 +20,9 @@ func (w *worker) drop(seid uint64, s *session.Session) error {
 // purge removes the sessions of an association, or hands them to its successor.
 type purge struct {
 	seids []uint64
-	old   *association
-	// keep says which sessions stay, under the new association; nil: none.
-	keep func(*session.Session) bool
-	new  *association
-	done func()
+	old   *association // which has ended
+	new   *association // of the sessions that stay
+	done  func()
 }
 
 // purgeStep is how many sessions are removed before requests get their turn.
@@ -39,7 +37,7 @@ func (w *worker) purgeSome() {
 			continue // deleted meanwhile
 		}
 		s := w.s.upf.Session(seid)
-		if p.keep != nil && s != nil && p.keep(s) {
+		if s != nil && !p.old.ends(s) {
 			w.sessions.Put(w.place(seid), p.new)
 			p.old.sessions.Add(-1)
 			p.new.sessions.Add(1)

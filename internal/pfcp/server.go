@@ -80,6 +80,11 @@ type smfs struct {
 	connect []netip.Addr
 }
 
+// allows says whether we listen to an address.
+func (s *smfs) allows(addr netip.Addr) bool {
+	return slices.ContainsFunc(s.allow, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
 // Server is the UP function's end of N4.
 //
 // Each session belongs to one worker, which its SEID names. The worker handles
@@ -102,6 +107,7 @@ type Server struct {
 	counters counters
 	complain struct {
 		stranger, astray, unauthorised, malformed, overflow, unsent, refused, panicked, app complaint
+		unconfirmed, restarted, associated, released                                        complaint
 	}
 }
 
@@ -218,8 +224,7 @@ func newDispatcher(s *Server) *dispatcher {
 // node. A repeated request goes to the same one as the first.
 func (d *dispatcher) dispatch(c *conn, from netip.AddrPort, to net.Addr, data []byte) {
 	s := d.s
-	allow := s.smfs.Load().allow
-	if !slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(from.Addr()) }) {
+	if !s.smfs.Load().allows(from.Addr()) {
 		s.counters.strangers.Add(1)
 		s.warn(&s.complain.stranger, "PFCP from an address that is not allowed", "from", from)
 		return

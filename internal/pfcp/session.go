@@ -35,7 +35,7 @@ func (w *worker) establish(p *packet, h wire.Header, body wire.IEs) {
 	w.read(p.from, func() {
 		b.Establishment(body)
 		cpSEID = to.CPSEID
-		if of == nil {
+		if of == nil || of.keeps.Load() != nil {
 			b.Fail(&wire.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation})
 		}
 		b.References()
@@ -96,7 +96,7 @@ func (w *worker) find(p *packet, h wire.Header) (*association, *session.Session,
 		return nil, nil, false
 	}
 	from := w.s.upf.Session(h.SEID)
-	return of, from, from != nil
+	return of, from, from != nil && !of.ends(from)
 }
 
 // modify answers a Session Modification Request.

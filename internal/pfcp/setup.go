@@ -52,10 +52,16 @@ func readSetup(d *wire.Decoder, l wire.IEs) (out setupIEs) {
 	return out
 }
 
-// setup answers an Association Setup Request. It replaces an earlier association
-// of the Node ID and removes its sessions, unless the SMF asks to retain them (TS
-// 29.244 section 6.2.6.2.2). The answer waits for that: what the SMF establishes
-// next does not collide with old sessions.
+// keeps says whether an SMF that sets up its association again keeps a session.
+func (s *setupIEs) keeps(one *session.Session) bool {
+	return s.retain && (len(s.retainFrom) == 0 || slices.Contains(s.retainFrom, one.CPAddr))
+}
+
+// setup answers an Association Setup Request, once it is clear that the sender
+// may make it. The association replaces an earlier one of the Node ID and removes
+// its sessions, unless the SMF asks to retain them (TS 29.244 section 6.2.6.2.2).
+// The answer waits for that: what the SMF establishes next does not collide with
+// old sessions.
 func (n *node) setup(r *nodeRequest, body wire.IEs) {
 	var d wire.Decoder
 	peer := readSetup(&d, body)
@@ -63,73 +69,61 @@ func (n *node) setup(r *nodeRequest, body wire.IEs) {
 		r.refuse(d.Err)
 		return
 	}
-	from := r.p.from.Addr()
-	old := n.s.peers.Load().byNode[peer.node]
-	if old != nil && !old.has(from) && !old.down.Load() {
-		n.s.counters.unauthorised.Add(1)
-		n.s.warn(&n.s.complain.unauthorised, "association of another peer's Node ID", "from", from, "node", peer.node)
-		r.refuse(&wire.Refusal{Cause: ie.CauseRequestRejected})
-		return
-	}
-	if old == nil && len(n.s.peers.Load().byNode) >= maxAssociations {
-		r.refuse(&wire.Refusal{Cause: ie.CauseNoResourcesAvailable})
-		return
-	}
 	r.later()
-	retained := n.associate(peer, from, func() {
-		list := []*ie.IE{
-			wire.NewNodeID(n.s.cfg.NodeID),
-			accepted,
-			ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery),
-			wire.NewUPFunctionFeatures(n.s.features),
+	n.decide(&claim{peer: peer, from: r.p.from.Addr(), done: func(why *wire.Refusal) {
+		if why != nil {
+			r.refuse(why)
+			return
 		}
-		if peer.retain && old != nil {
-			list = append(list, ie.NewPFCPASRspFlags(1)) // PSREI
-		}
-		r.reply(ie.CauseRequestAccepted, list...)
-	})
-	n.s.log.Info("PFCP association", "node", peer.node, "address", from, "again", old != nil, "retain_sessions", retained)
+		n.associate(peer, r.p.from.Addr(), func(retained bool) {
+			list := []*ie.IE{
+				wire.NewNodeID(n.s.cfg.NodeID),
+				accepted,
+				ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery),
+				wire.NewUPFunctionFeatures(n.s.features),
+			}
+			if retained {
+				list = append(list, ie.NewPFCPASRspFlags(1)) // PSREI
+			}
+			r.reply(ie.CauseRequestAccepted, list...)
+		})
+	}})
 }
 
 // associate publishes an association and calls done when the sessions that do
-// not belong to it are removed.
-func (n *node) associate(peer setupIEs, from netip.Addr, done func()) (retained bool) {
+// not belong to it are removed, with whether earlier ones were to be retained.
+func (n *node) associate(peer setupIEs, from netip.Addr, done func(retained bool)) {
 	a := newAssociation(peer.node, peer.recovery, append([]netip.Addr{from}, peer.others...)...)
 	ps := n.s.peers.Load()
 	old := ps.byNode[peer.node]
-	if old != nil && peer.retain {
+	retained := old != nil && peer.retain
+	if retained {
 		a.apps.Store(old.apps.Load())
 	}
 	left := 1 // purges that done waits for, and this function; all end in this goroutine
 	finished := func() {
 		if left--; left == 0 {
-			done()
+			done(retained)
 		}
 	}
-	// An address is one PFCP entity, with one Recovery Time Stamp: what it had
-	// under another Node ID and stamp was lost with its restart.
-	for _, other := range ps.at(from) {
-		if other.node != peer.node && other.recovery != peer.recovery {
-			n.s.counters.peerRestarts.Add(1)
-			n.s.log.Warn("SMF has restarted under another Node ID", "node", peer.node, "was", other.node)
-			ps = ps.without(other.node)
-			left++
-			n.purge(other, nil, nil, finished)
-		}
+	ended := (&claim{peer: peer, from: from}).restarted(ps)
+	for _, other := range ended {
+		other.end(nil)
+		n.s.counters.peerRestarts.Add(1)
+		n.s.warn(&n.s.complain.restarted, "SMF has restarted under another Node ID", "node", peer.node, "was", other.node)
+		ps = ps.without(other.node)
+	}
+	if old != nil {
+		old.end(peer.keeps)
+		ended = append(ended, old)
 	}
 	n.publish(ps.with(a))
-	if old != nil {
-		var keep func(*session.Session) bool
-		if peer.retain {
-			keep = func(s *session.Session) bool {
-				return len(peer.retainFrom) == 0 || slices.Contains(peer.retainFrom, s.CPAddr)
-			}
-		}
+	for _, other := range ended {
 		left++
-		n.purge(old, a, keep, finished)
+		n.purge(other, a, finished)
 	}
+	n.s.inform(&n.s.complain.associated, "PFCP association", "node", peer.node, "address", from, "again", old != nil, "retain_sessions", retained)
 	finished()
-	return old != nil && peer.retain
 }
 
 // update answers an Association Update Request. Nothing that an SMF may put
@@ -176,9 +170,10 @@ func (n *node) releaseRequest(r *nodeRequest, body wire.IEs) {
 		return
 	}
 	r.later()
+	a.end(nil)
 	n.publish(n.s.peers.Load().without(a.node))
-	n.s.log.Info("PFCP association released", "node", a.node, "sessions", a.sessions.Load())
-	n.purge(a, nil, nil, func() {
+	n.s.inform(&n.s.complain.released, "PFCP association released", "node", a.node, "sessions", a.sessions.Load())
+	n.purge(a, nil, func() {
 		r.reply(ie.CauseRequestAccepted, wire.NewNodeID(n.s.cfg.NodeID), accepted)
 	})
 }
@@ -217,12 +212,13 @@ func (n *node) connected(addr netip.Addr, body wire.IEs, err error) {
 		n.s.log.Warn("no PFCP association", "address", addr, "error", err)
 		return
 	}
-	if old := n.s.peers.Load().byNode[peer.node]; old != nil && !old.has(addr) && !old.down.Load() {
-		n.s.log.Warn("no PFCP association: another peer has that Node ID", "address", addr, "node", peer.node)
-		return
-	}
-	n.associate(peer, addr, func() {})
-	n.s.log.Info("PFCP association", "node", peer.node, "address", addr, "set_up_by", "us")
+	n.decide(&claim{peer: peer, from: addr, done: func(why *wire.Refusal) {
+		if why != nil {
+			n.s.log.Warn("no PFCP association", "address", addr, "error", why)
+			return
+		}
+		n.associate(peer, addr, func(bool) {})
+	}})
 }
 
 // Release asks an SMF to release its association, as TS 29.244 section 6.2.7.3

@@ -1,7 +1,9 @@
 package pfcp
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +46,7 @@ type counters struct {
 	unanswered                     atomic.Uint64 // our requests that were given up
 	unexpected                     atomic.Uint64 // responses without a request of ours
 	panics                         atomic.Uint64 // messages that made our reader panic
+	unconfirmed                    atomic.Uint64 // Recovery Time Stamps that the SMF did not confirm
 	associationsLost, peerRestarts atomic.Uint64
 	reports                        atomic.Int64
 }
@@ -99,7 +102,7 @@ func (s *Server) Stats() Stats {
 			"repeated": c.repeated.Load(), "overflow": c.overflows.Load(), "unsent": c.unsent.Load(),
 			"retransmission": c.retransmissions.Load(), "unanswered": c.unanswered.Load(),
 			"unexpected": c.unexpected.Load(), "panic": c.panics.Load(),
-			"association_lost": c.associationsLost.Load(), "peer_restart": c.peerRestarts.Load(),
+			"unconfirmed": c.unconfirmed.Load(), "association_lost": c.associationsLost.Load(), "peer_restart": c.peerRestarts.Load(),
 		},
 		ReportsPending: int(c.reports.Load()),
 	}
@@ -121,24 +124,33 @@ func (s *Server) Stats() Stats {
 	return out
 }
 
-// complaint limits a log message whose rate peers control to one a second.
+// complaint limits a log message whose rate peers control.
 type complaint struct {
 	next   atomic.Int64 // when it may be logged again, in nanoseconds of Unix time
 	hidden atomic.Uint64
 }
 
-const complaintInterval = time.Second
-
-// warn logs text with args, and how many such messages were not logged before.
+// warn logs text with args once a second, and how many such messages were not
+// logged before.
 func (s *Server) warn(c *complaint, text string, args ...any) {
+	s.limited(c, slog.LevelWarn, time.Second, text, args)
+}
+
+// inform logs text with args once a minute, and how many such messages were not
+// logged before.
+func (s *Server) inform(c *complaint, text string, args ...any) {
+	s.limited(c, slog.LevelInfo, time.Minute, text, args)
+}
+
+func (s *Server) limited(c *complaint, level slog.Level, every time.Duration, text string, args []any) {
 	now := time.Now().UnixNano()
 	next := c.next.Load()
-	if now < next || !c.next.CompareAndSwap(next, now+int64(complaintInterval)) {
+	if now < next || !c.next.CompareAndSwap(next, now+int64(every)) {
 		c.hidden.Add(1)
 		return
 	}
 	if n := c.hidden.Swap(0); n > 0 {
 		args = append(args, "not_logged", n)
 	}
-	s.log.Warn(text, args...)
+	s.log.Log(context.Background(), level, text, args...)
 }
