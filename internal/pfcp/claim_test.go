@@ -1,6 +1,7 @@
 package pfcp
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -276,4 +277,34 @@ func TestDoomedSession(t *testing.T) {
 	for st.settle() {
 	}
 	st.upf.holdsNothing(t)
+}
+
+// A burst of associations is saved together, before it is answered.
+func TestBurstSavedOnce(t *testing.T) {
+	b := newBed(t)
+	m := b.smf(2)
+	held := make(chan struct{})
+	b.s.node.post(func() { <-held })
+	const burst = 200
+	for i := range burst {
+		m.send(m.setup(ie.NewNodeID("", "", fmt.Sprintf("smf%d", i)), 1e9))
+	}
+	waitFor(t, "the burst", func() bool { return b.s.Stats().Received["association setup request"] == burst })
+	b.upf.mu.Lock()
+	before := b.upf.written
+	b.upf.mu.Unlock()
+	close(held)
+	for range burst {
+		answer, ok := m.receive(patience).(*message.AssociationSetupResponse)
+		if !ok {
+			t.Fatal("an association was not answered")
+		}
+		wantCause(t, answer.Cause, ie.CauseRequestAccepted)
+	}
+	b.upf.mu.Lock()
+	defer b.upf.mu.Unlock()
+	// One state, or a few where the last datagrams were still on their way.
+	if n := b.upf.written - before; n > 8*len(b.upf.state) {
+		t.Errorf("%d octets written for a state of %d", n, len(b.upf.state))
+	}
 }

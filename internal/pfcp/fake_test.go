@@ -39,6 +39,7 @@ type fakeUPF struct {
 	lastTEID uint32
 	lastUE   uint32
 	state    []byte
+	written  int // octets of states
 	changes  []session.Modification
 	reports  []session.UsageReport // for the next modification or deletion
 	refuse   error                 // of Establish, Modify and NewTEID
@@ -214,6 +215,7 @@ func (u *fakeUPF) SaveState(b []byte) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.state = slices.Clone(b)
+	u.written += len(b)
 	return nil
 }
 

@@ -169,7 +169,7 @@ func (st *stand) settle() bool {
 			time.Sleep(10 * time.Microsecond)
 		}
 	}
-	n.out.flush(st.s.conns, st.s.lost)
+	n.finish()
 	return done
 }
 

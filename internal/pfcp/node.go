@@ -32,6 +32,9 @@ type node struct {
 	// doubts counts heartbeats with another Recovery Time Stamp than we know,
 	// until the SMF has said which one it has.
 	doubts map[*association]uint64
+	// unsaved: associations have changed. They are saved before anybody is
+	// answered.
+	unsaved bool
 }
 
 // maxAssociations bounds the memory that peers can make us use.
@@ -52,10 +55,7 @@ func (n *node) run(ctx context.Context) error {
 	for {
 		select {
 		case b := <-n.queue:
-			for i := range b.packets {
-				n.receive(&b.packets[i])
-			}
-			b.release()
+			n.receiveAll(b)
 		case f := <-n.tasks:
 			f()
 		case <-beat.C:
@@ -64,8 +64,40 @@ func (n *node) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		n.out.flush(n.s.conns, n.s.lost)
+		n.finish()
 	}
+}
+
+// together is how many datagrams are answered together at most.
+const together = 1024
+
+// receiveAll handles a batch, and those that have come since: a burst of
+// associations is saved once, not once for each.
+func (n *node) receiveAll(b *batch) {
+	for taken := 0; ; {
+		for i := range b.packets {
+			n.receive(&b.packets[i])
+		}
+		taken += len(b.packets)
+		b.release()
+		if taken >= together {
+			return
+		}
+		select {
+		case b = <-n.queue:
+		default:
+			return
+		}
+	}
+}
+
+// finish saves what has changed, then sends the answers.
+func (n *node) finish() {
+	if n.unsaved {
+		n.unsaved = false
+		n.s.save()
+	}
+	n.out.flush(n.s.conns, n.s.lost)
 }
 
 // receive handles one datagram that is not about a session.
@@ -173,10 +205,11 @@ func (n *node) request(r nodeRequest, body wire.IEs, err error) {
 	}
 }
 
-// publish shows associations to the workers and saves them for a restart.
+// publish shows associations to the workers. They are saved for a restart before
+// the next answer.
 func (n *node) publish(ps *peers) {
 	n.s.peers.Store(ps)
-	n.s.save()
+	n.unsaved = true
 }
 
 // purge removes the sessions of old, which has ended, except those that stay: a

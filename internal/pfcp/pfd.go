@@ -114,7 +114,7 @@ func (n *node) pfdManagement(r *nodeRequest, body wire.IEs) {
 	}
 	r.later()
 	a.apps.Store(&apps)
-	n.s.save()
+	n.unsaved = true
 	n.everywhere(func(w *worker, done func()) {
 		w.reapply(a, changed)
 		done()
