@@ -16,7 +16,7 @@ upf:
   protected: [10.4.0.0/24]
 `
 
-// Each way by which others reach N4 is found, and mended by what the check suggests.
+// Each way by which others reach N4 is found, and fixed by what the check suggests.
 func TestUserPlane(t *testing.T) {
 	ns, others := netns.New(t), netns.New(t)
 	for i, name := range []string{"n3", "n4", "n6"} {
