@@ -192,7 +192,9 @@ func (e *encoder) createPDR(down bool, f *Filter, i int) *ie.IE {
 		if !down {
 			id++
 		}
-		if q := e.filterQERID(i); q != 0 {
+		if q := e.filterQERID(i); q != 0 && e.dialect == Open5GS {
+			qers = []uint32{q} // not the session's AMBR
+		} else if q != 0 {
 			qers = append(slices.Clone(qers), q)
 		}
 	}
@@ -219,15 +221,15 @@ func (e *encoder) pdi(down bool, f *Filter) []*ie.IE {
 			fteid = e.fteid(e.id.localCore, false)
 		}
 	}
-	flow := ""
+	flow, qfi := "", e.spec.QFI
 	if f != nil {
-		flow = f.Flow
+		flow, qfi = f.Flow, f.QFI
 	}
 	return []*ie.IE{
 		ie.NewSourceInterface(source), fteid, e.instance(),
 		when(down || e.dialect == Free5GC, e.ueAddress(down)),
 		when(f != nil, ie.NewSDFFilter(flow, "", "", "", 0)),
-		when(e.dialect == Open5GS && !down && e.spec.QFI != 0 && f == nil, ie.NewQFI(e.spec.QFI)),
+		when(e.dialect == Open5GS && !down && qfi != 0, ie.NewQFI(qfi)),
 		e.interfaceType(interfaceType),
 	}
 }
