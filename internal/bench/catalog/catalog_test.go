@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/binary"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,6 +32,22 @@ func TestEveryFunctionIsThere(t *testing.T) {
 		if !regexp.MustCompile(`^[a-z0-9_]+$`).MatchString(name) {
 			t.Errorf("%q is no name", name)
 		}
+	}
+}
+
+// Those of real cores are there, by the names that docs/how-to/measure.md has.
+func TestEveryShapeOfSessionsIsThere(t *testing.T) {
+	want := []string{BaselineName, "uplink_destinations_1000", "uplink_destinations_100000", "uplink_ecmp"}
+	for _, name := range []string{
+		"%s", "%s_plain", "open5gs_%s", "free5gc_%s", "open5gs_flow_%s", "free5gc_flow_%s", "%s_filters_1", "%s_filters_4", "%s_filters_16",
+	} {
+		want = append(want, fmt.Sprintf(name, "uplink"), fmt.Sprintf(name, "downlink"))
+	}
+	got := Names(UPFFunctions(ShortSize))
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("functions are %v, want %v", got, want)
 	}
 }
 
@@ -114,10 +131,12 @@ func TestGroupsAreApart(t *testing.T) {
 	for _, tables := range []uint32{1, 500, 1000, 5000, 1_000_000} {
 		type span struct{ from, to uint32 }
 		var spans []span
+		seen := map[[2]uint32]bool{}
 		for _, f := range UPFFunctions(ShortSize)[1:] {
-			if strings.HasPrefix(f.Name, "uplink") {
-				first := f.Sessions.First(tables)
-				spans = append(spans, span{first, first + min(f.Sessions.Entries(), tables)})
+			if s := f.Sessions; !seen[s.ID()] {
+				seen[s.ID()] = true
+				first := s.First(tables)
+				spans = append(spans, span{first, first + min(s.Entries(), tables)})
 			}
 		}
 		slices.SortFunc(spans, func(a, b span) int { return int(a.from) - int(b.from) })

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
@@ -95,7 +96,7 @@ func OnePath(name string, how srv6.Behavior, segments ...netip.Addr) srpolicy.Po
 // `tables` that there are of each.
 func (f Function) Frame(entries, tables uint32) progrun.Frame {
 	out := progrun.Frame{
-		Data: slices.Clone(f.Data), Keys: min(entries, f.Most), Key: f.Key.place(f.Most, tables), Twin: f.twin.place(f.Most, tables),
+		Data: slices.Clone(f.Data), Keys: cmp.Or(f.Keys, min(entries, f.Most)), Key: f.Key.place(f.Most, tables), Twin: f.twin.place(f.Most, tables),
 	}
 	if f.Key.Offset == 0 {
 		out.Keys = 1

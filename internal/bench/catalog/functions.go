@@ -24,8 +24,13 @@ type Function struct {
 	twin key // the UE's address, in frames whose key is a TEID
 	// sessions, of a function of the UPF: those that its frames are for.
 	Sessions *Sessions
-	// most is how many entries it can have; entries picks them.
-	Most   uint32
+	// Routes of the node, of ip(8), that its frames need.
+	Routes []string
+	// Most is how many entries it can have.
+	Most uint32
+	// Keys is how many numbers the frames have where these are no entries: the
+	// destinations of one session.
+	Keys   uint32
 	put    func(c *config.Config, entries uint32)
 	Want   rig.Want
 	Kernel *kernelFunction

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/rig"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/packet"
@@ -17,15 +18,17 @@ import (
 // other in the UPF's tables, by their place: first those of few sessions, then the
 // others.
 type Sessions struct {
-	Place uint32
-	Most  uint32 // 0: as many as there are entries
-	Spec  func(*smf.Spec)
+	Place   uint32
+	Most    uint32      // 0: as many as there are entries
+	Dialect smf.Dialect // of the SMF
+	Spec    func(*smf.Spec)
 }
 
-// The addresses of N4, both on the node itself.
+// The addresses of N4, all of them on the node itself: the UPF's, and that of the SMF
+// of each dialect.
 var (
 	N4UPF = UPF
-	N4SMF = Addr("192.0.2.3")
+	N4SMF = map[smf.Dialect]netip.Addr{smf.Free5GC: Addr("192.0.2.3"), smf.Open5GS: Addr("192.0.2.4")}
 )
 
 // enough is a rate that no core reaches, in kbit/s: all that it takes is looked
@@ -53,31 +56,64 @@ func Filtered(n int) func(*smf.Spec) {
 	}
 }
 
-// FewSessions is how many those have that are not the usual ones, of which there
-// are fewGroups at most.
+// The QoS flows of sessions: the default one's QFI, and the dedicated one's.
 const (
-	FewSessions = 1000
-	FewGroups   = 5
+	defaultQFI   = 9
+	dedicatedQFI = 5
 )
 
-// UPFFunctions are the two directions of a session with one QER and one URR,
-// with neither, and with filters.
+// withRouterSolicitations is what Open5GS' SMF sends for a new PDU session: besides the
+// session AMBR and a URR the rule by which router solicitations come to it, a second PDR
+// with an SDF filter on the uplink's F-TEID.
+func withRouterSolicitations(s *smf.Spec) {
+	metered(s)
+	s.CPFunction = FarGTPU
+}
+
+// withFlow adds a dedicated QoS flow, which the frames are of: a pair of PDRs with an SDF
+// filter, and a QER with a rate of its own.
+func withFlow(spec func(*smf.Spec)) func(*smf.Spec) {
+	return func(s *smf.Spec) {
+		spec(s)
+		flow := fmt.Sprintf("permit out udp from %s/32 4000-5000 to assigned", Dst4)
+		s.Filters = []smf.Filter{{Flow: flow, QFI: dedicatedQFI, MBR: s.MBR}}
+	}
+}
+
+// FewSessions is how many those have that are not the usual ones, of which there
+// are FewGroups at most.
+const (
+	FewSessions = 1000
+	FewGroups   = 8
+)
+
+// UPFFunctions are the two directions of a session with one QER and one URR, with
+// neither, with filters, and as the SMFs of Open5GS and free5GC make them, without and
+// with a dedicated QoS flow. Then the uplink to many destinations.
 func UPFFunctions(size int) []Function {
 	l2 := Baseline(size)
 	l2.Kernel = nil // which has no sessions
 	list := []Function{l2}
+	usual := Sessions{Place: 0, Dialect: smf.Free5GC, Spec: metered}
 	for _, k := range []struct {
-		suffix   string
-		sessions Sessions
+		prefix, suffix string
+		sessions       Sessions
 	}{
-		{"", Sessions{Place: 0, Spec: metered}},
-		{"_plain", Sessions{Place: 1, Spec: func(*smf.Spec) {}}},
-		{"_filters_1", Sessions{Place: 0, Most: FewSessions, Spec: Filtered(1)}},
-		{"_filters_4", Sessions{Place: 1, Most: FewSessions, Spec: Filtered(4)}},
-		{"_filters_16", Sessions{Place: 2, Most: FewSessions, Spec: Filtered(16)}},
+		{"", "", usual},
+		{"", "_plain", Sessions{Place: 1, Dialect: smf.Free5GC, Spec: func(*smf.Spec) {}}},
+		{"open5gs_", "", Sessions{Place: 2, Dialect: smf.Open5GS, Spec: withRouterSolicitations}},
+		{"free5gc_", "", Sessions{Place: 3, Most: FewSessions, Dialect: smf.Free5GC, Spec: metered}},
+		{"open5gs_flow_", "", Sessions{Place: 4, Most: FewSessions, Dialect: smf.Open5GS, Spec: withFlow(withRouterSolicitations)}},
+		{"free5gc_flow_", "", Sessions{Place: 5, Most: FewSessions, Dialect: smf.Free5GC, Spec: withFlow(metered)}},
+		{"", "_filters_1", Sessions{Place: 0, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(1)}},
+		{"", "_filters_4", Sessions{Place: 1, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(4)}},
+		{"", "_filters_16", Sessions{Place: 2, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(16)}},
 	} {
-		list = append(list, Uplink(k.suffix, k.sessions, size), Downlink(k.suffix, k.sessions, size))
+		up, down := Uplink(k.suffix, k.sessions, size), Downlink(k.suffix, k.sessions, size)
+		up.Name, down.Name = k.prefix+up.Name, k.prefix+down.Name
+		list = append(list, up, down)
 	}
+	list = append(list, uplinkDestinations(usual, 1000, Addr("100.72.0.0"), size), uplinkDestinations(usual, 100_000, Addr("100.76.0.0"), size), uplinkECMP(usual, size))
 	for i := range list {
 		list[i].Size = size
 	}
@@ -120,15 +156,58 @@ func (s Sessions) ID() [2]uint32 { return [2]uint32{s.Most, s.Place} }
 func Uplink(suffix string, s Sessions, size int) Function {
 	place, step := s.at()
 	pdu := packet4(FirstUE, Dst4, size, false)
-	teid := rig.LenEthernet + rig.LenIPv4 + rig.LenUDP + 4
-	inner := rig.LenEthernet + rig.LenIPv4 + rig.LenUDP + rig.LenGTPU + rig.LenContainer
 	return Function{
 		Name: "uplink" + suffix, Most: s.Entries(), Sessions: &s, put: func(*config.Config, uint32) {},
-		Data: pdu.gPDU(GNB, UPF, packet.GTPU{TEID: FirstTEID, Container: &packet.PDUSession{Type: 1, QFI: 9}}).frame(),
-		Key:  key{Offset: uint32(teid), base: FirstTEID + place, step: step},
-		twin: key{Offset: uint32(inner + 12), base: UENumber(FirstUE) + place, checksum: uint32(inner + 10), step: step},
+		Data: pdu.gPDU(GNB, UPF, packet.GTPU{TEID: FirstTEID, Container: &packet.PDUSession{Type: 1, QFI: s.qfi()}}).frame(),
+		Key:  key{Offset: uplinkTEID, base: FirstTEID + place, step: step},
+		twin: key{Offset: uplinkInner + 12, base: UENumber(FirstUE) + place, checksum: uplinkInner + 10, step: step},
 		Want: rig.WantIPv4(Dst4, rig.ProtoUDP, pdu.len()-rig.LenIPv4),
 	}
+}
+
+// Where the frames of an uplink have their TEID and the UE's packet.
+const (
+	uplinkTEID  = rig.LenEthernet + rig.LenIPv4 + rig.LenUDP + 4
+	uplinkInner = rig.LenEthernet + rig.LenIPv4 + rig.LenUDP + rig.LenGTPU + rig.LenContainer
+)
+
+// uplinkDestinations returns the uplink of one session to n destinations at random, from
+// `first` on, where 10,000 routes of 16 addresses each begin.
+func uplinkDestinations(s Sessions, n uint32, first netip.Addr, size int) Function {
+	const routes, routeBits = 10_000, 28
+	f := uplinkTo(fmt.Sprintf("_destinations_%d", n), s, first, size)
+	f.Key, f.twin = key{Offset: uplinkInner + 16, base: UENumber(first), checksum: uplinkInner + 10}, key{}
+	f.Most, f.Keys = 1, n
+	f.Want.Destination = f.Want.Destination[:1] // that all have
+	for i := range uint32(routes) {
+		to := netip.PrefixFrom(UEAt(UENumber(first)+i<<(32-routeBits)), routeBits)
+		f.Routes = append(f.Routes, fmt.Sprintf("route add %s via %s", to, Peer4))
+	}
+	return f
+}
+
+// uplinkECMP returns the uplink by a route with two next hops.
+func uplinkECMP(s Sessions, size int) Function {
+	const second = "198.51.100.3"
+	to := Addr("100.80.0.1")
+	f := uplinkTo("_ecmp", s, to, size)
+	f.Most = FewSessions
+	f.Routes = []string{
+		fmt.Sprintf("neigh add %s lladdr %s dev %s nud permanent", second, node.MAC(4), node.PortOut),
+		fmt.Sprintf("route add %s nexthop via %s nexthop via %s", Prefix(to, 24), Peer4, second),
+	}
+	return f
+}
+
+// uplinkTo returns the uplink to another destination.
+func uplinkTo(suffix string, s Sessions, to netip.Addr, size int) Function {
+	f := Uplink(suffix, s, size)
+	first := s.First(0)
+	ue := UEAt(UENumber(FirstUE) + first)
+	pdu := packet4(ue, to, size, false)
+	f.Data = pdu.gPDU(GNB, UPF, packet.GTPU{TEID: FirstTEID + first, Container: &packet.PDUSession{Type: 1, QFI: s.qfi()}}).frame()
+	f.Want = rig.WantIPv4(to, rig.ProtoUDP, pdu.len()-rig.LenIPv4)
+	return f
 }
 
 // Downlink returns the function of a group's packets to the UE.
@@ -153,12 +232,22 @@ func UEAt(n uint32) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
+// qfi is that of the flow which the frames are of.
+func (s *Sessions) qfi() uint8 {
+	var spec smf.Spec
+	s.Spec(&spec)
+	if len(spec.Filters) > 0 && spec.Filters[0].QFI != 0 {
+		return spec.Filters[0].QFI
+	}
+	return defaultQFI
+}
+
 // SMFSpec returns what the SMF sets up for the group.
 func (s *Sessions) SMFSpec(tables uint32) smf.Spec {
 	count := min(s.Entries(), tables)
 	first := s.First(tables)
 	spec := smf.Spec{
-		Name: fmt.Sprint("group", s.ID()), Count: int(count), QFI: 9, NetworkInstance: "internet",
+		Name: fmt.Sprint("group", s.ID()), Count: int(count), QFI: defaultQFI, NetworkInstance: "internet",
 		UE4:    netip.PrefixFrom(UEAt(UENumber(FirstUE)+first), 8),
 		Access: &smf.Tunnel{Address: FarGTPU, TEID: FirstAccessTEID + first},
 		Local:  &smf.Local{Address: UPF, AccessTEID: FirstTEID + first},

@@ -21,37 +21,35 @@ type PFCPRow struct {
 	P99       float64 `json:"p99_us"`
 }
 
-// Control is the SMF of a run.
+// Control is the SMFs of a run.
 type Control struct {
-	Client *smf.Client
-	Groups []*smf.Group
-	Rows   []PFCPRow // of the first group
+	clients map[smf.Dialect]*smf.Client
+	Groups  []*smf.Group
+	Rows    []PFCPRow // of the first group
+}
+
+// Group is a group of sessions, and the dialect of the SMF that sets it up.
+type Group struct {
+	smf.Spec
+	Dialect smf.Dialect
 }
 
 // Window is how many requests are under way at once.
 const Window = 256
 
-// StartControl associates an SMF with the node's UPF and sets up a group of sessions
-// for each spec.
-func StartControl(ctx context.Context, in node.Namespace, specs ...smf.Spec) (_ *Control, err error) {
-	c := &Control{}
-	err = in.Do(func() error {
-		c.Client, err = smf.Dial(smf.Options{
-			UPF: netip.AddrPortFrom(catalog.N4UPF, smf.Port), Local: netip.AddrPortFrom(catalog.N4SMF, smf.Port), Dialect: smf.Free5GC,
-		})
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
+// StartControl sets up groups of sessions in the node's UPF, with an SMF for each
+// dialect.
+func StartControl(ctx context.Context, in node.Namespace, groups ...Group) (_ *Control, err error) {
+	c := &Control{clients: map[smf.Dialect]*smf.Client{}}
 	var undo node.Undo
-	undo.Later(c.Client.Close)
+	undo.Later(c.Close)
 	defer undo.OnError(&err)
-	if _, err := c.Client.Associate(ctx); err != nil {
-		return nil, err
-	}
-	for _, spec := range specs {
-		group, err := c.Client.Add(spec)
+	for _, g := range groups {
+		client, err := c.client(ctx, in, g.Dialect)
+		if err != nil {
+			return nil, err
+		}
+		group, err := client.Add(g.Spec)
 		if err != nil {
 			return nil, err
 		}
@@ -65,6 +63,35 @@ func StartControl(ctx context.Context, in node.Namespace, specs ...smf.Spec) (_ 
 		c.Groups = append(c.Groups, group)
 	}
 	return c, nil
+}
+
+// client returns the SMF of a dialect, with an association.
+func (c *Control) client(ctx context.Context, in node.Namespace, dialect smf.Dialect) (*smf.Client, error) {
+	if client := c.clients[dialect]; client != nil {
+		return client, nil
+	}
+	var client *smf.Client
+	err := in.Do(func() (err error) {
+		client, err = smf.Dial(smf.Options{
+			UPF: netip.AddrPortFrom(catalog.N4UPF, smf.Port), Local: netip.AddrPortFrom(catalog.N4SMF[dialect], smf.Port), Dialect: dialect,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.clients[dialect] = client
+	_, err = client.Associate(ctx)
+	return client, err
+}
+
+// Close ends the SMFs.
+func (c *Control) Close() error {
+	var errs []error
+	for _, client := range c.clients {
+		errs = append(errs, client.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // At a rate, which every core can stand, it is a UPF's latency that is seen; this
@@ -93,10 +120,14 @@ func Perform(ctx context.Context, pace smf.Pace, procedures ...func(context.Cont
 
 // upfConfiguration makes the node a UPF for the sessions of the functions.
 func (p Plan) upfConfiguration(c *config.Config) {
-	total, rich := uint32(0), uint32(0)
+	total, rich, filtered := uint32(0), uint32(0), uint32(0)
 	for _, g := range p.groups() {
+		count := min(g.Entries(), p.tables())
 		if g.Most != 0 {
-			rich += min(g.Most, p.tables())
+			rich += count
+		}
+		if g.Dialect == smf.Open5GS {
+			filtered += count
 		}
 		total = max(total, g.First(p.tables())+min(g.Entries(), p.tables())+1)
 	}
@@ -110,7 +141,8 @@ func (p Plan) upfConfiguration(c *config.Config) {
 	MakeUPF(c, pool)
 	// Sessions with several filters have a meter for each direction.
 	c.Limits.Sessions = uint32(1)<<(32-pool.Bits()) + 2*rich
-	c.Limits.Tunnels, c.Limits.Filters = 1024, 1<<16
+	// Open5GS' sessions have two PDRs on the uplink's F-TEID, each with a filter.
+	c.Limits.Tunnels, c.Limits.Filters = 1024, 1<<16+2*filtered
 }
 
 // MakeUPF makes the node a UPF with a pool of UEs' addresses.
@@ -118,7 +150,10 @@ func MakeUPF(c *config.Config, pool netip.Prefix) {
 	c.GTPU.Pools = nil
 	// The node itself asks for heartbeats when the daemon has been killed: it is an SMF
 	// without an association.
-	smfs := config.Senders{netip.PrefixFrom(catalog.N4SMF, 32), netip.PrefixFrom(catalog.N4UPF, 32)}
+	smfs := config.Senders{netip.PrefixFrom(catalog.N4UPF, 32)}
+	for _, dialect := range []smf.Dialect{smf.Free5GC, smf.Open5GS} {
+		smfs = append(smfs, netip.PrefixFrom(catalog.N4SMF[dialect], 32))
+	}
 	c.UPF = config.UPF{
 		N4: []netip.Addr{catalog.N4UPF}, SMFs: smfs,
 		UEPools: []config.UEPool{{Prefixes: []netip.Prefix{pool}}}, EchoInterval: 3600,

@@ -13,7 +13,6 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/rig"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
-	"github.com/culvert-net/culvert/internal/smf"
 )
 
 // SetUp starts the daemon on a node of its own and fills its tables. The node's
@@ -34,10 +33,12 @@ func SetUp(ctx context.Context, p Plan, queues int) (_ *Bench, err error) {
 		return nil, err
 	}
 	b.Later(b.Node.Close)
-	if b.Routes > 0 {
-		if err := b.Node.Net.Node.Script(catalog.RouteLines(b.Routes)...); err != nil {
-			return nil, err
-		}
+	lines := catalog.RouteLines(b.Routes)
+	for _, f := range b.Functions {
+		lines = append(lines, f.Routes...)
+	}
+	if err := b.Node.Net.Node.Script(lines...); err != nil {
+		return nil, err
 	}
 	if !b.Open {
 		if err := b.Node.Sink((*progrun.Bench).SinkXDP); err != nil {
@@ -69,11 +70,11 @@ func SetUp(ctx context.Context, p Plan, queues int) (_ *Bench, err error) {
 
 // setUpSessions has an SMF set up the sessions of the functions that have some.
 func (b *Bench) setUpSessions(ctx context.Context) error {
-	var specs []smf.Spec
+	var groups []Group
 	for _, g := range b.groups() {
-		specs = append(specs, g.SMFSpec(b.tables()))
+		groups = append(groups, Group{g.SMFSpec(b.tables()), g.Dialect})
 	}
-	if len(specs) == 0 {
+	if len(groups) == 0 {
 		return nil
 	}
 	// A UPF asks its peers whether they are there.
@@ -81,10 +82,10 @@ func (b *Bench) setUpSessions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.Control, err = StartControl(ctx, b.Node.Net.Node, specs...); err != nil {
+	if b.Control, err = StartControl(ctx, b.Node.Net.Node, groups...); err != nil {
 		return fmt.Errorf("set up sessions: %w: %s", err, b.Daemon.Tail())
 	}
-	b.Later(b.Control.Client.Close)
+	b.Later(b.Control.Close)
 	return nil
 }
 

@@ -195,12 +195,12 @@ func (b *Bench) openUPF(ctx context.Context) (err error) {
 	if err := b.upf.Start(ctx, b.Setting, c, b.cpus.Device); err != nil {
 		return err
 	}
-	b.control, err = cost.StartControl(ctx, b.upf.Net.Node, smf.Spec{
+	b.control, err = cost.StartControl(ctx, b.upf.Net.Node, cost.Group{Dialect: smf.Free5GC, Spec: smf.Spec{
 		Name: "ue", Count: 1, QFI: 9, NetworkInstance: "internet", UE4: netip.PrefixFrom(catalog.FirstUE, 24),
 		Access: &firstGNB, Local: &smf.Local{Address: catalog.UPF, AccessTEID: catalog.FirstTEID},
-	})
+	}})
 	if err == nil {
-		b.Later(b.control.Client.Close)
+		b.Later(b.control.Close)
 	}
 	return err
 }

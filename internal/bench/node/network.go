@@ -75,7 +75,7 @@ func (n *Network) configure() error {
 	}
 	sink := MAC(4).String()
 	lines := []string{
-		"addr add 192.0.2.1/24 dev in0", "addr add 192.0.2.3/24 dev in0", "addr add 2001:db8:1::1/64 dev in0 nodad",
+		"addr add 192.0.2.1/24 dev in0", "addr add 192.0.2.3/24 dev in0", "addr add 192.0.2.4/24 dev in0", "addr add 2001:db8:1::1/64 dev in0 nodad",
 		"addr add 198.51.100.1/24 dev out0", "addr add 2001:db8:2::1/64 dev out0 nodad",
 		"link set in0 up", "link set in1 up", "link set out0 up",
 		"neigh add 198.51.100.2 lladdr " + sink + " dev out0 nud permanent",

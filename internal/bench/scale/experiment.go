@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/stats"
+	"github.com/culvert-net/culvert/internal/smf"
 )
 
 // Experiment is cost against how much there is of something.
@@ -156,7 +157,7 @@ func (e *Experiment) points() (points []scalePoint) {
 		each("tunnels", e.Tunnels, catalog.Titles[f.Name].Name, tunnelsNode, f)
 	}
 	for i, n := range e.Rules {
-		group := catalog.Sessions{Place: uint32(i), Most: catalog.FewSessions, Spec: catalog.Filtered(int(n))}
+		group := catalog.Sessions{Place: uint32(i), Most: catalog.FewSessions, Dialect: smf.Free5GC, Spec: catalog.Filtered(int(n))}
 		suffix := fmt.Sprintf("_filters_%d", n)
 		add("rules", n, catalog.Titles["uplink"].Name, rulesNode, catalog.Uplink(suffix, group, catalog.ShortSize), catalog.FewSessions)
 		add("rules", n, catalog.Titles["downlink"].Name, rulesNode, catalog.Downlink(suffix, group, catalog.ShortSize), catalog.FewSessions)
