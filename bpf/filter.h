@@ -56,28 +56,21 @@ INLINE int frame_matches(__u32 index, struct packet *p)
 	       (!(f->flags & FRAME_IP) || p->looks.version);
 }
 
-GLOBAL int filter_matches(__u32 index, struct packet *p)
+/* Whether an IP packet that looks so is what the filter asks for. */
+INLINE int looks_like(struct looks *l, struct filter *f)
 {
-	struct filter *f = bpf_map_lookup_elem(&filter, &index);
-	struct looks *l;
-
-	if (!f || !p)
-		return 0;
-	l = &p->looks;
-	if (f->flow_label & FILTER_FRAME && (!p->frames || !frame_matches(index, p)))
-		return 0;
 	if (f->qfis && !(f->qfis & l->qfi))
 		return 0;
 	if (!of_family(f->flags, l->version, FILTER_REMOTE4, FILTER_REMOTE6) ||
 	    !of_family(f->flags, l->version, FILTER_LOCAL4, FILTER_LOCAL6))
+		return 0;
+	if (f->flags & FILTER_PROTOCOL && f->protocol != l->protocol)
 		return 0;
 	if (f->flags & (FILTER_REMOTE4 | FILTER_REMOTE6) &&
 	    !has_prefix(&l->remote, &f->remote, f->remote_length))
 		return 0;
 	if (f->flags & (FILTER_LOCAL4 | FILTER_LOCAL6) &&
 	    !has_prefix(&l->local, &f->local, f->local_length))
-		return 0;
-	if (f->flags & FILTER_PROTOCOL && f->protocol != l->protocol)
 		return 0;
 	if ((l->tos & f->tos_mask) != (f->tos & f->tos_mask))
 		return 0;
@@ -97,26 +90,24 @@ GLOBAL int filter_matches(__u32 index, struct packet *p)
 INLINE void look_at_transport(struct xdp_md *ctx, struct looks *l, __u32 offset, __u32 left,
 			      __u32 uplink)
 {
-	void *first = at(ctx, offset, 4), *second = at(ctx, offset + 4, 4);
-	__u32 ports;
+	__u32 before = l->protocol == NH_AH ? 4 : 0, word;
+	void *octets = at(ctx, offset + before, 4);
 
-	if (flow_has_ports(l->protocol) && first && left >= 4) {
-		ports = be32(ld32(first)); /* source, destination */
-		l->ports = uplink ? ports << 16 | ports >> 16 : ports;
+	if (!octets || left < before + 4)
+		return;
+	word = be32(ld32(octets));
+	if (flow_has_ports(l->protocol)) { /* source, destination */
+		l->ports = uplink ? word << 16 | word >> 16 : word;
 		l->has |= FILTER_PORTS;
-	} else if (l->protocol == NH_ESP && first && left >= 4) {
-		l->spi = be32(ld32(first));
-		l->has |= FILTER_SPI;
-	} else if (l->protocol == NH_AH && second && left >= 8) {
-		l->spi = be32(ld32(second));
+	} else if (l->protocol == NH_ESP || l->protocol == NH_AH) {
+		l->spi = word;
 		l->has |= FILTER_SPI;
 	}
 }
 
-INLINE int look_at4(struct xdp_md *ctx, struct packet *p, __u32 uplink)
+INLINE int look_at4(struct xdp_md *ctx, struct looks *l, __u32 l3, __u32 length, __u32 uplink)
 {
-	struct looks *l = &p->looks;
-	struct ipv4 *ip = at(ctx, p->keep, IPV4_LEN);
+	struct ipv4 *ip = at(ctx, l3, IPV4_LEN);
 	__u64 src, dst;
 	__u32 header;
 
@@ -130,37 +121,60 @@ INLINE int look_at4(struct xdp_md *ctx, struct packet *p, __u32 uplink)
 	l->tos = ip->tos;
 	header = (ip->version_ihl & 0xf) * 4;
 	if (!(be16(ld16(&ip->fragment)) & IPV4_OFFSET_MASK))
-		look_at_transport(ctx, l, p->keep + header, p->keep_length - header, uplink);
+		look_at_transport(ctx, l, l3 + header, length - header, uplink);
 	return 0;
 }
 
-INLINE int look_at6(struct xdp_md *ctx, struct packet *p, __u32 uplink)
+INLINE int look_at6(struct xdp_md *ctx, struct looks *l, __u32 l3, __u32 length, __u32 uplink)
 {
-	struct looks *l = &p->looks;
-	struct ipv6 *ip = at(ctx, p->keep, IPV6_LEN);
+	struct ipv6 *ip = at(ctx, l3, IPV6_LEN);
 
 	if (!ip)
 		return -1;
-	copy16(uplink ? &l->local : &l->remote, &ip->src);
-	copy16(uplink ? &l->remote : &l->local, &ip->dst);
+	copy16(&l->remote, uplink ? &ip->dst : &ip->src);
+	copy16(&l->local, uplink ? &ip->src : &ip->dst);
 	l->protocol = ip->next_header;
 	l->tos = ipv6_class(ip);
 	l->flow_label = ipv6_flow(ip);
 	l->has = FILTER_FLOW_LABEL;
-	look_at_transport(ctx, l, p->keep + IPV6_LEN, p->keep_length - IPV6_LEN, uplink);
+	look_at_transport(ctx, l, l3 + IPV6_LEN, length - IPV6_LEN, uplink);
 	return 0;
 }
 
-/* Fills in p->looks for the packet at p->keep. */
-GLOBAL int look_at_packet(struct xdp_md *ctx, struct packet *p, __u32 uplink)
+/* What is looked for: where the packet is and how it came. */
+#define SOUGHT_UPLINK 64 /* beside the QFI */
+
+INLINE __u32 sought_at(__u32 l3, __u32 length)
 {
-	if (!p)
-		return -1;
-	p->looks = (struct looks){ .version = p->keep_version, .qfi = 1ull << (p->qfi & 63) };
-	if (!p->keep_version)
-		return 0; /* no packet in a frame */
-	return p->keep_version == 4 ? look_at4(ctx, p, uplink) : look_at6(ctx, p, uplink);
+	return l3 | length << 16;
 }
+
+/* The rule of the first of `count` filters from `index` on that takes the IP packet
+ * at `where` (sought_at), which came with `how`: its QFI, SOUGHT_UPLINK. 0: none. */
+GLOBAL int find_rule(struct xdp_md *ctx, __u32 index, __u32 count, __u32 where, __u32 how)
+{
+	__u32 i, l3 = where & 0xffff, length = where >> 16, uplink = how & SOUGHT_UPLINK, zero = 0;
+	struct packet *p = bpf_map_lookup_elem(&journey_state, &zero);
+	__u8 *first = at(ctx, l3, 1);
+	struct filter *f;
+	struct looks *l;
+
+	if (!first || !p)
+		return 0;
+	l = &p->looks; /* on the stack there is no room for them */
+	*l = (struct looks){ .version = *first >> 4, .qfi = 1ull << (how & 63) };
+	if (l->version == 4 ? look_at4(ctx, l, l3, length, uplink)
+			    : look_at6(ctx, l, l3, length, uplink))
+		return 0;
+	for (i = 0; i < MAX_FILTERS && i < count; i++, index++) {
+		f = bpf_map_lookup_elem(&filter, &index);
+		if (f && !(f->flow_label & FILTER_FRAME) && looks_like(l, f))
+			return f->pdr;
+	}
+	return 0;
+}
+
+/* ---- frames ---- */
 
 INLINE int is_vlan(__u16 type)
 {
@@ -216,14 +230,46 @@ GLOBAL int look_at_frame(struct xdp_md *ctx, struct packet *p)
 	return 0;
 }
 
-/* The rule of the first filter of [index, end) that takes a packet that looks
- * so; 0: none. */
-GLOBAL int find_rule(struct packet *p, __u32 index, __u32 end)
+/* Fills in p->looks for the packet at p->keep. */
+GLOBAL int look_inside(struct xdp_md *ctx, struct packet *p, __u32 uplink)
+{
+	if (!p)
+		return -1;
+	p->looks = (struct looks){ .version = p->keep_version, .qfi = 1ull << (p->qfi & 63) };
+	if (!p->keep_version)
+		return 0;
+	return p->keep_version == 4 ? look_at4(ctx, &p->looks, p->keep, p->keep_length, uplink)
+				    : look_at6(ctx, &p->looks, p->keep, p->keep_length, uplink);
+}
+
+/* ... and p->frame_looks, for the frame at p->keep and the packet in it. */
+INLINE int look_at_both(struct xdp_md *ctx, struct packet *p, __u32 uplink)
+{
+	__u16 keep = p->keep, length = p->keep_length;
+	int failed = look_at_frame(ctx, p) || look_inside(ctx, p, uplink);
+
+	p->keep = keep;
+	p->keep_length = length;
+	p->keep_version = 0;
+	return failed;
+}
+
+GLOBAL int filter_matches(__u32 index, struct packet *p)
+{
+	struct filter *f = bpf_map_lookup_elem(&filter, &index);
+
+	if (!f || !p || (f->flow_label & FILTER_FRAME && !frame_matches(index, p)))
+		return 0;
+	return looks_like(&p->looks, f);
+}
+
+/* The same as find_rule for a frame that was looked at. */
+GLOBAL int find_frame_rule(struct packet *p, __u32 index, __u32 count)
 {
 	struct filter *f;
 	__u32 i;
 
-	for (i = 0; i < MAX_FILTERS && index < end; i++, index++) {
+	for (i = 0; i < MAX_FILTERS && i < count; i++, index++) {
 		if (!filter_matches(index, p))
 			continue;
 		f = bpf_map_lookup_elem(&filter, &index);

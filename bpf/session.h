@@ -70,26 +70,12 @@ INLINE int source_allowed(struct xdp_md *ctx, struct packet *p, struct pdr *rule
 	return ld64(&ip->src) == rule->source6 || is_link_local(ip->src.b);
 }
 
-/* What filters ask of the packet or frame at p->keep. */
-INLINE int look(struct xdp_md *ctx, struct packet *p, __u32 uplink)
-{
-	__u16 keep = p->keep, length = p->keep_length;
-	int failed;
-
-	if (!p->frames)
-		return look_at_packet(ctx, p, uplink);
-	failed = look_at_frame(ctx, p) || look_at_packet(ctx, p, uplink);
-	p->keep = keep;
-	p->keep_length = length;
-	p->keep_version = 0;
-	return failed;
-}
-
 /* The rule for the packet at p->keep that TEID or address led to `index` with;
  * then in p->pdr. 0, or a reason. */
 GLOBAL int choose_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 receive)
 {
 	struct pdr *entry = bpf_map_lookup_elem(&pdr, &index);
+	__u32 uplink;
 
 	if (!p || !entry)
 		return REASON_NO_PDR;
@@ -101,9 +87,14 @@ GLOBAL int choose_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 
 	p->pdr = index;
 	if (p->rule.action != PDR_FILTERS)
 		return 0;
-	index = look(ctx, p, !(p->rule.flags & PDR_DOWNLINK))
-			? 0
-			: find_rule(p, p->rule.more, p->rule.more + p->rule.forwarding);
+	uplink = p->rule.flags & PDR_DOWNLINK ? 0 : SOUGHT_UPLINK;
+	if (!p->frames)
+		index = find_rule(ctx, p->rule.more, p->rule.forwarding,
+				  sought_at(p->keep, p->keep_length), p->qfi | uplink);
+	else if (look_at_both(ctx, p, uplink))
+		index = 0;
+	else
+		index = find_frame_rule(p, p->rule.more, p->rule.forwarding);
 	p->pdr = index;
 	entry = bpf_map_lookup_elem(&pdr, &index);
 	if (!index || !entry)
@@ -143,22 +134,16 @@ GLOBAL int tell_usage(__u32 index, __u32 kind, __u32 told)
 	return 0;
 }
 
-/* QoS enforcement refuses the packet at p->keep for `reason`. URRs that measure
- * before it count it (TS 29.244 section 8.2.68, MBQE), up to a quota's end. */
-GLOBAL int refuse(struct packet *p, __u32 reason)
+/* QoS enforcement refuses `octets` by rule `index` for `reason`. URRs that measure
+ * before it count them (TS 29.244 section 8.2.68, MBQE), up to a quota's end. */
+GLOBAL int refuse(__u32 index, __u32 octets, __u32 reason)
 {
-	struct refused *r;
-	struct pdr *rule;
-	__u32 index;
+	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+	struct refused *r = bpf_map_lookup_elem(&refused, &index);
 
-	if (!p)
-		return reason;
-	index = p->pdr;
-	rule = bpf_map_lookup_elem(&pdr, &index);
-	r = bpf_map_lookup_elem(&refused, &index);
 	if (!rule || !r || usage_reached(usage_units(&rule->volume), rule->stop))
 		return reason;
-	volume_add(&r->volume, p->keep_length);
+	volume_add(&r->volume, octets);
 	if (usage_reached(usage_units(&r->volume), r->notify))
 		tell_once(&r->notify, index, SESSION_REFUSED, 0);
 	return reason;
@@ -193,6 +178,17 @@ INLINE int slice_takes(__u32 index, __u32 octets)
 	return !m || meter_takes(m, octets);
 }
 
+/* Takes from every rate that the rule has. 0, or a reason: that is the end of the
+ * packet, for those before the one that refused have taken. */
+INLINE int take_rates(struct pdr *entry, struct rule *rule, __u32 slice, __u32 octets)
+{
+	if (entry->rate && !meter_allows(&entry->bucket, entry->volume.word, entry->rate))
+		return REASON_RATE;
+	if (rule->flags & PDR_METERS && !meters_take(rule->more, octets))
+		return REASON_RATE;
+	return slice_takes(slice, octets) ? 0 : REASON_SLICE_RATE;
+}
+
 /* A kept packet that the daemon sends in again while the rule still keeps what
  * comes: so that nothing overtakes what was kept. The mark goes, for it would go
  * along to where the frame is redirected. */
@@ -221,6 +217,7 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 	struct rule *rule;
 	struct pdr *entry;
 	__u32 index, units;
+	int reason;
 
 	if (!p)
 		return REASON_NO_PDR;
@@ -235,7 +232,7 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 			break;
 		return give_to_buffer(p);
 	case PDR_GATE:
-		return refuse(p, REASON_GATE_CLOSED);
+		return refuse(index, p->keep_length, REASON_GATE_CLOSED);
 	case PDR_FORWARD:
 		break;
 	default:
@@ -250,13 +247,10 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 		tell_usage(p->pdr, SESSION_STOP, USAGE_TOLD);
 		return REASON_QUOTA;
 	}
-	if (entry->rate && !meter_allows(&entry->bucket, entry->volume.word, entry->rate))
-		return refuse(p, REASON_RATE);
-	if (rule->flags & PDR_METERS && !meters_take(rule->more, p->keep_length))
-		return refuse(p, REASON_RATE);
 	p->slice = slice_index(f, rule);
-	if (!slice_takes(p->slice, p->keep_length))
-		return refuse(p, REASON_SLICE_RATE);
+	reason = take_rates(entry, rule, p->slice, p->keep_length);
+	if (reason)
+		return refuse(p->pdr, p->keep_length, reason);
 	if (usage_reached(units, entry->notify))
 		tell_usage(p->pdr, SESSION_NOTIFY, 0);
 	if (rule->flags & PDR_DUPLICATE) {

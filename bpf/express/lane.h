@@ -19,6 +19,7 @@ struct express {
 	__u32 length;        /* of layer 3, as received: it fills the frame */
 	__u32 list_length, tunnel_length;
 	__u32 port_flags;
+	__u32 rule; /* index, of a session */
 };
 
 /* `size` octets from bit `offset` of an address on, where that is the start of

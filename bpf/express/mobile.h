@@ -135,6 +135,12 @@ INLINE void *express_gpdu(struct udp *udp, void *end, __u32 *teid, __u32 *contai
 	return pdu + 8;
 }
 
+/* The QFI of a G-PDU with `container`. */
+INLINE __u32 express_qfi(__u32 container)
+{
+	return (container >> 12 & 0xf) <= 1 ? container >> 16 & 0x3f : 0;
+}
+
 /* Args.Mob.Session of a G-PDU with `container`. */
 INLINE __u64 express_put_args(__u32 container, __u32 teid)
 {

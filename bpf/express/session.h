@@ -10,18 +10,39 @@
 
 /* ---- may it go ---- */
 
-/* The rule and its forwarding, where the rule forwards IP packets and nothing but
- * its own rate may refuse; then x->tunnel counts. */
-INLINE struct forwarding *express_rule(struct express *x, struct pdr *entry, struct rule *rule)
+/* Behind filters the entry of the rule that takes the packet at `l3`, which then is
+ * x->rule; else `entry` itself. `rule` is what it says. `how` as for find_rule, but 0
+ * where only what is sent to UEs leads. */
+INLINE struct pdr *express_choose(struct xdp_md *ctx, struct express *x, struct pdr *entry,
+				  struct rule *rule, __u32 l3, __u32 length, __u32 how)
 {
-	__u32 index, units = usage_units(&entry->volume);
-	struct forwarding *f;
+	__u32 index;
 
 	read_rule(rule, entry);
-	index = rule->forwarding;
-	if (rule->action != PDR_FORWARD || rule->flags & (PDR_DUPLICATE | PDR_METERS) ||
-	    rule->qfi & PDR_FRAMES || usage_reached(units, entry->stop) ||
-	    usage_reached(units, entry->notify))
+	if (rule->action != PDR_FILTERS)
+		return entry;
+	if (rule->flags & PDR_DOWNLINK)
+		how &= ~SOUGHT_UPLINK;
+	else if (!how)
+		return 0;
+	index = find_rule(ctx, rule->more, rule->forwarding, sought_at(l3, length), how);
+	x->rule = index;
+	entry = index ? bpf_map_lookup_elem(&pdr, &index) : 0;
+	if (entry)
+		read_rule(rule, entry);
+	return entry;
+}
+
+/* The rule's forwarding, where it forwards IP packets and nothing but rates may
+ * refuse; then x->tunnel counts. */
+INLINE struct forwarding *express_forwarding(struct express *x, struct pdr *entry,
+					     struct rule *rule)
+{
+	__u32 index = rule->forwarding, units = usage_units(&entry->volume);
+	struct forwarding *f;
+
+	if (rule->action != PDR_FORWARD || rule->flags & PDR_DUPLICATE || rule->qfi & PDR_FRAMES ||
+	    usage_reached(units, entry->stop) || usage_reached(units, entry->notify))
 		return 0;
 	f = bpf_map_lookup_elem(&forwarding, &index);
 	if (!f)
@@ -32,13 +53,20 @@ INLINE struct forwarding *express_rule(struct express *x, struct pdr *entry, str
 	return f;
 }
 
-/* Takes from the rates, once nothing else can refuse; 0: refused, which the
- * journey finds again, and counts. */
-INLINE int express_rates(struct forwarding *f, struct pdr *entry, struct rule *rule, __u32 octets)
+/* A rate refuses, and that is the end. */
+GLOBAL int express_refuse(__u32 index, __u32 octets, __u32 reason, __u32 frame)
 {
-	if (entry->rate && !meter_allows(&entry->bucket, entry->volume.word, entry->rate))
-		return 0;
-	return !f->slice || slice_takes(slice_index(f, rule), octets);
+	count(&outcomes, refuse(index, octets, reason), frame);
+	return XDP_DROP;
+}
+
+/* Takes from the rates, once nothing else can refuse: CONTINUE or a verdict. */
+INLINE int express_rates(struct express *x, struct forwarding *f, struct pdr *entry,
+			 struct rule *rule, __u32 octets)
+{
+	int reason = take_rates(entry, rule, slice_index(f, rule), octets);
+
+	return reason ? express_refuse(x->rule, octets, reason, x->length + ETH_LEN) : CONTINUE;
 }
 
 /* The UE's address; where that is not known, one that may be forwarded. */
@@ -143,6 +171,7 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 	__u64 sum = 0;
 	__u32 pushed = express_gtpu_length(rule->flags >> PDR_CONTAINER_SHIFT) +
 		       (f->ipv4 ? IPV4_LEN : IPV6_LEN);
+	int verdict;
 
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY) {
 		if (!express_rule_segment(ctx, x, f, &h, kept))
@@ -156,8 +185,9 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 	} else {
 		return NOT_TAKEN;
 	}
-	if (!express_rates(f, entry, rule, kept))
-		return NOT_TAKEN;
+	verdict = express_rates(x, f, entry, rule, kept);
+	if (verdict != CONTINUE)
+		return verdict;
 	if (version == 4)
 		ipv4_spend(ip);
 	else
@@ -200,8 +230,10 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 si
 	} else {
 		return NOT_TAKEN;
 	}
-	f = express_rule(&x, entry, &rule);
-	if (!f || express_syn(ctx, &x, l3))
+	x.rule = index;
+	entry = express_choose(ctx, &x, entry, &rule, l3, kept, 0);
+	f = entry ? express_forwarding(&x, entry, &rule) : 0;
+	if (!entry || !f || express_syn(ctx, &x, l3))
 		return NOT_TAKEN;
 	x.length = (long)end - (long)data - ETH_LEN;
 	x.tunnel_length = kept;
@@ -213,49 +245,57 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 si
 
 /* To a destination that an earlier packet found free for UEs to reach, or into
  * an SRv6 tunnel. */
-INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *entry,
+INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *entry,
 			    struct rule *rule, struct forwarding *f, struct ipv4 *inner, void *end,
 			    __u8 outer)
 {
 	__u32 length = (long)end - (long)inner;
+	int verdict;
 
-	if (!express_ipv4(inner, end, x->port_flags) || !express_source4(entry, inner))
+	if (!express_ipv4(inner, end, x->port_flags))
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
 		return express_nested4(x, inner)
 			       ? NOT_TAKEN
-			       : express_send_rule(ctx, index, x->length + ETH_LEN - length, 0,
+			       : express_send_rule(ctx, x->rule, x->length + ETH_LEN - length, 0,
 						   x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, inner->tos))
 		return NOT_TAKEN;
 	x->hop = express_route(x, ld32(&inner->dst), ~0ull, f->index | CACHE_IPV4 | CACHE_GUARDED,
 			       length);
-	if (!x->hop || !express_rates(f, entry, rule, length))
+	if (!x->hop)
 		return NOT_TAKEN;
+	verdict = express_rates(x, f, entry, rule, length);
+	if (verdict != CONTINUE)
+		return verdict;
 	x->tunnel_length = length;
 	ipv4_spend(inner);
 	return express_cut(ctx, x, x->length - length, TYPE_IPV4);
 }
 
-INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *entry,
+INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, struct pdr *entry,
 			    struct rule *rule, struct forwarding *f, struct ipv6 *inner, void *end,
 			    __u8 outer)
 {
 	__u32 length = (long)end - (long)inner;
+	int verdict;
 
-	if (!express_ipv6(inner, end, x->port_flags) || !express_source6(entry, inner))
+	if (!express_ipv6(inner, end, x->port_flags))
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
 		return express_nested6(x, inner)
 			       ? NOT_TAKEN
-			       : express_send_rule(ctx, index, x->length + ETH_LEN - length, 0,
+			       : express_send_rule(ctx, x->rule, x->length + ETH_LEN - length, 0,
 						   x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, ipv6_class(inner)))
 		return NOT_TAKEN;
 	x->hop = express_route(x, ld64(&inner->dst), ld64(&inner->dst.b[8]),
 			       f->index | CACHE_GUARDED, length);
-	if (!x->hop || !express_rates(f, entry, rule, length))
+	if (!x->hop)
 		return NOT_TAKEN;
+	verdict = express_rates(x, f, entry, rule, length);
+	if (verdict != CONTINUE)
+		return verdict;
 	x->tunnel_length = length;
 	inner->hop_limit--;
 	return express_cut(ctx, x, x->length - length, TYPE_IPV6);
@@ -268,16 +308,19 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 {
 	struct express_gtpu_header g = {};
 	__u32 octets = (long)end - (long)inner;
+	int verdict;
 
 	if (!f->ipv4 || !express_pdu_hash(inner, end, &g.hash))
 		return NOT_TAKEN;
-	if (inner->version_ihl == 0x45
-		    ? express_nested4(x, inner) || !express_source4(entry, inner)
-		    : express_nested6(x, (void *)inner) || !express_source6(entry, (void *)inner))
+	if (inner->version_ihl == 0x45 ? express_nested4(x, inner)
+				       : express_nested6(x, (void *)inner))
 		return NOT_TAKEN;
 	x->hop = express_adjacency(f->adjacency, x->length);
-	if (!x->hop || !express_rates(f, entry, rule, octets))
+	if (!x->hop)
 		return NOT_TAKEN;
+	verdict = express_rates(x, f, entry, rule, octets);
+	if (verdict != CONTINUE)
+		return verdict;
 	x->tunnel_length = octets;
 	g.src = ld32(&f->source.b[12]);
 	g.dst = ld32(&f->remote.b[12]);
@@ -287,28 +330,42 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 	return express_onward4(x, &g, ip);
 }
 
-/* A G-PDU for rule `index`. */
+/* Whether the T-PDU is an IP packet from where its TEID's may come. */
+INLINE int express_source(struct pdr *head, struct ipv4 *inner, void *end)
+{
+	if (inner->version_ihl == 0x45)
+		return (void *)inner + IPV4_LEN <= end && express_source4(head, inner);
+	return is_ipv6(inner) && (void *)inner + IPV6_LEN <= end &&
+	       express_source6(head, (void *)inner);
+}
+
+/* A G-PDU for rule `index`, or for one of several that this leads to. */
 INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip,
 			   struct ipv4 *inner, void *end, __u32 container)
 {
-	struct pdr *entry = bpf_map_lookup_elem(&pdr, &index);
-	struct rule rule = {};
-	struct forwarding *f = entry ? express_rule(x, entry, &rule) : 0;
+	struct pdr *head = bpf_map_lookup_elem(&pdr, &index), *entry;
 	__u64 octets = (long)end - (long)inner;
+	__u32 l3 = x->length + ETH_LEN - octets;
+	struct rule rule = {};
+	struct forwarding *f;
 	__u8 outer = ip->tos;
 
 	opaque(octets);
-	if (!entry || !f || express_syn(ctx, x, x->length + ETH_LEN - octets))
+	if (!head || !express_source(head, inner, end))
+		return NOT_TAKEN;
+	x->rule = index;
+	entry = express_choose(ctx, x, head, &rule, l3, octets,
+			       SOUGHT_UPLINK | express_qfi(container));
+	f = entry ? express_forwarding(x, entry, &rule) : 0;
+	if (!entry || !f || express_syn(ctx, x, l3))
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_GTPU && !container && rule.flags >> PDR_CONTAINER_SHIFT)
 		return NOT_TAKEN; /* it gets one */
 	if (f->kind == FORWARD_GTPU)
 		return express_session_onward(ctx, x, entry, &rule, f, ip, inner, end);
 	if (inner->version_ihl == 0x45)
-		return express_from_ue4(ctx, x, index, entry, &rule, f, inner, end, outer);
-	if (is_ipv6(inner))
-		return express_from_ue6(ctx, x, index, entry, &rule, f, (void *)inner, end, outer);
-	return NOT_TAKEN;
+		return express_from_ue4(ctx, x, entry, &rule, f, inner, end, outer);
+	return express_from_ue6(ctx, x, entry, &rule, f, (void *)inner, end, outer);
 }
 
 /* ---- to the UE ---- */
