@@ -114,19 +114,25 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fillLog establishes sessions until the log is full.
+// fillLog establishes and modifies sessions until the log is full.
 func fillLog(w *world) {
 	w.t.Helper()
-	for seid := uint64(10_000); ; seid++ {
-		err := w.Establish(sample.Session(seid))
-		if err == nil {
-			continue
-		}
-		if !errors.Is(err, pfcp.ErrNoResources) {
-			w.t.Fatal(err)
-		}
-		w.refuses(w.Session(1))
-		return
+	var err error
+	for seid := uint64(10_000); err == nil; seid++ {
+		err = w.Establish(sample.Session(seid))
+	}
+	mustBeFull(w.t, err)
+	for err = nil; err == nil; {
+		_, err = w.Modify(w.Session(1), w.Session(1), session.Modification{})
+	}
+	mustBeFull(w.t, err)
+	w.refuses(w.Session(1))
+}
+
+func mustBeFull(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, pfcp.ErrNoResources) {
+		t.Fatal(err)
 	}
 }
 

@@ -2,6 +2,8 @@
 //
 // The directory holds a snapshot, N.snapshot, and the log of what came after it,
 // N.log. While a new snapshot is written there are two logs, N.log and N+1.log.
+// What is damaged does not hide what comes behind it: reader goes on at the next
+// record, and knows which session lost one (docs/adr/0018-a-journal-that-survives-its-disk.md).
 // A record is in the kernel's page cache before Append returns: killing the
 // daemon does not lose it, a reboot does (docs/adr/0008-session-journal.md).
 //

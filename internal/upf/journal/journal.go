@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,28 +15,44 @@ import (
 
 // Journal is an open journal.
 type Journal struct {
+	disk disk
 	dir  string
 	boot []byte // the body of each file's first record
 
-	mu         sync.Mutex
-	generation int // N of the log that Append writes
-	file       *os.File
-	buffer     []byte
-	size       int64 // of the log
-	allocated  int64 // how long the log can become whatever else fills the disk
-	live       int64 // of the log's snapshot
-	owed       bool  // the log's snapshot could not be written
-	closed     bool
-	deletions  func() int // how many Delete records must always fit
+	mu sync.Mutex
+	log
+	live      int64 // octets of the log's snapshot
+	owed      bool  // the log's snapshot could not be written
+	damaged   int   // files up to this generation have octets that are no record
+	closed    bool
+	buffer    []byte
+	deletions func() int // how many Delete records must always fit
+}
+
+// log is the file that Append writes.
+type log struct {
+	generation int  // N
+	file       file // nil: not open
+	chain      chain
+	size       int64 // of its records
+	torn       bool  // there may be part of a record behind them
+	allocated  int64 // how long it can become whatever else fills the disk
 }
 
 // Open replays the records in dir, in the order in which they were written, and
 // goes on with the last log. boot identifies this boot of the machine and the layout
-// of the records. lost says why earlier records cannot be used: they are of another
-// boot or layout, or damaged. replay has then seen some of them or none, and the
-// journal is empty. A full disk is no error: Append tries again.
+// of the records. The body of a record is valid until replay returns. replay gets a
+// Damage record in place of each record that is lost. lost says why earlier records
+// cannot be used: they are of another boot or layout, or so damaged that nobody
+// knows which sessions they are about. replay has then seen some of them or none,
+// and the journal is empty. A full disk is no error: Append tries again.
 func Open(dir string, boot []byte, replay func(Record) error) (j *Journal, lost, err error) {
-	j = &Journal{dir: dir, boot: boot, generation: 1, deletions: func() int { return 0 }}
+	return openOn(system{}, dir, boot, replay)
+}
+
+func openOn(d disk, dir string, boot []byte, replay func(Record) error) (j *Journal, lost, err error) {
+	j = &Journal{disk: d, dir: dir, boot: boot, deletions: func() int { return 0 }}
+	j.generation = 1
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, nil, fmt.Errorf("session journal: %w", err)
 	}
@@ -49,12 +64,12 @@ func Open(dir string, boot []byte, replay func(Record) error) (j *Journal, lost,
 	for _, g := range generations {
 		j.generation = g
 		if lost = j.replay(g, replay); lost != nil {
-			err = j.clear()
+			err = failed(j.clear())
 			break
 		}
 	}
 	if err == nil {
-		err = j.open(j.generation, j.size)
+		err = j.open(j.log)
 	}
 	if err != nil && !errors.Is(err, ErrFull) {
 		return nil, lost, err
@@ -65,7 +80,36 @@ func Open(dir string, boot []byte, replay func(Record) error) (j *Journal, lost,
 // clear removes all records.
 func (j *Journal) clear() error {
 	j.size, j.live = 0, 0
-	return j.eachFile(func(n int, kind string) error { return os.Remove(j.path(n, kind)) })
+	return j.retire(j.generation + 1)
+}
+
+// retire removes the files of the generations before one. Damaged ones it keeps
+// under another name, in place of those of the last time.
+func (j *Journal) retire(before int) error {
+	const kept = "damaged-"
+	entries, err := j.disk.list(j.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if j.damaged > 0 && strings.HasPrefix(e.Name(), kept) {
+			err = errors.Join(err, j.disk.remove(filepath.Join(j.dir, e.Name())))
+		}
+	}
+	err = errors.Join(err, j.eachFile(func(n int, kind string) error {
+		path := j.path(n, kind)
+		switch {
+		case n >= before:
+			return nil
+		case n <= j.damaged:
+			return j.disk.rename(path, filepath.Join(j.dir, kept+filepath.Base(path)))
+		}
+		return j.disk.remove(path)
+	}))
+	if err == nil {
+		j.damaged = 0
+	}
+	return err
 }
 
 // generations lists the generations to replay, oldest first: those from the last
@@ -76,7 +120,7 @@ func (j *Journal) generations() ([]int, error) {
 	err := j.eachFile(func(n int, kind string) error {
 		switch kind {
 		case "new": // the process died while it wrote a snapshot
-			return os.Remove(j.path(n, kind))
+			return j.disk.remove(j.path(n, kind))
 		case "snapshot":
 			first = max(first, n)
 		case "log":
@@ -99,134 +143,133 @@ func (j *Journal) path(generation int, kind string) string {
 	return filepath.Join(j.dir, strconv.Itoa(generation)+"."+kind)
 }
 
-// replay reads a generation's snapshot, if there is one, and then its log. It sets
-// how long they are.
-func (j *Journal) replay(generation int, f func(Record) error) (err error) {
-	j.live, err = j.replayFile(j.path(generation, "snapshot"), true, f)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		j.size, err = j.replayFile(j.path(generation, "log"), false, f)
+// replay reads a generation's snapshot, if there is one, and then its log.
+func (j *Journal) replay(generation int, f func(Record) error) error {
+	snapshot, err := j.replayFile(j.path(generation, "snapshot"), f)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		snapshot = reader{}
+	case err != nil:
+		return err
+	case !snapshot.complete && snapshot.size-snapshot.end != recordHead: // which the last record has
+		return fmt.Errorf("%s: %w", snapshot.path, snapshot.unknown(snapshot.end, snapshot.size))
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	j.live = snapshot.end
+	records, err := j.replayFile(j.path(generation, "log"), f)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		j.size, j.chain = records.end, records.chain
 		return nil
 	}
 	return err
 }
 
-// replayFile reads a file and returns where its last whole record ends. whole says
-// that the file must be complete, as a snapshot is.
-func (j *Journal) replayFile(path string, whole bool, f func(Record) error) (size int64, err error) {
-	file, err := os.Open(path)
+// replayFile reads a file of the generation that replay has got to.
+func (j *Journal) replayFile(path string, f func(Record) error) (reader, error) {
+	file, err := j.disk.open(path, os.O_RDONLY)
 	if err != nil {
-		return 0, err
+		return reader{}, err
 	}
 	defer file.Close()
-	fail := func(err error) (int64, error) { return 0, fmt.Errorf("%s: %w", path, err) }
-	in := bufio.NewReaderSize(file, 1<<20)
-	for {
-		r, n, err := readRecord(in)
-		switch {
-		case !whole && (errors.Is(err, errTorn) || errors.Is(err, io.EOF)):
-			return size, nil // nobody got an answer for an incomplete record
-		case err != nil:
-			return fail(err)
-		case size == 0 && (r.Kind != header || string(r.Body) != string(j.boot)):
-			return fail(errors.New("another boot or another version of culvert wrote it"))
-		case r.Kind == end:
-			return size + n, nil
-		case size > 0:
-			err = f(r)
-		}
-		if err != nil {
-			return fail(err)
-		}
-		size += n
+	r := reader{file: file, path: path, boot: j.boot, replay: f}
+	info, err := file.Stat()
+	if err == nil {
+		r.size = info.Size()
+		err = r.read()
 	}
+	if r.damaged {
+		j.damaged = j.generation
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return r, err
 }
 
 // Append writes a record. Once it returns nil, killing the process does not lose
-// the record. After ErrFull nothing is written.
+// the record. After an error nothing is written.
 func (j *Journal) Append(r Record) error {
+	if len(r.Body) > maxBody {
+		return fmt.Errorf("session journal: a record of %d octets is too long", len(r.Body))
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.buffer = appendRecord(j.buffer[:0], r)
-	if err := j.room(r.Kind, int64(len(j.buffer))); err != nil {
+	if err := j.room(r.Kind, int64(recordHead+len(r.Body))); err != nil {
 		return err
 	}
+	next := j.chain
+	j.buffer = next.append(j.buffer[:0], r)
 	n, err := j.file.Write(j.buffer)
-	if err != nil {
-		if n > 0 { // the next record begins where this one did
-			err = errors.Join(err, j.truncate())
-		}
-		return failed(err)
+	if err != nil { // the next record begins where this one did
+		j.torn = true
+		return failed(errors.Join(err, j.truncate()))
 	}
 	j.size += int64(n)
+	j.chain = next
 	return nil
 }
 
 // smallJournal is the size below which a log needs no new snapshot.
 const smallJournal = 32 << 20
 
-// Grown says that the log is longer than its snapshot, or lacks one: it is time to call Renew.
+// Grown says that the log is longer than its snapshot, lacks one, or is damaged: it
+// is time to call Renew.
 func (j *Journal) Grown() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.owed || j.size > max(smallJournal, j.live)
+	return j.owed || j.damaged > 0 || j.size > max(smallJournal, j.live)
 }
 
 // Renew starts a log and writes its snapshot: the records that write passes to
 // put. Records that others append meanwhile go to the new log, which a replay
 // reads after the snapshot. If the snapshot fails, the next Renew writes it.
 func (j *Journal) Renew(write func(put func(Record) error) error) error {
-	if !j.owed {
+	if !j.owed || j.generation <= j.damaged {
 		if err := j.rotate(); err != nil {
 			return err
 		}
 	}
 	generation := j.generation
 	size, err := j.snapshot(generation, write)
-	j.mu.Lock()
-	if j.owed = err != nil; !j.owed {
-		j.live = size
-	}
-	j.mu.Unlock()
 	if err != nil {
 		return failed(err)
 	}
-	return j.eachFile(func(n int, kind string) error {
-		if n < generation { // the snapshot replaces it
-			return os.Remove(j.path(n, kind))
-		}
-		return nil
-	})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.live, j.owed = size, false
+	return failed(j.retire(generation)) // the snapshot replaces them
 }
 
 // rotate has Append write to the next log. After an error it writes to the same one.
 func (j *Journal) rotate() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	generation, file, size, allocated := j.generation, j.file, j.size, j.allocated
-	if err := j.open(generation+1, 0); err != nil {
-		err = errors.Join(err, os.Remove(j.path(generation+1, "log")))
-		j.generation, j.file, j.size, j.allocated = generation, file, size, allocated
+	old := j.log
+	if err := j.whole(); err != nil {
 		return err
 	}
-	if file == nil {
+	if err := j.open(log{generation: old.generation + 1}); err != nil {
+		j.log = old
+		return errors.Join(err, j.disk.remove(j.path(old.generation+1, "log")))
+	}
+	j.owed = true
+	if old.file == nil {
 		return nil
 	}
 	// What the old log kept free is free for the snapshot.
-	return errors.Join(file.Truncate(size), file.Close())
+	return failed(errors.Join(old.file.Truncate(old.size), old.file.Close()))
 }
 
 func (j *Journal) snapshot(generation int, write func(func(Record) error) error) (size int64, err error) {
 	temporary := j.path(generation, "new")
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := j.disk.open(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return 0, err
 	}
 	out := bufio.NewWriterSize(file, 1<<20)
 	var buffer []byte
+	c := newChain(j.boot)
 	put := func(r Record) error {
-		buffer = appendRecord(buffer[:0], r)
+		buffer = c.append(buffer[:0], r)
 		size += int64(len(buffer))
 		_, err := out.Write(buffer)
 		return err
@@ -238,15 +281,18 @@ func (j *Journal) snapshot(generation int, write func(func(Record) error) error)
 	if err == nil {
 		err = put(Record{Kind: end})
 	}
-	if err = errors.Join(err, out.Flush(), file.Close()); err != nil {
-		return 0, errors.Join(err, os.Remove(temporary)) // it may have filled the disk
+	if err = errors.Join(err, out.Flush(), file.Close()); err == nil {
+		err = j.disk.rename(temporary, j.path(generation, "snapshot"))
 	}
-	return size, os.Rename(temporary, j.path(generation, "snapshot"))
+	if err != nil {
+		return 0, errors.Join(err, j.disk.remove(temporary)) // it may have filled the disk
+	}
+	return size, nil
 }
 
 // eachFile calls f for each file of the journal.
 func (j *Journal) eachFile(f func(generation int, kind string) error) error {
-	entries, err := os.ReadDir(j.dir)
+	entries, err := j.disk.list(j.dir)
 	if err != nil {
 		return fmt.Errorf("session journal: %w", err)
 	}

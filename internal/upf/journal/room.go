@@ -14,7 +14,7 @@ var ErrFull = errors.New("the disk of the session journal is full")
 
 const (
 	step        = 1 << 20 // by which a log's room grows
-	maxDeletion = recordHead + 1 + 10
+	maxDeletion = recordHead
 )
 
 // KeepRoom keeps room for the Delete records of so many sessions, which others must
@@ -35,9 +35,12 @@ func (j *Journal) room(kind Kind, n int64) error {
 		return errors.New("session journal: it is closed")
 	}
 	if j.file == nil {
-		if err := j.open(j.generation, j.size); err != nil {
+		if err := j.open(j.log); err != nil {
 			return err
 		}
+	}
+	if err := j.whole(); err != nil {
+		return err
 	}
 	if kind != Delete {
 		n += maxDeletion * int64(j.deletions())
@@ -54,7 +57,7 @@ func (j *Journal) allocate(n int64) error {
 	err := error(unix.ENOSPC)
 	for _, n := range []int64{n + step, n} {
 		if errors.Is(err, unix.ENOSPC) {
-			err = unix.Fallocate(int(j.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, j.size, n)
+			err = j.file.reserve(j.size, n)
 		}
 		switch {
 		case err == nil:
@@ -68,40 +71,63 @@ func (j *Journal) allocate(n int64) error {
 	return failed(err)
 }
 
-// open opens a log of which the first size octets are whole, for Append.
-func (j *Journal) open(generation int, size int64) error {
-	file, err := os.OpenFile(j.path(generation, "log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+// open opens a log that has some records, or none, for Append. After an error its
+// file is nil.
+func (j *Journal) open(l log) error {
+	file, err := j.disk.open(j.path(l.generation, "log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return failed(err)
 	}
-	j.generation, j.file, j.size, j.allocated = generation, file, size, 0
-	err = j.truncate()
-	if err == nil && size == 0 {
-		head := appendRecord(nil, Record{Kind: header, Body: j.boot})
-		if err = j.allocate(int64(len(head)) + maxDeletion*int64(j.deletions())); err == nil {
-			_, err = file.Write(head)
-			j.size = int64(len(head))
-		}
+	j.log = l
+	j.file, j.allocated = file, 0
+	if err = j.truncate(); err == nil && l.size == 0 {
+		err = j.begin()
 	}
 	if err != nil {
-		j.file, j.size = nil, size
+		j.log = l
 		return failed(errors.Join(err, file.Close()))
 	}
 	return nil
 }
 
-// truncate removes what follows the last whole record. Where nothing does, it does
+// begin writes the first record of a log.
+func (j *Journal) begin() error {
+	j.chain = newChain(j.boot)
+	head := j.chain.append(nil, Record{Kind: header, Body: j.boot})
+	if err := j.allocate(int64(len(head)) + maxDeletion*int64(j.deletions())); err != nil {
+		return err
+	}
+	j.size = int64(len(head))
+	_, err := j.file.Write(head)
+	return err
+}
+
+// whole removes what a failed Append may have left behind the last record.
+func (j *Journal) whole() error {
+	if !j.torn {
+		return nil
+	}
+	return failed(j.truncate())
+}
+
+// truncate removes what follows the last record. Where nothing does, it does
 // nothing: truncating would give up the room that the log has.
 func (j *Journal) truncate() error {
 	info, err := j.file.Stat()
-	if err != nil || info.Size() == j.size {
-		return err
+	if err == nil && info.Size() != j.size {
+		j.allocated = min(j.allocated, j.size)
+		err = j.file.Truncate(j.size)
 	}
-	j.allocated = min(j.allocated, j.size)
-	return j.file.Truncate(j.size)
+	if err == nil {
+		j.torn = false
+	}
+	return err
 }
 
 func failed(err error) error {
+	if err == nil {
+		return nil
+	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		err = fmt.Errorf("%w: %w", ErrFull, err)
 	}

@@ -36,7 +36,8 @@ type Counters struct {
 	Duplicates       atomic.Uint64 `metric:"duplicates"`
 	SendFailed       atomic.Uint64 `metric:"send_failed"`
 
-	JournalFailed atomic.Uint64 `metric:"journal_failed"`
+	JournalFailed  atomic.Uint64 `metric:"journal_failed"`
+	JournalDamaged atomic.Uint64 `metric:"journal_damaged"` // places that the start could not read
 }
 
 // All yields the counters of events, which have a metric's name and only grow, in

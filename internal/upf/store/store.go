@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,7 +51,13 @@ func Open(o Options) (*Store, error) {
 	// what the data path had counted.
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	header := fmt.Appendf(nil, "culvert sessions %d %s", codec.Version, strings.TrimSpace(string(boot)))
-	journal, lost, err := journal.Open(o.Dir, header, s.replay)
+	var damage []journal.Record
+	journal, lost, err := journal.Open(o.Dir, header, func(r journal.Record) error {
+		if r.Kind == journal.Damage {
+			damage = append(damage, r)
+		}
+		return s.replay(r)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +68,7 @@ func Open(o Options) (*Store, error) {
 		o.Log.Error("the session journal takes no records: sessions can be neither established nor modified", "error", err)
 	}
 	if lost == nil {
+		s.giveUp(damage)
 		return s, nil
 	}
 	o.Log.Warn("sessions of an earlier run are lost: SMFs will establish them again", "reason", lost)
@@ -101,18 +109,44 @@ func (s *Store) replay(r journal.Record) error {
 		if e.Usage != nil {
 			e.Usage.Settle()
 		}
-	case journal.Delete:
+	case journal.Delete, journal.Damage: // what the SMF said last about the session may be lost
 		if e != nil {
 			s.forget(e)
 		}
 	case journal.State:
-		s.state = r.Body
+		s.state = bytes.Clone(r.Body)
 	case journal.Slice:
 		s.indices[string(r.Body)] = uint32(r.SEID)
 	default:
 		return codec.ErrMalformed
 	}
 	return nil
+}
+
+// giveUp gives up, for good, the sessions of which the journal lost a record and did
+// not get a later one. Their SMFs hear that there is no such session.
+func (s *Store) giveUp(damage []journal.Record) {
+	const named = 10
+	gone := map[uint64]bool{}
+	for _, d := range damage {
+		if d.SEID != 0 && s.Entry(d.SEID) == nil {
+			gone[d.SEID] = true
+		}
+	}
+	for i, d := range damage {
+		if i == named {
+			s.o.Log.Warn("the session journal is damaged at more places", "places", len(damage)-named)
+			break
+		}
+		s.o.Log.Warn("the session journal is damaged; the rest is kept", "at", string(d.Body), "seid", d.SEID, "given up", gone[d.SEID])
+	}
+	s.o.Stats.JournalDamaged.Add(uint64(len(damage)))
+	for seid := range gone {
+		if err := s.journal.Append(journal.Record{Kind: journal.Delete, SEID: seid}); err != nil {
+			s.o.Stats.JournalFailed.Add(1)
+			s.o.Log.Error("cannot write to the session journal that a session is given up", "seid", seid, "error", err)
+		}
+	}
 }
 
 // replay takes over a session and its usage.
