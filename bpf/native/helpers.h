@@ -134,8 +134,6 @@ void *bpf_map_lookup_elem(void *map, const void *key)
 	i = *(const __u32 *)key;
 	if (i >= m->max_entries)
 		return 0;
-	if (map == (void *)&journey_state) /* asked for once, at the start */
-		UNINITIALIZED(m->values, m->value_size);
 	if (map == (void *)&local_sid && i) {
 		witness.flavors = ((struct local_sid *)m->values)[i].flavors;
 		witness.behavior = ((struct local_sid *)m->values)[i].behavior;
@@ -199,6 +197,9 @@ static void fence(struct xdp_md *ctx)
 
 static void place(struct xdp_md *ctx, const __u8 *frame, __u32 length, __u32 headroom)
 {
+	struct native_map *state = map_of(&journey_state);
+
+	UNINITIALIZED(state->values, state->value_size); /* by the packet before */
 	ctx->data_end = (__u32)(long)(buffer + BUFFER);
 	ctx->data = ctx->data_meta = ctx->data_end - length;
 	hard_start = ctx->data - headroom;
