@@ -64,23 +64,34 @@ func openOn(d disk, dir string, boot []byte, replay func(Record) error) (j *Jour
 	for _, g := range generations {
 		j.generation = g
 		if lost = j.replay(g, replay); lost != nil {
-			err = failed(j.clear())
+			j.generation = generations[len(generations)-1]
+			if err := j.clear(errors.Is(lost, errOther)); err != nil {
+				return nil, lost, fmt.Errorf("session journal: %w", err)
+			}
 			break
 		}
 	}
-	if err == nil {
-		err = j.open(j.log)
-	}
-	if err != nil && !errors.Is(err, ErrFull) {
+	if err := j.open(j.log); err != nil && !errors.Is(err, ErrFull) {
 		return nil, lost, err
 	}
 	return j, lost, nil
 }
 
-// clear removes all records.
-func (j *Journal) clear() error {
-	j.size, j.live = 0, 0
-	return j.retire(j.generation + 1)
+// clear removes all records. Of ours the next start must not find some: an empty
+// snapshot replaces them at once, unless there is no room.
+func (j *Journal) clear(others bool) error {
+	j.log, j.live, j.owed = log{generation: j.generation + 1}, 0, false
+	if !others {
+		_, err := j.snapshot(j.generation, func(func(Record) error) error { return nil })
+		if err == nil {
+			_ = j.retire(j.generation) // nobody reads them any more; the next Renew tries again
+			return nil
+		}
+		if !errors.Is(failed(err), ErrFull) {
+			return err
+		}
+	}
+	return j.retire(j.generation)
 }
 
 // retire removes the files of the generations before one. Damaged ones it keeps
@@ -98,11 +109,8 @@ func (j *Journal) retire(before int) error {
 	}
 	err = errors.Join(err, j.eachFile(func(n int, kind string) error {
 		path := j.path(n, kind)
-		switch {
-		case n >= before:
+		if n >= before || n <= j.damaged && j.disk.rename(path, filepath.Join(j.dir, kept+filepath.Base(path))) == nil {
 			return nil
-		case n <= j.damaged:
-			return j.disk.rename(path, filepath.Join(j.dir, kept+filepath.Base(path)))
 		}
 		return j.disk.remove(path)
 	}))
@@ -176,7 +184,7 @@ func (j *Journal) replayFile(path string, f func(Record) error) (reader, error) 
 		r.size = info.Size()
 		err = r.read()
 	}
-	if r.damaged {
+	if r.damaged || err != nil && !errors.Is(err, errOther) {
 		j.damaged = j.generation
 	}
 	if err != nil {
