@@ -57,6 +57,7 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct ipv4 *i
 		return NOT_TAKEN;
 	x->tunnel = &t->volume;
 	popped = (void *)inner - (void *)ip;
+	opaque(popped);
 	x->tunnel_length = x->length - popped;
 	if (inner->version_ihl == 0x45)
 		return inner->protocol == NH_UDP && is_gtpu4(x->cfg, ld32(&inner->dst))

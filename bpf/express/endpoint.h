@@ -30,7 +30,7 @@ INLINE int express_decap4(struct xdp_md *ctx, struct express *x, struct ipv4 *in
 	if (!express_ipv4(inner, end, x->port_flags) || !express_ecn(outer, inner->tos))
 		return NOT_TAKEN;
 	x->hop = adj ? express_adjacency(adj, length)
-		     : express_route4(x, ld32(&inner->dst), table, length);
+		     : express_route4(ctx, x, ld32(&inner->dst), table, length, ETH_LEN + popped);
 	if (!x->hop)
 		return NOT_TAKEN;
 	ipv4_spend(inner);
@@ -45,7 +45,8 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 	if (!express_ipv6(inner, end, x->port_flags) || !express_ecn(outer, ipv6_class(inner)))
 		return NOT_TAKEN;
 	x->hop = adj ? express_adjacency(adj, length)
-		     : express_route(x, ld64(&inner->dst), ld64(&inner->dst.b[8]), table, length);
+		     : express_route(ctx, x, ld64(&inner->dst), ld64(&inner->dst.b[8]), table,
+				     length, ETH_LEN + popped);
 	if (!x->hop)
 		return NOT_TAKEN;
 	inner->hop_limit--;
@@ -81,8 +82,9 @@ INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid 
 	v = or128(head128(v, sid->block_length & 127), shr128(argument, sid->block_length & 127));
 	v.hi = be64(v.hi);
 	v.lo = be64(v.lo);
-	x->hop = sid->behavior == END_X ? express_adjacency(sid->adjacency, length)
-					: express_route(x, v.hi, v.lo, sid->table, length);
+	x->hop = sid->behavior == END_X
+			 ? express_adjacency(sid->adjacency, length)
+			 : express_route(ctx, x, v.hi, v.lo, sid->table, length, FLOW_OF_LABEL);
 	if (!x->hop)
 		return NOT_TAKEN;
 	st64(&ip->dst, v.hi);
@@ -116,9 +118,9 @@ INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *
 	segment = (void *)srh + SRH_LEN + SEGMENT_LEN * (left - 1);
 	if (segment + SEGMENT_LEN > end)
 		return NOT_TAKEN;
-	x->hop = sid->behavior == END_X
-			 ? express_adjacency(sid->adjacency, length)
-			 : express_route(x, ld64(segment), ld64(segment + 8), sid->table, length);
+	x->hop = sid->behavior == END_X ? express_adjacency(sid->adjacency, length)
+					: express_route(ctx, x, ld64(segment), ld64(segment + 8),
+							sid->table, length, FLOW_OF_LABEL);
 	if (!x->hop)
 		return NOT_TAKEN;
 	copy16(&ip->dst, segment);

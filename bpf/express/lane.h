@@ -68,20 +68,71 @@ INLINE struct cached *express_cached4(struct express *x, __be32 address, __u32 t
 		       : 0;
 }
 
+/* p->src is that of the packet at p->keep. */
+INLINE int take_source(struct xdp_md *ctx, struct packet *p)
+{
+	struct ipv4 *four = at(ctx, p->keep, IPV4_LEN);
+	struct ipv6 *six = at(ctx, p->keep, IPV6_LEN);
+
+	if (p->family == 4 && four)
+		st32(&p->src, ld32(&four->src));
+	else if (p->family == 6 && six)
+		copy16(&p->src, &six->src);
+	else
+		return -1;
+	return 0;
+}
+
+/* Of a flow that the endpoint of an SRH sends on: its label tells it. */
+#define FLOW_OF_LABEL 0
+
+/* The adjacency of a route that the cache does not hold, also of one with several
+ * next hops; 0: none, or a UE's packet must not go there (CACHE_GUARDED). The flow
+ * is that of the packet at `l3`, or FLOW_OF_LABEL. */
+GLOBAL __u32 find_adjacency(struct xdp_md *ctx, __u64 hi, __u64 lo, __u32 table, __u32 l3)
+{
+	__u64 frame = (long)ctx->data_end - (long)ctx->data;
+	__u32 zero = 0;
+	struct packet *p = bpf_map_lookup_elem(&journey_state, &zero);
+	struct ipv6 *ip = at(ctx, l3 == FLOW_OF_LABEL ? ETH_LEN : l3, IPV4_LEN);
+
+	opaque(frame);
+	if (!p || !ip)
+		return 0;
+	p->table = table & ~(CACHE_IPV4 | CACHE_GUARDED);
+	p->family = table & CACHE_IPV4 ? 4 : 6;
+	p->guarded = !!(table & CACHE_GUARDED);
+	p->dst = (struct words){ hi, lo };
+	p->hashed = l3 == FLOW_OF_LABEL;
+	if (p->hashed)
+		p->hash = flow_of_label(ipv6_flow(ip));
+	p->keep = l3;
+	p->keep_length = frame - l3;
+	p->keep_version = ld32(ip) >> 4 & 0xf;
+	if (!p->table ||
+	    (p->guarded && (take_source(ctx, p) || pdr_of_destination(p) || may_reach(p))))
+		return 0;
+	return choose_adjacency(ctx, p);
+}
+
 /* Table 0 is none: it is where the cache keeps steering. */
-INLINE struct next_hop *express_route(struct express *x, __u64 hi, __u64 lo, __u32 table,
-				      __u32 length)
+INLINE struct next_hop *express_route(struct xdp_md *ctx, struct express *x, __u64 hi, __u64 lo,
+				      __u32 table, __u32 length, __u32 l3)
 {
 	struct cached *slot = table ? express_cached(x, hi, lo, table) : 0;
 
-	return slot ? express_adjacency(slot->index, length) : 0;
+	return express_adjacency(slot ? slot->index : find_adjacency(ctx, hi, lo, table, l3),
+				 length);
 }
 
-INLINE struct next_hop *express_route4(struct express *x, __be32 address, __u32 table, __u32 length)
+INLINE struct next_hop *express_route4(struct xdp_md *ctx, struct express *x, __be32 address,
+				       __u32 table, __u32 length, __u32 l3)
 {
 	struct cached *slot = table ? express_cached4(x, address, table) : 0;
 
-	return slot ? express_adjacency(slot->index, length) : 0;
+	return express_adjacency(slot ? slot->index
+				      : find_adjacency(ctx, address, ~0ull, table | CACHE_IPV4, l3),
+				 length);
 }
 
 /* Out, and counters. */

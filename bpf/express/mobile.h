@@ -57,6 +57,7 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	if (!octets)
 		return NOT_TAKEN;
 	popped = IPV6_LEN + SRH_LEN + 8 * skip;
+	opaque(popped);
 	h.teid = be32(ld32(octets + 1));
 	h.container = express_args_container(m, *octets);
 	h.class = ipv6_class(ip);
@@ -64,8 +65,9 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	copy16(&dst, (void *)srh + SRH_LEN);
 	h.src = &m->source;
 	h.dst = &dst;
-	x->hop = express_route(x, dst.hi, dst.lo, MAIN_TABLE,
-			       x->length - popped + IPV6_LEN + express_gtpu_length(h.container));
+	x->hop = express_route(ctx, x, dst.hi, dst.lo, MAIN_TABLE,
+			       x->length - popped + IPV6_LEN + express_gtpu_length(h.container),
+			       ETH_LEN + popped);
 	if (!x->hop)
 		return NOT_TAKEN;
 	return express_push_gtpu6(ctx, x, &h, popped);
@@ -100,8 +102,9 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	h.container = express_args_container(m, octets[4]);
 	h.tos = ipv6_class(ip);
 	h.ttl = ip->hop_limit - 1;
-	x->hop = express_route4(x, h.dst, MAIN_TABLE,
-				x->length - IPV6_LEN + IPV4_LEN + express_gtpu_length(h.container));
+	x->hop = express_route4(ctx, x, h.dst, MAIN_TABLE,
+				x->length - IPV6_LEN + IPV4_LEN + express_gtpu_length(h.container),
+				ETH_LEN + IPV6_LEN);
 	if (!x->hop)
 		return NOT_TAKEN;
 	return express_push_gtpu4(ctx, x, &h, IPV6_LEN);

@@ -249,9 +249,10 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *e
 			    struct rule *rule, struct forwarding *f, struct ipv4 *inner, void *end,
 			    __u8 outer)
 {
-	__u32 length = (long)end - (long)inner;
+	__u64 length = (long)end - (long)inner;
 	int verdict;
 
+	opaque(length);
 	if (!express_ipv4(inner, end, x->port_flags))
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
@@ -261,8 +262,9 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *e
 						   x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, inner->tos))
 		return NOT_TAKEN;
-	x->hop = express_route(x, ld32(&inner->dst), ~0ull, f->index | CACHE_IPV4 | CACHE_GUARDED,
-			       length);
+	x->hop = express_route(ctx, x, ld32(&inner->dst), ~0ull,
+			       f->index | CACHE_IPV4 | CACHE_GUARDED, length,
+			       x->length + ETH_LEN - length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	verdict = express_rates(x, f, entry, rule, length);
@@ -277,9 +279,10 @@ INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, struct pdr *e
 			    struct rule *rule, struct forwarding *f, struct ipv6 *inner, void *end,
 			    __u8 outer)
 {
-	__u32 length = (long)end - (long)inner;
+	__u64 length = (long)end - (long)inner;
 	int verdict;
 
+	opaque(length);
 	if (!express_ipv6(inner, end, x->port_flags))
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
@@ -289,8 +292,8 @@ INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, struct pdr *e
 						   x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, ipv6_class(inner)))
 		return NOT_TAKEN;
-	x->hop = express_route(x, ld64(&inner->dst), ld64(&inner->dst.b[8]),
-			       f->index | CACHE_GUARDED, length);
+	x->hop = express_route(ctx, x, ld64(&inner->dst), ld64(&inner->dst.b[8]),
+			       f->index | CACHE_GUARDED, length, x->length + ETH_LEN - length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	verdict = express_rates(x, f, entry, rule, length);
