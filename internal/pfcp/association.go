@@ -25,6 +25,7 @@ type association struct {
 	since    time.Time
 
 	sessions atomic.Int64
+	unnamed  unnamed
 	// down: the peer does not answer heartbeats. Its sessions are still served:
 	// a control plane that is away for a while must not interrupt its users'
 	// traffic (TS 23.527 section 4.4). If it has lost them when it returns, its

@@ -25,9 +25,10 @@
 //  3. Call Run, which ends with its context. Use the Server as the Reporter.
 //
 // Goroutines: one reader for each socket, the workers, the node. They share
-// values that are replaced as a whole (peers, smfs), the mutex of requests, and
-// worker.goneMu. Everything else belongs to one goroutine, which runs other
-// goroutines' functions from its queue (worker.post, node.post).
+// values that are replaced as a whole (peers, smfs), the mutex of requests,
+// worker.goneMu, and those of association.unnamed. Everything else belongs to one
+// goroutine, which runs other goroutines' functions from its queue (worker.post,
+// node.post).
 //
 // The server neither announces nor accepts the following, and refuses it with
 // Cause 76 (service not supported) or the cause in parentheses: Ethernet and

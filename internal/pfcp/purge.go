@@ -12,7 +12,9 @@ func (w *worker) drop(seid uint64, s *session.Session) error {
 		return err
 	}
 	resourcesOf(s).free(w.s.upf)
-	w.owner(seid).sessions.Add(-1)
+	of := w.owner(seid)
+	of.sessions.Add(-1)
+	of.unnamed.remove(s)
 	w.disown(seid)
 	return nil
 }
@@ -41,6 +43,9 @@ func (w *worker) purgeSome() {
 			w.sessions.Put(w.place(seid), p.new)
 			p.old.sessions.Add(-1)
 			p.new.sessions.Add(1)
+			if p.old.unnamed.remove(s) {
+				p.new.unnamed.put(s)
+			}
 			continue
 		}
 		if err := w.drop(seid, s); err != nil {

@@ -47,6 +47,11 @@ func (w *worker) establish(p *packet, h wire.Header, body wire.IEs) {
 		w.refuse(p, h, cpSEID, b.Err)
 		return
 	}
+	if s, a := w.repeated(b, of); s != nil {
+		w.s.counters.repeated.Add(1)
+		w.established(h, s, a)
+		return
+	}
 	to.SEID, to.Node = w.newSEID(), of.node
 	a := allocate(b, w.s.upf, resources{})
 	if b.Err == nil {
@@ -62,12 +67,18 @@ func (w *worker) establish(p *packet, h wire.Header, body wire.IEs) {
 	}
 	w.own(to, of)
 	of.sessions.Add(1)
+	of.unnamed.put(to)
+	w.established(h, to, a)
+}
+
+// established answers that there is a session, with what we chose for it.
+func (w *worker) established(h wire.Header, s *session.Session, a *allocation) {
 	list := append([]*ie.IE{
 		wire.NewNodeID(w.s.cfg.NodeID),
 		accepted,
-		w.s.fseid(to.SEID),
+		w.s.fseid(s.SEID),
 	}, a.ies()...)
-	w.answer(h, to.CPSEID, ie.CauseRequestAccepted, list...)
+	w.answer(h, s.CPSEID, ie.CauseRequestAccepted, list...)
 }
 
 // fseid returns our F-SEID, with the first of our addresses of each family.
@@ -96,7 +107,11 @@ func (w *worker) find(p *packet, h wire.Header) (*association, *session.Session,
 		return nil, nil, false
 	}
 	from := w.s.upf.Session(h.SEID)
-	return of, from, from != nil && !of.ends(from)
+	if from == nil || of.ends(from) {
+		return of, nil, false
+	}
+	of.unnamed.remove(from)
+	return of, from, true
 }
 
 // modify answers a Session Modification Request.

@@ -93,6 +93,7 @@ func (s *Server) adopt(ps *peers) {
 		}
 		s.workerOf(one.SEID).own(one, a)
 		a.sessions.Add(1)
+		a.unnamed.put(one)
 	}
 	for _, one := range orphans {
 		if err := s.upf.Drop(one.SEID); err != nil {
