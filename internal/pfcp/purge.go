@@ -2,19 +2,23 @@ package pfcp
 
 import (
 	"slices"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// drop removes a session without reporting its usage.
+// drop removes a session of this worker without reporting its usage; s is what the user
+// plane has of it, maybe nothing. After an error the session stays as it is.
 func (w *worker) drop(seid uint64, s *session.Session) error {
-	if err := w.s.upf.Drop(seid); err != nil {
-		return err
-	}
-	resourcesOf(s).free(w.s.upf)
 	of := w.owner(seid)
+	if s != nil {
+		if err := w.s.upf.Drop(seid); err != nil {
+			return err
+		}
+		resourcesOf(s).free(w.s.upf)
+		of.unnamed.remove(s)
+	}
 	of.sessions.Add(-1)
-	of.unnamed.remove(s)
 	w.disown(seid)
 	return nil
 }
@@ -23,8 +27,11 @@ func (w *worker) drop(seid uint64, s *session.Session) error {
 type purge struct {
 	seids []uint64
 	old   *association // which has ended
-	new   *association // of the sessions that stay
+	new   *association // of the sessions that stay; nil: none does
 	done  func()
+	// failed are sessions that the user plane has not removed, for the reason err.
+	failed []uint64
+	err    error
 }
 
 // purgeStep is how many sessions are removed before requests get their turn.
@@ -39,7 +46,7 @@ func (w *worker) purgeSome() {
 			continue // deleted meanwhile
 		}
 		s := w.s.upf.Session(seid)
-		if s != nil && !p.old.ends(s) {
+		if s != nil && p.new != nil && !p.old.ends(s) {
 			w.sessions.Put(w.place(seid), p.new)
 			p.old.sessions.Add(-1)
 			p.new.sessions.Add(1)
@@ -49,14 +56,20 @@ func (w *worker) purgeSome() {
 			continue
 		}
 		if err := w.drop(seid, s); err != nil {
-			// No peer can ask for it again.
-			w.s.log.Error("session of a lost association not deleted", "seid", seid, "error", err)
-			p.old.sessions.Add(-1)
-			w.disown(seid)
+			p.failed, p.err = append(p.failed, seid), err
 		}
 	}
-	if p.seids = p.seids[n:]; len(p.seids) == 0 {
-		w.purges = slices.Delete(w.purges, 0, 1)
-		p.done()
+	if p.seids = p.seids[n:]; len(p.seids) > 0 {
+		return
+	}
+	w.purges = slices.Delete(w.purges, 0, 1)
+	p.done()
+	if len(p.failed) > 0 {
+		// No peer can ask for them again: they are ours to remove.
+		w.s.log.Error("sessions of a lost association not deleted: trying again", "sessions", len(p.failed), "error", p.err)
+		again := &purge{seids: p.failed, old: p.old, new: p.new, done: func() {}}
+		time.AfterFunc(w.s.cfg.RetryAfter, func() {
+			w.tasks <- func() { w.purges = append(w.purges, again) }
+		})
 	}
 }

@@ -200,6 +200,9 @@ func (w *worker) deleted() {
 	for _, d := range list {
 		if d.err != nil {
 			w.own(d.session, d.of)
+			if d.of.keeps.Load() != nil { // its purge has passed the session by
+				w.purges = append(w.purges, &purge{seids: []uint64{d.h.SEID}, old: d.of, done: func() {}})
+			}
 			w.refuse(&packet{conn: d.conn, from: d.from}, d.h, d.session.CPSEID, refusalOf(d.err))
 		} else {
 			resourcesOf(d.session).free(w.s.upf)
