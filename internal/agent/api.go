@@ -51,6 +51,9 @@ type UPFStatus struct {
 	Buffered     int          `json:"buffered"` // packets that are kept for idle UEs now
 	Pools        []PoolStatus `json:"pools,omitempty"`
 	Peers        []PeerStatus `json:"peers,omitempty"`
+	// Journal is why the session journal takes no sessions: its disk is full, or
+	// fails. It is empty while the journal takes some.
+	Journal string `json:"journal,omitempty"`
 }
 
 // SliceStatus is a slice with what its sessions sent and got.

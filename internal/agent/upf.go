@@ -234,6 +234,9 @@ func (u *userPlane) status() *UPFStatus {
 		Pools: u.upf.Pools(), Peers: u.upf.Peers(), Sessions: u.upf.Len(), MaxSessions: u.upf.Max(), Associations: len(u.server.Associations()),
 		Buffered: int(u.upf.Stats().BufferedNow.Load()),
 	}
+	if err := u.upf.Journal(); err != nil {
+		s.Journal = err.Error()
+	}
 	slices.SortFunc(s.Peers, func(a, b PeerStatus) int { return a.Addr.Compare(b.Addr) })
 	return s
 }

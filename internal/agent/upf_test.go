@@ -166,12 +166,20 @@ func TestUserPlane(t *testing.T) {
 	for _, line := range []string{
 		`culvert_drops_total{reason="buffer_full"} 2`, "culvert_sessions 1", `culvert_associations{state="up"} 1`, `culvert_slice_sessions{slice="a"} 1`,
 		`culvert_pfcp_responses_total{cause="1",message="session establishment response"} 1`, `culvert_ue_pool_used{prefix="10.45.0.0/24"} 1`,
+		"culvert_journal_failing 0",
 	} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("no line %s", line)
 		}
 	}
 
+	if err := d.core.upf.upf.Close(); err != nil { // its journal
+		t.Fatal(err)
+	}
+	status, err = d.Status()
+	if err != nil || status.UPF.Journal == "" || !strings.Contains(scraped(t, d.Agent), "culvert_journal_failing 1\n") {
+		t.Errorf("a closed journal: %+v, %v", status.UPF, err)
+	}
 	if err := d.stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -76,6 +76,9 @@ func overlayRows(g *printer.Grid, o *agent.OverlayStatus) {
 // upfRows are of a user plane function.
 func upfRows(g *printer.Grid, u *agent.UPFStatus) {
 	g.Row("sessions", fmt.Sprintf("%d of %d, %d associations", u.Sessions, u.MaxSessions, u.Associations))
+	if u.Journal != "" {
+		g.Row("journal", "takes no sessions: "+u.Journal)
+	}
 	g.Row("buffered", fmt.Sprintf("%d packets", u.Buffered))
 	for _, p := range u.Pools {
 		g.Row("UE pool", fmt.Sprintf("%s %d of %d %s", p.Prefix, p.Used, p.Size, p.NetworkInstance))

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -162,5 +163,121 @@ func TestStartsLeaveOneFile(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(w.dir, "*"))
 	if err != nil || len(files) != 1 || w.Len() != 1 {
 		t.Errorf("%v, %v, %d sessions", files, err, w.Len())
+	}
+}
+
+// breakLog has all writes to the log fail, as on a disk with I/O errors, and returns
+// how to undo that.
+func (w *world) breakLog() (repair func()) {
+	w.t.Helper()
+	name := w.file(w.generation(), "log")
+	all, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	log := -1
+	for _, fd := range all {
+		if to, err := os.Readlink(fd); err == nil && to == name {
+			log, err = strconv.Atoi(filepath.Base(fd))
+			if err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	saved, err := unix.FcntlInt(uintptr(log), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	readOnly, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	dup := func(from int) {
+		if err := errors.Join(unix.Dup3(from, log, unix.O_CLOEXEC), unix.Close(from)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	dup(readOnly)
+	return func() { dup(saved) }
+}
+
+// A deletion that cannot be written down is refused: the session goes on, also its
+// usage, and the next deletion reports all of it.
+func TestDeletionFails(t *testing.T) {
+	w := newWorld(t)
+	s := countedBy(session.URR{Volume: true, Trigger: session.TriggerVolumeThreshold, VolumeThreshold: octets(10_000)})
+	s.SEID = 1
+	w.establish(s)
+	w.establish(sample.Session(2))
+	w.path.packet(1, 1, 600)
+	repair := w.breakLog()
+	for seid := range uint64(2) {
+		if last, err := w.remove(seid + 1); err == nil || last != nil || w.Session(seid+1) == nil || w.path.sessions[seid+1].ID == 0 {
+			t.Errorf("deletion of %d: %v, %v", seid+1, last, err)
+		}
+	}
+	if w.Journal() == nil {
+		t.Error("nobody hears of it")
+	}
+	w.path.packet(1, 1, 700)
+	repair()
+	last, err := w.remove(1)
+	if err != nil || len(last) != 1 || last[0].Volume.Uplink != 1300 {
+		t.Errorf("then: %+v, %v", last, err)
+	}
+	if err := w.Journal(); err != nil {
+		t.Error(err)
+	}
+	w.restart()
+	if w.Len() != 1 || w.Session(2) == nil {
+		t.Errorf("%d sessions after a start", w.Len())
+	}
+}
+
+// What must end, whoever does not hear of it, ends in the journal as soon as that
+// takes it.
+func TestOwedRemoval(t *testing.T) {
+	w := newWorld(t)
+	for seid := range uint64(3) {
+		w.establish(sample.Session(seid + 1))
+	}
+	repair := w.breakLog()
+	if err := w.Drop(1); err != nil || w.Session(1) != nil {
+		t.Error(err)
+	}
+	w.store.RenewGrown()
+	repair()
+	w.store.RenewGrown()
+	w.restart()
+	if w.Len() != 2 || w.Stats().JournalFailed.Load() != 0 {
+		t.Errorf("%d sessions after a start", w.Len())
+	}
+}
+
+// On a full disk there is still room for what the UPF has to remember of reports and
+// associations.
+func TestFullDiskKeepsState(t *testing.T) {
+	w := &world{t: t, path: newFakePath(), smf: &smf{}, at: time.Unix(1_800_000_000, 0), dir: onSmallDisk(t)}
+	w.open()
+	s := countedBy(session.URR{Volume: true, Trigger: session.TriggerPeriodic, Period: 10 * time.Second})
+	s.SEID = 1
+	w.establish(s)
+	fill(t, w.dir)
+	fillLog(w)
+	if w.Journal() == nil {
+		t.Error("nobody hears of the full disk")
+	}
+	w.path.packet(1, 1, 700)
+	w.pass(11 * time.Second)
+	if err := w.SaveState([]byte("associations")); err != nil {
+		t.Error(err)
+	}
+	if n := len(w.smf.usage()); n != 1 || w.Stats().JournalFailed.Load() != 0 {
+		t.Errorf("%d reports, %d not in the journal", n, w.Stats().JournalFailed.Load())
+	}
+	w.restart()
+	w.pass(time.Second)
+	if state, err := w.LoadState(); err != nil || string(state) != "associations" || len(w.smf.usage()) != 0 {
+		t.Errorf("state %q, %v, or the report was sent again", state, err)
 	}
 }

@@ -51,9 +51,10 @@ func (u *UPF) Restore() {
 			u.o.Logger.Error("cannot restore a session of an earlier run", "seid", e.SEID, "error", err)
 			u.store.Lose()
 			u.links.Leave(e.SEID)
-			if err := u.store.Remove(e); err != nil {
-				u.stats.JournalFailed.Add(1)
+			if err := u.store.SaveRemoval(e); err != nil {
+				u.store.Owe(e.SEID, err)
 			}
+			u.store.Forget(e)
 		}
 	}
 }

@@ -87,6 +87,14 @@ func (u *UPF) Delete(s *session.Session, done func([]session.UsageReport, error)
 			done(nil, err)
 			return
 		}
+		if err := u.store.SaveRemoval(e); err != nil {
+			back := u.putBack(e, s, counts)
+			if back == nil {
+				done(nil, err)
+				return
+			}
+			u.store.Owe(e.SEID, errors.Join(err, back))
+		}
 		var reports []session.UsageReport
 		if len(s.URRs) > 0 {
 			reports = e.Usage.Last(s, counts, u.o.Now())
@@ -101,6 +109,31 @@ func (u *UPF) Delete(s *session.Session, done func([]session.UsageReport, error)
 	}
 }
 
+// putBack undoes the removal of a session from the data path.
+func (u *UPF) putBack(e *store.Entry, s *session.Session, counts []datapath.RuleUsage) error {
+	u.install.changing.RLock()
+	defer u.install.changing.RUnlock()
+	now := u.o.Now()
+	if e.Usage != nil {
+		e.Usage.Collect(s, counts, now)
+	}
+	if err := u.install.put(e, s); err != nil {
+		return err
+	}
+	if e.Usage != nil { // the data path counts from 0 again
+		if err := u.install.collect(e, s, now); err != nil {
+			return err
+		}
+		u.reports.relimit(e, s)
+	}
+	e.Revive()
+	if e.Lock() {
+		u.reports.schedule(e, s)
+		e.Unlock()
+	}
+	return nil
+}
+
 // Drop implements pfcp.UPF.
 func (u *UPF) Drop(seid uint64) error {
 	e := u.store.Entry(seid)
@@ -110,6 +143,9 @@ func (u *UPF) Drop(seid uint64) error {
 	if err := u.o.DataPath.DropSession(seid); err != nil {
 		e.Revive()
 		return err
+	}
+	if err := u.store.SaveRemoval(e); err != nil { // nobody waits for an answer
+		u.store.Owe(seid, err)
 	}
 	u.forget(e, e.Session())
 	return nil
@@ -122,10 +158,7 @@ func (u *UPF) forget(e *store.Entry, s *session.Session) {
 	u.hosts.Watch(e.SEID, false)
 	u.paths.Move(e.SEID, s, nil)
 	u.links.Leave(e.SEID)
-	if err := u.store.Remove(e); err != nil {
-		u.stats.JournalFailed.Add(1)
-		u.o.Logger.Error("the deletion of a session is not in the journal: a restart brings the session back", "seid", e.SEID, "error", err)
-	}
+	u.store.Forget(e)
 }
 
 // Session implements pfcp.UPF.

@@ -106,6 +106,9 @@ func (u *UPF) Stats() *stats.Counters { return &u.stats }
 // Len returns how many sessions exist.
 func (u *UPF) Len() int { return u.store.Len() }
 
+// Journal returns why the journal takes no sessions, or nil.
+func (u *UPF) Journal() error { return u.store.Journal() }
+
 // Max returns how many sessions may exist.
 func (u *UPF) Max() int { return u.o.Sessions }
 

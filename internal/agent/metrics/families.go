@@ -197,6 +197,9 @@ var families = slices.Concat(
 var upfFamilies = slices.Concat(
 	gauge("sessions", "PFCP sessions.", one(func(r *reading) int { return r.status.Sessions })),
 	gauge("sessions_max", "PFCP sessions that there is room for.", one(func(r *reading) int { return r.status.MaxSessions })),
+	gauge("journal_failing", "1 while the session journal takes no sessions, because its disk is full or fails.", one(func(r *reading) int {
+		return min(1, len(r.status.Journal))
+	})),
 	gauge("associations", "PFCP associations, by whether the SMF answers heartbeats.", ofUPF(func(r *reading, emit emit) {
 		upDown(r.associations, func(a agent.AssociationStatus) bool { return a.Up }, emit)
 	}), "state"),

@@ -3047,6 +3047,7 @@ type UPFStatus struct {
 	Buffered      uint64                 `protobuf:"varint,4,opt,name=buffered,proto3" json:"buffered,omitempty"` // packets that are kept for idle UEs now
 	Pools         []*PoolStatus          `protobuf:"bytes,5,rep,name=pools,proto3" json:"pools,omitempty"`
 	Peers         []*PeerStatus          `protobuf:"bytes,6,rep,name=peers,proto3" json:"peers,omitempty"`
+	Journal       string                 `protobuf:"bytes,7,opt,name=journal,proto3" json:"journal,omitempty"` // why the session journal takes no sessions: its disk is full, or fails
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3121,6 +3122,13 @@ func (x *UPFStatus) GetPeers() []*PeerStatus {
 		return x.Peers
 	}
 	return nil
+}
+
+func (x *UPFStatus) GetJournal() string {
+	if x != nil {
+		return x.Journal
+	}
+	return ""
 }
 
 // PoolStatus is how full a prefix of a UE pool is.
@@ -7832,14 +7840,15 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x10ListNodesRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"A\n" +
 	"\x11ListNodesResponse\x12,\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x16.culvert.v1.NodeStatusR\x05nodes\"\xe6\x01\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x16.culvert.v1.NodeStatusR\x05nodes\"\x80\x02\n" +
 	"\tUPFStatus\x12\x1a\n" +
 	"\bsessions\x18\x01 \x01(\rR\bsessions\x12!\n" +
 	"\fmax_sessions\x18\x02 \x01(\rR\vmaxSessions\x12\"\n" +
 	"\fassociations\x18\x03 \x01(\rR\fassociations\x12\x1a\n" +
 	"\bbuffered\x18\x04 \x01(\x04R\bbuffered\x12,\n" +
 	"\x05pools\x18\x05 \x03(\v2\x16.culvert.v1.PoolStatusR\x05pools\x12,\n" +
-	"\x05peers\x18\x06 \x03(\v2\x16.culvert.v1.PeerStatusR\x05peers\"w\n" +
+	"\x05peers\x18\x06 \x03(\v2\x16.culvert.v1.PeerStatusR\x05peers\x12\x18\n" +
+	"\ajournal\x18\a \x01(\tR\ajournal\"w\n" +
 	"\n" +
 	"PoolStatus\x12)\n" +
 	"\x10network_instance\x18\x01 \x01(\tR\x0fnetworkInstance\x12\x16\n" +

@@ -36,6 +36,7 @@ type log struct {
 	chain      chain
 	size       int64 // of its records
 	torn       bool  // there may be part of a record behind them
+	failure    error // of the last Append
 	allocated  int64 // how long it can become whatever else fills the disk
 }
 
@@ -209,8 +210,10 @@ func (j *Journal) Append(r Record) error {
 	n, err := j.file.Write(j.buffer)
 	if err != nil { // the next record begins where this one did
 		j.torn = true
-		return failed(errors.Join(err, j.truncate()))
+		j.failure = failed(errors.Join(err, j.truncate()))
+		return j.failure
 	}
+	j.failure = nil
 	j.size += int64(n)
 	j.chain = next
 	return nil

@@ -15,6 +15,11 @@ var ErrFull = errors.New("the disk of the session journal is full")
 const (
 	step        = 1 << 20 // by which a log's room grows
 	maxDeletion = recordHead
+	// spare is kept for records that no SMF asked for: usage, taken reports, the
+	// state of the N4 server.
+	spare = 128 << 10
+	// longSession is longer than the record of almost any session.
+	longSession = 4 << 10
 )
 
 // KeepRoom keeps room for the Delete records of so many sessions, which others must
@@ -28,8 +33,18 @@ func (j *Journal) Room() error {
 	return j.room(Delete, maxDeletion)
 }
 
-// room sees to it that n more octets fit in the log, and after a record of another
-// kind than Delete, the deletions of all sessions.
+// Health returns nil if a session fits, and the last write did not fail.
+func (j *Journal) Health() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.room(Session, longSession); err != nil {
+		return err
+	}
+	return j.failure
+}
+
+// room sees to it that n more octets fit in the log, and after them what is kept for
+// records that matter more.
 func (j *Journal) room(kind Kind, n int64) error {
 	if j.closed {
 		return errors.New("session journal: it is closed")
@@ -44,6 +59,9 @@ func (j *Journal) room(kind Kind, n int64) error {
 	}
 	if kind != Delete {
 		n += maxDeletion * int64(j.deletions())
+	}
+	if kind == Session || kind == Slice {
+		n += spare
 	}
 	if j.size+n <= j.allocated {
 		return nil

@@ -37,6 +37,7 @@ type Store struct {
 	state   []byte            // of the N4 server
 	indices map[string]uint32 // of slices that exist, or did
 	lost    bool              // sessions of an earlier process
+	owed    []uint64          // sessions whose removal is not in the journal
 }
 
 type shard struct {
@@ -63,7 +64,7 @@ func Open(o Options) (*Store, error) {
 	}
 	s.journal = journal
 	journal.KeepRoom(s.Len)
-	if err := journal.Room(); err != nil {
+	if err := s.Journal(); err != nil {
 		o.Stats.JournalFailed.Add(1)
 		o.Log.Error("the session journal takes no records: sessions can be neither established nor modified", "error", err)
 	}
@@ -73,7 +74,7 @@ func Open(o Options) (*Store, error) {
 	}
 	o.Log.Warn("sessions of an earlier run are lost: SMFs will establish them again", "reason", lost)
 	for _, e := range s.All() {
-		s.forget(e)
+		s.Forget(e)
 	}
 	s.state, s.lost = nil, true
 	s.renew()
@@ -111,7 +112,7 @@ func (s *Store) replay(r journal.Record) error {
 		}
 	case journal.Delete, journal.Damage: // what the SMF said last about the session may be lost
 		if e != nil {
-			s.forget(e)
+			s.Forget(e)
 		}
 	case journal.State:
 		s.state = bytes.Clone(r.Body)
@@ -143,8 +144,7 @@ func (s *Store) giveUp(damage []journal.Record) {
 	s.o.Stats.JournalDamaged.Add(uint64(len(damage)))
 	for seid := range gone {
 		if err := s.journal.Append(journal.Record{Kind: journal.Delete, SEID: seid}); err != nil {
-			s.o.Stats.JournalFailed.Add(1)
-			s.o.Log.Error("cannot write to the session journal that a session is given up", "seid", seid, "error", err)
+			s.Owe(seid, err)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func (s *Store) Insert(of *session.Session, u *usage.Usage) (*Entry, error) {
 func (s *Store) Discard(e *Entry) {
 	e.gone = true
 	e.mu.Unlock()
-	s.forget(e)
+	s.Forget(e)
 }
 
 // Save writes a session and its usage to the journal and, if that succeeds, to the
@@ -248,8 +248,11 @@ func resources(err error) error {
 	return err
 }
 
-// Removable returns an error if the journal could not take the removal of a session.
+// Removable returns an error if the journal has no room for the removal of a session.
 func (s *Store) Removable() error { return resources(s.journal.Room()) }
+
+// Journal returns why the journal takes no sessions: its disk is full, or fails.
+func (s *Store) Journal() error { return s.journal.Health() }
 
 // SaveUsage writes a session's usage to the journal.
 func (s *Store) SaveUsage(e *Entry) error {
@@ -264,15 +267,35 @@ func (s *Store) SaveTaken(e *Entry) error {
 	return s.journal.Append(journal.Record{Kind: journal.Taken, SEID: e.SEID})
 }
 
-// Remove removes a session that has ended. After an error it is gone all the same,
-// but a restart brings it back.
-func (s *Store) Remove(e *Entry) error {
-	err := s.journal.Append(journal.Record{Kind: journal.Delete, SEID: e.SEID})
-	s.forget(e)
-	return err
+// SaveRemoval writes to the journal that a session has ended. Forget follows.
+func (s *Store) SaveRemoval(e *Entry) error {
+	return s.append(journal.Record{Kind: journal.Delete, SEID: e.SEID})
 }
 
-func (s *Store) forget(e *Entry) {
+// Owe has RenewGrown write what SaveRemoval could not. Until then a restart brings
+// the session back.
+func (s *Store) Owe(seid uint64, err error) {
+	s.o.Stats.JournalFailed.Add(1)
+	s.o.Log.Error("the end of a session is not in the journal yet: until then a restart brings it back", "seid", seid, "error", err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owed = append(s.owed, seid)
+}
+
+// payOwed writes the removals that are owed.
+func (s *Store) payOwed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.owed) > 0 {
+		if seid := s.owed[0]; s.Entry(seid) == nil && s.journal.Append(journal.Record{Kind: journal.Delete, SEID: seid}) != nil {
+			return
+		}
+		s.owed = s.owed[1:]
+	}
+}
+
+// Forget removes a session that has ended.
+func (s *Store) Forget(e *Entry) {
 	sh := s.shard(e.SEID)
 	sh.mu.Lock()
 	sh.entries.Delete(e.SEID)
@@ -284,8 +307,9 @@ func (s *Store) forget(e *Entry) {
 	s.len.Add(-1)
 }
 
-// RenewGrown renews the journal if it has grown.
+// RenewGrown renews the journal if it has grown, and writes what is owed.
 func (s *Store) RenewGrown() {
+	s.payOwed()
 	if s.journal.Grown() {
 		s.renew()
 	}
