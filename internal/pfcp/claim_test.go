@@ -279,32 +279,61 @@ func TestDoomedSession(t *testing.T) {
 	st.upf.holdsNothing(t)
 }
 
-// A burst of associations is saved together, before it is answered.
-func TestBurstSavedOnce(t *testing.T) {
+// Each association is saved once, by itself, before it is answered: many cost no
+// more than one each, whether they come together or one after another. So does a
+// release.
+func TestAssociationsSavedOnce(t *testing.T) {
 	b := newBed(t)
 	m := b.smf(2)
-	held := make(chan struct{})
-	b.s.node.post(func() { <-held })
-	const burst = 200
-	for i := range burst {
-		m.send(m.setup(ie.NewNodeID("", "", fmt.Sprintf("smf%d", i)), 1e9))
+	written := func() int {
+		b.upf.mu.Lock()
+		defer b.upf.mu.Unlock()
+		return b.upf.written
 	}
-	waitFor(t, "the burst", func() bool { return b.s.Stats().Received["association setup request"] == burst })
-	b.upf.mu.Lock()
-	before := b.upf.written
-	b.upf.mu.Unlock()
-	close(held)
-	for range burst {
+	const many, most = 200, 300 // octets each
+	name := func(i int) *ie.IE { return ie.NewNodeID("", "", fmt.Sprintf("smf%d", i)) }
+	accepted := func() {
+		t.Helper()
 		answer, ok := m.receive(patience).(*message.AssociationSetupResponse)
 		if !ok {
 			t.Fatal("an association was not answered")
 		}
 		wantCause(t, answer.Cause, ie.CauseRequestAccepted)
 	}
-	b.upf.mu.Lock()
-	defer b.upf.mu.Unlock()
-	// One state, or a few where the last datagrams were still on their way.
-	if n := b.upf.written - before; n > 8*len(b.upf.state) {
-		t.Errorf("%d octets written for a state of %d", n, len(b.upf.state))
+	before := written()
+	held := make(chan struct{})
+	b.s.node.post(func() { <-held })
+	for i := range many {
+		m.send(m.setup(name(i), 1e9))
+	}
+	waitFor(t, "the burst", func() bool { return b.s.Stats().Received["association setup request"] == many })
+	if n := written(); n != before {
+		t.Errorf("%d octets written before the node had its turn", n-before)
+	}
+	close(held)
+	for range many {
+		accepted()
+	}
+	if n := written() - before; n > many*most || n < many {
+		t.Errorf("%d octets for a burst of %d", n, many)
+	}
+	before = written()
+	for i := range many {
+		m.send(m.setup(name(many+i), 1e9))
+		accepted()
+	}
+	if n := written() - before; n > many*most || n < many {
+		t.Errorf("%d octets for %d, one after another", n, many)
+	}
+	before = written()
+	m.send(message.NewAssociationReleaseRequest(m.next(), name(7)))
+	if m.receive(patience) == nil || written()-before > most {
+		t.Errorf("%d octets for a release", written()-before)
+	}
+	b.stop()
+	before = written()
+	b.start()
+	if n := len(b.s.Associations()); n != 2*many-1 || written() != before {
+		t.Errorf("%d associations after a start, which wrote %d octets", n, written()-before)
 	}
 }

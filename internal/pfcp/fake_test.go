@@ -38,7 +38,7 @@ type fakeUPF struct {
 	ues      map[netip.Prefix]bool
 	lastTEID uint32
 	lastUE   uint32
-	state    []byte
+	state    map[string][]byte
 	written  int // octets of states
 	changes  []session.Modification
 	reports  []session.UsageReport // for the next modification or deletion
@@ -211,18 +211,24 @@ func (u *fakeUPF) Sessions() iter.Seq[*session.Session] {
 	return slices.Values(slices.Collect(maps.Values(u.sessions)))
 }
 
-func (u *fakeUPF) SaveState(b []byte) error {
+func (u *fakeUPF) SaveState(key string, value []byte) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.state = slices.Clone(b)
-	u.written += len(b)
+	if u.written += len(value); len(value) == 0 {
+		delete(u.state, key)
+		return nil
+	}
+	if u.state == nil {
+		u.state = map[string][]byte{}
+	}
+	u.state[key] = slices.Clone(value)
 	return nil
 }
 
-func (u *fakeUPF) LoadState() ([]byte, error) {
+func (u *fakeUPF) LoadState() (map[string][]byte, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.state, nil
+	return maps.Clone(u.state), nil
 }
 
 func (u *fakeUPF) Features() session.Features { return u.features }

@@ -35,6 +35,8 @@ type node struct {
 	// unsaved: associations have changed. They are saved before anybody is
 	// answered.
 	unsaved bool
+	saved   map[string]saved // associations by Node ID
+	stamped bool             // our Recovery Time Stamp is saved
 }
 
 // maxAssociations bounds the memory that peers can make us use.
@@ -44,7 +46,7 @@ func newNode(s *Server) *node {
 	return &node{
 		mailbox: newMailbox(), s: s, busy: map[uint64]bool{},
 		connecting: map[netip.Addr]bool{}, beating: map[*association]bool{},
-		asking: map[netip.Addr]*question{}, doubts: map[*association]uint64{},
+		asking: map[netip.Addr]*question{}, doubts: map[*association]uint64{}, saved: map[string]saved{},
 	}
 }
 
@@ -94,8 +96,7 @@ func (n *node) receiveAll(b *batch) {
 // finish saves what has changed, then sends the answers.
 func (n *node) finish() {
 	if n.unsaved {
-		n.unsaved = false
-		n.s.save()
+		n.unsaved = !n.save()
 	}
 	n.out.flush(n.s.conns, n.s.lost)
 }

@@ -106,8 +106,8 @@ type Server struct {
 	requests requests
 	counters counters
 	complain struct {
-		stranger, astray, unauthorised, malformed, overflow, unsent, refused, panicked, app complaint
-		unconfirmed, restarted, associated, released                                        complaint
+		stranger, astray, unauthorised, malformed, overflow, unsent, refused, panicked, app, unsaved complaint
+		unconfirmed, restarted, associated, released                                                 complaint
 	}
 }
 

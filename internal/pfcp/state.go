@@ -3,18 +3,23 @@ package pfcp
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// state is what survives a restart besides the sessions.
-type state struct {
-	Recovery     uint32             `json:"recovery"` // Recovery Time Stamp of ours
-	Associations []associationState `json:"associations,omitempty"`
+// What survives a restart besides the sessions: the serverState, and an
+// associationState by Node ID.
+const (
+	serverKey      = "server"
+	associationKey = "association " // and the Node ID
+)
+
+type serverState struct {
+	Recovery uint32 `json:"recovery"` // Recovery Time Stamp of ours
 }
 
 type associationState struct {
@@ -25,60 +30,104 @@ type associationState struct {
 	Applications map[string][]session.Filter `json:"applications,omitempty"`
 }
 
-// save saves the state for a restart. If it fails, the next start removes the
-// sessions.
-func (s *Server) save() {
-	st := state{Recovery: s.recovery}
-	for _, a := range s.peers.Load().sorted() {
-		st.Associations = append(st.Associations, associationState{
-			Node: a.node, Addrs: a.addrs, Recovery: a.recovery, Since: a.since,
-			Applications: *a.apps.Load(),
-		})
+// saved is an association as it was saved: neither value changes.
+type saved struct {
+	of   *association
+	apps *map[string][]session.Filter
+}
+
+// save saves for a restart what has changed. It returns false if some of that is not
+// saved: the next save tries again.
+func (n *node) save() bool {
+	whole := true
+	if !n.stamped {
+		n.stamped = n.s.saveState(serverKey, &serverState{n.s.recovery})
+		whole = n.stamped
 	}
-	b, err := json.Marshal(&st)
+	now := n.s.peers.Load().byNode
+	for node := range n.saved {
+		if now[node] != nil {
+			continue
+		}
+		if n.s.saveState(associationKey+node, nil) {
+			delete(n.saved, node)
+		} else {
+			whole = false
+		}
+	}
+	for node, a := range now {
+		is := saved{a, a.apps.Load()}
+		if n.saved[node] == is {
+			continue
+		}
+		if n.s.saveState(associationKey+node, &associationState{Node: node, Addrs: a.addrs, Recovery: a.recovery, Since: a.since, Applications: *is.apps}) {
+			n.saved[node] = is
+		} else {
+			whole = false
+		}
+	}
+	return whole
+}
+
+// saveState saves one value, or forgets it if it is nil.
+func (s *Server) saveState(key string, value any) bool {
+	var b []byte
+	var err error
+	if value != nil {
+		b, err = json.Marshal(value)
+	}
 	if err == nil {
-		err = s.upf.SaveState(b)
+		err = s.upf.SaveState(key, b)
 	}
 	if err != nil {
-		s.log.Error("PFCP associations not saved", "error", err)
+		s.warn(&s.complain.unsaved, "PFCP associations not saved", "error", err)
 	}
+	return err == nil
 }
 
 // restore takes over state and sessions. If nothing was lost we stay the same
 // UPF to our peers and keep the Recovery Time Stamp. Otherwise it makes a new one
 // and removes the sessions that are left: the SMFs set them up again.
 func (s *Server) restore() error {
-	b, err := s.upf.LoadState()
+	all, err := s.upf.LoadState()
 	if err != nil {
 		return fmt.Errorf("load the PFCP associations: %w", err)
 	}
-	var st state
-	if len(b) > 0 {
-		if err := json.Unmarshal(b, &st); err != nil {
+	var server serverState
+	ps := &peers{}
+	for key, b := range all {
+		if key == serverKey {
+			err = json.Unmarshal(b, &server)
+		} else if strings.HasPrefix(key, associationKey) {
+			var state associationState
+			if err = json.Unmarshal(b, &state); err == nil && len(state.Addrs) > 0 {
+				a := state.association()
+				ps = ps.with(a)
+				s.node.saved[a.node] = saved{a, a.apps.Load()}
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("read the PFCP associations: %w", err)
 		}
 	}
-	ps := &peers{}
-	for _, saved := range st.Associations {
-		if len(saved.Addrs) == 0 {
-			continue
-		}
-		a := newAssociation(saved.Node, saved.Recovery, saved.Addrs...)
-		a.since = saved.Since
-		apps := maps.Clone(saved.Applications)
-		if apps == nil {
-			apps = map[string][]session.Filter{}
-		}
-		a.apps.Store(&apps)
-		ps = ps.with(a)
-	}
-	if s.recovery = st.Recovery; s.recovery == 0 {
-		s.recovery = uint32(time.Now().Unix() + wire.Epoch)
+	if s.recovery, s.node.stamped = server.Recovery, true; s.recovery == 0 {
+		s.recovery, s.node.stamped = uint32(time.Now().Unix()+wire.Epoch), false
+		ps = &peers{}
 	}
 	s.peers.Store(ps)
 	s.adopt(ps)
-	s.save()
+	s.node.unsaved = !s.node.save()
 	return nil
+}
+
+// association is an association that was saved.
+func (s *associationState) association() *association {
+	a := newAssociation(s.Node, s.Recovery, s.Addrs...)
+	a.since = s.Since
+	if s.Applications != nil {
+		a.apps.Store(&s.Applications)
+	}
+	return a
 }
 
 // adopt gives the UPF's sessions to the workers. It removes sessions without an

@@ -55,12 +55,13 @@ type UPF interface {
 	// The UPF has reserved their TEIDs and UE addresses again by itself.
 	Sessions() iter.Seq[*session.Session]
 
-	// SaveState saves the server's state for a restart (associations, Recovery
-	// Time Stamp, PFDs), opaque to the UPF. LoadState returns what was saved last,
-	// or nothing if that or any session was lost: a new Recovery Time Stamp then
-	// shows peers that this is another UPF.
-	SaveState([]byte) error
-	LoadState() ([]byte, error)
+	// SaveState saves a value of the server's state for a restart (an association
+	// with its PFDs, the Recovery Time Stamp), opaque to the UPF, or forgets it if
+	// it is empty. LoadState returns what was saved last, or nothing if that or any
+	// session was lost: a new Recovery Time Stamp then shows peers that this is
+	// another UPF.
+	SaveState(key string, value []byte) error
+	LoadState() (map[string][]byte, error)
 
 	// Features returns the optional features of the user plane. They do not
 	// change while the server runs.

@@ -269,7 +269,7 @@ func TestFullDiskKeepsState(t *testing.T) {
 	}
 	w.path.packet(1, 1, 700)
 	w.pass(11 * time.Second)
-	if err := w.SaveState([]byte("associations")); err != nil {
+	if err := w.SaveState("it", []byte("associations")); err != nil {
 		t.Error(err)
 	}
 	if n := len(w.smf.usage()); n != 1 || w.Stats().JournalFailed.Load() != 0 {
@@ -277,7 +277,7 @@ func TestFullDiskKeepsState(t *testing.T) {
 	}
 	w.restart()
 	w.pass(time.Second)
-	if state, err := w.LoadState(); err != nil || string(state) != "associations" || len(w.smf.usage()) != 0 {
+	if state, err := w.LoadState(); err != nil || string(state["it"]) != "associations" || len(w.smf.usage()) != 0 {
 		t.Errorf("state %q, %v, or the report was sent again", state, err)
 	}
 }

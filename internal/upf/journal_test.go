@@ -41,7 +41,7 @@ func TestRestart(t *testing.T) {
 		w.establish(s)
 		want = append(want, s)
 	}
-	if err := w.SaveState([]byte("associations")); err != nil {
+	if err := w.SaveState("it", []byte("associations")); err != nil {
 		t.Fatal(err)
 	}
 	for range 12 {
@@ -76,7 +76,7 @@ func TestRestart(t *testing.T) {
 			t.Errorf("session %d: %+v, want %+v", want[i].SEID, got[i], want[i])
 		}
 	}
-	if state, err := w.LoadState(); err != nil || string(state) != "associations" {
+	if state, err := w.LoadState(); err != nil || string(state["it"]) != "associations" {
 		t.Errorf("state %q, %v", state, err)
 	}
 	if err := w.TakeTEID(3); !errors.Is(err, pfcp.ErrTaken) {
@@ -123,7 +123,7 @@ func TestSnapshot(t *testing.T) {
 	for seid := range uint64(50) {
 		w.establish(sample.Session(seid + 1))
 	}
-	if err := w.SaveState([]byte("state")); err != nil {
+	if err := w.SaveState("it", []byte("state")); err != nil {
 		t.Fatal(err)
 	}
 	for round := range 3 {
@@ -161,7 +161,7 @@ func TestSnapshot(t *testing.T) {
 	if w.Len() != 48 {
 		t.Errorf("%d sessions, want 48", w.Len())
 	}
-	if state, err := w.LoadState(); err != nil || string(state) != "state" {
+	if state, err := w.LoadState(); err != nil || string(state["it"]) != "state" {
 		t.Errorf("state %q, %v", state, err)
 	}
 }
@@ -237,7 +237,7 @@ func TestDamage(t *testing.T) {
 		{"another boot", func([]byte) []byte { return logOf(t, "culvert sessions 1 other") }, 0, true},
 	} {
 		w := newWorld(t)
-		if err := w.SaveState([]byte("state")); err != nil {
+		if err := w.SaveState("it", []byte("state")); err != nil {
 			t.Fatal(err)
 		}
 		for seid := range uint64(3) {
@@ -247,7 +247,7 @@ func TestDamage(t *testing.T) {
 		for range 2 { // the second start finds the same
 			w.restart()
 			state, err := w.LoadState()
-			if w.Len() != tt.left || err != nil || (state == nil) != tt.lost {
+			if w.Len() != tt.left || err != nil || (len(state) == 0) != tt.lost {
 				t.Errorf("%s: %d sessions, state %q, %v", tt.name, w.Len(), state, err)
 			}
 			if tt.lost {
@@ -288,6 +288,24 @@ func TestDamagedModification(t *testing.T) {
 	w.restart()
 	if w.Len() != 3 {
 		t.Errorf("%d sessions after the SMF established it again", w.Len())
+	}
+}
+
+// Once a session is lost, no later start finds what the server kept.
+func TestLostState(t *testing.T) {
+	w := newWorld(t)
+	w.establish(sample.Session(1))
+	if err := w.SaveState("it", []byte("state")); err != nil {
+		t.Fatal(err)
+	}
+	w.path.failPut = errors.New("no room")
+	w.restart()
+	for range 2 {
+		if state, err := w.LoadState(); len(state) != 0 || err != nil {
+			t.Errorf("state %q, %v", state, err)
+		}
+		w.path.failPut = nil
+		w.restart()
 	}
 }
 

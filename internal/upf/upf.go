@@ -142,10 +142,10 @@ func (u *UPF) GTPUAddresses(session.Interface, string) (v4, v6 netip.Addr) {
 }
 
 // SaveState implements pfcp.UPF.
-func (u *UPF) SaveState(b []byte) error { return u.store.SaveState(b) }
+func (u *UPF) SaveState(key string, value []byte) error { return u.store.SaveState(key, value) }
 
 // LoadState implements pfcp.UPF.
-func (u *UPF) LoadState() ([]byte, error) { return u.store.State(), nil }
+func (u *UPF) LoadState() (map[string][]byte, error) { return u.store.State(), nil }
 
 // Features implements pfcp.UPF.
 func (u *UPF) Features() session.Features {

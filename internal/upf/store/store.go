@@ -2,9 +2,11 @@ package store
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -34,7 +36,7 @@ type Store struct {
 	len     atomic.Int64
 
 	mu      sync.Mutex
-	state   []byte            // of the N4 server
+	state   map[string][]byte // of the N4 server
 	indices map[string]uint32 // of slices that exist, or did
 	lost    bool              // sessions of an earlier process
 	owed    []uint64          // sessions whose removal is not in the journal
@@ -47,7 +49,7 @@ type shard struct {
 
 // Open reads the sessions of an earlier process from the journal.
 func Open(o Options) (*Store, error) {
-	s := &Store{o: o, indices: map[string]uint32{}}
+	s := &Store{o: o, indices: map[string]uint32{}, state: map[string][]byte{}}
 	// Another boot may lack what the kernel had not written to disk, and it lacks
 	// what the data path had counted.
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -76,7 +78,8 @@ func Open(o Options) (*Store, error) {
 	for _, e := range s.All() {
 		s.Forget(e)
 	}
-	s.state, s.lost = nil, true
+	clear(s.state)
+	s.lost = true
 	s.renew()
 	return s, nil
 }
@@ -115,7 +118,7 @@ func (s *Store) replay(r journal.Record) error {
 			s.Forget(e)
 		}
 	case journal.State:
-		s.state = bytes.Clone(r.Body)
+		return s.takeState(r.Body)
 	case journal.Slice:
 		s.indices[string(r.Body)] = uint32(r.SEID)
 	default:
@@ -326,7 +329,10 @@ func (s *Store) renew() {
 func (s *Store) Renew() error {
 	return s.journal.Renew(func(put func(journal.Record) error) error {
 		s.mu.Lock()
-		records := []journal.Record{{Kind: journal.State, Body: s.state}}
+		var records []journal.Record
+		for key, value := range s.state {
+			records = append(records, stateRecord(key, value))
+		}
 		for name, index := range s.indices {
 			records = append(records, journal.Record{Kind: journal.Slice, SEID: uint64(index), Body: []byte(name)})
 		}
@@ -358,22 +364,53 @@ func (s *Store) Close() error { return s.journal.Close() }
 // exist, and those that existed since its tables were made.
 const MaxSlices = 255
 
-// SaveState keeps the state of the N4 server.
-func (s *Store) SaveState(b []byte) error {
+// SaveState keeps a value of the N4 server's state, or forgets it if it is empty.
+func (s *Store) SaveState(key string, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state = append([]byte(nil), b...)
-	return s.journal.Append(journal.Record{Kind: journal.State, Body: s.state})
+	r := stateRecord(key, value)
+	if err := s.append(r); err != nil {
+		return err
+	}
+	return s.takeState(r.Body)
 }
 
-// State returns the state of the N4 server, or nil if any session was lost.
-func (s *Store) State() []byte {
+// stateRecord has the length of the key, the key, and the value.
+func stateRecord(key string, value []byte) journal.Record {
+	b := binary.AppendUvarint(nil, uint64(len(key)))
+	return journal.Record{Kind: journal.State, Body: append(append(b, key...), value...)}
+}
+
+// takeState takes over the body of a stateRecord.
+func (s *Store) takeState(b []byte) error {
+	n, used := binary.Uvarint(b)
+	if used <= 0 || n > uint64(len(b)-used) {
+		return codec.ErrMalformed
+	}
+	key, value := string(b[used:used+int(n)]), b[used+int(n):]
+	if len(value) == 0 {
+		delete(s.state, key)
+	} else {
+		s.state[key] = bytes.Clone(value)
+	}
+	return nil
+}
+
+// State returns the state of the N4 server. If any session was lost, it forgets it
+// instead.
+func (s *Store) State() map[string][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lost {
-		return nil
+		for key := range s.state {
+			if err := s.append(stateRecord(key, nil)); err != nil {
+				s.o.Stats.JournalFailed.Add(1)
+				s.o.Log.Error("an association that was lost is still in the journal", "error", err)
+			}
+		}
+		clear(s.state)
 	}
-	return s.state
+	return maps.Clone(s.state)
 }
 
 // Lose notes that a session of the earlier process is lost.
