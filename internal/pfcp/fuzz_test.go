@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -166,7 +167,7 @@ func (st *stand) settle() bool {
 		if len(n.busy) == 0 {
 			done = false
 		} else {
-			time.Sleep(10 * time.Microsecond)
+			runtime.Gosched()
 		}
 	}
 	n.finish()

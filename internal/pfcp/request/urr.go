@@ -54,7 +54,7 @@ var urrIEs = newGroup(nil, []row[*session.URR]{
 	value(ie.VolumeQuota, wire.IE.Volume, func(r *session.URR) **session.Volume { return &r.VolumeQuota }),
 	value(ie.SubsequentVolumeThreshold, wire.IE.Volume, func(r *session.URR) **session.Volume { return &r.SubsequentVolume }),
 	{ie.DroppedDLTrafficThreshold, removable, func(_ *Builder, i wire.IE, _ *session.URR) {
-		if flags := i.Value()[0]; i.Need(1 + 8*int(flags&1) + 8*int(flags>>1&1)) {
+		if flags := i.U8(); i.Need(1 + 8*int(flags&1) + 8*int(flags>>1&1)) {
 			i.Unsupported()
 		}
 	}, nil},

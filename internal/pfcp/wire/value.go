@@ -28,7 +28,8 @@ func (d *Decoder) Fail(r *Refusal) {
 	}
 }
 
-// Each yields the IEs of a list until one is refused.
+// Each yields the IEs of a list until one is refused. A grouped IE that ends in
+// the header of an IE inside is the offending one itself.
 func (d *Decoder) Each(l IEs) iter.Seq[IE] {
 	return func(yield func(IE) bool) {
 		for len(l) > 0 && d.Err == nil {
@@ -37,10 +38,21 @@ func (d *Decoder) Each(l IEs) iter.Seq[IE] {
 				d.Fail(err)
 				return
 			}
-			if !yield(IE{octets, d}) {
+			more := yield(IE{octets, d})
+			if d.Err != nil {
+				d.Err.in(octets)
+			}
+			if !more {
 				return
 			}
 		}
+	}
+}
+
+// in names the grouped IE that an IE without a whole header is in.
+func (r *Refusal) in(grouped []byte) {
+	if r.Cause == ie.CauseInvalidLength && r.Offending == 0 {
+		r.Offending = binary.BigEndian.Uint16(grouped)
 	}
 }
 
