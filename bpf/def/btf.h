@@ -28,6 +28,7 @@ BTF_TYPE(enum, punt_kind);
 BTF_TYPE(enum, reason);
 BTF_TYPE(enum, session_event_kind);
 BTF_TYPE(enum, sid_flags);
+BTF_TYPE(enum, straight);
 BTF_TYPE(enum, target_kind);
 BTF_TYPE(enum, tunnel_action);
 BTF_TYPE(struct, given);

@@ -313,13 +313,25 @@ enum pdr_flags {
 	PDR_METERS = 16,   /* more: first of a chain of meters */
 	PDR_DOWNLINK = 32, /* towards the UE; of all rules of a run and of what names it alike */
 	PDR_CONTAINER_SHIFT = 6, /* enum container, of what is sent */
+	PDR_STRAIGHT = 8, /* of PDR_FILTERS: teid holds an enum straight */
+};
+
+/* Which packets need no filter, because only one rule can take them: index of that
+ * rule, their families, and their QFI unless any will do. No bit of a family: none.
+ * A word of its own, so that it changes whole. */
+enum straight {
+	STRAIGHT_INDEX = (1 << 23) - 1,
+	STRAIGHT_ANY_QFI = 1 << 23,
+	STRAIGHT_QFI_SHIFT = 24,
+	STRAIGHT_IPV4 = 1 << 30,
+	STRAIGHT_IPV6 = 1u << 31,
 };
 
 struct pdr {
 	struct volume volume; /* of what was forwarded */
 	/* two words, where to and what, of which each changes whole while packets pass:
 	 * see struct rule */
-	__u32 teid;   /* the remote one */
+	__u32 teid;   /* the remote one; PDR_STRAIGHT */
 	__u32 forwarding;
 	__u32 more;
 	__u8 action;

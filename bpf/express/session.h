@@ -14,7 +14,8 @@
  * x->rule; else `entry` itself. `rule` is what it says. `how` as for find_rule, but 0
  * where only what is sent to UEs leads. */
 INLINE struct pdr *express_choose(struct xdp_md *ctx, struct express *x, struct pdr *entry,
-				  struct rule *rule, __u32 l3, __u32 length, __u32 how)
+				  struct rule *rule, __u32 l3, __u32 length, __u8 version,
+				  __u32 how)
 {
 	__u32 index;
 
@@ -25,7 +26,9 @@ INLINE struct pdr *express_choose(struct xdp_md *ctx, struct express *x, struct 
 		how &= ~SOUGHT_UPLINK;
 	else if (!how)
 		return 0;
-	index = find_rule(ctx, rule->more, rule->forwarding, sought_at(l3, length), how);
+	index = straight_rule(entry, rule, version, how & 63);
+	if (!index)
+		index = find_rule(ctx, rule->more, rule->forwarding, sought_at(l3, length), how);
 	x->rule = index;
 	entry = index ? bpf_map_lookup_elem(&pdr, &index) : 0;
 	if (entry)
@@ -231,7 +234,7 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 si
 		return NOT_TAKEN;
 	}
 	x.rule = index;
-	entry = express_choose(ctx, &x, entry, &rule, l3, kept, 0);
+	entry = express_choose(ctx, &x, entry, &rule, l3, kept, version, 0);
 	f = entry ? express_forwarding(&x, entry, &rule) : 0;
 	if (!entry || !f || express_syn(ctx, &x, l3))
 		return NOT_TAKEN;
@@ -357,7 +360,7 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, s
 	if (!head || !express_source(head, inner, end))
 		return NOT_TAKEN;
 	x->rule = index;
-	entry = express_choose(ctx, x, head, &rule, l3, octets,
+	entry = express_choose(ctx, x, head, &rule, l3, octets, inner->version_ihl >> 4,
 			       SOUGHT_UPLINK | express_qfi(container));
 	f = entry ? express_forwarding(x, entry, &rule) : 0;
 	if (!entry || !f || express_syn(ctx, x, l3))

@@ -97,6 +97,7 @@ func variants() map[string]Session {
 		"other rules": with(plain(5, teid), func(s *Session) { s.Rules[0].ID, s.Rules[1].ID = 11, 12 }),
 		"nothing":     {ID: 5},
 	}
+	addCores(out, 5, teid)
 	return out
 }
 
@@ -112,7 +113,8 @@ func probes() [][]byte {
 			uplinkFrame(7, six, "2001:db8:ff::1", port), uplinkFrame(7, "10.77.0.1", "192.0.2.1", port),
 			uplinkFrame(7, "192.168.7.9", "192.0.2.1", port),
 			downlinkFrame("192.0.2.1", four, port), downlinkFrame("2001:db8:ff::1", six, port),
-			downlinkFrame("192.0.2.1", "10.77.0.1", port), downlinkFrame("192.0.2.1", "192.168.7.9", port))
+			downlinkFrame("192.0.2.1", "10.77.0.1", port), downlinkFrame("192.0.2.1", "192.168.7.9", port),
+			qfiFrame(7, 1, four, "192.0.2.1", port), qfiFrame(7, 2, four, "192.0.2.1", port), qfiFrame(7, 1, six, "2001:db8:ff::1", port))
 	}
 	return out
 }
@@ -159,6 +161,8 @@ func TestEveryChange(t *testing.T) {
 			if from >= to {
 				continue
 			}
+			must(t, d.Sessions.Drop(5)) // heads differ by what they were first
+			settled(d)
 			must(t, d.Sessions.Put(all[from]))
 			for range 2 {
 				checkChange(t, d, from+" to "+to, all[from], all[to])

@@ -362,6 +362,7 @@ const (
 	PdrFlagsPDR_METERS          PdrFlags = 16
 	PdrFlagsPDR_DOWNLINK        PdrFlags = 32
 	PdrFlagsPDR_CONTAINER_SHIFT PdrFlags = 6
+	PdrFlagsPDR_STRAIGHT        PdrFlags = 8
 )
 
 type PduType uint32
@@ -606,6 +607,16 @@ type StationKey struct {
 	Mac  [6]uint8
 	Pad  [2]uint8
 }
+
+type Straight uint32
+
+const (
+	StraightSTRAIGHT_INDEX     Straight = 8388607
+	StraightSTRAIGHT_ANY_QFI   Straight = 8388608
+	StraightSTRAIGHT_QFI_SHIFT Straight = 24
+	StraightSTRAIGHT_IPV4      Straight = 1073741824
+	StraightSTRAIGHT_IPV6      Straight = 2147483648
+)
 
 type Target struct {
 	_     structs.HostLayout

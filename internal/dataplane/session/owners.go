@@ -33,6 +33,7 @@ const (
 	flagDuplicate = uint8(abi.PdrFlagsPDR_DUPLICATE)
 	flagMeters    = uint8(abi.PdrFlagsPDR_METERS)
 	flagDownlink  = uint8(abi.PdrFlagsPDR_DOWNLINK)
+	flagStraight  = uint8(abi.PdrFlagsPDR_STRAIGHT)
 
 	containerShift = int(abi.PdrFlagsPDR_CONTAINER_SHIFT)
 )

@@ -247,6 +247,7 @@ func (p *Plan) findMoves() error {
 		}
 		same := p.tables.hasRun(moreOf(was), p.runs.entries[r.from:], p.runs.frames[r.from:])
 		p.runs.cut(r.from)
+		same = same && flagsOf(was)|flagStraight == h.flags|flagStraight // else sources change with the head
 		for _, n := range p.membersOf(h) {
 			p.rules[n].moves = p.rules[n].moves || !same
 		}
@@ -302,7 +303,7 @@ func (p *Plan) placeRule(r *plannedRule) (at uint32, err error) {
 		straight = h.index
 	}
 	other := p.old.at(straight)
-	mayBeStraight := straight != 0 && (other.kind&entryRule == 0 || other.rule == r.ID)
+	mayBeStraight := straight != 0 && (other.kind&entryRule == 0 || other.rule == r.ID) && !isMarked(p.tables.loadDo(straight))
 	behind := r.had != 0 && p.old.at(r.had).kind&entryHead == 0
 	switch {
 	case r.had == 0:
@@ -393,6 +394,7 @@ func (p *Plan) placeRuns() (err error) {
 		} else if err = p.takeRun(&h.run); err != nil {
 			return err
 		}
+		p.findStraight(h, h.run)
 		h.do = doWord(h.run.at, actionFilters, h.flags, h.qfi, h.generation())
 		if _, unused := p.tables.sourcesChange(h); unused && h.had {
 			if err := p.owners.rested(h.index); err != nil {
@@ -422,6 +424,7 @@ func (p *Plan) placeTurned(h *head) (err error) {
 		h.turns, h.turnedRun = false, filterRun{}
 		return nil
 	}
-	h.turnedDo = doWord(h.turnedRun.at, actionFilters, flagsOf(h.turnedDo), h.qfi, h.generation())
+	p.findStraight(h, h.turnedRun)
+	h.turnedDo = doWord(h.turnedRun.at, actionFilters, flagsOf(h.turnedDo)|h.flags&flagStraight, h.qfi, h.generation())
 	return err
 }

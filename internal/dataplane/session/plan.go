@@ -138,6 +138,7 @@ type head struct {
 	source4      uint32
 	source6      uint64
 	run          filterRun
+	straight     uint32 // of the run: who needs no filter
 	do           uint64 // wordPDRDo
 
 	// turns: packets look at sources now that become others, so that these are
@@ -240,6 +241,7 @@ func (p *Plan) set(op Op, index uint32, now, value uint64) {
 // packet reaches comes first; then keys, the only writes that can fail, lead to
 // heads that lead nowhere yet; then each rule and head changes by one word.
 func (p *Plan) appendWrites() {
+	p.appendStraight(false)
 	for i, index := range p.meters {
 		op := ChangeMeter
 		if slices.Contains(p.takenMeters, index) {
@@ -285,6 +287,7 @@ func (p *Plan) appendWrites() {
 	p.appendHeads()
 	p.appendHidden(entryRule)
 	p.appendTurn()
+	p.appendStraight(true)
 }
 
 // appendHidden appends the writes that hide the heads that the session no longer
@@ -321,7 +324,7 @@ func (p *Plan) appendHeads() {
 			// A packet looks at sources only where the last word says so.
 			p.appendSources(h, h.flags)
 			if !h.had && turn != 0 {
-				p.add(Write{Op: SetOut, Index: h.index, Value: anyLength << 32})
+				p.add(Write{Op: SetOut, Index: h.index, Value: outOf(h.straight)})
 			}
 			p.set(SetDo, h.index, was, h.do)
 		}

@@ -1,0 +1,95 @@
+package dataplane
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/packet"
+)
+
+// open5gs is the session that Open5GS makes: uplink rules do not name the UE, the
+// default one is for a QFI, and one is for Router Solicitations to the SMF.
+func open5gs(n, teid uint32, qfi uint8) Session {
+	s := plain(n, teid)
+	s.Rules[0].Sources, s.Rules[0].QFIs = nil, 1<<qfi
+	solicit := Rule{ID: 4, Precedence: 100, TEID: teid, Action: ActionForward, Forward: gnb(n, "10.0.0.3"), Filters: []Filter{anyFilter}}
+	f := &solicit.Filters[0]
+	f.Remote, f.AnyProtocol, f.Protocol = prefix("ff02::2/128"), false, 58
+	s.Rules = append(s.Rules, solicit)
+	return s
+}
+
+// withFlow adds the rules of a dedicated QoS flow for DNS.
+func withFlow(s Session, qfi uint8) Session {
+	dns := anyFilter
+	dns.Remote, dns.AnyProtocol, dns.Protocol, dns.RemotePorts = prefix("192.0.2.0/24"), false, 17, [2]uint16{53, 53}
+	up, down := s.Rules[0], s.Rules[1]
+	up.ID, up.Precedence, up.QFIs, up.Filters = 6, 1, 1<<qfi, []Filter{dns}
+	down.ID, down.Precedence, down.QFI, down.Filters = 5, 1, qfi, []Filter{dns}
+	s.Rules = append(s.Rules, up, down)
+	return s
+}
+
+// addCores adds such sessions to those among which a test changes.
+func addCores(out map[string]Session, n, teid uint32) {
+	out["open5gs"] = open5gs(n, teid, 1)
+	out["open5gs, another QFI"] = open5gs(n, teid, 2)
+	out["open5gs, flow"] = withFlow(open5gs(n, teid, 1), 2)
+	out["open5gs, QFIs turned round"] = withFlow(open5gs(n, teid, 2), 1)
+	out["plain, flow"] = withFlow(plain(n, teid), 2)
+	high := plain(n, teid) // with a TEID that, in a head with filters, would lead to the uplink
+	high.Rules[1].QFI, high.Rules[1].Forward.TEID = 5, 0xc080_0000|teid
+	out["plain, high TEID"] = high
+}
+
+// qfiFrame is uplinkFrame with a PDU Session Container.
+func qfiFrame(teid uint32, qfi uint8, src, dst string, port uint16) []byte {
+	return packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.0.0.2"), Dst: addr("10.0.0.1")},
+		packet.UDP{Sport: 2152, Dport: 2152}, packet.GTPU{TEID: teid, Container: &packet.PDUSession{Type: 1, QFI: qfi}},
+		ipLayer(src, dst), packet.UDP{Sport: 5000, Dport: port}, packet.Payload{Count: 100})
+}
+
+// TestHeadsSendStraight demands that the usual packets of Open5GS' sessions need no
+// filter, and that nothing else passes them by.
+func TestHeadsSendStraight(t *testing.T) {
+	d := sessionRig(t, Options{})
+	const teid, four, six = 7, abi.StraightSTRAIGHT_IPV4, abi.StraightSTRAIGHT_IPV6
+	qfi := func(n abi.Straight) abi.Straight { return n << abi.StraightSTRAIGHT_QFI_SHIFT }
+	free := func(s Session) Session {
+		s.Rules[0].Filters = []Filter{anyFilter}
+		s.Rules[0].Filters[0].ToSMask = 0xfc
+		return s
+	}
+	local := open5gs(5, teid, 1)
+	local.Rules[0].Sources = []netip.Prefix{prefix("10.45.0.5/32")}
+	for _, row := range []struct {
+		name     string
+		session  Session
+		up, down abi.Straight
+	}{
+		{"default", open5gs(5, teid, 1), four | qfi(1), 0},
+		{"flow", withFlow(open5gs(5, teid, 1), 2), four | qfi(1), six | abi.StraightSTRAIGHT_ANY_QFI},
+		{"flow of the same QFI", withFlow(open5gs(5, teid, 1), 1), 0, six | abi.StraightSTRAIGHT_ANY_QFI},
+		{"the default rule has a filter", free(open5gs(5, teid, 1)), 0, 0},
+		{"one rule names its UE", local, 0, 0},
+	} {
+		must(t, d.Sessions.Put(row.session))
+		head := func(index uint32) abi.Straight {
+			e := d.sessionTables.PDR.Get(index)
+			if abi.PdrAction(e.Action) != abi.PdrActionPDR_FILTERS {
+				return 0
+			}
+			return abi.Straight(e.Teid) &^ abi.StraightSTRAIGHT_INDEX
+		}
+		base, _, _ := d.limits.PDRRanges()
+		if up := head(teid); up != row.up {
+			t.Errorf("%s: uplink %#x, want %#x", row.name, up, row.up)
+		}
+		if down := head(base + 5); down != row.down {
+			t.Errorf("%s: downlink %#x, want %#x", row.name, down, row.down)
+		}
+		must(t, d.Sessions.Drop(5))
+		settled(d)
+	}
+}
