@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -226,6 +229,41 @@ func TestDown(t *testing.T) {
 	waitFor(t, "the association up again", func() bool { return b.s.Associations()[0].Up })
 	if b.upf.Session(seid) == nil {
 		t.Fatal("the session went")
+	}
+}
+
+// Many SMFs that fall silent and return, as behind a link that fails, are not a line
+// each in the log.
+func TestDownIsLoggedSeldom(t *testing.T) {
+	var log bytes.Buffer // the server writes there while it holds the handler's lock
+	b := newBed(t, func(c *Config, _ *fakeUPF) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	m := b.smf(2)
+	const many = 100
+	for i := range many {
+		m.send(m.setup(ie.NewNodeID("", "", fmt.Sprintf("smf%d", i)), 1e9))
+		if m.receive(patience) == nil {
+			t.Fatal("an association was not answered")
+		}
+	}
+	done := make(chan struct{})
+	b.s.node.post(func() {
+		defer close(done)
+		for range 10 {
+			for _, a := range b.s.peers.Load().byNode {
+				b.s.node.beaten(a, 0, ErrNoAnswer)
+				b.s.node.beaten(a, a.recovery, nil)
+			}
+		}
+	})
+	<-done
+	b.stop()
+	if n := b.s.Stats().Events["association_lost"]; n != 10*many {
+		t.Errorf("%d lost associations counted", n)
+	}
+	for _, text := range []string{"does not answer", "is up again"} {
+		if n := strings.Count(log.String(), text); n < 1 || n > 20 {
+			t.Errorf("%d lines say %q", n, text)
+		}
 	}
 }
 

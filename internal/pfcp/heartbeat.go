@@ -1,7 +1,9 @@
 package pfcp
 
 import (
+	"log/slog"
 	"net/netip"
+	"time"
 
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
@@ -58,7 +60,7 @@ func isLater(stamp, than uint32) bool { return int32(stamp-than) > 0 }
 // alive notes that the peer has sent something.
 func (n *node) alive(a *association) {
 	if a.down.CompareAndSwap(true, false) {
-		n.s.log.Info("PFCP association is up again", "node", a.node)
+		n.s.limited(&n.s.complain.back, slog.LevelInfo, time.Second, "PFCP association is up again", []any{"node", a.node})
 	}
 }
 
@@ -87,7 +89,7 @@ func (n *node) beaten(a *association, stamp uint32, err error) {
 	if err != nil {
 		if a.down.CompareAndSwap(false, true) {
 			n.s.counters.associationsLost.Add(1)
-			n.s.log.Warn("SMF does not answer heartbeats: its sessions stay", "node", a.node, "sessions", a.sessions.Load(), "error", err)
+			n.s.warn(&n.s.complain.silent, "SMF does not answer heartbeats: its sessions stay", "node", a.node, "sessions", a.sessions.Load(), "error", err)
 		}
 		return
 	}

@@ -119,9 +119,9 @@ func (w *worker) reported(seid uint64, body wire.IEs) error {
 	touched := false
 	w.read(netip.AddrPort{}, func() { cause, touched = b.ReportResponse(body) })
 	if cause == ie.CauseSessionContextNotFound {
-		w.s.log.Warn("SMF does not know a session: removing it", "seid", seid, "smf", from.Node)
+		w.s.warn(&w.s.complain.unknown, "SMF does not know a session: removing it", "seid", seid, "smf", from.Node)
 		if err := w.drop(seid, from); err != nil {
-			w.s.log.Error("session not deleted", "seid", seid, "error", err)
+			w.s.warn(&w.s.complain.kept, "session not deleted", "seid", seid, "error", err)
 		}
 		return errors.Join(ErrRefused, ErrNoSession)
 	}

@@ -107,6 +107,7 @@ type Server struct {
 	counters counters
 	complain struct {
 		stranger, astray, unauthorised, malformed, overflow, unsent, refused, panicked, app, unsaved complaint
+		silent, back, unknown, kept                                                                  complaint
 		unconfirmed, restarted, associated, released                                                 complaint
 	}
 }
