@@ -279,9 +279,11 @@ func (s *Store) SaveRemoval(e *Entry) error {
 // the session back.
 func (s *Store) Owe(seid uint64, err error) {
 	s.o.Stats.JournalFailed.Add(1)
-	s.o.Log.Error("the end of a session is not in the journal yet: until then a restart brings it back", "seid", seid, "error", err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.owed) == 0 { // there may be many
+		s.o.Log.Error("the end of sessions is not in the journal yet: until then a restart brings them back", "seid", seid, "error", err)
+	}
 	s.owed = append(s.owed, seid)
 }
 
@@ -293,7 +295,9 @@ func (s *Store) payOwed() {
 		if seid := s.owed[0]; s.Entry(seid) == nil && s.journal.Append(journal.Record{Kind: journal.Delete, SEID: seid}) != nil {
 			return
 		}
-		s.owed = s.owed[1:]
+		if s.owed = s.owed[1:]; len(s.owed) == 0 {
+			s.o.Log.Info("the end of all sessions is in the journal")
+		}
 	}
 }
 
