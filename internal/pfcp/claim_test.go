@@ -301,8 +301,12 @@ func TestAssociationsSavedOnce(t *testing.T) {
 		wantCause(t, answer.Cause, ie.CauseRequestAccepted)
 	}
 	before := written()
-	held := make(chan struct{})
-	b.s.node.post(func() { <-held })
+	holds, held := make(chan struct{}), make(chan struct{})
+	b.s.node.post(func() {
+		close(holds)
+		<-held
+	})
+	<-holds
 	for i := range many {
 		m.send(m.setup(name(i), 1e9))
 	}

@@ -19,6 +19,8 @@ type Journal struct {
 	dir  string
 	boot []byte // the body of each file's first record
 
+	renewing sync.Mutex // locked before mu
+
 	mu sync.Mutex
 	log
 	live      int64 // octets of the log's snapshot
@@ -234,12 +236,12 @@ func (j *Journal) Grown() bool {
 // put. Records that others append meanwhile go to the new log, which a replay
 // reads after the snapshot. If the snapshot fails, the next Renew writes it.
 func (j *Journal) Renew(write func(put func(Record) error) error) error {
-	if !j.owed || j.generation <= j.damaged {
-		if err := j.rotate(); err != nil {
-			return err
-		}
+	j.renewing.Lock()
+	defer j.renewing.Unlock()
+	generation, err := j.rotate()
+	if err != nil {
+		return err
 	}
-	generation := j.generation
 	size, err := j.snapshot(generation, write)
 	if err != nil {
 		return failed(err)
@@ -250,24 +252,27 @@ func (j *Journal) Renew(write func(put func(Record) error) error) error {
 	return failed(j.retire(generation)) // the snapshot replaces them
 }
 
-// rotate has Append write to the next log. After an error it writes to the same one.
-func (j *Journal) rotate() error {
+// rotate has Append write to the next log, unless it already writes to one that is
+// owed its snapshot. After an error it may write to the same one as before.
+func (j *Journal) rotate() (generation int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.owed && j.generation > j.damaged {
+		return j.generation, nil
+	}
 	old := j.log
 	if err := j.whole(); err != nil {
-		return err
+		return 0, err
 	}
 	if err := j.open(log{generation: old.generation + 1}); err != nil {
 		j.log = old
-		return errors.Join(err, j.disk.remove(j.path(old.generation+1, "log")))
+		return 0, errors.Join(err, j.disk.remove(j.path(old.generation+1, "log")))
 	}
 	j.owed = true
-	if old.file == nil {
-		return nil
+	if old.file != nil { // what the old log kept free is free for the snapshot
+		err = failed(errors.Join(old.file.Truncate(old.size), old.file.Close()))
 	}
-	// What the old log kept free is free for the snapshot.
-	return failed(errors.Join(old.file.Truncate(old.size), old.file.Close()))
+	return j.generation, err
 }
 
 func (j *Journal) snapshot(generation int, write func(func(Record) error) error) (size int64, err error) {
