@@ -118,7 +118,8 @@ type InterfaceStatus struct {
 	MTU      int    `json:"mtu"`
 }
 
-// Outcome is how packets' journeys ended (bpf/def/reason.h), or BufferFull.
+// Outcome is how packets' journeys ended (bpf/def/reason.h), BufferFull or
+// RateLimited.
 type Outcome struct {
 	Reason  string `json:"reason"`
 	Drop    bool   `json:"drop"`

@@ -211,7 +211,7 @@ func (a *Agent) Outcomes() (out []Outcome, err error) {
 			}
 		}
 		if u := a.core.upf; u.server != nil {
-			out = append(out, u.bufferFull())
+			out = append(out, u.bufferFull(), u.rateLimited())
 		}
 		return nil
 	})

@@ -252,3 +252,15 @@ func (u *userPlane) bufferFull() Outcome {
 		Counter: Counter{Packets: stats.BufferOverflow.Load(), Bytes: stats.BufferOverflowBytes.Load()},
 	}
 }
+
+// RateLimited is the reason of PFCP messages beyond what their senders may send in a
+// second.
+const RateLimited = "n4_rate_limited"
+
+func (u *userPlane) rateLimited() Outcome {
+	messages, octets := u.server.Excess()
+	return Outcome{
+		Reason: RateLimited, Drop: true, Text: "PFCP beyond what its sender may send in a second",
+		Counter: Counter{Packets: messages, Bytes: octets},
+	}
+}

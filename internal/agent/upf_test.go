@@ -164,7 +164,8 @@ func TestUserPlane(t *testing.T) {
 	stats.BufferOverflowBytes.Store(84)
 	metrics := scraped(t, d.Agent)
 	for _, line := range []string{
-		`culvert_drops_total{reason="buffer_full"} 2`, "culvert_sessions 1", `culvert_associations{state="up"} 1`, `culvert_slice_sessions{slice="a"} 1`,
+		`culvert_drops_total{reason="buffer_full"} 2`, `culvert_drops_total{reason="n4_rate_limited"} 0`, `culvert_pfcp_events_total{event="rate_limited"} 0`,
+		"culvert_sessions 1", `culvert_associations{state="up"} 1`, `culvert_slice_sessions{slice="a"} 1`,
 		`culvert_pfcp_responses_total{cause="1",message="session establishment response"} 1`, `culvert_ue_pool_used{prefix="10.45.0.0/24"} 1`,
 		"culvert_journal_failing 0",
 	} {

@@ -31,6 +31,11 @@ type association struct {
 	// traffic (TS 23.527 section 4.4). If it has lost them when it returns, its
 	// Recovery Time Stamp says so, and they are removed.
 	down atomic.Bool
+	// proven: it has answered a heartbeat of ours, so its address is not forged.
+	// missed: it has left one unanswered. asked: we wait for an answer. doubts counts heartbeats with another
+	// Recovery Time Stamp, until the SMF has said which one it has.
+	proven, missed, asked atomic.Bool
+	doubts                atomic.Uint64
 	// keeps is set once the association ends: it says which sessions stay, with
 	// its successor. No request is answered for the others, although the purge
 	// has not reached them yet.
@@ -97,6 +102,18 @@ func (p *peers) find(from netip.Addr, l wire.IEs) *association {
 		return nil
 	}
 	return found
+}
+
+// deserted returns the oldest association that nobody has used: it has no sessions,
+// and its SMF has left a heartbeat unanswered, and answered none; or nil. Its place is
+// needed: anybody may ask for an association with a forged address.
+func (p *peers) deserted() (oldest *association) {
+	for _, a := range p.byNode {
+		if a.missed.Load() && !a.proven.Load() && a.sessions.Load() == 0 && (oldest == nil || a.since.Before(oldest.since)) {
+			oldest = a
+		}
+	}
+	return oldest
 }
 
 // with returns p with a in place of the association with the same Node ID.

@@ -138,7 +138,7 @@ func TestPeerRestart(t *testing.T) {
 	}
 	m.stamp++
 	m.heartbeat(m.stamp)
-	waitFor(t, "the session going", func() bool { return b.upf.Session(mine) == nil })
+	m.liveUntil("the session going", func() bool { return b.upf.Session(mine) == nil })
 	if b.upf.Session(theirs) == nil {
 		t.Error("another peer's session went too")
 	}

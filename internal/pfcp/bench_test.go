@@ -161,7 +161,7 @@ func BenchmarkServer(b *testing.B) {
 
 func benchmarkServer(b *testing.B, requests map[uint8][]byte, procedure string) {
 	addr := loopbacks()
-	s, err := New(Config{Addresses: []netip.Addr{addr(1)}, Allow: anyone, Log: quiet(), Heartbeat: time.Hour}, newNullUPF())
+	s, err := New(Config{Addresses: []netip.Addr{addr(1)}, Allow: []netip.Prefix{netip.PrefixFrom(addr(2), 32)}, Log: quiet(), Heartbeat: time.Hour}, newNullUPF())
 	if err != nil {
 		b.Fatal(err)
 	}

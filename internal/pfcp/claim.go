@@ -76,7 +76,7 @@ func (n *node) admissible(c *claim) *wire.Refusal {
 			}
 		}
 	}
-	if ps.byNode[c.peer.node] == nil && len(ps.byNode) >= maxAssociations {
+	if ps.byNode[c.peer.node] == nil && len(ps.byNode) >= maxAssociations && ps.deserted() == nil {
 		return &wire.Refusal{Cause: ie.CauseNoResourcesAvailable}
 	}
 	return nil

@@ -283,7 +283,7 @@ func TestDoomedSession(t *testing.T) {
 // more than one each, whether they come together or one after another. So does a
 // release.
 func TestAssociationsSavedOnce(t *testing.T) {
-	b := newBed(t)
+	b := newBed(t, naming(2))
 	m := b.smf(2)
 	written := func() int {
 		b.upf.mu.Lock()

@@ -47,9 +47,7 @@ func listen(index int, addr netip.Addr) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for PFCP: %w", err)
 	}
-	// Smaller buffers cost speed only.
-	_ = udp.SetReadBuffer(socketBuffer)
-	_ = udp.SetWriteBuffer(socketBuffer)
+	enlarge(udp)
 	c := &conn{index: index, addr: addr, udp: udp}
 	if addr.Is4() {
 		p := ipv4.NewPacketConn(udp)
@@ -62,6 +60,43 @@ func listen(index int, addr netip.Addr) (*conn, error) {
 		return nil, errors.Join(fmt.Errorf("ask for the interfaces of PFCP: %w", err), udp.Close())
 	}
 	return c, nil
+}
+
+// enlarge makes the buffers of a socket larger than net.core.rmem_max allows, if it
+// may. Smaller ones lose datagrams of SMFs when many come at once.
+func enlarge(udp *net.UDPConn) {
+	raw, err := udp.SyscallConn()
+	if err != nil {
+		return
+	}
+	var forced error
+	err = raw.Control(func(fd uintptr) {
+		forced = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBuffer),
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBuffer))
+	})
+	if err != nil || forced != nil {
+		_ = udp.SetReadBuffer(socketBuffer) // as much as there may be
+		_ = udp.SetWriteBuffer(socketBuffer)
+	}
+}
+
+// overrun returns how many datagrams the kernel has dropped because the socket's
+// buffer was full; 0 once the socket is closed.
+func (c *conn) overrun() uint64 {
+	if c.udp == nil {
+		return 0
+	}
+	raw, err := c.udp.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	var info [unix.SK_MEMINFO_VARS]uint32
+	size := uint32(unsafe.Sizeof(info))
+	_ = raw.Control(func(fd uintptr) { // if it fails, info stays zero
+		_, _, _ = unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
+			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	})
+	return uint64(info[unix.SK_MEMINFO_DROPS])
 }
 
 // packet is a datagram in a batch.

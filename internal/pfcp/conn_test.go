@@ -26,6 +26,34 @@ func (r refusing) WriteBatch(ms []ipv4.Message, flags int) (int, error) {
 	return r.PacketConn.WriteBatch(ms, flags)
 }
 
+// What the kernel drops because nobody reads is counted.
+func TestOverrun(t *testing.T) {
+	addr := loopbacks()
+	c, err := listen(0, addr(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.udp.Close()
+	peer, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr(1), Port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	send := func(datagrams int) {
+		for range datagrams {
+			if _, err := peer.Write([]byte("datagram")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if send(10_000); c.overrun() != 0 {
+		t.Errorf("a burst of 10000 does not fit: %d are lost", c.overrun())
+	}
+	if send(60_000); c.overrun() == 0 {
+		t.Error("nothing was lost of 70000, which do not fit")
+	}
+}
+
 // TestOutbox: each peer gets its messages as they are, in order and once, however
 // they go through the kernel.
 func TestOutbox(t *testing.T) {

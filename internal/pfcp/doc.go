@@ -2,14 +2,15 @@
 // UPF their sessions as values of package session.
 //
 // What owns what: a worker (worker.go) owns a share of the sessions, whose rules
-// the UPF keeps. The node (node.go) owns the associations, with their heartbeats
+// the UPF keeps. The node (node.go) owns the associations, with our heartbeats
 // and PFDs. Package request owns the tables that say how a request becomes rules;
 // package wire knows octets only. requests (outgoing.go) owns what we ask.
 //
 // A Session Establishment Request takes this path:
 //
 //  1. conn.read takes a batch of datagrams from the socket.
-//  2. dispatcher.dispatch gives each to the worker of its session.
+//  2. dispatcher.dispatch refuses what its sender sends in excess (limits.go), and
+//     gives the rest to the workers of their sessions.
 //  3. worker.receive repeats an answer that it has given, or handles the request.
 //  4. worker.establish has request.Builder read it, allocates TEIDs and UE
 //     addresses (allocate), and calls UPF.Establish.
@@ -24,11 +25,11 @@
 //  2. Call New: it opens the sockets and takes over what survived a restart.
 //  3. Call Run, which ends with its context. Use the Server as the Reporter.
 //
-// Goroutines: one reader for each socket, the workers, the node. They share
-// values that are replaced as a whole (peers, smfs), the mutex of requests,
-// worker.goneMu, and those of association.unnamed. Everything else belongs to one
-// goroutine, which runs other goroutines' functions from its queue (worker.post,
-// node.post).
+// Goroutines: one reader for each socket, which also answers heartbeats, the
+// workers, the node. They share limits, values that are replaced as a whole
+// (peers, smfs), the mutex of requests, worker.goneMu, and those of
+// association.unnamed. Everything else belongs to one goroutine, which runs other
+// goroutines' functions from its queue (worker.post, node.post).
 //
 // The server neither announces nor accepts the following, and refuses it with
 // Cause 76 (service not supported) or the cause in parentheses: Ethernet and

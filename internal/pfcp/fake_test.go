@@ -39,7 +39,8 @@ type fakeUPF struct {
 	lastTEID uint32
 	lastUE   uint32
 	state    map[string][]byte
-	written  int // octets of states
+	written  int           // octets of states
+	disk     time.Duration // what writing a state takes
 	changes  []session.Modification
 	reports  []session.UsageReport // for the next modification or deletion
 	refuse   error                 // of Establish, Modify and NewTEID
@@ -212,6 +213,7 @@ func (u *fakeUPF) Sessions() iter.Seq[*session.Session] {
 }
 
 func (u *fakeUPF) SaveState(key string, value []byte) error {
+	time.Sleep(u.disk)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.written += len(value); len(value) == 0 {

@@ -2,7 +2,6 @@ package pfcp
 
 import (
 	"encoding/binary"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -396,24 +395,5 @@ func TestTransactions(t *testing.T) {
 	tr.keep(2, answer, now.Add(5*answerTime))
 	if tr.find(1<<40) != nil {
 		t.Error("an answer was kept past its time")
-	}
-}
-
-// Somebody who makes up Node IDs cannot fill our memory.
-func TestManyAssociations(t *testing.T) {
-	b := newBed(t)
-	m := b.smf(2)
-	accepted := 0
-	for i := range maxAssociations + 10 {
-		answer := m.ask(message.NewAssociationSetupRequest(m.next(), ie.NewNodeID("", "", fmt.Sprintf("smf%d", i)),
-			ie.NewRecoveryTimeStamp(time.Unix(1e9, 0)))).(*message.AssociationSetupResponse)
-		if answer.Cause.Payload[0] == ie.CauseRequestAccepted {
-			accepted++
-		} else {
-			wantCause(t, answer.Cause, ie.CauseNoResourcesAvailable)
-		}
-	}
-	if accepted != maxAssociations {
-		t.Errorf("%d associations", accepted)
 	}
 }

@@ -4,52 +4,53 @@ import (
 	"log/slog"
 	"net/netip"
 	"time"
-
-	"github.com/wmnsk/go-pfcp/ie"
-	"github.com/wmnsk/go-pfcp/message"
-
-	"github.com/culvert-net/culvert/internal/pfcp/wire"
 )
-
-// heartbeat answers any sender. It changes nothing: a Recovery Time Stamp that we
-// do not know only makes us ask the SMF.
-func (n *node) heartbeat(p *packet, h wire.Header, body wire.IEs, err error) {
-	stamp, why := readStamp(body)
-	// A Heartbeat Response has no Cause to refuse with.
-	if err != nil || why != nil {
-		n.s.counters.malformed.Add(1)
-		n.s.warn(&n.s.complain.malformed, "heartbeat without a readable Recovery Time Stamp", "from", p.from)
-	} else {
-		n.heard(p.from.Addr(), stamp)
-	}
-	h.HasSEID = false
-	n.s.counters.sent[message.MsgTypeHeartbeatResponse].Add(1)
-	n.scratch = wire.AppendMessage(n.scratch[:0], message.MsgTypeHeartbeatResponse, h,
-		ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery))
-	n.out.add(p.conn, p.to, n.scratch)
-}
 
 // heard compares the Recovery Time Stamp of a Heartbeat Request, which anybody
 // may have sent, with the known one. If it is another, we ask the SMF.
-func (n *node) heard(from netip.Addr, stamp uint32) {
-	for _, a := range n.s.peers.Load().at(from) {
+func (s *Server) heard(from netip.Addr, stamp uint32) {
+	for _, a := range s.peers.Load().at(from) {
 		if a.recovery == stamp {
-			n.alive(a)
+			s.alive(a)
 			continue
 		}
-		n.doubts[a]++
-		if n.doubts[a] > 1 {
+		if a.doubts.Add(1) > 1 {
 			continue // we are asking
 		}
-		n.ask(a.addrs[0], func(stamp uint32, err error) {
-			times := n.doubts[a]
-			delete(n.doubts, a)
-			if err != nil || !isLater(stamp, a.recovery) {
-				n.s.counters.unconfirmed.Add(times)
-				n.s.warn(&n.s.complain.unconfirmed, "heartbeat with a Recovery Time Stamp that the SMF does not confirm", "node", a.node, "from", from)
-			}
-			n.beaten(a, stamp, err)
-		})
+		if !s.node.post(func() { s.node.doubt(a, from) }) {
+			s.counters.overflows.Add(a.doubts.Swap(0))
+		}
+	}
+}
+
+// doubt asks an SMF whose address has sent another Recovery Time Stamp than we know.
+func (n *node) doubt(a *association, from netip.Addr) {
+	n.ask(a.addrs[0], func(stamp uint32, err error) {
+		times := a.doubts.Swap(0)
+		if err != nil || !isLater(stamp, a.recovery) {
+			n.s.counters.unconfirmed.Add(times)
+			n.s.warn(&n.s.complain.unconfirmed, "heartbeat with a Recovery Time Stamp that the SMF does not confirm", "node", a.node, "from", from)
+		}
+		n.beaten(a, stamp, err)
+	})
+}
+
+// confirm asks the SMFs of an address for their heartbeats, one at a time: whether
+// they are there.
+func (s *Server) confirm(from netip.Addr) {
+	for _, a := range s.peers.Load().at(from) {
+		if !a.asked.CompareAndSwap(false, true) {
+			continue
+		}
+		ask := func() {
+			s.node.ask(a.addrs[0], func(stamp uint32, err error) {
+				a.asked.Store(false)
+				s.node.beaten(a, stamp, err)
+			})
+		}
+		if !s.node.post(ask) {
+			a.asked.Store(false)
+		}
 	}
 }
 
@@ -58,9 +59,9 @@ func (n *node) heard(from netip.Addr, stamp uint32) {
 func isLater(stamp, than uint32) bool { return int32(stamp-than) > 0 }
 
 // alive notes that the peer has sent something.
-func (n *node) alive(a *association) {
+func (s *Server) alive(a *association) {
 	if a.down.CompareAndSwap(true, false) {
-		n.s.limited(&n.s.complain.back, slog.LevelInfo, time.Second, "PFCP association is up again", []any{"node", a.node})
+		s.limited(&s.complain.back, slog.LevelInfo, time.Second, "PFCP association is up again", []any{"node", a.node})
 	}
 }
 
@@ -87,13 +88,15 @@ func (n *node) beaten(a *association, stamp uint32, err error) {
 		return // another association has replaced it
 	}
 	if err != nil {
+		a.missed.Store(true)
 		if a.down.CompareAndSwap(false, true) {
 			n.s.counters.associationsLost.Add(1)
 			n.s.warn(&n.s.complain.silent, "SMF does not answer heartbeats: its sessions stay", "node", a.node, "sessions", a.sessions.Load(), "error", err)
 		}
 		return
 	}
-	n.alive(a)
+	n.s.alive(a)
+	a.proven.Store(true)
 	switch {
 	case isLater(stamp, a.recovery):
 		n.restarted(a, stamp)
@@ -110,6 +113,7 @@ func (n *node) restarted(a *association, stamp uint32) {
 	n.s.warn(&n.s.complain.restarted, "SMF has restarted: its sessions are gone", "node", a.node, "sessions", a.sessions.Load())
 	next := newAssociation(a.node, stamp, a.addrs...)
 	next.apps.Store(a.apps.Load())
+	next.proven.Store(true)
 	n.publish(n.s.peers.Load().with(next))
 	n.purge(a, next, func() {})
 }

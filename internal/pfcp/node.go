@@ -16,7 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 )
 
-// node handles all that is not about one session: associations, heartbeats,
+// node handles all that is not about one session: associations, our heartbeats,
 // PFDs. Its goroutine alone changes associations.
 type node struct {
 	mailbox
@@ -29,9 +29,6 @@ type node struct {
 	connecting map[netip.Addr]bool
 	beating    map[*association]bool
 	asking     map[netip.Addr]*question
-	// doubts counts heartbeats with another Recovery Time Stamp than we know,
-	// until the SMF has said which one it has.
-	doubts map[*association]uint64
 	// unsaved: associations have changed. They are saved before anybody is
 	// answered.
 	unsaved bool
@@ -46,7 +43,7 @@ func newNode(s *Server) *node {
 	return &node{
 		mailbox: newMailbox(), s: s, busy: map[uint64]bool{},
 		connecting: map[netip.Addr]bool{}, beating: map[*association]bool{},
-		asking: map[netip.Addr]*question{}, doubts: map[*association]uint64{}, saved: map[string]saved{},
+		asking: map[netip.Addr]*question{}, saved: map[string]saved{},
 	}
 }
 
@@ -111,20 +108,10 @@ func (n *node) receive(p *packet) {
 		n.out.add(p.conn, p.to, n.scratch)
 		return
 	}
-	if isResponse(h.Type) {
-		n.s.requests.answered(p.from.Addr(), h, body, err)
-		return
-	}
 	if _, known := messageNames[h.Type]; !known || h.Type == message.MsgTypeSessionReportRequest ||
 		h.Type == message.MsgTypeNodeReportRequest {
 		n.s.counters.malformed.Add(1)
 		n.s.warn(&n.s.complain.malformed, "PFCP message of a type that no SMF sends", "from", p.from, "type", h.Type)
-		return
-	}
-	// A heartbeat changes nothing: a repeated one gets the same answer without
-	// being kept.
-	if h.Type == message.MsgTypeHeartbeatRequest {
-		n.heartbeat(p, h, body, err)
 		return
 	}
 	key := n.answers.key(p.from, p.data)

@@ -15,9 +15,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/wmnsk/go-pfcp/message"
-
-	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -85,6 +82,11 @@ func (s *smfs) allows(addr netip.Addr) bool {
 	return slices.ContainsFunc(s.allow, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
+// names says whether an address is given by itself, not in a prefix with others.
+func (s *smfs) names(addr netip.Addr) bool {
+	return slices.Contains(s.connect, addr) || slices.Contains(s.allow, netip.PrefixFrom(addr, addr.BitLen()))
+}
+
 // Server is the UP function's end of N4.
 //
 // Each session belongs to one worker, which its SEID names. The worker handles
@@ -102,13 +104,14 @@ type Server struct {
 	node     *node
 	peers    atomic.Pointer[peers]
 	smfs     atomic.Pointer[smfs]
+	limits   *limits // nil: none
 	ports    atomic.Pointer[[]int]
 	requests requests
 	counters counters
 	complain struct {
-		stranger, astray, unauthorised, malformed, overflow, unsent, refused, panicked, app, unsaved complaint
-		silent, back, unknown, kept                                                                  complaint
-		unconfirmed, restarted, associated, released                                                 complaint
+		stranger, astray, unauthorised, malformed, overflow, excess, unsent, refused, panicked, app, unsaved complaint
+		silent, back, unknown, kept                                                                          complaint
+		unconfirmed, restarted, associated, released                                                         complaint
 	}
 }
 
@@ -120,7 +123,7 @@ func New(cfg Config, upf UPF) (*Server, error) {
 	if err := cfg.defaults(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, upf: upf, log: cfg.Log, features: upf.Features()}
+	s := &Server{cfg: cfg, upf: upf, log: cfg.Log, features: upf.Features(), limits: newLimits()}
 	s.smfs.Store(&smfs{cfg.Allow, cfg.Connect})
 	s.SetPorts(nil)
 	s.requests.init(s)
@@ -209,71 +212,4 @@ func (s *Server) hears(in int, from netip.AddrPort) bool {
 	s.counters.astray.Add(1)
 	s.warn(&s.complain.astray, "PFCP by an interface that has no address of N4", "from", from, "interface", in)
 	return false
-}
-
-// dispatcher hands the datagrams of one socket to the workers and the node.
-type dispatcher struct {
-	s       *Server
-	pending []*batch // by worker; the last is the node's
-}
-
-func newDispatcher(s *Server) *dispatcher {
-	return &dispatcher{s: s, pending: make([]*batch, len(s.workers)+1)}
-}
-
-// dispatch decides who handles a datagram: the worker of its session, or the
-// node. A repeated request goes to the same one as the first.
-func (d *dispatcher) dispatch(c *conn, from netip.AddrPort, to net.Addr, data []byte) {
-	s := d.s
-	if !s.smfs.Load().allows(from.Addr()) {
-		s.counters.strangers.Add(1)
-		s.warn(&s.complain.stranger, "PFCP from an address that is not allowed", "from", from)
-		return
-	}
-	whose := len(s.workers)
-	h, _, _, err := wire.ReadHeader(data)
-	if errors.Is(err, wire.ErrUnreadable) {
-		s.counters.malformed.Add(1)
-		s.warn(&s.complain.malformed, "datagram is not PFCP", "from", from, "octets", len(data))
-		return
-	}
-	if err == nil {
-		s.counters.received[h.Type].Add(1)
-	}
-	switch {
-	case errors.Is(err, wire.ErrVersion): // the meaning of its types is unknown
-	case h.Type == message.MsgTypeSessionEstablishmentRequest:
-		whose = int(h.Sequence) % len(s.workers)
-	case h.Type == message.MsgTypeSessionModificationRequest, h.Type == message.MsgTypeSessionDeletionRequest:
-		whose = s.workerOf(h.SEID).index
-	}
-	b := d.pending[whose]
-	if b == nil {
-		b = batches.Get().(*batch)
-		d.pending[whose] = b
-	}
-	at := len(b.memory)
-	b.memory = append(b.memory, data...)
-	b.packets = append(b.packets, packet{c, from, to, b.memory[at:]})
-}
-
-// flush hands the datagrams over.
-func (d *dispatcher) flush() {
-	for i, b := range d.pending {
-		if b == nil {
-			continue
-		}
-		d.pending[i] = nil
-		queue := d.s.node.queue
-		if i < len(d.s.workers) {
-			queue = d.s.workers[i].queue
-		}
-		select {
-		case queue <- b:
-		default:
-			d.s.counters.overflows.Add(uint64(len(b.packets)))
-			d.s.warn(&d.s.complain.overflow, "PFCP queue is full", "dropped", len(b.packets))
-			b.release()
-		}
-	}
 }

@@ -70,12 +70,13 @@ func (n *node) setup(r *nodeRequest, body wire.IEs) {
 		return
 	}
 	r.later()
-	n.decide(&claim{peer: peer, from: r.p.from.Addr(), done: func(why *wire.Refusal) {
+	c := &claim{peer: peer, from: r.p.from.Addr()}
+	c.done = func(why *wire.Refusal) {
 		if why != nil {
 			r.refuse(why)
 			return
 		}
-		n.associate(peer, r.p.from.Addr(), func(retained bool) {
+		n.associate(c, func(retained bool) {
 			list := []*ie.IE{
 				wire.NewNodeID(n.s.cfg.NodeID),
 				accepted,
@@ -87,15 +88,18 @@ func (n *node) setup(r *nodeRequest, body wire.IEs) {
 			}
 			r.reply(ie.CauseRequestAccepted, list...)
 		})
-	}})
+	}
+	n.decide(c)
 }
 
 // associate publishes an association and calls done when the sessions that do
 // not belong to it are removed, with whether earlier ones were to be retained.
-func (n *node) associate(peer setupIEs, from netip.Addr, done func(retained bool)) {
+func (n *node) associate(c *claim, done func(retained bool)) {
+	peer, from := c.peer, c.from
 	a := newAssociation(peer.node, peer.recovery, append([]netip.Addr{from}, peer.others...)...)
 	ps := n.s.peers.Load()
 	old := ps.byNode[peer.node]
+	a.proven.Store(c.confirmed || old != nil && old.proven.Load() && old.addrs[0] == from)
 	retained := old != nil && peer.retain
 	if retained {
 		a.apps.Store(old.apps.Load())
@@ -106,7 +110,7 @@ func (n *node) associate(peer setupIEs, from netip.Addr, done func(retained bool
 			done(retained)
 		}
 	}
-	ended := (&claim{peer: peer, from: from}).restarted(ps)
+	ended := c.restarted(ps)
 	for _, other := range ended {
 		other.end(nil)
 		n.s.counters.peerRestarts.Add(1)
@@ -116,6 +120,10 @@ func (n *node) associate(peer setupIEs, from netip.Addr, done func(retained bool
 	if old != nil {
 		old.end(peer.keeps)
 		ended = append(ended, old)
+	} else if len(ps.byNode) >= maxAssociations {
+		other := ps.deserted()
+		other.end(nil)
+		ps, ended = ps.without(other.node), append(ended, other)
 	}
 	n.publish(ps.with(a))
 	for _, other := range ended {
@@ -134,7 +142,7 @@ func (n *node) update(r *nodeRequest, body wire.IEs) {
 		r.refuse(why)
 		return
 	}
-	n.alive(a)
+	n.s.alive(a)
 	r.reply(ie.CauseRequestAccepted, wire.NewNodeID(n.s.cfg.NodeID), accepted, wire.NewUPFunctionFeatures(n.s.features))
 }
 
@@ -212,13 +220,15 @@ func (n *node) connected(addr netip.Addr, body wire.IEs, err error) {
 		n.s.log.Warn("no PFCP association", "address", addr, "error", err)
 		return
 	}
-	n.decide(&claim{peer: peer, from: addr, done: func(why *wire.Refusal) {
+	c := &claim{peer: peer, from: addr}
+	c.done = func(why *wire.Refusal) {
 		if why != nil {
 			n.s.log.Warn("no PFCP association", "address", addr, "error", why)
 			return
 		}
-		n.associate(peer, addr, func(bool) {})
-	}})
+		n.associate(c, func(bool) {})
+	}
+	n.decide(c)
 }
 
 // Release asks an SMF to release its association, as TS 29.244 section 6.2.7.3

@@ -41,6 +41,7 @@ type counters struct {
 	malformed                      atomic.Uint64 // datagrams without a readable PFCP message
 	repeated                       atomic.Uint64 // requests that were answered from the cache
 	overflows                      atomic.Uint64 // datagrams dropped because a queue was full
+	excess, excessOctets           atomic.Uint64 // datagrams dropped because their senders send too many
 	unsent                         atomic.Uint64 // messages that the socket refused
 	retransmissions                atomic.Uint64 // of our requests
 	unanswered                     atomic.Uint64 // our requests that were given up
@@ -99,12 +100,15 @@ func (s *Server) Stats() Stats {
 		Received: map[string]uint64{}, Sent: map[string]uint64{},
 		Events: map[string]uint64{
 			"stranger": c.strangers.Load(), "wrong_interface": c.astray.Load(), "unauthorised": c.unauthorised.Load(), "malformed": c.malformed.Load(),
-			"repeated": c.repeated.Load(), "overflow": c.overflows.Load(), "unsent": c.unsent.Load(),
+			"repeated": c.repeated.Load(), "overflow": c.overflows.Load(), "rate_limited": c.excess.Load(), "unsent": c.unsent.Load(),
 			"retransmission": c.retransmissions.Load(), "unanswered": c.unanswered.Load(),
 			"unexpected": c.unexpected.Load(), "panic": c.panics.Load(),
 			"unconfirmed": c.unconfirmed.Load(), "association_lost": c.associationsLost.Load(), "peer_restart": c.peerRestarts.Load(),
 		},
 		ReportsPending: int(c.reports.Load()),
+	}
+	for _, c := range s.conns {
+		out.Events["receive_buffer"] += c.overrun()
 	}
 	for i := range 256 {
 		if n := c.received[i].Load(); n > 0 {
@@ -122,6 +126,12 @@ func (s *Server) Stats() Stats {
 		}
 	}
 	return out
+}
+
+// Excess returns how many messages their senders' rate was too high for, and their
+// octets.
+func (s *Server) Excess() (messages, octets uint64) {
+	return s.counters.excess.Load(), s.counters.excessOctets.Load()
 }
 
 // complaint limits a log message whose rate peers control.
