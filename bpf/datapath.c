@@ -9,8 +9,10 @@ INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
 	p->ifindex = ctx->ingress_ifindex;
 	p->frame = p->received = (long)ctx->data_end - (long)ctx->data;
 	p->port_flags = in->flags;
+	p->access = in->access;
 	p->port_mtu = in->mtu;
 	p->sid = p->policy = p->list = p->tunnel = p->target_kind = p->pdr = 0;
+	p->version = 0;
 	p->from_pdr = p->slice = p->from_slice = 0;
 	p->from_ue = p->guarded = p->onward = 0;
 	p->addresses = 0;

@@ -180,6 +180,10 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 	struct local_sid *sid = find_sid(x->cfg, &ip->dst, &index);
 	void *inner = (void *)ip + IPV6_LEN;
 
+	if (refuse6(x->cfg, x->port_flags, x->access, sid, ip))
+		return NOT_TAKEN;
+	if (!sid && refuse_ue6(x->cfg, x->port_flags, ip))
+		return NOT_TAKEN;
 	if (!sid)
 		return express_to_ue6(ctx, x, ld64(&ip->dst), ETH_LEN, 0);
 	x->sid = bpf_map_lookup_elem(&sid_counter, &index);
@@ -237,7 +241,11 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 		return NOT_TAKEN;
 	gtpu = ip->protocol == NH_UDP && ld16(&udp->dst) == be16(GTPU_PORT);
 	if (is_gtpu4(x->cfg, dst))
-		return gtpu ? express_receive(ctx, x, ip, end) : NOT_TAKEN;
+		return gtpu && !refuse_gtpu4(x->port_flags, x->access, ld32(&ip->src))
+			       ? express_receive(ctx, x, ip, end)
+			       : NOT_TAKEN;
+	if (refuse_ue4(x->cfg, x->port_flags, ip))
+		return NOT_TAKEN;
 	pool = find_pool4(x->cfg, be32(dst));
 	if (pool && pool->sessions)
 		return express_send_rule(ctx, pool->base + (be32(dst) & ~pool->mask), ETH_LEN, 0,
@@ -248,9 +256,10 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 					      end)
 			       : NOT_TAKEN;
 	to = express_cached4(x, dst, 0);
-	if (!to)
+	if (!to || !may_steer(x->port_flags, to->kind))
 		return NOT_TAKEN;
-	if (to->kind == TARGET_GTP4D && gtpu)
+	if (to->kind == TARGET_GTP4D && gtpu &&
+	    !refuse_gtpu4(x->port_flags, x->access, ld32(&ip->src)))
 		return express_gtp4_d(ctx, x, to, ip, end);
 	if (to->kind == TARGET_POLICY)
 		return express_steer4(ctx, x, to->index, ip, end);
@@ -271,7 +280,8 @@ INLINE int express(struct xdp_md *ctx)
 	if (!in)
 		return XDP_PASS;
 	x.port_flags = in->flags;
-	if ((x.port_flags & (PORT_ATTACHED | PORT_EXTERNAL | PORT_STEERED)) != PORT_ATTACHED)
+	x.access = in->access;
+	if ((x.port_flags & (PORT_ATTACHED | PORT_STEERED)) != PORT_ATTACHED)
 		return x.port_flags & PORT_ATTACHED ? NOT_TAKEN : XDP_PASS;
 	if (x.cfg->trace || l3 + IPV6_LEN > end)
 		return NOT_TAKEN;

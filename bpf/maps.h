@@ -29,8 +29,10 @@
 
 /* what every packet needs to know: a look-up less than a map takes */
 __hidden struct settings node_settings SEC(".data.settings");
-/* what an interface's frames are allowed, by ifindex */
+/* what may enter by an interface, by ifindex */
 MAP(port, BPF_MAP_TYPE_ARRAY, __u32, struct port, MAX_PORTS);
+/* who may send GTP-U by a port, and what of this host it reaches */
+MAP(access, BPF_MAP_TYPE_ARRAY, __u32, struct access, MAX_ACCESS);
 /* interface steering, by port and VLAN tags */
 MAP(target_by_port, BPF_MAP_TYPE_HASH, struct port_key, struct target, 4096);
 /* SIDs that no locator finds by index */

@@ -86,7 +86,8 @@ struct packet {
 	__u16 addresses; /* offset of the Ethernet addresses */
 	__u16 l3_length;
 	__u8 version;   /* of that header: 4, 6 */
-	__u8 port_flags;
+	__u16 access;      /* of the port */
+	__u32 port_flags;
 
 	/* IPv6 extension headers */
 	__u16 srh;         /* offset, 0: none */

@@ -5,6 +5,7 @@
 #define CULVERT_ROUTER_H
 
 #include "forward.h"
+#include "port.h"
 #include "trace.h"
 #include "ethernet.h"
 
@@ -140,13 +141,16 @@ INLINE int ipv6_sound(struct packet *p, struct ipv6 *ip)
 
 INLINE int gtpu6(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct ipv6 *ip)
 {
+	int refused = refuse_gtpu6(p->port_flags, p->access, &ip->src);
 	struct udp *udp;
 
 	if (ip->next_header == NH_FRAGMENT)
-		return reassemble(p);
+		return refused ? refused : reassemble(p);
 	udp = at(ctx, p->l3 + IPV6_LEN, UDP_LEN);
 	if (ip->next_header != NH_UDP || !udp || ld16(&udp->dst) != be16(GTPU_PORT))
 		return REASON_PASSED;
+	if (refused)
+		return refused;
 	if (!ipv6_sound(p, ip))
 		return REASON_IPV6_MALFORMED;
 	copy16(&p->src, &ip->src);
@@ -161,13 +165,15 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	struct local_sid *sid;
 	struct cached *to;
 	__u32 index;
+	int refused;
 
 	if (!ip || be32(ld32(ip)) >> 28 != 6)
 		return REASON_PASSED;
 	p->version = 6;
-	if (p->port_flags & PORT_EXTERNAL && (in_domain(cfg, &ip->dst) || in_domain(cfg, &ip->src)))
-		return REASON_SR_DOMAIN_EDGE;
 	sid = find_sid(cfg, &ip->dst, &index);
+	refused = refuse6(cfg, p->port_flags, p->access, sid, ip);
+	if (refused)
+		return refused;
 	if (sid) {
 		p->sid = index;
 		if (!ipv6_sound(p, ip))
@@ -177,6 +183,9 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	}
 	if (is_gtpu6(cfg, &ip->dst))
 		return gtpu6(ctx, p, cfg, ip);
+	refused = refuse_ue6(cfg, p->port_flags, ip);
+	if (refused)
+		return refused;
 	index = pool6_index(cfg, &ip->dst);
 	if (index) {
 		struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
@@ -186,14 +195,18 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	}
 	p->family = 6;
 	copy16(&p->dst, &ip->dst);
-	index = cfg->pdr_slots ? pdr_of_destination(p) : 0;
+	index = cfg->pdr_slots && is_n6(p->port_flags) ? pdr_of_destination(p) : 0;
 	if (index)
 		return steer(ctx, p, cfg, TARGET_PDR, index);
 	to = steered_destination(cfg, p->dst.hi, p->dst.lo, 0);
+	if (to && to->kind && !may_steer(p->port_flags, to->kind) && !of_pool6(cfg, p))
+		return REASON_ROLE;
 	if (to && to->kind)
 		return steer(ctx, p, cfg, to->kind, to->index);
 	if (!port || is_local6(&p->dst))
 		return REASON_PASSED;
+	if (!may_steer(p->port_flags, port->kind))
+		return REASON_ROLE;
 	return steer(ctx, p, cfg, port->kind, port->index);
 }
 
@@ -213,15 +226,21 @@ INLINE int gtpu4(struct xdp_md *ctx, struct packet *p, struct settings *cfg, str
 		 struct mobile *m)
 {
 	__u32 l4 = p->l3 + (ip->version_ihl & 0xf) * 4u;
+	int refused = refuse_gtpu4(p->port_flags, p->access, ld32(&ip->src));
 	struct udp *udp;
 
 	if (ip->protocol != NH_UDP)
 		return REASON_PASSED;
-	if (be16(ld16(&ip->fragment)) & IPV4_FRAGMENT_MASK)
+	if (be16(ld16(&ip->fragment)) & IPV4_FRAGMENT_MASK) {
+		if (refused)
+			return refused;
 		return ipv4_sound(p, ip) ? reassemble(p) : REASON_IPV4_MALFORMED;
+	}
 	udp = at(ctx, l4, UDP_LEN);
 	if (!udp || ld16(&udp->dst) != be16(GTPU_PORT))
 		return REASON_PASSED;
+	if (refused)
+		return refused;
 	if (!ipv4_sound(p, ip))
 		return REASON_IPV4_MALFORMED;
 	if (m)
@@ -237,12 +256,16 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	struct ipv4 *ip = at(ctx, p->l3, IPV4_LEN);
 	struct cached *to;
 	__u32 index, dst;
+	int refused;
 
 	if (!ip || ip->version_ihl >> 4 != 4)
 		return REASON_PASSED;
 	p->version = 4;
 	if (is_gtpu4(cfg, ld32(&ip->dst)))
 		return gtpu4(ctx, p, cfg, ip, 0);
+	refused = refuse_ue4(cfg, p->port_flags, ip);
+	if (refused)
+		return refused;
 	dst = be32(ld32(&ip->dst));
 	index = pool4_index(cfg, dst);
 	if (index) {
@@ -253,10 +276,12 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	}
 	p->family = 4;
 	st32(&p->dst, ld32(&ip->dst));
-	index = cfg->pdr_slots ? pdr_of_destination(p) : 0;
+	index = cfg->pdr_slots && is_n6(p->port_flags) ? pdr_of_destination(p) : 0;
 	if (index)
 		return steer(ctx, p, cfg, TARGET_PDR, index);
 	to = steered_destination(cfg, ld32(&p->dst), ~0ull, CACHE_IPV4);
+	if (to && to->kind && !may_steer(p->port_flags, to->kind) && !of_pool4(cfg, p))
+		return REASON_ROLE;
 	if (to && to->kind == TARGET_GTP4D) {
 		struct mobile *m;
 
@@ -269,6 +294,8 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 		return steer(ctx, p, cfg, to->kind, to->index);
 	if (!port || is_local4(dst))
 		return REASON_PASSED;
+	if (!may_steer(p->port_flags, port->kind))
+		return REASON_ROLE;
 	return steer(ctx, p, cfg, port->kind, port->index);
 }
 
@@ -280,6 +307,20 @@ INLINE int frame_input(struct xdp_md *ctx, struct packet *p, __u32 link)
 	int reason = link_input(ctx, p, link);
 
 	return reason == CONTINUE_TO_UE ? send_frame(ctx, p, p->ue) : reason;
+}
+
+/* What the kernel must not have is dropped. What a SID leaves to the kernel it may. */
+INLINE int guard_kernel(struct xdp_md *ctx, struct packet *p, int reason)
+{
+	int refused = 0;
+
+	if (reason != REASON_PASSED || !(p->port_flags & PORT_ROLES) || p->sid)
+		return reason;
+	if (p->version == 4)
+		refused = refuse_host4(ctx, p);
+	else if (p->version == 6)
+		refused = refuse_host6(ctx, p);
+	return refused ? refused : reason;
 }
 
 /* Whose it is and what becomes of it: CONTINUE with a plan, or how it ends. */
@@ -306,16 +347,19 @@ INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
 	steered = steered_port(p, vlan[0], vlan[1]);
 	if (steered && is_l2(steered)) {
 		p->target_kind = TARGET_POLICY;
+		if (!may_steer(p->port_flags, TARGET_POLICY))
+			return REASON_ROLE;
 		return h_encaps_l2(ctx, p, steered->index, cfg->hop_limit);
 	}
 	if (!steered && p->port_flags & PORT_STEERED)
 		steered = steered_link(p, vlan);
 	if (steered && steered->kind == TARGET_LINK)
-		return frame_input(ctx, p, steered->index);
+		return may_steer(p->port_flags, TARGET_LINK) ? frame_input(ctx, p, steered->index)
+							     : REASON_ROLE;
 	if (type == be16(TYPE_IPV6))
-		return ipv6_input(ctx, p, cfg, steered);
+		return guard_kernel(ctx, p, ipv6_input(ctx, p, cfg, steered));
 	if (type == be16(TYPE_IPV4))
-		return ipv4_input(ctx, p, cfg, steered);
+		return guard_kernel(ctx, p, ipv4_input(ctx, p, cfg, steered));
 	return REASON_PASSED;
 }
 

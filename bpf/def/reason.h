@@ -58,6 +58,11 @@ enum reason {
 
 	REASON_SLOW_PATH_SIZE, /* larger than what is handed up whole */
 
+	/* Roles of ports */
+	REASON_ROLE, /* nothing that the port's roles accept */
+	REASON_PEER, /* GTP-U from somebody who is not among the port's peers */
+	REASON_HOST, /* for this host, and the port's `host` does not list it */
+
 	REASON_COUNT,
 };
 

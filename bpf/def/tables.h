@@ -5,6 +5,7 @@
 #ifndef CULVERT_DEF_TABLES_H
 #define CULVERT_DEF_TABLES_H
 
+#include "port.h"
 #include "types.h"
 
 #define MAX_SEGMENTS 12
@@ -27,10 +28,6 @@ struct locator {
 	__u32 function_mask;
 	__u8 shift;
 	__u8 pad[7];
-};
-
-struct prefix6 {
-	__u64 hi, lo, mask_hi, mask_lo; /* host order */
 };
 
 /* UE pool: tunnel index = base + (address - prefix), IPv6 by /64. */
@@ -71,19 +68,6 @@ struct settings {
 	struct in6 gtpu6[MAX_GTPU_ADDRESSES];
 	struct pool4 pool4[MAX_POOLS];
 	struct pool6 pool6[MAX_POOLS];
-};
-
-/* port[ifindex]: what an interface's frames are allowed. */
-enum port_flags {
-	PORT_ATTACHED = 1,
-	PORT_EXTERNAL = 2,         /* beyond the SR domain's edge */
-	PORT_PARTIAL_CHECKSUM = 4, /* virtual: L4 checksums may be partial */
-	PORT_STEERED = 8,          /* has entries in steering_by_port */
-};
-
-struct port {
-	__u32 flags;
-	__u32 mtu; /* of layer 3; 0: not known */
 };
 
 /* local_sid[index]: published by one 64-bit write of the first word; what it

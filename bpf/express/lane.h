@@ -18,7 +18,7 @@ struct express {
 	struct counter *slice;
 	__u32 length;        /* of layer 3, as received: it fills the frame */
 	__u32 list_length, tunnel_length;
-	__u32 port_flags;
+	__u32 port_flags, access;
 	__u32 rule; /* index, of a session */
 };
 

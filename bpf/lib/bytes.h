@@ -57,6 +57,15 @@ INLINE __u64 be64(__u64 x)
 	return __builtin_bswap64(x);
 }
 
+/* 1 or 0, without a branch. */
+INLINE __u64 is_not_0(__u64 x)
+{
+	__u64 y = x | -x;
+
+	opaque(y); /* or a comparison would be made of it */
+	return y >> 63;
+}
+
 INLINE void copy16(void *to, const void *from)
 {
 	st64(to, ld64(from));

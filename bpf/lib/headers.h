@@ -25,6 +25,7 @@
 enum next_header {
 	NH_HOP_BY_HOP = 0,
 	NH_ICMP = 1,
+	NH_IGMP = 2,
 	NH_IPV4 = 4,
 	NH_TCP = 6,
 	NH_UDP = 17,
@@ -63,6 +64,7 @@ struct udp {
 #define TCP_FLAGS 13
 #define TCP_CHECKSUM 16
 #define TCP_SYN 2
+#define TCP_ACK 0x10
 enum tcp_option { TCP_OPTION_END, TCP_OPTION_NOP, TCP_OPTION_MSS };
 
 struct gtpu {

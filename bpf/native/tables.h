@@ -56,6 +56,7 @@ static void make_maps(void)
 {
 	make_map_of(&node_settings, sizeof(node_settings));
 	MAKE_MAP(port, PORTS + 4);
+	MAKE_MAP(access, 4);
 	MAKE_MAP(target_by_port, ENTRIES);
 	MAKE_MAP(sid_by_prefix, ENTRIES);
 	MAKE_MAP(local_sid, SIDS);

@@ -308,7 +308,21 @@ static void make_settings(struct input *in)
 			(n & 31 ? PORT_ATTACHED : 0) | (n & 0x700 ? 0 : PORT_EXTERNAL) |
 			(n & 0x800 ? PORT_PARTIAL_CHECKSUM : 0) | (i <= 5 ? PORT_STEERED : 0);
 		VALUE(port, struct port, i)->mtu = n & 0x1000 ? 0 : n >> 16;
+		n = next_number(in);
+		if (n & 1) {
+			VALUE(port, struct port, i)->flags |=
+				n & (PORT_ROLES | PORT_HOST_ANY | PORT_HOST_FORWARD);
+			VALUE(port, struct port, i)->access = n >> 16 & 1;
+		}
 	}
+	*VALUE(access, struct access, 1) = (struct access){
+		.peers4_count = 2,
+		.peers6_count = 1,
+		.services_count = 1,
+		.peers4 = { { 0, 0 } },
+		.peers6 = { { 0, 0, 0, 0 } },
+		.service = { { NH_TCP, 1, 179 } },
+	};
 }
 
 static void make_world(__u32 seed)

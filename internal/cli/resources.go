@@ -19,18 +19,29 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
+func rolesOf(roles []config.Role) string {
+	var words []string
+	for _, r := range roles {
+		words = append(words, string(r))
+	}
+	return strings.Join(words, ",")
+}
+
 var interfaces = noun[agent.InterfaceStatus]{
 	kind: desired.KindInterface, aliases: []string{"interfaces", "if"}, keyName: "NAME",
 	short:  "Interfaces that the data path is attached to",
 	fetch:  (*api.Client).Interfaces,
-	header: []any{"INTERFACE", "INDEX", "ATTACHED", "MTU", "EXTERNAL"},
+	header: []any{"INTERFACE", "INDEX", "ATTACHED", "MTU", "EXTERNAL", "ROLES"},
 	row: func(s agent.InterfaceStatus) []any {
-		return []any{s.Name, s.Ifindex, s.Attached, s.MTU, map[bool]string{true: "yes"}[s.External]}
+		return []any{s.Name, s.Ifindex, s.Attached, s.MTU, map[bool]string{true: "yes"}[s.External], rolesOf(s.Roles)}
 	},
 	section: "interfaces",
 	fields: []field{
 		{name: "mode", about: "auto (the default), native or generic", words: []string{"auto", "native", "generic"}},
 		{name: "external", about: "the link leaves the SR domain", flag: true},
+		{name: "roles", about: "what may enter: n3, n9, n6, n4, sr, edge", list: true},
+		{name: "peers", about: "prefixes of those who may send GTP-U, or any", list: true},
+		{name: "host", about: "services of this host that can be reached, forward, any", list: true},
 	},
 	example: "  culvert interface add eth1 --external",
 }

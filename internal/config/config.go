@@ -42,6 +42,16 @@ type Interface struct {
 	Mode string `json:"mode,omitempty" jsonschema:"enum=auto,enum=native,enum=generic"`
 	// External says that the link leaves the SR domain.
 	External bool `json:"external,omitempty"`
+	// Roles say what may enter by the interface. What no role accepts is dropped, or
+	// left to the kernel where host says so.
+	Roles []Role `json:"roles,omitempty" jsonschema:"enum=n3,enum=n9,enum=n6,enum=n4,enum=sr,enum=edge"`
+	// Peers are the prefixes of those who may send GTP-U by an interface with the role n3
+	// or n9. It must be set there: "any" stands for every sender.
+	Peers Senders `json:"peers,omitempty"`
+	// Host lists what of this host can be reached by the interface: bfd, bgp, dhcp, ntp,
+	// ospf, ping, ssh, vrrp, tcp/PORT, udp/PORT; forward: the kernel may forward packets
+	// that are for others; any: everything.
+	Host HostList `json:"host,omitempty"`
 }
 
 // Encapsulation is what headends push, unless a policy says otherwise.

@@ -89,6 +89,8 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
 	case v.Type() == reflect.TypeFor[Senders]() && isAny(n):
 		v.Set(reflect.ValueOf(Anyone()))
+	case v.Type() == reflect.TypeFor[HostList]() && isAny(n):
+		v.Set(reflect.ValueOf(HostList{hostAny}))
 	case v.Kind() == reflect.Pointer:
 		p := reflect.New(v.Type().Elem())
 		d.value(n, p.Elem(), path)

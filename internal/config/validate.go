@@ -219,12 +219,14 @@ func checkInterfaces(v *validator) {
 			v.interfaces[in.Name] = true
 		}
 		v.oneOf(at+".mode", in.Mode, "auto", "native", "generic")
+		checkRoles(v, at, &v.Interfaces[i])
 	}
 }
 
 func checkDomain(v *validator) {
-	v.refuse(len(v.Domain) > maxDomains,
-		"domain", "join neighbouring prefixes", "%d prefixes exceed the limit of %d", len(v.Domain), maxDomains)
+	n := len(v.SRDomain())
+	v.refuse(n > maxDomains,
+		"domain", "join neighbouring prefixes, and cover locators and SIDs by one of them", "%d prefixes, of locators and SIDs too, exceed the limit of %d", n, maxDomains)
 	if len(v.Domain) == 0 && slices.ContainsFunc(v.Interfaces, func(in Interface) bool { return in.External }) {
 		v.add("interfaces", "list under domain: the prefixes of the SR domain, of all its SIDs",
 			"an interface is external, but no SR domain is configured")

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
@@ -99,7 +100,7 @@ func (r *rig) program(n model.Network) error {
 	r.keys = r.counterKeys()
 	c := &r.network.Config
 	s := Settings{HopLimit: c.Encapsulation.HopLimit, Source: c.Encapsulation.Source, ErrorsPerSecond: 1_000_000_000,
-		Domain: c.Domain, GTPUAddresses: c.GTPU.Addresses, Pools: c.GTPU.Pools,
+		Domain: c.SRDomain(), GTPUAddresses: c.GTPU.Addresses, Pools: c.GTPU.Pools,
 		UEPools: n.UEPools, Protected: n.Protected, MSSClamp: n.MSSClamp}
 	for _, l := range c.Locators {
 		s.Locators = append(s.Locators, settings.Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits})
@@ -115,7 +116,9 @@ func (r *rig) program(n model.Network) error {
 			if err := r.d.Ports.PutDevice(p.Ifindex); err != nil {
 				return err
 			}
-			return r.d.Ports.Set(p.Ifindex, port.Port{External: p.External, PartialChecksum: p.PartialChecksum, MTU: p.MTU})
+			set := portWithRoles(c, p.Name)
+			set.External, set.PartialChecksum, set.MTU = p.External, p.PartialChecksum, p.MTU
+			return r.d.Ports.Set(p.Ifindex, set)
 		}),
 		each(c.Policies, r.d.Policies.Put),
 		each(tunnels, r.d.Tunnels.Put),
@@ -429,4 +432,25 @@ func (r *rig) goldenPunt(t *testing.T, row *golden.Row, frame []byte, ifindex in
 			t.Errorf("%s: events (-want +got):\n%s", row.Name, diff)
 		}
 	}
+}
+
+// portWithRoles is what the agent makes of an interface's roles, peers and host.
+func portWithRoles(c *config.Config, name string) (p port.Port) {
+	bits := map[config.Role]port.Roles{
+		config.RoleN3: port.N3, config.RoleN9: port.N3, config.RoleN6: port.N6, config.RoleN4: port.N4, config.RoleSR: port.SR, config.RoleEdge: port.Edge,
+	}
+	for _, in := range c.Interfaces {
+		if in.Name != name {
+			continue
+		}
+		for _, r := range in.Roles {
+			p.Roles |= bits[r]
+		}
+		host, _ := in.HostAccess() // of a valid configuration
+		p.Access = port.Access{Peers: in.Peers, HostAny: host.Any, HostForward: host.Forward}
+		for _, s := range host.Services {
+			p.Access.Services = append(p.Access.Services, port.Service(s))
+		}
+	}
+	return p
 }

@@ -155,7 +155,9 @@ func (d *DataPlane) openTables() (err error) {
 		return err
 	}
 	d.settings, d.names = settings.Open(t.Settings, d.grace, l), &table.Names{Hash: t.Names}
-	d.Ports = port.New(&d.mu, m[abi.MapPort], m[abi.MapDevice])
+	if d.Ports, err = port.Open(&d.mu, m[abi.MapPort], m[abi.MapAccess], m[abi.MapDevice], d.grace); err != nil {
+		return err
+	}
 	if d.Adjacencies, err = adjacency.Open(&d.mu, m[abi.MapAdjacency], d.names, d.grace); err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ func (e gtpuEntity) process(at int) Result {
 		return e.echo(at, msg)
 	case gPDU, endMarker:
 	default:
-		return e.j.untouched()
+		return e.j.leave(e.j.untouched())
 	}
 	if rules := e.j.m.sessions.byTEID[msg.teid]; rules != nil {
 		return e.j.upf().receive(rules, msg)

@@ -70,6 +70,7 @@ func (p v4) protocol() uint8 { return p[9] }
 func (p v4) tos() uint8      { return p[1] }
 func (p v4) header() int     { return int(p[0]&15) * 4 }
 func (p v4) length() int     { return int(be.Uint16(p[2:])) }
+func (p v4) offset() int     { return int(be.Uint16(p[6:])&0x1fff) * 8 }
 func (p v4) fragment() bool  { return be.Uint16(p[6:])&0x3fff != 0 }
 
 // change writes one octet of the header, and its checksum follows.

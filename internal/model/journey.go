@@ -14,6 +14,7 @@ type journey struct {
 	m       *Model
 	frame   []byte
 	port    *Port
+	guard   *guard
 	ifindex int
 	l3      int    // where the layer-3 packet starts in frame
 	packet  []byte // layer 3 without padding, as received; never written
@@ -56,6 +57,7 @@ func (j *journey) run() Result {
 	if j.port == nil || len(j.frame) < 14 {
 		return j.untouched()
 	}
+	j.guard = j.m.guardOf(j.port)
 	key, etherType, ok := j.tags()
 	if !ok {
 		return j.untouched()
@@ -63,11 +65,17 @@ func (j *journey) run() Result {
 	byPort := j.m.byPort[key]
 	if byPort != nil && byPort.Policy != "" {
 		if b := j.m.policies[byPort.Policy].Behavior; b == srv6.HEncapsL2 || b == srv6.HEncapsL2Red {
+			if r := j.guard.steers(byPort); r != "" {
+				return j.drop(r)
+			}
 			return j.headend().encapsulateFrame(byPort.Policy)
 		}
 	}
 	for _, vlan := range []uint16{key.outer, 0} {
 		if l := (Link{j.port.Name, vlan}); byPort == nil && j.m.sessions.links[l] {
+			if r := j.guard.steers(nil); r != "" {
+				return j.drop(r)
+			}
 			return j.upf().fromLink(l)
 		}
 	}
@@ -112,29 +120,47 @@ func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 	dst := p.dst()
 	sid, gtpu := m.localSID(dst), m.isGTPU(dst)
 	rules, ue := m.ue(dst)
+	ue = ue && j.guard.isN6()
 	s, steered := m.steered(dst)
+	refused := j.guard.edge(p)
+	if sid != nil {
+		refused = j.guard.sid(sid, p.src())
+	} else if refused == "" && !gtpu {
+		refused = j.guard.ue(p.src(), dst)
+	}
+	if refused != "" {
+		return j.drop(refused)
+	}
 	var take func() Result
 	switch {
 	case sid != nil:
 		take = endpoint{j, sid}.process
 	case gtpu && p.next() == protoFragment:
-		return j.reassemble() // whoever puts it together looks at its length
+		if refused = j.guard.gtpu(p.src()); refused == "" {
+			return j.reassemble() // whoever puts it together looks at its length
+		}
 	case gtpu && p.next() == protoUDP && toGTPU(p[40:]):
+		refused = j.guard.gtpu(p.src())
 		take = func() Result { return j.gtpu().process(40) }
 	case gtpu:
 	case ue:
 		take = func() Result { return j.upf().toUE(rules) }
 	case steered && s.passes():
 	case steered && s.rules != nil:
+		refused = j.guard.steers(nil)
 		take = func() Result { return j.upf().toUE(s.rules) }
 	case steered:
+		refused = j.guard.steersTo(s.to, dst)
 		take = func() Result { return j.steer(s.to) }
 	case byPort && !nobody(dst):
+		refused = j.guard.steers(m.byPort[key])
 		take = func() Result { return j.steer(m.byPort[key]) }
 	}
 	switch {
+	case refused != "":
+		return j.drop(refused)
 	case take == nil:
-		return j.untouched()
+		return j.leave(j.untouched())
 	case p.length() > len(p):
 		return j.drop(IPv6Malformed)
 	}
@@ -146,14 +172,26 @@ func (j *journey) ipv4(p v4, byPort bool, key portKey) Result {
 	malformed := p.header() < 20 || p.length() < p.header() || p.length() > len(p)
 	s, steered := m.steered(p.dst())
 	rules, ue := m.ue(p.dst())
-	if !ue && steered && s.rules != nil {
+	ue = ue && j.guard.isN6()
+	if j.guard.isN6() && !ue && steered && s.rules != nil {
 		rules, ue = s.rules, true
 	}
-	switch {
-	case m.isGTPU(p.dst()):
+	if m.isGTPU(p.dst()) {
 		return j.ipv4GTPU(p, malformed, func() Result { return j.gtpu().process(p.header()) })
+	}
+	refused := j.guard.ue(p.src(), p.dst())
+	switch {
+	case refused != "":
+	case !ue && steered && !s.passes():
+		refused = j.guard.steersTo(s.to, p.dst())
+	case !ue && !steered && byPort && !nobody(p.dst()):
+		refused = j.guard.steers(m.byPort[key])
+	}
+	switch {
+	case refused != "":
+		return j.drop(refused)
 	case !ue && steered && s.passes():
-		return j.untouched()
+		return j.leave(j.untouched())
 	case !ue && steered && s.to.GTP4D != nil:
 		return j.ipv4GTPU(p, malformed, func() Result { return j.headend().hMGTP4D(s.to.GTP4D) })
 	case (ue || steered) && malformed:
@@ -168,7 +206,23 @@ func (j *journey) ipv4(p v4, byPort bool, key portKey) Result {
 		}
 		return j.steer(m.byPort[key])
 	}
-	return j.untouched()
+	return j.leave(j.untouched())
+}
+
+// leave drops what the kernel must not have.
+func (j *journey) leave(r Result) Result {
+	if r.Reason != Passed || j.guard == nil {
+		return r
+	}
+	p := j.frame[j.l3:]
+	k := kernelPacket4
+	if version(p) == 6 {
+		k = kernelPacket6
+	}
+	if refused := j.guard.kernel(k(p)); refused != "" {
+		return j.drop(refused)
+	}
+	return r
 }
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
@@ -178,9 +232,14 @@ var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 func (j *journey) ipv4GTPU(p v4, malformed bool, then func() Result) Result {
 	switch {
 	case p.protocol() != protoUDP:
-		return j.untouched()
+		return j.leave(j.untouched())
 	case !p.fragment() && !toGTPU(p[min(p.header(), len(p)):]):
-		return j.untouched()
+		return j.leave(j.untouched())
+	}
+	refused := j.guard.gtpu(p.src())
+	switch {
+	case refused != "":
+		return j.drop(refused)
 	case malformed:
 		return j.drop(IPv4Malformed)
 	case p.fragment():
@@ -192,7 +251,7 @@ func (j *journey) ipv4GTPU(p v4, malformed bool, then func() Result) Result {
 // toGTPU says whether a UDP header is whole and for port 2152.
 func toGTPU(udp []byte) bool { return len(udp) >= 8 && be.Uint16(udp[2:]) == 2152 }
 
-func (m *Model) inDomain(a netip.Addr) bool { return within(m.network.Config.Domain, a) }
+func (m *Model) inDomain(a netip.Addr) bool { return within(m.network.Config.SRDomain(), a) }
 
 func (j *journey) steer(to *srpolicy.Steering) Result {
 	packet := tpdu{packet: j.packet, l3: j.l3, outer: noOuter}

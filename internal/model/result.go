@@ -49,6 +49,9 @@ const (
 	SliceRate      Reason = "slice_rate"
 	QuotaUsedUp    Reason = "quota"
 	SlowPathSize   Reason = "slow_path_size"
+	NoRole         Reason = "role"
+	NoPeer         Reason = "peer"
+	NotForHost     Reason = "host"
 )
 
 // Drop says whether the frame ended there.

@@ -80,7 +80,7 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 		former = t
 	}
 	t.Links = links
-	if s.has(desired.KindLocator, desired.KindSettings) {
+	if s.has(desired.KindLocator, desired.KindSID, desired.KindInterface, desired.KindSettings) {
 		t.compileSettings(c)
 	}
 	if moved || s.has(desired.KindSlice, desired.KindSettings) {
@@ -105,11 +105,27 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 		t.Ports = make(map[string]Port, len(c.Interfaces))
 		for _, i := range c.Interfaces {
 			if l, ok := links.Link(i.Name); ok {
-				t.Ports[i.Name] = Port{i, l.Index, port.Port{External: i.External, PartialChecksum: l.Virtual(), MTU: l.MTU}}
+				t.Ports[i.Name] = Port{i, l.Index, portOf(&i, l)}
 			}
 		}
 	}
 	return t
+}
+
+// portOf is what the data path is told of an interface.
+func portOf(i *config.Interface, l netdev.Link) port.Port {
+	p := port.Port{External: i.External, PartialChecksum: l.Virtual(), MTU: l.MTU, Access: port.Access{Peers: i.Peers}}
+	for _, r := range i.Roles {
+		p.Roles |= map[config.Role]port.Roles{
+			config.RoleN3: port.N3, config.RoleN9: port.N3, config.RoleN6: port.N6, config.RoleN4: port.N4, config.RoleSR: port.SR, config.RoleEdge: port.Edge,
+		}[r]
+	}
+	host, _ := i.HostAccess() // which was checked
+	p.Access.HostAny, p.Access.HostForward = host.Any, host.Forward
+	for _, s := range host.Services {
+		p.Access.Services = append(p.Access.Services, port.Service(s))
+	}
+	return p
 }
 
 // compilePolicies chooses the active candidate path of each policy in the scope.
@@ -215,7 +231,7 @@ func (t *Tables) compileSettings(c *config.Config) {
 		HopLimit:        c.Encapsulation.HopLimit,
 		Source:          c.Encapsulation.Source,
 		ErrorsPerSecond: errorsPerSecond,
-		Domain:          c.Domain,
+		Domain:          c.SRDomain(),
 		GTPUAddresses:   c.GTPU.Addresses,
 		Pools:           c.GTPU.Pools,
 		UEPools:         c.UPF.Pools(),

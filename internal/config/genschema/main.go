@@ -68,6 +68,9 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 		prefix, anyone := schemaOf(reflect.TypeFor[netip.Prefix]()), &jsonschema.Schema{Const: "any"}
 		list := &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{prefix, anyone}}}
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{list, anyone}}
+	case reflect.TypeFor[config.HostList]():
+		list := &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Examples: []any{"ssh", "tcp/9418"}}}
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{list, {Const: "any"}}}
 	case reflect.TypeFor[srv6.Behavior]():
 		return choice(srv6.Behaviors())
 	case reflect.TypeFor[srv6.Flavor]():

@@ -13,6 +13,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type Access struct {
+	_             structs.HostLayout
+	Peers4Count   uint32
+	Peers6Count   uint32
+	ServicesCount uint32
+	Pad           uint32
+	Peers4        [16]Prefix4
+	Peers6        [16]Prefix6
+	Service       [16]Service
+}
+
 type Adjacency struct {
 	_       structs.HostLayout
 	Current uint32
@@ -401,9 +412,10 @@ type Pool6 struct {
 }
 
 type Port struct {
-	_     structs.HostLayout
-	Flags uint32
-	Mtu   uint32
+	_      structs.HostLayout
+	Flags  uint32
+	Mtu    uint16
+	Access uint16
 }
 
 type PortFlags uint32
@@ -413,6 +425,13 @@ const (
 	PortFlagsPORT_EXTERNAL         PortFlags = 2
 	PortFlagsPORT_PARTIAL_CHECKSUM PortFlags = 4
 	PortFlagsPORT_STEERED          PortFlags = 8
+	PortFlagsPORT_N3               PortFlags = 16
+	PortFlagsPORT_N6               PortFlags = 32
+	PortFlagsPORT_N4               PortFlags = 64
+	PortFlagsPORT_SR               PortFlags = 128
+	PortFlagsPORT_EDGE             PortFlags = 256
+	PortFlagsPORT_HOST_ANY         PortFlags = 512
+	PortFlagsPORT_HOST_FORWARD     PortFlags = 1024
 )
 
 type PortKey struct {
@@ -420,6 +439,12 @@ type PortKey struct {
 	Ifindex   uint32
 	OuterVlan uint16
 	InnerVlan uint16
+}
+
+type Prefix4 struct {
+	_       structs.HostLayout
+	Address uint32
+	Mask    uint32
 }
 
 type Prefix6 struct {
@@ -505,7 +530,10 @@ const (
 	ReasonREASON_SLICE_RATE      Reason = 39
 	ReasonREASON_QUOTA           Reason = 40
 	ReasonREASON_SLOW_PATH_SIZE  Reason = 41
-	ReasonREASON_COUNT           Reason = 42
+	ReasonREASON_ROLE            Reason = 42
+	ReasonREASON_PEER            Reason = 43
+	ReasonREASON_HOST            Reason = 44
+	ReasonREASON_COUNT           Reason = 45
 )
 
 type Refused struct {
@@ -528,6 +556,13 @@ type SegmentList struct {
 	Pad       [3]uint8
 	Source    In6
 	Segment   [12]In6
+}
+
+type Service struct {
+	_        structs.HostLayout
+	Protocol uint8
+	Answers  uint8
+	Port     uint16
 }
 
 type SessionEvent struct {
@@ -726,6 +761,7 @@ type WeightedList struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	MapAccess         = "access"
 	MapAdjacency      = "adjacency"
 	MapDevice         = "device"
 	MapErrorsLeft     = "errors_left"
@@ -826,6 +862,7 @@ type ProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type MapSpecs struct {
+	Access        *ebpf.MapSpec `ebpf:"access"`
 	Adjacency     *ebpf.MapSpec `ebpf:"adjacency"`
 	Device        *ebpf.MapSpec `ebpf:"device"`
 	ErrorsLeft    *ebpf.MapSpec `ebpf:"errors_left"`
@@ -898,6 +935,7 @@ func (o *Objects) Close() error {
 //
 // It can be passed to LoadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type Maps struct {
+	Access        *ebpf.Map `ebpf:"access"`
 	Adjacency     *ebpf.Map `ebpf:"adjacency"`
 	Device        *ebpf.Map `ebpf:"device"`
 	ErrorsLeft    *ebpf.Map `ebpf:"errors_left"`
@@ -946,6 +984,7 @@ type Maps struct {
 
 func (m *Maps) Close() error {
 	return _DatapathClose(
+		m.Access,
 		m.Adjacency,
 		m.Device,
 		m.ErrorsLeft,

@@ -1,5 +1,5 @@
-// Package port owns the tables port and device: whose frames the data path
-// handles, and by which interfaces frames leave.
+// Package port owns the tables port, access and device: whose frames the data
+// path handles, what may enter by them, and by which interfaces frames leave.
 //
 //  1. Set an interface's port after the program is attached; until then its frames
 //     pass to the kernel.

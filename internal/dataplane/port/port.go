@@ -13,11 +13,12 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
-// Table is the tables port and device: which interfaces' frames the data path
-// handles, and by which interfaces frames may leave.
+// Table is the tables port, access and device: which interfaces' frames the data path
+// handles, what may enter there, and by which interfaces frames may leave.
 type Table struct {
 	mu             *sync.Mutex
 	ports, devices *ebpf.Map
+	accesses       *accesses
 	// put since Open
 	havePorts, haveDevices map[int]bool
 	// Steered says whether frames of an interface are steered. Package target
@@ -25,17 +26,21 @@ type Table struct {
 	Steered func(ifindex int) bool
 }
 
-// New takes the two maps. mu is the data path's lock.
-func New(mu *sync.Mutex, ports, devices *ebpf.Map) *Table {
-	return &Table{mu: mu, ports: ports, devices: devices, havePorts: map[int]bool{}, haveDevices: map[int]bool{},
-		Steered: func(int) bool { return false }}
+// Open takes the three maps, and finds what an earlier daemon left in access. mu is the
+// data path's lock.
+func Open(mu *sync.Mutex, ports, access, devices *ebpf.Map, grace *table.Grace) (*Table, error) {
+	a, err := openAccesses(access, grace)
+	return &Table{mu: mu, ports: ports, devices: devices, accesses: a, havePorts: map[int]bool{}, haveDevices: map[int]bool{},
+		Steered: func(int) bool { return false }}, err
 }
 
 // maxIfindex is where port and device end (bpf/maps.h).
 const maxIfindex = 1<<16 - 1
 
-// Port says what an interface's frames are allowed.
+// Port says what may enter by an interface.
 type Port struct {
+	Roles           Roles
+	Access          Access
 	External        bool // beyond the SR domain's edge
 	PartialChecksum bool // virtual: transport checksums may be partial
 	MTU             int  // of layer 3; 0: not known
@@ -72,8 +77,23 @@ func (t *Table) SetLocked(ifindex int, p Port) error {
 	if t.Steered(ifindex) {
 		flags |= abi.PortFlagsPORT_STEERED
 	}
+	flags |= abi.PortFlags(p.Roles)
+	if p.Access.HostAny {
+		flags |= abi.PortFlagsPORT_HOST_ANY
+	}
+	if p.Access.HostForward {
+		flags |= abi.PortFlagsPORT_HOST_FORWARD
+	}
+	access, err := t.accesses.take(ifindex, p.Access)
+	if err != nil {
+		return err
+	}
 	t.havePorts[ifindex] = true
-	return t.write(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint32(min(max(p.MTU, 0), math.MaxUint16))})
+	err = t.write(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint16(min(max(p.MTU, 0), math.MaxUint16)), Access: access})
+	if err == nil {
+		t.accesses.leave(ifindex, access)
+	}
+	return err
 }
 
 // Delete leaves an interface's frames to the kernel.
@@ -89,7 +109,11 @@ func (t *Table) DeleteLocked(ifindex int) error {
 		return err
 	}
 	delete(t.havePorts, ifindex)
-	return t.write(ifindex, abi.Port{})
+	err := t.write(ifindex, abi.Port{})
+	if err == nil {
+		t.accesses.leave(ifindex, 0)
+	}
+	return err
 }
 
 func (t *Table) write(ifindex int, next abi.Port) error {
@@ -169,6 +193,7 @@ func (t *Table) Sweep() error {
 			errs = append(errs, t.write(ifindex, abi.Port{}))
 		}
 	}
+	t.accesses.sweep()
 	// Of devices only the interfaces that exist. The kernel deletes the entries of
 	// others, and reading the table takes one call for each of 65,535 entries.
 	there, err := net.Interfaces()

@@ -19,6 +19,9 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 	abi.ReasonREASON_REPLIED:   {"replied", "answered in place (GTP-U Echo)"},
 
 	abi.ReasonREASON_SR_DOMAIN_EDGE:  {"sr_domain_edge", "came in on an external interface, from or to an address inside the SR domain"},
+	abi.ReasonREASON_ROLE:            {"role", "nothing that the interface's roles accept"},
+	abi.ReasonREASON_PEER:            {"peer", "GTP-U from a sender that is not among the interface's peers"},
+	abi.ReasonREASON_HOST:            {"host", "for this host, and the interface's host does not list it"},
 	abi.ReasonREASON_HOP_LIMIT:       {"hop_limit", "hop limit or TTL was used up"},
 	abi.ReasonREASON_SRH_MALFORMED:   {"srh_malformed", "segment routing header is cut short, or its lengths disagree"},
 	abi.ReasonREASON_SEGMENTS_LEFT:   {"segments_left", "Segments Left is out of range, or not what the SID's behaviour wants"},
@@ -52,7 +55,7 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 	abi.ReasonREASON_NO_PDR:      {"no_pdr", "for a UE or a TEID of a session, but no rule takes it"},
 	abi.ReasonREASON_FAR_DROP:    {"far_drop", "the rule's FAR says drop, or does not say where to yet"},
 	abi.ReasonREASON_GATE_CLOSED: {"gate_closed", "a QER's gate is closed"},
-	abi.ReasonREASON_UE_SOURCE:   {"ue_source", "from a tunnel, under an address that is not its UE's"},
+	abi.ReasonREASON_UE_SOURCE:   {"ue_source", "from a tunnel under an address that is not its UE's, or from a data network under a UE's address"},
 	abi.ReasonREASON_UE_TO_UE:    {"ue_to_ue", "from one UE to another, which no rule allows"},
 	abi.ReasonREASON_UE_TO_CORE:  {"ue_to_core", "from a UE to this node, to SIDs, or to a protected prefix"},
 	abi.ReasonREASON_RATE:        {"rate", "above the bit rate or packet rate of a QER"},

@@ -40,8 +40,13 @@ func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
 func (s Source) Network() (model.Network, error) {
 	n := model.Network{Ports: Ports, Local: []netip.Addr{ip("10.50.0.9"), ip("2001:db8:50::9"), ip("10.3.0.1")}}
 	c := &n.Config
+	roles := s.chance(50)
 	for _, p := range Ports {
-		c.Interfaces = append(c.Interfaces, config.Interface{Name: p.Name, External: p.External})
+		in := config.Interface{Name: p.Name, External: p.External}
+		if roles && !p.External {
+			s.roles(&in)
+		}
+		c.Interfaces = append(c.Interfaces, in)
 	}
 	c.Encapsulation = config.Encapsulation{Source: ip("2001:db8:5::1"), HopLimit: uint8(pick(s, 0, 9, 64, 254))}
 	c.Domain = []netip.Prefix{prefix("2001:db8::/32"), prefix("fc00::/16")}
@@ -60,6 +65,16 @@ func (s Source) Network() (model.Network, error) {
 		return n, fmt.Errorf("the generator made a bad configuration: %w", err)
 	}
 	return n, nil
+}
+
+// roles makes a port guarded, mostly so that much may enter.
+func (s Source) roles(in *config.Interface) {
+	in.Roles = pick(s, []config.Role{config.RoleN3, config.RoleN6, config.RoleSR}, []config.Role{config.RoleN9, config.RoleN6, config.RoleEdge},
+		[]config.Role{config.RoleN3}, []config.Role{config.RoleN6}, []config.Role{config.RoleSR}, []config.Role{config.RoleEdge}, []config.Role{config.RoleN4})
+	if in.HasRole(config.RoleN3, config.RoleN9) {
+		in.Peers = pick(s, config.Anyone(), config.Senders{prefix("10.3.0.0/16"), prefix("2001:db8::/33")})
+	}
+	in.Host = pick(s, nil, []string{"any"}, []string{"forward"}, []string{"ping", "bgp", "udp/2000", "tcp/22"})
 }
 
 // tableSource makes the entries of a network's tables, except its sessions.

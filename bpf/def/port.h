@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Values of the maps that say what may enter by an interface: see tables.h. */
+#ifndef CULVERT_DEF_PORT_H
+#define CULVERT_DEF_PORT_H
+
+#include "types.h"
+
+/* port[ifindex]: what may enter by an interface. */
+enum port_flags {
+	PORT_ATTACHED = 1,
+	PORT_EXTERNAL = 2,         /* beyond the SR domain's edge */
+	PORT_PARTIAL_CHECKSUM = 4, /* virtual: L4 checksums may be partial */
+	PORT_STEERED = 8,          /* has entries in steering_by_port */
+	/* roles (port.h); a port without any is not guarded */
+	PORT_N3 = 16, /* n3 or n9 */
+	PORT_N6 = 32,
+	PORT_N4 = 64,
+	PORT_SR = 128,
+	PORT_EDGE = 256,
+	/* what the kernel gets, beside the services of access */
+	PORT_HOST_ANY = 512,      /* everything for this host */
+	PORT_HOST_FORWARD = 1024, /* packets for others */
+};
+
+#define PORT_ROLES (PORT_N3 | PORT_N6 | PORT_N4 | PORT_SR | PORT_EDGE)
+
+struct port {
+	__u32 flags;
+	__u16 mtu;    /* of layer 3; 0: not known */
+	__u16 access; /* index; 0: no peers, no services */
+};
+
+/* access[index]: who may send GTP-U by ports of role n3 or n9, and which services of
+ * this host may be reached. An entry that a port names is never changed. */
+#define MAX_ACCESS 64
+#define MAX_PEERS 16
+#define MAX_SERVICES 16
+
+struct prefix6 {
+	__u64 hi, lo, mask_hi, mask_lo; /* host order */
+};
+
+struct prefix4 {
+	__be32 address, mask;
+};
+
+struct service {
+	__u8 protocol;
+	__u8 answers; /* 1: also TCP segments with ACK from this port, to 32768 and above */
+	__u16 port;   /* host order; 0: the protocol has none */
+};
+
+struct access {
+	__u32 peers4_count, peers6_count, services_count, pad;
+	struct prefix4 peers4[MAX_PEERS];
+	struct prefix6 peers6[MAX_PEERS];
+	struct service service[MAX_SERVICES];
+};
+
+#endif

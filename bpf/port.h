@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What may enter by a port (docs/adr/0019-ports-have-roles.md). A guard says 0, or the
+ * reason that the packet is dropped for. A port without roles has no guards. */
+#ifndef CULVERT_PORT_H
+#define CULVERT_PORT_H
+
+#include "session.h"
+
+#define PFCP_PORT 8805
+#define NO_TYPE 255 /* of ICMP */
+#define EPHEMERAL 32768 /* the first port that a client's answers come to */
+
+/* ---- who sends ---- */
+
+INLINE int from_peer4(__u32 index, __be32 src)
+{
+	struct access *a = bpf_map_lookup_elem(&access, &index);
+	__u64 missed = 1;
+	__u32 i;
+
+#pragma clang loop unroll(disable)
+	for (i = 0; a && i < MAX_PEERS && i < a->peers4_count; i++)
+		missed &= is_not_0((src & a->peers4[i].mask) ^ a->peers4[i].address);
+	return !missed;
+}
+
+/* A function of its own: few are asked, and the verifier goes through it once. */
+GLOBAL int is_peer6(__u32 index, __u64 hi, __u64 lo)
+{
+	struct access *a = bpf_map_lookup_elem(&access, &index);
+	struct u128 v = { hi, lo };
+
+	return a && in_prefixes(a->peers6, MAX_PEERS, a->peers6_count, v);
+}
+
+INLINE int from_peer6(__u32 index, const void *src)
+{
+	struct u128 v = ld128(src);
+
+	return is_peer6(index, v.hi, v.lo);
+}
+
+/* UEs are reached from the data network, where no packet has a UE's source. */
+INLINE int refuse_ue4(struct settings *cfg, __u32 flags, struct ipv4 *ip)
+{
+	if (!(flags & PORT_ROLES))
+		return 0;
+	if (!(flags & PORT_N6))
+		return find_pool4(cfg, be32(ld32(&ip->dst))) ? REASON_ROLE : 0;
+	return find_pool4(cfg, be32(ld32(&ip->src))) || pdr_of_ue4(cfg, ld32(&ip->src))
+		       ? REASON_UE_SOURCE
+		       : 0;
+}
+
+INLINE int refuse_ue6(struct settings *cfg, __u32 flags, struct ipv6 *ip)
+{
+	if (!(flags & PORT_ROLES))
+		return 0;
+	if (!(flags & PORT_N6))
+		return find_pool6(cfg, be64(ld64(&ip->dst))) ? REASON_ROLE : 0;
+	return find_pool6(cfg, be64(ld64(&ip->src))) || pdr_of_ue6(cfg, ld64(&ip->src))
+		       ? REASON_UE_SOURCE
+		       : 0;
+}
+
+/* ---- what for ---- */
+
+/* GTP-U to our addresses, and to translated prefixes. */
+INLINE int refuse_gtpu4(__u32 flags, __u32 index, __be32 src)
+{
+	if (!(flags & PORT_ROLES))
+		return 0;
+	if (!(flags & PORT_N3))
+		return REASON_ROLE;
+	return from_peer4(index, src) ? 0 : REASON_PEER;
+}
+
+INLINE int refuse_gtpu6(__u32 flags, __u32 index, const void *src)
+{
+	if (!(flags & PORT_ROLES))
+		return 0;
+	if (!(flags & PORT_N3))
+		return REASON_ROLE;
+	return from_peer6(index, src) ? 0 : REASON_PEER;
+}
+
+/* RFC 8754 section 5.1: the SR domain is neither source nor destination of what comes
+ * from outside, and no SRH comes from there. */
+INLINE int refuse_at_edge(struct settings *cfg, __u32 flags, struct ipv6 *ip, int inside)
+{
+	if (!(flags & (PORT_EXTERNAL | PORT_EDGE)) || flags & PORT_SR)
+		return 0;
+	return inside || in_domain(cfg, &ip->dst) ||
+			       (flags & PORT_EDGE && ip->next_header == NH_ROUTING)
+		       ? REASON_SR_DOMAIN_EDGE
+		       : 0;
+}
+
+/* Local SIDs (`sid` or NULL) are for the SR domain; those that GTP-U is sent to, for its
+ * peers. */
+INLINE int refuse6(struct settings *cfg, __u32 flags, __u32 index, struct local_sid *sid,
+		   struct ipv6 *ip)
+{
+	int inside = flags & (PORT_SR | PORT_EXTERNAL | PORT_EDGE) && in_domain(cfg, &ip->src);
+
+	if (!sid || !(flags & PORT_ROLES))
+		return refuse_at_edge(cfg, flags, ip, inside);
+	if (flags & PORT_SR && inside)
+		return 0;
+	if (flags & PORT_N3 && (sid->behavior == END_M_GTP6_D || sid->behavior == END_M_GTP6_D_DI))
+		return from_peer6(index, &ip->src) ? 0 : REASON_PEER;
+	return flags & (PORT_SR | PORT_EDGE) ? REASON_SR_DOMAIN_EDGE : REASON_ROLE;
+}
+
+/* The role that what is steered to a target enters by. */
+INLINE int may_steer(__u32 flags, __u32 kind)
+{
+	if (!(flags & PORT_ROLES))
+		return 1;
+	switch (kind) {
+	case TARGET_POLICY:
+		return flags & PORT_EDGE;
+	case TARGET_GTP4D:
+		return flags & PORT_N3;
+	case TARGET_TUNNEL:
+	case TARGET_PDR:
+	case TARGET_LINK:
+		return flags & PORT_N6;
+	}
+	return 1;
+}
+
+/* What steers the UEs of a pool may be found by prefix, too. */
+INLINE int of_pool4(struct settings *cfg, struct packet *p)
+{
+	return p->port_flags & PORT_N6 && find_pool4(cfg, be32(ld32(&p->dst)));
+}
+
+INLINE int of_pool6(struct settings *cfg, struct packet *p)
+{
+	return p->port_flags & PORT_N6 && find_pool6(cfg, be64(p->dst.hi));
+}
+
+/* Whether packets for UEs enter. */
+INLINE int is_n6(__u32 flags)
+{
+	return flags & PORT_N6 || !(flags & PORT_ROLES);
+}
+
+/* ---- the kernel's ---- */
+
+/* What the host's services are told apart by. */
+struct service_looks {
+	__u16 source, destination; /* ports, in host order */
+	__u8 protocol, version, type; /* type: of ICMP */
+	__u8 answer; /* a TCP segment with ACK */
+};
+
+INLINE void look_at_service(struct xdp_md *ctx, struct service_looks *l, __u32 l4)
+{
+	__u8 *first = at(ctx, l4, 4), *flags = at(ctx, l4 + 13, 1);
+
+	if (!first)
+		return;
+	if (l->protocol == NH_ICMP || l->protocol == NH_ICMPV6)
+		l->type = *first;
+	if (!flow_has_ports(l->protocol))
+		return;
+	l->source = be16(ld16(first));
+	l->destination = be16(ld16(first + 2));
+	l->answer = l->protocol == NH_TCP && flags && *flags & TCP_ACK;
+}
+
+/* Neighbour discovery, which no router forwards, and multicast listeners. */
+INLINE int is_of_link(struct service_looks *l, __u8 hops)
+{
+	if (l->version == 4)
+		return l->protocol == NH_IGMP;
+	if (l->protocol != NH_ICMPV6)
+		return 0;
+	return (l->type >= 133 && l->type <= 137 && hops == 255) ||
+	       (l->type >= 130 && l->type <= 132) || l->type == 143;
+}
+
+INLINE int is_icmp_error(struct service_looks *l)
+{
+	if (l->version == 4)
+		return l->protocol == NH_ICMP && (l->type == 3 || l->type == 11 || l->type == 12);
+	return l->protocol == NH_ICMPV6 && l->type >= 1 && l->type <= 4;
+}
+
+INLINE int serves(struct service *s, struct service_looks *l)
+{
+	if (s->protocol != l->protocol)
+		return 0;
+	if (s->protocol == NH_ICMP) /* `ping` */
+		return l->type == 0 || l->type == 8;
+	if (s->protocol == NH_ICMPV6)
+		return l->type == 128 || l->type == 129;
+	return !s->port || s->port == l->destination ||
+	       (s->answers && s->port == l->source && l->answer && l->destination >= EPHEMERAL);
+}
+
+INLINE int is_listed(__u32 index, struct service_looks *l)
+{
+	struct access *a = bpf_map_lookup_elem(&access, &index);
+	__u32 i;
+
+	for (i = 0; a && i < MAX_SERVICES && i < a->services_count; i++)
+		if (serves(&a->service[i], l))
+			return 1;
+	return 0;
+}
+
+/* Of a packet for this host. `gtpu`: whether it would be refused as GTP-U. */
+GLOBAL int refuse_service(struct packet *p, struct service_looks *l, __u32 gtpu)
+{
+	if (!p || !l)
+		return REASON_HOST;
+	if (l->protocol == NH_UDP && l->destination == PFCP_PORT)
+		return p->port_flags & PORT_N4 ? 0 : REASON_HOST;
+	if (l->protocol == NH_UDP && l->destination == GTPU_PORT)
+		return gtpu; /* else the daemon answers it */
+	if (p->port_flags & PORT_HOST_ANY || is_icmp_error(l) || is_listed(p->access, l))
+		return 0;
+	return REASON_HOST;
+}
+
+/* The IPv4 packet at p->l3 is nobody's in the data path: may the kernel have it? */
+GLOBAL int refuse_host4(struct xdp_md *ctx, struct packet *p)
+{
+	struct settings *cfg = &node_settings;
+	struct service_looks l = { .version = 4, .type = NO_TYPE };
+	struct cached *to;
+	struct ipv4 *ip;
+	__u32 dst, src, hops;
+
+	if (!p)
+		return REASON_HOST;
+	ip = at(ctx, p->l3, IPV4_LEN);
+	if (!ip)
+		return 0;
+	dst = ld32(&ip->dst);
+	src = ld32(&ip->src);
+	hops = ip->ttl;
+	l.protocol = ip->protocol;
+	if (!(be16(ld16(&ip->fragment)) & IPV4_OFFSET_MASK))
+		look_at_service(ctx, &l, p->l3 + (ip->version_ihl & 0xf) * 4u);
+	if (is_of_link(&l, hops))
+		return 0;
+	to = steered_destination(cfg, dst, ~0ull, CACHE_IPV4);
+	if (is_gtpu4(cfg, dst) || is_local4(be32(dst)) || (to && to->kind == TARGET_PASS))
+		return refuse_service(p, &l, refuse_gtpu4(p->port_flags, p->access, src));
+	return p->port_flags & PORT_HOST_FORWARD ? 0 : REASON_ROLE;
+}
+
+GLOBAL int refuse_host6(struct xdp_md *ctx, struct packet *p)
+{
+	struct settings *cfg = &node_settings;
+	struct service_looks l = { .version = 6, .type = NO_TYPE };
+	struct words src, dst;
+	struct cached *to;
+	struct ipv6 *ip;
+	__u32 l4, hops;
+
+	if (!p)
+		return REASON_HOST;
+	ip = at(ctx, p->l3, IPV6_LEN);
+	if (!ip)
+		return 0;
+	copy16(&src, &ip->src);
+	copy16(&dst, &ip->dst);
+	hops = ip->hop_limit;
+	l.protocol = ip->next_header;
+	l4 = p->l3 + IPV6_LEN;
+	if (l.protocol == NH_HOP_BY_HOP) { /* of multicast listeners */
+		__u8 *options = at(ctx, l4, 2);
+
+		if (options) {
+			l.protocol = options[0];
+			l4 += 8 + 8 * options[1];
+		}
+	}
+	look_at_service(ctx, &l, l4);
+	if (is_of_link(&l, hops))
+		return 0;
+	to = steered_destination(cfg, dst.hi, dst.lo, 0);
+	if (is_gtpu6(cfg, &dst) || is_local6(&dst) || (to && to->kind == TARGET_PASS))
+		return refuse_service(p, &l, refuse_gtpu6(p->port_flags, p->access, &src));
+	if (p->port_flags & PORT_SR && in_domain(cfg, &src) && in_domain(cfg, &dst))
+		return 0; /* on its way through the domain */
+	return p->port_flags & PORT_HOST_FORWARD ? 0 : REASON_ROLE;
+}
+
+#endif

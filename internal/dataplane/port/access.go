@@ -1,0 +1,153 @@
+package port
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+)
+
+// Roles say what may enter by a port (docs/adr/0019-ports-have-roles.md). A port
+// without roles is not guarded.
+type Roles uint32
+
+// The roles. N3 stands for n9 too.
+const (
+	N3   = Roles(abi.PortFlagsPORT_N3)
+	N6   = Roles(abi.PortFlagsPORT_N6)
+	N4   = Roles(abi.PortFlagsPORT_N4)
+	SR   = Roles(abi.PortFlagsPORT_SR)
+	Edge = Roles(abi.PortFlagsPORT_EDGE)
+)
+
+// Access says who may send GTP-U by a port, and what of this host may be reached.
+type Access struct {
+	Peers    []netip.Prefix // at most MaxPeers of each family
+	Services []Service      // at most MaxServices
+	// HostAny lets everything for this host pass to the kernel, HostForward what is for
+	// others, which the kernel may forward.
+	HostAny, HostForward bool
+}
+
+// Service is one of the host's.
+type Service struct {
+	Protocol uint8
+	Port     uint16 // of TCP, UDP or SCTP; 0: all of the protocol
+	// Answers lets TCP segments with ACK in that come from the port, too: the host is
+	// also the client.
+	Answers bool
+}
+
+// The most that an Access holds.
+const (
+	MaxPeers    = len(abi.Access{}.Peers4)
+	MaxServices = len(abi.Access{}.Service)
+	// MaxAccesses is how many different ones there may be at a time.
+	MaxAccesses = 63
+)
+
+// accesses hands out the entries of table access. Those that are equal are one; an
+// entry that a port names is never changed.
+type accesses struct {
+	m       *ebpf.Map
+	index   *table.Indexes
+	entries map[abi.Access]*accessEntry
+}
+
+type accessEntry struct {
+	index uint32
+	ports map[int]bool // by ifindex
+}
+
+func openAccesses(m *ebpf.Map, grace *table.Grace) (*accesses, error) {
+	a := &accesses{m, table.NewIndexes(grace, abi.MapAccess, "", 1, m.MaxEntries()), map[abi.Access]*accessEntry{}}
+	_, there, err := table.ReadAll[uint32, abi.Access](m)
+	if err != nil {
+		return nil, err
+	}
+	taken := map[uint32]bool{}
+	for index, entry := range there {
+		if entry != (abi.Access{}) {
+			taken[uint32(index)] = true
+			a.entries[entry] = &accessEntry{uint32(index), map[int]bool{}}
+		}
+	}
+	a.index.Restore(taken)
+	return a, nil
+}
+
+// take returns the index of an entry for a port; 0 where there is nothing to say.
+func (a *accesses) take(ifindex int, want Access) (uint16, error) {
+	entry, err := want.entry()
+	if err != nil || entry == (abi.Access{}) {
+		return 0, err
+	}
+	e := a.entries[entry]
+	if e == nil {
+		index, err := a.index.Alloc()
+		if err != nil {
+			return 0, err
+		}
+		if err := a.m.Put(index, &entry); err != nil {
+			a.index.Retire(index)
+			return 0, fmt.Errorf("write table access: %w", err)
+		}
+		e = &accessEntry{index, map[int]bool{}}
+		a.entries[entry] = e
+	}
+	e.ports[ifindex] = true
+	return uint16(e.index), nil
+}
+
+// leave takes a port off all entries but one, and gives back what no port names.
+func (a *accesses) leave(ifindex int, but uint16) {
+	for _, e := range a.entries {
+		if e.index != uint32(but) {
+			delete(e.ports, ifindex)
+		}
+	}
+	a.sweep()
+}
+
+// sweep gives back what no port names.
+func (a *accesses) sweep() {
+	for entry, e := range a.entries {
+		if len(e.ports) == 0 {
+			delete(a.entries, entry)
+			a.index.Retire(e.index)
+		}
+	}
+}
+
+// entry is what the data path reads.
+func (a Access) entry() (e abi.Access, err error) {
+	for _, p := range a.Peers {
+		p = p.Masked()
+		switch {
+		case p.Addr().Is4() && e.Peers4Count < uint32(MaxPeers):
+			mask := netip.AddrFrom4([4]byte{255, 255, 255, 255})
+			all, _ := mask.Prefix(p.Bits()) // of an IPv4 prefix
+			e.Peers4[e.Peers4Count] = abi.Prefix4{Address: abi.BE32(p.Addr()), Mask: abi.BE32(all.Addr())}
+			e.Peers4Count++
+		case p.Addr().Is6() && e.Peers6Count < uint32(MaxPeers):
+			hi, lo := abi.Halves(p.Addr())
+			e.Peers6[e.Peers6Count] = abi.Prefix6{Hi: hi, Lo: lo, MaskHi: abi.Ones(p.Bits()), MaskLo: abi.Ones(p.Bits() - 64)}
+			e.Peers6Count++
+		default:
+			return e, fmt.Errorf("more than %d peers of one address family", MaxPeers)
+		}
+	}
+	if len(a.Services) > MaxServices {
+		return e, errors.New("too many services of the host")
+	}
+	for i, s := range a.Services {
+		e.Service[i] = abi.Service{Protocol: s.Protocol, Port: s.Port}
+		abi.SetFlag(&e.Service[i].Answers, s.Answers)
+	}
+	e.ServicesCount = uint32(len(a.Services))
+	return e, nil
+}
