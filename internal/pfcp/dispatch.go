@@ -96,12 +96,17 @@ func (d *dispatcher) within(from netip.AddrPort, what topic, octets int) bool {
 }
 
 // heartbeat answers any sender. It changes nothing: a Recovery Time Stamp that we
-// do not know only makes us ask the SMF.
+// do not know only makes us ask the SMF. err is of the header: such a heartbeat is
+// dropped, since a Heartbeat Response has no Cause to refuse with.
 func (d *dispatcher) heartbeat(c *conn, from netip.AddrPort, to net.Addr, h wire.Header, body wire.IEs, err error) {
 	s := d.s
-	stamp, why := readStamp(body)
-	// A Heartbeat Response has no Cause to refuse with.
-	if err != nil || why != nil {
+	if err != nil {
+		s.counters.malformed.Add(1)
+		s.warn(&s.complain.malformed, "heartbeat with a wrong header", "from", from, "error", err)
+		return
+	}
+	stamp, err := readStamp(body)
+	if err != nil {
 		s.counters.malformed.Add(1)
 		s.warn(&s.complain.malformed, "heartbeat without a readable Recovery Time Stamp", "from", from)
 	} else {

@@ -36,5 +36,9 @@
 // unstructured sessions unless the UPF has them, traffic endpoints, multi-access
 // rules, redirection, header enrichment, predefined rules (80), forwarding
 // policies (70), the 5G VN, PFDs of URLs and domain names, events and dropped
-// packets as usage, session sets.
+// packets as usage, session sets. Without them an SMF would believe in forwarding,
+// limits or charging that there is not. It ignores what only advises: unknown IEs,
+// the Paging Policy Indicator, and octets behind those of an IE that it knows (TS
+// 29.244 section 8.1.1). An empty IE in an update removes what was set (section
+// 5.6.3), also an Outer Header Creation; in a Create it is refused with Cause 68.
 package pfcp

@@ -187,7 +187,11 @@ func (st *stand) check(from netip.Addr, data []byte) {
 	var wanted int
 	if err == nil || errors.Is(err, wire.ErrLength) || errors.Is(err, wire.ErrVersion) {
 		switch h.Type {
-		case 1, 3, 5, 7, 9, 14, 50, 52, 54:
+		case message.MsgTypeHeartbeatRequest:
+			if err == nil {
+				wanted = 1
+			}
+		case 3, 5, 7, 9, 14, 50, 52, 54:
 			wanted = 1
 		}
 		if errors.Is(err, wire.ErrVersion) {

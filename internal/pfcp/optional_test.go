@@ -126,7 +126,8 @@ func optionalIEs() []optionalIE {
 
 		{name: "QER correlation", in: inQER, ie: raw(ie.QERCorrelationID, u32(1)...), refused: true},
 		{name: "flow level marking", in: inQER, ie: raw(ie.DLFlowLevelMarking, 0), refused: true},
-		{name: "paging policy indicator", in: inQER, ie: raw(ie.PagingPolicyIndicator, 1), refused: true},
+		{name: "paging policy indicator", in: inQER, ie: raw(ie.PagingPolicyIndicator, 1),
+			ignored: "section 8.2.116: a mark for the paging of idle UEs; without it the access network pages all alike"},
 		{name: "averaging window", in: inQER, ie: raw(ie.AveragingWindow, u32(2000)...),
 			ignored: "section 8.2.115: a rate that is kept over 64 ms is kept over the window too"},
 		{name: "averaging window of 10 ms", in: inQER, ie: raw(ie.AveragingWindow, u32(10)...), refused: true},

@@ -364,6 +364,12 @@ func TestUpdates(t *testing.T) {
 	if diff := cmp.Diff(session.Modification{QueryAll: true, DropBuffered: true, EndMarkers: []uint32{2}}, how); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	// An empty IE removes what an earlier one set (section 5.6.3).
+	had := b.upf.only(t).FAR(2).Forwarding.Outer
+	m.mustModify(seid, ie.NewUpdateFAR(ie.NewFARID(2), ie.NewUpdateForwardingParameters(ie.New(ie.OuterHeaderCreation, nil))))
+	if has := b.upf.only(t).FAR(2).Forwarding.Outer; had == nil || has != nil {
+		t.Errorf("outer header %+v, after its removal %+v", had, has)
+	}
 	// Removal makes place; what refers to it must go too.
 	m.mustModify(seid, ie.NewRemovePDR(ie.NewPDRID(2)), ie.NewRemoveFAR(ie.NewFARID(2)), ie.NewRemoveURR(ie.NewURRID(1)),
 		ie.NewCreateFAR(ie.NewFARID(2), ie.NewApplyAction(1)), ie.NewCreatePDR(ie.NewPDRID(2), ie.NewPrecedence(1),

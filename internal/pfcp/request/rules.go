@@ -104,7 +104,7 @@ var qerIEs = newGroup(nil, []row[*session.QER]{
 	}, nil},
 }, refused[*session.QER](removable,
 	ie.QERCorrelationID, // a limit that sessions share
-	ie.DLFlowLevelMarking, ie.PacketRateStatus, ie.PagingPolicyIndicator, ie.QERControlIndications,
+	ie.DLFlowLevelMarking, ie.PacketRateStatus, ie.QERControlIndications,
 ))
 
 // meterWindow is how much of the past the data path measures a rate over

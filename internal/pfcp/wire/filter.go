@@ -58,7 +58,6 @@ func (i IE) SDFFilter(known func(id uint32) (session.Filter, bool)) (f session.F
 		}
 		f.ID = &id
 	}
-	i.exactly(c.at)
 	if flags&0x1f == 0 {
 		i.Incorrect()
 	}

@@ -81,9 +81,7 @@ func (i IE) FTEID() (f FTEID) {
 		return f
 	}
 	if f.Choose {
-		if flags&8 == 0 {
-			i.exactly(1)
-		} else if i.exactly(2) {
+		if flags&8 != 0 && i.Need(2) {
 			f.ChooseID = new(i.Value()[1])
 		}
 		return f
@@ -91,7 +89,7 @@ func (i IE) FTEID() (f FTEID) {
 	c := cursor{i, 1}
 	f.TEID = c.u32()
 	f.V4, f.V6 = c.addrs(f.Wants4, f.Wants6)
-	if i.exactly(c.at) && f.TEID == 0 {
+	if f.TEID == 0 {
 		i.Incorrect()
 	}
 	return f
@@ -169,7 +167,7 @@ func (i IE) OuterHeader() *session.OuterHeader {
 	if udp {
 		o.Port = c.u16()
 	}
-	if !i.exactly(c.at) || gtpu && o.TEID == 0 && o.Addr.IsUnspecified() {
+	if gtpu && o.TEID == 0 && o.Addr.IsUnspecified() {
 		return nil // OMEC's SMFs write this for a tunnel that is not known yet
 	}
 	if o.Addr.IsUnspecified() || (gtpu && o.TEID == 0) {

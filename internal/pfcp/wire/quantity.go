@@ -24,7 +24,7 @@ func (i IE) Volume() *session.Volume {
 
 // BitRate reads an MBR or GBR.
 func (i IE) BitRate() *session.BitRate {
-	if !i.exactly(10) {
+	if !i.Need(10) {
 		return nil
 	}
 	c := cursor{i: i}

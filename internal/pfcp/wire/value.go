@@ -106,9 +106,6 @@ func (i IE) Each() iter.Seq[IE] { return i.d.Each(i.Value()) }
 // releases extend most IEs: more octets are allowed and ignored.
 func (i IE) Need(n int) bool { return len(i.Value()) >= n || i.badLength() }
 
-// exactly is Need for IEs whose length follows from their flags.
-func (i IE) exactly(n int) bool { return len(i.Value()) == n || i.badLength() }
-
 // badLength refuses the request with Cause 68 (invalid length).
 func (i IE) badLength() bool {
 	i.d.Fail(&Refusal{Cause: ie.CauseInvalidLength, Offending: i.Type()})
