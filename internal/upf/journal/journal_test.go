@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -82,11 +83,11 @@ func written(t *testing.T, records int) (log []byte, starts []int, after []sessi
 	return log, starts, append(after, s)
 }
 
-// onDisk is a directory with this log.
-func onDisk(t *testing.T, log []byte) string {
+// onDisk makes a log all there is in a directory, which it returns.
+func onDisk(t *testing.T, dir string, log []byte) string {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "1.log"), log, 0o600); err != nil {
+	err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "1.log"), log, 0o600))
+	if err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -107,6 +108,7 @@ func differ(got, want sessions) (seids []uint64) {
 // given up. All others are as they were answered. The next start finds the same.
 func TestWrongOctet(t *testing.T) {
 	log, starts, after := written(t, 40)
+	dir := t.TempDir()
 	want, last := after[len(after)-1], starts[len(starts)-1]
 	for i := range log {
 		if i >= last+16 && i < last+24 {
@@ -114,7 +116,7 @@ func TestWrongOctet(t *testing.T) {
 		}
 		wrong := bytes.Clone(log)
 		wrong[i] ^= 0x41
-		dir := onDisk(t, wrong)
+		onDisk(t, dir, wrong)
 		got, damage, lost := reopen(t, dir)
 		if lost != nil || len(damage) != 1 {
 			t.Fatalf("octet %d: lost %v, damage %v", i, lost, damage)
@@ -127,13 +129,55 @@ func TestWrongOctet(t *testing.T) {
 	}
 }
 
+// Whatever is wrong, cut out or put in before the last record, in one place or a few:
+// no session is as it was before. Each is as answered, or given up, or all are.
+func TestWrongStretches(t *testing.T) {
+	log, starts, after := written(t, 300)
+	want, end := after[len(after)-1], starts[len(starts)-1]
+	r := rand.New(rand.NewPCG(5, 6))
+	kept, dir := 0, t.TempDir()
+	for range 1000 {
+		wrong, last := bytes.Clone(log[:end]), log[end:]
+		for range 1 + r.IntN(3) {
+			at := r.IntN(len(wrong))
+			n := min(1<<r.IntN(10), len(wrong)-at)
+			switch stretch := wrong[at : at+n]; r.IntN(4) {
+			case 0:
+				clear(stretch)
+			case 1:
+				for i := range stretch {
+					stretch[i] = byte(r.Uint32())
+				}
+			case 2:
+				wrong = slices.Delete(wrong, at, at+n)
+			case 3: // some of it twice
+				wrong = slices.Insert(wrong, at, bytes.Clone(stretch)...)
+			}
+		}
+		got, damage, lost := reopen(t, onDisk(t, dir, append(wrong, last...)))
+		if lost != nil {
+			continue
+		}
+		kept++
+		for _, seid := range differ(got, want) {
+			if body, has := got[seid]; has {
+				t.Fatalf("session %d is %q, want %q; damage %v", seid, body, want[seid], damage)
+			}
+		}
+	}
+	if kept < 250 {
+		t.Errorf("all were lost in all but %d of 1000", kept)
+	}
+}
+
 // What a process left when it died in a write, and garbage, lose nothing. What is
 // written behind it is there.
 func TestTail(t *testing.T) {
 	log, starts, after := written(t, 12)
+	dir := t.TempDir()
 	check := func(name string, log []byte, want sessions) {
 		t.Helper()
-		dir := onDisk(t, log)
+		onDisk(t, dir, log)
 		if got, _, lost := reopen(t, dir); lost != nil || len(differ(got, want)) != 0 {
 			t.Fatalf("%s: lost %v, differ %v", name, lost, differ(got, want))
 		}
@@ -180,7 +224,7 @@ func TestTail(t *testing.T) {
 func TestUnknownSessions(t *testing.T) {
 	log, starts, _ := written(t, 40)
 	clear(log[starts[10]:starts[14]])
-	dir := onDisk(t, log)
+	dir := onDisk(t, t.TempDir(), log)
 	if _, _, lost := reopen(t, dir); lost == nil {
 		t.Error("nothing was lost")
 	}
@@ -251,6 +295,7 @@ func TestDamagedSnapshot(t *testing.T) {
 // Nothing of another boot is read, whatever the disk kept of it.
 func TestPowerLoss(t *testing.T) {
 	log, _, _ := written(t, 2000)
+	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 50 {
 		left := bytes.Clone(log[:r.IntN(len(log))]) // pages that were not written are zero
@@ -259,7 +304,7 @@ func TestPowerLoss(t *testing.T) {
 				clear(left[at:min(at+4096, len(left))])
 			}
 		}
-		dir := onDisk(t, left)
+		onDisk(t, dir, left)
 		j, lost, err := Open(dir, []byte("layout 1 of boot 77ff"), func(r Record) error {
 			return fmt.Errorf("a record of another boot: %v", r)
 		})

@@ -96,11 +96,11 @@ func (r *reader) between(at int64, h head) error {
 	if b := r.broken; b != nil {
 		r.broken = nil
 		if b.number != h.number { // else its request was refused, and this is the next
-			if err := r.lose(*b, r.at, at); err != nil {
+			r.end = min(r.at+b.size(), at)
+			if err := r.lose(*b, r.at, r.end); err != nil {
 				return err
 			}
 			r.chain.follow(*b)
-			r.end = at
 		}
 	}
 	switch missing := h.number - r.chain.number; {
@@ -157,7 +157,7 @@ func (r *reader) lose(h head, from, to int64) error {
 
 // damage notes octets that are no record, and the session whose record they were.
 func (r *reader) damage(seid uint64, from, to int64) error {
-	if from == to {
+	if seid == 0 && from == to {
 		return nil
 	}
 	r.damaged = true
