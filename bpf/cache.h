@@ -19,14 +19,11 @@
 INLINE struct cached *cache_slot(__u64 hi, __u64 lo, __u32 table)
 {
 	__u64 h = (hi * 0x9E3779B97F4A7C15ull) ^ (lo * 0xC2B2AE3D27D4EB4Full);
-	struct cache *cache;
-	__u32 zero = 0;
+	__u32 index;
 
-	cache = bpf_map_lookup_elem(&lookup_cache, &zero);
-	if (!cache)
-		return 0;
 	h = (h >> 32) + table;
-	return &cache->slot[(h ^ h >> 16) % CACHE_SLOTS];
+	index = (h ^ h >> 16) % CACHE_SLOTS;
+	return bpf_map_lookup_elem(&lookup_cache, &index);
 }
 
 /* Of IPv4 lo tells nothing. Table and generation are one word. */

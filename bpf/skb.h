@@ -177,8 +177,8 @@ INLINE int way_of(long answer)
 	return REASON_NO_ROUTE;
 }
 
-/* Whose the packet is. */
-INLINE struct cached *inner_target(struct settings *cfg, struct inner *in)
+/* Whose the packet is. On the caller's stack there is no room for what this needs. */
+static __attribute__((noinline)) struct cached *inner_target(struct settings *cfg, struct inner *in)
 {
 	return steered_destination(cfg, in->dst.hi, in->dst.lo, in->version == 4 ? CACHE_IPV4 : 0);
 }

@@ -232,7 +232,7 @@ struct untranslated_flows {
 /* What the last lookups of routes and of steering by destination came to, on
  * each CPU: a trie costs several times as much. An entry is true while its
  * generation is the current one. */
-#define CACHE_SLOTS 1024
+#define CACHE_SLOTS 8192
 
 struct cached {
 	__u64 hi, lo;     /* the address, in network order; IPv4: lo is ~0, or for
@@ -241,10 +241,6 @@ struct cached {
 	__u32 generation; /* 0: never filled */
 	__u32 kind;       /* steering: enum target_kind */
 	__u32 index;      /* adjacency, or what the kind says */
-};
-
-struct cache {
-	struct cached slot[CACHE_SLOTS];
 };
 
 /* tunnel[index]: one cache line. Found by TEID (receive side), by UE address,

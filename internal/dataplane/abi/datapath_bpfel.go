@@ -59,17 +59,14 @@ const (
 	BehaviorH_M_GTP4D        Behavior = 22
 )
 
-type Cache struct {
-	_    structs.HostLayout
-	Slot [1024]struct {
-		_          structs.HostLayout
-		Hi         uint64
-		Lo         uint64
-		Table      uint32
-		Generation uint32
-		Kind       uint32
-		Index      uint32
-	}
+type Cached struct {
+	_          structs.HostLayout
+	Hi         uint64
+	Lo         uint64
+	Table      uint32
+	Generation uint32
+	Kind       uint32
+	Index      uint32
 }
 
 type Container uint32
