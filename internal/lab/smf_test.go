@@ -84,6 +84,7 @@ func TestSMF(t *testing.T) {
 	want := map[string]string{ // "": passes
 		"sessions": "", "no report comes": "", "a report must come": "want 1", "refused": "no urr", "not before": "no urr", "not after": "no urr",
 		"usage of nobody": "no usage", "no handover": "no End Marker", "no limit": "nothing was held back", "nothing is kept": "longest gap",
+		"nothing is accepted": "3 of 3 arrived: none should", "nothing arrives": "5 of 5 arrived: none should",
 	}
 	for _, c := range got.Checks {
 		if words := want[c.Name]; c.Pass != (words == "") || !strings.Contains(c.Detail, words) {

@@ -20,7 +20,7 @@ func echo(_ context.Context, r *disturb.Runner, c *topology.Check, o *report.Out
 		return err
 	}
 	o.Sent, o.Received = max(c.Count, 1), response.Received
-	wantAll(o, c.Expect.MaxLost)
+	wantAll(o, &c.Expect)
 	return nil
 }
 
@@ -48,7 +48,7 @@ func endMarker(_ context.Context, r *disturb.Runner, c *topology.Check, o *repor
 	if err != nil {
 		return err
 	}
-	wantAll(o, 0)
+	wantAll(o, &topology.Expect{})
 	if o.Received > o.Sent {
 		o.Fail("%d arrived, %d were sent", o.Received, o.Sent)
 	}

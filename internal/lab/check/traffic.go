@@ -53,7 +53,7 @@ func ping(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.O
 			o.Fail("%d answers came: none should", result.Received)
 		}
 	case c.Expect.Outer == nil:
-		wantAll(o, c.Expect.MaxLost)
+		wantAll(o, &c.Expect)
 		for _, e := range result.Errors {
 			o.Fail("%s from %v", e.Kind(), e.From)
 		}
@@ -61,9 +61,13 @@ func ping(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.O
 	return wantFromEndpoint(r, c, o, outerBefore)
 }
 
-// wantAll fails unless all but at most maxLost arrived.
-func wantAll(o *report.Outcome, maxLost int) {
-	if lost := o.Sent - o.Received; lost > maxLost {
+// wantAll fails unless all but those that may be lost arrived, or nothing where
+// nothing should.
+func wantAll(o *report.Outcome, x *topology.Expect) {
+	switch lost := o.Sent - o.Received; {
+	case x.Nothing && o.Received > 0:
+		o.Fail("%d of %d arrived: none should", o.Received, o.Sent)
+	case !x.Nothing && lost > x.MaxLost:
 		o.Fail("%d of %d lost", lost, o.Sent)
 	}
 	if o.Sent == 0 {
@@ -146,7 +150,7 @@ func udp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 		judgeStream(c, result, o)
 	}
 	if c.Expect.Rate == nil {
-		wantAll(o, c.Expect.MaxLost)
+		wantAll(o, &c.Expect)
 	}
 	if err := wantFromEndpoint(r, c, o, outerBefore); err != nil {
 		return err
@@ -210,7 +214,7 @@ func tcp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 		}
 		const kilo = 1 << 10
 		o.Sent, o.Received = int(result.Sent/kilo), int(result.Received/kilo)
-		wantAll(o, 0)
+		wantAll(o, &topology.Expect{})
 		o.Say("KiB of TCP, %.0f Mbit/s, %d segments sent again",
 			float64(result.Received)*8/1e6/result.Duration.Seconds(), result.Retransmitted)
 		if c.Expect.Client == "" {
