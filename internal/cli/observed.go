@@ -102,11 +102,11 @@ func sessionCommand(a *app) *cobra.Command {
 	c.Short = "PFCP sessions of a user plane function"
 	c.AddCommand(sessionListCommand(a, "list"), a.printing(&cobra.Command{
 		Use: "show SEID", Short: "Show one in full: its rules, usage and buffered packets", Args: cmdline.Exactly(1, "one SEID"),
-		Example: "  culvert session show 0x6b022c5e00000001",
+		Example: "  culvert session show 0x1a2b3c4d5e6f7",
 		RunE: func(c *cobra.Command, args []string) error {
 			seid, err := strconv.ParseUint(args[0], 0, 64)
 			if err != nil {
-				return cmdline.Usagef("%q is not a SEID: give a number, or hexadecimal as 0x6b022c5e00000001", args[0])
+				return cmdline.Usagef("%q is not a SEID: give a number, or hexadecimal as 0x1a2b3c4d5e6f7", args[0])
 			}
 			return show(a, c, func(client *api.Client, ctx context.Context) (s agent.SessionStatus, err error) {
 				list, _, err := client.Sessions(ctx, agent.SessionFilter{SEID: &seid})

@@ -184,7 +184,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // workerOf returns the worker that a SEID of ours belongs to.
 func (s *Server) workerOf(seid uint64) *worker {
-	return s.workers[uint32(seid)%uint32(len(s.workers))]
+	return s.workers[session.PlaceOf(seid)%uint32(len(s.workers))]
 }
 
 // SetSMFs changes which SMFs we listen to, and which we set up an association

@@ -2,7 +2,9 @@ package pfcp
 
 import (
 	"context"
+	crand "crypto/rand"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -28,7 +30,9 @@ type worker struct {
 	// apps has the SEIDs of sessions whose rules name applications.
 	sessions session.Table[*association]
 	apps     map[uint64]struct{}
-	lastSEID uint64
+	// last is the index of the SEID that was made last, random its random bits.
+	last   uint32
+	random *rand.ChaCha8
 	// purges are under way: a few sessions are removed between two batches.
 	purges []*purge
 	b      request.Builder
@@ -73,12 +77,14 @@ func (m *mailbox) post(f func()) bool {
 }
 
 func newWorker(s *Server, index int) *worker {
+	var seed [32]byte
+	_, _ = crand.Read(seed[:]) // it never fails
 	return &worker{
 		mailbox: newMailbox(), s: s, index: index,
-		apps:     map[uint64]struct{}{},
-		lastSEID: uint64(time.Now().Unix()) << 32,
-		going:    map[uint64]*deletion{},
-		some:     make(chan struct{}, 1),
+		apps:   map[uint64]struct{}{},
+		going:  map[uint64]*deletion{},
+		some:   make(chan struct{}, 1),
+		random: rand.NewChaCha8(seed),
 	}
 }
 
@@ -204,26 +210,33 @@ func (w *worker) builder(to *session.Session, from netip.Addr, of *association) 
 	return &w.b
 }
 
-// newSEID returns a SEID of this worker that no session has had since the start.
-// It never returns zero or all ones.
+// newSEID returns a SEID of this worker that no session has, and that nobody can guess.
+// It takes the next free place: neighbours in time are neighbours in tables.
 func (w *worker) newSEID() uint64 {
-	for {
-		w.lastSEID++
-		if w.s.workerOf(w.lastSEID) == w && w.owner(w.lastSEID) == nil {
-			return w.lastSEID
+	n := uint32(len(w.s.workers))
+	for tries := 1; ; tries++ {
+		random := w.random.Uint64()
+		if w.last++; tries%16 == 0 { // away from here: sessions that stay lie close together
+			w.last = uint32(random >> 32)
+		}
+		seid := session.MakeSEID(w.last%(session.Places/n)*n+uint32(w.index), uint32(random))
+		if seid != 0 && w.owner(seid) == nil && (w.sessions.Free(w.place(seid)) || tries > 64) {
+			return seid
 		}
 	}
 }
 
 // place returns the index of a SEID among those of this worker, which has every
-// n-th.
+// n-th place.
 func (w *worker) place(seid uint64) uint64 {
-	return seid&^0xffffffff | uint64(uint32(seid)/uint32(len(w.s.workers)))
+	at := session.PlaceOf(seid)
+	return seid - uint64(at) + uint64(at/uint32(len(w.s.workers)))
 }
 
 // seidAt returns the SEID at an index.
 func (w *worker) seidAt(place uint64) uint64 {
-	return place&^0xffffffff | uint64(uint32(place)*uint32(len(w.s.workers))+uint32(w.index))
+	at := session.PlaceOf(place)
+	return place - uint64(at) + uint64(at*uint32(len(w.s.workers))+uint32(w.index))
 }
 
 // owner returns the association of a session; nil: this worker has no such
