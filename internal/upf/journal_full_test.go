@@ -1,11 +1,14 @@
 package upf
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -279,5 +282,25 @@ func TestFullDiskKeepsState(t *testing.T) {
 	w.pass(time.Second)
 	if state, err := w.LoadState(); err != nil || string(state["it"]) != "associations" || len(w.smf.usage()) != 0 {
 		t.Errorf("state %q, %v, or the report was sent again", state, err)
+	}
+}
+
+// A disk that takes no usage reports is one line in the log, not one for each.
+func TestUnwrittenUsageIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	w := newWorld(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	for seid := range uint64(20) {
+		s := countedBy(session.URR{Volume: true, Trigger: session.TriggerPeriodic, Period: 10 * time.Second})
+		s.SEID = seid + 1
+		w.establish(s)
+	}
+	repair := w.breakLog()
+	w.pass(11 * time.Second)
+	repair()
+	w.pass(10 * time.Second)
+	w.breakLog()
+	w.pass(10 * time.Second)
+	if n := strings.Count(log.String(), "usage reports are not in the journal"); n != 2 || w.Stats().JournalFailed.Load() < 40 {
+		t.Errorf("%d lines for %d records", n, w.Stats().JournalFailed.Load())
 	}
 }

@@ -37,6 +37,8 @@ type reporter struct {
 	stats   *stats.Counters
 	log     *slog.Logger
 	now     func() time.Time
+
+	unwritten atomic.Bool // the last usage report is not in the journal
 }
 
 // announce calls f with who sends to the SMFs, once there is one.
@@ -94,9 +96,12 @@ func (r *reporter) examine(e *store.Entry, s *session.Session, now time.Time, re
 	found := e.Usage.Examine(s, now)
 	report.Usage, report.Inactive = found.Reports, found.Inactive
 	if found.Changed {
-		if err := r.store.SaveUsage(e); err != nil {
+		err := r.store.SaveUsage(e)
+		if err != nil {
 			r.stats.JournalFailed.Add(1)
-			r.log.Error("a usage report is not in the journal: a restart loses it", "seid", e.SEID, "error", err)
+		}
+		if failed := err != nil; r.unwritten.Swap(failed) != failed && failed { // the first of many
+			r.log.Error("usage reports are not in the journal: a restart loses them", "seid", e.SEID, "error", err)
 		}
 	}
 	if found.Blocked {
