@@ -149,10 +149,11 @@ func TestManyAssociations(t *testing.T) {
 	// Only what has never answered, and has no sessions, makes room.
 	ps := st.s.peers.Load()
 	for _, a := range ps.byNode {
-		a.missed.Store(true)
+		st.s.node.beaten(a, 0, ErrNoAnswer)
 		a.proven.Store(a.node != "smf7" && a.node != "smf5")
 	}
 	ps.byNode["smf5"].sessions.Add(1)
+	st.step(m.addr, encode(t, message.NewHeartbeatRequest(m.next(), ie.NewRecoveryTimeStamp(time.Unix(1e9, 0)), nil))) // it may be forged
 	if cause := set("new"); cause != ie.CauseRequestAccepted {
 		t.Errorf("answered with cause %d", cause)
 	}
