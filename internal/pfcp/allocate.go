@@ -66,7 +66,7 @@ type chosen struct {
 // SMF names, and those that it leaves to us; had is what the old session has. On
 // an error, in b.Err, it gives all of them back.
 func allocate(b *request.Builder, upf UPF, had resources) *allocation {
-	a := &allocation{Builder: b, upf: upf}
+	a := &allocation{Builder: b, upf: upf, chosen: make([]chosen, 0, len(b.Wants))}
 	a.named(resourcesOf(b.To).without(had))
 	for i := range b.Wants {
 		w := &b.Wants[i]
