@@ -61,7 +61,7 @@ type Agent struct {
 type openers struct {
 	dataPath func(dataplane.Options) (*dataPath, error)
 	watcher  func(netdev.Options) (watcher, error)
-	server   func(pfcp.Config, pfcp.UPF) (*pfcp.Server, error)
+	server   func(pfcp.Config) (*pfcp.Server, error)
 	host     func() (host, error)
 }
 
@@ -89,7 +89,7 @@ func New(o Options) (*Agent, error) {
 		open: openers{
 			dataPath: openDataPath,
 			watcher:  func(o netdev.Options) (watcher, error) { return netdev.NewWatcher(o) },
-			server:   pfcp.New,
+			server:   pfcp.Open,
 			host:     func() (host, error) { return netdev.NewHost() },
 		},
 		core: &core{

@@ -187,15 +187,7 @@ func (c *core) sync() {
 }
 
 // n4Ports returns the interfaces of N4 as the links are now.
-func (c *core) n4Ports() []int {
-	listed := map[string]bool{}
-	for r := range c.goal.All() {
-		if v, is := r.Value.(config.Interface); is {
-			listed[v.Name] = true
-		}
-	}
-	return n4Ports(c.upf.config.Addresses, listed, c.links)
-}
+func (c *core) n4Ports() []int { return n4Ports(c.upf.config.Addresses, listed(c.goal), c.links) }
 
 // touch has the control planes adjusted soon. It does not wait.
 func (c *core) touch() {

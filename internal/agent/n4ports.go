@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/agent/plan"
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -29,6 +31,17 @@ func n4Ports(n4 []netip.Addr, listed map[string]bool, links *netdev.Snapshot) []
 		}
 	}
 	return slices.Sorted(maps.Keys(ports))
+}
+
+// listed returns the names of the interfaces that the configuration lists.
+func listed(goal *plan.Goal) map[string]bool {
+	names := map[string]bool{}
+	for r := range goal.All() {
+		if v, is := r.Value.(config.Interface); is {
+			names[v.Name] = true
+		}
+	}
+	return names
 }
 
 // addStacked adds the interfaces that the kernel names in place of one: its bond or

@@ -58,8 +58,8 @@ func TestN4PortFollowsLinks(t *testing.T) {
 		return s
 	}
 	first := wire()
-	d.open.server = func(c pfcp.Config, u pfcp.UPF) (s *pfcp.Server, err error) {
-		node.Do(t, func() { s, err = pfcp.New(c, u) })
+	d.open.server = func(c pfcp.Config) (s *pfcp.Server, err error) {
+		node.Do(t, func() { s, err = pfcp.Open(c) })
 		return s, err
 	}
 	d.start(t, first)

@@ -50,7 +50,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := a.openDataPath(goal.Desired.Process); err != nil {
+	if err := a.openDataPath(goal); err != nil {
 		return err
 	}
 	defer func() {
@@ -86,7 +86,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 
 // openDataPath takes the data path over while it reads the sessions of an earlier
 // daemon: neither needs the other, and SMFs wait for both.
-func (a *Agent) openDataPath(p desired.Process) error {
+func (a *Agent) openDataPath(goal *plan.Goal) error {
+	p := goal.Desired.Process
 	if p.Overlay.IsSet() { // programs that are loaded without it never ask it
 		if err := netdev.LoadConntrack(); err != nil {
 			a.log.Warn("answers of Services may be lost: load the module nf_conntrack before culvert starts", "error", err)
@@ -104,7 +105,7 @@ func (a *Agent) openDataPath(p desired.Process) error {
 		return nil
 	})
 	both.Go(func() (err error) {
-		c.upf, err = newUserPlane(a, p)
+		c.upf, err = newUserPlane(a, goal)
 		return err
 	})
 	err := both.Wait()

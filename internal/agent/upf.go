@@ -11,8 +11,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/config"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
@@ -24,8 +26,9 @@ import (
 type userPlane struct {
 	upf    *upf.UPF // nil: the node is none
 	config pfcp.Config
-	open   func(pfcp.Config, pfcp.UPF) (*pfcp.Server, error)
-	server *pfcp.Server
+	open   func(pfcp.Config) (*pfcp.Server, error)
+	early  *pfcp.Server // answers heartbeats until start; nil: nobody does
+	server *pfcp.Server // since start
 	path   *sessionPath
 }
 
@@ -45,13 +48,17 @@ func (p *sessionPath) PutSession(s datapath.Session) error {
 	return err
 }
 
-// newUserPlane reads the sessions of an earlier daemon. path.DataPath, into which
+// newUserPlane reads the sessions of an earlier daemon. Heartbeats are answered
+// meanwhile. path.DataPath, into which
 // they are put, comes later.
-func newUserPlane(a *Agent, p desired.Process) (u *userPlane, err error) {
+func newUserPlane(a *Agent, goal *plan.Goal) (u *userPlane, err error) {
+	p := goal.Desired.Process
 	c := p.UPF
 	u = &userPlane{path: &sessionPath{put: make(chan struct{}, 1)}, open: a.open.server}
 	if c.IsSet() {
-		u.config = pfcp.Config{Addresses: c.N4, NodeID: c.NodeID, Allow: c.SMFs, Connect: c.Connect, Log: a.log}
+		u.config = pfcp.Config{Addresses: c.N4, NodeID: c.NodeID, Allow: c.SMFs, Connect: c.Connect, Log: a.log,
+			StampFile: a.options.StatePath + ".recovery"}
+		u.openEarly(goal)
 		u.upf, err = upf.New(upf.Options{
 			DataPath: u.path, Journal: a.options.StatePath + ".sessions", Logger: a.log,
 			Sessions: int(p.Limits.Sessions),
@@ -60,13 +67,39 @@ func newUserPlane(a *Agent, p desired.Process) (u *userPlane, err error) {
 	return u, err
 }
 
+// openEarly answers heartbeats by the interfaces of N4 as they are now. If the
+// addresses are not there yet, start does.
+func (u *userPlane) openEarly(goal *plan.Goal) {
+	inspector, err := netdev.NewInspector()
+	if err != nil {
+		return
+	}
+	defer inspector.Close()
+	links, err := inspector.Links()
+	if err != nil {
+		return
+	}
+	if u.early, err = u.open(u.config); err != nil {
+		u.early = nil
+		return
+	}
+	u.early.SetPorts(n4Ports(u.config.Addresses, listed(goal), links))
+	u.early.Listen()
+}
+
 // start answers SMFs that come in by the ports, until ctx ends.
 func (u *userPlane) start(ctx context.Context, group *errgroup.Group, ports []int) error {
 	if u.upf == nil {
 		return nil
 	}
-	server, err := u.open(u.config, u.upf)
-	if err != nil {
+	if u.early == nil {
+		var err error
+		if u.early, err = u.open(u.config); err != nil {
+			return fmt.Errorf("upf.n4: %w", err)
+		}
+	}
+	server := u.early
+	if err := server.Restore(u.upf); err != nil {
 		return fmt.Errorf("upf.n4: %w", err)
 	}
 	u.server = server
@@ -92,6 +125,9 @@ func (u *userPlane) warnOfAny(smfs config.Senders) {
 }
 
 func (u *userPlane) close() error {
+	if u.early != nil {
+		u.early.Close()
+	}
 	if u.upf == nil {
 		return nil
 	}

@@ -53,9 +53,9 @@ const (
 // addresses no configuration may name.
 func prepareUserPlane(t *testing.T, dir, n9 string, dp *fakeDataPath) *daemon {
 	d := prepare(t, dir, withN9(n9), dp)
-	d.open.server = func(c pfcp.Config, u pfcp.UPF) (*pfcp.Server, error) {
+	d.open.server = func(c pfcp.Config) (*pfcp.Server, error) {
 		c.Addresses = []netip.Addr{netip.MustParseAddr("127.92.0.1")}
-		return pfcp.New(c, u)
+		return pfcp.Open(c)
 	}
 	return d
 }

@@ -47,6 +47,12 @@ func (i *Inspector) Snapshot() (*Snapshot, error) {
 	return w.read(nil, dirtyAll)
 }
 
+// Links reads only links and addresses.
+func (i *Inspector) Links() (*Snapshot, error) {
+	w := Watcher{kernel: i.kernel}
+	return w.read(nil, dirtyLinks|dirtyAddresses)
+}
+
 // Facts asks one device. A device without ethtool (lo) has FeaturesKnown false
 // or few features, and is no error; a device that is not there is.
 func (i *Inspector) Facts(name string) (Facts, error) {

@@ -62,6 +62,10 @@ func (d *dispatcher) dispatch(c *conn, from netip.AddrPort, to net.Addr, data []
 	if !d.within(from, what, len(data)) {
 		return
 	}
+	if !s.ready(what) {
+		s.counters.overflows.Add(1)
+		return
+	}
 	if what == heartbeat {
 		d.heartbeat(c, from, to, h, body, err)
 		return
@@ -115,7 +119,7 @@ func (d *dispatcher) heartbeat(c *conn, from netip.AddrPort, to net.Addr, h wire
 	h.HasSEID = false
 	s.counters.sent[message.MsgTypeHeartbeatResponse].Add(1)
 	d.scratch = wire.AppendMessage(d.scratch[:0], message.MsgTypeHeartbeatResponse, h,
-		ie.NewUint32IE(ie.RecoveryTimeStamp, s.recovery))
+		ie.NewUint32IE(ie.RecoveryTimeStamp, s.recovery.Load()))
 	d.out.add(c, to, d.scratch)
 }
 

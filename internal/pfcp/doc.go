@@ -22,8 +22,10 @@
 // To run a server:
 //
 //  1. Implement UPF.
-//  2. Call New: it opens the sockets and takes over what survived a restart.
-//  3. Call Run, which ends with its context. Use the Server as the Reporter.
+//  2. Call Open, which opens the sockets, and Listen: it answers heartbeats while the
+//     UPF reads its sessions.
+//  3. Call Restore: it takes over what survived a restart. New is Open and Restore.
+//  4. Call Run, which ends with its context. Use the Server as the Reporter.
 //
 // Goroutines: one reader for each socket, which also answers heartbeats, the
 // workers, the node. They share limits, values that are replaced as a whole

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +40,10 @@ type Config struct {
 	MaxReports int
 	// Workers is how many goroutines handle sessions (default: the CPUs).
 	Workers int
-	Log     *slog.Logger
+	// StampFile keeps our Recovery Time Stamp where Listen can read it before the
+	// sessions are there; empty: nowhere.
+	StampFile string
+	Log       *slog.Logger
 }
 
 // queueLength is how many batches may wait for a worker. More are dropped, and
@@ -97,9 +101,12 @@ type Server struct {
 	upf      UPF
 	log      *slog.Logger
 	features session.Features
-	// recovery is our Recovery Time Stamp as PFCP has it.
-	recovery uint32
+	// recovery is our Recovery Time Stamp as PFCP has it; 0: not known yet.
+	recovery atomic.Uint32
+	running  atomic.Bool // requests are handled
 	conns    []*conn
+	listen   sync.Once
+	readers  errgroup.Group
 	workers  []*worker
 	node     *node
 	peers    atomic.Pointer[peers]
@@ -118,12 +125,27 @@ type Server struct {
 var _ Reporter = (*Server)(nil)
 
 // New opens the sockets and takes over what survived a restart. Datagrams wait
-// until Run is called. Close or Run ends the server.
+// until Listen or Run is called. Close or Run ends the server.
 func New(cfg Config, upf UPF) (*Server, error) {
+	s, err := Open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Restore(upf); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Open opens the sockets. Restore must follow before Run; Listen may be called
+// before it.
+func Open(cfg Config) (*Server, error) {
 	if err := cfg.defaults(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, upf: upf, log: cfg.Log, features: upf.Features(), limits: newLimits()}
+	s := &Server{cfg: cfg, log: cfg.Log, limits: newLimits()}
+	s.peers.Store(&peers{})
 	s.smfs.Store(&smfs{cfg.Allow, cfg.Connect})
 	s.SetPorts(nil)
 	s.requests.init(s)
@@ -131,9 +153,6 @@ func New(cfg Config, upf UPF) (*Server, error) {
 		s.workers = append(s.workers, newWorker(s, i))
 	}
 	s.node = newNode(s)
-	if err := s.restore(); err != nil {
-		return nil, err
-	}
 	for i, a := range cfg.Addresses {
 		c, err := listen(i, a)
 		if err != nil {
@@ -160,13 +179,28 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.requests.stop()
 	inner, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var inside, readers errgroup.Group
+	var inside errgroup.Group
 	for _, w := range s.workers {
 		inside.Go(func() error { return w.run(inner) })
 	}
 	inside.Go(func() error { return s.node.run(inner) })
+	s.running.Store(true)
+	s.Listen()
+	err := s.readers.Wait()
+	cancel()
+	return errors.Join(err, inside.Wait())
+}
+
+// Listen answers heartbeats, and nothing else before Run, if the Recovery Time Stamp
+// is known: from StampFile, or after Restore.
+func (s *Server) Listen() { s.listen.Do(s.read) }
+
+func (s *Server) read() {
+	if s.recovery.Load() == 0 {
+		s.recovery.Store(s.readStampFile())
+	}
 	for _, c := range s.conns {
-		readers.Go(func() error {
+		s.readers.Go(func() error {
 			d := newDispatcher(s)
 			err := c.read(func(in int, from netip.AddrPort, to net.Addr, data []byte) {
 				if s.hears(in, from) {
@@ -177,9 +211,12 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		})
 	}
-	err := readers.Wait()
-	cancel()
-	return errors.Join(err, inside.Wait())
+}
+
+// ready says whether a request can be handled now. SMFs repeat those that come while
+// sessions are being restored: an SMF may have given up one that has waited longer.
+func (s *Server) ready(what topic) bool {
+	return s.running.Load() || what == heartbeat && s.recovery.Load() != 0
 }
 
 // workerOf returns the worker that a SEID of ours belongs to.

@@ -80,7 +80,7 @@ func (n *node) setup(r *nodeRequest, body wire.IEs) {
 			list := []*ie.IE{
 				wire.NewNodeID(n.s.cfg.NodeID),
 				accepted,
-				ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery),
+				ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery.Load()),
 				wire.NewUPFunctionFeatures(n.s.features),
 			}
 			if retained {
@@ -197,7 +197,7 @@ func (n *node) connect() {
 			msgType: message.MsgTypeAssociationSetupRequest, to: netip.AddrPortFrom(addr, Port),
 			ies: []*ie.IE{
 				wire.NewNodeID(n.s.cfg.NodeID),
-				ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery),
+				ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery.Load()),
 				wire.NewUPFunctionFeatures(n.s.features),
 			},
 			done: func(body wire.IEs, err error) { n.post(func() { n.connected(addr, body, err) }) },

@@ -41,7 +41,7 @@ type saved struct {
 func (n *node) save() bool {
 	whole := true
 	if !n.stamped {
-		n.stamped = n.s.saveState(serverKey, &serverState{n.s.recovery})
+		n.stamped = n.s.saveStamp()
 		whole = n.stamped
 	}
 	now := n.s.peers.Load().byNode
@@ -85,10 +85,11 @@ func (s *Server) saveState(key string, value any) bool {
 	return err == nil
 }
 
-// restore takes over state and sessions. If nothing was lost we stay the same
+// Restore takes over state and sessions of a user plane. If nothing was lost we stay the same
 // UPF to our peers and keep the Recovery Time Stamp. Otherwise it makes a new one
 // and removes the sessions that are left: the SMFs set them up again.
-func (s *Server) restore() error {
+func (s *Server) Restore(upf UPF) error {
+	s.upf, s.features = upf, upf.Features()
 	all, err := s.upf.LoadState()
 	if err != nil {
 		return fmt.Errorf("load the PFCP associations: %w", err)
@@ -110,10 +111,14 @@ func (s *Server) restore() error {
 			return fmt.Errorf("read the PFCP associations: %w", err)
 		}
 	}
-	if s.recovery, s.node.stamped = server.Recovery, true; s.recovery == 0 {
-		s.recovery, s.node.stamped = uint32(time.Now().Unix()+wire.Epoch), false
+	if server.Recovery == 0 {
+		s.recovery.Store(uint32(time.Now().Unix() + wire.Epoch))
 		ps = &peers{}
+	} else {
+		s.recovery.Store(server.Recovery)
+		s.node.stamped = true
 	}
+	s.writeStampFile(s.node.stamped)
 	s.peers.Store(ps)
 	s.adopt(ps)
 	s.node.unsaved = !s.node.save()
