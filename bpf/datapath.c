@@ -11,6 +11,8 @@ INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
 	p->port_flags = in->flags;
 	p->access = in->access;
 	p->port_mtu = in->mtu;
+	p->port_mac = in->mac;
+	p->group = 0;
 	p->sid = p->policy = p->list = p->tunnel = p->target_kind = p->pdr = 0;
 	p->version = 0;
 	p->from_pdr = p->slice = p->from_slice = 0;

@@ -283,7 +283,7 @@ INLINE int express(struct xdp_md *ctx)
 	x.access = in->access;
 	if ((x.port_flags & (PORT_ATTACHED | PORT_STEERED)) != PORT_ATTACHED)
 		return x.port_flags & PORT_ATTACHED ? NOT_TAKEN : XDP_PASS;
-	if (x.cfg->trace || l3 + IPV6_LEN > end)
+	if (x.cfg->trace || l3 + IPV6_LEN > end || !is_for_port(in->mac, l3 - ETH_LEN))
 		return NOT_TAKEN;
 	x.length = (long)end - (long)l3;
 	type = ld16(l3 - 2);

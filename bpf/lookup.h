@@ -6,6 +6,15 @@
 
 #include "cache.h"
 
+/* ---- the port ---- */
+
+/* Whether a frame is for the port itself, as far as its address (`mac`) is known. Others
+ * are for other hosts, or for everybody. */
+INLINE int is_for_port(__u64 mac, const void *eth)
+{
+	return !mac || mac == ld64(eth) << 16; /* without the two octets behind it */
+}
+
 /* ---- SIDs ---- */
 
 /* The local SID that `dst` is, and its index; or NULL. */

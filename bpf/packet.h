@@ -88,6 +88,8 @@ struct packet {
 	__u8 version;   /* of that header: 4, 6 */
 	__u16 access;      /* of the port */
 	__u32 port_flags;
+	__u8 group; /* the frame is for everybody, or for many */
+	__u64 port_mac;
 
 	/* IPv6 extension headers */
 	__u16 srh;         /* offset, 0: none */

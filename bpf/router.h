@@ -170,6 +170,8 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	if (!ip || be32(ld32(ip)) >> 28 != 6)
 		return REASON_PASSED;
 	p->version = 6;
+	if (p->group)
+		return REASON_PASSED;
 	sid = find_sid(cfg, &ip->dst, &index);
 	refused = refuse6(cfg, p->port_flags, p->access, sid, ip);
 	if (refused)
@@ -261,6 +263,8 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	if (!ip || ip->version_ihl >> 4 != 4)
 		return REASON_PASSED;
 	p->version = 4;
+	if (p->group)
+		return REASON_PASSED;
 	if (is_gtpu4(cfg, ld32(&ip->dst)))
 		return gtpu4(ctx, p, cfg, ip, 0);
 	refused = refuse_ue4(cfg, p->port_flags, ip);
@@ -356,6 +360,11 @@ INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
 	if (steered && steered->kind == TARGET_LINK)
 		return may_steer(p->port_flags, TARGET_LINK) ? frame_input(ctx, p, steered->index)
 							     : REASON_ROLE;
+	if (!is_for_port(p->port_mac, eth)) {
+		if (!(eth[0] & 1))
+			return REASON_PASSED;
+		p->group = 1;
+	}
 	if (type == be16(TYPE_IPV6))
 		return guard_kernel(ctx, p, ipv6_input(ctx, p, cfg, steered));
 	if (type == be16(TYPE_IPV4))

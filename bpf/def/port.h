@@ -28,6 +28,7 @@ struct port {
 	__u32 flags;
 	__u16 mtu;    /* of layer 3; 0: not known */
 	__u16 access; /* index; 0: no peers, no services */
+	__u64 mac;    /* its own, as is_for_port() reads it; 0: not known */
 };
 
 /* access[index]: who may send GTP-U by ports of role n3 or n9, and which services of

@@ -124,6 +124,11 @@ func TestInterfacesComeAndGo(t *testing.T) {
 	if got := state("eth1"); got != "native" {
 		t.Errorf("eth1's state is %q", got)
 	}
+	moved := links("eth0", "eth1")
+	moved.Links[1].MAC = net.HardwareAddr{2, 0, 0, 0, 9, 9}
+	d.change(t, moved, "eth1's new MAC address is known", func() bool {
+		return d.dp.ports[2].MAC == [6]byte{2, 0, 0, 0, 9, 9}
+	})
 	again := links("eth0")
 	again.Links = append(again.Links, link(7, "eth1"))
 	d.change(t, again, "eth1 is attached again when it was made anew", func() bool {

@@ -13,14 +13,14 @@ import (
 // in on an interface: as it is where a rule is found by the UE's address,
 // otherwise in a G-PDU for the session's downlink TEID (N9). Session 0: not known.
 func (d *DataPlane) InjectToUE(session uint64, packet []byte, ifindex int) error {
-	frame, err := d.frameToUE(session, packet)
+	frame, err := d.frameToUE(session, packet, ifindex)
 	if err != nil {
 		return fmt.Errorf("inject to a UE of session %d: %w", session, err)
 	}
 	return d.Frames.Inject(frame, ifindex)
 }
 
-func (d *DataPlane) frameToUE(session uint64, packet []byte) ([]byte, error) {
+func (d *DataPlane) frameToUE(session uint64, packet []byte, ifindex int) ([]byte, error) {
 	if len(packet) == 0 {
 		return nil, errors.New("there is no packet")
 	}
@@ -31,6 +31,8 @@ func (d *DataPlane) frameToUE(session uint64, packet []byte) ([]byte, error) {
 		}
 	}
 	frame := make([]byte, 12, 14+len(packet))
+	mac := d.Ports.MAC(ifindex) // others' frames are the kernel's
+	copy(frame, mac[:])
 	etherType := uint16(0x86dd)
 	if packet[0]>>4 == 4 {
 		etherType = 0x0800

@@ -80,7 +80,13 @@ func (j *journey) run() Result {
 		}
 	}
 	p := j.frame[j.l3:]
+	foreign := j.port.MAC != (MAC{}) && j.port.MAC != MAC(j.frame[:6])
+	group := j.frame[0]&1 != 0 // its packets are the kernel's, which would take them
 	switch {
+	case foreign && !group:
+	case foreign && (etherType == 0x86dd && len(p) >= 40 && version(p) == 6 || etherType == 0x0800 && len(p) >= 20 && version(p) == 4):
+		j.packet = p
+		return j.leave(j.untouched())
 	case etherType == 0x86dd && len(p) >= 40 && version(p) == 6:
 		j.packet = p[:min(len(p), v6(p).length())]
 		return j.ipv6(v6(p), byPort != nil, key)

@@ -40,6 +40,7 @@ type Port struct {
 	External        bool   `json:"external,omitempty"`
 	PartialChecksum bool   `json:"partial_checksum,omitempty"`
 	MTU             int    `json:"mtu,omitempty"` // 0: not known
+	MAC             MAC    `json:"mac,omitzero"`  // zero: not known
 }
 
 // Key names an adjacency: a next hop found by a table, or an interface.

@@ -413,6 +413,7 @@ type Port struct {
 	Flags  uint32
 	Mtu    uint16
 	Access uint16
+	Mac    uint64
 }
 
 type PortFlags uint32

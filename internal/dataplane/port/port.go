@@ -1,6 +1,7 @@
 package port
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -44,6 +45,9 @@ type Port struct {
 	External        bool // beyond the SR domain's edge
 	PartialChecksum bool // virtual: transport checksums may be partial
 	MTU             int  // of layer 3; 0: not known
+	// MAC is its own address: IP packets in frames to others are left to the kernel.
+	// Zero: not known, and every frame is taken.
+	MAC [6]byte
 }
 
 // CheckIndex refuses what cannot be an entry of port and device.
@@ -89,11 +93,29 @@ func (t *Table) SetLocked(ifindex int, p Port) error {
 		return err
 	}
 	t.havePorts[ifindex] = true
-	err = t.write(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint16(min(max(p.MTU, 0), math.MaxUint16)), Access: access})
+	err = t.write(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint16(min(max(p.MTU, 0), math.MaxUint16)), Access: access, Mac: number(p.MAC)})
 	if err == nil {
 		t.accesses.leave(ifindex, access)
 	}
 	return err
+}
+
+// MAC is an interface's own address, as Set was told. Zero: not known.
+func (t *Table) MAC(ifindex int) (mac [6]byte) {
+	var p abi.Port
+	if err := t.ports.Lookup(uint32(ifindex), &p); err == nil {
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], p.Mac)
+		copy(mac[:], b[2:])
+	}
+	return mac
+}
+
+// number is an address as is_for_port() of bpf/lookup.h compares it.
+func number(mac [6]byte) uint64 {
+	var b [8]byte
+	copy(b[2:], mac[:])
+	return binary.LittleEndian.Uint64(b[:])
 }
 
 // Delete leaves an interface's frames to the kernel.
