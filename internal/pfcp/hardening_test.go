@@ -249,7 +249,7 @@ func TestOddButSound(t *testing.T) {
 		"an extended IE":                    join(node, marshalIE(m.cpFSEID(1)), rPDR(raw(ie.PDRID, 0, 1, 7, 7), rPrecedence, rPDI, rFARID), rFAR),
 		"any order":                         join(rFAR, rPDR(rFARID, rPDI, rPrecedence, rPDRID), marshalIE(m.cpFSEID(1)), node),
 		// Octets behind those that are known belong to a later release (section 8.1.1).
-		"an extended F-TEID":                join(node, marshalIE(m.cpFSEID(1)), withPDI(raw(ie.FTEID, 1, 0, 0, 0, 1, 10, 0, 0, 1, 0)), rFAR),
+		"an extended F-TEID":                join(node, marshalIE(m.cpFSEID(1)), withPDI(raw(ie.FTEID, 1, 0x7f, 0, 0, 1, 10, 0, 0, 1, 0)), rFAR),
 		"an extended F-TEID to be chosen":   join(node, marshalIE(m.cpFSEID(1)), withPDI(raw(ie.FTEID, 5, 7, 7)), rFAR),
 		"an extended Outer Header Creation": join(node, marshalIE(m.cpFSEID(1)), soundPDR, forwarding(raw(ie.OuterHeaderCreation, 1, 0, 0, 0, 0, 1, 192, 0, 2, 1, 7, 7))),
 		"an extended MBR":                   join(node, marshalIE(m.cpFSEID(1)), soundPDR, rFAR, qer(raw(ie.MBR, make([]byte, 11)...))),

@@ -10,7 +10,7 @@ import (
 	"github.com/wmnsk/go-pfcp/message"
 )
 
-// What is left to others is not taken from an SMF that we know.
+// An SMF that we know loses nothing to others, whose budgets are used up.
 func TestBudgets(t *testing.T) {
 	addr := func(host byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, host}) }
 	l := newLimits()
