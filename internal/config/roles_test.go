@@ -16,7 +16,7 @@ interfaces:
   - {name: n6, roles: [n6], host: [ping, tcp/9418, forward]}
   - {name: core, roles: [sr], host: any}
 domain: ["2001:db8:a::/48"]
-locators: [{name: a, prefix: "2001:db8:1::/48"}, {name: b, prefix: "2001:db8:a:1::/64"}]
+locators: [{name: a, prefix: "2001:db8:1::/48"}, {name: b, prefix: "2001:db8:a::/48"}]
 sids: [{sid: "2001:db8:1:1::/64", behavior: End}, {sid: "2001:db8:2:1::/64", behavior: End}]
 `))
 	if err != nil {
