@@ -35,14 +35,14 @@ func TestMain(m *testing.M) {
 type node struct {
 	ns                       *netns.NS
 	dir, config, socket, pin string
-	far                      net.Interface
+	near, far                net.Interface
 	packets                  int // a packet socket at the link's other end
 }
 
 func newNode(t *testing.T) *node {
 	n := &node{ns: netns.New(t), dir: t.TempDir()}
 	peer := netns.New(t)
-	_, n.far = netns.Veth(t, n.ns, "eth0", peer, "eth1")
+	n.near, n.far = netns.Veth(t, n.ns, "eth0", peer, "eth1")
 	// What XDP sends to a veth arrives only if its peer polls.
 	peer.Run(t, "ethtool", "-K", "eth1", "gro", "on")
 	n.ns.Addr(t, "eth0", "2001:db8:9::1/64")
@@ -89,6 +89,7 @@ func (n *node) openFar(t *testing.T) {
 
 func (n *node) send(t *testing.T, frame []byte) {
 	t.Helper()
+	copy(frame, n.near.HardwareAddr) // frames for another are not the node's
 	if err := unix.Sendto(n.packets, frame, 0, &unix.SockaddrLinklayer{Ifindex: n.far.Index}); err != nil {
 		t.Fatal(err)
 	}
