@@ -65,3 +65,29 @@ func TestPortsShareAccess(t *testing.T) {
 		t.Error("there is room for one entry more than the table has")
 	}
 }
+
+// A daemon that starts again sets one port after the other. Those that come later keep
+// the peers of the daemon before until then.
+func TestRestartKeepsAccess(t *testing.T) {
+	path := pinPath(t)
+	peer := func(i byte) port.Port {
+		return port.Port{Roles: port.N3, Access: port.Access{Peers: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, i}), 24)}}}
+	}
+	d := openPinned(t, path)
+	must(t, d.Ports.Set(1, peer(1)))
+	must(t, d.Ports.Set(2, peer(2)))
+	_, want := accessOf(t, d, 2)
+	must(t, d.Close())
+
+	d = openPinned(t, path)
+	for i := range byte(2 * port.MaxAccesses) { // more than the table has, one after the other
+		must(t, d.Ports.Set(1, peer(10+i)))
+		if _, got := accessOf(t, d, 2); got != want {
+			t.Fatalf("the peers of port 2 became %v after %d changes of port 1", got.Peers4[0], i+1)
+		}
+	}
+	must(t, d.Sweep())
+	if index, _ := accessOf(t, d, 2); index != 0 {
+		t.Errorf("after the sweep port 2 still names entry %d", index)
+	}
+}

@@ -63,18 +63,28 @@ type accessEntry struct {
 	ports map[int]bool // by ifindex
 }
 
-func openAccesses(m *ebpf.Map, grace *table.Grace) (*accesses, error) {
+// openAccesses finds the entries that the ports of an earlier daemon name: they stay
+// until this one has set or cleared each of these ports.
+func openAccesses(m, ports *ebpf.Map, grace *table.Grace) (*accesses, error) {
 	a := &accesses{m, table.NewIndexes(grace, abi.MapAccess, "", 1, m.MaxEntries()), map[abi.Access]*accessEntry{}}
-	_, there, err := table.ReadAll[uint32, abi.Access](m)
+	_, named, err := table.ReadAll[uint32, abi.Port](ports)
 	if err != nil {
 		return nil, err
 	}
 	taken := map[uint32]bool{}
-	for index, entry := range there {
-		if entry != (abi.Access{}) {
-			taken[uint32(index)] = true
-			a.entries[entry] = &accessEntry{uint32(index), map[int]bool{}}
+	for ifindex, p := range named {
+		if p.Access == 0 {
+			continue
 		}
+		var entry abi.Access
+		if err := m.Lookup(uint32(p.Access), &entry); err != nil {
+			return nil, fmt.Errorf("read table access: %w", err)
+		}
+		if a.entries[entry] == nil {
+			a.entries[entry] = &accessEntry{uint32(p.Access), map[int]bool{}}
+		}
+		a.entries[entry].ports[ifindex] = true
+		taken[uint32(p.Access)] = true
 	}
 	a.index.Restore(taken)
 	return a, nil
@@ -103,20 +113,13 @@ func (a *accesses) take(ifindex int, want Access) (uint16, error) {
 	return uint16(e.index), nil
 }
 
-// leave takes a port off all entries but one, and gives back what no port names.
+// leave takes a port off all entries but one, and gives back what no port names then.
 func (a *accesses) leave(ifindex int, but uint16) {
-	for _, e := range a.entries {
-		if e.index != uint32(but) {
-			delete(e.ports, ifindex)
-		}
-	}
-	a.sweep()
-}
-
-// sweep gives back what no port names.
-func (a *accesses) sweep() {
 	for entry, e := range a.entries {
-		if len(e.ports) == 0 {
+		if e.index == uint32(but) {
+			continue
+		}
+		if delete(e.ports, ifindex); len(e.ports) == 0 {
 			delete(a.entries, entry)
 			a.index.Retire(e.index)
 		}

@@ -30,7 +30,7 @@ type Table struct {
 // Open takes the three maps, and finds what an earlier daemon left in access. mu is the
 // data path's lock.
 func Open(mu *sync.Mutex, ports, access, devices *ebpf.Map, grace *table.Grace) (*Table, error) {
-	a, err := openAccesses(access, grace)
+	a, err := openAccesses(access, ports, grace)
 	return &Table{mu: mu, ports: ports, devices: devices, accesses: a, havePorts: map[int]bool{}, haveDevices: map[int]bool{},
 		Steered: func(int) bool { return false }}, err
 }
@@ -213,9 +213,9 @@ func (t *Table) Sweep() error {
 	for ifindex, p := range ports {
 		if ifindex != 0 && !t.havePorts[ifindex] && p != (abi.Port{}) {
 			errs = append(errs, t.write(ifindex, abi.Port{}))
+			t.accesses.leave(ifindex, 0)
 		}
 	}
-	t.accesses.sweep()
 	// Of devices only the interfaces that exist. The kernel deletes the entries of
 	// others, and reading the table takes one call for each of 65,535 entries.
 	there, err := net.Interfaces()
