@@ -91,7 +91,7 @@ func checkOverlay(v *validator) {
 			continue
 		}
 		names.check(at, name, "remove one of the two")
-		v.refuse(v.interfaces[name],
+		v.refuse(v.interfaces[name] != nil,
 			at, "take it out of interfaces: XDP would see a frame before GRO does", "%q is among the interfaces", name)
 	}
 	checkOverlayLocator(v)

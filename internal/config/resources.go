@@ -191,7 +191,11 @@ func checkSteering(v *validator) {
 		}
 		keys.check(match, s.Key(), "remove one of the two")
 		if s.Interface != "" {
-			v.attached(match, s.Interface)
+			role := RoleEdge
+			if s.Tunnel != "" {
+				role = RoleN6
+			}
+			v.attached(match, s.Interface, role)
 		}
 		if p := v.policy(at+".policy", s.Policy); p != nil && p.L2() && s.Prefix.IsValid() {
 			v.add(at+".policy", "steer by interface, or name a policy of behavior H.Encaps or H.Encaps.Red",
@@ -204,8 +208,12 @@ func checkSteering(v *validator) {
 	}
 }
 
-// attached requires the program on an interface.
-func (v *validator) attached(field, name string) {
-	v.refuse(!v.interfaces[name],
+// attached requires the program on an interface, and the role by which its frames enter
+// if it has roles.
+func (v *validator) attached(field, name string, role Role) {
+	in := v.interfaces[name]
+	v.refuse(in == nil,
 		field, "add it under interfaces: frames are only seen where the program is attached", "%q is not among the interfaces", name)
+	v.refuse(in != nil && len(in.Roles) > 0 && !in.HasRole(role),
+		field, fmt.Sprintf("add %s to its roles", role), "the roles of interface %q do not accept these frames", name)
 }

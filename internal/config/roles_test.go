@@ -59,7 +59,12 @@ func TestRolesRefuse(t *testing.T) {
 			t.Errorf("%s: %v, want an error about %q", text, err, want)
 		}
 	}
-	_, err := config.Parse([]byte(`{interfaces: [{name: a, roles: [sr, edge]}], domain: ["2001:db8::/32"]}`))
+	_, err := config.Parse([]byte(`{interfaces: [{name: a, roles: [n6]}], encapsulation: {source: "2001:db8::1"},
+  policies: [{name: p, segment_lists: [{segments: ["2001:db8:1::"]}]}], steering: [{interface: a, policy: p}]}`))
+	if err == nil || !strings.Contains(err.Error(), "add edge to its roles") {
+		t.Errorf("steering by an interface without the role: %v", err)
+	}
+	_, err = config.Parse([]byte(`{interfaces: [{name: a, roles: [sr, edge]}], domain: ["2001:db8::/32"]}`))
 	if err == nil || !strings.Contains(err.Error(), "keep one of the two") {
 		t.Errorf("sr and edge: %v", err)
 	}

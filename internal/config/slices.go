@@ -40,7 +40,7 @@ func checkSlices(v *validator) {
 }
 
 func checkN6(v *validator, at string, n *slice.N6) {
-	v.attached(at+".interface", n.Interface)
+	v.attached(at+".interface", n.Interface, RoleN6)
 	v.refuse(n.VLAN > 4094, at+".vlan", "1 to 4094, or leave it out", "%d is not a VLAN ID", n.VLAN)
 	for i, s := range v.Steering {
 		if s.Interface == n.Interface && (n.VLAN == 0 && len(s.VLANs) == 0 || len(s.VLANs) == 1 && s.VLANs[0] == n.VLAN) {

@@ -26,7 +26,7 @@ const (
 type validator struct {
 	problems
 	*Config
-	interfaces map[string]bool
+	interfaces map[string]*Interface
 	policies   map[string]*srpolicy.Policy
 	paths      map[string][]srpolicy.CandidatePath // by policy
 	tunnels    map[string]*gtpu.Tunnel
@@ -85,7 +85,7 @@ func (c *Config) MostLists() int {
 func (c *Config) validator() *validator {
 	v := &validator{
 		Config:     c,
-		interfaces: map[string]bool{},
+		interfaces: map[string]*Interface{},
 		policies:   map[string]*srpolicy.Policy{},
 		paths:      map[string][]srpolicy.CandidatePath{},
 		tunnels:    map[string]*gtpu.Tunnel{},
@@ -216,7 +216,7 @@ func checkInterfaces(v *validator) {
 		at := fmt.Sprintf("interfaces[%d]", i)
 		if v.interfaceName(at+".name", in.Name) {
 			names.check(at+".name", in.Name, "remove one of the two")
-			v.interfaces[in.Name] = true
+			v.interfaces[in.Name] = &v.Interfaces[i]
 		}
 		v.oneOf(at+".mode", in.Mode, "auto", "native", "generic")
 		checkRoles(v, at, &v.Interfaces[i])

@@ -436,15 +436,12 @@ func (r *rig) goldenPunt(t *testing.T, row *golden.Row, frame []byte, ifindex in
 
 // portWithRoles is what the agent makes of an interface's roles, peers and host.
 func portWithRoles(c *config.Config, name string) (p port.Port) {
-	bits := map[config.Role]port.Roles{
-		config.RoleN3: port.N3, config.RoleN9: port.N3, config.RoleN6: port.N6, config.RoleN4: port.N4, config.RoleSR: port.SR, config.RoleEdge: port.Edge,
-	}
 	for _, in := range c.Interfaces {
 		if in.Name != name {
 			continue
 		}
 		for _, r := range in.Roles {
-			p.Roles |= bits[r]
+			p.Roles |= port.RoleOf[string(r)]
 		}
 		host, _ := in.HostAccess() // of a valid configuration
 		p.Access = port.Access{Peers: in.Peers, HostAny: host.Any, HostForward: host.Forward}

@@ -117,9 +117,7 @@ func portOf(i *config.Interface, l netdev.Link) port.Port {
 	p := port.Port{External: i.External, PartialChecksum: l.Virtual(), MTU: l.MTU, Access: port.Access{Peers: i.Peers}}
 	copy(p.MAC[:], l.MAC)
 	for _, r := range i.Roles {
-		p.Roles |= map[config.Role]port.Roles{
-			config.RoleN3: port.N3, config.RoleN9: port.N3, config.RoleN6: port.N6, config.RoleN4: port.N4, config.RoleSR: port.SR, config.RoleEdge: port.Edge,
-		}[r]
+		p.Roles |= port.RoleOf[string(r)]
 	}
 	host, _ := i.HostAccess() // which was checked
 	p.Access.HostAny, p.Access.HostForward = host.Any, host.Forward

@@ -24,6 +24,9 @@ const (
 	Edge = Roles(abi.PortFlagsPORT_EDGE)
 )
 
+// RoleOf are the roles by their names in the configuration.
+var RoleOf = map[string]Roles{"n3": N3, "n9": N3, "n6": N6, "n4": N4, "sr": SR, "edge": Edge}
+
 // Access says who may send GTP-U by a port, and what of this host may be reached.
 type Access struct {
 	Peers    []netip.Prefix // at most MaxPeers of each family
