@@ -9,6 +9,7 @@ import (
 
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
+	"github.com/culvert-net/culvert/internal/dataplane/target"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/lan"
@@ -68,7 +69,7 @@ func (i *installer) put(e *store.Entry, s *session.Session) error {
 		return err
 	}
 	e.Buffer.HoldBack(&p.rules)
-	if err := resources(i.dp.PutSession(p.rules)); err != nil {
+	if err := known(i.dp.PutSession(p.rules)); err != nil {
 		return err
 	}
 	e.Slice = p.slice
@@ -89,7 +90,7 @@ func (i *installer) replace(e *store.Entry, from, to *session.Session, how sessi
 	if !how.DropBuffered {
 		e.Buffer.HoldBack(&p.rules)
 	}
-	if err := resources(i.dp.PutSession(p.rules)); err != nil {
+	if err := known(i.dp.PutSession(p.rules)); err != nil {
 		return plan{}, err
 	}
 	if !e.Usage.Loses(p.rules.Rules) {
@@ -142,10 +143,18 @@ func (i *installer) collect(e *store.Entry, s *session.Session, now time.Time) e
 	return nil
 }
 
-// resources turns the error of a full table into one that the N4 server knows.
-func resources(err error) error {
+// known turns the errors of the data path that have a Cause of their own into those
+// that the N4 server knows: a full table, an address or TEID that something else has,
+// and rules that the tables cannot hold together.
+func known(err error) error {
 	if _, full := errors.AsType[*table.FullError](err); full {
 		return fmt.Errorf("%w: %w", pfcp.ErrNoResources, err)
+	}
+	switch {
+	case errors.Is(err, target.ErrTaken):
+		return fmt.Errorf("%w: %w", pfcp.ErrTaken, err)
+	case errors.Is(err, datapath.ErrRules):
+		return fmt.Errorf("%w: %w", pfcp.ErrUnsupported, err)
 	}
 	return err
 }

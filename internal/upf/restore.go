@@ -1,12 +1,8 @@
 package upf
 
 import (
-	"errors"
-	"fmt"
 	"net/netip"
 
-	"github.com/culvert-net/culvert/internal/dataplane/target"
-	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/store"
 	"github.com/culvert-net/culvert/internal/upf/usage"
@@ -15,16 +11,12 @@ import (
 // NewTEID implements pfcp.UPF.
 func (u *UPF) NewTEID() (uint32, error) {
 	teid, err := u.o.DataPath.NewTEID()
-	return teid, resources(err)
+	return teid, known(err)
 }
 
 // TakeTEID implements pfcp.UPF.
 func (u *UPF) TakeTEID(teid uint32) error {
-	err := resources(u.o.DataPath.TakeTEID(teid))
-	if errors.Is(err, target.ErrTaken) {
-		return fmt.Errorf("%w: %w", pfcp.ErrTaken, err)
-	}
-	return err
+	return known(u.o.DataPath.TakeTEID(teid))
 }
 
 // FreeTEID implements pfcp.UPF.

@@ -24,7 +24,7 @@ func (u *UPF) Establish(s *session.Session) error {
 	}
 	p, err := u.install.compile(s, e.Usage)
 	if err == nil {
-		err = resources(u.o.DataPath.PutSession(p.rules))
+		err = known(u.o.DataPath.PutSession(p.rules))
 	}
 	if err == nil {
 		if err = u.store.Save(e, s, e.Usage); err != nil {

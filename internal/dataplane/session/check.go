@@ -9,6 +9,10 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
+// ErrRules says that a session is sound, but asks for rules that the tables cannot
+// hold together.
+var ErrRules = errors.New("not rules of one session")
+
 // check says what is wrong with a session.
 func (s *Sessions) check(session *Session) error {
 	if len(session.Rules) > maxRules {
@@ -41,7 +45,7 @@ func checkRule(r *Rule, n Node) error {
 			return err
 		}
 	} else if r.TEID == 0 && len(r.Destinations) == 0 {
-		return errors.New("want a TEID or a destination")
+		return fmt.Errorf("%w: want a TEID or a destination", ErrRules)
 	}
 	isInvalid := func(p netip.Prefix) bool { return !p.IsValid() }
 	switch {
@@ -63,11 +67,11 @@ func checkEthernet(s *Session) error {
 	for i := range s.Rules {
 		r := &s.Rules[i]
 		if r.Ethernet != s.Rules[0].Ethernet {
-			return fmt.Errorf("rule %d: want all rules of an Ethernet session, or none", r.ID)
+			return fmt.Errorf("rule %d: %w: want all rules of an Ethernet session, or none", r.ID, ErrRules)
 		}
 		for _, l := range []Link{r.Link, r.Forward.Link} {
 			if link != (Link{}) && l != (Link{}) && l != link {
-				return fmt.Errorf("rule %d: link %s: want one for the session, which has %s", r.ID, l, link)
+				return fmt.Errorf("rule %d: %w: link %s: want one for the session, which has %s", r.ID, ErrRules, l, link)
 			}
 			if l != (Link{}) {
 				link = l
@@ -83,13 +87,13 @@ func checkEthernetRule(r *Rule, n Node) error {
 		(f.Kind == ForwardSRv6 || f.Kind == ForwardPolicy) && f.ArgsOffset != 0 && f.TEID != 0
 	switch {
 	case len(r.Sources)+len(r.Destinations) > 0:
-		return errors.New("want no UE addresses in an Ethernet session")
+		return fmt.Errorf("%w: want no UE addresses in an Ethernet session", ErrRules)
 	case r.TEID == 0 && r.Direction != Downlink:
-		return errors.New("want a TEID")
+		return fmt.Errorf("%w: want a TEID", ErrRules)
 	case r.TEID == 0 && n.LinkNumber(r.Link) == 0:
 		return fmt.Errorf("link %s is missing", r.Link)
 	case r.Action.forwards() && !carriesFrames:
-		return errors.New("want frames forwarded by GTP-U, by SRv6 with an argument, or from the UE to a link")
+		return fmt.Errorf("%w: want frames forwarded by GTP-U, by SRv6 with an argument, or from the UE to a link", ErrRules)
 	}
 	return nil
 }

@@ -135,7 +135,7 @@ func (p *Plan) chainMeters() error {
 			if p.next[m] == unchained {
 				p.next[m] = behind
 			} else if p.next[m] != behind {
-				return fmt.Errorf("rule %d: meters %v: rules must share meters together: each meter is followed by one other", r.ID, r.Meters)
+				return fmt.Errorf("rule %d: %w: meters %v: rules must share meters together: each meter is followed by one other", r.ID, ErrRules, r.Meters)
 			}
 		}
 	}

@@ -68,7 +68,7 @@ func (p *Plan) describeHead(h *head) error {
 	for _, n := range members[1:] {
 		r := p.rules[n].Rule
 		if r.Direction != first.Direction {
-			return fmt.Errorf("rules %d and %d share %s: want one direction", first.ID, r.ID, h.key)
+			return fmt.Errorf("%w: rules %d and %d share %s: want one direction", ErrRules, first.ID, r.ID, h.key)
 		}
 		same = same && len(r.Sources) == len(first.Sources) &&
 			!slices.ContainsFunc(first.Sources, func(s netip.Prefix) bool { return !slices.Contains(r.Sources, s) })
