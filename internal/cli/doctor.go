@@ -25,7 +25,7 @@ func examiner(files *install.Files) api.Examiner {
 	return func(_ context.Context, e api.Examination) ([]api.Finding, error) {
 		checks := doctor.Run(doctor.Options{
 			Features: feature.XDP, PodFeatures: feature.Pods,
-			Interfaces: e.Interfaces, GTPUOverIPv4: e.GTPUOverIPv4, UPF: e.Running, Overlay: memberOf(e.Overlay, files),
+			Interfaces: e.Interfaces, GTPUOverIPv4: e.GTPUOverIPv4, Config: e.Running, Overlay: memberOf(e.Overlay, files),
 		})
 		findings := make([]api.Finding, len(checks))
 		for i, c := range checks {

@@ -76,9 +76,8 @@ type Options struct {
 	Overlay *Overlay
 	// GTPUOverIPv4 says that the configuration sends GTP-U from IPv4 addresses.
 	GTPUOverIPv4 bool
-	// UPF is the configuration, of a node that may be a user plane function; nil: none is
-	// known.
-	UPF *config.Config
+	// Config is the configuration; nil: none is known.
+	Config *config.Config
 }
 
 // Where procfs and bpffs are mounted.
@@ -106,6 +105,7 @@ func Run(o Options) []Check {
 		return append(checks, Check{Name: "interfaces", Level: Fail, Detail: err.Error()})
 	}
 	checks = append(checks, n.userPlane()...)
+	checks = append(checks, n.ports()...)
 	if o.Overlay == nil {
 		return slices.Concat(checks, forwarding(procfs), n.interfaces(o.Interfaces))
 	}
@@ -171,7 +171,10 @@ func (n *network) oneInterface(l netdev.Link) []Check {
 	}
 	checks := []Check{
 		view.up(), view.nativeXDP(), view.redirectTarget(), view.lro(), view.vlanTags(),
-		view.partialChecksums(), view.segmentation(), view.headroom(), view.nativeMTU(), rpFilter(procfs, l.Name),
+		view.partialChecksums(), view.segmentation(), view.headroom(), view.nativeMTU(),
+	}
+	if !n.isForN4(l.Name) {
+		checks = append(checks, rpFilter(procfs, l.Name))
 	}
 	if n.GTPUOverIPv4 {
 		checks = append(checks, acceptLocal(procfs, l.Name))

@@ -11,14 +11,14 @@ import (
 
 // userPlane looks at who can reach N4.
 func (n *network) userPlane() []Check {
-	if n.UPF == nil || !n.UPF.UPF.IsSet() {
+	if n.Config == nil || !n.Config.UPF.IsSet() {
 		return nil
 	}
-	checks := []Check{senders(n.UPF.UPF.SMFs), protectedSMFs(&n.UPF.UPF)}
-	for _, a := range n.UPF.UPF.N4 {
+	checks := []Check{senders(n.Config.UPF.SMFs), protectedSMFs(&n.Config.UPF)}
+	for _, a := range n.Config.UPF.N4 {
 		l, there := n.linkOf(a)
 		checks = append(checks, n.n4Interface(a, l, there))
-		if there && a.Is4() && !l.Loopback && !slices.Contains(n.Options.Interfaces, l.Name) {
+		if there && a.Is4() && !l.Loopback && n.isForN4(l.Name) {
 			checks = append(checks, n4Filter(procfs, l.Name))
 		}
 	}
@@ -55,24 +55,35 @@ func protectedSMFs(u *config.UPF) Check {
 // n4Interface: N4 has to have an interface of its own. What shares it can send from an
 // SMF's address.
 func (n *network) n4Interface(a netip.Addr, l netdev.Link, there bool) Check {
-	gtpu := there && slices.ContainsFunc(n.UPF.GTPU.Addresses, func(g netip.Addr) bool {
+	gtpu := there && slices.ContainsFunc(n.Config.GTPU.Addresses, func(g netip.Addr) bool {
 		of, has := n.linkOf(g)
 		return has && of.Index == l.Index
 	})
+	port := n.port(l.Name)
 	own := advice("give N4 an interface or a VLAN of its own, with %s", a)
 	return check(fmt.Sprintf("N4: %s", a), "has an interface of its own, "+l.Name,
 		problem{!there, Fail, "no interface has the address", advice("ip address add %s dev INTERFACE", a)},
 		problem{l.Loopback || l.Kind == "dummy", Warn, "is on " + l.Name + ": whoever reaches any interface of the configuration reaches N4", own},
 		problem{gtpu, Fail, "shares " + l.Name + " with a GTP-U address: gNBs reach N4", own},
-		problem{n.leadsToN6(l), Fail, "shares " + l.Name + " with N6: the data network reaches N4", own})
+		problem{port != nil && len(port.Roles) > 0 && !port.HasRole(config.RoleN4), Fail, "PFCP that comes by " + l.Name + " is dropped", advice("add n4 to the roles of %s", l.Name)},
+		problem{n.leadsToN6(l), Fail, "shares " + l.Name + " with N6: the data network reaches N4", own},
+		problem{port == nil, Warn, l.Name + " is not among interfaces: GTP-U of SMFs, such as router advertisements for UEs, is lost",
+			advice("add {name: %s, roles: [n4, n3], peers: [the SMFs]} to interfaces", l.Name)})
+}
+
+// isForN4 says whether an interface has the role n4, or no data path. There a strict filter
+// drops no packet that the data path passes on.
+func (n *network) isForN4(name string) bool {
+	port := n.port(name)
+	return port != nil && port.HasRole(config.RoleN4) || !slices.Contains(n.Options.Interfaces, name)
 }
 
 // leadsToN6 says whether packets of sessions leave by a link: it is the link of a
 // slice, or sessions use the main table and it has the default route there. Tables of
 // slices are not read here.
 func (n *network) leadsToN6(l netdev.Link) bool {
-	useMain := len(n.UPF.Slices) == 0
-	for _, s := range n.UPF.Slices {
+	useMain := len(n.Config.Slices) == 0
+	for _, s := range n.Config.Slices {
 		useMain = useMain || s.Table == 0
 		if s.N6 != nil && s.N6.Interface == l.Name {
 			return true

@@ -8,7 +8,10 @@ import (
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
-const userPlaneFile = `interfaces: [{name: n3}, {name: n6}]
+const userPlaneFile = `interfaces:
+- {name: n3, roles: [n3], peers: [10.3.0.0/24]}
+- {name: n6, roles: [n6], host: [ping]}
+- {name: n4, roles: [n4, n3], peers: [10.4.0.2/32]}
 gtpu: {addresses: [10.3.0.1]}
 upf:
   n4: [10.4.0.1]
@@ -30,15 +33,21 @@ func TestUserPlane(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return inside(t, ns, Options{Interfaces: c.InterfaceNames(), UPF: c})
+		return inside(t, ns, Options{Interfaces: c.InterfaceNames(), Config: c})
 	}
-	const filter = "n4: reverse path filter of N4"
-	c := find(t, examine("", ""), filter)
-	if c.Level != Warn || len(c.Command) == 0 {
-		t.Fatalf("%+v", c)
+	netns.Veth(t, ns, "mgmt", others, "mgmt")
+	ns.Addr(t, "mgmt", "10.9.9.1/24")
+	ns.Sysctl(t, "net.ipv4.ip_forward", "1")
+	const filter, other = "n4: reverse path filter of N4", "other interfaces"
+	for _, name := range []string{filter, other} {
+		c := find(t, examine("", ""), name)
+		if c.Level != Warn || len(c.Command) == 0 {
+			t.Fatalf("%+v", c)
+		}
+		ns.Run(t, c.Command[0], c.Command[1:]...)
 	}
-	ns.Run(t, c.Command[0], c.Command[1:]...)
-	for _, name := range []string{"N4: senders", "N4: UEs", "N4: 10.4.0.1", filter} {
+	for _, name := range []string{"N4: senders", "N4: UEs", "N4: 10.4.0.1", filter, other,
+		"n3: senders", "n3: this host", "n6: senders", "n6: this host", "n4: senders", "n4: this host"} {
 		if c := find(t, examine("", ""), name); c.Level != OK {
 			t.Errorf("%+v", c)
 		}
@@ -47,12 +56,19 @@ func TestUserPlane(t *testing.T) {
 		from, to, name, detail string
 		level                  Level
 	}{
-		{"[10.4.0.2/32]", "any", "N4: senders", "every sender", Warn},
+		{"smfs: [10.4.0.2/32]", "smfs: any", "N4: senders", "every sender", Warn},
 		{"  protected: [10.4.0.0/24]\n", "", "N4: UEs", "10.4.0.2/32", Fail},
 		{"10.4.0.0/24", "10.4.0.2/32", "N4: UEs", "do not reach", OK},
-		{"[10.4.0.2/32]", "[10.4.0.2/32, 10.5.0.0/30]", "N4: UEs", "[10.5.0.0/30]", Fail},
+		{"smfs: [10.4.0.2/32]", "smfs: [10.4.0.2/32, 10.5.0.0/30]", "N4: UEs", "[10.5.0.0/30]", Fail},
 		{"n4: [10.4.0.1]", "n4: [10.3.0.1]", "N4: 10.3.0.1", "shares n3 with a GTP-U address", Fail},
-		{"n4: [10.4.0.1]", "n4: [10.6.0.1]", "N4: 10.6.0.1", "shares n6 with N6", Fail},
+		{"n4: [10.4.0.1]", "n4: [10.6.0.1]", "N4: 10.6.0.1", "PFCP that comes by n6 is dropped", Fail},
+		{"roles: [n6]", "roles: [n6, n4]", "n6: senders", "reach N4", Fail},
+		{", roles: [n6], host: [ping]", "", "n6: senders", "everybody may send", Fail},
+		{"peers: [10.3.0.0/24]", "peers: any", "n3: senders", "every sender's GTP-U", Warn},
+		{"roles: [n6]", "roles: [n6, n3], peers: any", "n6: senders", "of the data network", Fail},
+		{"host: [ping]", "host: [any]", "n6: this host", "all its services", Warn},
+		{"host: [ping]", "host: [ping, forward]", "n6: this host", "forwards to all networks", Warn},
+		{"- {name: n4, roles: [n4, n3], peers: [10.4.0.2/32]}\n", "", "N4: 10.4.0.1", "router advertisements", Warn},
 		{"n4: [10.4.0.1]", "n4: [10.9.0.1]", "N4: 10.9.0.1", "no interface has the address", Fail},
 	} {
 		if c := find(t, examine(tt.from, tt.to), tt.name); c.Level != tt.level || !strings.Contains(c.Detail, tt.detail) {

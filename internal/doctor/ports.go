@@ -1,0 +1,82 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/netdev"
+)
+
+// ports looks at whom the interfaces of the configuration let in, and at those that it
+// leaves out.
+func (n *network) ports() (checks []Check) {
+	if n.Config == nil || len(n.Config.Interfaces) == 0 {
+		return nil
+	}
+	for i := range n.Config.Interfaces {
+		in := &n.Config.Interfaces[i]
+		checks = append(checks, sendersOf(in), hostOf(in))
+	}
+	if n.Overlay == nil {
+		checks = append(checks, n.unguarded())
+	}
+	return checks
+}
+
+// port returns an interface of the configuration, or nil.
+func (n *network) port(name string) *config.Interface {
+	if n.Config == nil {
+		return nil
+	}
+	i := slices.IndexFunc(n.Config.Interfaces, func(in config.Interface) bool { return in.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &n.Config.Interfaces[i]
+}
+
+// sendersOf looks at who may send GTP-U and PFCP by an interface.
+func sendersOf(in *config.Interface) Check {
+	public := in.HasRole(config.RoleN6, config.RoleEdge)
+	const gtpu = "every sender's GTP-U enters the tunnels whose TEID it guesses"
+	name := advice("list the gNBs and UPFs in peers of %s", in.Name)
+	return check(in.Name+": senders", "only those that its roles and peers name",
+		problem{len(in.Roles) == 0, Fail, "everybody may send GTP-U, packets for SIDs and for UEs, and reaches this host",
+			advice("say what may enter by %s, such as roles: [n6]", in.Name)},
+		problem{public && in.HasRole(config.RoleN4), Fail, "the data network or customers reach N4",
+			advice("give N4 an interface or a VLAN of its own")},
+		problem{public && in.Peers.Open(), Fail, gtpu + ", those of the data network and of customers, too", name},
+		problem{in.Peers.Open(), Warn, gtpu, name})
+}
+
+// hostOf looks at what of this host can be reached by an interface.
+func hostOf(in *config.Interface) Check {
+	access, _ := in.HostAccess() // which was checked
+	outside := in.HasRole(config.RoleN3, config.RoleN9, config.RoleN6, config.RoleEdge)
+	return check(in.Name+": this host", "only what host lists can be reached",
+		problem{outside && access.Any, Warn, "all its services can be reached, and the kernel forwards to all networks",
+			advice("list the services in host of %s, such as host: [bgp, ping]", in.Name)},
+		problem{outside && access.Forward, Warn, "the kernel forwards to all networks what no session or policy takes",
+			advice("take forward out of host of %s, or guard the networks with the kernel's firewall", in.Name)})
+}
+
+// unguarded looks at interfaces without the data path, by which the kernel forwards. The
+// data path needs forwarding on its own interfaces.
+func (n *network) unguarded() Check {
+	var names, fix []string
+	for _, l := range n.Snapshot.Links {
+		switch {
+		case !l.Up || l.Loopback || slices.Contains(n.Config.InterfaceNames(), l.Name) || !n.hasIPv4(l.Index):
+		case sysctl(procfs, ofInterface(l.Name, "forwarding")) == "1":
+			names, fix = append(names, l.Name), append(fix, ofInterface(l.Name, "forwarding")+"=0")
+		}
+	}
+	return check("other interfaces", "the kernel does not forward what comes by them",
+		problem{len(names) > 0, Warn, "the kernel forwards what comes by " + strings.Join(names, ", ") + ": to gNBs, SMFs and the data network",
+			command("sysctl -w %s", strings.Join(fix, " "))})
+}
+
+func (n *network) hasIPv4(ifindex int) bool {
+	return slices.ContainsFunc(n.Addresses, func(a netdev.Address) bool { return a.Ifindex == ifindex && a.Prefix.Addr().Is4() })
+}
