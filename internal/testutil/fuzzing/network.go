@@ -40,13 +40,8 @@ func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
 func (s Source) Network() (model.Network, error) {
 	n := model.Network{Ports: Ports, Local: []netip.Addr{ip("10.50.0.9"), ip("2001:db8:50::9"), ip("10.3.0.1")}}
 	c := &n.Config
-	roles := s.chance(50)
 	for _, p := range Ports {
-		in := config.Interface{Name: p.Name, External: p.External}
-		if roles && !p.External {
-			s.roles(&in)
-		}
-		c.Interfaces = append(c.Interfaces, in)
+		c.Interfaces = append(c.Interfaces, config.Interface{Name: p.Name, External: p.External})
 	}
 	c.Encapsulation = config.Encapsulation{Source: ip("2001:db8:5::1"), HopLimit: uint8(pick(s, 0, 9, 64, 254))}
 	c.Domain = []netip.Prefix{prefix("2001:db8::/32"), prefix("fc00::/16")}
@@ -63,6 +58,15 @@ func (s Source) Network() (model.Network, error) {
 	c.SetDefaults()
 	if err := c.Validate(); err != nil {
 		return n, fmt.Errorf("the generator made a bad configuration: %w", err)
+	}
+	// Last, for steering by a port whose roles drop it is refused, and the guard must hold
+	// all the same.
+	if s.chance(50) {
+		for i := range c.Interfaces {
+			if in := &c.Interfaces[i]; !in.External {
+				s.roles(in)
+			}
+		}
 	}
 	return n, nil
 }
