@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/smf"
@@ -21,23 +22,37 @@ func TestN4Ports(t *testing.T) {
 	lo.Loopback, dummy.Kind, vlan.Kind, vlan.Parent = true, "dummy", "vlan", 4
 	links.Links = append(links.Links, lo, dummy, vlan)
 	address := netip.MustParseAddr("192.0.2.1")
+	with := func(n6, n3 config.Role) (m map[string]config.Interface) {
+		m = map[string]config.Interface{"n6": {}, "n3": {}}
+		if n6 != "" {
+			m["n6"], m["n3"] = config.Interface{Roles: []config.Role{n6}}, config.Interface{Roles: []config.Role{n3}}
+		}
+		return m
+	}
 	for name, tt := range map[string]struct {
-		at   []int // where the address is
-		want []int
+		at     []int // where the address is
+		want   []int
+		n6, n3 config.Role
 	}{
-		"an interface":        {[]int{1}, []int{1}},
-		"an unlisted one":     {[]int{5}, []int{5}},
-		"two interfaces":      {[]int{1, 5}, []int{1, 5}},
-		"the loopback":        {[]int{6}, []int{2, 3, 4, 6, 8}},
-		"a dummy":             {[]int{7}, []int{2, 3, 4, 7, 8}},
-		"nowhere any more":    {nil, nil},
-		"another's interface": {[]int{9}, []int{9}},
+		"an interface":        {[]int{1}, []int{1}, "", ""},
+		"an unlisted one":     {[]int{5}, []int{5}, "", ""},
+		"two interfaces":      {[]int{1, 5}, []int{1, 5}, "", ""},
+		"the loopback":        {[]int{6}, []int{2, 3, 4, 6, 8}, "", ""},
+		"a dummy":             {[]int{7}, []int{2, 3, 4, 7, 8}, "", ""},
+		"nowhere any more":    {nil, nil, "", ""},
+		"another's interface": {[]int{9}, []int{9}, "", ""},
+
+		"an unlisted one beside roles": {[]int{5}, []int{5}, config.RoleN6, config.RoleN3},
+		"one of another role":          {[]int{2}, nil, config.RoleN6, config.RoleN3},
+		"the role":                     {[]int{3}, []int{3, 4, 8}, config.RoleN6, config.RoleN4},
+		"the role elsewhere":           {[]int{2}, []int{3, 4, 8}, config.RoleN6, config.RoleN4},
+		"the loopback beside roles":    {[]int{6}, []int{3, 4, 6, 8}, config.RoleN6, config.RoleN4},
 	} {
 		links.Addresses = []netdev.Address{{Ifindex: 5, Prefix: netip.MustParsePrefix("192.0.2.2/24")}}
 		for _, index := range tt.at {
 			links.Addresses = append(links.Addresses, netdev.Address{Ifindex: index, Prefix: netip.PrefixFrom(address, 24)})
 		}
-		if got := n4Ports([]netip.Addr{address}, map[string]bool{"n6": true, "n3": true}, links); !slices.Equal(got, tt.want) {
+		if got := n4Ports([]netip.Addr{address}, with(tt.n6, tt.n3), links); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
 	}

@@ -247,6 +247,6 @@ func (s *Server) hears(in int, from netip.AddrPort) bool {
 		return true
 	}
 	s.counters.astray.Add(1)
-	s.warn(&s.complain.astray, "PFCP by an interface that has no address of N4", "from", from, "interface", in)
+	s.warn(&s.complain.astray, "PFCP by an interface that is not for N4", "from", from, "interface", in)
 	return false
 }
