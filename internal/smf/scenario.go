@@ -27,7 +27,9 @@ type Scenario struct {
 	Timeout   Duration `json:"timeout,omitempty"`
 	Attempts  int      `json:"attempts,omitempty"`
 	Heartbeat Duration `json:"heartbeat,omitempty"`
-	Sessions  []Spec   `json:"sessions,omitempty"`
+	// Started is the Recovery Time Stamp; when the client starts, unless set.
+	Started  time.Time `json:"recovery_time_stamp,omitzero"`
+	Sessions []Spec    `json:"sessions,omitempty"`
 	// Steps are done one after another; Phases when a step {do: phase} asks for
 	// them.
 	Steps  []Step            `json:"steps,omitempty"`
@@ -146,6 +148,7 @@ func (s *Scenario) Check(p *Step) error {
 func (s *Scenario) Options() (Options, error) {
 	o := Options{
 		NodeID: s.NodeID, Dialect: s.Dialect, Timeout: time.Duration(s.Timeout), Attempts: s.Attempts, Heartbeat: time.Duration(s.Heartbeat),
+		Started: s.Started,
 	}
 	if s.UPF == "" {
 		return o, errors.New("which UPF? give its address")
