@@ -164,12 +164,18 @@ INLINE int in_domain(struct settings *cfg, const void *address)
 /* Addresses that no router forwards to. */
 INLINE int is_local4(__u32 address)
 {
-	return address >> 28 == 0xe || address == 0xffffffff || address >> 16 == 0xa9fe;
+	return address >> 24 == 127 || address >> 28 == 0xe || address == 0xffffffff ||
+	       address >> 16 == 0xa9fe;
 }
 
 INLINE int is_link_local(const __u8 *address)
 {
 	return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
+}
+
+INLINE int is_mapped(const void *address)
+{
+	return !ld64(address) && ld32(address + 8) == be32(0xffff);
 }
 
 INLINE int is_local6(const void *address)

@@ -63,6 +63,8 @@ MAP(pdr, BPF_MAP_TYPE_ARRAY, __u32, struct pdr, 1);
 MAP(refused, BPF_MAP_TYPE_ARRAY, __u32, struct refused, 1);
 MAP(pdr_by_teid, BPF_MAP_TYPE_HASH, __u32, __u32, 1);
 MAP(pdr_by_ue, BPF_MAP_TYPE_HASH, struct in6, __u32, 1);
+/* what UEs must not reach, and may all the same: peers, SMFs, what is configured */
+MAP(ue_reach, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, __u32, 1);
 /* SDF filters, in runs that rules name */
 MAP(filter, BPF_MAP_TYPE_ARRAY, __u32, struct filter, 1);
 MAP(frame_filter, BPF_MAP_TYPE_ARRAY, __u32, struct frame_filter, 1);

@@ -38,25 +38,40 @@ GLOBAL __u32 pdr_of_destination(struct packet *p)
 	return to && to->kind == TARGET_PDR ? to->index : index;
 }
 
+/* What ue_reach says of p->dst. */
+INLINE __u32 reach_of(struct packet *p)
+{
+	struct lpm6_key key = { .prefixlen = p->family == 4 ? 64 : 160, .table = p->family };
+	__u32 *found;
+
+	copy16(&key.addr, &p->dst);
+	found = bpf_map_lookup_elem(&ue_reach, &key);
+	return found ? *found : REACH_NONE;
+}
+
 /* Whether the T-PDU, which is not for a UE, is for what UEs must not reach. */
 INLINE int for_core(struct packet *p, struct settings *cfg)
 {
-	struct words mapped = { 0, p->dst.hi << 32 | 0xffff0000 };
-	struct u128 v = ld128(p->family == 4 ? &mapped : &p->dst);
+	__u32 sid = 0, reach = reach_of(p);
 	struct cached *to;
-	__u32 sid = 0;
 
-	if (in_prefixes(cfg->protected, MAX_PROTECTED, cfg->protected_count, v))
+	if (reach == REACH_CLOSED)
 		return 1;
 	if (p->family == 4) {
-		if (is_local4(be32(ld32(&p->dst))) || is_local4(be32(ld32(&p->src))) ||
-		    is_gtpu4(cfg, ld32(&p->dst)))
+		if (is_local4(be32(ld32(&p->dst))) || is_local4(be32(ld32(&p->src))))
+			return 1;
+		if (reach == REACH_OPEN)
+			return 0;
+		if (is_gtpu4(cfg, ld32(&p->dst)))
 			return 1;
 		to = steered_destination(cfg, ld32(&p->dst), ~0ull, CACHE_IPV4);
 	} else {
-		if (is_local6(&p->dst) || is_local6(&p->src) || is_gtpu6(cfg, &p->dst) ||
-		    in_prefixes(cfg->domain, MAX_DOMAINS, cfg->domains, v) ||
-		    find_sid(cfg, &p->dst, &sid))
+		if (is_local6(&p->dst) || is_local6(&p->src) || is_mapped(&p->dst) ||
+		    in_domain(cfg, &p->dst) || find_sid(cfg, &p->dst, &sid))
+			return 1;
+		if (reach == REACH_OPEN)
+			return 0;
+		if (is_gtpu6(cfg, &p->dst))
 			return 1;
 		to = steered_destination(cfg, p->dst.hi, p->dst.lo, 0);
 	}

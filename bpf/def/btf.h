@@ -25,6 +25,7 @@ BTF_TYPE(enum, pdr_flags);
 BTF_TYPE(enum, pdu_type);
 BTF_TYPE(enum, port_flags);
 BTF_TYPE(enum, punt_kind);
+BTF_TYPE(enum, reach);
 BTF_TYPE(enum, reason);
 BTF_TYPE(enum, session_event_kind);
 BTF_TYPE(enum, sid_flags);

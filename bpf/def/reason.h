@@ -51,7 +51,7 @@ enum reason {
 	REASON_GATE_CLOSED,    /* a QER's gate */
 	REASON_UE_SOURCE,      /* not an address of this UE */
 	REASON_UE_TO_UE,       /* and no rule allows it */
-	REASON_UE_TO_CORE,     /* this node's addresses, SIDs, protected prefixes */
+	REASON_UE_TO_CORE,     /* this node, SIDs, GTP-U peers, SMFs, protected prefixes */
 	REASON_RATE,           /* above a QER's MBR or packet rate */
 	REASON_SLICE_RATE,     /* above the slice's rate limit */
 	REASON_QUOTA,          /* of a URR, used up */

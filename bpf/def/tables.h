@@ -14,7 +14,6 @@
 #define MAX_DOMAINS 8
 #define MAX_GTPU_ADDRESSES 4
 #define MAX_POOLS 8
-#define MAX_PROTECTED 8
 
 /* Index 0 of local_sid, sr_policy, segment_list, mobile, tunnel and adjacency
  * is never used: 0 means "none". */
@@ -58,12 +57,9 @@ struct settings {
 	__u8 pad[2];
 	__u32 pdr_slots; /* pdr[1..pdr_slots) is found by TEID's low bits; 0: no sessions */
 	__u32 ues;       /* entries in pdr_by_ue */
-	__u32 protected_count;
-	__u32 generation; /* another after each change of a trie of targets or routes */
-	__u32 pad2;
+	__u32 generation; /* another after each change of a trie that lookup_cache stands for */
 	struct locator locator[MAX_LOCATORS];
 	struct prefix6 domain[MAX_DOMAINS];
-	struct prefix6 protected[MAX_PROTECTED]; /* IPv4-mapped for IPv4 */
 	__be32 gtpu4[MAX_GTPU_ADDRESSES];
 	struct in6 gtpu6[MAX_GTPU_ADDRESSES];
 	struct pool4 pool4[MAX_POOLS];
@@ -174,6 +170,14 @@ struct lpm6_key {
 	__u32 prefixlen;
 	__u32 table;
 	struct in6 addr;
+};
+
+/* ue_reach: what the longest prefix that has an address says of packets from UEs to it.
+ * In the key `table` is the family, 4 or 6; an IPv4 address is in the first octets. */
+enum reach {
+	REACH_NONE,
+	REACH_CLOSED,
+	REACH_OPEN, /* also where it is one of this node's own */
 };
 
 struct sid_key {

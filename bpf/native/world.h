@@ -290,9 +290,6 @@ static void make_settings(struct input *in)
 	s->pool6[1] = (struct pool6){ 0x20010db8de000000ull, ~7ull, PDR_SLOTS, 1 };
 	s->pdr_slots = n >> 14 & 3 ? PDR_SLOTS : 0;
 	s->ues = map_of(&pdr_by_ue)->count;
-	s->protected_count = 1;
-	s->protected[0] =
-		(struct prefix6){ 0, 0xffff0ae600000000ull, ~0ull, 0xffffffffffff0000ull };
 	s->pool4[0] = (struct pool4){ 10u << 24 | 200 << 16, 0xfffffff8, TEID_SLOTS, 0 };
 	s->pool6[0] = (struct pool6){ 0x20010db8dd000000ull, ~7ull, TEID_SLOTS + 4, 0 };
 	s->teid_slots = TEID_SLOTS;
@@ -325,6 +322,18 @@ static void make_settings(struct input *in)
 	};
 }
 
+/* What UEs must not reach, and of that what they may. */
+static void make_reach(void)
+{
+	struct lpm6_key key = { .prefixlen = 32 + 16, .table = 4, .addr.b = { 10, 230 } };
+	__u32 reach = REACH_CLOSED;
+
+	put(&ue_reach, &key, &reach);
+	key.prefixlen += 8;
+	reach = REACH_OPEN;
+	put(&ue_reach, &key, &reach);
+}
+
 static void make_world(__u32 seed)
 {
 	struct input in = { 0, 0, seed };
@@ -339,6 +348,7 @@ static void make_world(__u32 seed)
 	make_tunnels(&in);
 	make_sessions(&in);
 	make_steering(&in);
+	make_reach();
 	make_settings(&in);
 	node_settings.generation = ++worlds.made;
 }

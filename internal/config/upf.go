@@ -29,8 +29,11 @@ type UPF struct {
 	// chose them.
 	UEPools []UEPool `json:"ue_pools,omitempty"`
 	// Protected are prefixes that UEs cannot reach, in addition to this node's own
-	// addresses, n4, gtpu.addresses, SIDs and the SR domain.
+	// addresses, n4, smfs, gtpu.addresses, GTP-U peers, SIDs and the SR domain.
 	Protected []netip.Prefix `json:"protected,omitempty"`
+	// UEMayReach are prefixes that UEs can reach all the same, unless a longer prefix of
+	// protected says no. SIDs and the SR domain stay closed.
+	UEMayReach []netip.Prefix `json:"ue_may_reach,omitempty"`
 	// Buffer limits the packets that are kept for idle UEs.
 	Buffer Buffer `json:"buffer,omitzero"`
 	// EchoInterval is the time between two Echo Requests to a GTP-U peer, in seconds.
@@ -83,18 +86,35 @@ func (c *Config) setUPFDefaults() {
 	}
 }
 
-// maxProtected is MAX_PROTECTED of bpf/def/tables.h.
-const maxProtected = 8
-
-// ProtectedPrefixes returns the prefixes that UEs cannot reach because of the UPF.
-func (u *UPF) ProtectedPrefixes() []netip.Prefix {
-	out := slices.Clone(u.Protected)
-	for _, a := range u.N4 {
-		if !slices.ContainsFunc(out, func(p netip.Prefix) bool { return p.Contains(a) }) {
-			out = append(out, host(a))
+// ProtectedPrefixes returns the prefixes that UEs cannot reach because of the
+// configuration. What it protects by itself, which upf.ue_may_reach can open, are N4, the
+// SMFs, and the GTP-U peers of interfaces and tunnels.
+func (c *Config) ProtectedPrefixes() []netip.Prefix {
+	own := slices.Clone([]netip.Prefix(c.UPF.SMFs))
+	for _, a := range c.UPF.N4 {
+		own = append(own, host(a))
+	}
+	for i := range c.Interfaces {
+		own = append(own, c.Interfaces[i].Peers...)
+	}
+	for i := range c.Tunnels {
+		if a := c.Tunnels[i].Remote; a.IsValid() {
+			own = append(own, host(a))
 		}
 	}
-	return out
+	out := slices.Clone(c.UPF.Protected)
+	for _, p := range own {
+		if p.IsValid() && p.Bits() > 0 && !covered(p, c.UPF.UEMayReach) {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out)
+}
+
+// covered says whether a prefix of a list has all of p.
+func covered(p netip.Prefix, list []netip.Prefix) bool {
+	return slices.ContainsFunc(list, func(l netip.Prefix) bool { return l.Bits() <= p.Bits() && l.Contains(p.Addr()) })
 }
 
 // Pools returns the prefixes of all pools.
@@ -110,7 +130,7 @@ func (u *UPF) Pools() []netip.Prefix {
 func checkUPF(v *validator) {
 	u := &v.UPF
 	if !u.IsSet() {
-		v.refuse(u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected) > 0 || u.MSSClamp,
+		v.refuse(u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected)+len(u.UEMayReach) > 0 || u.MSSClamp,
 			"upf.n4", "the addresses of this node that SMFs reach, such as [192.0.2.10]", "no address for PFCP is given")
 		v.refuse(len(v.Slices) > 0,
 			"slices", "set upf.n4: slices are of a user plane function's sessions", "slices need sessions, and this node has none")
@@ -127,8 +147,9 @@ func checkUPF(v *validator) {
 	v.refuse(len(v.GTPU.Addresses) == 0,
 		"gtpu.addresses", "list where this node receives GTP-U (N3, N9)", "a user plane function needs an address for G-PDUs")
 	checkEach(v, "upf.protected", u.Protected, srv6.CheckPrefix)
-	if n := len(u.ProtectedPrefixes()); n > maxProtected {
-		v.add("upf.protected", "join neighbouring prefixes", "%d prefixes with those of n4 exceed the limit of %d", n, maxProtected)
+	checkEach(v, "upf.ue_may_reach", u.UEMayReach, srv6.CheckPrefix)
+	for i, p := range u.UEMayReach {
+		v.refuse(slices.Contains(u.Protected, p), fmt.Sprintf("upf.ue_may_reach[%d]", i), "remove it from one of the two", "%s is in upf.protected, too", p)
 	}
 	// Each UE of a pool has an entry: two for a session, IPv4 and IPv6.
 	n := uint64(0)

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -52,10 +53,26 @@ func TestUPF(t *testing.T) {
 	if c.Slices[0].N9.Mode != slice.Traditional || c.Slices[0].RateLimit.Downlink != 200000 {
 		t.Errorf("slice: %+v", c.Slices[0])
 	}
-	// The N4 address that is in a protected prefix already takes no place.
-	want := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28"), netip.MustParsePrefix("2001:db8::10/128")}
-	if got := u.ProtectedPrefixes(); !slices.Equal(got, want) {
-		t.Errorf("protected: %v", got)
+}
+
+// TestProtectedPrefixes: N4, SMFs and configured GTP-U peers are protected unless all of
+// such a prefix is opened; "any" protects nothing.
+func TestProtectedPrefixes(t *testing.T) {
+	const protected, peers, opened = "  protected: [192.0.2.0/28]\n", "{name: n3, roles: [n3], peers: [10.1.0.0/24, 10.1.1.0/24]}", "  ue_may_reach: [10.1.0.0/23, 2001:db8::/64]\n"
+	text := strings.NewReplacer("{name: n3}", peers, "gtpu: {a", "tunnels: [{name: t, remote: 10.2.0.1, remote_teid: 1}]\ngtpu: {a").Replace(upf)
+	for _, c := range []struct{ from, to, want string }{
+		{"", "", "10.1.0.0/24 10.1.1.0/24 10.2.0.1/32 192.0.2.0/24 192.0.2.0/28 192.0.2.10/32 2001:db8::10/128"},
+		{protected, protected + opened, "10.2.0.1/32 192.0.2.0/24 192.0.2.0/28 192.0.2.10/32"},
+		{protected, "  ue_may_reach: [10.1.0.0/25, 0.0.0.0/1]\n", "192.0.2.0/24 192.0.2.10/32 2001:db8::10/128"},
+		{"smfs: [192.0.2.0/24]", "smfs: any", "10.1.0.0/24 10.1.1.0/24 10.2.0.1/32 192.0.2.0/28 192.0.2.10/32 2001:db8::10/128"},
+	} {
+		parsed, err := config.Parse([]byte(strings.Replace(text, c.from, c.to, 1)))
+		if err != nil {
+			t.Fatalf("%q: %v", c.to, err)
+		}
+		if got := strings.Trim(fmt.Sprint(parsed.ProtectedPrefixes()), "[]"); got != c.want {
+			t.Errorf("%q: %s, want %s", c.to, got, c.want)
+		}
 	}
 }
 
@@ -90,6 +107,8 @@ func TestUPFRefuses(t *testing.T) {
 		{"[192.0.2.0/24]", "all", "upf.smfs: must be a list"},
 		{"  smfs: [", "  connect: [192.0.3.1]\n  smfs: [", "line 12: upf.connect[0]: 192.0.3.1 is not in upf.smfs: its answers would be ignored (fix: add 192.0.3.1/32 to upf.smfs)"},
 		{"192.0.2.0/28", "192.0.2.1/28", "upf.protected[0]"},
+		{"  protected: [", "  ue_may_reach: [192.0.2.1/28]\n  protected: [", "upf.ue_may_reach[0]: 192.0.2.1/28 has bits behind its length"},
+		{"  protected: [", "  ue_may_reach: [192.0.2.0/28]\n  protected: [", "upf.ue_may_reach[0]: 192.0.2.0/28 is in upf.protected, too"},
 		{"10.45.0.0/16", "10.45.0.0/14", "limits.sessions: 65536 is too few for the 327680 addresses of the pools (fix: at least 163840, or smaller pools)"},
 		{"10.45.0.0/16", "192.0.2.0/24", "GTP-U address 192.0.2.1"},
 		{"snssai: {sst: 2}", `snssai: {sst: 1, sd: "000002"}`, "slices[2].snssai: the choice of sst 1, sd \"000002\", network instance \"\" is already that of slices[1]"},

@@ -9,6 +9,7 @@
 //	adjacency              next hops, routes, outer sources
 //	policy, sid, mobile    SR policies, local SIDs, parameters of both
 //	target, steering       where packets go that no SID or TEID leads anywhere
+//	reach                  what UEs must not reach
 //	tunnel                 GTP-U tunnels
 //	ethernet, pod          links of Ethernet sessions; pods of this node
 //	event, reason          packets and records for the daemon; why packets ended

@@ -101,7 +101,7 @@ func (r *rig) program(n model.Network) error {
 	c := &r.network.Config
 	s := Settings{HopLimit: c.Encapsulation.HopLimit, Source: c.Encapsulation.Source, ErrorsPerSecond: 1_000_000_000,
 		Domain: c.SRDomain(), GTPUAddresses: c.GTPU.Addresses, Pools: c.GTPU.Pools,
-		UEPools: n.UEPools, Protected: n.Protected, MSSClamp: n.MSSClamp}
+		UEPools: n.UEPools, Protected: n.Protected, MayReach: n.MayReach, MSSClamp: n.MSSClamp}
 	for _, l := range c.Locators {
 		s.Locators = append(s.Locators, settings.Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits})
 	}
@@ -159,6 +159,7 @@ func (r *rig) clear() error {
 	slices.SortStableFunc(tunnels, func(a, b gtpu.Tunnel) int { return len(b.SwitchTo) - len(a.SwitchTo) })
 	return errors.Join(
 		r.deleteSessions(),
+		reap(r.d),
 		each(r.network.Routes, func(route model.Route) error { return r.d.Routes.Delete(route.Table, route.Prefix) }),
 		each(r.network.Local, r.d.Steering.DeleteLocal),
 		each(c.Steering, r.d.Steering.Delete),
@@ -169,6 +170,13 @@ func (r *rig) clear() error {
 			return errors.Join(r.d.Ports.Delete(p.Ifindex), r.d.Ports.DeleteDevice(p.Ifindex))
 		}),
 	)
+}
+
+// reap gives up what no session refers to any more, peers among it.
+func reap(d *DataPlane) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.Sessions.Reap()
 }
 
 // setNextHops resolves what the tables refer to; what the network does not

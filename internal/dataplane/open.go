@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/dataplane/policy"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/reach"
 	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/sid"
@@ -85,6 +86,7 @@ type DataPlane struct {
 	names    *table.Names
 	sources  *adjacency.Sources
 	targets  *target.Table
+	reach    *reach.Table
 	mobiles  *mobile.Table
 	entries  *tunnel.Entries
 	rings    *event.Rings
@@ -101,7 +103,8 @@ type tables struct {
 	Policies   policy.Tables
 	SIDs       sid.Tables
 	Tunnels    tunnel.Tables
-	SliceMeter *table.Array[abi.Meter] `map:"slice_meter"`
+	SliceMeter *table.Array[abi.Meter]          `map:"slice_meter"`
+	Reach      *table.Hash[abi.Lpm6Key, uint32] `map:"ue_reach" limit:"sessions"`
 }
 
 // Open loads the data path, or takes over what is pinned at opts.PinPath: the
@@ -166,6 +169,7 @@ func (d *DataPlane) openTables() (err error) {
 	}
 	d.Routes = adjacency.NewRoutes(&d.mu, d.Adjacencies, t.Routes, d.settings.ForgetLookups)
 	d.targets = target.New(t.Targets, d.Ports, d.settings.ForgetLookups)
+	d.reach = reach.New(t.Reach, d.settings.ForgetLookups)
 	d.Policies = policy.New(&d.mu, t.Policies, d.names, d.grace, d.settings, d.Adjacencies, d.sources)
 	d.mobiles = mobile.New(m[abi.MapMobile], d.grace)
 	d.SIDs = sid.New(&d.mu, t.SIDs, d.grace, d.settings, d.Adjacencies, d.Policies, d.mobiles)

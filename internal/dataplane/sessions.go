@@ -36,6 +36,9 @@ func (n sessionNode) UsePolicy(name string, used bool) {
 	}
 }
 
+func (n sessionNode) UsePeer(a netip.Addr) error   { return n.d.reach.Use(a) }
+func (n sessionNode) UnusePeer(a netip.Addr) error { return n.d.reach.Unuse(a) }
+
 func (n sessionNode) LinkNumber(l ethernet.Link) uint32 { return n.d.Links.NumberOf(l) }
 
 func (n sessionNode) OuterSource(f *session.Forwarding) netip.Addr {

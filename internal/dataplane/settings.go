@@ -12,8 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 )
 
-// SetSettings changes what is different. At most 8 domain prefixes, 8 protected
-// ones, 4 GTP-U addresses of each family, 8 pools of each family and 8 locators
+// SetSettings changes what is different. At most 8 domain prefixes, 4 GTP-U addresses of each family, 8 pools of each family and 8 locators
 // fit. A locator or pool that is too large for its table is not an error: its
 // SIDs and UE addresses are found by prefix, which takes a little longer. A
 // session pool must fit (*FullError), and stays while sessions have addresses of
@@ -36,6 +35,9 @@ func (d *DataPlane) setSettings(s settings.Settings) error {
 	now := book.Get()
 	kept := book.PoolsIn(settings.PoolsOf(&now), &s, false)
 	if err := d.Sessions.CheckPools(s.UEPools, kept, book.PoolsIn(kept, &s, true)); err != nil {
+		return err
+	}
+	if err := d.reach.Set(s.Protected, s.MayReach); err != nil {
 		return err
 	}
 	former := book.Want
@@ -118,6 +120,7 @@ func (d *DataPlane) Sweep() error {
 	defer d.mu.Unlock()
 	err := errors.Join(d.Routes.Sweep(), d.Pods.Sweep(), d.TCX.Sweep(), d.Steering.Sweep(), d.Ports.Sweep(), d.Sessions.Sweep(),
 		d.SIDs.Sweep(), d.Tunnels.Sweep(), d.Policies.Sweep(), d.Adjacencies.Sweep())
+	err = errors.Join(err, d.reach.Sweep())
 	d.sources.Sweep()
 	d.names.Settle()
 	d.targets.Settle()

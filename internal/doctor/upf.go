@@ -14,7 +14,7 @@ func (n *network) userPlane() []Check {
 	if n.Config == nil || !n.Config.UPF.IsSet() {
 		return nil
 	}
-	checks := []Check{senders(n.Config.UPF.SMFs), protectedSMFs(&n.Config.UPF)}
+	checks := []Check{senders(n.Config.UPF.SMFs), openToUEs(n.Config)}
 	for _, a := range n.Config.UPF.N4 {
 		l, there := n.linkOf(a)
 		checks = append(checks, n.n4Interface(a, l, there))
@@ -39,17 +39,18 @@ func senders(smfs config.Senders) Check {
 		"every sender can set up and delete sessions", advice("set upf.smfs to the addresses of your SMFs")})
 }
 
-// protectedSMFs: a UE that reaches an SMF can speak to it as a UPF does. N4's own
-// addresses are always protected.
-func protectedSMFs(u *config.UPF) Check {
-	protected := u.ProtectedPrefixes()
-	open := slices.DeleteFunc(slices.Clone(u.SMFs), func(smf netip.Prefix) bool {
-		return smf.Bits() == 0 || slices.ContainsFunc(protected, func(p netip.Prefix) bool {
-			return p.Bits() <= smf.Bits() && p.Contains(smf.Addr())
-		})
+// openToUEs: UEs reach what upf.ue_may_reach opens. One that reaches an SMF can speak to
+// it as a UPF does, and to a GTP-U peer as this node does.
+func openToUEs(c *config.Config) Check {
+	peers := slices.Clone([]netip.Prefix(c.UPF.SMFs))
+	for i := range c.Interfaces {
+		peers = append(peers, c.Interfaces[i].Peers...)
+	}
+	open := slices.DeleteFunc(peers, func(p netip.Prefix) bool {
+		return p.Bits() == 0 || !slices.ContainsFunc(c.UPF.UEMayReach, p.Overlaps)
 	})
-	return check("N4: UEs", "do not reach the SMFs", problem{len(open) > 0, Fail,
-		fmt.Sprintf("reach the SMFs of %v", open), advice("add %v to upf.protected", open)})
+	return check("N4: UEs", "reach neither SMFs nor GTP-U peers", problem{len(open) > 0, Fail,
+		fmt.Sprintf("reach some of %v", open), advice("narrow upf.ue_may_reach")})
 }
 
 // n4Interface: N4 has to have an interface of its own. What shares it can send from an

@@ -57,9 +57,10 @@ func TestUserPlane(t *testing.T) {
 		level                  Level
 	}{
 		{"smfs: [10.4.0.2/32]", "smfs: any", "N4: senders", "every sender", Warn},
-		{"  protected: [10.4.0.0/24]\n", "", "N4: UEs", "10.4.0.2/32", Fail},
-		{"10.4.0.0/24", "10.4.0.2/32", "N4: UEs", "do not reach", OK},
-		{"smfs: [10.4.0.2/32]", "smfs: [10.4.0.2/32, 10.5.0.0/30]", "N4: UEs", "[10.5.0.0/30]", Fail},
+		{"  protected: [10.4.0.0/24]\n", "", "N4: UEs", "reach neither", OK},
+		{"  protected: [10.4.0.0/24]", "  ue_may_reach: [10.5.0.0/16]", "N4: UEs", "reach neither", OK},
+		{"  protected: [10.4.0.0/24]", "  ue_may_reach: [10.4.0.0/16]", "N4: UEs", "10.4.0.2/32", Fail},
+		{"  protected: [10.4.0.0/24]", "  ue_may_reach: [10.3.0.7/32]", "N4: UEs", "[10.3.0.0/24]", Fail},
 		{"n4: [10.4.0.1]", "n4: [10.3.0.1]", "N4: 10.3.0.1", "shares n3 with a GTP-U address", Fail},
 		{"n4: [10.4.0.1]", "n4: [10.6.0.1]", "N4: 10.6.0.1", "PFCP that comes by n6 is dropped", Fail},
 		{"roles: [n6]", "roles: [n6, n4]", "n6: senders", "reach N4", Fail},

@@ -294,5 +294,5 @@ func multicast(a netip.Addr) bool { return !a.Is4In6() && a.IsMulticast() }
 
 // nobody says whether an address is no single host's that a router knows.
 func nobody(a netip.Addr) bool {
-	return multicast(a) || !a.Is4In6() && a.IsLinkLocalUnicast() || a == broadcast
+	return multicast(a) || !a.Is4In6() && a.IsLinkLocalUnicast() || a.Is4() && a.IsLoopback() || a == broadcast
 }

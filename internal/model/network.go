@@ -27,6 +27,7 @@ type Network struct {
 
 	UEPools     []netip.Prefix `json:"ue_pools,omitempty"`     // of sessions
 	Protected   []netip.Prefix `json:"protected,omitempty"`    // from UEs
+	MayReach    []netip.Prefix `json:"ue_may_reach,omitempty"` // by UEs, all the same
 	SessionSIDs []netip.Prefix `json:"session_sids,omitempty"` // of Config.SIDs, those whose inside is for UEs
 	Slices      []Slice        `json:"slices,omitempty"`
 	Sessions    []Session      `json:"sessions,omitempty"`

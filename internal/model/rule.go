@@ -216,8 +216,25 @@ func (u upf) toSID(r *ruleState) chosen {
 // core says whether a packet is for what UEs have no business with, or from
 // nobody in particular.
 func (m *Model) core(src, dst netip.Addr) bool {
-	return m.isGTPU(dst) || slices.Contains(m.network.Local, dst) || m.localSID(dst) != nil || m.inDomain(dst) ||
-		within(m.network.Protected, dst.Unmap()) || within(m.network.Protected, dst) || nobody(src) || nobody(dst)
+	if nobody(src) || nobody(dst) || dst.Is4In6() || m.localSID(dst) != nil || m.inDomain(dst) {
+		return true
+	}
+	closed, open := longest(m.network.Protected, dst), longest(m.network.MayReach, dst)
+	if open >= 0 || closed >= 0 {
+		return closed >= open
+	}
+	return m.sessions.peers[dst] || m.isGTPU(dst) || slices.Contains(m.network.Local, dst)
+}
+
+// longest is the length of the longest prefix that has an address; -1: none has.
+func longest(list []netip.Prefix, a netip.Addr) int {
+	bits := -1
+	for _, p := range list {
+		if p.Contains(a) {
+			bits = max(bits, p.Bits())
+		}
+	}
+	return bits
 }
 
 // tunnel is a rule's Outer Header Creation.

@@ -149,6 +149,7 @@ type sessions struct {
 	links    map[Link]bool
 	byLink   map[uint64][]*ruleState // by session: what comes from its link
 	stations map[station]uint64      // session
+	peers    map[netip.Addr]bool     // that rules send G-PDUs to
 }
 
 type ruleKey struct {
@@ -176,7 +177,7 @@ func (m *Model) addSessions() error {
 	m.sessions = sessions{byTEID: map[uint32][]*ruleState{}, byUE: map[netip.Prefix][]*ruleState{},
 		framed: map[netip.Prefix][]*ruleState{}, rules: map[ruleKey]*ruleState{}, meters: map[uint64][]*sharedMeter{},
 		slices: had.slices,
-		links:  map[Link]bool{}, byLink: map[uint64][]*ruleState{}, stations: had.stations}
+		links:  map[Link]bool{}, byLink: map[uint64][]*ruleState{}, stations: had.stations, peers: map[netip.Addr]bool{}}
 	if had.stations == nil {
 		m.sessions.stations = map[station]uint64{}
 	}
@@ -260,6 +261,9 @@ func (m *Model) newRule(session uint64, rule *Rule, had *ruleState) *ruleState {
 
 // addRule makes a rule found.
 func (m *Model) addRule(r *ruleState) error {
+	if r.Action == ActionForward && r.Forward.Kind == ForwardGTPU {
+		m.sessions.peers[r.Forward.Remote] = true
+	}
 	for _, l := range []Link{r.Link, r.Forward.Link} {
 		if l != (Link{}) {
 			m.sessions.links[l] = true

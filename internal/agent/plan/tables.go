@@ -236,7 +236,7 @@ func (t *Tables) compileSettings(c *config.Config) {
 		UEPools:         c.UPF.Pools(),
 	}
 	if c.UPF.IsSet() {
-		t.Settings.Protected, t.Settings.MSSClamp = c.UPF.ProtectedPrefixes(), c.UPF.MSSClamp
+		t.Settings.Protected, t.Settings.MayReach, t.Settings.MSSClamp = c.ProtectedPrefixes(), c.UPF.UEMayReach, c.UPF.MSSClamp
 	}
 	t.locators = make(map[string]settings.Locator, len(c.Locators))
 	for _, l := range c.Locators {

@@ -1844,6 +1844,7 @@ type UPF struct {
 	Buffer        *Buffer                `protobuf:"bytes,7,opt,name=buffer,proto3" json:"buffer,omitempty"`
 	EchoInterval  uint32                 `protobuf:"varint,8,opt,name=echo_interval,json=echoInterval,proto3" json:"echo_interval,omitempty"`
 	MssClamp      bool                   `protobuf:"varint,9,opt,name=mss_clamp,json=mssClamp,proto3" json:"mss_clamp,omitempty"`
+	UeMayReach    []string               `protobuf:"bytes,10,rep,name=ue_may_reach,json=ueMayReach,proto3" json:"ue_may_reach,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1939,6 +1940,13 @@ func (x *UPF) GetMssClamp() bool {
 		return x.MssClamp
 	}
 	return false
+}
+
+func (x *UPF) GetUeMayReach() []string {
+	if x != nil {
+		return x.UeMayReach
+	}
+	return nil
 }
 
 type UEPool struct {
@@ -7767,7 +7775,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06routes\x18\x05 \x01(\rR\x06routes\x12 \n" +
 	"\vadjacencies\x18\x06 \x01(\rR\vadjacencies\x12\x1a\n" +
 	"\bsessions\x18\a \x01(\rR\bsessions\x12\x18\n" +
-	"\afilters\x18\b \x01(\rR\afilters\"\x97\x02\n" +
+	"\afilters\x18\b \x01(\rR\afilters\"\xb9\x02\n" +
 	"\x03UPF\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x0e\n" +
 	"\x02n4\x18\x02 \x03(\tR\x02n4\x12\x12\n" +
@@ -7777,7 +7785,10 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\tprotected\x18\x06 \x03(\tR\tprotected\x12*\n" +
 	"\x06buffer\x18\a \x01(\v2\x12.culvert.v1.BufferR\x06buffer\x12#\n" +
 	"\recho_interval\x18\b \x01(\rR\fechoInterval\x12\x1b\n" +
-	"\tmss_clamp\x18\t \x01(\bR\bmssClamp\"O\n" +
+	"\tmss_clamp\x18\t \x01(\bR\bmssClamp\x12 \n" +
+	"\fue_may_reach\x18\n" +
+	" \x03(\tR\n" +
+	"ueMayReach\"O\n" +
 	"\x06UEPool\x12)\n" +
 	"\x10network_instance\x18\x01 \x01(\tR\x0fnetworkInstance\x12\x1a\n" +
 	"\bprefixes\x18\x02 \x03(\tR\bprefixes\"8\n" +

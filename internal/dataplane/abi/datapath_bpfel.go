@@ -483,6 +483,14 @@ const (
 	PuntKindPUNT_FLOOD            PuntKind = 8
 )
 
+type Reach uint32
+
+const (
+	ReachREACH_NONE   Reach = 0
+	ReachREACH_CLOSED Reach = 1
+	ReachREACH_OPEN   Reach = 2
+)
+
 type Reason uint32
 
 const (
@@ -594,12 +602,9 @@ type Settings struct {
 	Pad             [2]uint8
 	PdrSlots        uint32
 	Ues             uint32
-	ProtectedCount  uint32
 	Generation      uint32
-	Pad2            uint32
 	Locator         [8]Locator
 	Domain          [8]Prefix6
-	Protected       [8]Prefix6
 	Gtpu4           [4]uint32
 	Gtpu6           [4]In6
 	Pool4           [8]Pool4
@@ -803,6 +808,7 @@ const (
 	MapTraceScratch   = "trace_scratch"
 	MapTunnel         = "tunnel"
 	MapTunnelByTeid   = "tunnel_by_teid"
+	MapUeReach        = "ue_reach"
 	MapUntranslated   = "untranslated"
 	ProgCulvertPod    = "culvert_pod"
 	ProgCulvertUplink = "culvert_uplink"
@@ -904,6 +910,7 @@ type MapSpecs struct {
 	TraceScratch  *ebpf.MapSpec `ebpf:"trace_scratch"`
 	Tunnel        *ebpf.MapSpec `ebpf:"tunnel"`
 	TunnelByTeid  *ebpf.MapSpec `ebpf:"tunnel_by_teid"`
+	UeReach       *ebpf.MapSpec `ebpf:"ue_reach"`
 	Untranslated  *ebpf.MapSpec `ebpf:"untranslated"`
 }
 
@@ -977,6 +984,7 @@ type Maps struct {
 	TraceScratch  *ebpf.Map `ebpf:"trace_scratch"`
 	Tunnel        *ebpf.Map `ebpf:"tunnel"`
 	TunnelByTeid  *ebpf.Map `ebpf:"tunnel_by_teid"`
+	UeReach       *ebpf.Map `ebpf:"ue_reach"`
 	Untranslated  *ebpf.Map `ebpf:"untranslated"`
 }
 
@@ -1026,6 +1034,7 @@ func (m *Maps) Close() error {
 		m.TraceScratch,
 		m.Tunnel,
 		m.TunnelByTeid,
+		m.UeReach,
 		m.Untranslated,
 	)
 }

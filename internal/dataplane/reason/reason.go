@@ -57,7 +57,7 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 	abi.ReasonREASON_GATE_CLOSED: {"gate_closed", "a QER's gate is closed"},
 	abi.ReasonREASON_UE_SOURCE:   {"ue_source", "from a tunnel under an address that is not its UE's, or from a data network under a UE's address"},
 	abi.ReasonREASON_UE_TO_UE:    {"ue_to_ue", "from one UE to another, which no rule allows"},
-	abi.ReasonREASON_UE_TO_CORE:  {"ue_to_core", "from a UE to this node, to SIDs, or to a protected prefix"},
+	abi.ReasonREASON_UE_TO_CORE:  {"ue_to_core", "from a UE to this node, to SIDs, SMFs, GTP-U peers or a protected prefix"},
 	abi.ReasonREASON_RATE:        {"rate", "above the bit rate or packet rate of a QER"},
 	abi.ReasonREASON_SLICE_RATE:  {"slice_rate", "above the rate limit of the slice"},
 	abi.ReasonREASON_QUOTA:       {"quota", "the quota of a URR is used up"},

@@ -143,9 +143,14 @@ func (f *forwardings) acquire(forward *Forwarding) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
+	if model.Kind == ForwardGTPU {
+		if err = f.node.UsePeer(model.Remote); err != nil {
+			return 0, errors.Join(err, f.node.Release(hop))
+		}
+	}
 	e, err := f.place(f.entry(&model, adjacency))
 	if err != nil {
-		return 0, errors.Join(err, f.node.Release(hop))
+		return 0, errors.Join(err, f.release(&model, hop))
 	}
 	if model.Kind == ForwardPolicy {
 		f.node.UsePolicy(model.Policy, true)
@@ -154,6 +159,15 @@ func (f *forwardings) acquire(forward *Forwarding) (uint32, error) {
 	e.refs++
 	f.byModel[model] = e
 	return e.index, nil
+}
+
+// release ends what acquire has of the next hop and of the peer.
+func (f *forwardings) release(m *Forwarding, hop adjacency.Key) error {
+	err := f.node.Release(hop)
+	if m.Kind == ForwardGTPU {
+		err = errors.Join(err, f.node.UnusePeer(m.Remote))
+	}
+	return err
 }
 
 // place finds the entry among those of an earlier daemon, or writes one that no
@@ -211,7 +225,7 @@ func (f *forwardings) reap() error {
 		if model.Kind == ForwardPolicy {
 			f.node.UsePolicy(model.Policy, false)
 		}
-		errs = append(errs, f.node.Release(e.hop))
+		errs = append(errs, f.release(&model, e.hop))
 		delete(f.byModel, model)
 		f.retire(e)
 	}

@@ -35,6 +35,8 @@ func (n *memoryNode) Policy(name string) (index uint32, layer2, found bool) {
 	return 1, false, name == "n9"
 }
 func (n *memoryNode) UsePolicy(string, bool)                 {}
+func (n *memoryNode) UsePeer(netip.Addr) error               { return nil }
+func (n *memoryNode) UnusePeer(netip.Addr) error             { return nil }
 func (n *memoryNode) LinkNumber(Link) uint32                 { return 0 }
 func (n *memoryNode) OuterSource(*Forwarding) netip.Addr     { return n.source }
 func (n *memoryNode) Targets() *target.Table                 { return n.targets }

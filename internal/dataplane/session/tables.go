@@ -20,6 +20,9 @@ type Node interface {
 	Policy(name string) (index uint32, layer2, found bool)
 	// UsePolicy notes whether sessions refer to a policy.
 	UsePolicy(name string, used bool)
+	// UsePeer notes that rules send G-PDUs to an address, UnusePeer ends that.
+	UsePeer(netip.Addr) error
+	UnusePeer(netip.Addr) error
 	// LinkNumber is that of a link; 0: nobody has put it.
 	LinkNumber(Link) uint32
 	// OuterSource is the node's own source address for what a rule forwards.
@@ -70,6 +73,10 @@ const (
 	forwardingsOfSession = 4
 )
 
+// maxReachPrefixes is how many prefixes the configuration may close or open to UEs,
+// beside the peers of forwardings.
+const maxReachPrefixes = 65536
+
 // MapSizes are the entries that the maps of sessions must have. In pdr each
 // session has two for TEIDs, two for UE addresses, IPv4 and IPv6, in pools, and
 // one for an address outside; behind filters there is a rule for every second of
@@ -83,6 +90,7 @@ func MapSizes(l settings.Limits) map[string]uint32 {
 		abi.MapFilter: firstFilter + l.Filters, abi.MapFrameFilter: firstFilter + l.Filters,
 		abi.MapStation: min(l.Sessions, maxStations), abi.MapMeter: metersOfSession*l.Sessions + 1,
 		abi.MapForwarding:   firstForwarding + min(forwardingsOfSession*l.Sessions, maxForwardings),
+		abi.MapUeReach:      min(forwardingsOfSession*l.Sessions, maxForwardings) + maxReachPrefixes,
 		abi.MapSliceCounter: 2 * MaxSlices, abi.MapSliceMeter: 2 * MaxSlices,
 	}
 }

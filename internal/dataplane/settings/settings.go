@@ -20,7 +20,8 @@ type Settings struct {
 	GTPUAddresses   []netip.Addr
 	Pools           []netip.Prefix // UE addresses that tunnels lead to
 	UEPools         []netip.Prefix // UE addresses of sessions
-	Protected       []netip.Prefix // what UEs do not reach
+	Protected       []netip.Prefix // what UEs do not reach: peers of sessions beside that
+	MayReach        []netip.Prefix // what they reach all the same
 	Locators        []Locator
 	MSSClamp        bool // of sessions' TCP connections
 }
@@ -134,7 +135,7 @@ type elements struct{ first, size, n int } // in words
 var lists = func() []elements {
 	t := reflect.TypeFor[abi.Settings]()
 	var out []elements
-	for _, name := range []string{"Locator", "Domain", "Protected", "Gtpu6", "Pool4", "Pool6"} {
+	for _, name := range []string{"Locator", "Domain", "Gtpu6", "Pool4", "Pool6"} {
 		f, _ := t.FieldByName(name)
 		out = append(out, elements{int(f.Offset / 8), int(f.Type.Elem().Size() / 8), f.Type.Len()})
 	}
@@ -151,7 +152,7 @@ func Check(s Settings) error {
 			return fmt.Errorf("domain %s: want an IPv6 prefix", p)
 		}
 	}
-	for _, p := range slices.Concat(s.Protected, s.UEPools) {
+	for _, p := range slices.Concat(s.Protected, s.MayReach, s.UEPools) {
 		if !p.IsValid() {
 			return fmt.Errorf("prefix %s: want one of IPv4 or IPv6", p)
 		}
@@ -173,7 +174,6 @@ func Check(s Settings) error {
 		have, max int
 	}{
 		{"domain prefixes", len(s.Domain), len(e.Domain)},
-		{"protected prefixes", len(s.Protected), len(e.Protected)},
 		{"IPv4 GTP-U addresses", four, len(e.Gtpu4)},
 		{"IPv6 GTP-U addresses", len(s.GTPUAddresses) - four, len(e.Gtpu6)},
 	} {
@@ -202,12 +202,6 @@ func (b *Book) Entry(now abi.Settings, s Settings) abi.Settings {
 		hi, lo := abi.Halves(p.Masked().Addr())
 		domain = append(domain, abi.Prefix6{Hi: hi, Lo: lo, MaskHi: abi.Ones(p.Bits()), MaskLo: abi.Ones(p.Bits() - 64)})
 	}
-	var protected []abi.Prefix6
-	for _, p := range s.Protected {
-		hi, lo := abi.Halves(netip.AddrFrom16(abi.In6Of(p.Masked().Addr()).B))
-		n := int(abi.MappedBits(p))
-		protected = append(protected, abi.Prefix6{Hi: hi, Lo: lo, MaskHi: abi.Ones(n), MaskLo: abi.Ones(n - 64)})
-	}
 	var gtpu4 []uint32
 	var gtpu6 []abi.In6
 	for _, a := range s.GTPUAddresses {
@@ -222,7 +216,6 @@ func (b *Book) Entry(now abi.Settings, s Settings) abi.Settings {
 		none.B[i] = 0xff
 	}
 	place(e.Domain[:], domain, abi.Prefix6{Hi: abi.Off})
-	place(e.Protected[:], protected, abi.Prefix6{Hi: abi.Off})
 	place(e.Gtpu4[:], gtpu4, ^uint32(0))
 	place(e.Gtpu6[:], gtpu6, none)
 	return e
@@ -262,8 +255,8 @@ func (b *Book) Write(next abi.Settings) {
 	for i, l := range lists {
 		ends[i] = count(l.n, func(n int) bool { return to[l.first+n*l.size] == abi.Off })
 	}
-	next.Locators, next.Domains, next.ProtectedCount, next.Gtpu6Count = ends[0], ends[1], ends[2], ends[3]
-	next.Pools4, next.Pools6 = ends[4], ends[5]
+	next.Locators, next.Domains, next.Gtpu6Count = ends[0], ends[1], ends[2]
+	next.Pools4, next.Pools6 = ends[3], ends[4]
 	next.Gtpu4Count = count(len(next.Gtpu4), func(n int) bool { return next.Gtpu4[n] == ^uint32(0) })
 	to = table.ToWords(next)
 	from := table.ToWords(b.Get())
