@@ -258,7 +258,7 @@ INLINE int pod_input(struct __sk_buff *skb)
 
 	if (!in)
 		return TC_NEXT;
-	return skb_finish(pod_decide(skb, cfg, in->flags & PORT_EXTERNAL), packets, bytes);
+	return skb_finish(pod_decide(skb, cfg, in->flags & PORT_EDGE), packets, bytes);
 }
 
 #endif

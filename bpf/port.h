@@ -88,10 +88,9 @@ INLINE int refuse_gtpu6(__u32 flags, __u32 index, const void *src)
  * from outside, and no SRH comes from there. */
 INLINE int refuse_at_edge(struct settings *cfg, __u32 flags, struct ipv6 *ip, int inside)
 {
-	if (!(flags & (PORT_EXTERNAL | PORT_EDGE)) || flags & PORT_SR)
+	if (!(flags & PORT_EDGE) || flags & PORT_SR)
 		return 0;
-	return inside || in_domain(cfg, &ip->dst) ||
-			       (flags & PORT_EDGE && ip->next_header == NH_ROUTING)
+	return inside || in_domain(cfg, &ip->dst) || ip->next_header == NH_ROUTING
 		       ? REASON_SR_DOMAIN_EDGE
 		       : 0;
 }
@@ -101,7 +100,7 @@ INLINE int refuse_at_edge(struct settings *cfg, __u32 flags, struct ipv6 *ip, in
 INLINE int refuse6(struct settings *cfg, __u32 flags, __u32 index, struct local_sid *sid,
 		   struct ipv6 *ip)
 {
-	int inside = flags & (PORT_SR | PORT_EXTERNAL | PORT_EDGE) && in_domain(cfg, &ip->src);
+	int inside = flags & (PORT_SR | PORT_EDGE) && in_domain(cfg, &ip->src);
 
 	if (!sid || !(flags & PORT_ROLES))
 		return refuse_at_edge(cfg, flags, ip, inside);

@@ -391,7 +391,7 @@ INLINE int uplink_input(struct __sk_buff *skb)
 	if (!in)
 		return TC_NEXT;
 	skb_need(skb, ETH_LEN + IPV6_LEN + SRH_LEN);
-	return skb_finish(uplink_decide(skb, cfg, in->flags & PORT_EXTERNAL), packets, bytes);
+	return skb_finish(uplink_decide(skb, cfg, in->flags & PORT_EDGE), packets, bytes);
 }
 
 #endif

@@ -8,7 +8,6 @@
 /* port[ifindex]: what may enter by an interface. */
 enum port_flags {
 	PORT_ATTACHED = 1,
-	PORT_EXTERNAL = 2,         /* beyond the SR domain's edge */
 	PORT_PARTIAL_CHECKSUM = 4, /* virtual: L4 checksums may be partial */
 	PORT_STEERED = 8,          /* has entries in steering_by_port */
 	/* roles (port.h); a port without any is not guarded */

@@ -301,9 +301,9 @@ static void make_settings(struct input *in)
 	f->drops_only = n >> 12 & 1;
 	for (i = 1; i <= PORTS; i++) {
 		n = next_number(in);
-		VALUE(port, struct port, i)->flags =
-			(n & 31 ? PORT_ATTACHED : 0) | (n & 0x700 ? 0 : PORT_EXTERNAL) |
-			(n & 0x800 ? PORT_PARTIAL_CHECKSUM : 0) | (i <= 5 ? PORT_STEERED : 0);
+		VALUE(port, struct port, i)->flags = (n & 31 ? PORT_ATTACHED : 0) |
+						     (n & 0x800 ? PORT_PARTIAL_CHECKSUM : 0) |
+						     (i <= 5 ? PORT_STEERED : 0);
 		VALUE(port, struct port, i)->mtu = n & 0x1000 ? 0 : n >> 16;
 		n = next_number(in);
 		if (n & 1) {

@@ -25,9 +25,8 @@ import (
 
 const gateway = `
 interfaces:
-  - name: eth0
-  - name: eth1
-    external: true
+  - {name: eth0, roles: [n3, sr], peers: any, host: any}
+  - {name: eth1, roles: [edge]}
 encapsulation:
   source: fc00::1
 domain: [fc00::/16]

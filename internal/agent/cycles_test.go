@@ -48,13 +48,14 @@ tunnels:
 // that are on their way.
 const (
 	few = `
-interfaces: [{name: d0}, {name: d1}]
+interfaces: [{name: d0, roles: [n3, n6, sr], peers: any, host: any}, {name: d1, roles: [n3, n6, sr], peers: any, host: any}]
 encapsulation: {source: 'fc00:1::1'}
+domain: ['fc00::/16']
 locators: [{name: main, prefix: 'fc00:1::/48'}]
 gtpu: {addresses: [192.0.2.1]}
 ` + more
 	many = `
-interfaces: [{name: d0}, {name: d1, external: true}]
+interfaces: [{name: d0, roles: [n3, n6, sr], peers: any, host: any}, {name: d1, roles: [edge], host: any}]
 encapsulation: {source: 'fc00:1::2', hop_limit: 9}
 domain: ['fc00::/16']
 locators: [{name: main, prefix: 'fc00:1::/48'}, {name: more, prefix: 'fc00:7::/48'}]

@@ -9,6 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -119,7 +120,7 @@ func TestInterfacesComeAndGo(t *testing.T) {
 		t.Errorf("eth1 is missing, its state is %q", got)
 	}
 	d.change(t, links("eth0", "eth1"), "eth1 is attached when it appears", func() bool {
-		return d.dp.attached[2] == "native" && d.dp.ports[2].External
+		return d.dp.attached[2] == "native" && d.dp.ports[2].Roles == port.Edge
 	})
 	if got := state("eth1"); got != "native" {
 		t.Errorf("eth1's state is %q", got)

@@ -50,7 +50,7 @@ func TestAdd(t *testing.T) {
 			"steering: [{prefix: 198.51.100.0/24, h_m_gtp4_d: {sid_prefix: '2001:db8:b:400::/56', source_prefix: '2001:db8:a:4000::/64', pdu_type: ipv4v6, policy: gold}}]"},
 		{"tunnel add t --remote 192.0.2.100 --remote-teid 0x2001 --source 192.0.2.1 --qfi 9 --pdu-session-container downlink",
 			"tunnels: [{name: t, remote: 192.0.2.100, remote_teid: 0x2001, source: 192.0.2.1, qfi: 9, pdu_session_container: downlink}]"},
-		{"interface add eth7 --mode generic --external", "interfaces: [{name: eth7, mode: generic, external: true}]"},
+		{"interface add eth7 --mode generic --roles edge", "interfaces: [{name: eth7, mode: generic, roles: [edge]}]"},
 		{"locator add l --prefix 2001:db8:500::/48 --function-bits 8", "locators: [{name: l, prefix: '2001:db8:500::/48', function_bits: 8}]"},
 	} {
 		t.Run(c.args, func(t *testing.T) {

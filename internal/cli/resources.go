@@ -31,19 +31,18 @@ var interfaces = noun[agent.InterfaceStatus]{
 	kind: desired.KindInterface, aliases: []string{"interfaces", "if"}, keyName: "NAME",
 	short:  "Interfaces that the data path is attached to",
 	fetch:  (*api.Client).Interfaces,
-	header: []any{"INTERFACE", "INDEX", "ATTACHED", "MTU", "EXTERNAL", "ROLES"},
+	header: []any{"INTERFACE", "INDEX", "ATTACHED", "MTU", "ROLES"},
 	row: func(s agent.InterfaceStatus) []any {
-		return []any{s.Name, s.Ifindex, s.Attached, s.MTU, map[bool]string{true: "yes"}[s.External], rolesOf(s.Roles)}
+		return []any{s.Name, s.Ifindex, s.Attached, s.MTU, rolesOf(s.Roles)}
 	},
 	section: "interfaces",
 	fields: []field{
 		{name: "mode", about: "auto (the default), native or generic", words: []string{"auto", "native", "generic"}},
-		{name: "external", about: "the link leaves the SR domain", flag: true},
 		{name: "roles", about: "what may enter: n3, n9, n6, n4, sr, edge", list: true},
 		{name: "peers", about: "prefixes of those who may send GTP-U, or any", list: true},
 		{name: "host", about: "services of this host that can be reached, forward, any", list: true},
 	},
-	example: "  culvert interface add eth1 --external",
+	example: "  culvert interface add eth1 --roles n6 --host ping",
 }
 
 var locators = noun[agent.LocatorStatus]{

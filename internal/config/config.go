@@ -14,7 +14,7 @@ import (
 type Config struct {
 	Interfaces    []Interface       `json:"interfaces,omitempty"`
 	Encapsulation Encapsulation     `json:"encapsulation,omitzero"`
-	Domain        []netip.Prefix    `json:"domain,omitempty"` // SR domain: refused from external interfaces (RFC 8754 section 5.1)
+	Domain        []netip.Prefix    `json:"domain,omitempty"` // SR domain: refused from interfaces with the role edge (RFC 8754 section 5.1)
 	Locators      []Locator         `json:"locators,omitempty"`
 	SIDs          []srv6.LocalSID   `json:"sids,omitempty"`
 	Policies      []srpolicy.Policy `json:"policies,omitempty"`
@@ -40,8 +40,6 @@ type Interface struct {
 	// Mode is auto (native where the driver supports it, else generic), native or
 	// generic.
 	Mode string `json:"mode,omitempty" jsonschema:"enum=auto,enum=native,enum=generic"`
-	// External says that the link leaves the SR domain.
-	External bool `json:"external,omitempty"`
 	// Roles say what may enter by the interface. What no role accepts is dropped, or
 	// left to the kernel where host says so.
 	Roles []Role `json:"roles,omitempty" jsonschema:"enum=n3,enum=n9,enum=n6,enum=n4,enum=sr,enum=edge"`

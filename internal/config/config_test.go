@@ -21,7 +21,7 @@ const good = `interfaces:
   - name: eth0
   - name: eth1
     mode: native
-    external: true
+    roles: [edge]
 encapsulation:
   source: 2001:db8:1::1
 domain: [2001:db8:100::/40]
@@ -114,7 +114,8 @@ func TestRefused(t *testing.T) {
 		field          string
 		words          []string
 	}{
-		{"unknown field", "    external: true", "    externl: true", 5, "interfaces[1].externl", []string{"unknown field", `did you mean "external"?`}},
+		{"unknown field", "    roles: [edge]", "    rolls: [edge]", 5, "interfaces[1].rolls", []string{"unknown field", `did you mean "roles"?`}},
+		{"former field", "    roles: [edge]", "    external: true", 5, "interfaces[1].external", []string{"no more", "say roles: [edge]"}},
 		{"unknown section", "domain:", "domains:", 8, "domains", []string{"unknown field", `"domain"`}},
 		{"far off field", "    table: 100", "    colour: 100", 18, "sids[1].colour", []string{"unknown field"}},
 		{"duplicate key", "    table: 100", "    table: 100\n    table: 101", 19, "sids[1].table", []string{"appears twice", "line 18"}},
@@ -123,7 +124,7 @@ func TestRefused(t *testing.T) {
 		{"fraction", "    table: 100", "    table: 1.5", 18, "sids[1].table", []string{"the number 1.5"}},
 		{"number too large", "vlans: [7]", "vlans: [70000]", 31, "steering[1].vlans[0]", []string{"70000 is out of range", "65535"}},
 		{"text as number", "name: eth0", "name: 5", 2, "interfaces[0].name", []string{"the number 5", `quote it: "5"`}},
-		{"truth value", "external: true", "external: 1", 5, "interfaces[1].external", []string{"true or false"}},
+		{"truth value", "decapsulate: true", "decapsulate: 1", 39, "tunnels[0].decapsulate", []string{"true or false"}},
 		{"list as value", "prefix: 203.0.113.0/24", "prefix: [203.0.113.0/24]", 28, "steering[0].prefix", []string{"is a list"}},
 		{"value as list", "domain: [2001:db8:100::/40]", "domain: 2001:db8:100::/40", 8, "domain", []string{"must be a list"}},
 		{"value as fields", "encapsulation:\n  source: 2001:db8:1::1", "encapsulation: 2001:db8:1::1", 6, "encapsulation", []string{"must hold fields", "source"}},
@@ -140,7 +141,6 @@ func TestRefused(t *testing.T) {
 		{"duplicate interface", "  - name: eth1", "  - name: eth0", 3, "interfaces[1].name", []string{"eth0", "interfaces[0]"}},
 		{"interface name", "  - name: eth1", "  - name: a/b", 3, "interfaces[1].name", []string{`"a/b"`, "15"}},
 		{"interface mode", "mode: native", "mode: nativ", 4, "interfaces[1].mode", []string{"nativ", `"native"`}},
-		{"external without domain", "domain: [2001:db8:100::/40]\n", "", 1, "interfaces", []string{"external", "domain"}},
 		{"IPv4 source", "source: 2001:db8:1::1", "source: 192.0.2.77", 7, "encapsulation.source", []string{"192.0.2.77", "IPv6"}},
 		{"domain bits", "[2001:db8:100::/40]", "[2001:db8:101::/40]", 8, "domain[0]", []string{"write 2001:db8:100::/40"}},
 		{"IPv4 locator", "prefix: 2001:db8:101::/48", "prefix: 10.0.0.0/8", 11, "locators[0].prefix", []string{"not an IPv6 prefix"}},

@@ -139,6 +139,10 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
 		}
 		seen[key.Value] = key.Line
 		field, ok := fieldByName(v, key.Value)
+		if fix, former := formerFields[[2]string{v.Type().Name(), key.Value}]; former {
+			d.fail(key, at, fix, "this field is no more")
+			continue
+		}
 		if !ok {
 			d.fail(key, at, suggest(key.Value, fieldNames(v.Type())), "unknown field")
 			continue
@@ -149,6 +153,11 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
 		d.value(item, field, at)
 		d.lines[at] = key.Line
 	}
+}
+
+// formerFields has what takes the place of fields that earlier versions had.
+var formerFields = map[[2]string]string{
+	{reflect.TypeFor[Interface]().Name(), "external"}: "say roles: [edge]",
 }
 
 // hostPrefix lists the prefixes that may be written as an address: they can mean only

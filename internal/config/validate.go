@@ -227,10 +227,6 @@ func checkDomain(v *validator) {
 	n := len(v.SRDomain())
 	v.refuse(n > maxDomains,
 		"domain", "join neighbouring prefixes, and cover locators and SIDs by one of them", "%d prefixes, of locators and SIDs too, exceed the limit of %d", n, maxDomains)
-	if len(v.Domain) == 0 && slices.ContainsFunc(v.Interfaces, func(in Interface) bool { return in.External }) {
-		v.add("interfaces", "list under domain: the prefixes of the SR domain, of all its SIDs",
-			"an interface is external, but no SR domain is configured")
-	}
 	for i, p := range v.Domain {
 		v.prefix6(fmt.Sprintf("domain[%d]", i), p)
 	}

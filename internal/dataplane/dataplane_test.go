@@ -129,7 +129,7 @@ func putContent(t *testing.T, d *DataPlane) {
 	t.Helper()
 	policies, tunnels, sids, steering := content()
 	must(t, d.SetSettings(testSettings()))
-	must(t, d.Ports.Set(1, port.Port{External: true}))
+	must(t, d.Ports.Set(1, port.Port{Roles: port.Edge}))
 	for _, p := range policies {
 		must(t, d.Policies.Put(p))
 	}

@@ -117,7 +117,7 @@ func (r *rig) program(n model.Network) error {
 				return err
 			}
 			set := portWithRoles(c, p.Name)
-			set.External, set.PartialChecksum, set.MTU, set.MAC = p.External, p.PartialChecksum, p.MTU, p.MAC
+			set.PartialChecksum, set.MTU, set.MAC = p.PartialChecksum, p.MTU, p.MAC
 			return r.d.Ports.Set(p.Ifindex, set)
 		}),
 		each(c.Policies, r.d.Policies.Put),

@@ -118,7 +118,7 @@ func goldenPods(t *testing.T, how podKind) {
 				must(t, r.d.maps[abi.MapOverlay].Put(uint32(0), &abi.Overlay{Translates: 1})) // as AttachEntry does
 			}
 			for _, p := range f.Network.Ports {
-				must(t, r.d.Ports.Set(p.Ifindex, port.Port{External: true})) // as PutPod does
+				must(t, r.d.Ports.Set(p.Ifindex, port.Port{Roles: port.Edge})) // as PutPod does
 			}
 			for i := range f.Rows {
 				f.Rows[i].Name = f.Name() + ": " + f.Rows[i].Name

@@ -31,10 +31,10 @@ const (
 )
 
 var rowPorts = []model.Port{{Name: "podveth", Ifindex: rowPod}, {Name: "up", Ifindex: rowUplink},
-	{Name: "foreign", Ifindex: rowForeign, External: true}, {Name: "culvert1", Ifindex: rowEntry}}
+	{Name: "foreign", Ifindex: rowForeign}, {Name: "culvert1", Ifindex: rowEntry}}
 
 const rowConfig = `
-interfaces: [{name: up}, {name: foreign}]
+interfaces: [{name: up}, {name: foreign, roles: [edge]}]
 domain: ["fc00::/16"]
 encapsulation: {source: "fc00:1::1"}
 sids:

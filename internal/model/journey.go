@@ -120,9 +120,6 @@ func (j *journey) tags() (portKey, uint16, bool) {
 
 func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 	m := j.m
-	if j.port.External && (m.inDomain(p.src()) || m.inDomain(p.dst())) {
-		return j.drop(SRDomainEdge)
-	}
 	dst := p.dst()
 	sid, gtpu := m.localSID(dst), m.isGTPU(dst)
 	rules, ue := m.ue(dst)

@@ -38,7 +38,6 @@ type Network struct {
 type Port struct {
 	Name            string `json:"name"`
 	Ifindex         int    `json:"ifindex"`
-	External        bool   `json:"external,omitempty"`
 	PartialChecksum bool   `json:"partial_checksum,omitempty"`
 	MTU             int    `json:"mtu,omitempty"` // 0: not known
 	MAC             MAC    `json:"mac,omitzero"`  // zero: not known

@@ -114,7 +114,7 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 
 // portOf is what the data path is told of an interface.
 func portOf(i *config.Interface, l netdev.Link) port.Port {
-	p := port.Port{External: i.External, PartialChecksum: l.Virtual(), MTU: l.MTU, Access: port.Access{Peers: i.Peers}}
+	p := port.Port{PartialChecksum: l.Virtual(), MTU: l.MTU, Access: port.Access{Peers: i.Peers}}
 	copy(p.MAC[:], l.MAC)
 	for _, r := range i.Roles {
 		p.Roles |= port.RoleOf[string(r)]

@@ -213,7 +213,6 @@ type Interface struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Mode          string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
-	External      bool                   `protobuf:"varint,3,opt,name=external,proto3" json:"external,omitempty"`
 	Roles         []string               `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
 	Peers         []string               `protobuf:"bytes,5,rep,name=peers,proto3" json:"peers,omitempty"`
 	Host          []string               `protobuf:"bytes,6,rep,name=host,proto3" json:"host,omitempty"`
@@ -263,13 +262,6 @@ func (x *Interface) GetMode() string {
 		return x.Mode
 	}
 	return ""
-}
-
-func (x *Interface) GetExternal() bool {
-	if x != nil {
-		return x.External
-	}
-	return false
 }
 
 func (x *Interface) GetRoles() []string {
@@ -7613,14 +7605,13 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06slices\x18\x0f \x03(\v2\x11.culvert.v1.SliceR\x06slices\x12B\n" +
 	"\x0fcandidate_paths\x18\x10 \x03(\v2\x19.culvert.v1.CandidatePathR\x0ecandidatePaths\x12!\n" +
 	"\x03bgp\x18\x11 \x01(\v2\x0f.culvert.v1.BGPR\x03bgp\x12-\n" +
-	"\aoverlay\x18\x12 \x01(\v2\x13.culvert.v1.OverlayR\aoverlay\"\x8f\x01\n" +
+	"\aoverlay\x18\x12 \x01(\v2\x13.culvert.v1.OverlayR\aoverlay\"\x83\x01\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1a\n" +
-	"\bexternal\x18\x03 \x01(\bR\bexternal\x12\x14\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x14\n" +
 	"\x05roles\x18\x04 \x03(\tR\x05roles\x12\x14\n" +
 	"\x05peers\x18\x05 \x03(\tR\x05peers\x12\x12\n" +
-	"\x04host\x18\x06 \x03(\tR\x04host\"D\n" +
+	"\x04host\x18\x06 \x03(\tR\x04hostJ\x04\b\x03\x10\x04R\bexternal\"D\n" +
 	"\rEncapsulation\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1b\n" +
 	"\thop_limit\x18\x02 \x01(\rR\bhopLimit\"Z\n" +

@@ -90,7 +90,7 @@ func TestSchemaRefuses(t *testing.T) {
 	for _, text := range []string{
 		"sid: []", "sids: {}", "sids: [{behavior: End.Z}]", "sids: [{table: main}]", "sids: [{table: -1}]",
 		"sids: [{flavors: [PSB]}]", "steering: [{vlans: [70000]}]", "interfaces: [{mode: fast}]",
-		"interfaces: [{external: 1}]", "log: {level: loud}", "sids: [{pdu_type: ipx}]", "encapsulation: {hop_limit: 256}",
+		"interfaces: [{external: true}]", "log: {level: loud}", "sids: [{pdu_type: ipx}]", "encapsulation: {hop_limit: 256}",
 		"upf: {smfs: all}",
 	} {
 		if err := validate(t, s, text); err == nil {

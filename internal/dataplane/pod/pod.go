@@ -185,7 +185,7 @@ func (t *Table) connect(ifindex int, p *pod, addresses []netip.Addr) error {
 			}
 		}
 	}
-	if err := t.ports.SetLocked(ifindex, port.Port{External: true}); err != nil {
+	if err := t.ports.SetLocked(ifindex, port.Port{Roles: port.Edge}); err != nil {
 		return err
 	}
 	return t.programs.AttachPod(ifindex)

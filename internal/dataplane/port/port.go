@@ -42,7 +42,6 @@ const maxIfindex = 1<<16 - 1
 type Port struct {
 	Roles           Roles
 	Access          Access
-	External        bool // beyond the SR domain's edge
 	PartialChecksum bool // virtual: transport checksums may be partial
 	MTU             int  // of layer 3; 0: not known
 	// MAC is its own address: IP packets in frames to others are left to the kernel.
@@ -72,9 +71,6 @@ func (t *Table) SetLocked(ifindex int, p Port) error {
 		return err
 	}
 	flags := abi.PortFlagsPORT_ATTACHED
-	if p.External {
-		flags |= abi.PortFlagsPORT_EXTERNAL
-	}
 	if p.PartialChecksum {
 		flags |= abi.PortFlagsPORT_PARTIAL_CHECKSUM
 	}

@@ -17,7 +17,7 @@ import (
 // Ports are those of every network.
 var Ports = []model.Port{
 	{Name: "n3", Ifindex: 10, MTU: 1400}, {Name: "n6", Ifindex: 11},
-	{Name: "pod", Ifindex: 12, MTU: 90, PartialChecksum: true}, {Name: "out", Ifindex: 13, MTU: 9000, External: true},
+	{Name: "pod", Ifindex: 12, MTU: 90, PartialChecksum: true}, {Name: "out", Ifindex: 13, MTU: 9000},
 }
 
 // Source is where everything random comes from.
@@ -41,8 +41,9 @@ func (s Source) Network() (model.Network, error) {
 	n := model.Network{Ports: Ports, Local: []netip.Addr{ip("10.50.0.9"), ip("2001:db8:50::9"), ip("10.3.0.1")}}
 	c := &n.Config
 	for _, p := range Ports {
-		c.Interfaces = append(c.Interfaces, config.Interface{Name: p.Name, External: p.External})
+		c.Interfaces = append(c.Interfaces, config.Interface{Name: p.Name})
 	}
+	c.Interfaces[len(Ports)-1].Roles = []config.Role{config.RoleEdge}
 	c.Encapsulation = config.Encapsulation{Source: ip("2001:db8:5::1"), HopLimit: uint8(pick(s, 0, 9, 64, 254))}
 	c.Domain = []netip.Prefix{prefix("2001:db8::/32"), prefix("fc00::/16")}
 	if s.chance(50) {
@@ -63,7 +64,7 @@ func (s Source) Network() (model.Network, error) {
 	// all the same.
 	if s.chance(50) {
 		for i := range c.Interfaces {
-			if in := &c.Interfaces[i]; !in.External {
+			if in := &c.Interfaces[i]; len(in.Roles) == 0 {
 				s.roles(in)
 			}
 		}
