@@ -67,7 +67,7 @@ func newNode(t *testing.T) *node {
 
 func (n *node) write(t *testing.T, rest string) {
 	t.Helper()
-	text := "api: {socket: " + n.socket + "}\nmetrics: {listen: 'off'}\ninterfaces: [{name: eth0}]\nencapsulation: {source: '2001:db8::1'}\n" + rest
+	text := "api: {socket: " + n.socket + "}\nmetrics: {listen: 'off'}\ninterfaces: [{name: eth0, roles: [any]}]\nencapsulation: {source: '2001:db8::1'}\n" + rest
 	if err := os.WriteFile(n.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ type site struct {
 }
 
 const siteConfig = `
-interfaces: [{name: d0}, {name: d1}]
+interfaces: [{name: d0, roles: [any]}, {name: d1, roles: [any]}]
 encapsulation: {source: 'fc00:1::1'}
 locators: [{name: main, prefix: 'fc00:1::/48'}]
 sids: [{sid: 'fc00:1:0:1::/64', behavior: End.DT6, table: 254}]

@@ -11,28 +11,23 @@ import (
 )
 
 // n4Ports returns the indexes of the interfaces by which PFCP may come in: those that the
-// configuration lists with the role n4, and those that have an address of n4 and that it
-// does not list, or lists without roles. SMFs reach an address of the loopback or of a
-// dummy interface also by those without roles.
+// configuration lists with the role n4, or any, and those that have an address of n4 and
+// that it does not list.
 func n4Ports(n4 []netip.Addr, listed map[string]config.Interface, links *netdev.Snapshot) []int {
 	ports := map[int]bool{}
-	isInside := false // an address is on no interface to others
-	for _, a := range links.Addresses {
-		if !slices.Contains(n4, a.Prefix.Addr()) {
-			continue
-		}
-		l, _ := links.LinkByIndex(a.Ifindex)
-		ports[a.Ifindex] = len(listed[l.Name].Roles) == 0
-		isInside = isInside || l.Loopback || l.Kind == "dummy"
-	}
 	for _, l := range links.Links {
 		in, isListed := listed[l.Name]
-		if in.HasRole(config.RoleN4) || isListed && isInside && len(in.Roles) == 0 {
+		isHere := slices.ContainsFunc(links.Addresses, func(a netdev.Address) bool {
+			return a.Ifindex == l.Index && slices.Contains(n4, a.Prefix.Addr())
+		})
+		switch {
+		case in.HasRole(config.RoleN4, config.RoleAny):
 			ports[l.Index] = true
 			addStacked(ports, l, links)
+		case isHere && !isListed:
+			ports[l.Index] = true
 		}
 	}
-	maps.DeleteFunc(ports, func(_ int, heard bool) bool { return !heard })
 	return slices.Sorted(maps.Keys(ports))
 }
 

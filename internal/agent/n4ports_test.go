@@ -22,31 +22,24 @@ func TestN4Ports(t *testing.T) {
 	lo.Loopback, dummy.Kind, vlan.Kind, vlan.Parent = true, "dummy", "vlan", 4
 	links.Links = append(links.Links, lo, dummy, vlan)
 	address := netip.MustParseAddr("192.0.2.1")
-	with := func(n6, n3 config.Role) (m map[string]config.Interface) {
-		m = map[string]config.Interface{"n6": {}, "n3": {}}
-		if n6 != "" {
-			m["n6"], m["n3"] = config.Interface{Roles: []config.Role{n6}}, config.Interface{Roles: []config.Role{n3}}
-		}
-		return m
+	with := func(n6, n3 config.Role) map[string]config.Interface {
+		return map[string]config.Interface{"n6": {Roles: []config.Role{n6}}, "n3": {Roles: []config.Role{n3}}}
 	}
 	for name, tt := range map[string]struct {
 		at     []int // where the address is
 		want   []int
 		n6, n3 config.Role
 	}{
-		"an interface":        {[]int{1}, []int{1}, "", ""},
-		"an unlisted one":     {[]int{5}, []int{5}, "", ""},
-		"two interfaces":      {[]int{1, 5}, []int{1, 5}, "", ""},
-		"the loopback":        {[]int{6}, []int{2, 3, 4, 6, 8}, "", ""},
-		"a dummy":             {[]int{7}, []int{2, 3, 4, 7, 8}, "", ""},
-		"nowhere any more":    {nil, nil, "", ""},
-		"another's interface": {[]int{9}, []int{9}, "", ""},
-
-		"an unlisted one beside roles": {[]int{5}, []int{5}, config.RoleN6, config.RoleN3},
-		"one of another role":          {[]int{2}, nil, config.RoleN6, config.RoleN3},
-		"the role":                     {[]int{3}, []int{3, 4, 8}, config.RoleN6, config.RoleN4},
-		"the role elsewhere":           {[]int{2}, []int{3, 4, 8}, config.RoleN6, config.RoleN4},
-		"the loopback beside roles":    {[]int{6}, []int{3, 4, 6, 8}, config.RoleN6, config.RoleN4},
+		"an unlisted interface":  {[]int{5}, []int{5}, config.RoleN6, config.RoleN3},
+		"one of another role":    {[]int{2}, nil, config.RoleN6, config.RoleN3},
+		"the role":               {[]int{3}, []int{3, 4, 8}, config.RoleN6, config.RoleN4},
+		"any":                    {[]int{3}, []int{3, 4, 8}, config.RoleN6, config.RoleAny},
+		"the role elsewhere":     {[]int{2}, []int{3, 4, 8}, config.RoleN6, config.RoleN4},
+		"both":                   {[]int{1}, []int{1, 3, 4, 8}, config.RoleN6, config.RoleN4},
+		"the loopback":           {[]int{6}, []int{3, 4, 6, 8}, config.RoleN6, config.RoleN4},
+		"the loopback, no role":  {[]int{6}, []int{6}, config.RoleN6, config.RoleN3},
+		"nowhere any more":       {nil, nil, config.RoleN6, config.RoleN3},
+		"an interface that went": {[]int{9}, nil, config.RoleN6, config.RoleN3},
 	} {
 		links.Addresses = []netdev.Address{{Ifindex: 5, Prefix: netip.MustParsePrefix("192.0.2.2/24")}}
 		for _, index := range tt.at {

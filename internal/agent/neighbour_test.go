@@ -20,7 +20,7 @@ import (
 // customerConfig: the right host is a customer's, in a table of its own. What
 // comes from the left host by layer 3 is the customer's too.
 const customerConfig = `
-interfaces: [{name: d0}, {name: d1}]
+interfaces: [{name: d0, roles: [any]}, {name: d1, roles: [any]}]
 encapsulation: {source: 'fc00:1::1'}
 locators: [{name: main, prefix: 'fc00:1::/48'}]
 sids:

@@ -97,7 +97,7 @@ func TestSIDThatNoUplinkServes(t *testing.T) {
 	if len(d.dp.sids) != 3 {
 		t.Errorf("SIDs %v", d.dp.sids)
 	}
-	if _, err := d.Add(t.Context(), parse(t, crossConnect+"interfaces: [{name: eth1}]")); err != nil {
+	if _, err := d.Add(t.Context(), parse(t, crossConnect+"interfaces: [{name: eth1, roles: [any]}]")); err != nil {
 		t.Errorf("End.X for eth1: %v", err)
 	}
 	if _, err := d.Delete(t.Context(), []desired.Ref{{Kind: desired.KindInterface, Key: "eth1"}}); !errors.Is(err, desired.ErrInvalid) {

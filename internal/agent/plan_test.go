@@ -28,7 +28,7 @@ func random(r *rand.Rand) *config.Config {
 	some := func() bool { return r.IntN(2) == 0 }
 	for i := range 3 {
 		if some() {
-			c.Interfaces = append(c.Interfaces, config.Interface{Name: fmt.Sprintf("eth%d", i), Mode: []string{"native", "generic"}[r.IntN(2)]})
+			c.Interfaces = append(c.Interfaces, config.Interface{Name: fmt.Sprintf("eth%d", i), Roles: []config.Role{config.RoleAny}, Mode: []string{"native", "generic"}[r.IntN(2)]})
 		}
 		if some() {
 			c.Locators = append(c.Locators, config.Locator{Name: fmt.Sprintf("l%d", i), Prefix: prefix(fmt.Sprintf("fc00:%d::/48", r.IntN(4)))})

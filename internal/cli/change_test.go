@@ -200,7 +200,7 @@ func TestCheck(t *testing.T) {
 	if r.code != cmdline.ExitCheckFailed || !strings.Contains(r.stdout, `"line": 4`) || !strings.Contains(r.stdout, `"field": "sids[0].tabel"`) {
 		t.Errorf("%+v", r)
 	}
-	missing := file(t, "interfaces:\n  - name: nowhere9\n")
+	missing := file(t, "interfaces:\n  - {name: nowhere9, roles: [n6]}\n")
 	if r := command(t.Context(), "", "check", missing); r.code != cmdline.ExitCheckFailed || !strings.Contains(r.stderr, ":2: interfaces[0].name") {
 		t.Errorf("missing interface: %+v", r)
 	}

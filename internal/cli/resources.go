@@ -38,7 +38,7 @@ var interfaces = noun[agent.InterfaceStatus]{
 	section: "interfaces",
 	fields: []field{
 		{name: "mode", about: "auto (the default), native or generic", words: []string{"auto", "native", "generic"}},
-		{name: "roles", about: "what may enter: n3, n9, n6, n4, sr, edge", list: true},
+		{name: "roles", about: "what may enter: n3, n9, n6, n4, sr, edge, or any", list: true},
 		{name: "peers", about: "prefixes of those who may send GTP-U, or any", list: true},
 		{name: "host", about: "services of this host that can be reached, forward, any", list: true},
 	},

@@ -159,7 +159,7 @@ func TestDoctor(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.stdout), &findings); err != nil || len(findings) < 5 {
 		t.Errorf("%v: %+v", err, r)
 	}
-	if r := command(t.Context(), "", "doctor", "--config", file(t, "interfaces: [{name: nowhere9}]")); r.code != cmdline.ExitCheckFailed || !strings.Contains(r.stdout, "nowhere9: present") {
+	if r := command(t.Context(), "", "doctor", "--config", file(t, "interfaces: [{name: nowhere9, roles: [any]}]")); r.code != cmdline.ExitCheckFailed || !strings.Contains(r.stdout, "nowhere9: present") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -171,7 +171,7 @@ func TestDoctorOfGTPU(t *testing.T) {
 		address string
 		looked  bool
 	}{{"192.0.2.1", true}, {"2001:db8::1", false}} {
-		r := command(t.Context(), "", "doctor", "--config", file(t, "interfaces: [{name: lo}]\ngtpu: {addresses: ["+c.address+"]}"))
+		r := command(t.Context(), "", "doctor", "--config", file(t, "interfaces: [{name: lo, roles: [any]}]\ngtpu: {addresses: ["+c.address+"]}"))
 		if strings.Contains(r.stdout, "lo: own source addresses") != c.looked {
 			t.Errorf("%s: %+v", c.address, r)
 		}

@@ -18,7 +18,7 @@ func srv6Source() (netip.Addr, error) { return netip.ParseAddr("2001:db8:ffff::1
 
 // good is a configuration in which everything refers to something.
 const good = `interfaces:
-  - name: eth0
+  - {name: eth0, roles: [any]}
   - name: eth1
     mode: native
     roles: [edge]
@@ -116,6 +116,9 @@ func TestRefused(t *testing.T) {
 	}{
 		{"unknown field", "    roles: [edge]", "    rolls: [edge]", 5, "interfaces[1].rolls", []string{"unknown field", `did you mean "roles"?`}},
 		{"former field", "    roles: [edge]", "    external: true", 5, "interfaces[1].external", []string{"no more", "say roles: [edge]"}},
+		{"no roles", "    roles: [edge]\n", "", 3, "interfaces[1].roles", []string{"interface eth1 has no roles", "{name: eth1, roles: [edge]}"}},
+		{"any beside others", "roles: [edge]", "roles: [edge, any]", 5, "interfaces[1].roles", []string{"lets everything in"}},
+		{"host beside any", "{name: eth0, roles: [any]}", "{name: eth0, roles: [any], host: [ping]}", 2, "interfaces[0].host", []string{"lets everything in"}},
 		{"unknown section", "domain:", "domains:", 8, "domains", []string{"unknown field", `"domain"`}},
 		{"far off field", "    table: 100", "    colour: 100", 18, "sids[1].colour", []string{"unknown field"}},
 		{"duplicate key", "    table: 100", "    table: 100\n    table: 101", 19, "sids[1].table", []string{"appears twice", "line 18"}},

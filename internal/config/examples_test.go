@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"net/netip"
 	"path/filepath"
 	"testing"
 
@@ -51,9 +52,10 @@ func TestBehaviorExamples(t *testing.T) {
 			}
 			for _, s := range c.Steering {
 				if s.Interface != "" {
-					c.Interfaces = append(c.Interfaces, config.Interface{Name: s.Interface})
+					c.Interfaces = append(c.Interfaces, config.Interface{Name: s.Interface, Roles: []config.Role{config.RoleEdge}})
 				}
 			}
+			c.Domain = []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}
 			c.SetDefaults()
 			if err := c.Validate(); err != nil {
 				t.Errorf("%v", err)

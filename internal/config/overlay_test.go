@@ -63,12 +63,12 @@ func TestOverlayByKubernetes(t *testing.T) {
 		t.Errorf("defaults: %+v", o)
 	}
 	for yaml, want := range map[string]string{
-		"overlay: {mode: kube}":                                                                   "overlay.locator: is missing",
-		"overlay: {mode: kube, locator_pool: 'fc00::/48'}":                                        "overlay.locator_pool: fc00::/48 holds one",
-		"overlay: {mode: kube, locator_pool: 'fc00::/32', locator: 'fc00::/48'}":                  "overlay.locator_pool: conflicts with overlay.locator",
-		"overlay: {mode: kube, locator_pool: 'fc00::/32', kube: {kubeconfig: k}}":                 "overlay.kube.kubeconfig: \"k\" depends",
-		"overlay: {mode: kube, locator_pool: 'fc00::/32', uplinks: [e]}\ninterfaces: [{name: e}]": "overlay.uplinks[0]: \"e\" is among the interfaces",
-		"overlay: {masquerade: true}":                                                             "overlay.mode: is missing",
+		"overlay: {mode: kube}":                                                                                 "overlay.locator: is missing",
+		"overlay: {mode: kube, locator_pool: 'fc00::/48'}":                                                      "overlay.locator_pool: fc00::/48 holds one",
+		"overlay: {mode: kube, locator_pool: 'fc00::/32', locator: 'fc00::/48'}":                                "overlay.locator_pool: conflicts with overlay.locator",
+		"overlay: {mode: kube, locator_pool: 'fc00::/32', kube: {kubeconfig: k}}":                               "overlay.kube.kubeconfig: \"k\" depends",
+		"overlay: {mode: kube, locator_pool: 'fc00::/32', uplinks: [e]}\ninterfaces: [{name: e, roles: [any]}]": "overlay.uplinks[0]: \"e\" is among the interfaces",
+		"overlay: {masquerade: true}":                                                                           "overlay.mode: is missing",
 	} {
 		if _, err := config.Parse([]byte(yaml)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", yaml, err, want)
@@ -100,7 +100,7 @@ sids:
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want\n%s", err, want)
 	}
-	for _, elsewhere := range []string{crossConnect, member + crossConnect + "interfaces: [{name: eth1}]\n"} {
+	for _, elsewhere := range []string{crossConnect, member + crossConnect + "interfaces: [{name: eth1, roles: [any]}]\n"} {
 		if _, err := config.Parse([]byte(elsewhere)); err != nil {
 			t.Errorf("%s: %v", elsewhere, err)
 		}

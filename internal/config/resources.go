@@ -208,12 +208,11 @@ func checkSteering(v *validator) {
 	}
 }
 
-// attached requires the program on an interface, and the role by which its frames enter
-// if it has roles.
+// attached requires the program on an interface, and the role by which its frames enter.
 func (v *validator) attached(field, name string, role Role) {
 	in := v.interfaces[name]
 	v.refuse(in == nil,
 		field, "add it under interfaces: frames are only seen where the program is attached", "%q is not among the interfaces", name)
-	v.refuse(in != nil && len(in.Roles) > 0 && !in.HasRole(role),
+	v.refuse(in != nil && len(in.Roles) > 0 && !in.HasRole(role, RoleAny),
 		field, fmt.Sprintf("add %s to its roles", role), "the roles of interface %q do not accept these frames", name)
 }

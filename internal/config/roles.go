@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/culvert-net/culvert/internal/slice"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // Role says what may enter by an interface (docs/adr/0019-ports-have-roles.md).
@@ -19,10 +22,11 @@ const (
 	RoleN4   Role = "n4"   // PFCP
 	RoleSR   Role = "sr"   // inside of the SR domain: packets for local SIDs
 	RoleEdge Role = "edge" // outside of the SR domain: packets that are steered
+	RoleAny  Role = "any"  // no guard: everything
 )
 
 // Roles are all of them.
-var Roles = []Role{RoleN3, RoleN9, RoleN6, RoleN4, RoleSR, RoleEdge}
+var Roles = []Role{RoleN3, RoleN9, RoleN6, RoleN4, RoleSR, RoleEdge, RoleAny}
 
 // HasRole says whether the interface has one of some roles.
 func (in *Interface) HasRole(roles ...Role) bool {
@@ -147,6 +151,9 @@ const (
 
 // checkRoles checks roles, peers and host of an interface.
 func checkRoles(v *validator, at string, in *Interface) {
+	v.refuse(len(in.Roles) == 0, at+".roles", v.rolesFor(in), "interface %s has no roles, which say what may enter", in.Name)
+	v.refuse(in.HasRole(RoleAny) && len(in.Roles) > 1, at+".roles", "remove any, or the others", "the role any lets everything in")
+	v.refuse(in.HasRole(RoleAny) && len(in.Host) > 0, at+".host", "remove host, or the role any", "the role any lets everything in")
 	roles := v.unique()
 	for i, r := range in.Roles {
 		field := fmt.Sprintf("%s.roles[%d]", at, i)
@@ -162,6 +169,33 @@ func checkRoles(v *validator, at string, in *Interface) {
 		"interface %s has the role sr, by which only the SR domain may send, and the domain is not said", in.Name)
 	checkPeers(v, at+".peers", in)
 	checkHost(v, at+".host", in)
+}
+
+// rolesFor returns the line that an interface without roles probably needs, by what else the
+// configuration says of it.
+func (v *validator) rolesFor(in *Interface) string {
+	line := func(what, fields string) string {
+		return what + ": {name: " + in.Name + ", " + fields + "}"
+	}
+	edge := line("towards customers", "roles: [edge]")
+	n6 := line("towards the data network", "roles: [n6]")
+	switch {
+	case slices.ContainsFunc(v.Slices, func(s slice.Slice) bool { return s.N6 != nil && s.N6.Interface == in.Name }):
+		return n6
+	case slices.ContainsFunc(v.Steering, func(s srpolicy.Steering) bool { return s.Interface == in.Name }):
+		return edge
+	}
+	lines := []string{}
+	if v.UPF.IsSet() || len(v.GTPU.Addresses) > 0 {
+		lines = append(lines, line("towards gNBs and UPFs", "roles: [n3], peers: [192.0.2.0/24]"), n6)
+	}
+	if v.UPF.IsSet() {
+		lines = append(lines, line("towards SMFs", "roles: [n4]"))
+	}
+	if len(v.SIDs)+len(v.Policies)+len(v.Locators) > 0 || len(lines) == 0 {
+		lines = append(lines, line("inside the SR domain", "roles: [sr]"), edge)
+	}
+	return strings.Join(lines, "; ")
 }
 
 func roleNames() (names []string) {

@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/slice"
 )
 
-const upf = `interfaces: [{name: n3}, {name: n6}]
+const upf = `interfaces: [{name: n3, roles: [n3], peers: [10.1.0.0/24, 10.1.1.0/24]}, {name: n6, roles: [n6]}]
 encapsulation: {source: "2001:db8:1::1"}
 policies:
   - name: red
@@ -58,8 +58,8 @@ func TestUPF(t *testing.T) {
 // TestProtectedPrefixes: N4, SMFs and configured GTP-U peers are protected unless all of
 // such a prefix is opened; "any" protects nothing.
 func TestProtectedPrefixes(t *testing.T) {
-	const protected, peers, opened = "  protected: [192.0.2.0/28]\n", "{name: n3, roles: [n3], peers: [10.1.0.0/24, 10.1.1.0/24]}", "  ue_may_reach: [10.1.0.0/23, 2001:db8::/64]\n"
-	text := strings.NewReplacer("{name: n3}", peers, "gtpu: {a", "tunnels: [{name: t, remote: 10.2.0.1, remote_teid: 1}]\ngtpu: {a").Replace(upf)
+	const protected, opened = "  protected: [192.0.2.0/28]\n", "  ue_may_reach: [10.1.0.0/23, 2001:db8::/64]\n"
+	text := strings.Replace(upf, "gtpu: {a", "tunnels: [{name: t, remote: 10.2.0.1, remote_teid: 1}]\ngtpu: {a", 1)
 	for _, c := range []struct{ from, to, want string }{
 		{"", "", "10.1.0.0/24 10.1.1.0/24 10.2.0.1/32 192.0.2.0/24 192.0.2.0/28 192.0.2.10/32 2001:db8::10/128"},
 		{protected, protected + opened, "10.2.0.1/32 192.0.2.0/24 192.0.2.0/28 192.0.2.10/32"},

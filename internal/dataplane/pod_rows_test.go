@@ -34,7 +34,7 @@ var rowPorts = []model.Port{{Name: "podveth", Ifindex: rowPod}, {Name: "up", Ifi
 	{Name: "foreign", Ifindex: rowForeign}, {Name: "culvert1", Ifindex: rowEntry}}
 
 const rowConfig = `
-interfaces: [{name: up}, {name: foreign, roles: [edge]}]
+interfaces: [{name: up, roles: [any]}, {name: foreign, roles: [edge]}]
 domain: ["fc00::/16"]
 encapsulation: {source: "fc00:1::1"}
 sids:

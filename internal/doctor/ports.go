@@ -42,8 +42,8 @@ func sendersOf(in *config.Interface) Check {
 	const gtpu = "every sender's GTP-U enters the tunnels whose TEID it guesses"
 	name := advice("list the gNBs and UPFs in peers of %s", in.Name)
 	return check(in.Name+": senders", "only those that its roles and peers name",
-		problem{len(in.Roles) == 0, Fail, "everybody may send GTP-U, packets for SIDs and for UEs, and reaches this host",
-			advice("say what may enter by %s, such as roles: [n6]", in.Name)},
+		problem{in.HasRole(config.RoleAny), Fail, "everybody may send GTP-U, packets for SIDs and for UEs, and reaches this host",
+			advice("say what may enter by %s, such as roles: [n6], in place of any", in.Name)},
 		problem{public && in.HasRole(config.RoleN4), Fail, "the data network or customers reach N4",
 			advice("give N4 an interface or a VLAN of its own")},
 		problem{public && in.Peers.Open(), Fail, gtpu + ", those of the data network and of customers, too", name},

@@ -66,7 +66,7 @@ func (n *network) n4Interface(a netip.Addr, l netdev.Link, there bool) Check {
 		problem{!there, Fail, "no interface has the address", advice("ip address add %s dev INTERFACE", a)},
 		problem{l.Loopback || l.Kind == "dummy", Warn, "is on " + l.Name + ": whoever reaches any interface of the configuration reaches N4", own},
 		problem{gtpu, Fail, "shares " + l.Name + " with a GTP-U address: gNBs reach N4", own},
-		problem{port != nil && len(port.Roles) > 0 && !port.HasRole(config.RoleN4), Fail, "PFCP that comes by " + l.Name + " is dropped", advice("add n4 to the roles of %s", l.Name)},
+		problem{port != nil && !port.HasRole(config.RoleN4, config.RoleAny), Fail, "PFCP that comes by " + l.Name + " is dropped", advice("add n4 to the roles of %s", l.Name)},
 		problem{n.leadsToN6(l), Fail, "shares " + l.Name + " with N6: the data network reaches N4", own},
 		problem{port == nil, Warn, l.Name + " is not among interfaces: GTP-U of SMFs, such as router advertisements for UEs, is lost",
 			advice("add {name: %s, roles: [n4, n3], peers: [the SMFs]} to interfaces", l.Name)})

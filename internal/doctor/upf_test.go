@@ -64,7 +64,7 @@ func TestUserPlane(t *testing.T) {
 		{"n4: [10.4.0.1]", "n4: [10.3.0.1]", "N4: 10.3.0.1", "shares n3 with a GTP-U address", Fail},
 		{"n4: [10.4.0.1]", "n4: [10.6.0.1]", "N4: 10.6.0.1", "PFCP that comes by n6 is dropped", Fail},
 		{"roles: [n6]", "roles: [n6, n4]", "n6: senders", "reach N4", Fail},
-		{", roles: [n6], host: [ping]", "", "n6: senders", "everybody may send", Fail},
+		{"roles: [n6], host: [ping]", "roles: [any]", "n6: senders", "everybody may send", Fail},
 		{"peers: [10.3.0.0/24]", "peers: any", "n3: senders", "every sender's GTP-U", Warn},
 		{"roles: [n6]", "roles: [n6, n3], peers: any", "n6: senders", "of the data network", Fail},
 		{"host: [ping]", "host: [any]", "n6: this host", "all its services", Warn},

@@ -17,7 +17,7 @@ type guard struct {
 
 func (m *Model) guardOf(p *Port) *guard {
 	for i := range m.network.Config.Interfaces {
-		if in := &m.network.Config.Interfaces[i]; in.Name == p.Name && len(in.Roles) > 0 {
+		if in := &m.network.Config.Interfaces[i]; in.Name == p.Name && !in.HasRole(config.RoleAny) {
 			return &guard{m, in}
 		}
 	}

@@ -59,9 +59,11 @@ func putSID(s srv6.LocalSID) func(*config.Config, uint32) {
 // `entries` of each function.
 func Configuration(list []Function, entries uint32) *config.Config {
 	size := max(1024, 1<<bits.Len32(2*entries)) // of the UE pool, for two functions
+	everything := []config.Role{config.RoleAny}
 	c := &config.Config{
 		Interfaces: []config.Interface{
-			{Name: node.PortIn, Mode: "native"}, {Name: node.PortFrames, Mode: "native"}, {Name: node.PortOut, Mode: "native"},
+			{Name: node.PortIn, Mode: "native", Roles: everything}, {Name: node.PortFrames, Mode: "native", Roles: everything},
+			{Name: node.PortOut, Mode: "native", Roles: everything},
 		},
 		Encapsulation: config.Encapsulation{Source: Source},
 		Locators: []config.Locator{

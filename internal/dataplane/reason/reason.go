@@ -18,7 +18,7 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 	abi.ReasonREASON_SLOW_PATH: {"slow_path", "taken over by the daemon"},
 	abi.ReasonREASON_REPLIED:   {"replied", "answered in place (GTP-U Echo)"},
 
-	abi.ReasonREASON_SR_DOMAIN_EDGE:  {"sr_domain_edge", "came in on an external interface, from or to an address inside the SR domain"},
+	abi.ReasonREASON_SR_DOMAIN_EDGE:  {"sr_domain_edge", "came in on an interface with the role edge, from or to an address inside the SR domain"},
 	abi.ReasonREASON_ROLE:            {"role", "nothing that the interface's roles accept"},
 	abi.ReasonREASON_PEER:            {"peer", "GTP-U from a sender that is not among the interface's peers"},
 	abi.ReasonREASON_HOST:            {"host", "for this host, and the interface's host does not list it"},

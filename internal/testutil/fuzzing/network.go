@@ -41,7 +41,7 @@ func (s Source) Network() (model.Network, error) {
 	n := model.Network{Ports: Ports, Local: []netip.Addr{ip("10.50.0.9"), ip("2001:db8:50::9"), ip("10.3.0.1")}}
 	c := &n.Config
 	for _, p := range Ports {
-		c.Interfaces = append(c.Interfaces, config.Interface{Name: p.Name})
+		c.Interfaces = append(c.Interfaces, config.Interface{Name: p.Name, Roles: []config.Role{config.RoleAny}})
 	}
 	c.Interfaces[len(Ports)-1].Roles = []config.Role{config.RoleEdge}
 	c.Encapsulation = config.Encapsulation{Source: ip("2001:db8:5::1"), HopLimit: uint8(pick(s, 0, 9, 64, 254))}
@@ -64,7 +64,7 @@ func (s Source) Network() (model.Network, error) {
 	// all the same.
 	if s.chance(50) {
 		for i := range c.Interfaces {
-			if in := &c.Interfaces[i]; len(in.Roles) == 0 {
+			if in := &c.Interfaces[i]; in.HasRole(config.RoleAny) {
 				s.roles(in)
 			}
 		}

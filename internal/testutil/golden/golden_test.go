@@ -14,7 +14,7 @@ import (
 
 const file = `# A comment that stays.
 config:
-  interfaces: [{name: n3}]
+  interfaces: [{name: n3, roles: [any]}]
 network:
   ports: [{name: n3, ifindex: 10}]
 rows:
@@ -95,14 +95,14 @@ func TestUpdateKeepsTheRest(t *testing.T) {
 
 func TestLoadRefuses(t *testing.T) {
 	for change, want := range map[[2]string]string{
-		{"after: 300ms", "after: soon"}:                 "soon",
-		{"name: bad", "name: good"}:                     "the name is taken",
-		{"of: good", "of: nothing"}:                     "no row above",
-		{"with: {ipv4: {ttl", "with: {udp: {ttl"}:       "none of the layers",
-		{"with: {ipv4: {ttl", "with: {ipv4: {hops"}:     "hops",
-		{"append:", "port: n9\n    append:"}:            "none is named",
-		{"interfaces: [{name: n3}]", "interface: [n3]"}: "config",
-		{"ifindex: 10", "index: 10"}:                    "network",
+		{"after: 300ms", "after: soon"}:                               "soon",
+		{"name: bad", "name: good"}:                                   "the name is taken",
+		{"of: good", "of: nothing"}:                                   "no row above",
+		{"with: {ipv4: {ttl", "with: {udp: {ttl"}:                     "none of the layers",
+		{"with: {ipv4: {ttl", "with: {ipv4: {hops"}:                   "hops",
+		{"append:", "port: n9\n    append:"}:                          "none is named",
+		{"interfaces: [{name: n3, roles: [any]}]", "interface: [n3]"}: "config",
+		{"ifindex: 10", "index: 10"}:                                  "network",
 	} {
 		_, err := golden.Load(write(t, strings.Replace(file, change[0], change[1], 1)))
 		if err == nil || !strings.Contains(err.Error(), want) {
