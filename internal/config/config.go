@@ -42,7 +42,7 @@ type Interface struct {
 	Mode string `json:"mode,omitempty" jsonschema:"enum=auto,enum=native,enum=generic"`
 	// Roles say what may enter by the interface. What no role accepts is dropped, or
 	// left to the kernel where host says so.
-	Roles []Role `json:"roles,omitempty" jsonschema:"enum=n3,enum=n9,enum=n6,enum=n4,enum=sr,enum=edge"`
+	Roles []Role `json:"roles,omitempty" jsonschema:"enum=n3,enum=n9,enum=n6,enum=n4,enum=sr,enum=edge,enum=any"`
 	// Peers are the prefixes of those who may send GTP-U by an interface with the role n3
 	// or n9. It must be set there: "any" stands for every sender.
 	Peers Senders `json:"peers,omitempty"`

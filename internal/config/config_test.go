@@ -116,7 +116,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{"unknown field", "    roles: [edge]", "    rolls: [edge]", 5, "interfaces[1].rolls", []string{"unknown field", `did you mean "roles"?`}},
 		{"former field", "    roles: [edge]", "    external: true", 5, "interfaces[1].external", []string{"no more", "say roles: [edge]"}},
-		{"no roles", "    roles: [edge]\n", "", 3, "interfaces[1].roles", []string{"interface eth1 has no roles", "{name: eth1, roles: [edge]}"}},
+		{"no roles", "    roles: [edge]\n", "", 3, "interfaces[1].roles", []string{"interface eth1 has no roles", "{name: eth1, mode: native, roles: [edge]}"}},
 		{"any beside others", "roles: [edge]", "roles: [edge, any]", 5, "interfaces[1].roles", []string{"lets everything in"}},
 		{"host beside any", "{name: eth0, roles: [any]}", "{name: eth0, roles: [any], host: [ping]}", 2, "interfaces[0].host", []string{"lets everything in"}},
 		{"unknown section", "domain:", "domains:", 8, "domains", []string{"unknown field", `"domain"`}},

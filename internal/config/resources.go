@@ -191,11 +191,7 @@ func checkSteering(v *validator) {
 		}
 		keys.check(match, s.Key(), "remove one of the two")
 		if s.Interface != "" {
-			role := RoleEdge
-			if s.Tunnel != "" {
-				role = RoleN6
-			}
-			v.attached(match, s.Interface, role)
+			v.attached(match, s.Interface, roleOfSteering(s))
 		}
 		if p := v.policy(at+".policy", s.Policy); p != nil && p.L2() && s.Prefix.IsValid() {
 			v.add(at+".policy", "steer by interface, or name a policy of behavior H.Encaps or H.Encaps.Red",

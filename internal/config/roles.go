@@ -6,9 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/culvert-net/culvert/internal/slice"
-	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // Role says what may enter by an interface (docs/adr/0019-ports-have-roles.md).
@@ -151,7 +148,9 @@ const (
 
 // checkRoles checks roles, peers and host of an interface.
 func checkRoles(v *validator, at string, in *Interface) {
-	v.refuse(len(in.Roles) == 0, at+".roles", v.rolesFor(in), "interface %s has no roles, which say what may enter", in.Name)
+	if len(in.Roles) == 0 {
+		v.add(at+".roles", v.rolesToAdd(in), "interface %s has no roles, which say what may enter", in.Name)
+	}
 	v.refuse(in.HasRole(RoleAny) && len(in.Roles) > 1, at+".roles", "remove any, or the others", "the role any lets everything in")
 	v.refuse(in.HasRole(RoleAny) && len(in.Host) > 0, at+".host", "remove host, or the role any", "the role any lets everything in")
 	roles := v.unique()
@@ -169,33 +168,6 @@ func checkRoles(v *validator, at string, in *Interface) {
 		"interface %s has the role sr, by which only the SR domain may send, and the domain is not said", in.Name)
 	checkPeers(v, at+".peers", in)
 	checkHost(v, at+".host", in)
-}
-
-// rolesFor returns the line that an interface without roles probably needs, by what else the
-// configuration says of it.
-func (v *validator) rolesFor(in *Interface) string {
-	line := func(what, fields string) string {
-		return what + ": {name: " + in.Name + ", " + fields + "}"
-	}
-	edge := line("towards customers", "roles: [edge]")
-	n6 := line("towards the data network", "roles: [n6]")
-	switch {
-	case slices.ContainsFunc(v.Slices, func(s slice.Slice) bool { return s.N6 != nil && s.N6.Interface == in.Name }):
-		return n6
-	case slices.ContainsFunc(v.Steering, func(s srpolicy.Steering) bool { return s.Interface == in.Name }):
-		return edge
-	}
-	lines := []string{}
-	if v.UPF.IsSet() || len(v.GTPU.Addresses) > 0 {
-		lines = append(lines, line("towards gNBs and UPFs", "roles: [n3], peers: [192.0.2.0/24]"), n6)
-	}
-	if v.UPF.IsSet() {
-		lines = append(lines, line("towards SMFs", "roles: [n4]"))
-	}
-	if len(v.SIDs)+len(v.Policies)+len(v.Locators) > 0 || len(lines) == 0 {
-		lines = append(lines, line("inside the SR domain", "roles: [sr]"), edge)
-	}
-	return strings.Join(lines, "; ")
 }
 
 func roleNames() (names []string) {

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,6 +71,15 @@ func TestRolesRefuse(t *testing.T) {
 	}
 }
 
+// linesOf returns the fix of the only error.
+func linesOf(err error) string {
+	list, _ := errors.AsType[config.Errors](err)
+	if len(list) != 1 {
+		return fmt.Sprintf("%d errors", len(list))
+	}
+	return strings.TrimPrefix(list[0].Fix, "write ")
+}
+
 func many(n int) string {
 	var list []string
 	for i := range n {
@@ -80,4 +90,57 @@ func many(n int) string {
 
 func manyServices(n int) string {
 	return strings.TrimSuffix(strings.Repeat("tcp/80, ", n), ", ")
+}
+
+// An interface without roles is refused, with the lines to write.
+func TestRolesRequired(t *testing.T) {
+	const (
+		n3     = "{name: a, roles: [n3], peers: [192.0.2.0/24]} where it leads to gNBs"
+		n6     = "{name: a, roles: [n6]} where it leads to the data network"
+		sr     = "{name: a, roles: [sr]} where it leads to routers of the SR domain, and domain: with the prefixes"
+		edge   = "{name: a, roles: [edge]} where it leads to customers"
+		policy = `encapsulation: {source: "2001:db8::1"}, policies: [{name: p, segment_lists: [{segments: ["2001:db8:1::"]}]}]`
+		tunnel = `gtpu: {addresses: [192.0.2.1]}, tunnels: [{name: t, remote: 192.0.2.7, remote_teid: 1}]`
+		upf    = "gtpu: {addresses: [192.0.2.1]}, upf: {n4: [192.0.2.2], smfs: any}"
+	)
+	for text, want := range map[string][]string{
+		"gtpu: {addresses: [192.0.2.1]}": {n3, n6},
+		upf:                              {n3, n6, "{name: a, roles: [n4]} where it leads to SMFs"},
+		tunnel:                           {"roles: [n3], peers: [192.0.2.7/32]"},
+		`sids: [{sid: "2001:db8:1::/64", behavior: End}]`:                                                                                        {"write " + sr},
+		`sids: [{sid: "2001:db8:1::/64", behavior: End.X, next_hop: "fe80::1", interface: a}]`:                                                   {"write " + sr},
+		`sids: [{sid: "2001:db8:1::/64", behavior: End.DX2, interface: a}]`:                                                                      {"write " + edge},
+		tunnel + `, steering: [{prefix: 10.0.0.0/8, tunnel: t}]`:                                                                                 {n6},
+		policy + `, steering: [{prefix: 10.0.0.0/8, policy: p}], bgp: {asn: 65001, router_id: 192.0.2.1}`:                                        {"{name: a, roles: [edge], host: [bgp]}"},
+		policy + ", steering: [{interface: a, policy: p}]":                                                                                       {"write " + edge},
+		strings.Replace(policy, "name: p,", `name: p, binding_sid: "2001:db8:2::",`, 1):                                                          {"write " + sr},
+		policy + `, sids: [{sid: "2001:db8:1::/64", behavior: End.M.GTP6.D, policy: p, source: "2001:db8::1", pdu_type: ipv4, args_offset: 64}]`: {n3, sr},
+		"overlay: {mode: kube, locator_pool: 'fc00::/32'}":                                                                                       {"write {name: a, roles: [sr]} where it leads to routers of the SR domain"},
+	} {
+		for _, mode := range []string{"", ", mode: native"} {
+			_, err := config.Parse([]byte("{interfaces: [{name: a" + mode + "}], " + text + "}"))
+			for _, w := range append(want, "interface a has no roles") {
+				w = strings.Replace(w, "{name: a", "{name: a"+mode, 1)
+				if err == nil || !strings.Contains(err.Error(), w) {
+					t.Errorf("%s: %v, want %q", text, err, w)
+				}
+			}
+			for line := range strings.SplitSeq(linesOf(err), ", or ") {
+				line, _, _ = strings.Cut(line, " where")
+				if _, err := config.Parse([]byte("{domain: ['2001:db8::/32'], interfaces: [" + line + "], " + text + "}")); err != nil {
+					t.Errorf("%s: the line %s is not the fix: %v", text, line, err)
+				}
+			}
+		}
+	}
+	for name, want := range map[string]string{"n3": "{name: n3, roles: [n3]", "n6-0": "{name: n6-0, roles: [n6]}", "n4": "{name: n4, roles: [n4]}"} {
+		_, err := config.Parse([]byte("{interfaces: [{name: " + name + "}], " + upf + "}"))
+		if err == nil || !strings.Contains(err.Error(), "write "+want) || strings.Contains(err.Error(), ", or ") {
+			t.Errorf("%s: %v, want only %q", name, err, want)
+		}
+	}
+	_, err := config.Parse([]byte("interfaces: [{name: a}]"))
+	if err == nil || !strings.Contains(err.Error(), n3) || !strings.Contains(err.Error(), edge) {
+		t.Errorf("where nothing is said: %v", err)
+	}
 }
