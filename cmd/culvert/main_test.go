@@ -67,7 +67,7 @@ func newNode(t *testing.T) *node {
 
 func (n *node) write(t *testing.T, rest string) {
 	t.Helper()
-	text := "api: {socket: " + n.socket + "}\nmetrics: {listen: 'off'}\ninterfaces: [{name: eth0, roles: [any]}]\nencapsulation: {source: '2001:db8::1'}\n" + rest
+	text := "api: {socket: " + n.socket + "}\nmetrics: {listen: 'off'}\ninterfaces: [{name: eth0, roles: [sr], host: any}]\ndomain: ['2001:db8::/32']\nencapsulation: {source: '2001:db8::1'}\n" + rest
 	if err := os.WriteFile(n.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +363,7 @@ func (n *node) reloaded(t *testing.T, d *daemon) {
 	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	d.says(t, "line=6 field=sids[0].table")
+	d.says(t, "line=7 field=sids[0].table")
 	if got := n.sids(t); len(got) != len(before) {
 		t.Errorf("SIDs after a refused file: %v", got)
 	}

@@ -95,7 +95,8 @@ type site struct {
 }
 
 const siteConfig = `
-interfaces: [{name: d0, roles: [any]}, {name: d1, roles: [any]}]
+interfaces: [{name: d0, roles: [n3, n6, sr], peers: any, host: any}, {name: d1, roles: [n3, n6, sr], peers: any, host: any}]
+domain: ['fc00::/16']
 encapsulation: {source: 'fc00:1::1'}
 locators: [{name: main, prefix: 'fc00:1::/48'}]
 sids: [{sid: 'fc00:1:0:1::/64', behavior: End.DT6, table: 254}]

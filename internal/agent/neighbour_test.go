@@ -20,15 +20,15 @@ import (
 // customerConfig: the right host is a customer's, in a table of its own. What
 // comes from the left host by layer 3 is the customer's too.
 const customerConfig = `
-interfaces: [{name: d0, roles: [any]}, {name: d1, roles: [any]}]
+interfaces: [{name: d0, roles: [n3, n6, sr], peers: any, host: any}, {name: d1, roles: [n3, n6, sr], peers: any, host: any}]
+domain: ['fc00::/16']
 encapsulation: {source: 'fc00:1::1'}
 locators: [{name: main, prefix: 'fc00:1::/48'}]
 sids:
   - {sid: 'fc00:1:0:4::/64', behavior: End.DT46, table: 100}
   - {sid: 'fc00:1:0:5::/64', behavior: End.DT46, table: 254}
-policies: [{name: far, segment_lists: [{segments: ['fc00:2::1']}]}]
 tunnels: [{name: gnb, remote: 10.20.0.1, remote_teid: 77, source: 10.20.0.254}]
-steering: [{prefix: 10.77.0.0/16, policy: far}, {prefix: 10.78.0.0/16, tunnel: gnb}]
+steering: [{prefix: 10.78.0.0/16, tunnel: gnb}]
 `
 
 // customer is a site whose hosts have packet sockets: what arrives is looked at
@@ -262,7 +262,7 @@ func TestErrorsStayWithTheirCustomer(t *testing.T) {
 			c := newCustomer(t, wrap...)
 			// The source is an address that main has on the right: the error
 			// nevertheless goes back to the left.
-			c.send(t, layers.EthernetTypeIPv4, inner4("10.20.0.1", "10.77.0.1", 1)...)
+			c.send(t, layers.EthernetTypeIPv4, inner4("10.20.0.1", "10.78.0.1", 1)...)
 			got := arrives(t, c.atLeft, 3*time.Second, isFrom("192.0.2.254", 1))
 			if got == nil {
 				t.Fatalf("no error on the left\n%s", c.daemon.log)

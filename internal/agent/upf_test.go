@@ -22,7 +22,7 @@ import (
 )
 
 const userPlaneFile = `
-interfaces: [{name: eth0, roles: [any]}, {name: eth1, roles: [any]}]
+interfaces: [{name: eth0, roles: [n3, n4], peers: any}, {name: eth1, roles: [n6]}]
 encapsulation: {source: "fc00::1"}
 policies:
   - {name: south, segment_lists: [{segments: ["fc00:2::1"]}]}

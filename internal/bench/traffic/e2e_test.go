@@ -21,7 +21,7 @@ const sessions = 8
 func configuration() string {
 	var b strings.Builder
 	b.WriteString(`
-interfaces: [{name: in0, roles: [any]}, {name: out0, roles: [any]}]
+interfaces: [{name: in0, roles: [n3, n6], peers: any}, {name: out0, roles: [n6]}]
 gtpu: {addresses: [192.0.2.1], pools: [10.45.0.0/24]}
 metrics: {listen: "off"}
 log: {level: warn}
