@@ -59,12 +59,13 @@ func putSID(s srv6.LocalSID) func(*config.Config, uint32) {
 // `entries` of each function.
 func Configuration(list []Function, entries uint32) *config.Config {
 	size := max(1024, 1<<bits.Len32(2*entries)) // of the UE pool, for two functions
-	everything := []config.Role{config.RoleAny}
 	c := &config.Config{
 		Interfaces: []config.Interface{
-			{Name: node.PortIn, Mode: "native", Roles: everything}, {Name: node.PortFrames, Mode: "native", Roles: everything},
-			{Name: node.PortOut, Mode: "native", Roles: everything},
+			inNative(node.PortIn, config.RoleAny), inNative(node.PortFrames, config.RoleEdge), inNative(node.PortOut, config.RoleN6),
+			inNative(node.PortN3, config.RoleN3), inNative(node.PortN6, config.RoleN6), inNative(node.PortSR, config.RoleSR),
+			inNative(node.PortEdge, config.RoleEdge, config.RoleN3, config.RoleN6),
 		},
+		Domain:        []netip.Prefix{Prefix(GNB6, 64), Prefix(sourcePrefix, 48)},
 		Encapsulation: config.Encapsulation{Source: Source},
 		Locators: []config.Locator{
 			{Name: "sids", Prefix: netip.MustParsePrefix("2001:db8:10::/48"), FunctionBits: 16},
@@ -83,10 +84,23 @@ func Configuration(list []Function, entries uint32) *config.Config {
 		// 3 tables of 65536 functions at most are found by index.
 		Limits: config.Limits{SIDs: 1 << 18, Tunnels: uint32(2 * size), Routes: 65536},
 	}
+	filled := map[string]bool{}
 	for _, f := range list {
-		f.put(c, min(f.Most, entries))
+		if of := cmp.Or(f.of, f.Name); !filled[of] {
+			f.put(c, min(f.Most, entries))
+			filled[of] = true
+		}
 	}
 	return c
+}
+
+// inNative is an interface with roles. By those for GTP-U only the gNBs may send.
+func inNative(name string, roles ...config.Role) config.Interface {
+	in := config.Interface{Name: name, Mode: "native", Roles: roles}
+	if in.HasRole(config.RoleN3) {
+		in.Peers = config.Senders{Prefix(GNB, 32), Prefix(GNB6, 128)}
+	}
+	return in
 }
 
 // OnePath returns a policy with one segment list.

@@ -17,11 +17,14 @@ import (
 // Function is one behaviour that is measured.
 type Function struct {
 	Name string
+	of   string // the function whose entries it has; Name unless set
 	Size int    // of the users' packets, behind their IPv4 header
 	Port string // where its frames are received; node.PortIn unless set
-	Data []byte
-	Key  key
-	twin key // the UE's address, in frames whose key is a TEID
+	// ports with roles by which its frames may enter
+	ports []string
+	Data  []byte
+	Key   key
+	twin  key // the UE's address, in frames whose key is a TEID
 	// sessions, of a function of the UPF: those that its frames are for.
 	Sessions *Sessions
 	// Routes of the node, of ip(8), that its frames need.
@@ -35,6 +38,12 @@ type Function struct {
 	Want   rig.Want
 	Kernel *kernelFunction
 }
+
+// The ports by which GTP-U of gNBs may enter, and packets for UEs.
+var (
+	fromGNB = []string{node.PortN3, node.PortEdge}
+	fromN6  = []string{node.PortN6, node.PortEdge}
+)
 
 // key is where a frame says which entry it is for: 32 bits.
 type key struct {
@@ -74,7 +83,6 @@ var (
 	sourcePrefix   = Addr("2001:db8:30::")
 	farGTP4        = "2001:db8:b:400::/56"
 	FarGTP6        = Addr("2001:db8:b:600::")
-	CustomerTable  = uint32(100)
 	PolicyReduced  = "reduced"
 	policyFull     = "full"
 	policyFrame    = "frame"
@@ -82,6 +90,9 @@ var (
 	TunnelFar      = "far"
 	SIDsOfFunction = uint32(1 << 11)
 )
+
+// CustomerTable is a routing table with a default route.
+const CustomerTable uint32 = 100
 
 // The papers' packets: `size` octets behind the user's IPv4 header.
 const (
@@ -118,7 +129,7 @@ func endpoint(number uint32, name string, sid srv6.LocalSID, upper stack, segmen
 		upper = upper.in(packet.SRH{Segments: []netip.Addr{Final, SIDAt(function16)}})
 	}
 	f := Function{
-		Name: name, Want: w, Most: SIDsOfFunction,
+		Name: name, Want: w, Most: SIDsOfFunction, ports: []string{node.PortSR},
 		Data: upper.in(packet.IPv6{Src: GNB6, Dst: SIDAt(function16)}).frame(),
 		Key:  key{Offset: rig.LenEthernet + 24 + 4, base: 0x0010_0000 | function16},
 		put: func(c *config.Config, entries uint32) {
@@ -165,7 +176,7 @@ func endpoints(size int) []Function {
 // nextCSID is uN: fd00:100:FUNC::/48, with two more C-SIDs behind it.
 func nextCSID(upper stack) Function {
 	return Function{
-		Name: "usid", Most: SIDsOfFunction,
+		Name: "usid", Most: SIDsOfFunction, ports: []string{node.PortSR},
 		Data: upper.in(packet.IPv6{Src: GNB6, Dst: Addr("fd00:100:1:e000:e001::")}).frame(),
 		Key:  key{Offset: rig.LenEthernet + 24 + 2, base: 0x0100_0001},
 		Want: rig.WantIPv6(Addr("fd00:100:e000:e001::"), 16, rig.ProtoIPv4, upper.len()),
@@ -193,12 +204,12 @@ func headends(size int) []Function {
 	}
 	return []Function{
 		{
-			Name: "h_encaps", Most: 1, Data: user.frame(), put: steer,
+			Name: "h_encaps", Most: 1, ports: []string{node.PortEdge}, Data: user.frame(), put: steer,
 			Want:   rig.WantIPv6(Segment, 16, rig.ProtoRouting, 24+user.len()),
 			Kernel: &kernelFunction{Routes: []string{"route add 10.128.0.0/16 encap seg6 mode encap segs " + Segment.String() + " dev " + node.PortOut}},
 		},
 		{
-			Name: "h_encaps_red", Most: ManyEntries,
+			Name: "h_encaps_red", Most: ManyEntries, ports: []string{node.PortEdge},
 			Data: packet4(Inner4, UENet, size, false).frame(),
 			Key:  key{Offset: rig.LenEthernet + 16, base: 0x0a00_0000, checksum: rig.LenEthernet + 10, step: 1},
 			put: func(c *config.Config, entries uint32) {
@@ -226,7 +237,7 @@ func Tunnels(size int) []Function {
 	out := rig.WantIPv4(FarGTPU, rig.ProtoUDP, rig.LenUDP+rig.LenGTPU+pdu.len())
 	return []Function{
 		{
-			Name: "gtpu_decap", Most: ManyEntries, Data: outer(1), Key: key{Offset: uint32(teid), base: 1},
+			Name: "gtpu_decap", Most: ManyEntries, ports: fromGNB, Data: outer(1), Key: key{Offset: uint32(teid), base: 1},
 			put: func(c *config.Config, entries uint32) {
 				for i := range entries {
 					c.Tunnels = append(c.Tunnels, gtpu.Tunnel{Name: Name("decap", i), LocalTEID: 1 + i, Decapsulate: true})
@@ -235,7 +246,7 @@ func Tunnels(size int) []Function {
 			Want: rig.WantIPv4(Dst4, rig.ProtoUDP, size),
 		},
 		{
-			Name: "gtpu_encap", Most: ManyEntries,
+			Name: "gtpu_encap", Most: ManyEntries, ports: fromN6,
 			Data: packet4(Inner4, UENet, size, false).frame(),
 			Key:  key{Offset: rig.LenEthernet + 16, base: 0x0a00_0000, checksum: rig.LenEthernet + 10},
 			put: func(c *config.Config, entries uint32) {
@@ -244,7 +255,7 @@ func Tunnels(size int) []Function {
 			Want: out,
 		},
 		{
-			Name: "gtpu_switch", Most: ManyEntries, Data: outer(1), Key: key{Offset: uint32(teid), base: 1, step: 1},
+			Name: "gtpu_switch", Most: ManyEntries, ports: fromGNB, Data: outer(1), Key: key{Offset: uint32(teid), base: 1, step: 1},
 			put: func(c *config.Config, entries uint32) {
 				for i := range entries {
 					c.Tunnels = append(c.Tunnels, gtpu.Tunnel{Name: Name("switch", i), LocalTEID: 1 + entries + i, SwitchTo: TunnelFar})
@@ -264,7 +275,7 @@ func mobile(size int) []Function {
 	e6SID := Addr("2001:db8:20:500:0:1::")
 	return []Function{
 		{
-			Name: "h_m_gtp4_d", Most: ManyEntries, Data: pdu.gPDU(GNB, Translated, header).frame(),
+			Name: "h_m_gtp4_d", Most: ManyEntries, ports: fromGNB, Data: pdu.gPDU(GNB, Translated, header).frame(),
 			Key: key{Offset: rig.LenEthernet + rig.LenIPv4 + rig.LenUDP + 4, base: 1},
 			put: func(c *config.Config, _ uint32) {
 				c.Steering = append(c.Steering, srpolicy.Steering{Prefix: Prefix(Translated, 24), GTP4D: &srpolicy.GTP4D{
@@ -274,7 +285,7 @@ func mobile(size int) []Function {
 			Want: rig.WantIPv6(Addr("2001:db8:b:4cb:71:100::"), 11, rig.ProtoIPv4, pdu.len()),
 		},
 		{
-			Name: "end_m_gtp4_e", Most: ManyEntries, Data: pdu.in(packet.IPv6{Src: e4Source, Dst: e4SID}).frame(),
+			Name: "end_m_gtp4_e", Most: ManyEntries, ports: []string{node.PortSR}, Data: pdu.in(packet.IPv6{Src: e4Source, Dst: e4SID}).frame(),
 			Key: key{Offset: rig.LenEthernet + 24 + 12, base: 1},
 			put: putSID(srv6.LocalSID{
 				SID: netip.MustParsePrefix("2001:db8:20:400::/56"), Behavior: srv6.EndMGTP4E, SourcePrefixLength: 64,
@@ -282,7 +293,7 @@ func mobile(size int) []Function {
 			Want: rig.WantIPv4(FarGTPU, rig.ProtoUDP, rig.LenUDP+rig.LenGTPU+pdu.len()),
 		},
 		{
-			Name: "end_m_gtp6_d", Most: ManyEntries, Data: pdu.gPDU(GNB6, Addr("2001:db8:20:600::1"), header).frame(),
+			Name: "end_m_gtp6_d", Most: ManyEntries, ports: fromGNB, Data: pdu.gPDU(GNB6, Addr("2001:db8:20:600::1"), header).frame(),
 			Key: key{Offset: rig.LenEthernet + rig.LenIPv6 + rig.LenUDP + 4, base: 1},
 			put: putSID(srv6.LocalSID{
 				SID: netip.MustParsePrefix("2001:db8:20:600::/56"), Behavior: srv6.EndMGTP6D, Policy: policyGTP6,
@@ -291,7 +302,7 @@ func mobile(size int) []Function {
 			Want: rig.WantIPv6(FarGTP6, 7, rig.ProtoIPv4, pdu.len()),
 		},
 		{
-			Name: "end_m_gtp6_d_di", Most: ManyEntries, Data: pdu.gPDU(GNB6, Addr("2001:db8:20:700::1"), header).frame(),
+			Name: "end_m_gtp6_d_di", Most: ManyEntries, ports: fromGNB, Data: pdu.gPDU(GNB6, Addr("2001:db8:20:700::1"), header).frame(),
 			Key: key{Offset: rig.LenEthernet + rig.LenIPv6 + rig.LenUDP + 4, base: 1},
 			put: putSID(srv6.LocalSID{
 				SID: netip.MustParsePrefix("2001:db8:20:700::/56"), Behavior: srv6.EndMGTP6DDi, Policy: policyGTP6,
@@ -300,7 +311,7 @@ func mobile(size int) []Function {
 			Want: rig.WantIPv6(FarGTP6, 16, rig.ProtoRouting, 24+pdu.len()),
 		},
 		{
-			Name: "end_m_gtp6_e", Most: ManyEntries,
+			Name: "end_m_gtp6_e", Most: ManyEntries, ports: []string{node.PortSR},
 			Data: pdu.in(packet.IPv6{Src: GNB6, Dst: e6SID}, packet.SRH{Segments: []netip.Addr{Final, e6SID}}).frame(),
 			Key:  key{Offset: rig.LenEthernet + 24 + 8, base: 1},
 			put: putSID(srv6.LocalSID{

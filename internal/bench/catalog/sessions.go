@@ -89,7 +89,8 @@ const (
 
 // UPFFunctions are the two directions of a session with one QER and one URR, with
 // neither, with filters, and as the SMFs of Open5GS and free5GC make them, without and
-// with a dedicated QoS flow. Then the uplink to many destinations.
+// with a dedicated QoS flow. Then the uplink to many destinations. Their frames enter by
+// ports with the roles n3 and n6.
 func UPFFunctions(size int) []Function {
 	l2 := Baseline(size)
 	l2.Kernel = nil // which has no sessions
@@ -116,6 +117,9 @@ func UPFFunctions(size int) []Function {
 	list = append(list, uplinkDestinations(usual, 1000, Addr("100.72.0.0"), size), uplinkDestinations(usual, 100_000, Addr("100.76.0.0"), size), uplinkECMP(usual, size))
 	for i := range list {
 		list[i].Size = size
+		if list[i].Sessions != nil {
+			list[i].Port = list[i].ports[0]
+		}
 	}
 	return list
 }
@@ -157,7 +161,7 @@ func Uplink(suffix string, s Sessions, size int) Function {
 	place, step := s.at()
 	pdu := packet4(FirstUE, Dst4, size, false)
 	return Function{
-		Name: "uplink" + suffix, Most: s.Entries(), Sessions: &s, put: func(*config.Config, uint32) {},
+		Name: "uplink" + suffix, Most: s.Entries(), ports: fromGNB, Sessions: &s, put: func(*config.Config, uint32) {},
 		Data: pdu.gPDU(GNB, UPF, packet.GTPU{TEID: FirstTEID, Container: &packet.PDUSession{Type: 1, QFI: s.qfi()}}).frame(),
 		Key:  key{Offset: uplinkTEID, base: FirstTEID + place, step: step},
 		twin: key{Offset: uplinkInner + 12, base: UENumber(FirstUE) + place, checksum: uplinkInner + 10, step: step},
@@ -174,16 +178,24 @@ const (
 // uplinkDestinations returns the uplink of one session to n destinations at random, from
 // `first` on, where 10,000 routes of 16 addresses each begin.
 func uplinkDestinations(s Sessions, n uint32, first netip.Addr, size int) Function {
-	const routes, routeBits = 10_000, 28
 	f := uplinkTo(fmt.Sprintf("_destinations_%d", n), s, first, size)
 	f.Key, f.twin = key{Offset: uplinkInner + 16, base: UENumber(first), checksum: uplinkInner + 10}, key{}
 	f.Most, f.Keys = 1, n
 	f.Want.Destination = f.Want.Destination[:1] // that all have
+	f.Routes = routesFrom(first, mainTable)
+	return f
+}
+
+const mainTable = 254
+
+// routesFrom returns 10,000 routes of 16 addresses each in a table, as lines of ip(8).
+func routesFrom(first netip.Addr, table uint32) (lines []string) {
+	const routes, routeBits = 10_000, 28
 	for i := range uint32(routes) {
 		to := netip.PrefixFrom(UEAt(UENumber(first)+i<<(32-routeBits)), routeBits)
-		f.Routes = append(f.Routes, fmt.Sprintf("route add %s via %s", to, Peer4))
+		lines = append(lines, fmt.Sprintf("route add %s via %s table %d", to, Peer4, table))
 	}
-	return f
+	return lines
 }
 
 // uplinkECMP returns the uplink by a route with two next hops.
@@ -215,7 +227,7 @@ func Downlink(suffix string, s Sessions, size int) Function {
 	place, step := s.at()
 	pdu := packet4(Dst4, FirstUE, size, false)
 	return Function{
-		Name: "downlink" + suffix, Most: s.Entries(), Sessions: &s, put: func(*config.Config, uint32) {},
+		Name: "downlink" + suffix, Most: s.Entries(), ports: fromN6, Sessions: &s, put: func(*config.Config, uint32) {},
 		Data: pdu.frame(),
 		Key:  key{Offset: rig.LenEthernet + 16, base: UENumber(FirstUE) + place, checksum: rig.LenEthernet + 10, step: step},
 		Want: rig.WantIPv4(FarGTPU, rig.ProtoUDP, rig.LenUDP+rig.LenGTPU+rig.LenContainer+pdu.len()),

@@ -42,7 +42,11 @@ var Kind = experiment.Kind{Name: "functions", NoiseLimit: experiment.NoiseOfRati
 
 // All are the functions that there are: the data path's, and the UPF's two.
 func (*Experiment) All(size int) []catalog.Function {
-	return append(catalog.Functions(size), catalog.UPFFunctions(size)[1:3]...)
+	upf := catalog.UPFFunctions(size)[1:3]
+	for i := range upf {
+		upf[i].Port = node.PortIn
+	}
+	return catalog.Variants(append(catalog.Functions(size), upf...))
 }
 
 // chosen are those that are measured.
@@ -89,7 +93,7 @@ func (e *Experiment) Validate() error {
 // costPoint is a row of a plan.
 type costPoint struct {
 	*cost.Row
-	table string // "usual" of at most 1000 entries, else "few" or "many"
+	table string // "usual" of at most 1000 entries, else "few" or "many"; "port" of a variant
 }
 
 // costs are the points of CPU time. Long packets are measured with the usual
@@ -125,9 +129,13 @@ const (
 	few   = "few"
 	usual = "usual"
 	many  = "many"
+	port  = "port" // beside others on other ports
 )
 
 func tableOf(r *cost.Row, numbers []uint32) string {
+	if r.IsVariant() {
+		return port
+	}
 	best := uint32(0)
 	for _, other := range cost.RowsOf([]catalog.Function{r.Function}, numbers) {
 		if other.Entries <= catalog.FewSessions || best == 0 {
@@ -143,7 +151,7 @@ func (p costPoint) id() string {
 
 func (p costPoint) labels() result.Labels {
 	return result.Labels{
-		"function": catalog.Titles[p.Name].Name, "packet": packetName(p.Size), "entries": strconv.Itoa(int(p.Entries)), "table": p.table,
+		"function": catalog.TitleOf(p.Name).Name, "packet": packetName(p.Size), "entries": strconv.Itoa(int(p.Entries)), "table": p.table,
 	}
 }
 
@@ -152,8 +160,11 @@ func packetName(size int) string {
 }
 
 // laterRounds is how often all but the first size are measured: what is behind
-// the headers changes little.
-const laterRounds = 10
+// the headers changes little. portRounds is how often variants are.
+const (
+	laterRounds = 10
+	portRounds  = 5
+)
 
 // Plan has a point for each row, and for each function with traffic and each of
 // the paper's four conditions.
@@ -164,7 +175,10 @@ func (e *Experiment) Plan() (experiment.Plan, error) {
 		if p.Beside {
 			point.Takes = cost.RunsTake(7, e.Packets) // the kernel takes longer for each
 		}
-		if p.Size != e.Sizes[0] {
+		switch {
+		case p.table == port:
+			point.Rounds = portRounds
+		case p.Size != e.Sizes[0]:
 			point.Rounds = laterRounds
 		}
 		plan.Points = append(plan.Points, point)
@@ -275,7 +289,7 @@ func (e *Experiment) Glossary() map[string]string {
 		"heavy": "as many packets as the generator and the function get through on one core",
 	}
 	for _, f := range e.chosen(catalog.ShortSize) {
-		words[catalog.Titles[f.Name].Name] = catalog.Titles[f.Name].Meaning
+		words[catalog.TitleOf(f.Name).Name] = catalog.TitleOf(f.Name).Meaning
 	}
 	return words
 }

@@ -53,6 +53,13 @@ func (e *Experiment) Figures() []result.Figure {
 			Caption: "Each packet is for another session or tunnel, at random: what is added is the time to fetch its entry from memory.",
 		})
 	}
+	if slices.ContainsFunc(e.costs(), func(p costPoint) bool { return p.table == port }) {
+		list = append(list, result.Figure{
+			ID: "ports", Title: "On ports with roles, and with a VLAN tag", Kind: result.Bars, Metric: cost.MetricPacket, Where: result.Labels{"table": port},
+			X: "function", Series: "entries", Value: result.ToBaseline, YTitle: "times L2 forwarding",
+			Caption: "The other figures are of a port that lets everything in.",
+		})
+	}
 	if len(e.trafficPoints()) > 0 {
 		list = append(list, trafficFigures()...)
 	}

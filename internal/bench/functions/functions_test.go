@@ -26,7 +26,7 @@ func TestTrafficOfEverySize(t *testing.T) {
 func TestTitles(t *testing.T) {
 	seen := map[string]string{}
 	for _, f := range (&Experiment{}).All(catalog.ShortSize) {
-		title := catalog.Titles[f.Name]
+		title := catalog.TitleOf(f.Name)
 		if title.Name == "" || title.Meaning == "" || seen[title.Name] != "" {
 			t.Errorf("%s has the title %+v, as has %q", f.Name, title, seen[title.Name])
 		}

@@ -8,10 +8,15 @@ import (
 
 // The interfaces of a node that is measured.
 const (
-	PortIn     = "in0"
+	PortIn     = "in0" // without a guard
 	PortFrames = "in1" // whose frames are all steered, as they are
 	PortOut    = "out0"
+	// By the roles that they have: n3, n6, sr; edge, n3 and n6.
+	PortN3, PortN6, PortSR, PortEdge = "n3", "n6", "sr", "edge"
 )
+
+// Ports are all of them.
+var Ports = []string{PortIn, PortFrames, PortOut, PortN3, PortN6, PortSR, PortEdge}
 
 // mtu has room for a long packet in each of the tunnels.
 const mtu = 2000
@@ -19,6 +24,8 @@ const mtu = 2000
 // MAC are the addresses of the interfaces, by number:
 //
 //	sources g0 (2), g1 (6) -> in0 (1), in1 (5) [node] out0 (3) -> s0 (4) sink
+//
+// Those with roles have in0's, so that the same frames are for them.
 func MAC(n byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, n} }
 
 // Network is a node between a source and a sink. Close deletes it.
@@ -47,7 +54,10 @@ func NewNetwork(name string, queues int) (_ *Network, err error) {
 	for _, v := range []struct {
 		node, other string
 		mac         byte
-	}{{PortIn, "g0", 1}, {PortFrames, "g1", 5}, {PortOut, "s0", 3}} {
+	}{
+		{PortIn, "g0", 1}, {PortFrames, "g1", 5}, {PortOut, "s0", 3},
+		{PortN3, "g2", 1}, {PortN6, "g3", 1}, {PortSR, "g4", 1}, {PortEdge, "g5", 1},
+	} {
 		common := fmt.Sprintf("mtu %d numtxqueues %d numrxqueues %d", mtu, queues, queues)
 		err := n.Node.Script(fmt.Sprintf("link add %s address %s %s type veth peer name %s address %s %s netns %s",
 			v.node, MAC(v.mac), common, v.other, MAC(v.mac+1), common, n.Around.Name))
@@ -66,7 +76,8 @@ func (n *Network) configure() error {
 	for path, value := range map[string]string{
 		"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1",
 		"net/ipv4/conf/all/rp_filter": "0", "net/ipv4/conf/default/rp_filter": "0",
-		"net/ipv6/conf/in1/disable_ipv6": "1",
+		"net/ipv6/conf/in1/disable_ipv6": "1", "net/ipv6/conf/n3/disable_ipv6": "1", "net/ipv6/conf/n6/disable_ipv6": "1",
+		"net/ipv6/conf/sr/disable_ipv6": "1", "net/ipv6/conf/edge/disable_ipv6": "1",
 		"net/ipv6/conf/all/seg6_enabled": "1", "net/ipv6/conf/default/seg6_enabled": "1",
 	} {
 		if err := n.Node.Sysctl(path, value); err != nil {
@@ -77,7 +88,7 @@ func (n *Network) configure() error {
 	lines := []string{
 		"addr add 192.0.2.1/24 dev in0", "addr add 192.0.2.3/24 dev in0", "addr add 192.0.2.4/24 dev in0", "addr add 2001:db8:1::1/64 dev in0 nodad",
 		"addr add 198.51.100.1/24 dev out0", "addr add 2001:db8:2::1/64 dev out0 nodad",
-		"link set in0 up", "link set in1 up", "link set out0 up",
+		"link set in0 up", "link set in1 up", "link set out0 up", "link set n3 up", "link set n6 up", "link set sr up", "link set edge up",
 		"neigh add 198.51.100.2 lladdr " + sink + " dev out0 nud permanent",
 		"neigh add 2001:db8:2::2 lladdr " + sink + " dev out0 nud permanent",
 	}

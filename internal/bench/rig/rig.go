@@ -31,7 +31,7 @@ func New(name string, queues int) (_ *Rig, err error) {
 		return nil, err
 	}
 	r.Later(r.Bench.Close)
-	for _, port := range []string{node.PortIn, node.PortFrames, node.PortOut} {
+	for _, port := range node.Ports {
 		if r.Index[port], err = r.Net.Node.Ifindex(port); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,97 @@
+package catalog
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/rig"
+	"github.com/culvert-net/culvert/internal/packet"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// Variants returns the functions, and behind each the same on the ports with roles by which
+// its frames may enter, and with a VLAN tag: NAME@n3 and so on.
+func Variants(list []Function) (out []Function) {
+	for _, f := range list {
+		out = append(out, f)
+		if f.Name == BaselineName || f.Port == node.PortFrames {
+			continue
+		}
+		for _, port := range f.ports {
+			out = append(out, f.variant(port, port))
+		}
+		out = append(out, f.variant(suffixVLAN, f.Port).tagged())
+		if f.Name == "end_dt4" {
+			out = append(out, manyRoutes(f.Size))
+		}
+	}
+	return out
+}
+
+const (
+	suffixVLAN   = "vlan"
+	suffixRoutes = "routes10k"
+)
+
+// manyRoutes is End.DT4 with a table of 10,000 routes, and 1,000 destinations at random.
+func manyRoutes(size int) Function {
+	const table, destinations = CustomerTable + 1, 1000
+	sid, first := SIDAt(21*SIDsOfFunction), Addr("100.64.0.0")
+	inner := uint32(rig.LenEthernet + rig.LenIPv6)
+	out := rig.WantIPv4(first, rig.ProtoUDP, size)
+	out.Destination = out.Destination[:1] // that all have
+	return Function{
+		Name: "end_dt4@" + suffixRoutes, Size: size, Most: 1, Keys: destinations, Want: out,
+		Data:   packet4(Inner4, first, size, false).in(packet.IPv6{Src: GNB6, Dst: sid}).frame(),
+		Key:    key{Offset: inner + 16, base: UENumber(first), checksum: inner + 10},
+		Routes: routesFrom(first, table),
+		put:    putSID(srv6.LocalSID{SID: Prefix(sid, 64), Behavior: srv6.EndDT4, Table: table}),
+	}
+}
+
+// variant is the function on another port, which Linux does not have.
+func (f Function) variant(suffix, port string) Function {
+	f.of, f.Name, f.Port, f.Kernel = f.Name, f.Name+"@"+suffix, port, nil
+	return f
+}
+
+// tagged is the function with frames that have a VLAN tag.
+func (f Function) tagged() Function {
+	const tag = 0x8100_0007 // VLAN 7
+	addresses, rest := f.Data[:rig.LenEthernet-2], f.Data[rig.LenEthernet-2:]
+	f.Data = append(binary.BigEndian.AppendUint32(slices.Clone(addresses), tag), rest...)
+	for _, k := range []*key{&f.Key, &f.twin} {
+		if k.Offset != 0 {
+			k.Offset += 4
+		}
+		if k.checksum != 0 {
+			k.checksum += 4
+		}
+	}
+	return f
+}
+
+// IsVariant says whether a function is NAME@SUFFIX.
+func (f Function) IsVariant() bool { return strings.Contains(f.Name, "@") }
+
+// suffixes says what the variants are, in a report.
+var suffixes = map[string]title{
+	node.PortN3:   {"role n3", "on a port with the role n3"},
+	node.PortN6:   {"role n6", "on a port with the role n6"},
+	node.PortSR:   {"role sr", "on a port with the role sr"},
+	node.PortEdge: {"roles edge, n3, n6", "on a port with the roles edge, n3 and n6"},
+	suffixVLAN:    {"VLAN", "in frames with a VLAN tag"},
+	suffixRoutes:  {"10,000 routes", "to 1,000 destinations at random"},
+}
+
+// TitleOf returns the title of a function or variant.
+func TitleOf(name string) title {
+	name, suffix, _ := strings.Cut(name, "@")
+	t, variant := Titles[name], suffixes[suffix]
+	if variant.Name != "" {
+		t = title{t.Name + ", " + variant.Name, t.Meaning + "; " + variant.Meaning}
+	}
+	return t
+}
