@@ -11,8 +11,10 @@ const (
 	PortIn     = "in0" // without a guard
 	PortFrames = "in1" // whose frames are all steered, as they are
 	PortOut    = "out0"
-	// By the roles that they have: n3, n6, sr; edge, n3 and n6.
-	PortN3, PortN6, PortSR, PortEdge = "n3", "n6", "sr", "edge"
+	PortN3     = "n3" // with the role of this name, as the next two
+	PortN6     = "n6"
+	PortSR     = "sr"
+	PortEdge   = "edge" // with the roles edge, n3 and n6
 )
 
 // Ports are all of them.
