@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/agent/store"
 	"github.com/culvert-net/culvert/internal/config"
@@ -253,8 +254,11 @@ func TestOrigins(t *testing.T) {
 		}, desired.ErrInvalid, "north"},
 		"add what a start needs": {func() ([]desired.Change, error) { return d.Add(ctx, fragment("limits: {sids: 7}")) },
 			desired.ErrInvalid, "configuration file only"},
-		"an interface that is not there": {func() ([]desired.Change, error) { return d.Add(ctx, fragment("interfaces: [{name: eth9}]")) },
-			desired.ErrInvalid, "eth9"},
+		"an interface that is not there": {func() ([]desired.Change, error) {
+			return d.Add(ctx, fragment("interfaces: [{name: eth9, roles: [sr]}]"))
+		}, desired.ErrInvalid, `"eth9" does not exist`},
+		"an interface without roles": {func() ([]desired.Change, error) { return d.Add(ctx, fragment("interfaces: [{name: eth9}]")) },
+			desired.ErrInvalid, "interface eth9 has no roles, which say what may enter (fix: write {name: eth9, "},
 		"a file that has the key with other values": {func() ([]desired.Change, error) {
 			return d.Apply(ctx, parse(t, strings.Replace(gateway, "0:1::/64\n    behavior: End\n", "0:9::/64\n    behavior: End.DT6\n    table: 254\n", 1)), false)
 		}, desired.ErrConflict, "also added through the API"},
@@ -401,6 +405,31 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 	}
 	if d.core.store, err = store.Open(filepath.Join(d.dir, "state.db"), d.log); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What an earlier version kept of an interface without roles does not open the data path:
+// the daemon does not start, and says why.
+func TestKeptInterfaceWithoutRoles(t *testing.T) {
+	d := prepare(t, t.TempDir(), gateway, newFake())
+	kept, err := desired.Decode(desired.Ref{Kind: desired.KindInterface, Key: "eth7"}, desired.OriginAPI, []byte(`{"name": "eth7", "external": true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(filepath.Join(d.dir, "state.db"), d.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Save(nil, []desired.Resource{kept}, observed.State{}, nil), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := d.Run(ctx); err == nil || !strings.Contains(err.Error(), "interface eth7 has no roles") {
+		t.Errorf("the error is %v", err)
+	}
+	if len(d.dp.ports) > 0 {
+		t.Errorf("ports are %v", d.dp.ports)
 	}
 }
 
