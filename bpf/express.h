@@ -162,8 +162,8 @@ INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy, s
 {
 	struct express_ipv6_header h = {};
 
-	if (!express_ipv4(ip, end, x->port_flags) ||
-	    express_encaps(ctx, x, policy, &h, 0) == NOT_TAKEN)
+	if (!express_ipv4(ip, end, x->port_flags) || express_odd4(ld32(&ip->src)) ||
+	    express_odd4(ld32(&ip->dst)) || express_encaps(ctx, x, policy, &h, 0) == NOT_TAKEN)
 		return NOT_TAKEN;
 	h.hash = express_hash4(ip);
 	h.class = ip->tos;
@@ -251,7 +251,7 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 		return express_send_rule(ctx, pool->base + (be32(dst) & ~pool->mask), ETH_LEN, 0,
 					 x->port_flags);
 	if (pool)
-		return express_ipv4(ip, end, x->port_flags)
+		return express_ipv4(ip, end, x->port_flags) && !express_odd4(ld32(&ip->src))
 			       ? express_send(ctx, x, pool->base + (be32(dst) & ~pool->mask), ip,
 					      end)
 			       : NOT_TAKEN;

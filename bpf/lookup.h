@@ -173,14 +173,41 @@ INLINE int is_link_local(const __u8 *address)
 	return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
 }
 
-INLINE int is_mapped(const void *address)
-{
-	return !ld64(address) && ld32(address + 8) == be32(0xffff);
-}
-
 INLINE int is_local6(const void *address)
 {
 	return *(const __u8 *)address == 0xff || is_link_local(address);
+}
+
+/* ---- martians ----
+ * Addresses that no packet has that a router sends on (RFC 1812 5.3.7, RFC 6890, RFC
+ * 4291): to one, and from one. Multicast groups are no such destinations. */
+
+INLINE int is_martian4(__be32 address)
+{
+	__u32 a = be32(address);
+
+	return a >> 24 == 0 || a >> 24 == 127 || a >> 16 == 0xa9fe || a >> 28 == 0xf;
+}
+
+INLINE int is_martian_source4(__be32 address)
+{
+	__u32 a = be32(address);
+
+	return is_martian4(address) || a >> 28 == 0xe;
+}
+
+INLINE int is_martian6(const void *address)
+{
+	__u64 lo = be64(ld64(address + 8));
+
+	if (is_link_local(address))
+		return 1;
+	return !ld64(address) && (lo <= 1 || lo >> 32 == 0xffff); /* IPv4-mapped */
+}
+
+INLINE int is_martian_source6(const void *address)
+{
+	return is_martian6(address) || *(const __u8 *)address == 0xff;
 }
 
 #endif

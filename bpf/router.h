@@ -57,6 +57,18 @@ INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, st
 
 /* ---- steering ---- */
 
+/* The IP packet at p->l3 is to be encapsulated: 0, or why not. */
+GLOBAL int take_steered(struct xdp_md *ctx, struct packet *p)
+{
+	if (!p)
+		return REASON_INNER_MALFORMED;
+	p->keep = p->l3;
+	if (take_payload(ctx, p, p->frame - p->l3, p->version, REASON_INNER_MALFORMED))
+		return p->version == 4 ? REASON_IPV4_MALFORMED : REASON_IPV6_MALFORMED;
+	p->l3_length = p->keep_length;
+	return refuse_martian(ctx, p);
+}
+
 /* The IP packet at p->l3 goes to `to`. CONTINUE, or a reason. */
 INLINE int steer(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u32 kind,
 		 __u32 index)
@@ -66,11 +78,9 @@ INLINE int steer(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u
 	if (kind == TARGET_NONE || kind == TARGET_PASS)
 		return REASON_PASSED;
 	p->target_kind = kind;
-	p->keep = p->l3;
-	reason = take_payload(ctx, p, p->frame - p->l3, p->version, REASON_INNER_MALFORMED);
+	reason = take_steered(ctx, p);
 	if (reason)
-		return p->version == 4 ? REASON_IPV4_MALFORMED : REASON_IPV6_MALFORMED;
-	p->l3_length = p->keep_length;
+		return reason;
 	if (kind == TARGET_TUNNEL)
 		return send_tunnel(ctx, p, cfg, index);
 	if (kind == TARGET_PDR)
@@ -314,11 +324,11 @@ INLINE int frame_input(struct xdp_md *ctx, struct packet *p, __u32 link)
 }
 
 /* What the kernel must not have is dropped. What a SID leaves to the kernel it may. */
-INLINE int guard_kernel(struct xdp_md *ctx, struct packet *p, int reason)
+GLOBAL int guard_kernel(struct xdp_md *ctx, struct packet *p, int reason)
 {
 	int refused = 0;
 
-	if (reason != REASON_PASSED || !(p->port_flags & PORT_ROLES) || p->sid)
+	if (!p || reason != REASON_PASSED || !(p->port_flags & PORT_ROLES) || p->sid)
 		return reason;
 	if (p->version == 4)
 		refused = refuse_host4(ctx, p);

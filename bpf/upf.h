@@ -58,7 +58,7 @@ INLINE int for_core(struct packet *p, struct settings *cfg)
 	if (reach == REACH_CLOSED)
 		return 1;
 	if (p->family == 4) {
-		if (is_local4(be32(ld32(&p->dst))) || is_local4(be32(ld32(&p->src))))
+		if (is_local4(be32(ld32(&p->dst))))
 			return 1;
 		if (reach == REACH_OPEN)
 			return 0;
@@ -66,8 +66,7 @@ INLINE int for_core(struct packet *p, struct settings *cfg)
 			return 1;
 		to = steered_destination(cfg, ld32(&p->dst), ~0ull, CACHE_IPV4);
 	} else {
-		if (is_local6(&p->dst) || is_local6(&p->src) || is_mapped(&p->dst) ||
-		    in_domain(cfg, &p->dst) || find_sid(cfg, &p->dst, &sid))
+		if (is_local6(&p->dst) || in_domain(cfg, &p->dst) || find_sid(cfg, &p->dst, &sid))
 			return 1;
 		if (reach == REACH_OPEN)
 			return 0;

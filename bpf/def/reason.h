@@ -63,6 +63,8 @@ enum reason {
 	REASON_PEER, /* GTP-U from somebody who is not among the port's peers */
 	REASON_HOST, /* for this host, and the port's `host` does not list it */
 
+	REASON_MARTIAN, /* from or to an address that no packet on its way has */
+
 	REASON_COUNT,
 };
 

@@ -27,7 +27,8 @@ INLINE int express_decap4(struct xdp_md *ctx, struct express *x, struct ipv4 *in
 {
 	__u32 length = x->length - popped;
 
-	if (!express_ipv4(inner, end, x->port_flags) || !express_ecn(outer, inner->tos))
+	if (!express_ipv4(inner, end, x->port_flags) || !express_ecn(outer, inner->tos) ||
+	    express_odd4(ld32(&inner->src)) || (adj && express_odd4(ld32(&inner->dst))))
 		return NOT_TAKEN;
 	x->hop = adj ? express_adjacency(adj, length)
 		     : express_route4(ctx, x, ld32(&inner->dst), table, length, ETH_LEN + popped);
@@ -42,7 +43,8 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 {
 	__u32 length = x->length - popped;
 
-	if (!express_ipv6(inner, end, x->port_flags) || !express_ecn(outer, ipv6_class(inner)))
+	if (!express_ipv6(inner, end, x->port_flags) || !express_ecn(outer, ipv6_class(inner)) ||
+	    express_odd6(&inner->src) || (adj && express_odd6(&inner->dst)))
 		return NOT_TAKEN;
 	x->hop = adj ? express_adjacency(adj, length)
 		     : express_route(ctx, x, ld64(&inner->dst), ld64(&inner->dst.b[8]), table,

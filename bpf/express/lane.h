@@ -68,26 +68,11 @@ INLINE struct cached *express_cached4(struct express *x, __be32 address, __u32 t
 		       : 0;
 }
 
-/* p->src is that of the packet at p->keep. */
-INLINE int take_source(struct xdp_md *ctx, struct packet *p)
-{
-	struct ipv4 *four = at(ctx, p->keep, IPV4_LEN);
-	struct ipv6 *six = at(ctx, p->keep, IPV6_LEN);
-
-	if (p->family == 4 && four)
-		st32(&p->src, ld32(&four->src));
-	else if (p->family == 6 && six)
-		copy16(&p->src, &six->src);
-	else
-		return -1;
-	return 0;
-}
-
 /* Of a flow that the endpoint of an SRH sends on: its label tells it. */
 #define FLOW_OF_LABEL 0
 
 /* The adjacency of a route that the cache does not hold, also of one with several
- * next hops; 0: none, or a UE's packet must not go there (CACHE_GUARDED). The flow
+ * next hops; 0: none, or a packet, or a UE's (CACHE_GUARDED), must not go there. The flow
  * is that of the packet at `l3`, or FLOW_OF_LABEL. */
 GLOBAL __u32 find_adjacency(struct xdp_md *ctx, __u64 hi, __u64 lo, __u32 table, __u32 l3)
 {
@@ -109,8 +94,9 @@ GLOBAL __u32 find_adjacency(struct xdp_md *ctx, __u64 hi, __u64 lo, __u32 table,
 	p->keep = l3;
 	p->keep_length = frame - l3;
 	p->keep_version = ld32(ip) >> 4 & 0xf;
-	if (!p->table ||
-	    (p->guarded && (take_source(ctx, p) || pdr_of_destination(p) || may_reach(p))))
+	if (p->family == 4 ? is_martian4(hi) : is_martian6(&p->dst))
+		return 0;
+	if (!p->table || (p->guarded && (pdr_of_destination(p) || may_reach(p))))
 		return 0;
 	return choose_adjacency(ctx, p);
 }
@@ -166,6 +152,32 @@ INLINE int express_out(struct express *x, void *l3, __u16 type)
 }
 
 /* ---- the inner packet ---- */
+
+/* 1 where a number below 2^63 is 0: without a branch, of which the verifier would go both
+ * ways. */
+INLINE __u64 express_is_zero(__u64 number)
+{
+	opaque(number);
+	return (number - 1) >> 63;
+}
+
+/* Martians, and multicast groups: the journey looks closer. */
+INLINE int express_odd4(__be32 address)
+{
+	__u64 first = address & 0xff;
+
+	opaque(first);
+	return express_is_zero(first) | express_is_zero(first ^ 127) | (0xdf - first) >> 63 |
+	       express_is_zero((address & 0xffff) ^ be16(0xa9fe));
+}
+
+INLINE int express_odd6(const void *address)
+{
+	__u64 hi = ld64(address);
+
+	return express_is_zero(hi >> 1 | (hi & 1)) | express_is_zero((hi & 0xff) ^ 0xff) |
+	       express_is_zero((hi & be16(0xffc0)) ^ be16(0xfe80));
+}
 
 /* So much of layer 4 is there: the checksum of TCP ends here. */
 #define EXPRESS_L4 (TCP_CHECKSUM + 2)

@@ -77,14 +77,14 @@ INLINE int express_source4(struct pdr *rule, struct ipv4 *ip)
 {
 	if (rule->flags & (PDR_SOURCE4 | PDR_SOURCE6))
 		return rule->flags & PDR_SOURCE4 && ld32(&ip->src) == rule->source4;
-	return !is_local4(be32(ld32(&ip->src)));
+	return !express_odd4(ld32(&ip->src));
 }
 
 INLINE int express_source6(struct pdr *rule, struct ipv6 *ip)
 {
 	if (rule->flags & (PDR_SOURCE4 | PDR_SOURCE6))
 		return rule->flags & PDR_SOURCE6 && ld64(&ip->src) == rule->source6;
-	return !is_local6(&ip->src);
+	return !express_odd6(&ip->src);
 }
 
 /* What might be GTP-U in GTP-U is for the journey to see. */
@@ -216,20 +216,21 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 si
 	struct express x = { .cfg = &node_settings };
 	struct forwarding *f;
 	struct ipv4 *ip = data + l3;
+	struct ipv6 *six = data + l3;
 	__u32 kept, hash;
 	__u8 class, version;
 
 	if (!entry || l3 > MAX_OFFSET || (void *)ip + IPV4_LEN > end)
 		return NOT_TAKEN;
 	kept = (long)end - (long)ip;
-	if (express_ipv4(ip, end, port_flags)) {
+	if (express_ipv4(ip, end, port_flags) && !express_odd4(ld32(&ip->src))) {
 		version = 4;
 		class = ip->tos;
 		hash = express_hash4(ip);
-	} else if (express_ipv6((void *)ip, end, port_flags)) {
+	} else if (express_ipv6(six, end, port_flags) && !express_odd6(&six->src)) {
 		version = 6;
-		class = ipv6_class((void *)ip);
-		hash = express_hash6((void *)ip);
+		class = ipv6_class(six);
+		hash = express_hash6(six);
 	} else {
 		return NOT_TAKEN;
 	}

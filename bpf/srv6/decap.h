@@ -4,16 +4,50 @@
 #ifndef CULVERT_SRV6_DECAP_H
 #define CULVERT_SRV6_DECAP_H
 
+#include "../lookup.h"
 #include "../payload.h"
 #include "srh.h"
 
+/* The packet at p->keep leaves a tunnel, or enters one. Takes its addresses. 0, or a
+ * reason. */
+GLOBAL int refuse_martian(struct xdp_md *ctx, struct packet *p)
+{
+	struct ipv4 *four;
+	struct ipv6 *six;
+
+	if (!p)
+		return REASON_MARTIAN;
+	p->family = p->keep_version;
+	if (p->family == 4) {
+		four = at(ctx, p->keep, IPV4_LEN);
+		if (!four)
+			return REASON_INNER_MALFORMED;
+		st32(&p->dst, ld32(&four->dst));
+		st32(&p->src, ld32(&four->src));
+		return is_martian_source4(ld32(&four->src)) || is_martian4(ld32(&four->dst))
+			       ? REASON_MARTIAN
+			       : 0;
+	}
+	six = at(ctx, p->keep, IPV6_LEN);
+	if (!six)
+		return REASON_INNER_MALFORMED;
+	copy16(&p->dst, &six->dst);
+	copy16(&p->src, &six->src);
+	return is_martian_source6(&p->src) || is_martian6(&p->dst) ? REASON_MARTIAN : 0;
+}
+
 /* The packet at p->keep goes on alone; `outer` is the traffic class or TOS of
  * what it came in, adjacency and table are set. CONTINUE, or a reason. */
-INLINE int plan_inner(struct xdp_md *ctx, struct packet *p, __u8 outer)
+GLOBAL int plan_inner(struct xdp_md *ctx, struct packet *p, __u32 outer)
 {
+	int ecn, reason;
 	__u8 inner;
-	int ecn;
 
+	if (!p)
+		return REASON_INNER_MALFORMED;
+	reason = refuse_martian(ctx, p);
+	if (reason)
+		return reason;
 	if (payload_hops(ctx, p, &inner) <= 1)
 		return hop_limit_spent(p, p->keep);
 	ecn = ecn_decapsulate(outer, inner);
@@ -22,25 +56,9 @@ INLINE int plan_inner(struct xdp_md *ctx, struct packet *p, __u8 outer)
 	p->ecn = ecn;
 	p->decapsulated = 1;
 	p->edit = EDIT_INNER;
-	p->family = p->keep_version;
 	p->length = p->keep_length;
 	p->quote = p->keep;
 	p->quote_length = p->keep_length;
-	if (p->keep_version == 4) {
-		struct ipv4 *ip = at(ctx, p->keep, IPV4_LEN);
-
-		if (!ip)
-			return REASON_INNER_MALFORMED;
-		st32(&p->dst, ld32(&ip->dst));
-		st32(&p->src, ld32(&ip->src));
-	} else {
-		struct ipv6 *ip = at(ctx, p->keep, IPV6_LEN);
-
-		if (!ip)
-			return REASON_INNER_MALFORMED;
-		copy16(&p->dst, &ip->dst);
-		copy16(&p->src, &ip->src);
-	}
 	return CONTINUE;
 }
 

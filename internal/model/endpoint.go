@@ -200,6 +200,9 @@ func (e endpoint) decapsulate(c chain) Result {
 	if !ok {
 		return e.j.drop(InnerMalformed)
 	}
+	if martian(addresses(inner)) {
+		return e.j.drop(Martian)
+	}
 	if e.forUEs() { // it must be fit to go on, then it meets the rules of its destination
 		t := tpdu{packet: inner, l3: e.j.l3 + c.at, outer: int(class(e.j.packet))}
 		if p, r := e.j.departing(t); p == nil {

@@ -157,6 +157,9 @@ func (e gtpuEntity) process(at int) Result {
 	if t.Policy != "" {
 		return e.j.headend().encapsulate(t.Policy, tpdu{packet: inner, l3: e.j.l3 + msg.at, outer: noOuter}, marking{})
 	}
+	if martian(addresses(inner)) {
+		return e.j.drop(Martian)
+	}
 	return e.j.release(inner, e.j.l3+msg.at, class(e.j.packet), outbound{table: t.Table})
 }
 

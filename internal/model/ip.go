@@ -296,3 +296,16 @@ func multicast(a netip.Addr) bool { return !a.Is4In6() && a.IsMulticast() }
 func nobody(a netip.Addr) bool {
 	return multicast(a) || !a.Is4In6() && a.IsLinkLocalUnicast() || a.Is4() && a.IsLoopback() || a == broadcast
 }
+
+// unroutable are the addresses of single hosts that no router sends packets to
+// (RFC 1812 section 5.3.7, RFC 6890, RFC 4291).
+var unroutable = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("::/127"), netip.MustParsePrefix("fe80::/10"),
+	netip.MustParsePrefix("::ffff:0:0/96"),
+}
+
+// martian says whether no packet that is sent on has these addresses.
+func martian(src, dst netip.Addr) bool {
+	return within(unroutable, src) || multicast(src) || within(unroutable, dst)
+}

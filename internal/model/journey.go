@@ -257,6 +257,9 @@ func toGTPU(udp []byte) bool { return len(udp) >= 8 && be.Uint16(udp[2:]) == 215
 func (m *Model) inDomain(a netip.Addr) bool { return within(m.network.Config.SRDomain(), a) }
 
 func (j *journey) steer(to *srpolicy.Steering) Result {
+	if martian(addresses(j.packet)) {
+		return j.drop(Martian)
+	}
 	packet := tpdu{packet: j.packet, l3: j.l3, outer: noOuter}
 	if to.Tunnel == "" {
 		return j.headend().encapsulate(to.Policy, packet, marking{})

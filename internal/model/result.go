@@ -52,6 +52,7 @@ const (
 	NoRole         Reason = "role"
 	NoPeer         Reason = "peer"
 	NotForHost     Reason = "host"
+	Martian        Reason = "martian"
 )
 
 // Drop says whether the frame ended there.

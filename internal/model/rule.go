@@ -40,6 +40,9 @@ func (u upf) receive(rules []*ruleState, msg message) Result {
 
 // toUE is a packet that arrived for a UE without GTP-U.
 func (u upf) toUE(rules []*ruleState) Result {
+	if martian(addresses(u.j.packet)) {
+		return u.j.drop(Martian)
+	}
 	return u.meet(rules, tpdu{packet: u.j.packet, l3: u.j.l3, outer: noOuter})
 }
 
@@ -172,11 +175,14 @@ func (u upf) forward(r *ruleState, t tpdu) Result {
 	if t.message == nil {
 		return u.j.drop(FARDrop)
 	}
+	if martian(addresses(t.packet)) {
+		return u.j.drop(Martian)
+	}
 	t.outer = int(class(u.j.packet))
 	if p, end := u.j.departing(t); p == nil {
 		return end
 	}
-	src, dst := addresses(t.packet)
+	_, dst := addresses(t.packet)
 	rules, ue := u.j.m.ueOrFramed(dst)
 	switch {
 	case ue && r.Forward.Internal:
@@ -184,7 +190,7 @@ func (u upf) forward(r *ruleState, t tpdu) Result {
 		return u.meet(rules, t)
 	case ue:
 		return u.j.drop(UEToUE)
-	case !r.Forward.Internal && u.j.m.core(src, dst):
+	case !r.Forward.Internal && u.j.m.core(dst):
 		return u.j.drop(UEToCore)
 	}
 	return u.j.release(t.packet, t.l3, uint8(t.outer), outbound{table: r.Forward.Table})
@@ -213,10 +219,9 @@ func (u upf) toSID(r *ruleState) chosen {
 	return chosen{source: source, segments: []netip.Addr{r.Forward.Remote}, reduced: true}
 }
 
-// core says whether a packet is for what UEs have no business with, or from
-// nobody in particular.
-func (m *Model) core(src, dst netip.Addr) bool {
-	if nobody(src) || nobody(dst) || dst.Is4In6() || m.localSID(dst) != nil || m.inDomain(dst) {
+// core says whether a packet is for what UEs have no business with.
+func (m *Model) core(dst netip.Addr) bool {
+	if nobody(dst) || m.localSID(dst) != nil || m.inDomain(dst) {
 		return true
 	}
 	closed, open := longest(m.network.Protected, dst), longest(m.network.MayReach, dst)

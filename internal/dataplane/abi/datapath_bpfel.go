@@ -538,7 +538,8 @@ const (
 	ReasonREASON_ROLE            Reason = 42
 	ReasonREASON_PEER            Reason = 43
 	ReasonREASON_HOST            Reason = 44
-	ReasonREASON_COUNT           Reason = 45
+	ReasonREASON_MARTIAN         Reason = 45
+	ReasonREASON_COUNT           Reason = 46
 )
 
 type Refused struct {

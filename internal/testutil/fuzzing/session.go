@@ -341,7 +341,7 @@ func (src frameSource) localAddress(of []netip.Prefix, filter netip.Prefix, v4 b
 		}
 	}
 	if v4 {
-		return src.s.address4(pick(src.s, "10.46.0.0", "172.16.0.0", "10.77.0.0", "169.254.0.0"))
+		return src.s.address4(pick(src.s, "10.46.0.0", "172.16.0.0", "10.77.0.0", "169.254.0.0", "127.0.0.0"))
 	}
 	return src.s.address6(pick(src.s, "2001:db8:46::", "2001:db8:46:3::", "fe80::", "3fff::", "::ffff:10.46.0.0"))
 }
@@ -362,7 +362,7 @@ func (src frameSource) remoteAddress(filter netip.Prefix, v4 bool) netip.Addr {
 	}
 	if v4 {
 		return src.s.address4(pick(src.s, "10.2.2.0", "10.2.2.0", "10.2.2.0", "10.9.0.0", "10.3.0.0", "10.50.0.0", "10.46.0.0", "10.146.0.0", "224.0.0.0",
-			"169.254.0.0", "255.255.255.0"))
+			"169.254.0.0", "255.255.255.0", "127.0.0.0", "0.0.0.0", "240.0.0.0"))
 	}
 	return src.s.address6(pick(src.s, "3fff::", "3fff::", "3fff::", "3fff:50::", "2001:db8:3::", "2001:db8:46::", "2001:db8:1:9::", "ff02::", "fe80::",
 		"::ffff:10.2.2.0", "fc00::"))
