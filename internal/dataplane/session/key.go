@@ -117,12 +117,9 @@ func (t *tables) put(k key, by lookupKind, index uint32) error {
 	case byTEID:
 		return t.TEIDs.Put(k.teid, index)
 	case byUE:
-		if err := t.UEs.Put(abi.In6Of(k.prefix.Addr()), index); err != nil {
-			return err
-		}
-		t.countUEs()
+		return t.putUE(abi.In6Of(k.prefix.Addr()), index)
 	case byLink:
-		return t.UEs.Put(linkEntry(k.session), index)
+		return t.putUE(linkEntry(k.session), index)
 	case byPrefix:
 		return t.node.Targets().Put(k.prefix, abi.Target{Kind: uint32(abi.TargetKindTARGET_PDR), Index: index})
 	}
@@ -135,20 +132,28 @@ func (t *tables) del(k key) error {
 	case k.teid != 0:
 		return t.TEIDs.Delete(k.teid)
 	case k.session != 0:
-		return t.UEs.Delete(linkEntry(k.session))
+		return t.delUE(linkEntry(k.session))
 	case isUE(k.prefix):
-		err := t.UEs.Delete(abi.In6Of(k.prefix.Addr()))
-		t.countUEs()
-		return err
+		return t.delUE(abi.In6Of(k.prefix.Addr()))
 	}
 	return t.node.Targets().Delete(k.prefix)
 }
 
-// countUEs lets packets skip pdr_by_ue while it is empty.
-func (t *tables) countUEs() {
-	if ues := uint32(t.UEs.Len()); ues <= 1 {
-		t.node.SetUEs(ues)
+// putUE and delUE change pdr_by_ue, which packets skip while it is empty.
+func (t *tables) putUE(e abi.In6, index uint32) error {
+	err := t.UEs.Put(e, index)
+	if t.UEs.Len() == 1 {
+		t.node.SetUEs(1)
 	}
+	return err
+}
+
+func (t *tables) delUE(e abi.In6) error {
+	err := t.UEs.Delete(e)
+	if t.UEs.Len() == 0 {
+		t.node.SetUEs(0)
+	}
+	return err
 }
 
 // linkEntry is what an Ethernet session has in pdr_by_ue. No packet asks for it:

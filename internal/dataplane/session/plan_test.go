@@ -22,6 +22,7 @@ type memoryNode struct {
 	targets *target.Table
 	taken   netip.Prefix // by steering
 	source  netip.Addr
+	ues     uint32
 }
 
 func (n *memoryNode) Acquire(h adjacency.Key) (uint32, error) {
@@ -42,7 +43,7 @@ func (n *memoryNode) OuterSource(*Forwarding) netip.Addr     { return n.source }
 func (n *memoryNode) Targets() *target.Table                 { return n.targets }
 func (n *memoryNode) Steered(p netip.Prefix) bool            { return p == n.taken }
 func (n *memoryNode) TunnelOf(uint32) (name string, ok bool) { return "", false }
-func (n *memoryNode) SetUEs(uint32)                          {}
+func (n *memoryNode) SetUEs(ues uint32)                      { n.ues = ues }
 
 // sweep does what the data path does before sessions are swept.
 func (n *memoryNode) sweep(o *owners) {
@@ -414,6 +415,45 @@ func TestMetersSurviveARestart(t *testing.T) {
 		if slices.Contains(had, index) {
 			t.Errorf("sessions 5 and 6 share meter %d", index)
 		}
+	}
+}
+
+// TestUEsAreLookedUp demands that packets look in pdr_by_ue while it holds an entry, be it
+// that of an Ethernet session which came first or went last, and after a restart.
+func TestUEsAreLookedUp(t *testing.T) {
+	s := memorySessions(64)
+	n := s.node.(*memoryNode)
+	link, ue := key{session: 1, link: Link{Interface: "lan"}}, key{prefix: prefix("3fff::/64")}
+	kinds := map[key]lookupKind{link: byLink, ue: byUE}
+	for _, order := range [][]key{{link, ue}, {ue, link}} {
+		for i, k := range order {
+			must(t, s.tables.put(k, kinds[k], uint32(i+1)))
+			if n.ues != 1 {
+				t.Errorf("with %d entries packets skip pdr_by_ue", i+1)
+			}
+		}
+		for i, k := range order {
+			must(t, s.tables.del(k))
+			if want := uint32(1 - i); n.ues != want {
+				t.Errorf("with %d entries left: %d, want %d", 1-i, n.ues, want)
+			}
+		}
+	}
+	outside := func() {
+		for id := range uint32(2) {
+			p := plain(id+5, id+7)
+			p.Rules[1].Destinations = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, 0, byte(id)}), 32)}
+			must(t, s.Put(p))
+		}
+		settleMemory(s)
+	}
+	outside()
+	n.ues = 0 // what an earlier daemon wrote
+	s = restartMemory(s)
+	outside()
+	must(t, s.Sweep())
+	if n.ues != 1 {
+		t.Error("after a restart packets skip pdr_by_ue")
 	}
 }
 

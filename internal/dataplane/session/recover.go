@@ -173,7 +173,7 @@ func (s *Sessions) Sweep() error {
 			errs = append(errs, s.tables.UEs.Delete(ue))
 		}
 	}
-	s.tables.countUEs()
+	s.tables.node.SetUEs(uint32(min(s.tables.UEs.Len(), 1)))
 	free := o.pdrFree.unused()
 	for i := uint32(1); i < s.tables.PDR.Len; i++ {
 		if o.entries[i].session != 0 {
