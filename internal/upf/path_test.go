@@ -89,9 +89,14 @@ func TestPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	g2.send(indication, from) // which is about the first one's
+	waitFor(t, "another's Error Indication", func() bool { return w.stats.ErrorIndicationsRefused.Load() == 1 })
+	if reports := w.smf.take(); len(reports) != 0 {
+		t.Errorf("reports: %+v", reports)
+	}
 	g.send(indication, from)
 	g.send(indication, from)
-	waitFor(t, "Error Indications", func() bool { return w.stats.ErrorIndications.Load() == 2 && w.stats.GTPUMalformed.Load() == 1 })
+	waitFor(t, "Error Indications", func() bool { return w.stats.ErrorIndications.Load() == 3 && w.stats.GTPUMalformed.Load() == 1 })
 	reports := w.smf.take()
 	if len(reports) != 1 || !slices.Equal(reports[0].ErrorIndications, []session.PeerTEID{{Addr: addr(peer), TEID: 2}}) {
 		t.Errorf("reports: %+v", reports)

@@ -341,6 +341,10 @@ func (p *Paths) handle(b []byte, from netip.Addr) {
 			return
 		}
 		p.o.Stats.ErrorIndications.Add(1)
+		if from != e.Peer.Unmap() { // only a peer itself knows which TEIDs it does not know
+			p.o.Stats.ErrorIndicationsRefused.Add(1)
+			return
+		}
 		p.o.Indication(session.PeerTEID{Addr: e.Peer.Unmap(), TEID: e.TEID})
 	default:
 		p.o.Stats.GTPUIgnored.Add(1)

@@ -30,11 +30,13 @@ type Counters struct {
 	FloodsDropped atomic.Uint64 `metric:"floods_dropped"` // frames and copies beyond the limit
 
 	ErrorIndications atomic.Uint64 `metric:"error_indications"` // received
-	GTPUMalformed    atomic.Uint64 `metric:"gtpu_malformed"`
-	GTPUIgnored      atomic.Uint64 `metric:"gtpu_ignored"`
-	EndMarkers       atomic.Uint64 `metric:"end_markers"`
-	Duplicates       atomic.Uint64 `metric:"duplicates"`
-	SendFailed       atomic.Uint64 `metric:"send_failed"`
+	// ErrorIndicationsRefused did not come from the peer that they name.
+	ErrorIndicationsRefused atomic.Uint64 `metric:"error_indications_refused"`
+	GTPUMalformed           atomic.Uint64 `metric:"gtpu_malformed"`
+	GTPUIgnored             atomic.Uint64 `metric:"gtpu_ignored"`
+	EndMarkers              atomic.Uint64 `metric:"end_markers"`
+	Duplicates              atomic.Uint64 `metric:"duplicates"`
+	SendFailed              atomic.Uint64 `metric:"send_failed"`
 
 	JournalFailed  atomic.Uint64 `metric:"journal_failed"`
 	JournalDamaged atomic.Uint64 `metric:"journal_damaged"` // places that the start could not read
