@@ -40,6 +40,8 @@ type association struct {
 	// its successor. No request is answered for the others, although the purge
 	// has not reached them yet.
 	keeps atomic.Pointer[func(*session.Session) bool]
+	// purged counts the sessions that were removed since.
+	purged atomic.Int64
 	// apps are its PFDs: filters by application ID. Other SMFs cannot change
 	// them.
 	apps atomic.Pointer[map[string][]session.Filter]

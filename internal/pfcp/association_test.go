@@ -122,9 +122,10 @@ func TestAgain(t *testing.T) {
 }
 
 // A changed Recovery Time Stamp takes the peer's sessions with it: no one
-// else's, and no one else's stamp.
+// else's, and no one else's stamp. The log says how many they were.
 func TestPeerRestart(t *testing.T) {
-	b := newBed(t)
+	var log bytes.Buffer // the server writes there while it holds the handler's lock
+	b := newBed(t, func(c *Config, _ *fakeUPF) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	m, other, stranger := b.smf(2), b.smf(3), b.smf(4)
 	m.associate()
 	other.associate()
@@ -147,6 +148,10 @@ func TestPeerRestart(t *testing.T) {
 	}
 	m.establish(2, uplinkPDR, toCore) // the association is there still
 	b.upf.consistent(t)
+	b.stop()
+	if want := `msg="sessions removed with their PFCP association" node=` + m.addr.String(); !strings.Contains(log.String(), want) || !strings.Contains(log.String(), "sessions=1\n") {
+		t.Errorf("the log does not say %s sessions=1: %s", want, log.String())
+	}
 }
 
 // An SMF that comes back under another name is the same PFCP entity: what it had

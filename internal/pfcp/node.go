@@ -201,7 +201,7 @@ func (n *node) publish(ps *peers) {
 }
 
 // purge removes the sessions of old, which has ended, except those that stay: a
-// takes them over. It calls done in the node's goroutine.
+// takes them over. It calls done in the node's goroutine, and says how many there were.
 func (n *node) purge(old, a *association, done func()) {
 	n.everywhere(func(w *worker, done func()) {
 		p := &purge{old: old, new: a, done: done}
@@ -211,7 +211,12 @@ func (n *node) purge(old, a *association, done func()) {
 			}
 		}
 		w.purges = append(w.purges, p)
-	}, done)
+	}, func() {
+		if purged := old.purged.Load(); purged > 0 {
+			n.s.log.Warn("sessions removed with their PFCP association", "node", old.node, "address", old.addrs[0], "sessions", purged)
+		}
+		done()
+	})
 }
 
 // everywhere runs f in every worker's goroutine. When each has called its done,

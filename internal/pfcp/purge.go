@@ -57,7 +57,9 @@ func (w *worker) purgeSome() {
 		}
 		if err := w.drop(seid, s); err != nil {
 			p.failed, p.err = append(p.failed, seid), err
+			continue
 		}
+		p.old.purged.Add(1)
 	}
 	if p.seids = p.seids[n:]; len(p.seids) > 0 {
 		return
