@@ -15,14 +15,20 @@
  * that this leads to is known (express/mobile.h). */
 #define CACHE_NO_ROUTE ~0ull
 
+/* The number of that slot. */
+INLINE __u32 cache_index(__u64 hi, __u64 lo, __u32 table)
+{
+	__u64 h = (hi * 0x9E3779B97F4A7C15ull) ^ (lo * 0xC2B2AE3D27D4EB4Full);
+
+	h = (h >> 32) + table;
+	return (h ^ h >> 16) % CACHE_SLOTS;
+}
+
 /* Where the answer for (address, table) is, or will be. */
 INLINE struct cached *cache_slot(__u64 hi, __u64 lo, __u32 table)
 {
-	__u64 h = (hi * 0x9E3779B97F4A7C15ull) ^ (lo * 0xC2B2AE3D27D4EB4Full);
-	__u32 index;
+	__u32 index = cache_index(hi, lo, table);
 
-	h = (h >> 32) + table;
-	index = (h ^ h >> 16) % CACHE_SLOTS;
 	return bpf_map_lookup_elem(&lookup_cache, &index);
 }
 

@@ -54,6 +54,8 @@ MAP(overlay, BPF_MAP_TYPE_ARRAY, __u32, struct overlay, 1);
 MAP(untranslated, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct untranslated_flows, 1);
 /* the last lookups in the tries of destinations and routes */
 MAP(lookup_cache, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct cached, CACHE_SLOTS);
+/* at the same index, the route of a slot that has several next hops */
+MAP(cached_route, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct route, CACHE_SLOTS);
 /* GTP-U tunnels; those whose TEID is not an index are found by a hash */
 MAP(tunnel, BPF_MAP_TYPE_ARRAY, __u32, struct tunnel, 65536);
 MAP(tunnel_by_teid, BPF_MAP_TYPE_HASH, __u32, __u32, 65536);

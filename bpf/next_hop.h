@@ -23,13 +23,22 @@ INLINE struct route *find_route(struct packet *p)
 	return bpf_map_lookup_elem(&route4, &key);
 }
 
+/* One of the next hops. */
+INLINE __u32 hop_of_flow(struct route *route, __u32 hash)
+{
+	__u64 i = hash % route->count;
+
+	opaque(i);
+	return i < MAX_NEXT_HOPS ? route->adjacency[i] : 0;
+}
+
 GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 {
-	__u64 hi, lo, i = 0;
-	__u32 now, table;
+	__u64 hi, lo;
+	__u32 now, table, number;
 	struct settings *cfg = &node_settings;
 	struct cached *slot;
-	struct route *route;
+	struct route *route, *several;
 
 	if (!p)
 		return 0;
@@ -42,26 +51,25 @@ GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 		lo = ~0ull;
 		table |= CACHE_IPV4;
 	}
-	slot = cache_slot(hi, lo, table);
-	if (!slot)
+	number = cache_index(hi, lo, table);
+	slot = bpf_map_lookup_elem(&lookup_cache, &number);
+	several = bpf_map_lookup_elem(&cached_route, &number);
+	if (!slot || !several)
 		return 0;
-	if (cache_holds(slot, hi, lo, table, now))
-		return slot->index;
-	route = find_route(p);
-	if (!route || !route->count)
-		return 0;
-	if (route->count == 1) {
+	if (!cache_holds(slot, hi, lo, table, now)) {
+		route = find_route(p);
+		if (!route || !route->count)
+			return 0;
 		cache_fill(slot, hi, lo, table, now);
-		slot->index = route->adjacency[0];
-	} else {
-		if (!p->hashed)
-			p->hash = hash_at(ctx, p->keep, p->keep_length, p->keep_version);
-		i = p->hash % route->count;
+		slot->index = route->count == 1 ? route->adjacency[0] : 0;
+		if (!slot->index)
+			*several = *route;
 	}
-	opaque(i);
-	if (i >= MAX_NEXT_HOPS)
-		return 0;
-	return route->adjacency[i];
+	if (slot->index)
+		return slot->index;
+	if (!p->hashed)
+		p->hash = hash_at(ctx, p->keep, p->keep_length, p->keep_version);
+	return hop_of_flow(several, p->hash);
 }
 
 /* 1: p->hop is true. */

@@ -244,7 +244,8 @@ struct cached {
 	__u32 table;      /* kernel table id; 0: steering */
 	__u32 generation; /* 0: never filled */
 	__u32 kind;       /* steering: enum target_kind */
-	__u32 index;      /* adjacency, or what the kind says */
+	__u32 index;      /* adjacency, or what the kind says; of a route 0: the flow
+			   * chooses in cached_route */
 };
 
 /* tunnel[index]: one cache line. Found by TEID (receive side), by UE address,

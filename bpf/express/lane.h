@@ -71,20 +71,32 @@ INLINE struct cached *express_cached4(struct express *x, __be32 address, __u32 t
 /* Of a flow that the endpoint of an SRH sends on: its label tells it. */
 #define FLOW_OF_LABEL 0
 
-/* The adjacency of a route that the cache does not hold, also of one with several
- * next hops; 0: none, or a packet, or a UE's (CACHE_GUARDED), must not go there. The flow
- * is that of the packet at `l3`, or FLOW_OF_LABEL. */
+INLINE __u32 express_flow(struct xdp_md *ctx, struct ipv6 *ip, __u32 l3, __u64 length)
+{
+	return l3 == FLOW_OF_LABEL ? flow_of_label(ipv6_flow(ip))
+				   : flow_hash(ctx, l3, length, ld32(ip) >> 4 & 0xf);
+}
+
+/* The adjacency of a route that the cache does not hold, or that has several next
+ * hops; 0: none, or a packet, or a UE's (CACHE_GUARDED), must not go there. The flow is that
+ * of the packet at `l3`, or FLOW_OF_LABEL. */
 GLOBAL __u32 find_adjacency(struct xdp_md *ctx, __u64 hi, __u64 lo, __u32 table, __u32 l3)
 {
 	__u64 frame = (long)ctx->data_end - (long)ctx->data;
-	__u32 zero = 0;
+	__u32 zero = 0, number = cache_index(hi, lo, table);
+	struct cached *slot = bpf_map_lookup_elem(&lookup_cache, &number);
+	struct route *several = bpf_map_lookup_elem(&cached_route, &number);
 	struct packet *p = bpf_map_lookup_elem(&journey_state, &zero);
 	struct ipv6 *ip = at(ctx, l3 == FLOW_OF_LABEL ? ETH_LEN : l3, IPV4_LEN);
 
 	opaque(frame);
-	if (!p || !ip)
+	if (!p || !ip || !slot || !several)
 		return 0;
 	p->table = table & ~(CACHE_IPV4 | CACHE_GUARDED);
+	if (!p->table)
+		return 0;
+	if (!slot->index && cache_holds(slot, hi, lo, table, cache_generation(&node_settings)))
+		return hop_of_flow(several, express_flow(ctx, ip, l3, frame - l3));
 	p->family = table & CACHE_IPV4 ? 4 : 6;
 	p->guarded = !!(table & CACHE_GUARDED);
 	p->dst = (struct words){ hi, lo };
@@ -96,9 +108,18 @@ GLOBAL __u32 find_adjacency(struct xdp_md *ctx, __u64 hi, __u64 lo, __u32 table,
 	p->keep_version = ld32(ip) >> 4 & 0xf;
 	if (p->family == 4 ? is_martian4(hi) : is_martian6(&p->dst))
 		return 0;
-	if (!p->table || (p->guarded && (pdr_of_destination(p) || may_reach(p))))
+	if (p->guarded && (pdr_of_destination(p) || may_reach(p)))
 		return 0;
 	return choose_adjacency(ctx, p);
+}
+
+/* The adjacency of a route that the cache may hold. */
+INLINE struct next_hop *express_hop(struct xdp_md *ctx, struct cached *slot, __u64 hi, __u64 lo,
+				    __u32 table, __u32 length, __u32 l3)
+{
+	__u32 index = slot ? slot->index : 0;
+
+	return express_adjacency(index ?: find_adjacency(ctx, hi, lo, table, l3), length);
 }
 
 /* Table 0 is none: it is where the cache keeps steering. */
@@ -107,8 +128,7 @@ INLINE struct next_hop *express_route(struct xdp_md *ctx, struct express *x, __u
 {
 	struct cached *slot = table ? express_cached(x, hi, lo, table) : 0;
 
-	return express_adjacency(slot ? slot->index : find_adjacency(ctx, hi, lo, table, l3),
-				 length);
+	return express_hop(ctx, slot, hi, lo, table, length, l3);
 }
 
 INLINE struct next_hop *express_route4(struct xdp_md *ctx, struct express *x, __be32 address,
@@ -116,9 +136,7 @@ INLINE struct next_hop *express_route4(struct xdp_md *ctx, struct express *x, __
 {
 	struct cached *slot = table ? express_cached4(x, address, table) : 0;
 
-	return express_adjacency(slot ? slot->index
-				      : find_adjacency(ctx, address, ~0ull, table | CACHE_IPV4, l3),
-				 length);
+	return express_hop(ctx, slot, address, ~0ull, table | CACHE_IPV4, length, l3);
 }
 
 /* Out, and counters. */

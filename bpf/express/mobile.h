@@ -211,8 +211,8 @@ INLINE void express_put_sid(struct words *sid, struct mobile *m, __be32 dst, __u
 
 /* The route is that of the SID without its argument. It is the same for all that
  * is steered like this packet, and kept with what steered it. */
-INLINE struct next_hop *express_sid_route(struct express *x, struct mobile *m, struct cached *to,
-					  __be32 dst, __u32 length)
+INLINE struct next_hop *express_sid_route(struct xdp_md *ctx, struct express *x, struct mobile *m,
+					  struct cached *to, __be32 dst, __u32 length, __u32 l3)
 {
 	struct cached *slot;
 	struct words sid;
@@ -222,8 +222,9 @@ INLINE struct next_hop *express_sid_route(struct express *x, struct mobile *m, s
 	if (to->lo == CACHE_NO_ROUTE) {
 		express_put_sid(&sid, m, dst, 0);
 		slot = express_cached(x, sid.hi, sid.lo, MAIN_TABLE);
-		if (!slot)
-			return 0;
+		if (!slot || !slot->index)
+			return slot ? express_hop(ctx, slot, sid.hi, sid.lo, MAIN_TABLE, length, l3)
+				    : 0;
 		to->lo = slot->index;
 	}
 	return express_adjacency(to->lo, length);
@@ -254,7 +255,8 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *
 		return NOT_TAKEN;
 	}
 	popped = inner - (void *)ip;
-	x->hop = express_sid_route(x, m, to, ld32(&ip->dst), x->length - popped + IPV6_LEN);
+	x->hop = express_sid_route(ctx, x, m, to, ld32(&ip->dst), x->length - popped + IPV6_LEN,
+				   ETH_LEN + popped);
 	if (!x->hop)
 		return NOT_TAKEN;
 	h.src = &m->source;

@@ -69,6 +69,7 @@ static void make_maps(void)
 	MAKE_MAP(overlay, 1);
 	MAKE_MAP(untranslated, 1);
 	MAKE_MAP(lookup_cache, CACHE_SLOTS);
+	MAKE_MAP(cached_route, CACHE_SLOTS);
 	MAKE_MAP(tunnel, TUNNELS);
 	MAKE_MAP(tunnel_by_teid, ENTRIES);
 	MAKE_MAP(pdr, PDRS);

@@ -766,6 +766,7 @@ type WeightedList struct {
 const (
 	MapAccess         = "access"
 	MapAdjacency      = "adjacency"
+	MapCachedRoute    = "cached_route"
 	MapDevice         = "device"
 	MapErrorsLeft     = "errors_left"
 	MapFilter         = "filter"
@@ -868,6 +869,7 @@ type ProgramSpecs struct {
 type MapSpecs struct {
 	Access        *ebpf.MapSpec `ebpf:"access"`
 	Adjacency     *ebpf.MapSpec `ebpf:"adjacency"`
+	CachedRoute   *ebpf.MapSpec `ebpf:"cached_route"`
 	Device        *ebpf.MapSpec `ebpf:"device"`
 	ErrorsLeft    *ebpf.MapSpec `ebpf:"errors_left"`
 	Filter        *ebpf.MapSpec `ebpf:"filter"`
@@ -942,6 +944,7 @@ func (o *Objects) Close() error {
 type Maps struct {
 	Access        *ebpf.Map `ebpf:"access"`
 	Adjacency     *ebpf.Map `ebpf:"adjacency"`
+	CachedRoute   *ebpf.Map `ebpf:"cached_route"`
 	Device        *ebpf.Map `ebpf:"device"`
 	ErrorsLeft    *ebpf.Map `ebpf:"errors_left"`
 	Filter        *ebpf.Map `ebpf:"filter"`
@@ -992,6 +995,7 @@ func (m *Maps) Close() error {
 	return _DatapathClose(
 		m.Access,
 		m.Adjacency,
+		m.CachedRoute,
 		m.Device,
 		m.ErrorsLeft,
 		m.Filter,
