@@ -200,6 +200,11 @@ func TestCheck(t *testing.T) {
 	if r.code != cmdline.ExitCheckFailed || !strings.Contains(r.stdout, `"line": 4`) || !strings.Contains(r.stdout, `"field": "sids[0].tabel"`) {
 		t.Errorf("%+v", r)
 	}
+	many := file(t, "sids:"+strings.Repeat("\n  - {sid: '2001:db8::/64', behavior: End}", 60_000))
+	r = command(t.Context(), "", "check", "--offline", many)
+	if n := strings.Count(r.stderr, "\n"); n != 52 || !strings.Contains(r.stderr, "and 59949 more") {
+		t.Errorf("60,000 equal SIDs: %d lines: %.300s", n, r.stderr)
+	}
 	missing := file(t, "interfaces:\n  - {name: nowhere9, roles: [n6]}\n")
 	if r := command(t.Context(), "", "check", missing); r.code != cmdline.ExitCheckFailed || !strings.Contains(r.stderr, ":2: interfaces[0].name") {
 		t.Errorf("missing interface: %+v", r)

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -61,17 +62,24 @@ type fileErrors struct {
 	config.Errors
 }
 
+// mostListed is how many errors are read by a person.
+const mostListed = 50
+
 func (e *fileErrors) Error() string {
-	text := fmt.Sprintf("%s is not taken:", e.file)
-	for _, one := range e.Errors {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s is not taken:", e.file)
+	for _, one := range e.Errors[:min(len(e.Errors), mostListed)] {
 		at := e.file
 		if one.Line > 0 {
 			at = fmt.Sprintf("%s:%d", e.file, one.Line)
 			one.Line, one.Resource = 0, ""
 		}
-		text += fmt.Sprintf("\n  %s: %s", at, one.Error())
+		fmt.Fprintf(&text, "\n  %s: %s", at, one.Error())
 	}
-	return text
+	if more := len(e.Errors) - mostListed; more > 0 {
+		fmt.Fprintf(&text, "\n  and %d more (culvert check -o json lists all)", more)
+	}
+	return text.String()
 }
 
 // inFile adds the name of the file to config.Errors.
