@@ -79,7 +79,7 @@ func (u *nullUPF) Session(seid uint64) (s *session.Session) {
 	u.do(seid, func(m map[uint64]*session.Session) { s = m[seid] })
 	return s
 }
-func (u *nullUPF) Sessions() iter.Seq[*session.Session]  { return func(func(*session.Session) bool) {} }
+func (u *nullUPF) Sessions() iter.Seq[Identity]          { return func(func(Identity) bool) {} }
 func (u *nullUPF) SaveState(string, []byte) error        { return nil }
 func (u *nullUPF) LoadState() (map[string][]byte, error) { return nil, nil }
 func (u *nullUPF) Features() session.Features            { return everything }

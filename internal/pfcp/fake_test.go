@@ -206,10 +206,14 @@ func (u *fakeUPF) Session(seid uint64) *session.Session {
 	return u.sessions[seid]
 }
 
-func (u *fakeUPF) Sessions() iter.Seq[*session.Session] {
+func (u *fakeUPF) Sessions() iter.Seq[Identity] {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return slices.Values(slices.Collect(maps.Values(u.sessions)))
+	var list []Identity
+	for _, s := range u.sessions {
+		list = append(list, Identity{s.SEID, s.CPSEID, s.CPAddr, s.Node, s.NamesApplications()})
+	}
+	return slices.Values(list)
 }
 
 func (u *fakeUPF) SaveState(key string, value []byte) error {

@@ -65,7 +65,7 @@ func (w *worker) establish(p *packet, h wire.Header, body wire.IEs) {
 		w.refuse(p, h, cpSEID, b.Err)
 		return
 	}
-	w.own(to, of)
+	w.own(to.SEID, to.NamesApplications(), of)
 	of.sessions.Add(1)
 	of.unnamed.put(to)
 	w.established(h, to, a)
@@ -132,7 +132,7 @@ func (w *worker) modify(p *packet, h wire.Header, body wire.IEs) {
 		w.refuse(p, h, from.CPSEID, b.Err)
 		return
 	}
-	w.own(&to, of)
+	w.own(to.SEID, to.NamesApplications(), of)
 	list := append([]*ie.IE{accepted}, created...)
 	list = append(list, wire.NewUsageReports(ie.UsageReportWithinSessionModificationResponse, reports, b.QueryRef)...)
 	w.answer(h, to.CPSEID, ie.CauseRequestAccepted, list...)
@@ -199,7 +199,7 @@ func (w *worker) deleted() {
 	w.goneMu.Unlock()
 	for _, d := range list {
 		if d.err != nil {
-			w.own(d.session, d.of)
+			w.own(d.session.SEID, d.session.NamesApplications(), d.of)
 			if d.of.keeps.Load() != nil { // its purge has passed the session by
 				w.purges = append(w.purges, &purge{seids: []uint64{d.h.SEID}, old: d.of, done: func() {}})
 			}

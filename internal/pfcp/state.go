@@ -138,23 +138,24 @@ func (s *associationState) association() *association {
 // adopt gives the UPF's sessions to the workers. It removes sessions without an
 // association: no peer can ask for them.
 func (s *Server) adopt(ps *peers) {
-	var orphans []*session.Session
+	var orphans []uint64
 	for one := range s.upf.Sessions() {
 		a := ps.byNode[one.Node]
 		if a == nil {
-			orphans = append(orphans, one)
+			orphans = append(orphans, one.SEID)
 			continue
 		}
-		s.workerOf(one.SEID).own(one, a)
+		s.workerOf(one.SEID).own(one.SEID, one.Applications, a)
 		a.sessions.Add(1)
-		a.unnamed.put(one)
+		a.unnamed.put(&session.Session{SEID: one.SEID, CPSEID: one.CPSEID, CPAddr: one.CPAddr})
 	}
-	for _, one := range orphans {
-		if err := s.upf.Drop(one.SEID); err != nil {
-			s.log.Error("session without an association not deleted", "seid", one.SEID, "error", err)
+	for _, seid := range orphans {
+		had := resourcesOf(s.upf.Session(seid))
+		if err := s.upf.Drop(seid); err != nil {
+			s.log.Error("session without an association not deleted", "seid", seid, "error", err)
 			continue
 		}
-		resourcesOf(one).free(s.upf)
+		had.free(s.upf)
 	}
 	if len(orphans) > 0 {
 		s.log.Warn("sessions without an association deleted", "sessions", len(orphans))

@@ -51,9 +51,9 @@ type UPF interface {
 	// Session returns a session as the last Establish or Modify left it, or nil if
 	// it does not exist. The server keeps no copy.
 	Session(seid uint64) *session.Session
-	// Sessions returns all sessions: at the start, those that survived a restart.
+	// Sessions identifies all sessions: at the start, those that survived a restart.
 	// The UPF has reserved their TEIDs and UE addresses again by itself.
-	Sessions() iter.Seq[*session.Session]
+	Sessions() iter.Seq[Identity]
 
 	// SaveState saves a value of the server's state for a restart (an association
 	// with its PFDs, the Recovery Time Stamp), opaque to the UPF, or forgets it if
@@ -66,6 +66,16 @@ type UPF interface {
 	// Features returns the optional features of the user plane. They do not
 	// change while the server runs.
 	Features() session.Features
+}
+
+// Identity is what the server knows of each session, of which there may be a million: a
+// start would take long if it looked at all that they say.
+type Identity struct {
+	SEID         uint64
+	CPSEID       uint64 // with CPAddr: the CP F-SEID
+	CPAddr       netip.Addr
+	Node         string // Node ID of the SMF
+	Applications bool   // a rule names an application
 }
 
 // Errors of a UPF that have a Cause of their own (TS 29.244 section 8.2.1).

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -250,12 +249,12 @@ func (w *worker) owner(seid uint64) *association {
 
 // own records the association of a session, and whether its rules name
 // applications.
-func (w *worker) own(s *session.Session, of *association) {
-	w.sessions.Put(w.place(s.SEID), of)
-	if slices.ContainsFunc(s.PDRs, func(p session.PDR) bool { return p.PDI.ApplicationID != "" }) {
-		w.apps[s.SEID] = struct{}{}
+func (w *worker) own(seid uint64, applications bool, of *association) {
+	w.sessions.Put(w.place(seid), of)
+	if applications {
+		w.apps[seid] = struct{}{}
 	} else {
-		delete(w.apps, s.SEID)
+		delete(w.apps, seid)
 	}
 }
 

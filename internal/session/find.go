@@ -65,6 +65,11 @@ func (s *Session) UEs() (list []netip.Prefix) {
 	return list
 }
 
+// NamesApplications says whether a rule of the session names an application.
+func (s *Session) NamesApplications() bool {
+	return slices.ContainsFunc(s.PDRs, func(p PDR) bool { return p.PDI.ApplicationID != "" })
+}
+
 func ruleIn[R any, K cmp.Ordered](rules []R, id K, idOf func(*R) *K) *R {
 	if at, found := Find(rules, id, idOf); found {
 		return &rules[at]

@@ -65,7 +65,7 @@ func TestRestart(t *testing.T) {
 	}
 	var got []*session.Session
 	for s := range w.Sessions() {
-		got = append(got, s)
+		got = append(got, w.Session(s.SEID))
 	}
 	slices.SortFunc(got, func(a, b *session.Session) int { return int(a.SEID) - int(b.SEID) })
 	if len(got) != len(want) {

@@ -317,7 +317,8 @@ func (n *n4) check(t *testing.T) {
 	t.Helper()
 	n.quiet(t)
 	n.look()
-	for s := range n.Sessions() {
+	for _, seid := range n.seids {
+		s := n.Session(seid)
 		usage, err := n.path.Sessions.Usage(s.SEID)
 		if err != nil {
 			t.Fatalf("session %d: %v", s.SEID, err)

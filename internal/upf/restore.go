@@ -2,6 +2,9 @@ package upf
 
 import (
 	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
 
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/store"
@@ -35,28 +38,34 @@ func (u *UPF) FreeUE(list []netip.Prefix) { u.ues.Free(list) }
 
 // Restore puts the sessions of an earlier process into the data path, which may
 // hold them: what has not changed goes on. It gives up sessions that no longer fit.
-// The data path is swept after it.
+// The data path is swept after it. Every core takes a share of the sessions.
 func (u *UPF) Restore() {
 	u.restored = true
-	for _, e := range u.store.All() {
-		if err := u.restoreSession(e); err != nil {
-			u.o.Logger.Error("cannot restore a session of an earlier run", "seid", e.SEID, "error", err)
-			u.store.Lose()
-			u.links.Leave(e.SEID)
-			if err := u.store.SaveRemoval(e); err != nil {
-				u.store.Owe(e.SEID, err)
+	all, cores := u.store.All(), runtime.GOMAXPROCS(0)
+	var shares sync.WaitGroup
+	for share := range slices.Chunk(all, len(all)/cores+1) {
+		shares.Go(func() {
+			for _, e := range share {
+				if err := u.restoreSession(e); err != nil {
+					u.o.Logger.Error("cannot restore a session of an earlier run", "seid", e.SEID, "error", err)
+					u.links.Leave(e.SEID)
+					u.store.Abandon(e)
+				}
 			}
-			u.store.Forget(e)
-		}
+		})
 	}
+	shares.Wait()
 }
 
 func (u *UPF) restoreSession(e *store.Entry) error {
 	u.install.changing.RLock()
 	defer u.install.changing.RUnlock()
-	e.Lock()
+	s, err := e.Recover()
+	if err != nil {
+		return err
+	}
 	defer e.Unlock()
-	s, now := e.Session(), u.o.Now()
+	now := u.o.Now()
 	if e.Usage == nil {
 		e.Usage = usage.New(s, now)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/store"
 	"github.com/culvert-net/culvert/internal/upf/usage"
@@ -171,10 +172,10 @@ func (u *UPF) Session(seid uint64) *session.Session {
 }
 
 // Sessions implements pfcp.UPF.
-func (u *UPF) Sessions() iter.Seq[*session.Session] {
-	return func(yield func(*session.Session) bool) {
+func (u *UPF) Sessions() iter.Seq[pfcp.Identity] {
+	return func(yield func(pfcp.Identity) bool) {
 		for _, e := range u.store.All() {
-			if s, _ := e.Current(); s != nil && !yield(s) {
+			if i, exists := e.Identity(); exists && !yield(i) {
 				return
 			}
 		}

@@ -17,18 +17,23 @@ func Unpack(b []byte) (*session.Session, error) {
 	return s, nil
 }
 
+// UnpackHead decodes of a session that Session wrote what identifies it: its SEIDs, the
+// SMF's address, the Node ID and the PDN Type.
+func UnpackHead(b []byte) (session.Session, error) {
+	c := NewReader(b)
+	var s session.Session
+	c.head(&s)
+	if c.bad {
+		return session.Session{}, ErrMalformed
+	}
+	return s, nil
+}
+
 // Session codes a session, with Version before it.
 func (c *Codec) Session(s *session.Session) {
-	version := uint8(Version)
-	if Num(c, &version); version != Version {
-		c.fail()
+	if c.head(s); c.bad {
 		return
 	}
-	Num(c, &s.SEID)
-	Num(c, &s.CPSEID)
-	c.Addr(&s.CPAddr)
-	c.Text(&s.Node)
-	Num(c, &s.PDNType)
 	Num(c, &s.SNSSAI.SST)
 	Num(c, &s.SNSSAI.SD)
 	c.Flag(&s.SNSSAI.HasSD)
@@ -44,6 +49,19 @@ func (c *Codec) Session(s *session.Session) {
 		Num(c, &b.NotificationDelay)
 		Num(c, &b.SuggestedCount)
 	})
+}
+
+func (c *Codec) head(s *session.Session) {
+	version := uint8(Version)
+	if Num(c, &version); version != Version {
+		c.fail()
+		return
+	}
+	Num(c, &s.SEID)
+	Num(c, &s.CPSEID)
+	c.Addr(&s.CPAddr)
+	c.Text(&s.Node)
+	Num(c, &s.PDNType)
 }
 
 func (c *Codec) pdr(p *session.PDR) {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/buffer"
 	"github.com/culvert-net/culvert/internal/upf/codec"
@@ -28,6 +29,7 @@ type Entry struct {
 	Slice  uint32 // index; 0: of none
 
 	Ethernet  bool
+	named     bool         // a rule names an application
 	saved     bool         // packed has what Usage has
 	gone      bool         // the session has ended
 	indicated atomic.Int64 // when an Error Indication was reported to the SMF last, in ns
@@ -82,13 +84,45 @@ func (e *Entry) Revive() {
 	e.Unlock()
 }
 
+// Recover locks a session of an earlier process, decodes it and makes its Usage ready.
+// After an error, which nothing that a store wrote causes, it is not locked.
+func (e *Entry) Recover() (*session.Session, error) {
+	e.mu.Lock()
+	packed, _ := parts(e.packed)
+	s, err := codec.Unpack(packed)
+	if err == nil {
+		err = e.readUsage()
+	}
+	if err != nil {
+		e.mu.Unlock()
+		return nil, err
+	}
+	e.named = s.NamesApplications()
+	return s, nil
+}
+
+// Identity returns what identifies a session. Exists is false if it has ended.
+func (e *Entry) Identity() (i pfcp.Identity, exists bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gone {
+		return pfcp.Identity{}, false
+	}
+	packed, _ := parts(e.packed)
+	s, err := codec.UnpackHead(packed)
+	if err != nil {
+		panic(err) // the journal has accepted it
+	}
+	return pfcp.Identity{SEID: s.SEID, CPSEID: s.CPSEID, CPAddr: s.CPAddr, Node: s.Node, Applications: e.named}, true
+}
+
 // Session returns what the SMF said last. The caller has locked the Entry, or ended
 // the session.
 func (e *Entry) Session() *session.Session {
 	packed, _ := parts(e.packed)
 	s, err := codec.Unpack(packed)
 	if err != nil {
-		panic(err) // the journal has accepted it
+		panic(err) // Recover or Save has accepted it
 	}
 	return s
 }
@@ -119,16 +153,22 @@ func (e *Entry) Indicate(now time.Time, pause time.Duration) bool {
 }
 
 func (e *Entry) unpackUsage() {
-	if e.Usage != nil {
-		return
+	if err := e.readUsage(); err != nil {
+		panic(err) // Recover has accepted it
 	}
-	if _, counts := parts(e.packed); len(counts) > 0 {
-		u, err := usage.Decode(counts)
-		if err != nil {
-			panic(err) // the journal has accepted it
-		}
+}
+
+// readUsage makes the Usage of a locked Entry ready.
+func (e *Entry) readUsage() error {
+	_, counts := parts(e.packed)
+	if e.Usage != nil || len(counts) == 0 {
+		return nil
+	}
+	u, err := usage.Decode(counts)
+	if err == nil {
 		e.Usage = u
 	}
+	return err
 }
 
 // Packed returns how many octets a session takes in memory, packed.

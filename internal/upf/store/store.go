@@ -101,15 +101,18 @@ func (s *Store) replay(r journal.Record) error {
 		if err != nil || e == nil { // a snapshot after its deletion lacks the session
 			return err
 		}
-		e.Lock()
+		e.mu.Lock()
 		defer e.Unlock()
 		e.Usage = u
 	case journal.Taken:
 		if e == nil {
 			return nil
 		}
-		e.Lock()
+		e.mu.Lock()
 		defer e.Unlock()
+		if err := e.readUsage(); err != nil {
+			return err
+		}
 		if e.Usage != nil {
 			e.Usage.Settle()
 		}
@@ -152,17 +155,13 @@ func (s *Store) giveUp(damage []journal.Record) {
 	}
 }
 
-// replay takes over a session and its usage.
+// replay takes over a session and its usage, which Recover decodes: a later record may
+// replace them.
 func (e *Entry) replay(b []byte) error {
-	packed, counts := parts(b)
-	s, err := codec.Unpack(packed)
+	packed, _ := parts(b)
+	s, err := codec.UnpackHead(packed)
 	if err != nil || s.SEID != e.SEID {
 		return codec.ErrMalformed
-	}
-	if len(counts) > 0 {
-		if _, err := usage.Decode(counts); err != nil {
-			return err
-		}
 	}
 	e.Ethernet = s.PDNType == session.PDNEthernet
 	e.packed = memory.replace(e.packed, b)
@@ -235,6 +234,7 @@ func (s *Store) Save(e *Entry, of *session.Session, u *usage.Usage) error {
 		return err
 	}
 	e.packed, e.Usage, e.saved = memory.replace(e.packed, packed), u, true
+	e.named = of.NamesApplications()
 	return nil
 }
 
@@ -417,11 +417,15 @@ func (s *Store) State() map[string][]byte {
 	return maps.Clone(s.state)
 }
 
-// Lose notes that a session of the earlier process is lost.
-func (s *Store) Lose() {
+// Abandon forgets a session of the earlier process that cannot go on: it is lost.
+func (s *Store) Abandon(e *Entry) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.lost = true
+	s.mu.Unlock()
+	if err := s.SaveRemoval(e); err != nil {
+		s.Owe(e.SEID, err)
+	}
+	s.Forget(e)
 }
 
 // SliceIndex returns the index of a slice, which its name keeps. A new name gets a
