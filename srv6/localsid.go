@@ -55,4 +55,8 @@ type LocalSID struct {
 	// AllowUpperLayer hands a packet that ends at this SID to the kernel
 	// (RFC 8986 section 4.1.1) in place of a Parameter Problem.
 	AllowUpperLayer bool `json:"allow_upper_layer,omitempty"`
+
+	// IgnoreTag takes every packet for a G-PDU, whatever message its SRH's tag names:
+	// for networks that have tags of their own.
+	IgnoreTag bool `json:"ignore_tag,omitempty"`
 }

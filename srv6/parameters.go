@@ -41,6 +41,8 @@ var parameters = []Parameter{
 		func(s *LocalSID) bool { return s.BlockLength != 0 }},
 	{"allow_upper_layer", "true to hand packets that end here to the kernel",
 		func(s *LocalSID) bool { return s.AllowUpperLayer }},
+	{"ignore_tag", "true to take every packet for a G-PDU, whatever message its SRH's tag names",
+		func(s *LocalSID) bool { return s.IgnoreTag }},
 }
 
 // Parameters lists the parameters of SIDs, in the order of LocalSID's fields.

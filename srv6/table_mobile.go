@@ -78,7 +78,7 @@ var toGTPURows = []Row{
 		Behavior: EndMGTP6E, Name: "End.M.GTP6.E", Section: "RFC 9433 section 6.5",
 		Description: "turns the last hop before a GTP-U node into GTP-U over IPv6, by TEID and QFI of its argument",
 		Required:    []string{"source"},
-		Optional:    []string{"pdu_session_container"},
+		Optional:    []string{"pdu_session_container", "ignore_tag"},
 		MaxLength:   sidBits - ArgsMobSessionBits,
 		// The SRH that it removes has at least one segment.
 		Headroom: ipv6Length + udpLength + gtpuPushed - encapsLength(1),
@@ -93,7 +93,7 @@ var toGTPURows = []Row{
 		Behavior: EndMGTP4E, Name: "End.M.GTP4.E", Section: "RFC 9433 section 6.6",
 		Description: "turns SRv6 into GTP-U over IPv4, by the addresses, TEID and QFI in its addresses",
 		Required:    []string{"source_prefix_length"},
-		Optional:    []string{"pdu_session_container"},
+		Optional:    []string{"pdu_session_container", "ignore_tag"},
 		MaxLength:   sidBits - ipv4Bits - ArgsMobSessionBits,
 		Headroom:    ipv4Length + udpLength + gtpuPushed - encapsLength(0),
 		Example: `sids:

@@ -85,6 +85,7 @@ enum sid_flags {
 	SID_ALLOW_UPPER_LAYER = 1,
 	SID_DIRECT = 2, /* End.DX* without next hop: the destination is on the link */
 	SID_SESSIONS = 4, /* End.DT*: what is inside is for UEs, or a frame, and meets PDRs */
+	SID_IGNORE_TAG = 8, /* End.M.GTP*.E: every packet is a G-PDU */
 };
 
 struct counter {

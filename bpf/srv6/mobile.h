@@ -16,6 +16,11 @@ enum message_tag {
 	TAG_ECHO_RESPONSE = 8,
 };
 
+/* Information elements of an Error Indication. */
+#define GTPU_IE_TEID 16
+#define GTPU_IE_PEER 133
+#define GTPU_INDICATION6_LEN 24 /* both, with an IPv6 address */
+
 INLINE __u16 message_tag(__u8 message)
 {
 	switch (message) {
@@ -195,6 +200,22 @@ INLINE int end_m_gtp6_d(struct xdp_md *ctx, struct packet *p, struct local_sid *
 
 /* ---- SRv6 to GTP-U ---- */
 
+/* Whether the payload at p->keep looks like what p->message has behind its header, and no
+ * Ethernet frame does: nothing, or less than a frame's header, or an Error Indication's
+ * TEID and IPv6 address of the peer (TS 29.281 section 7.3.1). */
+INLINE int looks_like_message(struct xdp_md *ctx, struct packet *p)
+{
+	__u8 *ie;
+
+	if (p->message == GTPU_END_MARKER)
+		return !p->keep_length;
+	if (p->keep_length < ETH_LEN)
+		return 1;
+	ie = at(ctx, p->keep, GTPU_INDICATION6_LEN);
+	return p->message == GTPU_ERROR_INDICATION && p->keep_length == GTPU_INDICATION6_LEN &&
+	       ie && ie[0] == GTPU_IE_TEID && ie[5] == GTPU_IE_PEER && !ie[6] && ie[7] == 16;
+}
+
 /* The payload of the SRv6 packet becomes the T-PDU, or a message by its tag. */
 INLINE int take_upper(struct xdp_md *ctx, struct packet *p, struct local_sid *sid)
 {
@@ -210,11 +231,13 @@ INLINE int take_upper(struct xdp_md *ctx, struct packet *p, struct local_sid *si
 	if (p->upper_type != NH_ETHERNET)
 		return upper_layer(p, sid);
 	p->keep_version = 0;
-	if (p->srh) {
+	if (p->srh && !(sid->flags & SID_IGNORE_TAG)) {
 		srh = at(ctx, p->srh, SRH_LEN);
 		if (!srh)
 			return REASON_SRH_MALFORMED;
 		p->message = tagged_message(be16(ld16(&srh->tag)));
+		if (p->message != GTPU_G_PDU && !looks_like_message(ctx, p))
+			p->message = GTPU_G_PDU;
 	}
 	return 0;
 }

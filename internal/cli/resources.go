@@ -95,6 +95,7 @@ func parameters(s srv6.LocalSID) string {
 	add(s.RateUnit > 1, "x %d kbit/s", s.RateUnit)
 	add(s.BlockLength != 0, "block /%d", s.BlockLength)
 	add(s.AllowUpperLayer, "%s", "upper layer to kernel")
+	add(s.IgnoreTag, "%s", "tag ignored")
 	return strings.Join(out, ", ")
 }
 
@@ -112,7 +113,7 @@ func sidFields() []field {
 	}
 	choices := map[string][]string{"pdu_type": namesOf(srv6.PDUTypes()), "pdu_session_container": namesOf(srv6.ContainerTypes())}
 	for _, p := range srv6.Parameters() {
-		fields = append(fields, field{name: p.Name, about: p.Description, flag: p.Name == "allow_upper_layer", words: choices[p.Name]})
+		fields = append(fields, field{name: p.Name, about: p.Description, flag: p.Name == "allow_upper_layer" || p.Name == "ignore_tag", words: choices[p.Name]})
 	}
 	return fields
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"net/netip"
 	"slices"
 
@@ -203,7 +204,7 @@ func (e endpoint) intoGTPU(c chain, argsAt int) ([]byte, []byte, tunnelEnd, Resu
 	if p.hopLimit() <= 1 {
 		return nil, nil, tunnelEnd{}, e.j.hopLimitExceeded(e.j.l3)
 	}
-	if kind := taggedMessage(e.j.packet, c); kind != 0 {
+	if kind := taggedMessage(e.j.packet, c); kind != 0 && !e.sid.IgnoreTag && isMessage(kind, tpdu) {
 		end.message = true
 		return userPlaneMessage(kind, a, tpdu), nil, end, Result{}
 	}
@@ -214,6 +215,18 @@ func (e endpoint) intoGTPU(c chain, argsAt int) ([]byte, []byte, tunnelEnd, Resu
 		return append(header, tpdu...), nil, end, Result{}
 	}
 	return header, tpdu, end, Result{}
+}
+
+// isMessage says whether a payload is that of a message, which no frame looks like:
+// it is shorter, or an Error Indication with an IPv6 address.
+func isMessage(kind uint8, payload []byte) bool {
+	switch {
+	case kind == endMarker:
+		return len(payload) == 0
+	case kind == errorIndication && len(payload) == 5+3+16:
+		return payload[0] == 16 && bytes.Equal(payload[5:8], []byte{133, 0, 16})
+	}
+	return len(payload) < frameHeader
 }
 
 // taggedMessage is the GTP-U message type that an SRH's tag names, or 0.

@@ -417,6 +417,7 @@ type LocalSID struct {
 	RateUnit            uint32                 `protobuf:"varint,16,opt,name=rate_unit,json=rateUnit,proto3" json:"rate_unit,omitempty"`
 	BlockLength         uint32                 `protobuf:"varint,17,opt,name=block_length,json=blockLength,proto3" json:"block_length,omitempty"`
 	AllowUpperLayer     bool                   `protobuf:"varint,18,opt,name=allow_upper_layer,json=allowUpperLayer,proto3" json:"allow_upper_layer,omitempty"`
+	IgnoreTag           bool                   `protobuf:"varint,19,opt,name=ignore_tag,json=ignoreTag,proto3" json:"ignore_tag,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -573,6 +574,13 @@ func (x *LocalSID) GetBlockLength() uint32 {
 func (x *LocalSID) GetAllowUpperLayer() bool {
 	if x != nil {
 		return x.AllowUpperLayer
+	}
+	return false
+}
+
+func (x *LocalSID) GetIgnoreTag() bool {
+	if x != nil {
+		return x.IgnoreTag
 	}
 	return false
 }
@@ -7618,7 +7626,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\aLocator\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12#\n" +
-	"\rfunction_bits\x18\x03 \x01(\rR\ffunctionBits\"\xad\x04\n" +
+	"\rfunction_bits\x18\x03 \x01(\rR\ffunctionBits\"\xcc\x04\n" +
 	"\bLocalSID\x12\x10\n" +
 	"\x03sid\x18\x01 \x01(\tR\x03sid\x12\x1a\n" +
 	"\bbehavior\x18\x02 \x01(\tR\bbehavior\x12\x18\n" +
@@ -7640,7 +7648,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\trate_bits\x18\x0f \x01(\rR\brateBits\x12\x1b\n" +
 	"\trate_unit\x18\x10 \x01(\rR\brateUnit\x12!\n" +
 	"\fblock_length\x18\x11 \x01(\rR\vblockLength\x12*\n" +
-	"\x11allow_upper_layer\x18\x12 \x01(\bR\x0fallowUpperLayer\"\x81\x02\n" +
+	"\x11allow_upper_layer\x18\x12 \x01(\bR\x0fallowUpperLayer\x12\x1d\n" +
+	"\n" +
+	"ignore_tag\x18\x13 \x01(\bR\tignoreTag\"\x81\x02\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bbehavior\x18\x02 \x01(\tR\bbehavior\x12\x16\n" +

@@ -617,6 +617,7 @@ const (
 	SidFlagsSID_ALLOW_UPPER_LAYER SidFlags = 1
 	SidFlagsSID_DIRECT            SidFlags = 2
 	SidFlagsSID_SESSIONS          SidFlags = 4
+	SidFlagsSID_IGNORE_TAG        SidFlags = 8
 )
 
 type SidKey struct {

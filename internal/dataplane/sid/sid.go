@@ -352,6 +352,9 @@ func (t *Table) entryOf(l srv6.LocalSID) (e abi.LocalSid, mob *abi.Mobile, err e
 	if l.AllowUpperLayer {
 		e.Flags |= uint8(abi.SidFlagsSID_ALLOW_UPPER_LAYER)
 	}
+	if l.IgnoreTag {
+		e.Flags |= uint8(abi.SidFlagsSID_IGNORE_TAG)
+	}
 	if l.Policy != "" {
 		p := t.policies.Get(l.Policy)
 		if p == nil {

@@ -135,6 +135,7 @@ func (src tableSource) sids(c *config.Config) {
 		}
 		sid.AllowUpperLayer = !without[b] && src.s.chance(20)
 		src.parameters(&sid)
+		sid.IgnoreTag = (b == srv6.EndMGTP6E || b == srv6.EndMGTP4E) && src.s.chance(20)
 		if b == srv6.EndB6Encaps || b == srv6.EndB6EncapsRed {
 			i := slices.IndexFunc(c.Policies, func(p srpolicy.Policy) bool { return p.Name == sid.Policy })
 			sid.Behavior = c.Policies[i].BindingBehavior() // with which it has to agree
