@@ -20,7 +20,7 @@ type writer struct {
 // takes everything back.
 func (s *Sessions) Apply(p *Plan) error {
 	var now uint64 // the data path's clock, for buckets that begin
-	if len(p.meters) > 0 || slices.ContainsFunc(p.rules, func(r plannedRule) bool { return r.Rate != 0 }) {
+	if p.beginsBucket() {
 		var err error
 		if now, err = table.Monotonic(); err != nil {
 			return errors.Join(err, s.abandon(p, nil))
@@ -40,6 +40,22 @@ func (s *Sessions) Apply(p *Plan) error {
 		}
 	}
 	return errors.Join(errors.Join(errs...), s.account(p, changed))
+}
+
+// beginsBucket says whether a write may begin a bucket, for which it needs the clock:
+// reading that takes a system call, and most plans begin none.
+func (p *Plan) beginsBucket() bool {
+	return slices.ContainsFunc(p.Writes, func(w Write) bool {
+		switch w.Op {
+		case PutMeter:
+			return true
+		case PutRule:
+			return p.rules[w.Part].Rate != 0
+		case SetRate:
+			return w.Value != 0
+		}
+		return false
+	})
 }
 
 // write does one write of a plan. changed: packets are handled differently, or
