@@ -39,6 +39,13 @@ enum push {
 	PUSH_FRAME, /* the Ethernet frame at `keep` leaves as it is */
 };
 
+/* Whom a frame is for. */
+enum addressee {
+	FOR_PORT,
+	FOR_GROUP, /* everybody, or many */
+	FOR_OTHER, /* another device, perhaps of this host */
+};
+
 /* 16 octets of an address, as two words in network order. */
 struct words {
 	__u64 hi, lo;
@@ -88,7 +95,7 @@ struct packet {
 	__u8 version;   /* of that header: 4, 6 */
 	__u16 access;      /* of the port */
 	__u32 port_flags;
-	__u8 group; /* the frame is for everybody, or for many */
+	__u8 group; /* enum addressee: whom else the frame is for */
 	__u64 port_mac;
 
 	/* IPv6 extension headers */

@@ -248,8 +248,11 @@ GLOBAL int refuse_host4(struct xdp_md *ctx, struct packet *p)
 	if (is_of_link(&l, hops))
 		return 0;
 	to = steered_destination(cfg, dst, ~0ull, CACHE_IPV4);
-	if (is_gtpu4(cfg, dst) || is_local4(be32(dst)) || (to && to->kind == TARGET_PASS))
+	if (is_gtpu4(cfg, dst) || (to && to->kind == TARGET_PASS) ||
+	    (p->group != FOR_OTHER && is_local4(be32(dst))))
 		return refuse_service(p, &l, refuse_gtpu4(p->port_flags, p->access, src));
+	if (p->group == FOR_OTHER)
+		return 0; /* a bridge's or macvlan's */
 	return p->port_flags & PORT_HOST_FORWARD ? 0 : REASON_ROLE;
 }
 
@@ -284,8 +287,11 @@ GLOBAL int refuse_host6(struct xdp_md *ctx, struct packet *p)
 	if (is_of_link(&l, hops))
 		return 0;
 	to = steered_destination(cfg, dst.hi, dst.lo, 0);
-	if (is_gtpu6(cfg, &dst) || is_local6(&dst) || (to && to->kind == TARGET_PASS))
+	if (is_gtpu6(cfg, &dst) || (to && to->kind == TARGET_PASS) ||
+	    (p->group != FOR_OTHER && is_local6(&dst)))
 		return refuse_service(p, &l, refuse_gtpu6(p->port_flags, p->access, &src));
+	if (p->group == FOR_OTHER)
+		return 0; /* a bridge's or macvlan's */
 	if (p->port_flags & PORT_SR && in_domain(cfg, &src) && in_domain(cfg, &dst))
 		return 0; /* on its way through the domain */
 	return p->port_flags & PORT_HOST_FORWARD ? 0 : REASON_ROLE;

@@ -371,9 +371,7 @@ INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
 		return may_steer(p->port_flags, TARGET_LINK) ? frame_input(ctx, p, steered->index)
 							     : REASON_ROLE;
 	if (!is_for_port(p->port_mac, eth)) {
-		if (!(eth[0] & 1))
-			return REASON_PASSED;
-		p->group = 1;
+		p->group = eth[0] & 1 ? FOR_GROUP : FOR_OTHER;
 	}
 	if (type == be16(TYPE_IPV6))
 		return guard_kernel(ctx, p, ipv6_input(ctx, p, cfg, steered));

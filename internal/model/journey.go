@@ -15,6 +15,7 @@ type journey struct {
 	frame   []byte
 	port    *Port
 	guard   *guard
+	foreign bool // the frame is for another device, of this host or of another one
 	ifindex int
 	l3      int    // where the layer-3 packet starts in frame
 	packet  []byte // layer 3 without padding, as received; never written
@@ -83,9 +84,8 @@ func (j *journey) run() Result {
 	foreign := j.port.MAC != (MAC{}) && j.port.MAC != MAC(j.frame[:6])
 	group := j.frame[0]&1 != 0 // its packets are the kernel's, which would take them
 	switch {
-	case foreign && !group:
 	case foreign && (etherType == 0x86dd && len(p) >= 40 && version(p) == 6 || etherType == 0x0800 && len(p) >= 20 && version(p) == 4):
-		j.packet = p
+		j.packet, j.foreign = p, !group
 		return j.leave(j.untouched())
 	case etherType == 0x86dd && len(p) >= 40 && version(p) == 6:
 		j.packet = p[:min(len(p), v6(p).length())]
@@ -222,7 +222,7 @@ func (j *journey) leave(r Result) Result {
 	if version(p) == 6 {
 		k = kernelPacket6
 	}
-	if refused := j.guard.kernel(k(p)); refused != "" {
+	if refused := j.guard.kernel(k(p), j.foreign); refused != "" {
 		return j.drop(refused)
 	}
 	return r

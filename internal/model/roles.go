@@ -103,14 +103,15 @@ func (g *guard) steers(to *srpolicy.Steering) Reason {
 	return ""
 }
 
-// kernel is a packet that the data path leaves to the kernel.
-func (g *guard) kernel(p kernelPacket) Reason {
+// kernel is a packet that the data path leaves to the kernel. foreign: in a frame for
+// another device, of this host or of another one.
+func (g *guard) kernel(p kernelPacket, foreign bool) Reason {
 	if g == nil || p.ofLink() {
 		return ""
 	}
 	s, steered := g.m.steered(p.dst)
 	host, _ := g.in.HostAccess()
-	switch ours := steered && s.passes() || g.m.isGTPU(p.dst) || nobody(p.dst); {
+	switch ours := steered && s.passes() || g.m.isGTPU(p.dst) || !foreign && nobody(p.dst); {
 	case ours && p.protocol == protoUDP && p.destination == 8805:
 		if g.in.HasRole(config.RoleN4) {
 			return ""
@@ -123,7 +124,7 @@ func (g *guard) kernel(p kernelPacket) Reason {
 			return ""
 		}
 		return NotForHost
-	case host.Forward, g.in.HasRole(config.RoleSR) && p.dst.Is6() && g.m.inDomain(p.src) && g.m.inDomain(p.dst):
+	case foreign, host.Forward, g.in.HasRole(config.RoleSR) && p.dst.Is6() && g.m.inDomain(p.src) && g.m.inDomain(p.dst):
 		return ""
 	}
 	return NoRole
