@@ -23,6 +23,33 @@ INLINE struct route *find_route(struct packet *p)
 	return bpf_map_lookup_elem(&route4, &key);
 }
 
+/* What the trie of blocks says of an IPv4 destination: an adjacency, 0: no route, or
+ * LEAF_ASK. */
+INLINE __u32 walk_routes(__u32 table, __be32 address)
+{
+	__u32 slot = table % ROUTE_ROOTS, leaf, index;
+	struct route_root *root = bpf_map_lookup_elem(&route_root, &slot);
+	struct route_block *block;
+	__u64 word;
+	int i;
+
+	word = root ? ld64(root) : 0; /* whole */
+	if ((__u32)word != table)
+		return LEAF_ASK;
+	leaf = word >> 32;
+#pragma unroll
+	for (i = 0; i < 4; i++) {
+		index = leaf & ~LEAF_MORE;
+		block = bpf_map_lookup_elem(&route_block, &index);
+		if (!block)
+			return LEAF_ASK;
+		leaf = *(volatile __u32 *)&block->leaf[address >> 8 * i & 0xff];
+		if (!(leaf & LEAF_MORE))
+			return leaf;
+	}
+	return LEAF_ASK;
+}
+
 /* One of the next hops. */
 INLINE __u32 hop_of_flow(struct route *route, __u32 hash)
 {
@@ -35,7 +62,7 @@ INLINE __u32 hop_of_flow(struct route *route, __u32 hash)
 GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 {
 	__u64 hi, lo;
-	__u32 now, table, number;
+	__u32 now, table, number, index;
 	struct settings *cfg = &node_settings;
 	struct cached *slot;
 	struct route *route, *several;
@@ -57,12 +84,15 @@ GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 	if (!slot || !several)
 		return 0;
 	if (!cache_holds(slot, hi, lo, table, now)) {
-		route = find_route(p);
-		if (!route || !route->count)
+		index = p->family == 4 ? walk_routes(p->table, hi) : LEAF_ASK;
+		route = index == LEAF_ASK ? find_route(p) : 0;
+		if (route && route->count)
+			index = route->count == 1 ? route->adjacency[0] : 0;
+		else if (!index || index == LEAF_ASK)
 			return 0;
 		cache_fill(slot, hi, lo, table, now);
-		slot->index = route->count == 1 ? route->adjacency[0] : 0;
-		if (!slot->index)
+		slot->index = index;
+		if (!index && route)
 			*several = *route;
 	}
 	if (slot->index)

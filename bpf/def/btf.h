@@ -27,6 +27,7 @@ BTF_TYPE(enum, port_flags);
 BTF_TYPE(enum, punt_kind);
 BTF_TYPE(enum, reach);
 BTF_TYPE(enum, reason);
+BTF_TYPE(enum, route_leaf);
 BTF_TYPE(enum, session_event_kind);
 BTF_TYPE(enum, sid_flags);
 BTF_TYPE(enum, straight);

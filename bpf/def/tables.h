@@ -194,6 +194,23 @@ struct route {
 	__u32 adjacency[MAX_NEXT_HOPS];
 };
 
+/* route_root[table % ROUTE_ROOTS], route_block: what route4 says, an octet of the
+ * address for each block. Routing tables without a root are in route4 only. */
+enum route_leaf {
+	ROUTE_ROOTS = 256,
+	LEAF_ASK = 1 << 30,   /* several next hops, or none: route4 tells */
+	LEAF_MORE = 1u << 31, /* index of a block; without it: of an adjacency, 0: no route */
+};
+
+struct route_root {
+	__u32 table;
+	__u32 leaf;
+};
+
+struct route_block {
+	__u32 leaf[256];
+};
+
 struct port_key {
 	__u32 ifindex;
 	__u16 outer_vlan, inner_vlan; /* VLAN id, 0: no tag */

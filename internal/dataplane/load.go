@@ -59,7 +59,7 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 		abi.MapTunnel: 4 * l.Tunnels, abi.MapTunnelByTeid: l.Tunnels,
 		abi.MapTargetByDst4: l.Routes, abi.MapTargetByDst6: l.Routes,
 		abi.MapRoute4: l.Routes, abi.MapRoute6: l.Routes,
-		abi.MapAdjacency: l.Adjacencies + 1,
+		abi.MapRouteBlock: l.Routes/8 + 64, abi.MapAdjacency: l.Adjacencies + 1,
 	} {
 		spec.Maps[name].MaxEntries = n
 	}
@@ -71,7 +71,7 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 		}
 	}
 	// These are written word by word, see table.Array.
-	for _, name := range []string{mapSettings, abi.MapLocalSid, abi.MapSrPolicy, abi.MapTunnel,
+	for _, name := range []string{mapSettings, abi.MapLocalSid, abi.MapRouteRoot, abi.MapRouteBlock, abi.MapSrPolicy, abi.MapTunnel,
 		abi.MapPdr, abi.MapRefused, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding, abi.MapMeter, abi.MapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
 	}

@@ -555,6 +555,25 @@ type Route struct {
 	Adjacency [7]uint32
 }
 
+type RouteBlock struct {
+	_    structs.HostLayout
+	Leaf [256]uint32
+}
+
+type RouteLeaf uint32
+
+const (
+	RouteLeafROUTE_ROOTS RouteLeaf = 256
+	RouteLeafLEAF_ASK    RouteLeaf = 1073741824
+	RouteLeafLEAF_MORE   RouteLeaf = 2147483648
+)
+
+type RouteRoot struct {
+	_     structs.HostLayout
+	Table uint32
+	Leaf  uint32
+}
+
 type SegmentList struct {
 	_         structs.HostLayout
 	Adjacency uint32
@@ -792,6 +811,8 @@ const (
 	MapRefused        = "refused"
 	MapRoute4         = "route4"
 	MapRoute6         = "route6"
+	MapRouteBlock     = "route_block"
+	MapRouteRoot      = "route_root"
 	MapSegmentList    = "segment_list"
 	MapSessionEvents  = "session_events"
 	MapSidByPrefix    = "sid_by_prefix"
@@ -895,6 +916,8 @@ type MapSpecs struct {
 	Refused       *ebpf.MapSpec `ebpf:"refused"`
 	Route4        *ebpf.MapSpec `ebpf:"route4"`
 	Route6        *ebpf.MapSpec `ebpf:"route6"`
+	RouteBlock    *ebpf.MapSpec `ebpf:"route_block"`
+	RouteRoot     *ebpf.MapSpec `ebpf:"route_root"`
 	SegmentList   *ebpf.MapSpec `ebpf:"segment_list"`
 	SessionEvents *ebpf.MapSpec `ebpf:"session_events"`
 	SidByPrefix   *ebpf.MapSpec `ebpf:"sid_by_prefix"`
@@ -970,6 +993,8 @@ type Maps struct {
 	Refused       *ebpf.Map `ebpf:"refused"`
 	Route4        *ebpf.Map `ebpf:"route4"`
 	Route6        *ebpf.Map `ebpf:"route6"`
+	RouteBlock    *ebpf.Map `ebpf:"route_block"`
+	RouteRoot     *ebpf.Map `ebpf:"route_root"`
 	SegmentList   *ebpf.Map `ebpf:"segment_list"`
 	SessionEvents *ebpf.Map `ebpf:"session_events"`
 	SidByPrefix   *ebpf.Map `ebpf:"sid_by_prefix"`
@@ -1021,6 +1046,8 @@ func (m *Maps) Close() error {
 		m.Refused,
 		m.Route4,
 		m.Route6,
+		m.RouteBlock,
+		m.RouteRoot,
 		m.SegmentList,
 		m.SessionEvents,
 		m.SidByPrefix,

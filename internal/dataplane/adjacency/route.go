@@ -16,26 +16,35 @@ type Routes struct {
 	mu   *sync.Mutex
 	hops *Table
 	RouteTables
-	have map[routeKey][]Key
+	have    map[routeKey][]Key
+	trie    *trie
+	changed func()
 }
 
 // RouteTables are the tables of each family.
 type RouteTables struct {
 	Four *table.Hash[abi.Lpm4Key, abi.Route] `map:"route4" limit:"routes"`
 	Six  *table.Hash[abi.Lpm6Key, abi.Route] `map:"route6" limit:"routes"`
+	Trie TrieTables
 }
 
 // NewRoutes takes the tables, whose routes refer to hops. changed runs after each
 // write.
 func NewRoutes(mu *sync.Mutex, hops *Table, t RouteTables, changed func()) *Routes {
-	t.Four.Changed, t.Six.Changed = changed, changed
-	return &Routes{mu: mu, hops: hops, RouteTables: t, have: map[routeKey][]Key{}}
+	t.Six.Changed = changed
+	r := &Routes{mu: mu, hops: hops, RouteTables: t, have: map[routeKey][]Key{}, changed: changed}
+	r.trie = newTrie(t.Trie, hops.grace, t.Four)
+	changed()
+	return r
 }
 
 // Sweep deletes what an earlier daemon put and this one has not. The caller holds
 // the lock.
 func (r *Routes) Sweep() error {
-	err := errors.Join(r.Four.Sweep(), r.Six.Sweep())
+	err := r.Six.Sweep()
+	for k := range r.Four.Stale() {
+		err = errors.Join(err, r.delete4(k))
+	}
 	r.Four.Settle()
 	r.Six.Settle()
 	return err
@@ -80,9 +89,9 @@ func (r *Routes) Put(table uint32, p netip.Prefix, via []Key) error {
 func (r *Routes) write(k routeKey, e *abi.Route) error {
 	switch {
 	case k.prefix.Addr().Is4() && e != nil:
-		return r.Four.Put(abi.LPM4(k.table, k.prefix), *e)
+		return r.put4(abi.LPM4(k.table, k.prefix), *e)
 	case k.prefix.Addr().Is4():
-		return r.Four.Delete(abi.LPM4(k.table, k.prefix))
+		return r.delete4(abi.LPM4(k.table, k.prefix))
 	case e != nil:
 		return r.Six.Put(abi.LPM6(k.table, k.prefix), *e)
 	default:
@@ -101,4 +110,27 @@ func (r *Routes) Delete(table uint32, p netip.Prefix) error {
 	old := r.have[k]
 	delete(r.have, k)
 	return r.hops.Release(old...)
+}
+
+// put4 writes an IPv4 route, which route4 has before the trie says to look there.
+func (r *Routes) put4(k abi.Lpm4Key, e abi.Route) error {
+	old, known := r.Four.Lookup(k)
+	if err := r.Four.Put(k, e); err != nil || known && old == e {
+		return err
+	}
+	r.trie.put(k, e, !known)
+	r.changed()
+	return nil
+}
+
+func (r *Routes) delete4(k abi.Lpm4Key) error {
+	if _, known := r.Four.Lookup(k); !known {
+		return nil
+	}
+	if err := r.Four.Delete(k); err != nil {
+		return err
+	}
+	r.trie.delete(k, r.Four)
+	r.changed()
+	return nil
 }
