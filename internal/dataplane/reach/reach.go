@@ -82,7 +82,7 @@ func (t *Table) Sweep() error {
 	return err
 }
 
-// write makes the table say of a prefix what is wanted.
+// write closes or opens a prefix, or deletes it where neither is asked for.
 func (t *Table) write(p netip.Prefix) error {
 	if want := t.want(p); want != abi.ReachREACH_NONE {
 		return t.hash.Put(keyOf(p), uint32(want))
