@@ -44,7 +44,10 @@ INLINE __u32 reach_of(struct packet *p)
 	struct lpm6_key key = { .prefixlen = p->family == 4 ? 64 : 160, .table = p->family };
 	__u32 *found;
 
-	copy16(&key.addr, &p->dst);
+	if (p->family == 4)
+		st32(&key.addr, ld32(&p->dst));
+	else
+		copy16(&key.addr, &p->dst);
 	found = bpf_map_lookup_elem(&ue_reach, &key);
 	return found ? *found : REACH_NONE;
 }
