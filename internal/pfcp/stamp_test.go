@@ -71,6 +71,7 @@ func TestHeartbeatBeforeRestore(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	waitFor(t, "the server running", s.running.Load)
 	wantCause(t, m.ask(modify).(*message.SessionModificationResponse).Cause, ie.CauseRequestAccepted)
 	if now := m.heartbeat(1e9).RecoveryTimeStamp.Payload; !bytes.Equal(before, now) {
 		t.Errorf("afterwards Recovery Time Stamp %x became %x", before, now)
