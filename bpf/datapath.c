@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The programs. */
 #include "express.h"
+#include "spread.h"
 #include "uplink.h"
 
 /* What a packet's state starts from; the rest is written before it is read. */
@@ -70,12 +71,37 @@ GLOBAL int journey(struct xdp_md *ctx)
 
 /* The lane is part of the program itself: a call and its return cost as much
  * as a tenth of what it does. */
-SEC("xdp")
-int culvert_xdp(struct xdp_md *ctx)
+INLINE int data_path(struct xdp_md *ctx)
 {
 	int verdict = express(ctx);
 
 	return verdict == NOT_TAKEN ? journey(ctx) : verdict;
+}
+
+SEC("xdp")
+int culvert_xdp(struct xdp_md *ctx)
+{
+	return data_path(ctx);
+}
+
+/* On interfaces whose packets are spread over CPUs. */
+SEC("xdp")
+int culvert_spread(struct xdp_md *ctx)
+{
+	int verdict = spread(ctx);
+
+	if (verdict == STAYS) {
+		bpf_tail_call(ctx, &next_program, PROGRAM_DATA_PATH);
+		return XDP_ABORTED; /* cannot be: it is there before this program is */
+	}
+	return verdict;
+}
+
+/* On the CPU that a packet was sent to. */
+SEC("xdp/cpumap")
+int culvert_cpu(struct xdp_md *ctx)
+{
+	return take_ticket(ctx) ? XDP_ABORTED : data_path(ctx);
 }
 
 SEC("tcx/ingress")

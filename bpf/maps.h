@@ -7,6 +7,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#include "def/spread.h"
 #include "def/tables.h"
 #include "def/reason.h"
 
@@ -16,6 +17,7 @@
 #define map_flags_of_BPF_MAP_TYPE_PERCPU_ARRAY 0
 #define map_flags_of_BPF_MAP_TYPE_HASH BPF_F_NO_PREALLOC
 #define map_flags_of_BPF_MAP_TYPE_LRU_HASH 0
+#define map_flags_of_BPF_MAP_TYPE_CPUMAP 0
 #define map_flags_of_BPF_MAP_TYPE_LPM_TRIE BPF_F_NO_PREALLOC
 
 #define MAP(name, map_type, key_type, value_type, entries)  \
@@ -116,6 +118,23 @@ struct {
 	__type(value, __u32);
 	__uint(max_entries, MAX_PORTS);
 } device SEC(".maps");
+
+/* packets over CPUs: how, in which buckets, into which queues; the loader says how many
+ * CPUs there are */
+MAP(spread_settings, BPF_MAP_TYPE_ARRAY, __u32, struct spread, 1);
+MAP(spread_bucket, BPF_MAP_TYPE_ARRAY, __u32, struct spread_bucket,
+    SPREAD_BUCKETS + SPREAD_FLOW_BUCKETS);
+MAP(spread_queue, BPF_MAP_TYPE_ARRAY, __u32, struct spread_queue, 1);
+MAP(spread_cpu, BPF_MAP_TYPE_CPUMAP, __u32, struct bpf_cpumap_val, 1);
+MAP(spread_cpu2, BPF_MAP_TYPE_CPUMAP, __u32, struct bpf_cpumap_val, 1);
+
+/* programs that others end in, by enum program */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, 2);
+} next_program SEC(".maps");
 
 /* packets for the daemon: struct punt */
 struct {

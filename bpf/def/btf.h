@@ -5,6 +5,7 @@
 #ifndef CULVERT_DEF_BTF_H
 #define CULVERT_DEF_BTF_H
 
+#include "spread.h"
 #include "tables.h"
 #include "reason.h"
 #include "../srv6/behaviors.h"
@@ -30,6 +31,10 @@ BTF_TYPE(enum, reason);
 BTF_TYPE(enum, route_leaf);
 BTF_TYPE(enum, session_event_kind);
 BTF_TYPE(enum, sid_flags);
+BTF_TYPE(enum, program);
+BTF_TYPE(enum, spread_by);
+BTF_TYPE(enum, spread_limits);
+BTF_TYPE(enum, spread_place);
 BTF_TYPE(enum, straight);
 BTF_TYPE(enum, target_kind);
 BTF_TYPE(enum, tunnel_action);

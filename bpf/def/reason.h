@@ -65,6 +65,8 @@ enum reason {
 
 	REASON_MARTIAN, /* from or to an address that no packet on its way has */
 
+	REASON_QUEUE_FULL, /* of the CPU that the packet belongs to */
+
 	REASON_COUNT,
 };
 

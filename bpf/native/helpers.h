@@ -34,6 +34,8 @@ struct witness {
 	int fib_mtu;            /* the kernel's answer, when it had one */
 	__u8 flavors, behavior; /* of the last local SID met */
 	int link;               /* the last forwarding met is a link: a frame leaves */
+	int stays;              /* a tail call to the data path */
+	int queued;             /* in the queue of a CPU */
 	__u32 punts;
 	struct punt punt;
 };
@@ -298,12 +300,26 @@ long bpf_redirect_map(void *map, __u64 key, __u64 flags)
 {
 	struct native_map *m = map_of(map);
 
+	if (m->type == BPF_MAP_TYPE_CPUMAP) {
+		must(key < m->max_entries && !flags, "to CPU %llu", (unsigned long long)key);
+		witness.queued = 1;
+		return XDP_REDIRECT;
+	}
 	must(m->type == BPF_MAP_TYPE_DEVMAP, "redirect through a map of type %u", m->type);
 	if (key >= m->max_entries || !((__u32 *)m->values)[key])
 		return flags & 3;
 	witness.sent = 1;
 	witness.redirected = key;
 	return XDP_REDIRECT;
+}
+
+/* Here it returns. */
+long bpf_tail_call(void *ctx, void *map, __u32 index)
+{
+	(void)ctx;
+	must(map == (void *)&next_program && index == PROGRAM_DATA_PATH, "tail call %u", index);
+	witness.stays = 1;
+	return 0;
 }
 
 static struct punt *reserved;

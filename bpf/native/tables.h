@@ -7,6 +7,7 @@
 #include "input.h"
 
 #define PORTS 8       /* ifindex 1..PORTS */
+#define CPUS 2
 #define SIDS 64
 #define POLICIES 8
 #define LISTS 12
@@ -100,6 +101,12 @@ static void make_maps(void)
 	MAKE_MAP(move_scratch, 1);
 	MAKE_MAP(trace_scratch, 1);
 	MAKE_MAP(device, PORTS + 4);
+	MAKE_MAP(spread_settings, 1);
+	MAKE_MAP(spread_bucket, SPREAD_BUCKETS + SPREAD_FLOW_BUCKETS);
+	MAKE_MAP(spread_queue, 2 * CPUS);
+	MAKE_MAP(spread_cpu, CPUS);
+	MAKE_MAP(spread_cpu2, CPUS);
+	MAKE_MAP(next_program, 1);
 }
 
 static void empty_maps(void)

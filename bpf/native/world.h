@@ -334,6 +334,25 @@ static void make_reach(void)
 	put(&ue_reach, &key, &reach);
 }
 
+/* Each bucket is somewhere, and some are on their way elsewhere. */
+static void make_spread(struct input *in)
+{
+	static const __u32 places[] = { 0,           1,           SPREAD_SECOND, SPREAD_SECOND + 1,
+					SPREAD_HERE, SPREAD_SPLIT };
+	struct spread *s = VALUE(spread_settings, struct spread, 0);
+	__u32 i;
+
+	s->by = pick(in, 3);
+	s->room = pick(in, 8);
+	for (i = 0; i < SPREAD_BUCKETS + SPREAD_FLOW_BUCKETS; i++) {
+		struct spread_bucket *b = VALUE(spread_bucket, struct spread_bucket, i);
+		__u32 n = next_number(in), split = i < SPREAD_BUCKETS;
+
+		b->word = (__u64)places[n % (5 + split)] << SPREAD_PLACE_SHIFT;
+		b->next = places[(n >> 8) % (5 + split)];
+	}
+}
+
 static void make_world(__u32 seed)
 {
 	struct input in = { 0, 0, seed };
@@ -350,6 +369,7 @@ static void make_world(__u32 seed)
 	make_steering(&in);
 	make_reach();
 	make_settings(&in);
+	make_spread(&in);
 	node_settings.generation = ++worlds.made;
 }
 

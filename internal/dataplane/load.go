@@ -50,7 +50,7 @@ func loadSpec() (*ebpf.CollectionSpec, error) {
 // found by prefix have a half of local_sid each; tunnel has a quarter for
 // TEIDs, one for UE pools, and two for entries that neither finds.
 func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
-	l := d.limits
+	l, cpus := d.limits, uint32(ebpf.MustPossibleCPU())
 	for name, n := range map[string]uint32{
 		abi.MapLocalSid: 2*l.SIDs + 1, abi.MapSidCounter: 2*l.SIDs + 1,
 		abi.MapSidByPrefix: l.SIDs, abi.MapMobile: l.SIDs + 1,
@@ -60,6 +60,7 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 		abi.MapTargetByDst4: l.Routes, abi.MapTargetByDst6: l.Routes,
 		abi.MapRoute4: l.Routes, abi.MapRoute6: l.Routes,
 		abi.MapRouteBlock: l.Routes/8 + 64, abi.MapAdjacency: l.Adjacencies + 1,
+		abi.MapSpreadCpu: cpus, abi.MapSpreadCpu2: cpus, abi.MapSpreadQueue: 2 * cpus,
 	} {
 		spec.Maps[name].MaxEntries = n
 	}
@@ -72,6 +73,7 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 	}
 	// These are written word by word, see table.Array.
 	for _, name := range []string{mapSettings, abi.MapLocalSid, abi.MapRouteRoot, abi.MapRouteBlock, abi.MapSrPolicy, abi.MapTunnel,
+		abi.MapSpreadSettings, abi.MapSpreadBucket, abi.MapSpreadQueue,
 		abi.MapPdr, abi.MapRefused, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding, abi.MapMeter, abi.MapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
 	}

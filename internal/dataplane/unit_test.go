@@ -256,6 +256,8 @@ func TestFullTables(t *testing.T) {
 // kernel's limit of a million.
 var verifierCeiling = map[string]uint32{
 	abi.ProgCulvertXdp:    200_000,
+	abi.ProgCulvertCpu:    200_000, // the same, where packets are spread over CPUs
+	abi.ProgCulvertSpread: 15_000,
 	abi.ProgCulvertPod:    15_000,
 	abi.ProgCulvertUplink: 30_000,
 }
@@ -289,7 +291,8 @@ func TestStackDepth(t *testing.T) {
 	frames, calls := map[string]int{}, map[string]map[string]bool{}
 	var in string
 	var fromFrame [11]bool // registers that hold the frame pointer
-	for _, ins := range spec.Programs[abi.ProgCulvertXdp].Instructions {
+	instructions := append(slices.Clone(spec.Programs[abi.ProgCulvertXdp].Instructions), spec.Programs[abi.ProgCulvertCpu].Instructions...)
+	for _, ins := range instructions {
 		if s := ins.Symbol(); s != "" {
 			in = s
 			frames[in], calls[in], fromFrame = 32, map[string]bool{}, [11]bool{}
@@ -317,9 +320,11 @@ func TestStackDepth(t *testing.T) {
 		}
 		return frames[name] + below
 	}
-	got := deepest(abi.ProgCulvertXdp)
-	t.Logf("%d of 512 octets, %d of them the program's own", got, frames[abi.ProgCulvertXdp])
-	if got > 512 || frames["journey"] == 0 || len(calls[abi.ProgCulvertXdp]) < 2 {
-		t.Errorf("the stack is %d octets deep, more than 512 (frames: %v)", got, frames)
+	for _, program := range []string{abi.ProgCulvertXdp, abi.ProgCulvertCpu} {
+		got := deepest(program)
+		t.Logf("%s: %d of 512 octets, %d of them its own", program, got, frames[program])
+		if got > 512 || frames["journey"] == 0 || len(calls[program]) < 2 {
+			t.Errorf("%s: the stack is %d octets deep, more than 512 (frames: %v)", program, got, frames)
+		}
 	}
 }

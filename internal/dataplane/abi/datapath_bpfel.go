@@ -59,6 +59,15 @@ const (
 	BehaviorH_M_GTP4D        Behavior = 22
 )
 
+type BpfCpumapVal struct {
+	_       structs.HostLayout
+	Qsize   uint32
+	BpfProg struct {
+		_  structs.HostLayout
+		Fd int32
+	}
+}
+
 type Cached struct {
 	_          structs.HostLayout
 	Hi         uint64
@@ -452,6 +461,12 @@ type Prefix6 struct {
 	MaskLo uint64
 }
 
+type Program uint32
+
+const (
+	ProgramPROGRAM_DATA_PATH Program = 0
+)
+
 type Punt struct {
 	_       structs.HostLayout
 	Kind    uint32
@@ -539,7 +554,8 @@ const (
 	ReasonREASON_PEER            Reason = 43
 	ReasonREASON_HOST            Reason = 44
 	ReasonREASON_MARTIAN         Reason = 45
-	ReasonREASON_COUNT           Reason = 46
+	ReasonREASON_QUEUE_FULL      Reason = 46
+	ReasonREASON_COUNT           Reason = 47
 )
 
 type Refused struct {
@@ -643,6 +659,56 @@ type SidKey struct {
 	_         structs.HostLayout
 	Prefixlen uint32
 	Addr      In6
+}
+
+type Spread struct {
+	_    structs.HostLayout
+	By   uint32
+	Room uint32
+}
+
+type SpreadBucket struct {
+	_     structs.HostLayout
+	Word  uint64
+	Next  uint32
+	Moves uint32
+	Pad   [6]uint64
+	Done  uint64
+	Pad2  [7]uint64
+}
+
+type SpreadBy uint32
+
+const (
+	SpreadBySPREAD_OFF  SpreadBy = 0
+	SpreadBySPREAD_UE   SpreadBy = 1
+	SpreadBySPREAD_FLOW SpreadBy = 2
+)
+
+type SpreadLimits uint32
+
+const (
+	SpreadLimitsSPREAD_BUCKETS      SpreadLimits = 1024
+	SpreadLimitsSPREAD_FLOW_BUCKETS SpreadLimits = 256
+	SpreadLimitsSPREAD_PLACE_SHIFT  SpreadLimits = 52
+)
+
+type SpreadPlace uint32
+
+const (
+	SpreadPlaceSPREAD_SECOND SpreadPlace = 2048
+	SpreadPlaceSPREAD_SPLIT  SpreadPlace = 4094
+	SpreadPlaceSPREAD_HERE   SpreadPlace = 4095
+)
+
+type SpreadQueue struct {
+	_        structs.HostLayout
+	Sent     uint64
+	Seen     uint64
+	Full     uint64
+	Pad      [5]uint64
+	Received uint64
+	Pad2     [7]uint64
 }
 
 type SrPolicy struct {
@@ -801,6 +867,7 @@ const (
 	MapMobile         = "mobile"
 	MapMoveScratch    = "move_scratch"
 	MapNameByIndex    = "name_by_index"
+	MapNextProgram    = "next_program"
 	MapOutcomes       = "outcomes"
 	MapOverlay        = "overlay"
 	MapPdr            = "pdr"
@@ -821,6 +888,11 @@ const (
 	MapSliceMeter     = "slice_meter"
 	MapSlowPath       = "slow_path"
 	MapSource         = "source"
+	MapSpreadBucket   = "spread_bucket"
+	MapSpreadCpu      = "spread_cpu"
+	MapSpreadCpu2     = "spread_cpu2"
+	MapSpreadQueue    = "spread_queue"
+	MapSpreadSettings = "spread_settings"
 	MapSrPolicy       = "sr_policy"
 	MapStation        = "station"
 	MapTargetByDst4   = "target_by_dst4"
@@ -833,7 +905,9 @@ const (
 	MapTunnelByTeid   = "tunnel_by_teid"
 	MapUeReach        = "ue_reach"
 	MapUntranslated   = "untranslated"
+	ProgCulvertCpu    = "culvert_cpu"
 	ProgCulvertPod    = "culvert_pod"
+	ProgCulvertSpread = "culvert_spread"
 	ProgCulvertUplink = "culvert_uplink"
 	ProgCulvertXdp    = "culvert_xdp"
 )
@@ -880,7 +954,9 @@ type Specs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProgramSpecs struct {
+	CulvertCpu    *ebpf.ProgramSpec `ebpf:"culvert_cpu"`
 	CulvertPod    *ebpf.ProgramSpec `ebpf:"culvert_pod"`
+	CulvertSpread *ebpf.ProgramSpec `ebpf:"culvert_spread"`
 	CulvertUplink *ebpf.ProgramSpec `ebpf:"culvert_uplink"`
 	CulvertXdp    *ebpf.ProgramSpec `ebpf:"culvert_xdp"`
 }
@@ -889,55 +965,61 @@ type ProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type MapSpecs struct {
-	Access        *ebpf.MapSpec `ebpf:"access"`
-	Adjacency     *ebpf.MapSpec `ebpf:"adjacency"`
-	CachedRoute   *ebpf.MapSpec `ebpf:"cached_route"`
-	Device        *ebpf.MapSpec `ebpf:"device"`
-	ErrorsLeft    *ebpf.MapSpec `ebpf:"errors_left"`
-	Filter        *ebpf.MapSpec `ebpf:"filter"`
-	Forwarding    *ebpf.MapSpec `ebpf:"forwarding"`
-	FrameFilter   *ebpf.MapSpec `ebpf:"frame_filter"`
-	JourneyState  *ebpf.MapSpec `ebpf:"journey_state"`
-	LimitByGroup  *ebpf.MapSpec `ebpf:"limit_by_group"`
-	ListCounter   *ebpf.MapSpec `ebpf:"list_counter"`
-	LocalSid      *ebpf.MapSpec `ebpf:"local_sid"`
-	LookupCache   *ebpf.MapSpec `ebpf:"lookup_cache"`
-	Meter         *ebpf.MapSpec `ebpf:"meter"`
-	Mobile        *ebpf.MapSpec `ebpf:"mobile"`
-	MoveScratch   *ebpf.MapSpec `ebpf:"move_scratch"`
-	NameByIndex   *ebpf.MapSpec `ebpf:"name_by_index"`
-	Outcomes      *ebpf.MapSpec `ebpf:"outcomes"`
-	Overlay       *ebpf.MapSpec `ebpf:"overlay"`
-	Pdr           *ebpf.MapSpec `ebpf:"pdr"`
-	PdrByTeid     *ebpf.MapSpec `ebpf:"pdr_by_teid"`
-	PdrByUe       *ebpf.MapSpec `ebpf:"pdr_by_ue"`
-	Pod           *ebpf.MapSpec `ebpf:"pod"`
-	Port          *ebpf.MapSpec `ebpf:"port"`
-	Refused       *ebpf.MapSpec `ebpf:"refused"`
-	Route4        *ebpf.MapSpec `ebpf:"route4"`
-	Route6        *ebpf.MapSpec `ebpf:"route6"`
-	RouteBlock    *ebpf.MapSpec `ebpf:"route_block"`
-	RouteRoot     *ebpf.MapSpec `ebpf:"route_root"`
-	SegmentList   *ebpf.MapSpec `ebpf:"segment_list"`
-	SessionEvents *ebpf.MapSpec `ebpf:"session_events"`
-	SidByPrefix   *ebpf.MapSpec `ebpf:"sid_by_prefix"`
-	SidCounter    *ebpf.MapSpec `ebpf:"sid_counter"`
-	SliceCounter  *ebpf.MapSpec `ebpf:"slice_counter"`
-	SliceMeter    *ebpf.MapSpec `ebpf:"slice_meter"`
-	SlowPath      *ebpf.MapSpec `ebpf:"slow_path"`
-	Source        *ebpf.MapSpec `ebpf:"source"`
-	SrPolicy      *ebpf.MapSpec `ebpf:"sr_policy"`
-	Station       *ebpf.MapSpec `ebpf:"station"`
-	TargetByDst4  *ebpf.MapSpec `ebpf:"target_by_dst4"`
-	TargetByDst6  *ebpf.MapSpec `ebpf:"target_by_dst6"`
-	TargetByPort  *ebpf.MapSpec `ebpf:"target_by_port"`
-	TraceEvents   *ebpf.MapSpec `ebpf:"trace_events"`
-	TraceFilter   *ebpf.MapSpec `ebpf:"trace_filter"`
-	TraceScratch  *ebpf.MapSpec `ebpf:"trace_scratch"`
-	Tunnel        *ebpf.MapSpec `ebpf:"tunnel"`
-	TunnelByTeid  *ebpf.MapSpec `ebpf:"tunnel_by_teid"`
-	UeReach       *ebpf.MapSpec `ebpf:"ue_reach"`
-	Untranslated  *ebpf.MapSpec `ebpf:"untranslated"`
+	Access         *ebpf.MapSpec `ebpf:"access"`
+	Adjacency      *ebpf.MapSpec `ebpf:"adjacency"`
+	CachedRoute    *ebpf.MapSpec `ebpf:"cached_route"`
+	Device         *ebpf.MapSpec `ebpf:"device"`
+	ErrorsLeft     *ebpf.MapSpec `ebpf:"errors_left"`
+	Filter         *ebpf.MapSpec `ebpf:"filter"`
+	Forwarding     *ebpf.MapSpec `ebpf:"forwarding"`
+	FrameFilter    *ebpf.MapSpec `ebpf:"frame_filter"`
+	JourneyState   *ebpf.MapSpec `ebpf:"journey_state"`
+	LimitByGroup   *ebpf.MapSpec `ebpf:"limit_by_group"`
+	ListCounter    *ebpf.MapSpec `ebpf:"list_counter"`
+	LocalSid       *ebpf.MapSpec `ebpf:"local_sid"`
+	LookupCache    *ebpf.MapSpec `ebpf:"lookup_cache"`
+	Meter          *ebpf.MapSpec `ebpf:"meter"`
+	Mobile         *ebpf.MapSpec `ebpf:"mobile"`
+	MoveScratch    *ebpf.MapSpec `ebpf:"move_scratch"`
+	NameByIndex    *ebpf.MapSpec `ebpf:"name_by_index"`
+	NextProgram    *ebpf.MapSpec `ebpf:"next_program"`
+	Outcomes       *ebpf.MapSpec `ebpf:"outcomes"`
+	Overlay        *ebpf.MapSpec `ebpf:"overlay"`
+	Pdr            *ebpf.MapSpec `ebpf:"pdr"`
+	PdrByTeid      *ebpf.MapSpec `ebpf:"pdr_by_teid"`
+	PdrByUe        *ebpf.MapSpec `ebpf:"pdr_by_ue"`
+	Pod            *ebpf.MapSpec `ebpf:"pod"`
+	Port           *ebpf.MapSpec `ebpf:"port"`
+	Refused        *ebpf.MapSpec `ebpf:"refused"`
+	Route4         *ebpf.MapSpec `ebpf:"route4"`
+	Route6         *ebpf.MapSpec `ebpf:"route6"`
+	RouteBlock     *ebpf.MapSpec `ebpf:"route_block"`
+	RouteRoot      *ebpf.MapSpec `ebpf:"route_root"`
+	SegmentList    *ebpf.MapSpec `ebpf:"segment_list"`
+	SessionEvents  *ebpf.MapSpec `ebpf:"session_events"`
+	SidByPrefix    *ebpf.MapSpec `ebpf:"sid_by_prefix"`
+	SidCounter     *ebpf.MapSpec `ebpf:"sid_counter"`
+	SliceCounter   *ebpf.MapSpec `ebpf:"slice_counter"`
+	SliceMeter     *ebpf.MapSpec `ebpf:"slice_meter"`
+	SlowPath       *ebpf.MapSpec `ebpf:"slow_path"`
+	Source         *ebpf.MapSpec `ebpf:"source"`
+	SpreadBucket   *ebpf.MapSpec `ebpf:"spread_bucket"`
+	SpreadCpu      *ebpf.MapSpec `ebpf:"spread_cpu"`
+	SpreadCpu2     *ebpf.MapSpec `ebpf:"spread_cpu2"`
+	SpreadQueue    *ebpf.MapSpec `ebpf:"spread_queue"`
+	SpreadSettings *ebpf.MapSpec `ebpf:"spread_settings"`
+	SrPolicy       *ebpf.MapSpec `ebpf:"sr_policy"`
+	Station        *ebpf.MapSpec `ebpf:"station"`
+	TargetByDst4   *ebpf.MapSpec `ebpf:"target_by_dst4"`
+	TargetByDst6   *ebpf.MapSpec `ebpf:"target_by_dst6"`
+	TargetByPort   *ebpf.MapSpec `ebpf:"target_by_port"`
+	TraceEvents    *ebpf.MapSpec `ebpf:"trace_events"`
+	TraceFilter    *ebpf.MapSpec `ebpf:"trace_filter"`
+	TraceScratch   *ebpf.MapSpec `ebpf:"trace_scratch"`
+	Tunnel         *ebpf.MapSpec `ebpf:"tunnel"`
+	TunnelByTeid   *ebpf.MapSpec `ebpf:"tunnel_by_teid"`
+	UeReach        *ebpf.MapSpec `ebpf:"ue_reach"`
+	Untranslated   *ebpf.MapSpec `ebpf:"untranslated"`
 }
 
 // VariableSpecs contains global variables before they are loaded into the kernel.
@@ -966,55 +1048,61 @@ func (o *Objects) Close() error {
 //
 // It can be passed to LoadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type Maps struct {
-	Access        *ebpf.Map `ebpf:"access"`
-	Adjacency     *ebpf.Map `ebpf:"adjacency"`
-	CachedRoute   *ebpf.Map `ebpf:"cached_route"`
-	Device        *ebpf.Map `ebpf:"device"`
-	ErrorsLeft    *ebpf.Map `ebpf:"errors_left"`
-	Filter        *ebpf.Map `ebpf:"filter"`
-	Forwarding    *ebpf.Map `ebpf:"forwarding"`
-	FrameFilter   *ebpf.Map `ebpf:"frame_filter"`
-	JourneyState  *ebpf.Map `ebpf:"journey_state"`
-	LimitByGroup  *ebpf.Map `ebpf:"limit_by_group"`
-	ListCounter   *ebpf.Map `ebpf:"list_counter"`
-	LocalSid      *ebpf.Map `ebpf:"local_sid"`
-	LookupCache   *ebpf.Map `ebpf:"lookup_cache"`
-	Meter         *ebpf.Map `ebpf:"meter"`
-	Mobile        *ebpf.Map `ebpf:"mobile"`
-	MoveScratch   *ebpf.Map `ebpf:"move_scratch"`
-	NameByIndex   *ebpf.Map `ebpf:"name_by_index"`
-	Outcomes      *ebpf.Map `ebpf:"outcomes"`
-	Overlay       *ebpf.Map `ebpf:"overlay"`
-	Pdr           *ebpf.Map `ebpf:"pdr"`
-	PdrByTeid     *ebpf.Map `ebpf:"pdr_by_teid"`
-	PdrByUe       *ebpf.Map `ebpf:"pdr_by_ue"`
-	Pod           *ebpf.Map `ebpf:"pod"`
-	Port          *ebpf.Map `ebpf:"port"`
-	Refused       *ebpf.Map `ebpf:"refused"`
-	Route4        *ebpf.Map `ebpf:"route4"`
-	Route6        *ebpf.Map `ebpf:"route6"`
-	RouteBlock    *ebpf.Map `ebpf:"route_block"`
-	RouteRoot     *ebpf.Map `ebpf:"route_root"`
-	SegmentList   *ebpf.Map `ebpf:"segment_list"`
-	SessionEvents *ebpf.Map `ebpf:"session_events"`
-	SidByPrefix   *ebpf.Map `ebpf:"sid_by_prefix"`
-	SidCounter    *ebpf.Map `ebpf:"sid_counter"`
-	SliceCounter  *ebpf.Map `ebpf:"slice_counter"`
-	SliceMeter    *ebpf.Map `ebpf:"slice_meter"`
-	SlowPath      *ebpf.Map `ebpf:"slow_path"`
-	Source        *ebpf.Map `ebpf:"source"`
-	SrPolicy      *ebpf.Map `ebpf:"sr_policy"`
-	Station       *ebpf.Map `ebpf:"station"`
-	TargetByDst4  *ebpf.Map `ebpf:"target_by_dst4"`
-	TargetByDst6  *ebpf.Map `ebpf:"target_by_dst6"`
-	TargetByPort  *ebpf.Map `ebpf:"target_by_port"`
-	TraceEvents   *ebpf.Map `ebpf:"trace_events"`
-	TraceFilter   *ebpf.Map `ebpf:"trace_filter"`
-	TraceScratch  *ebpf.Map `ebpf:"trace_scratch"`
-	Tunnel        *ebpf.Map `ebpf:"tunnel"`
-	TunnelByTeid  *ebpf.Map `ebpf:"tunnel_by_teid"`
-	UeReach       *ebpf.Map `ebpf:"ue_reach"`
-	Untranslated  *ebpf.Map `ebpf:"untranslated"`
+	Access         *ebpf.Map `ebpf:"access"`
+	Adjacency      *ebpf.Map `ebpf:"adjacency"`
+	CachedRoute    *ebpf.Map `ebpf:"cached_route"`
+	Device         *ebpf.Map `ebpf:"device"`
+	ErrorsLeft     *ebpf.Map `ebpf:"errors_left"`
+	Filter         *ebpf.Map `ebpf:"filter"`
+	Forwarding     *ebpf.Map `ebpf:"forwarding"`
+	FrameFilter    *ebpf.Map `ebpf:"frame_filter"`
+	JourneyState   *ebpf.Map `ebpf:"journey_state"`
+	LimitByGroup   *ebpf.Map `ebpf:"limit_by_group"`
+	ListCounter    *ebpf.Map `ebpf:"list_counter"`
+	LocalSid       *ebpf.Map `ebpf:"local_sid"`
+	LookupCache    *ebpf.Map `ebpf:"lookup_cache"`
+	Meter          *ebpf.Map `ebpf:"meter"`
+	Mobile         *ebpf.Map `ebpf:"mobile"`
+	MoveScratch    *ebpf.Map `ebpf:"move_scratch"`
+	NameByIndex    *ebpf.Map `ebpf:"name_by_index"`
+	NextProgram    *ebpf.Map `ebpf:"next_program"`
+	Outcomes       *ebpf.Map `ebpf:"outcomes"`
+	Overlay        *ebpf.Map `ebpf:"overlay"`
+	Pdr            *ebpf.Map `ebpf:"pdr"`
+	PdrByTeid      *ebpf.Map `ebpf:"pdr_by_teid"`
+	PdrByUe        *ebpf.Map `ebpf:"pdr_by_ue"`
+	Pod            *ebpf.Map `ebpf:"pod"`
+	Port           *ebpf.Map `ebpf:"port"`
+	Refused        *ebpf.Map `ebpf:"refused"`
+	Route4         *ebpf.Map `ebpf:"route4"`
+	Route6         *ebpf.Map `ebpf:"route6"`
+	RouteBlock     *ebpf.Map `ebpf:"route_block"`
+	RouteRoot      *ebpf.Map `ebpf:"route_root"`
+	SegmentList    *ebpf.Map `ebpf:"segment_list"`
+	SessionEvents  *ebpf.Map `ebpf:"session_events"`
+	SidByPrefix    *ebpf.Map `ebpf:"sid_by_prefix"`
+	SidCounter     *ebpf.Map `ebpf:"sid_counter"`
+	SliceCounter   *ebpf.Map `ebpf:"slice_counter"`
+	SliceMeter     *ebpf.Map `ebpf:"slice_meter"`
+	SlowPath       *ebpf.Map `ebpf:"slow_path"`
+	Source         *ebpf.Map `ebpf:"source"`
+	SpreadBucket   *ebpf.Map `ebpf:"spread_bucket"`
+	SpreadCpu      *ebpf.Map `ebpf:"spread_cpu"`
+	SpreadCpu2     *ebpf.Map `ebpf:"spread_cpu2"`
+	SpreadQueue    *ebpf.Map `ebpf:"spread_queue"`
+	SpreadSettings *ebpf.Map `ebpf:"spread_settings"`
+	SrPolicy       *ebpf.Map `ebpf:"sr_policy"`
+	Station        *ebpf.Map `ebpf:"station"`
+	TargetByDst4   *ebpf.Map `ebpf:"target_by_dst4"`
+	TargetByDst6   *ebpf.Map `ebpf:"target_by_dst6"`
+	TargetByPort   *ebpf.Map `ebpf:"target_by_port"`
+	TraceEvents    *ebpf.Map `ebpf:"trace_events"`
+	TraceFilter    *ebpf.Map `ebpf:"trace_filter"`
+	TraceScratch   *ebpf.Map `ebpf:"trace_scratch"`
+	Tunnel         *ebpf.Map `ebpf:"tunnel"`
+	TunnelByTeid   *ebpf.Map `ebpf:"tunnel_by_teid"`
+	UeReach        *ebpf.Map `ebpf:"ue_reach"`
+	Untranslated   *ebpf.Map `ebpf:"untranslated"`
 }
 
 func (m *Maps) Close() error {
@@ -1036,6 +1124,7 @@ func (m *Maps) Close() error {
 		m.Mobile,
 		m.MoveScratch,
 		m.NameByIndex,
+		m.NextProgram,
 		m.Outcomes,
 		m.Overlay,
 		m.Pdr,
@@ -1056,6 +1145,11 @@ func (m *Maps) Close() error {
 		m.SliceMeter,
 		m.SlowPath,
 		m.Source,
+		m.SpreadBucket,
+		m.SpreadCpu,
+		m.SpreadCpu2,
+		m.SpreadQueue,
+		m.SpreadSettings,
 		m.SrPolicy,
 		m.Station,
 		m.TargetByDst4,
@@ -1081,14 +1175,18 @@ type Variables struct {
 //
 // It can be passed to LoadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type Programs struct {
+	CulvertCpu    *ebpf.Program `ebpf:"culvert_cpu"`
 	CulvertPod    *ebpf.Program `ebpf:"culvert_pod"`
+	CulvertSpread *ebpf.Program `ebpf:"culvert_spread"`
 	CulvertUplink *ebpf.Program `ebpf:"culvert_uplink"`
 	CulvertXdp    *ebpf.Program `ebpf:"culvert_xdp"`
 }
 
 func (p *Programs) Close() error {
 	return _DatapathClose(
+		p.CulvertCpu,
 		p.CulvertPod,
+		p.CulvertSpread,
 		p.CulvertUplink,
 		p.CulvertXdp,
 	)

@@ -22,6 +22,7 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 	abi.ReasonREASON_ROLE:            {"role", "nothing that the interface's roles accept"},
 	abi.ReasonREASON_PEER:            {"peer", "GTP-U from a sender that is not among the interface's peers"},
 	abi.ReasonREASON_MARTIAN:         {"martian", "from or to an address that no router sends packets of: loopback, link-local, reserved"},
+	abi.ReasonREASON_QUEUE_FULL:      {"queue_full", "the queue of the CPU that it belongs to was full"},
 	abi.ReasonREASON_HOST:            {"host", "for this host, and the interface's host does not list it"},
 	abi.ReasonREASON_HOP_LIMIT:       {"hop_limit", "hop limit or TTL was used up"},
 	abi.ReasonREASON_SRH_MALFORMED:   {"srh_malformed", "segment routing header is cut short, or its lengths disagree"},

@@ -37,6 +37,7 @@ __u64 bpf_ktime_get_ns(void);
 __u64 bpf_ktime_get_coarse_ns(void);
 long bpf_fib_lookup(void *ctx, struct bpf_fib_lookup *fib, int size, __u32 flags);
 long bpf_redirect_map(void *map, __u64 key, __u64 flags);
+long bpf_tail_call(void *ctx, void *map, __u32 index);
 void *bpf_ringbuf_reserve(void *map, __u64 size, __u64 flags);
 void bpf_ringbuf_submit(void *record, __u64 flags);
 void bpf_ringbuf_discard(void *record, __u64 flags);
