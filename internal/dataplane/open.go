@@ -23,6 +23,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/sid"
+	"github.com/culvert-net/culvert/internal/dataplane/spread"
 	"github.com/culvert-net/culvert/internal/dataplane/steering"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/target"
@@ -50,6 +51,8 @@ type DataPlane struct {
 	Ports *port.Table
 	XDP   *attach.XDP
 	TCX   *attach.TCX
+	// Spread sends packets to the CPUs that handle them.
+	Spread *spread.Spread
 	// Where packets leave.
 	Adjacencies *adjacency.Table
 	Routes      *adjacency.Routes
@@ -92,6 +95,7 @@ type DataPlane struct {
 	rings    *event.Rings
 
 	sessionTables session.Tables
+	spreadTables  spread.Tables
 }
 
 // tables are those of all concepts but sessions.
@@ -128,7 +132,7 @@ func Open(opts Options) (*DataPlane, error) {
 	d.prepare(spec)
 	if opts.PinPath == "" {
 		if err = d.load(spec, nil); err == nil {
-			d.openAttachments()
+			err = d.openAttachments()
 		}
 	} else {
 		err = d.openPinned(spec, opts.PinPath)
@@ -143,10 +147,15 @@ func Open(opts Options) (*DataPlane, error) {
 }
 
 // openAttachments makes what attaches the programs, which are loaded.
-func (d *DataPlane) openAttachments() {
+func (d *DataPlane) openAttachments() (err error) {
 	d.XDP = attach.NewXDP(&d.mu, d.log, d.pins, d.prog)
 	d.TCX = attach.NewTCX(&d.mu, d.pins, d.maps[abi.MapOverlay], d.loadPodPrograms)
 	d.Frames = xdp.New(d.prog)
+	if err := table.Open(&d.spreadTables, d.maps); err != nil {
+		return err
+	}
+	d.Spread, err = spread.Open(d.spreadTables, d.loadSpreadPrograms, d.XDP.RunFirst)
+	return err
 }
 
 // openTables gives each concept its maps, from the lowest to those that refer to
@@ -217,7 +226,7 @@ func (d *DataPlane) Build() string { return d.build }
 func (d *DataPlane) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	errs := []error{table.Close(&d.tables), table.Close(&d.sessionTables), d.XDP.Close(), d.TCX.Close(), d.prog.Close()}
+	errs := []error{table.Close(&d.tables), table.Close(&d.sessionTables), table.Close(&d.spreadTables), d.Spread.Close(), d.XDP.Close(), d.TCX.Close(), d.prog.Close()}
 	if d.rings != nil {
 		d.rings.Close()
 	}

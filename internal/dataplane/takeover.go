@@ -11,6 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/pin"
+	"github.com/culvert-net/culvert/internal/dataplane/spread"
 )
 
 // openPinned loads the data path and pins it at path, or takes over what is
@@ -47,8 +48,7 @@ func (d *DataPlane) pinNew(spec *ebpf.CollectionSpec, path string) error {
 	if err := d.pins.Publish(path); err != nil {
 		return err
 	}
-	d.openAttachments()
-	return nil
+	return d.openAttachments()
 }
 
 // takeOver lets the pinned links run this build's program: the pinned one if it
@@ -64,8 +64,7 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) (err error)
 	same := func() map[string]*ebpf.Program { return d.samePodPrograms(spec) }
 	if d.prog = d.pins.SameProgram(abi.ProgCulvertXdp, spec, pinned, d.build); d.prog != nil {
 		d.maps = pinned
-		d.openAttachments()
-		return errors.Join(d.XDP.TakeOver(), d.TCX.TakeOver(same))
+		return errors.Join(d.openAttachments(), d.XDP.TakeOver(), d.TCX.TakeOver(same))
 	}
 	err = d.load(spec, pinned)
 	for _, m := range pinned {
@@ -81,8 +80,7 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) (err error)
 			}
 		}
 	}
-	d.openAttachments()
-	if err := d.XDP.TakeOver(); err != nil {
+	if err := errors.Join(d.openAttachments(), d.XDP.TakeOver()); err != nil {
 		return err
 	}
 	if err := d.pins.PutProgram(d.prog, abi.ProgCulvertXdp, d.build); err != nil {
@@ -109,26 +107,46 @@ func (d *DataPlane) samePodPrograms(spec *ebpf.CollectionSpec) map[string]*ebpf.
 
 // loadPodPrograms loads the programs for pods and pins them.
 func (d *DataPlane) loadPodPrograms() (map[string]*ebpf.Program, error) {
-	spec, err := loadSpec()
-	if err != nil {
-		return nil, err
-	}
-	d.prepare(spec)
-	coll, err := d.loadPrograms(spec, d.maps, podPrograms...)
-	if err != nil {
-		return nil, err
-	}
-	programs := coll.Programs
-	coll.Programs = nil
-	coll.Close()
+	programs, err := d.loadLater(podPrograms...)
 	var errs []error
 	for name, p := range programs {
 		if d.pins != nil {
 			errs = append(errs, d.pins.PutProgram(p, name, d.build))
 		}
 	}
-	return programs, errors.Join(errs...)
+	return programs, errors.Join(append(errs, err)...)
 }
 
 // podPrograms are the programs for pods.
 var podPrograms = []string{abi.ProgCulvertPod, abi.ProgCulvertUplink}
+
+// loadSpreadPrograms loads what spreads packets over CPUs. Links and queues keep these
+// programs: they need no pin.
+func (d *DataPlane) loadSpreadPrograms() (p spread.Programs, err error) {
+	programs, err := d.loadLater(abi.ProgCulvertSpread, abi.ProgCulvertCpu)
+	if err != nil {
+		return p, err
+	}
+	p = spread.Programs{Send: programs[abi.ProgCulvertSpread], Receive: programs[abi.ProgCulvertCpu]}
+	if err = d.maps[abi.MapNextProgram].Put(uint32(abi.ProgramPROGRAM_DATA_PATH), d.prog); err != nil {
+		err = fmt.Errorf("write table %s: %w", abi.MapNextProgram, err)
+	}
+	return p, err
+}
+
+// loadLater loads programs beside those that run.
+func (d *DataPlane) loadLater(names ...string) (map[string]*ebpf.Program, error) {
+	spec, err := loadSpec()
+	if err != nil {
+		return nil, err
+	}
+	d.prepare(spec)
+	coll, err := d.loadPrograms(spec, d.maps, names...)
+	if err != nil {
+		return nil, err
+	}
+	programs := coll.Programs
+	coll.Programs = nil
+	coll.Close()
+	return programs, nil
+}

@@ -32,12 +32,14 @@ type XDP struct {
 	mu   *sync.Mutex
 	log  *slog.Logger
 	prog *ebpf.Program
+	// first, if any, is what native interfaces run, which ends in prog.
+	first *ebpf.Program
 	links
 }
 
 // NewXDP attaches nothing. mu is the data path's lock.
 func NewXDP(mu *sync.Mutex, log *slog.Logger, pins *pin.Dir, prog *ebpf.Program) *XDP {
-	return &XDP{mu, log, prog, links{"xdp", pins, map[int]*attached{}}}
+	return &XDP{mu: mu, log: log, prog: prog, links: links{"xdp", pins, map[int]*attached{}}}
 }
 
 // Attach puts the program on an interface and says in which mode. Where it is
@@ -86,7 +88,7 @@ func (x *XDP) attach(ifindex int, mode Mode) error {
 	if mode == ModeGeneric {
 		flags = link.XDPGenericMode
 	}
-	l, err := link.AttachXDP(link.XDPOptions{Program: x.prog, Interface: ifindex, Flags: flags})
+	l, err := link.AttachXDP(link.XDPOptions{Program: x.programFor(mode), Interface: ifindex, Flags: flags})
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
 		name := port.Name(ifindex)
@@ -97,6 +99,37 @@ func (x *XDP) attach(ifindex int, mode Mode) error {
 		return fmt.Errorf("interface %s: attach in mode %s: %w", port.Name(ifindex), mode, err)
 	}
 	return x.put(ifindex, string(mode), l)
+}
+
+// programFor is what an interface runs.
+func (x *XDP) programFor(mode Mode) *ebpf.Program {
+	if x.first != nil && mode == ModeNative {
+		return x.first
+	}
+	return x.prog
+}
+
+// RunFirst has native interfaces, and those to come, run a program that ends in the data
+// path's; nil: that itself.
+func (x *XDP) RunFirst(first *ebpf.Program) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if first == x.first {
+		return nil
+	}
+	x.first = first
+	return x.update()
+}
+
+// update has each link run what its interface is to run.
+func (x *XDP) update() error {
+	var errs []error
+	for ifindex, a := range x.on {
+		if err := a.Update(x.programFor(Mode(a.how))); err != nil && pin.Alive(a) {
+			errs = append(errs, fmt.Errorf("interface %s: replace the program: %w", port.Name(ifindex), err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Attached lists the interfaces that the program is on, and how.
@@ -118,15 +151,9 @@ func (x *XDP) Detach(ifindex int) error {
 	return x.remove(ifindex)
 }
 
-// TakeOver lets each pinned link run the program.
+// TakeOver lets each pinned link run the program, or what RunFirst named.
 func (x *XDP) TakeOver() error {
-	err := x.takeOver()
-	for ifindex, a := range x.on {
-		if e := a.Update(x.prog); e != nil {
-			err = errors.Join(err, fmt.Errorf("interface %s: replace the program: %w", port.Name(ifindex), e))
-		}
-	}
-	return err
+	return errors.Join(x.takeOver(), x.update())
 }
 
 // Close lets go of the links. Those that are pinned stay.
