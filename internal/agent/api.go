@@ -41,6 +41,7 @@ type Status struct {
 	Outcomes   []Outcome            `json:"outcomes"`
 	UPF        *UPFStatus           `json:"upf,omitempty"`     // of a node that is one
 	Overlay    *OverlayStatus       `json:"overlay,omitempty"` // of a member of a cluster
+	Spread     *SpreadStatus        `json:"spread,omitempty"`  // where packets are spread over CPUs
 }
 
 // UPFStatus is a user plane function at a glance.

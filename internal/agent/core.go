@@ -46,6 +46,7 @@ type core struct {
 	overlay  *apply.Overlay
 	upf      *userPlane
 	pods     *pods.Pods
+	spread   *spreader
 }
 
 // proposal is a goal that somebody asks for.

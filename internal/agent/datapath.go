@@ -31,6 +31,7 @@ type dataPath struct {
 	Punts    punt.DataPath
 	Counters counters
 	Trace    tracer
+	Spread   spreading
 	Sweep    func() error // removes what was taken over and not put since
 	Build    func() string
 	Close    func() error
@@ -107,7 +108,7 @@ func openDataPath(o dataplane.Options) (*dataPath, error) {
 	}
 	return &dataPath{
 		DataPath: apply.DataPath{
-			SetSettings: dp.SetSettings,
+			SetSettings: dp.SetSettings, SetSpread: setSpread(dp),
 			Policies:    apply.Table[srpolicy.Policy, string]{Put: dp.Policies.Put, Delete: dp.Policies.Delete},
 			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: dp.Tunnels.Put, Delete: dp.Tunnels.Delete},
 			SIDs:        apply.Table[srv6.LocalSID, netip.Prefix]{Put: dp.SIDs.Put, Delete: dp.SIDs.Delete},
@@ -123,7 +124,7 @@ func openDataPath(o dataplane.Options) (*dataPath, error) {
 			PutRoute: dp.Routes.Put, DeleteRoute: dp.Routes.Delete,
 			AdjacencyKeys: dp.Adjacencies.Keys, AdjacencyChanges: dp.Adjacencies.Changes, SetNextHop: dp.Adjacencies.SetNextHop,
 		},
-		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace,
+		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, Spread: dp.Spread,
 		Punts:    punt.DataPath{Injector: dp.Frames, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read},
 		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage},
 		Sweep:    dp.Sweep, Build: dp.Build, Close: dp.Close,

@@ -57,6 +57,7 @@ type fakeDataPath struct {
 	punts       chan event.Punt
 	injected    chan []byte
 
+	spread      fakeSpread
 	sessionSIDs map[netip.Prefix]bool
 	n6          map[ethernet.Link]bool
 }
@@ -79,7 +80,7 @@ func newFake() *fakeDataPath {
 func (f *fakeDataPath) joined() *dataPath {
 	return &dataPath{
 		DataPath: apply.DataPath{
-			SetSettings: f.SetSettings,
+			SetSettings: f.SetSettings, SetSpread: f.SetSpread,
 			Policies:    apply.Table[srpolicy.Policy, string]{Put: f.PutPolicy, Delete: f.DeletePolicy},
 			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: f.PutTunnel, Delete: f.DeleteTunnel},
 			SIDs:        apply.Table[srv6.LocalSID, netip.Prefix]{Put: f.PutSID, Delete: f.DeleteSID},
@@ -95,7 +96,7 @@ func (f *fakeDataPath) joined() *dataPath {
 			PutRoute: f.PutRoute, DeleteRoute: f.DeleteRoute,
 			AdjacencyKeys: f.AdjacencyKeys, AdjacencyChanges: f.AdjacencyChanges, SetNextHop: f.SetNextHop,
 		},
-		Pods: podTable{f}, Sessions: f, Trace: tracing{f},
+		Pods: podTable{f}, Sessions: f, Trace: tracing{f}, Spread: &f.spread,
 		Punts:    punt.DataPath{Injector: f, InjectToUE: f.InjectToUE, Read: f.Punts},
 		Counters: counters{Outcomes: f.Outcomes, SID: f.SIDCounter, Lists: f.ListCounters, Tunnel: f.TunnelCounters, Usage: f.Usage},
 		Sweep:    f.Sweep, Build: f.Build, Close: f.Close,
@@ -146,7 +147,7 @@ func (f *fakeDataPath) log() []string {
 
 // content is all that the tables of resources hold, for comparison.
 func (f *fakeDataPath) content() string {
-	return fmt.Sprintf("%+v\n%v\n%v\n%+v\n%+v\n%+v\n%+v", f.settings, f.ports, f.attached, f.policies, f.tunnels, f.sids, f.steering)
+	return fmt.Sprintf("%+v\n%v\n%v\n%+v\n%+v\n%+v\n%+v\n%+v", f.spread.config, f.settings, f.ports, f.attached, f.policies, f.tunnels, f.sids, f.steering)
 }
 
 func (f *fakeDataPath) SetSettings(s settings.Settings) error {

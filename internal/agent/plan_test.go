@@ -34,6 +34,9 @@ func random(r *rand.Rand) *config.Config {
 			c.Locators = append(c.Locators, config.Locator{Name: fmt.Sprintf("l%d", i), Prefix: prefix(fmt.Sprintf("fc00:%d::/48", r.IntN(4)))})
 		}
 	}
+	if some() {
+		c.Spread = config.Spread{By: []string{"off", "ue", "flow"}[r.IntN(3)], CPUs: config.CPUs{r.IntN(3)}}
+	}
 	bindings := r.Perm(4)
 	for i := range 4 {
 		if !some() {

@@ -75,6 +75,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("network state: %w", err)
 	}
+	c.spread = &spreader{dp: c.dp.Spread, log: a.log}
 	c.writer = apply.NewWriter(&c.dp.DataPath, c.upf.upf, a.log)
 	c.network = apply.NewNetwork(&c.dp.DataPath, c.watch.KeepAlive, a.log)
 	c.overlay = apply.NewOverlay(host, &c.dp.DataPath, c.pods, a.log)
@@ -161,6 +162,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 	group.Go(func() error { return a.runSources(ctx) })
 	group.Go(func() error { return c.listen(ctx) })
 	group.Go(func() error { return c.store.Keep(ctx) })
+	group.Go(func() error { return c.spread.run(ctx) })
 	if a.options.OnReady != nil {
 		a.options.OnReady()
 	}

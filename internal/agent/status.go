@@ -74,6 +74,7 @@ func (a *Agent) Status() (Status, error) {
 			s.Resources[r.Kind]++
 		}
 		s.UPF, s.Overlay = c.upf.status(), c.overlayStatus(a.sources.Problem())
+		s.Spread = c.spread.status(c.writer.Tables.Spread.By)
 		return nil
 	})
 	if s.Overlay != nil {
@@ -363,6 +364,7 @@ type Gauges struct {
 	SlowPath  map[string]uint64 // events
 	Paths     int               // candidate paths that others advertise
 	UPF       *UPFGauges        // of a node that is one
+	Spread    *SpreadStatus     // where packets are spread over CPUs
 }
 
 // Owned is what resources are counted by.
@@ -387,6 +389,7 @@ func (a *Agent) Gauges() Gauges {
 	if c.isReady() != nil {
 		return g
 	}
+	g.Spread = c.spread.status(c.writer.Tables.Spread.By)
 	g.DataPath, g.Failures, g.Tables = c.dp.Build(), len(c.writer.Failures), c.dp.Counters.Usage()
 	g.SlowPath, g.Paths = a.punts.Counters(), len(c.goal.Observed.Paths)
 	g.Resources, g.Modes = map[Owned]int{}, map[string]string{}

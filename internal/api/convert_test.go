@@ -38,7 +38,7 @@ func agree(t *testing.T, path string, typ reflect.Type, m protoreflect.MessageDe
 			continue
 		}
 		goType, list := typ.Field(i).Type, false
-		if goType.Kind() == reflect.Slice {
+		if goType.Kind() == reflect.Slice && !reflect.PointerTo(goType).Implements(textType) {
 			goType, list = goType.Elem(), true
 		}
 		if goType.Kind() == reflect.Pointer {
@@ -83,6 +83,9 @@ func filled(t *testing.T) *config.Config {
 			return
 		case netip.Prefix:
 			v.Set(reflect.ValueOf(netip.MustParsePrefix("2001:db8:1::/48")))
+			return
+		case config.CPUs:
+			v.Set(reflect.ValueOf(config.CPUs{0, 2, 3}))
 			return
 		case srv6.Flavor:
 			v.Set(reflect.ValueOf(srv6.NextCSID))

@@ -180,6 +180,15 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
+func TestSpread(t *testing.T) {
+	f := start(t, "../internal/cli/testdata/spread.yaml")
+	var all strings.Builder
+	for _, args := range []string{"status", "status -o json", "config"} {
+		all.WriteString("$ culvert " + args + "\n" + f.ok(t, strings.Fields(args)...) + "\n")
+	}
+	golden(t, "spread", all.String())
+}
+
 func TestShow(t *testing.T) {
 	f := start(t, "edge.yaml")
 	var all strings.Builder

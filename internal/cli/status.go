@@ -96,6 +96,24 @@ func upfRows(g *printer.Grid, u *agent.UPFStatus) {
 	g.Row("GTP-U peers", peers)
 }
 
+// spreadRows are of a node whose packets are spread over CPUs.
+func spreadRows(g *printer.Grid, s *agent.SpreadStatus) {
+	g.Row("spread", fmt.Sprintf("by %s, %d UEs' flows split, %d moves", s.By, s.Split, s.Moves))
+	for _, c := range s.CPUs {
+		full := ""
+		if c.Full > 0 {
+			full = fmt.Sprintf(", %d dropped: queue full", c.Full)
+		}
+		g.Row(fmt.Sprintf("CPU %d", c.CPU), fmt.Sprintf("%d packets/s in %d buckets, %d queued%s", c.Rate, c.Buckets, c.Queued, full))
+	}
+	if s.Lost > 0 {
+		g.Row("lost", fmt.Sprintf("%d packets between CPUs", s.Lost))
+	}
+	if s.Problem != "" {
+		g.Row("problem", s.Problem)
+	}
+}
+
 func (a *app) statusTable(g *printer.Grid, s agent.Status) {
 	g.Row("version", s.Version)
 	g.Row("up", a.since(s.Started))
@@ -111,6 +129,9 @@ func (a *app) statusTable(g *printer.Grid, s agent.Status) {
 	}
 	if s.UPF != nil {
 		upfRows(g, s.UPF)
+	}
+	if s.Spread != nil {
+		spreadRows(g, s.Spread)
 	}
 	all, drops := totals(s.Outcomes)
 	g.Row("packets", fmt.Sprintf("%d, %d dropped", all, drops))

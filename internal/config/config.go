@@ -27,6 +27,7 @@ type Config struct {
 	Overlay        Overlay                  `json:"overlay,omitzero"`
 	UPF            UPF                      `json:"upf,omitzero"`
 	Slices         []slice.Slice            `json:"slices,omitempty"`
+	Spread         Spread                   `json:"spread,omitzero"`
 
 	Limits  Limits  `json:"limits,omitzero"`
 	API     API     `json:"api,omitzero"`

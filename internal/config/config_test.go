@@ -447,7 +447,7 @@ func TestFieldKinds(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var walk func(reflect.Type)
 	walk = func(typ reflect.Type) {
-		if seen[typ] || typ == reflect.TypeFor[netip.Addr]() || typ == reflect.TypeFor[netip.Prefix]() {
+		if seen[typ] || typ == reflect.TypeFor[netip.Addr]() || typ == reflect.TypeFor[netip.Prefix]() || typ == reflect.TypeFor[config.CPUs]() {
 			return
 		}
 		seen[typ] = true

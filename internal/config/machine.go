@@ -1,15 +1,18 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 
 	"github.com/culvert-net/culvert/gtpu"
 )
 
-// CheckMachine is CheckInterfaces for the machine that the process runs on.
+// CheckMachine finds what of c the machine lacks that the process runs on: interfaces
+// and CPUs.
 func (c *Config) CheckMachine() error {
 	links, err := net.Interfaces()
 	if err != nil {
@@ -19,13 +22,34 @@ func (c *Config) CheckMachine() error {
 	for i, l := range links {
 		have[i] = l.Name
 	}
-	return c.CheckInterfaces(have)
+	online, err := OnlineCPUs()
+	if err != nil {
+		return err
+	}
+	var p problems
+	c.checkInterfaces(&p, have)
+	c.checkCPUs(&p, online)
+	return p.err()
+}
+
+// OnlineCPUs are those of the machine that the process runs on.
+func OnlineCPUs() (c CPUs, err error) {
+	text, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return nil, err
+	}
+	return c, c.UnmarshalText(bytes.TrimSpace(text))
 }
 
 // CheckInterfaces finds the interfaces of c that the machine lacks. Validate does not,
 // because a file may be checked on another machine.
 func (c *Config) CheckInterfaces(have []string) error {
 	var p problems
+	c.checkInterfaces(&p, have)
+	return p.err()
+}
+
+func (c *Config) checkInterfaces(p *problems, have []string) {
 	check := func(field, name string) {
 		if name != "" && !slices.Contains(have, name) {
 			p.add(field, suggest(name, have), "interface %q does not exist on this machine", name)
@@ -37,7 +61,6 @@ func (c *Config) CheckInterfaces(have []string) error {
 	for i, s := range c.SIDs {
 		check(fmt.Sprintf("sids[%d].interface", i), s.Interface)
 	}
-	return p.err()
 }
 
 // InterfaceNames returns the names of the interfaces, in the order of the file.

@@ -51,6 +51,7 @@ func (c *Config) Validate() error {
 	checkUPF(v)
 	checkSlices(v)
 	checkSpace(v)
+	checkSpread(v)
 	checkLimits(v)
 	checkAPI(v)
 	if c.Metrics.Listen != "" && c.Metrics.Listen != MetricsOff {

@@ -201,8 +201,8 @@ func stirSpread(d *DataPlane, random *rand.Rand, cpus []int) {
 			continue
 		}
 		if i < spread.Buckets && random.IntN(8) == 0 {
-			d.Spread.Split(i, random.IntN(2) == 0)
-		} else if !b.Split {
+			d.Spread.Split(i)
+		} else {
 			d.Spread.Move(i, cpus[random.IntN(len(cpus))])
 		}
 	}
@@ -402,7 +402,7 @@ func TestSpreadSplits(t *testing.T) {
 		}
 		whole := s.buckets(t, ue(1))
 		d.spreadTables.Buckets.Store(uint32(whole[0]), 8, 1) // handled
-		d.Spread.Split(whole[0], true)
+		d.Spread.Split(whole[0])
 		settled := map[int]bool{}
 		for port := range uint16(50) {
 			in := s.buckets(t, ue(port))

@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/spread"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/upf"
 	"github.com/culvert-net/culvert/srv6"
@@ -32,6 +33,7 @@ type Table[V, K any] struct {
 // DataPath is what this package calls of the data path.
 type DataPath struct {
 	SetSettings func(settings.Settings) error
+	SetSpread   func(spread.Config) error
 	Policies    Table[srpolicy.Policy, string]
 	Tunnels     Table[gtpu.Tunnel, string]
 	SIDs        Table[srv6.LocalSID, netip.Prefix]
@@ -192,6 +194,8 @@ func (w *Writer) write(one plan.Write) error {
 		return into(w.dp.Steering, one, &v.Steering, v.Steering)
 	case *settings.Settings:
 		return w.dp.SetSettings(*v)
+	case *spread.Config:
+		return w.dp.SetSpread(*v)
 	case *upf.Config:
 		return w.upf.SetConfig(*v)
 	case *plan.PortSettings:

@@ -47,6 +47,7 @@ var sections = []section{
 	listOf(KindCandidatePath, func(c *config.Config) *[]srpolicy.CandidatePath { return &c.CandidatePaths }, func(v srpolicy.CandidatePath) string { return v.Name }),
 	listOf(KindSteering, func(c *config.Config) *[]srpolicy.Steering { return &c.Steering }, srpolicy.Steering.Key),
 	listOf(KindTunnel, func(c *config.Config) *[]gtpu.Tunnel { return &c.Tunnels }, func(v gtpu.Tunnel) string { return v.Name }),
+	settings(KeySpread, func(c *config.Config) *config.Spread { return &c.Spread }, func(s config.Spread) bool { return !s.IsSet() && len(s.CPUs) == 0 }),
 	listOf(KindSlice, func(c *config.Config) *[]slice.Slice { return &c.Slices }, func(v slice.Slice) string { return v.Name }),
 }
 
@@ -209,7 +210,7 @@ const (
 	KindSteering      Kind = "steering"       // prefix, or interface[.vlan[.vlan]]
 	KindTunnel        Kind = "tunnel"         // name
 	KindSlice         Kind = "slice"          // name
-	KindSettings      Kind = "settings"       // encapsulation, domain, gtpu: one of each
+	KindSettings      Kind = "settings"       // encapsulation, domain, gtpu, spread: one of each
 )
 
 // Kinds are all kinds in the order of the configuration file.
@@ -220,6 +221,7 @@ const (
 	KeyEncapsulation = "encapsulation"
 	KeyDomain        = "domain"
 	KeyGTPU          = "gtpu"
+	KeySpread        = "spread"
 )
 
 // Origin is where a resource comes from. Applying a file leaves the API's

@@ -24,7 +24,7 @@ type Step struct {
 // Write puts a value into the data path, or deletes it there. Value is one of
 //
 //	*srpolicy.Policy, *gtpu.Tunnel, *srv6.LocalSID, *Steering, *Link, *SessionSID
-//	*settings.Settings, *upf.Config   put only
+//	*settings.Settings, *upf.Config, *spread.Config   put only
 //	*Port                              its settings and the program; delete: both
 //	*PortSettings                      put only: the program is attached
 //
@@ -70,6 +70,11 @@ func Steps(from, to *Tables, s Scope, isUPF bool) []Step {
 	}
 	p.putSteering()
 	p.putPorts()
+	// The tables before the first ones do not know what an earlier daemon did.
+	if from.Links == nil || !desired.Same(from.Spread, to.Spread) {
+		from, to := from.Spread, to.Spread
+		p.add(desired.KindSettings, desired.KeySpread, Write{Value: &to}, Write{Value: &from})
+	}
 	for _, name := range gone(from.Ports, to.Ports, all) {
 		p.detach(from.Ports[name])
 	}

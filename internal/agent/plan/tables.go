@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/spread"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/upf"
@@ -61,6 +62,7 @@ type Tables struct {
 	SessionSIDs map[string]SessionSID
 	N6          map[string]Link // of slices with Ethernet sessions
 	UPF         upf.Config
+	Spread      spread.Config
 
 	locators map[string]settings.Locator
 	// lists are the segment lists that each policy can have at most.
@@ -243,6 +245,13 @@ func (t *Tables) compileSettings(c *config.Config) {
 		t.locators[l.Name] = settings.Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits}
 	}
 	t.Settings.Locators = byName(t.locators)
+	t.Spread = spread.Config{CPUs: c.Spread.CPUs}
+	switch c.Spread.By {
+	case config.SpreadUE:
+		t.Spread.By = spread.UE
+	case config.SpreadFlow:
+		t.Spread.By = spread.Flow
+	}
 }
 
 // compileUPF says what sessions are made of.

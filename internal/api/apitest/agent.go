@@ -106,6 +106,7 @@ func (a *Agent) Status() (agent.Status, error) {
 	}
 	return agent.Status{
 		UPF:     upf,
+		Spread:  spreadStatus(c),
 		Overlay: overlayStatus(c),
 		Version: "v1.2.3", Started: Started, DataPath: "0123abcd", PinPath: "/sys/fs/bpf/culvert",
 		Interfaces: interfaces, Outcomes: outcomes,
@@ -114,6 +115,17 @@ func (a *Agent) Status() (agent.Status, error) {
 			desired.KindPolicy: len(c.Policies), desired.KindSteering: len(c.Steering), desired.KindTunnel: len(c.Tunnels), desired.KindSlice: len(c.Slices),
 		},
 	}, err
+}
+
+func spreadStatus(c *config.Config) *agent.SpreadStatus {
+	if !c.Spread.IsSet() {
+		return nil
+	}
+	return &agent.SpreadStatus{
+		By: c.Spread.By, Split: 1, Moves: 7, Lost: 2, Problem: "packets may be lost while the machine is busy: no permission",
+		CPUs:    []agent.CPUStatus{{CPU: 2, Rate: 1000, Buckets: 512, Packets: 99, Queued: 3}, {CPU: 3, Rate: 2000, Buckets: 511, Packets: 98, Full: 4}},
+		Busiest: []agent.BucketStatus{{Bucket: 17, CPU: -1, Rate: 1500}, {Bucket: 1, CPU: 2, Rate: 20}},
+	}
 }
 
 // Interfaces lists the interfaces of the configuration.

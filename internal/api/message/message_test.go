@@ -34,6 +34,9 @@ func fill(v reflect.Value) {
 	case json.RawMessage:
 		v.Set(reflect.ValueOf(json.RawMessage(`{"a":1}`)))
 		return
+	case config.CPUs:
+		v.Set(reflect.ValueOf(config.CPUs{0, 2, 3}))
+		return
 	case srv6.Flavor:
 		v.Set(reflect.ValueOf(srv6.NextCSID))
 		return

@@ -71,6 +71,8 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 	case reflect.TypeFor[config.HostList]():
 		list := &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Examples: []any{"ssh", "tcp/9418"}}}
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{list, {Const: "any"}}}
+	case reflect.TypeFor[config.CPUs]():
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string", Examples: []any{"0,2-3"}}, {Type: "integer", Minimum: "0"}}}
 	case reflect.TypeFor[srv6.Behavior]():
 		return choice(srv6.Behaviors())
 	case reflect.TypeFor[srv6.Flavor]():

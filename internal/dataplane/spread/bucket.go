@@ -99,16 +99,12 @@ func (s *Spread) Move(bucket, cpu int) {
 	s.aim(uint32(bucket), s.placeOf(cpu))
 }
 
-// Split sends the flows of one of the first Buckets where their buckets say, or with on
-// false the bucket to a CPU that Set named.
-func (s *Spread) Split(bucket int, on bool) {
+// Split sends the flows of one of the first Buckets where their buckets say, until the
+// bucket moves.
+func (s *Spread) Split(bucket int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if on {
-		s.aim(uint32(bucket), split)
-	} else if s.next(uint32(bucket)) == split {
-		s.aim(uint32(bucket), s.placeOf(s.cpus[bucket%len(s.cpus)]))
-	}
+	s.aim(uint32(bucket), split)
 }
 
 // scatter gives each bucket that is on no wanted CPU one of those, in turn.

@@ -23,6 +23,9 @@ const (
 	Flow           // the packets of a flow inside the tunnel
 )
 
+// String is the configuration's word.
+func (b By) String() string { return [...]string{"off", "ue", "flow"}[b] }
+
 // Room is how many packets a CPU's queue holds.
 const Room = 2048
 

@@ -1,0 +1,65 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/utils/cpuset"
+)
+
+// Spread has packets handled by several CPUs, though one interface's queue brings them
+// all: a gNB sends the packets of all its UEs from one address and port.
+type Spread struct {
+	// By is what stays in order on one CPU: ue, the packets of a UE in each direction;
+	// flow, those of a flow inside the tunnel. Default: off.
+	By string `json:"by,omitempty" jsonschema:"enum=off,enum=ue,enum=flow"`
+	// CPUs handle the packets, such as "2-7" or "0,2-3". Default: all that are online.
+	CPUs CPUs `json:"cpus,omitempty"`
+}
+
+// The values of Spread.By.
+const (
+	SpreadOff  = "off"
+	SpreadUE   = "ue"
+	SpreadFlow = "flow"
+)
+
+// IsSet says whether packets are spread.
+func (s *Spread) IsSet() bool { return s.By != "" && s.By != SpreadOff }
+
+// CPUs are the numbers of CPUs, rising. In files they are a text as the kernel writes
+// it, such as "0,2-3".
+type CPUs []int
+
+// UnmarshalText reads "0,2-3".
+func (c *CPUs) UnmarshalText(text []byte) error {
+	set, err := cpuset.Parse(string(text))
+	if err != nil || set.IsEmpty() {
+		return fmt.Errorf("%q are not numbers of CPUs: want for example 2-7 or 0,2-3", text)
+	}
+	*c = set.List()
+	return nil
+}
+
+// MarshalText writes "0,2-3".
+func (c CPUs) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// String is "0,2-3".
+func (c CPUs) String() string { return cpuset.New(c...).String() }
+
+func checkSpread(v *validator) {
+	s := &v.Spread
+	v.oneOf("spread.by", s.By, SpreadOff, SpreadUE, SpreadFlow)
+	v.refuse(len(s.CPUs) > 0 && !s.IsSet(), "spread.by", "say by: ue, or take cpus out", "spread.cpus says where, and nothing what to spread")
+	v.refuse(s.IsSet() && len(v.Interfaces) == 0, "spread.by", "list the interfaces whose packets to spread under interfaces", "there is no interface whose packets could be spread")
+}
+
+// checkCPUs finds CPUs of c that the machine lacks.
+func (c *Config) checkCPUs(p *problems, online []int) {
+	for _, cpu := range c.Spread.CPUs {
+		if !slices.Contains(online, cpu) {
+			p.add("spread.cpus", "CPUs of this machine are "+CPUs(online).String(), "CPU %d is not online on this machine", cpu)
+			return
+		}
+	}
+}
