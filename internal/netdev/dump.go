@@ -24,6 +24,7 @@ type kernel struct {
 	route   *nl.SocketHandle
 	generic *nl.SocketHandle
 	ethtool *ethtool.Ethtool
+	ioctl   int // a socket
 	netdev  *netlink.GenlFamily
 	// drivers are asked for once for each device: they do not change.
 	drivers map[driverKey]string
@@ -35,7 +36,7 @@ type driverKey struct {
 }
 
 func openKernel() (k *kernel, err error) {
-	k = &kernel{drivers: map[driverKey]string{}}
+	k = &kernel{drivers: map[driverKey]string{}, ioctl: -1}
 	defer func() {
 		if err != nil {
 			k.close()
@@ -52,6 +53,9 @@ func openKernel() (k *kernel, err error) {
 		return k, err
 	}
 	if k.ethtool, err = ethtool.NewEthtool(); err != nil {
+		return k, fmt.Errorf("open ethtool: %w", err)
+	}
+	if k.ioctl, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return k, fmt.Errorf("open ethtool: %w", err)
 	}
 	if k.netdev, err = k.handle.GenlFamilyGet("netdev"); err != nil {
@@ -76,6 +80,9 @@ func (k *kernel) close() {
 		if s != nil {
 			s.Close()
 		}
+	}
+	if k.ioctl >= 0 {
+		unix.Close(k.ioctl)
 	}
 	if k.ethtool != nil {
 		k.ethtool.Close()

@@ -18,9 +18,12 @@ type Facts struct {
 	TxScatter bool
 	// PeerIfindex is the other end of a veth, in whatever network namespace;
 	// 0 for other devices.
-	PeerIfindex   int
-	RxQueues      int
-	TxQueues      int
+	PeerIfindex int
+	RxQueues    int
+	TxQueues    int
+	// GTPUHash is what the card hashes of G-PDUs to choose a receive queue; nil: it
+	// does not tell them from other UDP packets.
+	GTPUHash      map[FlowType]HashFields
 	FeaturesKnown bool
 }
 
@@ -85,5 +88,6 @@ func (i *Inspector) Facts(name string) (Facts, error) {
 		f.RxQueues = int(channels.RxCount + channels.CombinedCount)
 		f.TxQueues = int(channels.TxCount + channels.CombinedCount)
 	}
-	return f, nil
+	f.GTPUHash, err = gtpuHash(name, i.kernel.askHash)
+	return f, err
 }
