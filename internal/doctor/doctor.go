@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -99,7 +100,14 @@ func Run(o Options) []Check {
 	if o.PodFeatures != nil && o.Overlay != nil {
 		checks = append(checks, features(o.PodFeatures())...)
 	}
-	checks = append(checks, capabilities(procfs, o.Overlay != nil)...)
+	var others []capability
+	if o.Overlay != nil {
+		others = append(others, neededByMember)
+	}
+	if o.Config != nil && o.Config.Spread.IsSet() {
+		others = append(others, neededToSpread)
+	}
+	checks = append(checks, capabilities(procfs, others...)...)
 	checks = append(checks, bpffs(bpffsDir), jit(procfs))
 	if err != nil {
 		return append(checks, Check{Name: "interfaces", Level: Fail, Detail: err.Error()})
@@ -172,6 +180,9 @@ func (n *network) oneInterface(l netdev.Link) []Check {
 	checks := []Check{
 		view.up(), view.nativeXDP(), view.redirectTarget(), view.lro(), view.vlanTags(),
 		view.partialChecksums(), view.segmentation(), view.headroom(), view.nativeMTU(),
+	}
+	if n.Config != nil {
+		checks = append(checks, view.queues(n.port(l.Name), &n.Config.Spread, runtime.NumCPU()))
 	}
 	if !n.isForN4(l.Name) {
 		checks = append(checks, rpFilter(procfs, l.Name))

@@ -174,22 +174,25 @@ func TestCapabilities(t *testing.T) {
 		return proc(t, map[string]string{"self/status": fmt.Sprintf("Name:\tx\nCapEff:\t%016x\nCapBnd:\t0\n", mask)})
 	}
 	all := uint64(1<<39 | 1<<12 | 1<<38 | 1<<13)
-	if got := worst(capabilities(status(all), false)); got != OK {
+	if got := worst(capabilities(status(all))); got != OK {
 		t.Errorf("with all: %s", got)
 	}
-	if c := find(t, capabilities(status(all&^(1<<13)), false), "capability CAP_NET_RAW"); c.Level != OK || !strings.Contains(c.Detail, "missing") {
+	if c := find(t, capabilities(status(all&^(1<<13))), "capability CAP_NET_RAW"); c.Level != OK || !strings.Contains(c.Detail, "missing") {
 		t.Errorf("without CAP_NET_RAW: %+v", c)
 	}
 	for bit, name := range map[int]string{39: "CAP_BPF", 12: "CAP_NET_ADMIN", 38: "CAP_PERFMON"} {
-		c := find(t, capabilities(status(all&^(1<<bit)), false), "capability "+name)
+		c := find(t, capabilities(status(all&^(1<<bit))), "capability "+name)
 		if c.Level != Fail || !strings.Contains(c.Fix, name) {
 			t.Errorf("without %s: %+v", name, c)
 		}
 	}
-	if c := find(t, capabilities(status(all), true), "capability CAP_SYS_ADMIN"); c.Level != Warn || !strings.Contains(c.Fix, "CAP_SYS_ADMIN") {
+	if c := find(t, capabilities(status(all), neededByMember), "capability CAP_SYS_ADMIN"); c.Level != Warn || !strings.Contains(c.Fix, "CAP_SYS_ADMIN") {
 		t.Errorf("of a member: %+v", c)
 	}
-	if got := worst(capabilities(t.TempDir(), false)); got != Warn {
+	if c := find(t, capabilities(status(all), neededToSpread), "capability CAP_SYS_NICE"); c.Level != Warn || !strings.Contains(c.Fix, "CAP_SYS_NICE") {
+		t.Errorf("with spread: %+v", c)
+	}
+	if got := worst(capabilities(t.TempDir())); got != Warn {
 		t.Errorf("without procfs: %s", got)
 	}
 }

@@ -59,7 +59,11 @@ var needed = []capability{
 // neededByMember is what a member of a cluster needs beside.
 var neededByMember = capability{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", Warn, "to tell pods a new MTU when a path gets longer: their network namespaces have to be entered"}
 
-func capabilities(proc string, member bool) []Check {
+// neededToSpread is what the daemon needs beside where packets are spread over CPUs.
+var neededToSpread = capability{unix.CAP_SYS_NICE, "CAP_SYS_NICE", Warn, "to have the threads that handle spread packets run before other tasks: they lose packets while the machine is busy"}
+
+// capabilities looks for those that the daemon needs, and for others beside.
+func capabilities(proc string, others ...capability) []Check {
 	status, err := os.ReadFile(filepath.Join(proc, "self/status"))
 	if err != nil {
 		return []Check{{Name: "capabilities", Level: Warn, Detail: err.Error()}}
@@ -75,12 +79,8 @@ func capabilities(proc string, member bool) []Check {
 	if !found {
 		return []Check{{Name: "capabilities", Level: Warn, Detail: "no CapEff in " + filepath.Join(proc, "self/status")}}
 	}
-	list := slices.Clone(needed)
-	if member {
-		list = append(list, neededByMember)
-	}
 	var checks []Check
-	for _, n := range list {
+	for _, n := range slices.Concat(needed, others) {
 		missing := problem{effective&(1<<n.bit) == 0, n.level, "missing: needed " + n.why, remedy{}}
 		if n.level != OK {
 			missing.remedy = advice("run as root, or with AmbientCapabilities=%s in the systemd unit", n.name)

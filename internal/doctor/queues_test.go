@@ -1,0 +1,51 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/netdev"
+)
+
+// TestQueues: one gNB is one CPU, unless the card hashes the TEID or packets are spread.
+func TestQueues(t *testing.T) {
+	hash := func(fields netdev.HashFields) map[netdev.FlowType]netdev.HashFields {
+		return map[netdev.FlowType]netdev.HashFields{"gtpu4": fields, "gtpu4e": fields, "gtpu4u": fields, "gtpu4d": fields}
+	}
+	outer := netdev.HashSource | netdev.HashDestination
+	half := hash(outer | netdev.HashTEID)
+	half["gtpu4e"] = outer
+	n3, n6 := &config.Interface{Name: "n3", Roles: []config.Role{config.RoleN3}}, &config.Interface{Name: "n3", Roles: []config.Role{config.RoleN6}}
+	card := netdev.Link{Name: "eth1", Kind: "device", Driver: "ice", Ethernet: true}
+	veth := netdev.Link{Name: "eth1", Kind: "veth"}
+	for name, row := range map[string]struct {
+		link   netdev.Link
+		in     *config.Interface
+		queues int
+		hash   map[netdev.FlowType]netdev.HashFields
+		by     string
+		cpus   int
+		level  Level
+		detail string
+		fix    string
+	}{
+		"outer addresses":  {card, n3, 8, hash(outer), "", 16, Warn, "8: the card hashes outer addresses only, so that one gNB is one CPU", "ethtool -N eth1 rx-flow-hash"},
+		"not of 5G":        {card, n3, 8, half, "", 16, Warn, "outer addresses only", "gtpu4e"},
+		"no GTP-U":         {card, n3, 8, nil, "", 16, Warn, "outer addresses only", "spread: {by: ue}"},
+		"TEID":             {card, n3, 8, hash(outer | netdev.HashTEID), "", 16, OK, "8: the card hashes the TEID", ""},
+		"one queue":        {card, n6, 1, nil, "", 16, Warn, "1: one of 16 CPUs handles all packets", "spread: {by: ue}"},
+		"N6":               {card, n6, 8, nil, "", 16, OK, "8", ""},
+		"spread":           {card, n3, 1, nil, "ue", 16, OK, "packets are spread over CPUs by ue", ""},
+		"spread is off":    {card, n3, 1, nil, "off", 16, Warn, "1: one of 16", "spread"},
+		"one CPU":          {card, n3, 1, nil, "", 1, OK, "1", ""},
+		"a veth":           {veth, n3, 1, nil, "", 16, OK, "1", ""},
+		"not an interface": {card, nil, 1, nil, "", 16, Warn, "1: one of 16", "spread"},
+	} {
+		d := device{Link: row.link, Facts: netdev.Facts{RxQueues: row.queues, GTPUHash: row.hash}}
+		c := d.queues(row.in, &config.Spread{By: row.by}, row.cpus)
+		if c.Name != "eth1: receive queues" || c.Level != row.level || !strings.Contains(c.Detail, row.detail) || !strings.Contains(c.Fix, row.fix) || (c.Fix == "") != (row.fix == "") {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
