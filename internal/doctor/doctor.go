@@ -81,9 +81,10 @@ type Options struct {
 	Config *config.Config
 }
 
-// Where procfs and bpffs are mounted.
+// Where procfs, sysfs and bpffs are mounted.
 const (
 	procfs   = "/proc"
+	sysfs    = "/sys"
 	bpffsDir = "/sys/fs/bpf"
 )
 
@@ -182,6 +183,9 @@ func (n *network) oneInterface(l netdev.Link) []Check {
 		view.partialChecksums(), view.segmentation(), view.headroom(), view.nativeMTU(),
 	}
 	if n.Config != nil {
+		if view.interrupts, err = netdev.Interrupts(procfs, sysfs, l.Name); err != nil {
+			checks = append(checks, Check{Name: l.Name + ": interrupts", Level: Warn, Detail: err.Error()})
+		}
 		checks = append(checks, view.queues(n.port(l.Name), &n.Config.Spread, runtime.NumCPU()))
 	}
 	if !n.isForN4(l.Name) {

@@ -28,6 +28,8 @@ type device struct {
 	// peer is the other end of a veth, if it is in this network namespace.
 	peer      string
 	peerFacts netdev.Facts
+	// interrupts are those of its receive queues, as far as they are known.
+	interrupts map[int]netdev.Interrupt
 }
 
 func (d device) isVeth() bool { return d.Kind == "veth" }

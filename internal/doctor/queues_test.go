@@ -1,12 +1,50 @@
 package doctor
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
+
+// interrupts are those of queues 0 and up, from number 41, each of which goes to the CPUs
+// given.
+func interrupts(cpus ...[]int) map[int]netdev.Interrupt {
+	out := map[int]netdev.Interrupt{}
+	for i, c := range cpus {
+		out[i] = netdev.Interrupt{Number: 41 + i, CPUs: c}
+	}
+	return out
+}
+
+// TestInterruptsOfQueues: queues whose interrupts all go to one CPU are one CPU.
+func TestInterruptsOfQueues(t *testing.T) {
+	fine := Check{Name: "eth1: receive queues", Level: OK, Detail: "2"}
+	bad := Check{"eth1: receive queues", Warn, "2: the interrupts of all go to CPU 3, which handles all packets",
+		"give each queue a CPU of its own, without irqbalance: echo 0 > /proc/irq/41/smp_affinity_list; echo 1 > /proc/irq/42/smp_affinity_list", nil}
+	teid := map[netdev.FlowType]netdev.HashFields{"gtpu4e": netdev.HashTEID, "gtpu4u": netdev.HashTEID, "gtpu4d": netdev.HashTEID}
+	for name, row := range map[string]struct {
+		interrupts map[int]netdev.Interrupt
+		role       config.Role
+		cpus       int
+		want       Check
+	}{
+		"one CPU of many":  {interrupts([]int{3}, []int{3}), config.RoleN6, 16, bad},
+		"on N3, with TEID": {interrupts([]int{3}, []int{3}), config.RoleN3, 16, bad},
+		"a CPU each":       {interrupts([]int{0}, []int{3}), config.RoleN6, 16, fine},
+		"any CPU":          {interrupts([]int{0, 1}, []int{0, 1}), config.RoleN6, 16, fine},
+		"not known":        {nil, config.RoleN6, 16, fine},
+		"one is known":     {interrupts([]int{3}), config.RoleN6, 16, fine},
+		"a single core":    {interrupts([]int{0}, []int{0}), config.RoleN6, 1, fine},
+	} {
+		d := device{Link: netdev.Link{Name: "eth1", Kind: "device", Driver: "ice"}, Facts: netdev.Facts{RxQueues: 2, GTPUHash: teid}, interrupts: row.interrupts}
+		if got := d.queues(&config.Interface{Roles: []config.Role{row.role}}, &config.Spread{}, row.cpus); !reflect.DeepEqual(got, row.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, row.want)
+		}
+	}
+}
 
 // TestQueues: one gNB is one CPU, unless the card hashes the TEID or packets are spread.
 func TestQueues(t *testing.T) {
@@ -37,6 +75,7 @@ func TestQueues(t *testing.T) {
 		"one queue":        {card, n6, 1, nil, "", 16, Warn, "1: one of 16 CPUs handles all packets", "spread: {by: ue}"},
 		"N6":               {card, n6, 8, nil, "", 16, OK, "8", ""},
 		"spread":           {card, n3, 1, nil, "ue", 16, OK, "packets are spread over CPUs by ue", ""},
+		"queues unknown":   {card, n6, 0, nil, "", 16, Warn, "1: one of 16 CPUs handles all packets", "spread: {by: ue}"},
 		"spread is off":    {card, n3, 1, nil, "off", 16, Warn, "1: one of 16", "spread"},
 		"one CPU":          {card, n3, 1, nil, "", 1, OK, "1", ""},
 		"a veth":           {veth, n3, 1, nil, "", 16, OK, "1", ""},
