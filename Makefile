@@ -29,6 +29,12 @@ help: ## this list
 build: ## build bin/culvert, bin/culvert-cni and bin/culvert-lab
 	@CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(dir $(BIN)) ./cmd/culvert ./cmd/culvert-cni ./cmd/culvert-lab
 
+.PHONY: soft
+soft: ## build bin/culvert-soft, the data path as a program of user space, for comparison
+	@tools/need.sh test
+	@mkdir -p $(dir $(BIN))
+	@bpf/soft/build.sh $(dir $(BIN))culvert-soft
+
 .PHONY: size
 size: ## size of culvert and culvert-cni, and what it consists of (docs/reference/size.md)
 	@tools/size.sh '$(TAGS)'

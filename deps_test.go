@@ -172,7 +172,7 @@ var (
 
 // runners run what is pinned, or what makes and takes packets, and reach no
 // table of the data path. What they import is held to the rule.
-var runners = []string{"internal/dataplane/progrun", "internal/dataplane/trafficrun"}
+var runners = []string{"internal/dataplane/progrun", "internal/dataplane/softrun", "internal/dataplane/trafficrun"}
 
 // importers are the only packages that know a library: none of its types leave
 // them, so that replacing it is one package's work.

@@ -239,21 +239,7 @@ long bpf_xdp_adjust_tail(struct xdp_md *ctx, int delta)
 	return 0;
 }
 
-long bpf_xdp_load_bytes(struct xdp_md *ctx, __u32 offset, void *to, __u32 length)
-{
-	if (offset > 0xffff || offset + length > ctx->data_end - ctx->data)
-		return -EINVAL;
-	memcpy(to, (void *)(long)(ctx->data + offset), length);
-	return 0;
-}
-
-long bpf_xdp_store_bytes(struct xdp_md *ctx, __u32 offset, void *from, __u32 length)
-{
-	if (offset > 0xffff || offset + length > ctx->data_end - ctx->data)
-		return -EINVAL;
-	memcpy((void *)(long)(ctx->data + offset), from, length);
-	return 0;
-}
+#include "octets.h"
 
 /* ---- the rest ---- */
 

@@ -34,6 +34,7 @@ import (
 // inside of the namespace.
 type rig struct {
 	d       *DataPlane
+	run     func(frame []byte, ifindex int) (verdict uint32, out []byte, err error)
 	network model.Network
 	keys    []counterKey
 
@@ -60,11 +61,17 @@ func inNamespace(t testing.TB, ports []model.Port, f func()) {
 // newRig loads the data path, whose tables are empty.
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	d, err := Open(Options{Limits: Limits{SIDs: 1 << 17, Sessions: 1 << 17, Filters: 1 << 12}})
+	return newRigAt(t, "")
+}
+
+// newRigAt pins it as well, unless the path is empty.
+func newRigAt(t testing.TB, path string) *rig {
+	t.Helper()
+	d, err := Open(Options{PinPath: path, Limits: Limits{SIDs: 1 << 17, Sessions: 1 << 17, Filters: 1 << 12}})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
-	r := &rig{d: d}
+	r := &rig{d: d, run: d.Frames.Test}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
 	go func() {
@@ -314,7 +321,17 @@ var puntKinds = map[model.PuntKind]event.PuntKind{model.PuntReassemble: event.Pu
 // the loaded program: the verdict, the bytes, the counters, the records for the
 // slow path and the events are exactly those that the row wants.
 func TestGolden(t *testing.T) {
-	var files []*golden.File
+	files := goldenFiles(t)
+	inNamespace(t, allPorts(files), func() {
+		r := newRig(t)
+		for _, f := range files {
+			r.goldenFile(t, f)
+		}
+	})
+}
+
+func goldenFiles(t *testing.T) (files []*golden.File) {
+	t.Helper()
 	for _, directory := range []string{"behavior", "session"} {
 		more, err := golden.LoadAll("testdata/" + directory)
 		if err != nil {
@@ -322,12 +339,7 @@ func TestGolden(t *testing.T) {
 		}
 		files = append(files, more...)
 	}
-	inNamespace(t, allPorts(files), func() {
-		r := newRig(t)
-		for _, f := range files {
-			r.goldenFile(t, f)
-		}
-	})
+	return files
 }
 
 // allPorts are those of all files; a name has one ifindex in all of them.
@@ -371,7 +383,7 @@ func (r *rig) goldenRow(t *testing.T, row *golden.Row) {
 	frame, ifindex := row.Input()
 	time.Sleep(row.Wait())
 	before := r.counters(t)
-	verdict, out, err := r.d.Frames.Test(frame, ifindex)
+	verdict, out, err := r.run(frame, ifindex)
 	if err != nil {
 		t.Fatalf("%s: %v", row.Name, err)
 	}
