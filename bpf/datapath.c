@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The programs. */
 #include "express.h"
+#include "n4/n4.h"
 #include "spread.h"
 #include "uplink.h"
 
@@ -18,6 +19,7 @@ INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
 	p->version = 0;
 	p->from_pdr = p->slice = p->from_slice = 0;
 	p->from_ue = p->guarded = p->onward = 0;
+	p->pfcp = 0;
 	p->addresses = 0;
 	p->adjacency = 0;
 	p->table = MAIN_TABLE; /* what errors go by before a behaviour chose one */
@@ -44,6 +46,15 @@ INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
 	p->error_info = 0;
 }
 
+/* A verdict of the journey: the kernel's, unless the data path answers it. */
+#define MAYBE_N4 -6
+
+INLINE int pass(struct xdp_md *ctx)
+{
+	count(&outcomes, REASON_PASSED, (long)ctx->data_end - (long)ctx->data);
+	return XDP_PASS;
+}
+
 /* The whole journey. */
 GLOBAL int journey(struct xdp_md *ctx)
 {
@@ -63,6 +74,8 @@ GLOBAL int journey(struct xdp_md *ctx)
 	reason = decide(ctx, p, cfg);
 	if (reason == CONTINUE)
 		reason = forward(ctx, p);
+	if (reason == REASON_PASSED && p->pfcp && !p->trace)
+		return MAYBE_N4;
 	verdict = finish(ctx, p, reason);
 	if (p->trace)
 		trace_end(ctx, p, verdict);
@@ -81,7 +94,24 @@ INLINE int data_path(struct xdp_md *ctx)
 SEC("xdp")
 int culvert_xdp(struct xdp_md *ctx)
 {
-	return data_path(ctx);
+	int verdict = data_path(ctx);
+
+	if (verdict != MAYBE_N4)
+		return verdict;
+	bpf_tail_call(ctx, &next_program, PROGRAM_N4);
+	return pass(ctx); /* the daemon answers all of it */
+}
+
+/* For PFCP to this host. */
+SEC("xdp")
+int culvert_n4(struct xdp_md *ctx)
+{
+	int verdict = n4(ctx);
+
+	if (verdict != LEFT)
+		return verdict;
+	count_n4(N4_LEFT);
+	return pass(ctx);
 }
 
 /* On interfaces whose packets are spread over CPUs. */
@@ -101,7 +131,9 @@ int culvert_spread(struct xdp_md *ctx)
 SEC("xdp/cpumap")
 int culvert_cpu(struct xdp_md *ctx)
 {
-	return take_ticket(ctx) ? XDP_ABORTED : data_path(ctx);
+	int verdict = take_ticket(ctx) ? XDP_ABORTED : data_path(ctx);
+
+	return verdict == MAYBE_N4 ? pass(ctx) : verdict;
 }
 
 SEC("tcx/ingress")

@@ -216,8 +216,10 @@ GLOBAL int refuse_service(struct packet *p, struct service_looks *l, __u32 gtpu)
 {
 	if (!p || !l)
 		return REASON_HOST;
-	if (l->protocol == NH_UDP && l->destination == PFCP_PORT)
-		return p->port_flags & PORT_N4 ? 0 : REASON_HOST;
+	if (l->protocol == NH_UDP && l->destination == PFCP_PORT) {
+		p->pfcp = !!(p->port_flags & PORT_N4);
+		return p->pfcp ? 0 : REASON_HOST;
+	}
 	if (l->protocol == NH_UDP && l->destination == GTPU_PORT)
 		return gtpu; /* else the daemon answers it */
 	if (p->port_flags & PORT_HOST_ANY || is_icmp_error(l) || is_listed(p->access, l))

@@ -5,6 +5,7 @@
 #ifndef CULVERT_DEF_BTF_H
 #define CULVERT_DEF_BTF_H
 
+#include "n4.h"
 #include "spread.h"
 #include "tables.h"
 #include "reason.h"
@@ -31,6 +32,8 @@ BTF_TYPE(enum, reason);
 BTF_TYPE(enum, route_leaf);
 BTF_TYPE(enum, session_event_kind);
 BTF_TYPE(enum, sid_flags);
+BTF_TYPE(enum, n4_fate);
+BTF_TYPE(enum, n4_limits);
 BTF_TYPE(enum, program);
 BTF_TYPE(enum, spread_by);
 BTF_TYPE(enum, spread_limits);
@@ -39,6 +42,7 @@ BTF_TYPE(enum, straight);
 BTF_TYPE(enum, target_kind);
 BTF_TYPE(enum, tunnel_action);
 BTF_TYPE(struct, given);
+BTF_TYPE(struct, n4_event);
 BTF_TYPE(struct, punt);
 BTF_TYPE(struct, session_event);
 BTF_TYPE(struct, trace_event);

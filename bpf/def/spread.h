@@ -55,7 +55,7 @@ struct spread {
 };
 
 /* next_program[index]: what other programs go on with. */
-enum program { PROGRAM_DATA_PATH };
+enum program { PROGRAM_DATA_PATH, PROGRAM_N4 };
 
 /* Before a frame in a queue. */
 struct spread_ticket {

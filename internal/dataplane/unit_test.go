@@ -258,6 +258,7 @@ var verifierCeiling = map[string]uint32{
 	abi.ProgCulvertXdp:    200_000,
 	abi.ProgCulvertCpu:    200_000, // the same, where packets are spread over CPUs
 	abi.ProgCulvertSpread: 15_000,
+	abi.ProgCulvertN4:     50_000,
 	abi.ProgCulvertPod:    15_000,
 	abi.ProgCulvertUplink: 30_000,
 }

@@ -298,6 +298,82 @@ type MoveBuffer struct {
 	B [256]uint8
 }
 
+type N4Event struct {
+	_    structs.HostLayout
+	Seid uint64
+	Out  uint64
+	Far  uint32
+	Pad  uint32
+}
+
+type N4Far struct {
+	_           structs.HostLayout
+	Id          uint32
+	Pdr         uint32
+	Forward     uint64
+	Buffer      uint64
+	Instance    uint32
+	Template    uint16
+	Destination uint8
+	Type        uint8
+	Forwards    uint8
+	Buffers     uint8
+	Action      uint8
+	Bar         uint8
+	Pad         uint32
+}
+
+type N4Fate uint32
+
+const (
+	N4FateN4HEARTBEATS    N4Fate = 0
+	N4FateN4MODIFICATIONS N4Fate = 1
+	N4FateN4REPEATED      N4Fate = 2
+	N4FateN4LEFT          N4Fate = 3
+	N4FateN4COUNTS        N4Fate = 4
+)
+
+type N4ForwardingKey struct {
+	_        structs.HostLayout
+	Template uint32
+	Remote   In6
+}
+
+type N4Limits uint32
+
+const (
+	N4LimitsN4ADDRESSES N4Limits = 4
+	N4LimitsN4FARS      N4Limits = 4
+	N4LimitsN4ANSWERS   N4Limits = 8
+)
+
+type N4Peer struct {
+	_           structs.HostLayout
+	Association uint32
+	Recovery    uint32
+	Heard       uint64
+}
+
+type N4Session struct {
+	_           structs.HostLayout
+	Lock        uint64
+	Seid        uint64
+	CpSeid      uint64
+	Association uint32
+	Version     uint32
+	Answered    [8]uint32
+	Far         [4]N4Far
+	Pad         [4]uint64
+}
+
+type N4State struct {
+	_        structs.HostLayout
+	Alive    uint64
+	Recovery uint32
+	Sessions uint32
+	Address  [4]In6
+}
+
 type Name struct {
 	_    structs.HostLayout
 	Text [128]int8
@@ -465,6 +541,7 @@ type Program uint32
 
 const (
 	ProgramPROGRAM_DATA_PATH Program = 0
+	ProgramPROGRAM_N4        Program = 1
 )
 
 type Punt struct {
@@ -866,6 +943,13 @@ const (
 	MapMeter          = "meter"
 	MapMobile         = "mobile"
 	MapMoveScratch    = "move_scratch"
+	MapN4Count        = "n4_count"
+	MapN4Dirty        = "n4_dirty"
+	MapN4Events       = "n4_events"
+	MapN4Forwarding   = "n4_forwarding"
+	MapN4Peer         = "n4_peer"
+	MapN4Session      = "n4_session"
+	MapN4State        = "n4_state"
 	MapNameByIndex    = "name_by_index"
 	MapNextProgram    = "next_program"
 	MapOutcomes       = "outcomes"
@@ -906,6 +990,7 @@ const (
 	MapUeReach        = "ue_reach"
 	MapUntranslated   = "untranslated"
 	ProgCulvertCpu    = "culvert_cpu"
+	ProgCulvertN4     = "culvert_n4"
 	ProgCulvertPod    = "culvert_pod"
 	ProgCulvertSpread = "culvert_spread"
 	ProgCulvertUplink = "culvert_uplink"
@@ -955,6 +1040,7 @@ type Specs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProgramSpecs struct {
 	CulvertCpu    *ebpf.ProgramSpec `ebpf:"culvert_cpu"`
+	CulvertN4     *ebpf.ProgramSpec `ebpf:"culvert_n4"`
 	CulvertPod    *ebpf.ProgramSpec `ebpf:"culvert_pod"`
 	CulvertSpread *ebpf.ProgramSpec `ebpf:"culvert_spread"`
 	CulvertUplink *ebpf.ProgramSpec `ebpf:"culvert_uplink"`
@@ -981,6 +1067,13 @@ type MapSpecs struct {
 	Meter          *ebpf.MapSpec `ebpf:"meter"`
 	Mobile         *ebpf.MapSpec `ebpf:"mobile"`
 	MoveScratch    *ebpf.MapSpec `ebpf:"move_scratch"`
+	N4Count        *ebpf.MapSpec `ebpf:"n4_count"`
+	N4Dirty        *ebpf.MapSpec `ebpf:"n4_dirty"`
+	N4Events       *ebpf.MapSpec `ebpf:"n4_events"`
+	N4Forwarding   *ebpf.MapSpec `ebpf:"n4_forwarding"`
+	N4Peer         *ebpf.MapSpec `ebpf:"n4_peer"`
+	N4Session      *ebpf.MapSpec `ebpf:"n4_session"`
+	N4State        *ebpf.MapSpec `ebpf:"n4_state"`
 	NameByIndex    *ebpf.MapSpec `ebpf:"name_by_index"`
 	NextProgram    *ebpf.MapSpec `ebpf:"next_program"`
 	Outcomes       *ebpf.MapSpec `ebpf:"outcomes"`
@@ -1064,6 +1157,13 @@ type Maps struct {
 	Meter          *ebpf.Map `ebpf:"meter"`
 	Mobile         *ebpf.Map `ebpf:"mobile"`
 	MoveScratch    *ebpf.Map `ebpf:"move_scratch"`
+	N4Count        *ebpf.Map `ebpf:"n4_count"`
+	N4Dirty        *ebpf.Map `ebpf:"n4_dirty"`
+	N4Events       *ebpf.Map `ebpf:"n4_events"`
+	N4Forwarding   *ebpf.Map `ebpf:"n4_forwarding"`
+	N4Peer         *ebpf.Map `ebpf:"n4_peer"`
+	N4Session      *ebpf.Map `ebpf:"n4_session"`
+	N4State        *ebpf.Map `ebpf:"n4_state"`
 	NameByIndex    *ebpf.Map `ebpf:"name_by_index"`
 	NextProgram    *ebpf.Map `ebpf:"next_program"`
 	Outcomes       *ebpf.Map `ebpf:"outcomes"`
@@ -1123,6 +1223,13 @@ func (m *Maps) Close() error {
 		m.Meter,
 		m.Mobile,
 		m.MoveScratch,
+		m.N4Count,
+		m.N4Dirty,
+		m.N4Events,
+		m.N4Forwarding,
+		m.N4Peer,
+		m.N4Session,
+		m.N4State,
 		m.NameByIndex,
 		m.NextProgram,
 		m.Outcomes,
@@ -1176,6 +1283,7 @@ type Variables struct {
 // It can be passed to LoadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type Programs struct {
 	CulvertCpu    *ebpf.Program `ebpf:"culvert_cpu"`
+	CulvertN4     *ebpf.Program `ebpf:"culvert_n4"`
 	CulvertPod    *ebpf.Program `ebpf:"culvert_pod"`
 	CulvertSpread *ebpf.Program `ebpf:"culvert_spread"`
 	CulvertUplink *ebpf.Program `ebpf:"culvert_uplink"`
@@ -1185,6 +1293,7 @@ type Programs struct {
 func (p *Programs) Close() error {
 	return _DatapathClose(
 		p.CulvertCpu,
+		p.CulvertN4,
 		p.CulvertPod,
 		p.CulvertSpread,
 		p.CulvertUplink,

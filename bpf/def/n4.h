@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Values of the maps by which the data path answers PFCP: see n4/n4.h and
+ * docs/adr/0023-signalling-in-the-data-path.md. */
+#ifndef CULVERT_DEF_N4_H
+#define CULVERT_DEF_N4_H
+
+#include "types.h"
+
+enum n4_limits {
+	N4_ADDRESSES = 4, /* of this node, of each family */
+	N4_FARS = 4,      /* of a session that can be changed here */
+	N4_ANSWERS = 8,   /* last answers that are known by their sequence numbers */
+};
+
+/* One entry. Written by the daemon. */
+struct n4_state {
+	__u64 alive;      /* the daemon's last sign of life, ns, CLOCK_MONOTONIC */
+	__u32 recovery;   /* its Recovery Time Stamp; 0: heartbeats are the daemon's */
+	__u32 sessions;   /* entries of n4_session */
+	struct in6 address[N4_ADDRESSES]; /* for PFCP; IPv4-mapped for IPv4 */
+};
+
+/* n4_peer[address, IPv4-mapped for IPv4]: an SMF that this node has an association with. */
+struct n4_peer {
+	__u32 association; /* 0: none */
+	__u32 recovery;    /* the SMF's Recovery Time Stamp */
+	__u64 heard;       /* when its heartbeat was last answered here, ns */
+};
+
+/* A FAR that has one rule, and what its rule's words are for each of its actions. */
+struct n4_far {
+	__u32 id;
+	__u32 pdr;
+	__u64 forward;  /* pdr's word of action and flags while it forwards; 0: not known */
+	__u64 buffer;   /* the same while it buffers */
+	__u32 instance; /* hash of the Network Instance that it has */
+	__u16 template; /* of n4_forwarding_key; 0: it goes nowhere by GTP-U */
+	__u8 destination, type; /* Destination Interface, 3GPP Interface Type (NO_TYPE: none) */
+	__u8 forwards, buffers; /* Apply Actions that these words are for */
+	__u8 action;    /* the Apply Action that it has */
+	__u8 bar;       /* BAR ID; NO_BAR: none */
+	__u32 pad;
+};
+
+#define N4_NONE 255 /* no type, no BAR */
+
+/* n4_session[place of the SEID]: what was changed here is true, and the daemon learns it.
+ * Whoever changes it holds `lock`. */
+struct n4_session {
+	__u64 lock;    /* 0: nobody's */
+	__u64 seid;    /* ours; 0: the daemon alone changes this session */
+	__u64 cp_seid;
+	__u32 association;
+	__u32 version; /* grows with each change here */
+	__u32 answered[N4_ANSWERS]; /* sequence numbers | N4_ANSWERED */
+	struct n4_far far[N4_FARS];
+	__u64 pad[4];
+};
+
+#define N4_ANSWERED (1u << 31)
+#define N4_LOCKED_HERE 1 /* by the data path; the daemon locks with its own number */
+
+/* n4_forwarding[template, peer]: the entry of forwarding that leads there. */
+struct n4_forwarding_key {
+	__u32 template;
+	struct in6 remote; /* IPv4-mapped for IPv4 */
+};
+
+/* n4_count[fate]: what became of messages. */
+enum n4_fate {
+	N4_HEARTBEATS,    /* answered */
+	N4_MODIFICATIONS, /* answered */
+	N4_REPEATED,      /* answered again */
+	N4_LEFT,          /* to the daemon */
+	N4_COUNTS,
+};
+
+/* Records of n4_events: the SMF wants an End Marker sent where packets went before. */
+struct n4_event {
+	__u64 seid;
+	__u64 out; /* pdr's word of TEID and forwarding before */
+	__u32 far;
+	__u32 pad;
+};
+
+#endif

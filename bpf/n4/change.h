@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A Session Modification Request that updates FARs: first all of it is planned, then all
+ * of it is done. What the plan cannot say is the daemon's. */
+#ifndef CULVERT_N4_CHANGE_H
+#define CULVERT_N4_CHANGE_H
+
+#include "read.h"
+
+#define PLACES (1u << 22) /* of SEIDs: internal/session/seid.go */
+
+/* What a FAR's rule becomes. */
+struct n4_step {
+	__u32 far; /* its number in the session's entry */
+	__u32 pdr;
+	__u64 out, was_out;
+	__u64 act;
+	__u8 action;
+	__u8 turns;  /* `act` is another one now */
+	__u8 marker; /* an End Marker goes where packets went */
+	__u8 pad[5];
+};
+
+struct n4_plan {
+	struct n4_step step[N4_FARS];
+};
+
+INLINE __u64 *out_of(struct pdr *p)
+{
+	return (__u64 *)&p->teid;
+}
+
+INLINE __u64 *act_of(struct pdr *p)
+{
+	return (__u64 *)&p->more;
+}
+
+/* ---- the session ---- */
+
+INLINE struct n4_session *session_of(__u64 seid)
+{
+	__u32 place = seid % PLACES;
+
+	return bpf_map_lookup_elem(&n4_session, &place);
+}
+
+INLINE int lock_session(struct n4_session *s)
+{
+	return __sync_val_compare_and_swap(&s->lock, 0, N4_LOCKED_HERE) == 0;
+}
+
+INLINE void unlock_session(struct n4_session *s)
+{
+	__sync_lock_test_and_set(&s->lock, 0);
+}
+
+/* ---- the plan ---- */
+
+/* Whether all that an Update FAR repeats is what the FAR has. */
+INLINE int repeats(struct n4_far *f, struct n4_update *u)
+{
+	return (!(u->has & HAS_BAR) || u->bar == f->bar) &&
+	       (!(u->has & HAS_DESTINATION) || u->destination == f->destination) &&
+	       (!(u->has & HAS_INSTANCE) || u->instance == f->instance) &&
+	       (!(u->has & HAS_TYPE) || (u->type & 0x3f) == f->type) && !(u->flags & ~SMREQ_SNDEM);
+}
+
+/* Where packets go by the Outer Header Creation; 0: not known here. */
+INLINE __u64 out_by(struct n4_far *f, struct n4_update *u)
+{
+	struct n4_forwarding_key key = { .template = f->template };
+	__u32 *index;
+
+	copy16_by4(&key.remote, &u->remote);
+	index = f->template ? bpf_map_lookup_elem(&n4_forwarding, &key) : 0;
+	return index ? (__u64)*index << 32 | u->teid : 0;
+}
+
+/* What an Update FAR does to FAR number `n`: READ, or NOT_HERE. */
+GLOBAL int plan_far(struct n4_session *s, struct n4_update *u, struct n4_step *step, __u32 n)
+{
+	struct n4_far *f;
+	struct pdr *rule;
+	__u64 act;
+
+	if (!s || !u || !step)
+		return NOT_HERE;
+	f = &s->far[n & (N4_FARS - 1)];
+	if (!repeats(f, u))
+		return NOT_HERE;
+	step->far = n;
+	step->pdr = f->pdr;
+	rule = bpf_map_lookup_elem(&pdr, &step->pdr);
+	if (!rule)
+		return NOT_HERE;
+	act = *(volatile __u64 *)act_of(rule);
+	if (!act || (act != f->forward && act != f->buffer))
+		return NOT_HERE; /* a gate, a quota, packets that are kept */
+	step->action = u->has & HAS_ACTION ? u->action : f->action;
+	step->act = step->action == f->forwards  ? f->forward
+		    : step->action == f->buffers ? f->buffer
+						 : 0;
+	step->was_out = step->out = *(volatile __u64 *)out_of(rule);
+	if (u->has & HAS_OUTER)
+		step->out = out_by(f, u);
+	step->turns = step->act != act;
+	step->marker = u->flags & SMREQ_SNDEM;
+	if (step->marker && !(u->has & HAS_OUTER))
+		return NOT_HERE;
+	/* what a rule that buffers would send is kept nowhere else */
+	if (!step->act || !step->out || (step->act == f->buffer && step->out != step->was_out))
+		return NOT_HERE;
+	return READ;
+}
+
+INLINE int plan_update(struct n4_session *s, struct n4_update *u, struct n4_step *step)
+{
+	__u32 n;
+
+	for (n = 0; n < N4_FARS; n++)
+		if (s->far[n].pdr && s->far[n].id == u->far)
+			return plan_far(s, u, step, n);
+	return NOT_HERE;
+}
+
+/* The FARs of a request are different ones, and each can be changed here. */
+INLINE int plan_all(struct n4_session *s, struct n4_message *m, struct n4_plan *plan)
+{
+	__u32 i, seen = 0, bit;
+
+	for (i = 0; i < N4_FARS && i < m->updates; i++) {
+		if (!plan_update(s, &m->update[i], &plan->step[i]))
+			return NOT_HERE;
+		bit = 1u << (plan->step[i].far & (N4_FARS - 1));
+		if (seen & bit)
+			return NOT_HERE;
+		seen |= bit;
+	}
+	return READ;
+}
+
+/* ---- End Markers ---- */
+
+/* All that the request asks for, or none: READ, or NOT_HERE. */
+INLINE int ask_for_markers(struct n4_session *s, struct n4_message *m, struct n4_plan *plan)
+{
+	struct n4_event *event;
+	__u32 i, asked = 0;
+
+	for (i = 0; i < N4_FARS && i < m->updates; i++)
+		asked += plan->step[i].marker;
+	if (!asked)
+		return READ;
+	if (asked > 1 * SMREQ_SNDEM)
+		return NOT_HERE; /* they would be reserved one by one */
+	event = bpf_ringbuf_reserve(&n4_events, sizeof(*event), 0);
+	if (!event)
+		return NOT_HERE;
+	event->seid = s->seid;
+	event->out = event->far = event->pad = 0;
+	for (i = 0; i < N4_FARS && i < m->updates; i++) {
+		if (!plan->step[i].marker)
+			continue;
+		event->far = m->update[i].far;
+		event->out = plan->step[i].was_out;
+	}
+	bpf_ringbuf_submit(event, 0);
+	return READ;
+}
+
+/* ---- doing it ---- */
+
+/* A rule that forwards changes by one word; one that will forward gets where to first. */
+INLINE void do_step(struct n4_session *s, struct n4_step *step)
+{
+	struct n4_far *f = &s->far[step->far & (N4_FARS - 1)];
+	struct pdr *rule = bpf_map_lookup_elem(&pdr, &step->pdr);
+
+	if (!rule)
+		return;
+	if (step->out != step->was_out)
+		__sync_lock_test_and_set(out_of(rule), step->out);
+	if (step->turns)
+		__sync_lock_test_and_set(act_of(rule), step->act);
+	f->action = step->action;
+}
+
+INLINE void note_change(struct n4_session *s, __u32 sequence)
+{
+	__u32 place = s->seid % PLACES, word = place / 64;
+	__u64 *dirty = bpf_map_lookup_elem(&n4_dirty, &word);
+
+	s->version++;
+	s->answered[s->version & (N4_ANSWERS - 1)] = sequence | N4_ANSWERED;
+	if (dirty)
+		__sync_fetch_and_or(dirty, 1ull << (place & 63));
+}
+
+/* Whether a request was answered before; NOT_HERE: it is older than those. */
+#define ANSWERED 2
+
+INLINE int look_back(struct n4_session *s, __u32 sequence)
+{
+	__u32 newest = s->answered[s->version & (N4_ANSWERS - 1)], i;
+
+	for (i = 0; i < N4_ANSWERS; i++)
+		if (s->answered[i] == (sequence | N4_ANSWERED))
+			return ANSWERED;
+	if (newest & N4_ANSWERED && ((sequence - newest) & 0xffffff) > 0x7fffff)
+		return NOT_HERE;
+	return READ;
+}
+
+/* The whole request, while the session is locked: READ, ANSWERED or NOT_HERE. */
+GLOBAL int change_session(struct n4_session *s, struct n4_message *m, struct n4_plan *plan,
+			  __u32 association)
+{
+	__u32 i;
+	int found;
+
+	if (!s || !m || !plan || s->seid != m->seid || s->association != association)
+		return NOT_HERE;
+	found = look_back(s, m->sequence);
+	if (found != READ)
+		return found;
+	if (!plan_all(s, m, plan) || !ask_for_markers(s, m, plan))
+		return NOT_HERE;
+	for (i = 0; i < N4_FARS && i < m->updates; i++)
+		do_step(s, &plan->step[i]);
+	note_change(s, m->sequence);
+	return READ;
+}
+
+#endif
