@@ -98,7 +98,11 @@ func upfRows(g *printer.Grid, u *agent.UPFStatus) {
 
 // spreadRows are of a node whose packets are spread over CPUs.
 func spreadRows(g *printer.Grid, s *agent.SpreadStatus) {
-	g.Row("spread", fmt.Sprintf("by %s, %d UEs' flows split, %d moves", s.By, s.Split, s.Moves))
+	split := ""
+	if s.Split > 0 {
+		split = fmt.Sprintf(", %d heavy UEs by flow", s.Split)
+	}
+	g.Row("spread", fmt.Sprintf("by %s, %d moves%s", s.By, s.Moves, split))
 	for _, c := range s.CPUs {
 		full := ""
 		if c.Full > 0 {

@@ -188,10 +188,10 @@ func (s *Spread) settle() (waiting int) {
 			s.unstick(i, word&counted-done)
 			continue
 		}
-		if s.t.Buckets.Swap(i, wordPlace, word, next.word()|done) {
-			add(s.t.Buckets, i, wordNext, 1<<32)
-		} else {
+		if !s.t.Buckets.Swap(i, wordPlace, word, next.word()|done) {
 			waiting++
+		} else if place(word>>abi.SpreadLimitsSPREAD_PLACE_SHIFT) != here { // from one CPU to another
+			add(s.t.Buckets, i, wordNext, 1<<32)
 		}
 	}
 	return waiting
