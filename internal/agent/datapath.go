@@ -32,9 +32,11 @@ type dataPath struct {
 	Counters counters
 	Trace    tracer
 	Spread   spreading
-	Sweep    func() error // removes what was taken over and not put since
-	Build    func() string
-	Close    func() error
+	// SpreadCards are the interfaces whose cards spread in place of it.
+	SpreadCards func() []string
+	Sweep       func() error // removes what was taken over and not put since
+	Build       func() string
+	Close       func() error
 }
 
 // counters are what people and metrics read of the data path.
@@ -106,9 +108,10 @@ func openDataPath(o dataplane.Options) (*dataPath, error) {
 	if err != nil {
 		return nil, err
 	}
+	steering := newSteering(dp.Spread.Set, openCard)
 	return &dataPath{
 		DataPath: apply.DataPath{
-			SetSettings: dp.SetSettings, SetSpread: setSpread(dp),
+			SetSettings: dp.SetSettings, SetSpread: steering.apply,
 			Policies:    apply.Table[srpolicy.Policy, string]{Put: dp.Policies.Put, Delete: dp.Policies.Delete},
 			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: dp.Tunnels.Put, Delete: dp.Tunnels.Delete},
 			SIDs:        apply.Table[srv6.LocalSID, netip.Prefix]{Put: dp.SIDs.Put, Delete: dp.SIDs.Delete},
@@ -124,7 +127,7 @@ func openDataPath(o dataplane.Options) (*dataPath, error) {
 			PutRoute: dp.Routes.Put, DeleteRoute: dp.Routes.Delete,
 			AdjacencyKeys: dp.Adjacencies.Keys, AdjacencyChanges: dp.Adjacencies.Changes, SetNextHop: dp.Adjacencies.SetNextHop,
 		},
-		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, Spread: dp.Spread,
+		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, Spread: dp.Spread, SpreadCards: steering.cards,
 		Punts:    punt.DataPath{Injector: dp.Frames, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read},
 		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage},
 		Sweep:    dp.Sweep, Build: dp.Build, Close: dp.Close,

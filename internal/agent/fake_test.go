@@ -96,7 +96,7 @@ func (f *fakeDataPath) joined() *dataPath {
 			PutRoute: f.PutRoute, DeleteRoute: f.DeleteRoute,
 			AdjacencyKeys: f.AdjacencyKeys, AdjacencyChanges: f.AdjacencyChanges, SetNextHop: f.SetNextHop,
 		},
-		Pods: podTable{f}, Sessions: f, Trace: tracing{f}, Spread: &f.spread,
+		Pods: podTable{f}, Sessions: f, Trace: tracing{f}, Spread: &f.spread, SpreadCards: func() []string { return nil },
 		Punts:    punt.DataPath{Injector: f, InjectToUE: f.InjectToUE, Read: f.Punts},
 		Counters: counters{Outcomes: f.Outcomes, SID: f.SIDCounter, Lists: f.ListCounters, Tunnel: f.TunnelCounters, Usage: f.Usage},
 		Sweep:    f.Sweep, Build: f.Build, Close: f.Close,

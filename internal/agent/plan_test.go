@@ -35,7 +35,7 @@ func random(r *rand.Rand) *config.Config {
 		}
 	}
 	if some() {
-		c.Spread = config.Spread{By: []string{"off", "ue", "flow"}[r.IntN(3)], CPUs: config.CPUs{r.IntN(3)}}
+		c.Spread = config.Spread{By: []string{"off", "ue", "flow"}[r.IntN(3)], CPUs: config.CPUs{r.IntN(3)}, Method: []string{"", "xdp", "card", "auto"}[r.IntN(4)]}
 	}
 	bindings := r.Perm(4)
 	for i := range 4 {

@@ -3,14 +3,11 @@ package agent
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/dataplane"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/spread"
 	"github.com/culvert-net/culvert/internal/spread"
 )
@@ -19,6 +16,9 @@ import (
 type SpreadStatus struct {
 	By   string      `json:"by"` // ue, flow
 	CPUs []CPUStatus `json:"cpus"`
+	// Cards are the interfaces whose cards do it, in place of the data path. Nobody
+	// counts their packets by CPU.
+	Cards []string `json:"cards,omitempty"`
 	// Busiest are the buckets with most packets, and Split those whose flows are
 	// spread, because the packets of one UE fill a CPU.
 	Busiest []BucketStatus `json:"busiest,omitempty"`
@@ -64,6 +64,7 @@ const (
 // spreader levels the load of the CPUs.
 type spreader struct {
 	dp       spreading
+	cards    func() []string // that do it
 	log      *slog.Logger
 	balancer spread.Balancer
 
@@ -146,6 +147,9 @@ const busiest = 10
 // status is nil where packets are not spread.
 func (s *spreader) status(by datapath.By) *SpreadStatus {
 	queues := s.dp.Queues()
+	if cards := s.cards(); len(cards) > 0 {
+		return &SpreadStatus{By: by.String(), Cards: cards}
+	}
 	if len(queues) == 0 {
 		return nil
 	}
@@ -182,27 +186,4 @@ func (s *spreader) status(by datapath.By) *SpreadStatus {
 		out.Problem = "packets may be lost while the machine is busy: " + err.Error()
 	}
 	return out
-}
-
-// setSpread fills in what the configuration leaves to the machine, and refuses what it
-// lacks.
-func setSpread(dp *dataplane.DataPlane) func(datapath.Config) error {
-	return func(c datapath.Config) error {
-		if c.By == datapath.Off {
-			return dp.Spread.Set(c)
-		}
-		online, err := config.OnlineCPUs()
-		if err != nil {
-			return fmt.Errorf("spread: %w", err)
-		}
-		if len(c.CPUs) == 0 {
-			c.CPUs = online
-		}
-		for _, cpu := range c.CPUs {
-			if !slices.Contains(online, cpu) {
-				return fmt.Errorf("spread.cpus: CPU %d is not online on this machine, which has %s", cpu, online)
-			}
-		}
-		return dp.Spread.Set(c)
-	}
 }

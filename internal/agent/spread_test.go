@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent/plan"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/spread"
 )
 
@@ -20,8 +21,8 @@ type fakeSpread struct {
 	weak    error
 }
 
-func (f *fakeDataPath) SetSpread(c datapath.Config) error {
-	return f.do(func() error { f.spread.config = c; return nil }, "spread")
+func (f *fakeDataPath) SetSpread(c plan.Spread) error {
+	return f.do(func() error { f.spread.config = c.Config; return nil }, "spread")
 }
 
 func (f *fakeSpread) Buckets() []datapath.Bucket { return slices.Clone(f.buckets) }
@@ -43,11 +44,12 @@ func (f *fakeSpread) Split(bucket int) {
 // TestSpreadIsLevelled: buckets leave a busy CPU, one that fills a CPU is split, and the
 // status shows it.
 func TestSpreadIsLevelled(t *testing.T) {
+	var cards []string
 	f := &fakeSpread{buckets: make([]datapath.Bucket, datapath.Buckets+datapath.SubBuckets), queues: []datapath.Queue{{CPU: 2}, {CPU: 3}}}
 	for i := range f.buckets {
 		f.buckets[i].CPU, f.buckets[i].Next = 2, 2
 	}
-	s := &spreader{dp: f, log: slog.New(slog.DiscardHandler)}
+	s := &spreader{dp: f, cards: func() []string { return cards }, log: slog.New(slog.DiscardHandler)}
 	now := time.Unix(1e9, 0)
 	look := func(n int, heavy uint64, full bool) {
 		for range n {
@@ -77,7 +79,11 @@ func TestSpreadIsLevelled(t *testing.T) {
 		got.Problem != "packets may be lost while the machine is busy: no permission" {
 		t.Errorf("one UE of 300,000 packets/s: split %v, %+v", f.split, got)
 	}
-	f.queues = nil
+	cards = []string{"n3"}
+	if got := s.status(datapath.UE); got.By != "ue" || len(got.Cards) != 1 || len(got.CPUs) > 0 {
+		t.Errorf("by a card: %+v", got)
+	}
+	f.queues, cards = nil, nil
 	if s.status(datapath.Off) != nil {
 		t.Error("a status though nothing is spread")
 	}

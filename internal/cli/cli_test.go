@@ -186,6 +186,8 @@ func TestSpread(t *testing.T) {
 	for _, args := range []string{"status", "status -o json", "config"} {
 		all.WriteString("$ culvert " + args + "\n" + f.ok(t, strings.Fields(args)...) + "\n")
 	}
+	f = start(t, "../internal/cli/testdata/spread-card.yaml")
+	all.WriteString("$ culvert status\n" + f.ok(t, "status") + "\n")
 	golden(t, "spread", all.String())
 }
 

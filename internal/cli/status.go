@@ -98,6 +98,10 @@ func upfRows(g *printer.Grid, u *agent.UPFStatus) {
 
 // spreadRows are of a node whose packets are spread over CPUs.
 func spreadRows(g *printer.Grid, s *agent.SpreadStatus) {
+	if len(s.Cards) > 0 {
+		g.Row("spread", fmt.Sprintf("by %s, by the cards of %s", s.By, strings.Join(s.Cards, ", ")))
+		return
+	}
 	split := ""
 	if s.Split > 0 {
 		split = fmt.Sprintf(", %d heavy UEs by flow", s.Split)

@@ -15,6 +15,10 @@ type Spread struct {
 	By string `json:"by,omitempty" jsonschema:"enum=off,enum=ue,enum=flow"`
 	// CPUs handle the packets, such as "2-7" or "0,2-3". Default: all that are online.
 	CPUs CPUs `json:"cpus,omitempty"`
+	// Method is who spreads: xdp, the data path; card, the card of each interface, which
+	// has to hash the TEID of G-PDUs and have queues that interrupt these CPUs; auto, the
+	// cards where all of them can, otherwise the data path. Default: xdp.
+	Method string `json:"method,omitempty" jsonschema:"enum=xdp,enum=card,enum=auto"`
 }
 
 // The values of Spread.By.
@@ -22,6 +26,13 @@ const (
 	SpreadOff  = "off"
 	SpreadUE   = "ue"
 	SpreadFlow = "flow"
+)
+
+// The values of Spread.Method.
+const (
+	SpreadXDP  = "xdp"
+	SpreadCard = "card"
+	SpreadAuto = "auto"
 )
 
 // IsSet says whether packets are spread.
@@ -50,6 +61,9 @@ func (c CPUs) String() string { return cpuset.New(c...).String() }
 func checkSpread(v *validator) {
 	s := &v.Spread
 	v.oneOf("spread.by", s.By, SpreadOff, SpreadUE, SpreadFlow)
+	v.oneOf("spread.method", s.Method, SpreadXDP, SpreadCard, SpreadAuto)
+	v.refuse(s.Method != "" && !s.IsSet(), "spread.by", "say by: ue, or take method out", "spread.method says who, and nothing what to spread")
+	v.refuse(s.Method == SpreadCard && s.By == SpreadFlow, "spread.method", "say by: ue, or method: xdp", "a card does not see flows inside of tunnels")
 	v.refuse(len(s.CPUs) > 0 && !s.IsSet(), "spread.by", "say by: ue, or take cpus out", "spread.cpus says where, and nothing what to spread")
 	v.refuse(s.IsSet() && len(v.Interfaces) == 0, "spread.by", "list the interfaces whose packets to spread under interfaces", "there is no interface whose packets could be spread")
 }

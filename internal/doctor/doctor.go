@@ -105,7 +105,7 @@ func Run(o Options) []Check {
 	if o.Overlay != nil {
 		others = append(others, neededByMember)
 	}
-	if o.Config != nil && o.Config.Spread.IsSet() {
+	if o.Config != nil && o.Config.Spread.IsSet() && o.Config.Spread.Method != config.SpreadCard {
 		others = append(others, neededToSpread)
 	}
 	checks = append(checks, capabilities(procfs, others...)...)
@@ -186,7 +186,7 @@ func (n *network) oneInterface(l netdev.Link) []Check {
 		if view.interrupts, err = netdev.Interrupts(procfs, sysfs, l.Name); err != nil {
 			checks = append(checks, Check{Name: l.Name + ": interrupts", Level: Warn, Detail: err.Error()})
 		}
-		checks = append(checks, view.queues(n.port(l.Name), &n.Config.Spread, runtime.NumCPU()))
+		checks = append(checks, view.queues(n.port(l.Name), n.Config, runtime.NumCPU()))
 	}
 	if !n.isForN4(l.Name) {
 		checks = append(checks, rpFilter(procfs, l.Name))

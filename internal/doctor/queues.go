@@ -12,13 +12,13 @@ import (
 
 // queues looks at whether several CPUs can handle what comes by an interface. A gNB sends
 // the packets of all its UEs from one address and port.
-func (d device) queues(in *config.Interface, s *config.Spread, cpus int) Check {
+func (d device) queues(in *config.Interface, c *config.Config, cpus int) Check {
 	const name = "receive queues"
 	count := max(1, d.RxQueues) // of a driver that does not say
 	text := fmt.Sprintf("%d", count)
 	switch {
-	case s.IsSet():
-		return d.check(name, fmt.Sprintf("packets are spread over CPUs by %s", s.By))
+	case c.Spread.IsSet() && c.Spread.Method != config.SpreadCard:
+		return d.check(name, fmt.Sprintf("packets are spread over CPUs by %s", c.Spread.By))
 	case cpus < 2 || d.Virtual():
 		return d.check(name, text)
 	}
@@ -27,13 +27,15 @@ func (d device) queues(in *config.Interface, s *config.Spread, cpus int) Check {
 	if in == nil || !in.HasRole(config.RoleN3, config.RoleN9) {
 		return d.check(name, text, one, d.oneInterrupted(text, cpus))
 	}
-	known, hashed := d.GTPUHash != nil, !slices.ContainsFunc(netdev.FlowsOf5G, func(f netdev.FlowType) bool {
-		return d.GTPUHash[f]&netdev.HashTEID == 0
-	})
+	known, hashed, flows := true, true, ""
+	for _, flow := range netdev.FlowsOf5G(c.GTPU.Addresses) {
+		fields, there := d.GTPUHash[flow]
+		known, hashed, flows = known && there, hashed && fields&netdev.HashTEID != 0, flows+" "+string(flow)
+	}
 	outer := text + ": the card hashes outer addresses only, so that one gNB is one CPU"
 	return d.check(name, text+": the card hashes the TEID", one,
 		problem{!known, Warn, outer, spread},
-		problem{!hashed, Warn, outer, advice("have the card hash the TEID: for flow in gtpu4 gtpu4e gtpu4u gtpu4d; do ethtool -N %s rx-flow-hash $flow sde; done", d.Link.Name)},
+		problem{!hashed, Warn, outer, advice("have the card hash the TEID: for flow in%s; do ethtool -N %s rx-flow-hash $flow sde; done", flows, d.Link.Name)},
 		d.oneInterrupted(text, cpus))
 }
 

@@ -40,7 +40,7 @@ func TestInterruptsOfQueues(t *testing.T) {
 		"a single core":    {interrupts([]int{0}, []int{0}), config.RoleN6, 1, fine},
 	} {
 		d := device{Link: netdev.Link{Name: "eth1", Kind: "device", Driver: "ice"}, Facts: netdev.Facts{RxQueues: 2, GTPUHash: teid}, interrupts: row.interrupts}
-		if got := d.queues(&config.Interface{Roles: []config.Role{row.role}}, &config.Spread{}, row.cpus); !reflect.DeepEqual(got, row.want) {
+		if got := d.queues(&config.Interface{Roles: []config.Role{row.role}}, &config.Config{}, row.cpus); !reflect.DeepEqual(got, row.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, row.want)
 		}
 	}
@@ -76,13 +76,16 @@ func TestQueues(t *testing.T) {
 		"N6":               {card, n6, 8, nil, "", 16, OK, "8", ""},
 		"spread":           {card, n3, 1, nil, "ue", 16, OK, "packets are spread over CPUs by ue", ""},
 		"queues unknown":   {card, n6, 0, nil, "", 16, Warn, "1: one of 16 CPUs handles all packets", "spread: {by: ue}"},
+		"spread by card":   {card, n3, 8, hash(outer), "ue by card", 16, Warn, "outer addresses only", "ethtool -N eth1 rx-flow-hash"},
 		"spread is off":    {card, n3, 1, nil, "off", 16, Warn, "1: one of 16", "spread"},
 		"one CPU":          {card, n3, 1, nil, "", 1, OK, "1", ""},
 		"a veth":           {veth, n3, 1, nil, "", 16, OK, "1", ""},
 		"not an interface": {card, nil, 1, nil, "", 16, Warn, "1: one of 16", "spread"},
 	} {
+		by, method, _ := strings.Cut(row.by, " by ")
+		spread := config.Spread{By: by, Method: method}
 		d := device{Link: row.link, Facts: netdev.Facts{RxQueues: row.queues, GTPUHash: row.hash}}
-		c := d.queues(row.in, &config.Spread{By: row.by}, row.cpus)
+		c := d.queues(row.in, &config.Config{Spread: spread}, row.cpus)
 		if c.Name != "eth1: receive queues" || c.Level != row.level || !strings.Contains(c.Detail, row.detail) || !strings.Contains(c.Fix, row.fix) || (c.Fix == "") != (row.fix == "") {
 			t.Errorf("%s: %+v", name, c)
 		}

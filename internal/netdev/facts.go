@@ -88,6 +88,7 @@ func (i *Inspector) Facts(name string) (Facts, error) {
 		f.RxQueues = int(channels.RxCount + channels.CombinedCount)
 		f.TxQueues = int(channels.TxCount + channels.CombinedCount)
 	}
-	f.GTPUHash, err = gtpuHash(name, i.kernel.askHash)
+	card := Card{name, f.Driver, i.kernel.callEthtool}
+	f.GTPUHash, err = card.GTPUHash()
 	return f, err
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
-	"github.com/culvert-net/culvert/internal/dataplane/spread"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/upf"
 	"github.com/culvert-net/culvert/srv6"
@@ -33,7 +32,7 @@ type Table[V, K any] struct {
 // DataPath is what this package calls of the data path.
 type DataPath struct {
 	SetSettings func(settings.Settings) error
-	SetSpread   func(spread.Config) error
+	SetSpread   func(plan.Spread) error
 	Policies    Table[srpolicy.Policy, string]
 	Tunnels     Table[gtpu.Tunnel, string]
 	SIDs        Table[srv6.LocalSID, netip.Prefix]
@@ -194,7 +193,7 @@ func (w *Writer) write(one plan.Write) error {
 		return into(w.dp.Steering, one, &v.Steering, v.Steering)
 	case *settings.Settings:
 		return w.dp.SetSettings(*v)
-	case *spread.Config:
+	case *plan.Spread:
 		return w.dp.SetSpread(*v)
 	case *upf.Config:
 		return w.upf.SetConfig(*v)

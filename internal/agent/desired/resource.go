@@ -47,7 +47,7 @@ var sections = []section{
 	listOf(KindCandidatePath, func(c *config.Config) *[]srpolicy.CandidatePath { return &c.CandidatePaths }, func(v srpolicy.CandidatePath) string { return v.Name }),
 	listOf(KindSteering, func(c *config.Config) *[]srpolicy.Steering { return &c.Steering }, srpolicy.Steering.Key),
 	listOf(KindTunnel, func(c *config.Config) *[]gtpu.Tunnel { return &c.Tunnels }, func(v gtpu.Tunnel) string { return v.Name }),
-	settings(KeySpread, func(c *config.Config) *config.Spread { return &c.Spread }, func(s config.Spread) bool { return !s.IsSet() && len(s.CPUs) == 0 }),
+	settings(KeySpread, func(c *config.Config) *config.Spread { return &c.Spread }, func(s config.Spread) bool { return !s.IsSet() && len(s.CPUs) == 0 && s.Method == "" }),
 	listOf(KindSlice, func(c *config.Config) *[]slice.Slice { return &c.Slices }, func(v slice.Slice) string { return v.Name }),
 }
 

@@ -24,7 +24,7 @@ type Step struct {
 // Write puts a value into the data path, or deletes it there. Value is one of
 //
 //	*srpolicy.Policy, *gtpu.Tunnel, *srv6.LocalSID, *Steering, *Link, *SessionSID
-//	*settings.Settings, *upf.Config, *spread.Config   put only
+//	*settings.Settings, *upf.Config, *Spread          put only
 //	*Port                              its settings and the program; delete: both
 //	*PortSettings                      put only: the program is attached
 //

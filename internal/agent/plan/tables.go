@@ -13,7 +13,6 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
-	"github.com/culvert-net/culvert/internal/dataplane/spread"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/upf"
@@ -62,7 +61,7 @@ type Tables struct {
 	SessionSIDs map[string]SessionSID
 	N6          map[string]Link // of slices with Ethernet sessions
 	UPF         upf.Config
-	Spread      spread.Config
+	Spread      Spread
 
 	locators map[string]settings.Locator
 	// lists are the segment lists that each policy can have at most.
@@ -110,6 +109,9 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 				t.Ports[i.Name] = Port{i, l.Index, portOf(&i, l)}
 			}
 		}
+	}
+	if moved || s.has(desired.KindInterface, desired.KindSettings) {
+		t.Spread = spreadOf(c, links)
 	}
 	return t
 }
@@ -245,13 +247,6 @@ func (t *Tables) compileSettings(c *config.Config) {
 		t.locators[l.Name] = settings.Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits}
 	}
 	t.Settings.Locators = byName(t.locators)
-	t.Spread = spread.Config{CPUs: c.Spread.CPUs}
-	switch c.Spread.By {
-	case config.SpreadUE:
-		t.Spread.By = spread.UE
-	case config.SpreadFlow:
-		t.Spread.By = spread.Flow
-	}
 }
 
 // compileUPF says what sessions are made of.

@@ -121,6 +121,9 @@ func spreadStatus(c *config.Config) *agent.SpreadStatus {
 	if !c.Spread.IsSet() {
 		return nil
 	}
+	if c.Spread.Method == config.SpreadCard {
+		return &agent.SpreadStatus{By: c.Spread.By, Cards: []string{"n3", "n6"}}
+	}
 	return &agent.SpreadStatus{
 		By: c.Spread.By, Split: 1, Moves: 7, Lost: 2, Problem: "packets may be lost while the machine is busy: no permission",
 		CPUs:    []agent.CPUStatus{{CPU: 2, Rate: 1000, Buckets: 512, Packets: 99, Queued: 3}, {CPU: 3, Rate: 2000, Buckets: 511, Packets: 98, Full: 4}},

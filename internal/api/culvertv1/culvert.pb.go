@@ -220,8 +220,9 @@ func (x *Config) GetSpread() *Spread {
 // Spread says which CPUs handle packets.
 type Spread struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`     // off, ue, flow
-	Cpus          string                 `protobuf:"bytes,2,opt,name=cpus,proto3" json:"cpus,omitempty"` // such as 0,2-3
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`         // off, ue, flow
+	Cpus          string                 `protobuf:"bytes,2,opt,name=cpus,proto3" json:"cpus,omitempty"`     // such as 0,2-3
+	Method        string                 `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"` // xdp, card, auto
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -266,6 +267,13 @@ func (x *Spread) GetBy() string {
 func (x *Spread) GetCpus() string {
 	if x != nil {
 		return x.Cpus
+	}
+	return ""
+}
+
+func (x *Spread) GetMethod() string {
+	if x != nil {
+		return x.Method
 	}
 	return ""
 }
@@ -2851,6 +2859,7 @@ type SpreadStatus struct {
 	Moves         uint64                 `protobuf:"varint,5,opt,name=moves,proto3" json:"moves,omitempty"`    // of buckets, since the data path was loaded
 	Lost          uint64                 `protobuf:"varint,6,opt,name=lost,proto3" json:"lost,omitempty"`      // packets that the kernel dropped between CPUs
 	Problem       string                 `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"` // why packets may be lost while the machine is busy
+	Cards         []string               `protobuf:"bytes,8,rep,name=cards,proto3" json:"cards,omitempty"`     // interfaces whose cards do it, in place of the data path
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2932,6 +2941,13 @@ func (x *SpreadStatus) GetProblem() string {
 		return x.Problem
 	}
 	return ""
+}
+
+func (x *SpreadStatus) GetCards() []string {
+	if x != nil {
+		return x.Cards
+	}
+	return nil
 }
 
 // CPUStatus is a CPU that handles packets of others.
@@ -7922,10 +7938,11 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x0fcandidate_paths\x18\x10 \x03(\v2\x19.culvert.v1.CandidatePathR\x0ecandidatePaths\x12!\n" +
 	"\x03bgp\x18\x11 \x01(\v2\x0f.culvert.v1.BGPR\x03bgp\x12-\n" +
 	"\aoverlay\x18\x12 \x01(\v2\x13.culvert.v1.OverlayR\aoverlay\x12*\n" +
-	"\x06spread\x18\x13 \x01(\v2\x12.culvert.v1.SpreadR\x06spread\",\n" +
+	"\x06spread\x18\x13 \x01(\v2\x12.culvert.v1.SpreadR\x06spread\"D\n" +
 	"\x06Spread\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x12\n" +
-	"\x04cpus\x18\x02 \x01(\tR\x04cpus\"\x83\x01\n" +
+	"\x04cpus\x18\x02 \x01(\tR\x04cpus\x12\x16\n" +
+	"\x06method\x18\x03 \x01(\tR\x06method\"\x83\x01\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x14\n" +
@@ -8168,7 +8185,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	" \x01(\v2\x18.culvert.v1.SpreadStatusR\x06spread\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xd7\x01\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xed\x01\n" +
 	"\fSpreadStatus\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12)\n" +
 	"\x04cpus\x18\x02 \x03(\v2\x15.culvert.v1.CPUStatusR\x04cpus\x122\n" +
@@ -8176,7 +8193,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05split\x18\x04 \x01(\rR\x05split\x12\x14\n" +
 	"\x05moves\x18\x05 \x01(\x04R\x05moves\x12\x12\n" +
 	"\x04lost\x18\x06 \x01(\x04R\x04lost\x12\x18\n" +
-	"\aproblem\x18\a \x01(\tR\aproblem\"\x91\x01\n" +
+	"\aproblem\x18\a \x01(\tR\aproblem\x12\x14\n" +
+	"\x05cards\x18\b \x03(\tR\x05cards\"\x91\x01\n" +
 	"\tCPUStatus\x12\x10\n" +
 	"\x03cpu\x18\x01 \x01(\x05R\x03cpu\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\x04R\x04rate\x12\x18\n" +

@@ -1,0 +1,206 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/agent/plan"
+	"github.com/culvert-net/culvert/internal/config"
+	datapath "github.com/culvert-net/culvert/internal/dataplane/spread"
+	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/testutil/netns"
+)
+
+const outer = netdev.HashSource | netdev.HashDestination
+
+// fakeCard has two queues, which interrupt CPUs 0 and 1. It knows the flows in hash.
+type fakeCard struct {
+	name   string
+	hash   map[netdev.FlowType]netdev.HashFields
+	table  []uint32
+	refuse error // of a new table
+	writes int
+}
+
+func (c *fakeCard) GTPUHash() (map[netdev.FlowType]netdev.HashFields, error) {
+	return maps.Clone(c.hash), nil
+}
+
+func (c *fakeCard) SetGTPUHash(flow netdev.FlowType, fields netdev.HashFields) error {
+	if _, there := c.hash[flow]; !there {
+		return &netdev.NotSupportedError{Device: c.name, Driver: "old", What: "a hash of " + string(flow)}
+	}
+	c.hash[flow] = fields
+	c.writes++
+	return nil
+}
+
+func (c *fakeCard) Table() ([]uint32, error) { return slices.Clone(c.table), nil }
+
+func (c *fakeCard) SetTable(table []uint32) error {
+	if c.refuse != nil && !slices.Equal(table, c.table) {
+		return c.refuse
+	}
+	c.table = slices.Clone(table)
+	c.writes++
+	return nil
+}
+
+func (c *fakeCard) String() string { return fmt.Sprint(c.name, c.hash, c.table) }
+
+// machine has cards and a data path.
+type machine struct {
+	*steering
+	hardware map[string]*fakeCard
+	xdp      datapath.Config
+	fails    error // the data path
+	open     int
+}
+
+func newMachine() *machine {
+	m := &machine{hardware: map[string]*fakeCard{}}
+	for _, name := range []string{"n3", "n6"} {
+		m.hardware[name] = &fakeCard{name: name, table: []uint32{0, 1, 0, 1}}
+	}
+	m.hardware["n3"].hash = map[netdev.FlowType]netdev.HashFields{"gtpu4": outer, "gtpu4e": outer, "gtpu4u": outer, "gtpu4d": outer}
+	m.steering = newSteering(func(c datapath.Config) error {
+		if m.fails == nil {
+			m.xdp = c
+		}
+		return m.fails
+	}, func(name string) (*cardPort, error) {
+		c := m.hardware[name]
+		if c == nil {
+			return nil, unix.ENODEV
+		}
+		m.open++
+		return &cardPort{card: c, queues: map[uint32][]int{0: {0}, 1: {1}}, close: func() { m.open-- }}, nil
+	})
+	return m
+}
+
+// byCards spreads over cpus by the method, with an N3 and an N6.
+func byCards(method string, cpus ...int) plan.Spread {
+	return plan.Spread{Config: datapath.Config{By: datapath.UE, CPUs: cpus}, Method: method,
+		Cards: []plan.Card{{Name: "n3", Flows: netdev.FlowsOf5G(nil)}, {Name: "n6"}}}
+}
+
+func (m *machine) text() string {
+	return fmt.Sprint(m.hardware["n3"], m.hardware["n6"], m.xdp.By, m.cards())
+}
+
+// TestCardsSpread: the cards hash the TEID, tables follow the CPUs live, and the end gives
+// the cards back what they had.
+func TestCardsSpread(t *testing.T) {
+	m := newMachine()
+	before := m.text()
+	m.xdp.By = datapath.Flow // of an earlier configuration
+	for _, step := range []struct {
+		cpus  []int
+		table []uint32
+	}{{[]int{0, 1}, []uint32{0, 1, 0, 1}}, {[]int{1}, []uint32{1, 1, 1, 1}}, {[]int{0, 1}, []uint32{1, 1, 0, 0}}} {
+		if err := m.apply(byCards(config.SpreadCard, step.cpus...)); err != nil {
+			t.Fatal(err)
+		}
+		for name, c := range m.hardware {
+			if !slices.Equal(c.table, step.table) {
+				t.Errorf("CPUs %v: %s has %v, want %v", step.cpus, name, c.table, step.table)
+			}
+		}
+		for flow, fields := range m.hardware["n3"].hash {
+			if fields != outer|netdev.HashTEID {
+				t.Errorf("CPUs %v: %s has %#x", step.cpus, flow, fields)
+			}
+		}
+		if !slices.Equal(m.cards(), []string{"n3", "n6"}) {
+			t.Errorf("CPUs %v: %v do it", step.cpus, m.cards())
+		}
+		if m.xdp.By != datapath.Off {
+			t.Errorf("CPUs %v: the data path spreads by %s, too", step.cpus, m.xdp.By)
+		}
+	}
+	writes := m.hardware["n3"].writes
+	if err := m.apply(byCards(config.SpreadCard, 0, 1)); err != nil || m.hardware["n3"].writes != writes {
+		t.Errorf("the same again: %v, %d writes", err, m.hardware["n3"].writes-writes)
+	}
+	only := byCards(config.SpreadCard, 1)
+	only.Cards = only.Cards[:1]
+	if err := m.apply(only); err != nil || !slices.Equal(m.hardware["n6"].table, []uint32{0, 1, 0, 1}) || !slices.Equal(m.hardware["n3"].table, []uint32{1, 1, 1, 1}) {
+		t.Errorf("without N6: %v, %s", err, m.text())
+	}
+	if err := m.apply(plan.Spread{}); err != nil || m.text() != before || m.open != 0 {
+		t.Errorf("the end: %v\n%s, want\n%s; %d left open", err, m.text(), before, m.open)
+	}
+}
+
+// TestCardsThatCannot: an error names what to do, and no card has changed; with auto the
+// data path does it.
+func TestCardsThatCannot(t *testing.T) {
+	for name, row := range map[string]struct {
+		prepare func(m *machine)
+		cpus    []int
+		want    string
+		rest    bool // no card can change that
+	}{
+		"no GTP-U":        {func(m *machine) { m.hardware["n3"].hash = nil }, []int{1}, "n3: driver old does not support a hash of gtpu4d: say method: xdp, or auto", false},
+		"no 5G":           {func(m *machine) { delete(m.hardware["n3"].hash, "gtpu4u") }, []int{1}, "n3: driver old does not support a hash of gtpu4u", false},
+		"the second card": {func(m *machine) { m.hardware["n6"].refuse = unix.EBUSY }, []int{1}, "device or resource busy", false},
+		"none there":      {func(m *machine) { delete(m.hardware, "n6") }, []int{1}, "no such device", false},
+		"not online":      {func(*machine) {}, []int{4000}, "CPU 4000 is not online", true},
+	} {
+		m := newMachine()
+		row.prepare(m)
+		before := m.text()
+		if err := m.apply(byCards(config.SpreadCard, row.cpus...)); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v, want %q", name, err, row.want)
+		}
+		if m.text() != before || m.open != 0 {
+			t.Errorf("%s: %s, want as before: %s; %d left open", name, m.text(), before, m.open)
+		}
+		err := m.apply(byCards(config.SpreadAuto, row.cpus...))
+		if (err != nil) != row.rest || m.xdp.By == datapath.UE == row.rest {
+			t.Errorf("%s: auto: %v, by %s", name, err, m.xdp.By)
+		}
+	}
+	m := newMachine()
+	before := m.text()
+	m.fails = errors.New("the data path fails")
+	if err := m.apply(byCards(config.SpreadAuto, 1)); !errors.Is(err, m.fails) || m.text() != before {
+		t.Errorf("%v, %s", err, m.text())
+	}
+}
+
+// TestAutoTakesTheCard, and a card that goes away meanwhile is no error.
+func TestAutoTakesTheCard(t *testing.T) {
+	m := newMachine()
+	if err := m.apply(byCards(config.SpreadAuto, 1)); err != nil || m.xdp.By != datapath.Off || m.hardware["n3"].table[0] != 1 {
+		t.Errorf("%v, %s", err, m.text())
+	}
+	delete(m.hardware, "n6")
+	if err := m.apply(byCards(config.SpreadXDP, 1)); err != nil || m.xdp.By != datapath.UE || m.hardware["n3"].table[0] != 0 || len(m.former) > 0 {
+		t.Errorf("%v, %s", err, m.text())
+	}
+}
+
+// TestCardOfThisMachine: a veth's driver is named.
+func TestCardOfThisMachine(t *testing.T) {
+	ns := netns.New(t)
+	netns.Veth(t, ns, "n3", ns, "v1")
+	ns.Do(t, func() {
+		s := newSteering(func(datapath.Config) error { return errors.New("the data path is asked") }, openCard)
+		c := byCards(config.SpreadCard)
+		if err := s.apply(c); err == nil || !strings.Contains(err.Error(), "n3: driver veth does not support an indirection table: say method: xdp") {
+			t.Error(err)
+		}
+		c.Cards = []plan.Card{{Name: "none"}}
+		if err := s.apply(c); !errors.Is(err, unix.ENODEV) {
+			t.Errorf("a card that is not there: %v", err)
+		}
+	})
+}
