@@ -26,14 +26,15 @@ type Action struct {
 
 // When a Balancer acts. A look is one call of Next.
 const (
-	minPackets = 500  // of all buckets at one look: fewer are not worth a move
+	minPackets = 500  // of all buckets at one look: fewer are not worth a move, nor a split
 	imbalance  = 1.25 // of a CPU's load to the mean: more is levelled ...
 	level      = 1.05 // ... to that
 	mostMoves  = 64   // at one look
 	rest       = 10   // looks for which a moved bucket stays
-	heavyShare = 0.8  // of its CPU's load: a bucket that nothing else can be moved away from
+	fullLooks  = 10   // for which a CPU has to drop until it is levelled without imbalance
+	heavyShare = 0.8  // of what its CPU takes: a bucket that nothing else can be moved away from
 	heavyLooks = 3    // for which its CPU's queue has to be full before it is split
-	lightShare = 0.5  // of what it had when it was split
+	lightShare = 0.5  // of what its CPU took of it when it was split
 	lightLooks = 50   // for which it has to be that light before it is joined
 	smoothing  = 4    // looks over which loads are averaged
 )
@@ -41,25 +42,31 @@ const (
 // Balancer remembers what it saw and did. The zero value is ready.
 type Balancer struct {
 	buckets []memory
-	full    map[int]uint64 // by CPU
-	heavy   int            // looks for which one bucket kept its queue full
-	heavier int            // that bucket
+	queues  map[int]queue // by CPU
+}
+
+// queue is a Queue as Next saw it.
+type queue struct {
+	full  uint64
+	looks int // for which it has dropped
 }
 
 // memory is a bucket as Next saw it.
 type memory struct {
 	packets uint64
-	load    float64 // packets per look
+	taken   float64 // packets per look
+	load    float64 // the same, with those that found a full queue
 	rest    int     // looks
-	split   float64 // its load then
+	heavy   int     // looks for which it kept its queue full by itself
+	split   float64 // what was taken of it then
 	light   int     // looks
 }
 
 // Next says what to do about the first `first` buckets, which may be split, and the
 // others, which are those of flows. Only CPUs with a queue get any.
 func (b *Balancer) Next(buckets []Bucket, first int, queues []Queue) []Action {
-	total := b.look(buckets)
-	full := b.overflown(queues)
+	full := b.dropped(queues)
+	total := b.look(buckets, full)
 	cpus := loads{}
 	for _, q := range queues {
 		cpus[q.CPU] = 0
@@ -69,82 +76,123 @@ func (b *Balancer) Next(buckets []Bucket, first int, queues []Queue) []Action {
 			cpus[k.CPU] += b.buckets[i].load
 		}
 	}
-	if len(cpus) < 2 {
+	if len(cpus) == 0 {
 		return nil
 	}
-	actions := b.join(buckets[:first], cpus)
+	actions := b.fetch(buckets, cpus)
+	if len(cpus) == 1 {
+		return actions
+	}
+	actions = append(actions, b.join(buckets[:first], cpus)...)
 	if total < minPackets {
 		return actions
 	}
-	if i, ok := b.tooHeavy(buckets[:first], cpus, full); ok {
-		b.buckets[i].split, b.buckets[i].light = b.buckets[i].load, 0
+	if i, ok := b.tooHeavy(buckets, first, full); ok {
+		b.buckets[i].split, b.buckets[i].light = b.buckets[i].taken, 0
 		return append(actions, Action{Bucket: i, CPU: -1})
 	}
 	return append(actions, b.level(buckets, cpus)...)
 }
 
-// look takes the loads down, and returns that of all at this look.
-func (b *Balancer) look(buckets []Bucket) (total float64) {
+// dropped are the packets that found the queue of a CPU full since the last look.
+func (b *Balancer) dropped(queues []Queue) loads {
+	out, now := loads{}, map[int]queue{}
+	for _, q := range queues {
+		m := queue{full: q.Full}
+		if before, seen := b.queues[q.CPU]; seen && q.Full > before.full {
+			out[q.CPU] = float64(q.Full - before.full)
+			m.looks = before.looks + 1
+		}
+		now[q.CPU] = m
+	}
+	b.queues = now
+	return out
+}
+
+// look takes the loads down, and returns what was taken of all at this look. What a full
+// queue dropped was of the CPU's buckets in proportion to what it took of them.
+func (b *Balancer) look(buckets []Bucket, dropped loads) (total float64) {
 	if len(b.buckets) != len(buckets) {
-		b.buckets, b.full = make([]memory, len(buckets)), map[int]uint64{}
+		b.buckets = make([]memory, len(buckets))
 		for i, k := range buckets {
 			b.buckets[i].packets = k.Packets
 		}
 	}
+	now, cpus := make([]float64, len(buckets)), loads{}
 	for i, k := range buckets {
 		m := &b.buckets[i]
-		now := float64(k.Packets - m.packets)
+		// A packet that finds no room is counted, and no more a moment later.
+		now[i] = float64(k.Packets - min(k.Packets, m.packets))
 		m.packets = k.Packets
-		m.load += (now - m.load) / smoothing
-		m.rest = max(0, m.rest-1)
 		if !k.Split {
-			total += now
+			total += now[i]
+			cpus[k.CPU] += now[i]
 		}
+	}
+	for i, k := range buckets {
+		m := &b.buckets[i]
+		offered := now[i]
+		if !k.Split && now[i] > 0 {
+			offered += dropped[k.CPU] * now[i] / cpus[k.CPU]
+		}
+		m.taken += (now[i] - m.taken) / smoothing
+		m.load += (offered - m.load) / smoothing
+		m.rest = max(0, m.rest-1)
 	}
 	return total
 }
 
-// overflown are the CPUs whose queue has been full since the last look.
-func (b *Balancer) overflown(queues []Queue) map[int]bool {
-	out := map[int]bool{}
-	for _, q := range queues {
-		if before, seen := b.full[q.CPU]; seen && q.Full > before {
-			out[q.CPU] = true
-		}
-		b.full[q.CPU] = q.Full
-	}
-	return out
-}
-
-// tooHeavy is the bucket that alone fills a CPU.
-func (b *Balancer) tooHeavy(buckets []Bucket, cpus loads, full map[int]bool) (int, bool) {
+// fetch brings buckets back that are on a CPU without a queue.
+func (b *Balancer) fetch(buckets []Bucket, cpus loads) (actions []Action) {
 	for i, k := range buckets {
-		if k.Split || !full[k.CPU] || b.buckets[i].load < heavyShare*cpus[k.CPU] {
+		if _, there := cpus[k.CPU]; there || k.CPU < 0 {
 			continue
 		}
-		if b.heavier != i {
-			b.heavier, b.heavy = i, 0
-		}
-		b.heavy++
-		return i, b.heavy > heavyLooks
+		m := &b.buckets[i]
+		m.rest = rest
+		to := cpus.least()
+		cpus[to] += m.load
+		actions = append(actions, Action{Bucket: i, CPU: to})
 	}
-	b.heavy = 0
-	return 0, false
+	return actions
 }
 
-// join ends the split of buckets that have long been light.
+// tooHeavy is one of the first buckets that alone fills a CPU.
+func (b *Balancer) tooHeavy(buckets []Bucket, first int, dropped loads) (int, bool) {
+	taken := loads{}
+	for i, k := range buckets {
+		if !k.Split {
+			taken[k.CPU] += b.buckets[i].taken
+		}
+	}
+	heavy, found := 0, false
+	for i, k := range buckets[:first] {
+		m := &b.buckets[i]
+		if k.Split || dropped[k.CPU] == 0 || m.taken < heavyShare*taken[k.CPU] {
+			m.heavy = 0
+			continue
+		}
+		if m.heavy++; m.heavy > heavyLooks && !found {
+			heavy, found = i, true
+		}
+	}
+	return heavy, found
+}
+
+// join ends the split of buckets that have long been light. One that was split before
+// this Balancer began is light if it fills no CPU at all.
 func (b *Balancer) join(buckets []Bucket, cpus loads) (actions []Action) {
 	for i, k := range buckets {
 		m := &b.buckets[i]
-		if !k.Split {
+		if !k.Split || k.CPU >= 0 { // or it is being joined
 			continue
 		}
-		if m.load > lightShare*m.split {
+		if m.taken > max(lightShare*m.split, minPackets) {
 			m.light = 0
 			continue
 		}
 		if m.light++; m.light >= lightLooks {
-			m.rest, m.light = rest, 0
+			m.rest, m.light, m.split = rest, 0, 0
 			actions = append(actions, Action{Bucket: i, CPU: cpus.least()})
 		}
 	}
@@ -152,11 +200,14 @@ func (b *Balancer) join(buckets []Bucket, cpus loads) (actions []Action) {
 }
 
 // level moves buckets from the busiest CPU to the idlest one, the heaviest first that
-// makes the difference smaller.
+// makes the difference smaller. A CPU that keeps dropping sheds load sooner.
 func (b *Balancer) level(buckets []Bucket, cpus loads) (actions []Action) {
 	limit := imbalance * cpus.mean()
 	for range mostMoves {
 		from, to := cpus.most(), cpus.least()
+		if b.queues[from].looks >= fullLooks && b.queues[to].looks == 0 {
+			limit = level * cpus.mean()
+		}
 		if cpus[from] <= limit {
 			break
 		}

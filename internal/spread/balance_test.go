@@ -2,6 +2,7 @@ package spread
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -17,8 +18,10 @@ type machine struct {
 	queues   []Queue
 	rates    []uint64 // packets per look
 	capacity uint64
+	noise    *rand.Rand // nil: none; otherwise a rate is a half more or less at each look
 	b        Balancer
 	actions  int
+	dropped  uint64
 }
 
 func newMachine(t *testing.T, cpus int, capacity uint64) *machine {
@@ -32,10 +35,12 @@ func newMachine(t *testing.T, cpus int, capacity uint64) *machine {
 	return m
 }
 
-// loads are what each CPU is offered at a look.
-func (m *machine) loads() map[int]uint64 {
+// loads are what each CPU is offered at a look, on average.
+func (m *machine) loads() map[int]uint64 { return m.loadsOf(m.rates) }
+
+func (m *machine) loadsOf(rates []uint64) map[int]uint64 {
 	out := map[int]uint64{}
-	for i, rate := range m.rates {
+	for i, rate := range rates {
 		if !m.buckets[i].Split {
 			out[m.buckets[i].CPU] += rate
 			continue
@@ -47,23 +52,26 @@ func (m *machine) loads() map[int]uint64 {
 	return out
 }
 
-// run looks n times, and does what the balancer says.
+// run looks n times, and does what the balancer says. A CPU takes no more than its
+// capacity.
 func (m *machine) run(n int) {
 	m.t.Helper()
-	m.actions = 0
+	m.actions, m.dropped = 0, 0
 	for range n {
-		load := m.loads()
-		for i, rate := range m.rates {
-			m.buckets[i].Packets += rate
-			if m.buckets[i].Split {
-				for f := range ofFlows {
-					m.buckets[ofUEs+f].Packets += rate / ofFlows
-				}
+		rates := slices.Clone(m.rates)
+		for i := range rates {
+			if m.noise != nil {
+				rates[i] = rates[i] * uint64(50+m.noise.IntN(101)) / 100
 			}
 		}
-		for i := range m.queues {
-			if over := load[m.queues[i].CPU]; over > m.capacity {
-				m.queues[i].Full += over - m.capacity
+		load := m.loadsOf(rates)
+		for i, rate := range rates {
+			if !m.buckets[i].Split {
+				m.bring(i, rate, load)
+				continue
+			}
+			for f := range ofFlows {
+				m.buckets[i].Packets += m.bring(ofUEs+f, rate/ofFlows, load)
 			}
 		}
 		for _, a := range m.b.Next(m.buckets, ofUEs, m.queues) {
@@ -78,6 +86,23 @@ func (m *machine) run(n int) {
 			}
 		}
 	}
+}
+
+// bring has a bucket's CPU take its part of the packets, and returns that.
+func (m *machine) bring(bucket int, packets uint64, load map[int]uint64) uint64 {
+	k := &m.buckets[bucket]
+	taken := packets
+	if over := load[k.CPU]; over > m.capacity {
+		taken = packets * m.capacity / over
+	}
+	k.Packets += taken
+	for i := range m.queues {
+		if m.queues[i].CPU == k.CPU {
+			m.queues[i].Full += packets - taken
+			m.dropped += packets - taken
+		}
+	}
+	return taken
 }
 
 // peak is the load of the busiest CPU, in parts of the mean.
@@ -175,5 +200,123 @@ func TestCPUsChange(t *testing.T) {
 	m.run(50)
 	if m.peak() > imbalance {
 		t.Errorf("the busiest CPU has %.2f of the mean", m.peak())
+	}
+}
+
+// TestWhatFits: no packet is dropped for long while another CPU has room, and loads that
+// are uneven from look to look move next to nothing.
+func TestWhatFits(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		m := newMachine(t, 2+r.IntN(6), 10000)
+		room := uint64(len(m.queues)) * m.capacity * 85 / 100
+		for i := 0; room > 0; i = (i + 1) % ofUEs {
+			rate := min(room, uint64(r.IntN(300)))
+			m.rates[i] += rate
+			room -= rate
+		}
+		for i := range m.rates {
+			m.buckets[i].CPU = 2 + r.IntN(1+r.IntN(len(m.queues)))
+		}
+		m.run(100)
+		if m.run(100); m.dropped > 0 || m.actions > 0 {
+			t.Errorf("seed %d: %d packets dropped that had room elsewhere, %d actions", seed, m.dropped, m.actions)
+		}
+		m.noise = r
+		m.run(100)
+		if m.run(1000); m.actions > 0 {
+			t.Errorf("seed %d: %d actions in 1000 looks though loads only vary", seed, m.actions)
+		}
+	}
+}
+
+// TestFull: a CPU that drops is more loaded than what it takes, and sheds load though it
+// has little more than another that has room.
+func TestFull(t *testing.T) {
+	for _, row := range []struct{ first, second, dropped uint64 }{
+		{12500, 6200, 0},
+		{10900, 8500, 0},
+		{12800, 9000, 2400},
+		{20000, 20000, 20100},
+	} {
+		m := newMachine(t, 2, 10000)
+		for i := range m.rates {
+			m.rates[i] = row.first / 32
+			if m.buckets[i].CPU == 3 {
+				m.rates[i] = row.second / 32
+			}
+		}
+		m.run(100)
+		m.run(100)
+		if each := m.dropped / 100; each > row.dropped || m.actions > 0 {
+			t.Errorf("%+v: %d packets dropped at each look, %d actions, loads %v", row, each, m.actions, m.loads())
+		}
+	}
+}
+
+// TestTwoHeavy: two UEs that fill a CPU each are both split.
+func TestTwoHeavy(t *testing.T) {
+	m := newMachine(t, 4, 3000)
+	m.rates[0], m.rates[1] = 5000, 5000
+	if m.run(20); !m.buckets[0].Split || !m.buckets[1].Split {
+		t.Errorf("buckets %+v", m.buckets[:2])
+	}
+}
+
+// TestBesideFlows: a UE on a CPU that flows fill is not too heavy.
+func TestBesideFlows(t *testing.T) {
+	m := newMachine(t, 2, 10000)
+	m.rates[0], m.rates[1] = 3000, 60000
+	m.buckets[1].CPU, m.buckets[1].Split = -1, true
+	if m.run(100); m.buckets[0].Split {
+		t.Errorf("a UE that needs a third of a CPU is split beside the flows of another: loads %v", m.loads())
+	}
+}
+
+// TestRestart: a balancer that begins where another has split a UE joins that once it is
+// light.
+func TestRestart(t *testing.T) {
+	m := newMachine(t, 4, 3000)
+	m.rates[0] = 9000
+	m.run(50)
+	m.b = Balancer{}
+	if m.run(100); !m.buckets[0].Split {
+		t.Error("joined though it is heavy")
+	}
+	m.rates[0] = 100
+	if m.run(100); m.buckets[0].Split {
+		t.Error("not joined though it is light")
+	}
+}
+
+// TestCPUIsGone: buckets on a CPU without a queue get one that has, also if that is the
+// only one.
+func TestCPUIsGone(t *testing.T) {
+	for cpus := 1; cpus < 4; cpus++ {
+		m := newMachine(t, cpus, 3000)
+		m.buckets[0].CPU, m.buckets[ofUEs].CPU = 9, 10
+		if m.run(1); m.actions != 2 || m.buckets[0].CPU >= 2+cpus || m.buckets[ofUEs].CPU >= 2+cpus {
+			t.Errorf("%d CPUs: %d actions, buckets on CPU %d and %d", cpus, m.actions, m.buckets[0].CPU, m.buckets[ofUEs].CPU)
+		}
+	}
+	m := newMachine(t, 2, 3000)
+	m.queues = nil
+	if m.run(1); m.actions != 0 {
+		t.Errorf("%d actions without any CPU", m.actions)
+	}
+}
+
+// TestCountGoesBack: a packet that found no room is counted for a moment.
+func TestCountGoesBack(t *testing.T) {
+	m := newMachine(t, 2, 3000)
+	for i := range m.rates {
+		m.rates[i] = 30
+	}
+	m.rates[0] = 0
+	m.buckets[0].Packets = 5
+	m.run(20)
+	m.buckets[0].Packets--
+	if m.run(50); m.actions != 0 {
+		t.Errorf("%d actions because a bucket of no load counts one packet less", m.actions)
 	}
 }
