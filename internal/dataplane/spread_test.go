@@ -160,7 +160,18 @@ func TestSpreadOverUpgrade(t *testing.T) {
 				}
 			}
 		}
+		// what an earlier daemon spread, this one does not
+		must(t, d.Close())
+		d = openPinned(t, path)
 		must(t, d.Spread.Set(spread.Config{}))
+		for i, b := range d.Spread.Buckets() {
+			if b.CPU != -1 || b.Split || b.In != b.Done {
+				t.Errorf("bucket %d after the end: %+v", i, b)
+			}
+		}
+		if q := d.Spread.Queues(); len(q) != 0 {
+			t.Errorf("queues after the end: %v", q)
+		}
 		return d
 	})
 }
