@@ -22,7 +22,7 @@ import (
 // queue lasts: not three times in a row.
 func TestDisrupt(t *testing.T) {
 	needTwoCPUs(t)
-	for events, rounds := range map[string]int{"configuration,policy,adjacency,session": 2, "kill,upgrade": 1} {
+	for events, rounds := range map[string]int{"configuration,policy,adjacency,session,rescale": 2, "kill,upgrade": 1} {
 		var r *result.Run
 		for try := 0; try == 0 || try < 3 && disturbed(r); try++ {
 			var err error
@@ -34,7 +34,7 @@ func TestDisrupt(t *testing.T) {
 		for event := range strings.SplitSeq(events, ",") {
 			checkEvent(t, r, event, rounds)
 		}
-		nothingOf(t, device.CulvertDevice, "upf")
+		nothingOf(t, device.CulvertDevice, "upf", "spread")
 	}
 }
 
@@ -55,9 +55,11 @@ func checkEvent(t *testing.T, r *result.Run, event string, rounds int) {
 		}
 		return m[0].Samples
 	}
-	for _, lost := range samples("lost") {
-		if lost != 0 {
-			t.Errorf("%s lost %v packets", event, lost)
+	for _, metric := range []string{"lost", "reordered"} {
+		for _, n := range samples(metric) {
+			if n != 0 {
+				t.Errorf("%s: %v packets %s", event, n, metric)
+			}
 		}
 	}
 	for _, metric := range []string{"event_took", "longest_gap", "longest_gap_nothing_done", "held"} {

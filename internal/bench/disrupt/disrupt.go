@@ -109,6 +109,7 @@ type Bench struct {
 	cpus    proc.Pair
 	Node    *device.Node // of SRv6
 	upf     *device.Node // of sessions, if an event wants them
+	spread  *device.Node // of packets that are spread, if an event wants it
 	control *cost.Control
 	Rates   map[*device.Node]float64
 	dir     string
@@ -146,7 +147,12 @@ func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 			return nil, err
 		}
 	}
-	for _, n := range []*device.Node{b.Node, b.upf} {
+	if slices.ContainsFunc(d.Events, func(name string) bool { return eventOf(name).spread }) {
+		if err := b.openSpread(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, n := range []*device.Node{b.Node, b.upf, b.spread} {
 		if n == nil {
 			continue
 		}
@@ -207,6 +213,9 @@ func (b *Bench) OpenPair(ctx context.Context, n *device.Node) (*traffic.Pair, tr
 			Kind: traffic.GTPU, Source: catalog.UPF, Destination: firstGNB.Address, TEID: firstGNB.TEID, Container: traffic.Downlink, QFI: 9,
 		}}
 	}
+	if n == b.spread {
+		f.Sent.Flows = flowsToSpread
+	}
 	f.Sent.Ethernet.Destination = traffic.MAC(node.MAC(1))
 	pair, err := traffic.Open(ctx, traffic.Options{
 		TX: n.TX, RX: n.RX, CPU: b.cpus.Generator, Method: traffic.Live, Expect: f.Expect, Seed: b.Seed,
@@ -219,8 +228,11 @@ func (b *Bench) OpenPair(ctx context.Context, n *device.Node) (*traffic.Pair, tr
 func (b *Bench) Measure(ctx context.Context, at experiment.Point, _ int) (list []experiment.Sample, err error) {
 	e := eventOf(at.ID)
 	n := b.Node
-	if e.session {
+	switch {
+	case e.session:
 		n = b.upf
+	case e.spread:
+		n = b.spread
 	}
 	pair, sent, err := b.OpenPair(ctx, n)
 	if err != nil {
@@ -245,6 +257,7 @@ func (b *Bench) Measure(ctx context.Context, at experiment.Point, _ int) (list [
 	add("blocked", "ms", 1e3*float64(with.Lost)/b.Rates[n])
 	add("blocked_nothing_done", "ms", 1e3*float64(without.Lost)/b.Rates[n])
 	add("lost", "packets", float64(with.Lost))
+	add("reordered", "packets", float64(with.Reordered))
 	add("longest_gap", "ms", ms(with.LongestGap))
 	add("longest_gap_nothing_done", "ms", ms(without.LongestGap))
 	add("event_took", "ms", ms(took))

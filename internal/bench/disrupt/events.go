@@ -29,6 +29,7 @@ import (
 type event struct {
 	name    string
 	session bool // it is done to a UPF's session
+	spread  bool // it is done where packets are spread over CPUs
 	do      func(*Bench, context.Context, *device.Node) error
 }
 
@@ -51,6 +52,7 @@ var events = []event{
 		r, err := b.control.Groups[0].Handover(ctx, smf.Pace{Window: 1}, to, false)
 		return errors.Join(err, r.Err())
 	}},
+	{name: "rescale", spread: true, do: (*Bench).rescale},
 }
 
 // EventNames returns the names that --events takes.
@@ -175,6 +177,33 @@ func (b *Bench) adjacency(ctx context.Context, n *device.Node) error {
 		}
 		return !slices.ContainsFunc(list.Adjacencies, func(a *pb.AdjacencyStatus) bool { return a.Interface == node.PortOut && a.Mac != to }), nil
 	})
+}
+
+// rescale has two CPUs handle packets instead of one, or one instead of two.
+func (b *Bench) rescale(ctx context.Context, n *device.Node) error {
+	cpus := config.CPUs{b.cpus.Device}
+	if b.turn("rescale") {
+		cpus = config.CPUs{b.cpus.Device, b.cpus.Generator}
+	}
+	change := func(c *config.Config) { c.Spread.CPUs = cpus }
+	return n.Daemon.Reload(ctx, change, func(ctx context.Context) (bool, error) {
+		s, err := n.Daemon.Client.Status(ctx, &pb.StatusRequest{})
+		return err == nil && len(s.Spread.GetCpus()) == len(cpus), err
+	})
+}
+
+// flowsToSpread are those of the packets at the node that spreads them.
+const flowsToSpread = 64
+
+// openSpread makes a node whose packets one CPU hands to others.
+func (b *Bench) openSpread(ctx context.Context) (err error) {
+	if b.spread, err = device.NewNode("spread"); err != nil {
+		return err
+	}
+	b.Later(b.spread.Close)
+	c := device.Configuration()
+	c.Spread = config.Spread{By: config.SpreadFlow, CPUs: config.CPUs{b.cpus.Device}}
+	return b.spread.Start(ctx, b.Setting, c, b.cpus.Device)
 }
 
 // The session whose packets are held, and the two gNBs that it is at.
