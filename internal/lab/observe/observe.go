@@ -248,6 +248,9 @@ func metrics(ctx context.Context, in *instance.Instance, n *topology.Node, into 
 
 // labelText is as in {policy="gold",list="0"}, in the order of their names.
 func labelText(m *dto.Metric) string {
+	if len(m.GetLabel()) == 0 {
+		return ""
+	}
 	var parts []string
 	for _, l := range m.GetLabel() {
 		parts = append(parts, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
