@@ -3,6 +3,8 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -67,6 +69,7 @@ type spreader struct {
 	cards    func() []string // that do it
 	log      *slog.Logger
 	balancer spread.Balancer
+	said     string // the last problem in the log
 
 	mu      sync.Mutex // guards what the status reads
 	lost    uint64
@@ -95,9 +98,7 @@ func (s *spreader) look(now time.Time) {
 		return
 	}
 	lost, err := s.dp.Settle()
-	if err != nil {
-		s.log.Error("spread packets over CPUs", "error", err)
-	}
+	s.say(errors.Join(err, s.weak()))
 	all := s.dp.Buckets()
 	s.sample(now, all, lost)
 	buckets, ends := make([]spread.Bucket, len(all)), make([]spread.Queue, len(queues))
@@ -120,6 +121,26 @@ func (s *spreader) look(now time.Time) {
 			s.dp.Move(a.Bucket, a.CPU)
 		}
 	}
+}
+
+// say logs a problem when it comes, and not at each look.
+func (s *spreader) say(problem error) {
+	text := ""
+	if problem != nil {
+		text = problem.Error()
+	}
+	if text != "" && text != s.said {
+		s.log.Error("spread packets over CPUs", "error", problem)
+	}
+	s.said = text
+}
+
+// weak says what threads without real-time priority mean.
+func (s *spreader) weak() error {
+	if err := s.dp.Weak(); err != nil {
+		return fmt.Errorf("packets may be lost while the machine is busy: %w", err)
+	}
+	return nil
 }
 
 // sample makes rates of what was counted in about a second.
@@ -182,8 +203,8 @@ func (s *spreader) status(by datapath.By) *SpreadStatus {
 		return cmp.Or(-cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Bucket, b.Bucket))
 	})
 	out.Busiest = out.Busiest[:min(len(out.Busiest), busiest)]
-	if err := s.dp.Weak(); err != nil {
-		out.Problem = "packets may be lost while the machine is busy: " + err.Error()
+	if err := s.weak(); err != nil {
+		out.Problem = err.Error()
 	}
 	return out
 }

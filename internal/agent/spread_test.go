@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,4 +88,27 @@ func TestSpreadIsLevelled(t *testing.T) {
 	if s.status(datapath.Off) != nil {
 		t.Error("a status though nothing is spread")
 	}
+}
+
+// TestSpreadProblemIsLogged when it comes, and not ten times a second.
+func TestSpreadProblemIsLogged(t *testing.T) {
+	f := &fakeSpread{buckets: make([]datapath.Bucket, datapath.Buckets+datapath.SubBuckets), queues: []datapath.Queue{{CPU: 2}}}
+	var log strings.Builder
+	s := &spreader{dp: f, log: slog.New(slog.NewTextHandler(&log, nil))}
+	now := time.Unix(1e9, 0)
+	look := func(weak error, want int) {
+		t.Helper()
+		f.weak = weak
+		for range 5 {
+			now = now.Add(lookInterval)
+			s.look(now)
+		}
+		if got := strings.Count(log.String(), "packets may be lost while the machine is busy: no permission"); got != want {
+			t.Errorf("logged %d times, want %d: %s", got, want, log.String())
+		}
+	}
+	look(nil, 0)
+	look(errors.New("no permission"), 1)
+	look(nil, 1)
+	look(errors.New("no permission"), 2)
 }

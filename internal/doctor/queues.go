@@ -18,7 +18,10 @@ func (d device) queues(in *config.Interface, c *config.Config, cpus int) Check {
 	text := fmt.Sprintf("%d", count)
 	switch {
 	case c.Spread.IsSet() && c.Spread.Method != config.SpreadCard:
-		return d.check(name, fmt.Sprintf("packets are spread over CPUs by %s", c.Spread.By))
+		over := fmt.Sprintf("packets are spread over CPUs by %s", c.Spread.By)
+		// Of two CPUs, one receives.
+		one := len(c.Spread.CPUs) == 1 && cpus > 2
+		return d.check(name, over, problem{one, Warn, fmt.Sprintf("%s: one of %d handles all", over, cpus), advice("name more CPUs in the configuration: spread.cpus")})
 	case cpus < 2 || d.Virtual():
 		return d.check(name, text)
 	}

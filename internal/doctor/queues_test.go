@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -88,6 +89,29 @@ func TestQueues(t *testing.T) {
 		c := d.queues(row.in, &config.Config{Spread: spread}, row.cpus)
 		if c.Name != "eth1: receive queues" || c.Level != row.level || !strings.Contains(c.Detail, row.detail) || !strings.Contains(c.Fix, row.fix) || (c.Fix == "") != (row.fix == "") {
 			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+// TestSpreadOverOneCPU: others could help it. Of two CPUs the other one receives.
+func TestSpreadOverOneCPU(t *testing.T) {
+	for _, row := range []struct {
+		cpus  config.CPUs
+		there int
+		level Level
+	}{
+		{config.CPUs{3}, 16, Warn},
+		{config.CPUs{3}, 3, Warn},
+		{config.CPUs{1}, 2, OK},
+		{config.CPUs{0}, 1, OK},
+		{config.CPUs{2, 3}, 16, OK},
+		{nil, 16, OK},
+	} {
+		d := device{Link: netdev.Link{Name: "eth1", Kind: "device", Driver: "ice"}}
+		c := d.queues(nil, &config.Config{Spread: config.Spread{By: config.SpreadUE, CPUs: row.cpus}}, row.there)
+		if c.Level != row.level || (row.level == Warn) != strings.Contains(c.Detail, "by ue: one of "+strconv.Itoa(row.there)+" handles all") ||
+			(row.level == Warn) != strings.Contains(c.Fix, "spread.cpus") {
+			t.Errorf("%+v: %+v", row, c)
 		}
 	}
 }
