@@ -165,22 +165,39 @@ func (s *steering) steerOne(c plan.Card, cpus []int, before map[string]cardState
 	}
 	before[c.Name] = was
 	if len(c.Flows) > 0 {
-		// Flows that the card does not know are refused with the driver's name.
-		known := slices.AppendSeq(slices.Clone(c.Flows), maps.Keys(was.hash))
-		slices.Sort(known)
-		for _, flow := range slices.Compact(known) {
-			if was.hash[flow]&netdev.HashTEID != 0 {
-				continue
-			}
-			if err := p.SetGTPUHash(flow, netdev.HashSource|netdev.HashDestination|netdev.HashTEID); err != nil {
-				return err
-			}
+		if err := hashTEID(p, c, was.hash); err != nil {
+			return err
 		}
 	}
 	if slices.Equal(table, was.table) {
 		return nil
 	}
 	return p.SetTable(table)
+}
+
+// hashTEID has a card hash the TEID of the flows that come, and of others that it knows.
+// An error names the driver that cannot, or does not though it has said so.
+func hashTEID(p card, c plan.Card, was map[netdev.FlowType]netdev.HashFields) error {
+	flows := slices.AppendSeq(slices.Clone(c.Flows), maps.Keys(was))
+	slices.Sort(flows)
+	for _, flow := range slices.Compact(flows) {
+		if was[flow]&netdev.HashTEID != 0 {
+			continue
+		}
+		if err := p.SetGTPUHash(flow, netdev.HashSource|netdev.HashDestination|netdev.HashTEID); err != nil {
+			return err
+		}
+	}
+	is, err := p.GTPUHash()
+	if err != nil {
+		return err
+	}
+	for _, flow := range c.Flows {
+		if is[flow]&netdev.HashTEID == 0 {
+			return fmt.Errorf("%s: the card does not hash the TEID of %s, though its driver has accepted that", c.Name, flow)
+		}
+	}
+	return nil
 }
 
 // release gives the cards back what they had, but those that are used.
@@ -199,7 +216,8 @@ func (s *steering) release(used []plan.Card) error {
 	return nil
 }
 
-// restore sets what cards were. Those that are gone need nothing.
+// restore sets what cards were. Those that are gone need nothing. A hash that a card did
+// not have stays: drivers refuse to take it away.
 func (s *steering) restore(states map[string]cardState) (err error) {
 	for name, state := range states {
 		p, openErr := s.open(name)
@@ -213,7 +231,11 @@ func (s *steering) restore(states map[string]cardState) (err error) {
 		for flow, fields := range state.hash {
 			err = errors.Join(err, p.SetGTPUHash(flow, fields))
 		}
-		err = errors.Join(err, p.SetTable(state.table))
+		tableErr := p.SetTable(state.table)
+		if not := (*netdev.NotSupportedError)(nil); errors.As(tableErr, &not) { // it has other queues by now
+			tableErr = p.SetTable(nil)
+		}
+		err = errors.Join(err, tableErr)
 		p.close()
 	}
 	return err

@@ -25,6 +25,7 @@ type fakeCard struct {
 	hash   map[netdev.FlowType]netdev.HashFields
 	table  []uint32
 	refuse error // of a new table
+	feign  bool  // a hash is accepted, and nothing changes
 	writes int
 }
 
@@ -33,7 +34,10 @@ func (c *fakeCard) GTPUHash() (map[netdev.FlowType]netdev.HashFields, error) {
 }
 
 func (c *fakeCard) SetGTPUHash(flow netdev.FlowType, fields netdev.HashFields) error {
-	if _, there := c.hash[flow]; !there {
+	if c.feign {
+		return nil
+	}
+	if _, there := c.hash[flow]; !there || fields == 0 {
 		return &netdev.NotSupportedError{Device: c.name, Driver: "old", What: "a hash of " + string(flow)}
 	}
 	c.hash[flow] = fields
@@ -44,8 +48,11 @@ func (c *fakeCard) SetGTPUHash(flow netdev.FlowType, fields netdev.HashFields) e
 func (c *fakeCard) Table() ([]uint32, error) { return slices.Clone(c.table), nil }
 
 func (c *fakeCard) SetTable(table []uint32) error {
-	if c.refuse != nil && !slices.Equal(table, c.table) {
+	if c.refuse != nil && len(table) > 0 && !slices.Equal(table, c.table) {
 		return c.refuse
+	}
+	if len(table) == 0 {
+		table = []uint32{0, 0, 0, 0}
 	}
 	c.table = slices.Clone(table)
 	c.writes++
@@ -150,6 +157,7 @@ func TestCardsThatCannot(t *testing.T) {
 	}{
 		"no GTP-U":        {func(m *machine) { m.hardware["n3"].hash = nil }, []int{1}, "n3: driver old does not support a hash of gtpu4d: say method: xdp, or auto", false},
 		"no 5G":           {func(m *machine) { delete(m.hardware["n3"].hash, "gtpu4u") }, []int{1}, "n3: driver old does not support a hash of gtpu4u", false},
+		"it only says so": {func(m *machine) { m.hardware["n3"].feign = true }, []int{1}, "n3: the card does not hash the TEID of gtpu4e, though its driver has accepted that", false},
 		"the second card": {func(m *machine) { m.hardware["n6"].refuse = unix.EBUSY }, []int{1}, "device or resource busy", false},
 		"none there":      {func(m *machine) { delete(m.hardware, "n6") }, []int{1}, "no such device", false},
 		"not online":      {func(*machine) {}, []int{4000}, "CPU 4000 is not online", true},
@@ -185,6 +193,30 @@ func TestAutoTakesTheCard(t *testing.T) {
 	delete(m.hardware, "n6")
 	if err := m.apply(byCards(config.SpreadXDP, 1)); err != nil || m.xdp.By != datapath.UE || m.hardware["n3"].table[0] != 0 || len(m.former) > 0 {
 		t.Errorf("%v, %s", err, m.text())
+	}
+}
+
+// TestCardWithFewerQueues: a card that no longer takes its former table gets its driver's.
+func TestCardWithFewerQueues(t *testing.T) {
+	m := newMachine()
+	if err := m.apply(byCards(config.SpreadCard, 1)); err != nil {
+		t.Fatal(err)
+	}
+	m.hardware["n6"].refuse = &netdev.NotSupportedError{Device: "n6", Driver: "old", What: "this indirection table"}
+	if err := m.apply(plan.Spread{}); err != nil || !slices.Equal(m.hardware["n6"].table, []uint32{0, 0, 0, 0}) || len(m.former) > 0 {
+		t.Errorf("%v, %s", err, m.text())
+	}
+	m = newMachine()
+	if err := m.apply(byCards(config.SpreadCard, 1)); err != nil {
+		t.Fatal(err)
+	}
+	m.hardware["n6"].refuse = unix.EBUSY
+	if err := m.apply(plan.Spread{}); !errors.Is(err, unix.EBUSY) || m.hardware["n3"].table[0] != 0 {
+		t.Errorf("a busy card: %v, %s", err, m.text())
+	}
+	m.hardware["n6"].refuse = nil
+	if err := m.apply(plan.Spread{}); err != nil || m.hardware["n6"].table[0] != 0 || len(m.former) > 0 {
+		t.Errorf("the same again: %v, %s", err, m.text())
 	}
 }
 

@@ -76,7 +76,8 @@ func (i *Inspector) Card(name string) (*Card, error) {
 }
 
 // GTPUHash says what the card hashes of each sort of G-PDUs that it tells from others.
-// Nothing: it knows none of them.
+// Nothing: it knows none of them. Some drivers (ice, bnxt_en) answer without an error, and
+// with no field, for those that they do not know.
 func (c *Card) GTPUHash() (map[FlowType]HashFields, error) {
 	var out map[FlowType]HashFields
 	for flow, number := range gtpuFlows {
@@ -88,10 +89,12 @@ func (c *Card) GTPUHash() (map[FlowType]HashFields, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: ask ethtool for the hash of %s: %w", c.name, flow, err)
 		}
-		if out == nil {
-			out = map[FlowType]HashFields{}
+		if fields := HashFields(binary.NativeEndian.Uint64(r[8:])); fields != 0 {
+			if out == nil {
+				out = map[FlowType]HashFields{}
+			}
+			out[flow] = fields
 		}
-		out[flow] = HashFields(binary.NativeEndian.Uint64(r[8:]))
 	}
 	return out, nil
 }
@@ -132,7 +135,8 @@ func (c *Card) Table() ([]uint32, error) {
 	return table, nil
 }
 
-// SetTable replaces the indirection table, from now on. Its length must be that of Table.
+// SetTable replaces the indirection table, from now on. Its length must be that of Table;
+// nil is the driver's own.
 func (c *Card) SetTable(table []uint32) error {
 	return c.explain(c.call(c.name, rxfhIndir(unix.ETHTOOL_SRXFHINDIR, table)), "this indirection table")
 }
