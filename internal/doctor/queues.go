@@ -38,7 +38,7 @@ func (d device) queues(in *config.Interface, c *config.Config, cpus int) Check {
 	outer := text + ": the card hashes outer addresses only, so that one gNB is one CPU"
 	return d.check(name, text+": the card hashes the TEID", one,
 		problem{!known, Warn, outer, spread},
-		problem{!hashed, Warn, outer, advice("have the card hash the TEID: for flow in%s; do ethtool -N %s rx-flow-hash $flow sde; done", flows, d.Link.Name)},
+		problem{!hashed, Warn, outer, advice("have the card hash the TEID: spread: {by: ue, method: card} in the configuration, or for flow in%s; do ethtool -N %s rx-flow-hash $flow sde; done", flows, d.Link.Name)},
 		d.oneInterrupted(text, cpus))
 }
 

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"net/netip"
 	"reflect"
 	"strconv"
 	"strings"
@@ -69,7 +70,8 @@ func TestQueues(t *testing.T) {
 		detail string
 		fix    string
 	}{
-		"outer addresses":  {card, n3, 8, hash(outer), "", 16, Warn, "8: the card hashes outer addresses only, so that one gNB is one CPU", "ethtool -N eth1 rx-flow-hash"},
+		"outer addresses": {card, n3, 8, hash(outer), "", 16, Warn, "8: the card hashes outer addresses only, so that one gNB is one CPU",
+			"have the card hash the TEID: spread: {by: ue, method: card} in the configuration, or for flow in gtpu4e gtpu4u gtpu4d; do ethtool -N eth1 rx-flow-hash $flow sde; done"},
 		"not of 5G":        {card, n3, 8, half, "", 16, Warn, "outer addresses only", "gtpu4e"},
 		"no GTP-U":         {card, n3, 8, nil, "", 16, Warn, "outer addresses only", "spread: {by: ue}"},
 		"TEID":             {card, n3, 8, hash(outer | netdev.HashTEID), "", 16, OK, "8: the card hashes the TEID", ""},
@@ -112,6 +114,19 @@ func TestSpreadOverOneCPU(t *testing.T) {
 		if c.Level != row.level || (row.level == Warn) != strings.Contains(c.Detail, "by ue: one of "+strconv.Itoa(row.there)+" handles all") ||
 			(row.level == Warn) != strings.Contains(c.Fix, "spread.cpus") {
 			t.Errorf("%+v: %+v", row, c)
+		}
+	}
+}
+
+// TestQueuesOverIPv6: the flows are those of N3's addresses.
+func TestQueuesOverIPv6(t *testing.T) {
+	hash := map[netdev.FlowType]netdev.HashFields{"gtpu4e": netdev.HashTEID, "gtpu4u": netdev.HashTEID, "gtpu4d": netdev.HashTEID}
+	d := device{Link: netdev.Link{Name: "eth1", Kind: "device", Driver: "ice"}, Facts: netdev.Facts{RxQueues: 8, GTPUHash: hash}}
+	n3, c := &config.Interface{Roles: []config.Role{config.RoleN3}}, &config.Config{}
+	for address, level := range map[string]Level{"192.0.2.1": OK, "2001:db8::1": Warn} {
+		c.GTPU.Addresses = []netip.Addr{netip.MustParseAddr(address)}
+		if got := d.queues(n3, c, 16); got.Level != level {
+			t.Errorf("N3 at %s: %+v", address, got)
 		}
 	}
 }
