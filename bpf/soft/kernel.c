@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The kernel's side of culvert-soft: packets to its sockets, and what it asks for. */
-#include "../lookup.h"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "../def/reason.h"
+#include "../lib/bytes.h"
+#include "../lib/headers.h"
 #include "call.h"
 
 #define PFCP 8805
+#define ARP 0x0806
+#define PORTS 65536 /* ifindex below it */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
@@ -12,14 +19,42 @@ struct {
 	__uint(max_entries, SOFT_PORTS *SOFT_QUEUES);
 } soft_sockets SEC(".maps");
 
-MAP(soft_first, BPF_MAP_TYPE_ARRAY, __u32, __u32, MAX_PORTS);
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, PORTS);
+} soft_first SEC(".maps");
 
-/* the program that the interfaces ran before */
+/* The daemon's, of maps.h: who loads this replaces them by the pinned ones. */
+#define COUNTERS(name)                                   \
+	struct {                                         \
+		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY); \
+		__type(key, __u32);                      \
+		__type(value, struct counter);           \
+		__uint(max_entries, 1);                  \
+	} name SEC(".maps")
+
+#define RECORDS(name)                               \
+	struct {                                    \
+		__uint(type, BPF_MAP_TYPE_RINGBUF); \
+		__uint(max_entries, 4096);          \
+	} name SEC(".maps")
+
+COUNTERS(outcomes);
+COUNTERS(sid_counter);
+COUNTERS(list_counter);
+COUNTERS(slice_counter);
+RECORDS(slow_path);
+RECORDS(session_events);
+RECORDS(trace_events);
+
+/* the programs that the interfaces ran before */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__type(key, __u32);
 	__type(value, __u32);
-	__uint(max_entries, 1);
+	__uint(max_entries, SOFT_PORTS);
 } soft_before SEC(".maps");
 
 /* What is the kernel's or the daemon's for sure: it takes no detour. */
@@ -31,7 +66,7 @@ INLINE int stays(struct xdp_md *ctx)
 	struct udp *udp = data + ETH_LEN + IPV4_LEN;
 	__u8 *type = data + ETH_LEN + IPV6_LEN;
 
-	if ((void *)(udp + 1) > end || ld16(data + 12) == be16(0x0806))
+	if ((void *)(udp + 1) > end || ld16(data + 12) == be16(ARP))
 		return 1;
 	if (ld16(data + 12) == be16(TYPE_IPV4))
 		return ip->version_ihl == 0x45 && ip->protocol == NH_UDP &&
@@ -48,12 +83,12 @@ int soft_receive(struct xdp_md *ctx)
 	__u32 ifindex = ctx->ingress_ifindex, queue = ctx->rx_queue_index, slot;
 	__u32 *first = bpf_map_lookup_elem(&soft_first, &ifindex);
 
-	if (first && *first && queue < SOFT_QUEUES && !stays(ctx)) {
-		slot = *first - 1 + queue;
-		if (bpf_map_lookup_elem(&soft_sockets, &slot))
-			return bpf_redirect_map(&soft_sockets, slot, XDP_DROP);
-	}
-	bpf_tail_call(ctx, &soft_before, 0);
+	if (!first || !*first)
+		return XDP_PASS; /* cannot be: it is there before this program is */
+	slot = *first - 1 + queue;
+	if (queue < SOFT_QUEUES && !stays(ctx) && bpf_map_lookup_elem(&soft_sockets, &slot))
+		return bpf_redirect_map(&soft_sockets, slot, XDP_DROP);
+	bpf_tail_call(ctx, &soft_before, (*first - 1) / SOFT_QUEUES);
 	return XDP_PASS;
 }
 

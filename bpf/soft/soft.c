@@ -17,18 +17,32 @@ static struct settings *settings_table;
 #define node_settings (*settings_table)
 
 #include "../datapath.c"
-#include "frames.h"
+#include "work.h"
 
 #include <getopt.h>
 
-static struct {
-	const char *pins;
-} options;
+enum { ONLY_LONG = 256 };
 
+#define NUMBER(name) { #name, required_argument, 0, ONLY_LONG }
+
+/* Those that stand for a number are in the order of `numbers`. */
 static const struct option known[] = {
+	NUMBER(workers),
+	NUMBER(call),
+	NUMBER(pass),
+	NUMBER(sockets),
+	NUMBER(first),
+	NUMBER(before),
+	NUMBER(receive),
 	{ "pins", required_argument, 0, 'p' },
-	{ "call", required_argument, 0, 'c' },
+	{ "spin", no_argument, &node.spin, 1 },
+	{ "copy", no_argument, &node.copy, 1 },
 	{},
+};
+
+static int *const numbers[] = {
+	(int *)&node.workers, &call_program, &pass_program, &node.sockets,
+	&node.first,          &node.before,  &node.receive,
 };
 
 static void usage(void)
@@ -40,29 +54,40 @@ static void usage(void)
 
 static void read_arguments(int argc, char **argv)
 {
-	int o;
+	int o, i;
+	char *end;
 
-	while ((o = getopt_long(argc, argv, "", known, 0)) != -1) {
-		if (o == 'p')
-			options.pins = optarg;
-		else if (o == 'c')
-			call_program = atoi(optarg);
-		else
+	while ((o = getopt_long(argc, argv, "", known, &i)) != -1) {
+		if (o == ONLY_LONG) {
+			*numbers[i] = strtoul(optarg, &end, 10);
+			if (!*optarg || *end)
+				usage();
+		} else if (o == 'p') {
+			node.pins = optarg;
+		} else if (o) {
 			usage();
+		}
 	}
-	if (!options.pins || call_program < 0)
+	if (!node.pins || call_program < 0 || optind >= argc)
 		usage();
 }
 
 int main(int argc, char **argv)
 {
+	int i;
+
 	read_arguments(argc, argv);
-	if (optind + 1 > argc)
-		usage();
-	open_maps(options.pins);
-	if (!strcmp(argv[optind], "frames"))
+	open_maps(node.pins);
+	if (!strcmp(argv[optind], "frames")) {
 		run_frames();
-	else
+		return 0;
+	}
+	if (strcmp(argv[optind], "run") || optind + 1 == argc || pass_program < 0 ||
+	    node.sockets < 0 || node.first < 0 || node.before < 0 || node.receive < 0)
 		usage();
+	for (i = optind + 1; i < argc; i++)
+		add_interface(argv[i]);
+	choose_workers();
+	run_node();
 	return 0;
 }

@@ -8,515 +8,27 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-	"structs"
 
 	"github.com/cilium/ebpf"
 )
-
-type softAccess struct {
-	_             structs.HostLayout
-	Peers4Count   uint32
-	Peers6Count   uint32
-	ServicesCount uint32
-	Pad           uint32
-	Peers4        [16]struct {
-		_       structs.HostLayout
-		Address uint32
-		Mask    uint32
-	}
-	Peers6 [16]struct {
-		_      structs.HostLayout
-		Hi     uint64
-		Lo     uint64
-		MaskHi uint64
-		MaskLo uint64
-	}
-	Service [16]struct {
-		_        structs.HostLayout
-		Protocol uint8
-		Answers  uint8
-		Port     uint16
-	}
-}
-
-type softAdjacency struct {
-	_       structs.HostLayout
-	Current uint32
-	Pad     uint32
-	Half    [2]struct {
-		_       structs.HostLayout
-		Ifindex uint32
-		Mtu     uint16
-		Flags   uint8
-		Tags    uint8
-		Dst     [6]uint8
-		Src     [6]uint8
-		Tpid    [2]uint16
-		Vlan    [2]uint16
-	}
-}
-
-type softBpfCpumapVal struct {
-	_       structs.HostLayout
-	Qsize   uint32
-	BpfProg struct {
-		_  structs.HostLayout
-		Fd int32
-	}
-}
-
-type softCached struct {
-	_          structs.HostLayout
-	Hi         uint64
-	Lo         uint64
-	Table      uint32
-	Generation uint32
-	Kind       uint32
-	Index      uint32
-}
-
-type softCounter struct {
-	_       structs.HostLayout
-	Packets uint64
-	Bytes   uint64
-}
-
-type softErrorsLeft struct {
-	_      structs.HostLayout
-	Time   uint64
-	Tokens uint64
-}
-
-type softFilter struct {
-	_            structs.HostLayout
-	Remote       softIn6
-	Local        softIn6
-	Qfis         uint64
-	Pdr          uint32
-	RemotePorts  [2]uint16
-	LocalPorts   [2]uint16
-	RemoteLength uint8
-	LocalLength  uint8
-	Protocol     uint8
-	Flags        uint8
-	FlowLabel    uint32
-	Tos          uint8
-	TosMask      uint8
-	Pad          [2]uint8
-}
-
-type softForwarding struct {
-	_         structs.HostLayout
-	Remote    softIn6
-	Source    softIn6
-	Adjacency uint32
-	Index     uint32
-	Slice     uint32
-	Kind      uint8
-	Ipv4      uint8
-	Tos       uint8
-	TosMask   uint8
-	Internal  uint8
-	ArgsAt    uint8
-	Pad       [14]uint8
-}
-
-type softFrameFilter struct {
-	_             structs.HostLayout
-	Source        [6]uint8
-	Destination   [6]uint8
-	SourceTo      [6]uint8
-	DestinationTo [6]uint8
-	Type          uint16
-	C_tag         uint16
-	S_tag         uint16
-	Flags         uint8
-	Pad           uint8
-}
-
-type softIn6 struct {
-	_ structs.HostLayout
-	B [16]uint8
-}
-
-type softJourneyState struct {
-	_ structs.HostLayout
-	B [512]uint8
-}
-
-type softLimit struct {
-	_      structs.HostLayout
-	Time   uint64
-	Tokens uint64
-}
-
-type softLimitKey struct {
-	_     structs.HostLayout
-	Sid   uint32
-	Pad   uint32
-	Group uint64
-}
-
-type softLocalSid struct {
-	_           structs.HostLayout
-	Behavior    uint8
-	Flavors     uint8
-	Flags       uint8
-	Length      uint8
-	Mobile      uint32
-	Adjacency   uint32
-	Table       uint32
-	Policy      uint32
-	BlockLength uint8
-	Pad         [3]uint8
-}
-
-type softLpm4Key struct {
-	_         structs.HostLayout
-	Prefixlen uint32
-	Table     uint32
-	Addr      uint32
-}
-
-type softLpm6Key struct {
-	_         structs.HostLayout
-	Prefixlen uint32
-	Table     uint32
-	Addr      softIn6
-}
-
-type softMeter struct {
-	_      structs.HostLayout
-	Used   uint64
-	Bucket uint64
-	Rate   uint32
-	Next   uint32
-	Unit   uint32
-	Window uint32
-}
-
-type softMobile struct {
-	_            structs.HostLayout
-	Source       softIn6
-	Target       softIn6
-	Policy       uint32
-	RateUnit     uint32
-	SourceLength uint8
-	TargetLength uint8
-	ArgsOffset   uint8
-	PduType      uint8
-	Container    uint8
-	GroupBits    uint8
-	RateBits     uint8
-	Pad          uint8
-	Adjacency    uint32
-	Pad2         uint32
-}
-
-type softMoveBuffer struct {
-	_ structs.HostLayout
-	B [256]uint8
-}
-
-type softName struct {
-	_    structs.HostLayout
-	Text [128]int8
-}
-
-type softNameKey struct {
-	_     structs.HostLayout
-	Kind  uint32
-	Index uint32
-}
-
-type softOverlay struct {
-	_          structs.HostLayout
-	Entry      uint32
-	Mac        [6]uint8
-	Pad        [2]uint8
-	Translates uint32
-	Pad2       uint32
-	_          [4]byte
-	Generation uint64
-}
-
-type softPdr struct {
-	_      structs.HostLayout
-	Volume struct {
-		_            structs.HostLayout
-		Word         uint64
-		ByteHalves   uint32
-		PacketHalves uint32
-	}
-	Teid       uint32
-	Forwarding uint32
-	More       uint32
-	Action     uint8
-	Flags      uint8
-	Qfi        uint8
-	Generation uint8
-	Bucket     uint64
-	Rate       uint32
-	Notify     uint32
-	Stop       uint32
-	Source4    uint32
-	Source6    uint64
-}
-
-type softPod struct {
-	_        structs.HostLayout
-	Ifindex  uint32
-	Mac      [6]uint8
-	Pad      [2]uint8
-	Identity uint32
-}
-
-type softPort struct {
-	_      structs.HostLayout
-	Flags  uint32
-	Mtu    uint16
-	Access uint16
-	Mac    uint64
-}
-
-type softPortKey struct {
-	_         structs.HostLayout
-	Ifindex   uint32
-	OuterVlan uint16
-	InnerVlan uint16
-}
-
-type softRefused struct {
-	_      structs.HostLayout
-	Volume struct {
-		_            structs.HostLayout
-		Word         uint64
-		ByteHalves   uint32
-		PacketHalves uint32
-	}
-	Notify uint32
-	Pad    uint32
-}
-
-type softRoute struct {
-	_         structs.HostLayout
-	Count     uint32
-	Adjacency [7]uint32
-}
-
-type softRouteBlock struct {
-	_    structs.HostLayout
-	Leaf [256]uint32
-}
-
-type softRouteRoot struct {
-	_     structs.HostLayout
-	Table uint32
-	Leaf  uint32
-}
-
-type softSegmentList struct {
-	_         structs.HostLayout
-	Adjacency uint32
-	Count     uint8
-	Pad       [3]uint8
-	Source    softIn6
-	Segment   [12]softIn6
-}
-
-type softSidKey struct {
-	_         structs.HostLayout
-	Prefixlen uint32
-	Addr      softIn6
-}
-
-type softSpread struct {
-	_    structs.HostLayout
-	By   uint32
-	Room uint32
-}
-
-type softSpreadBucket struct {
-	_     structs.HostLayout
-	Word  uint64
-	Next  uint32
-	Moves uint32
-	Pad   [6]uint64
-	Done  uint64
-	Pad2  [7]uint64
-}
-
-type softSpreadQueue struct {
-	_        structs.HostLayout
-	Sent     uint64
-	Seen     uint64
-	Full     uint64
-	Pad      [5]uint64
-	Received uint64
-	Pad2     [7]uint64
-}
-
-type softSrPolicy struct {
-	_        structs.HostLayout
-	Count    uint32
-	Behavior uint32
-	List     [8]struct {
-		_         structs.HostLayout
-		Threshold uint32
-		List      uint32
-	}
-}
-
-type softStation struct {
-	_       structs.HostLayout
-	Pdr     uint32
-	Heard   uint32
-	Session uint64
-}
-
-type softStationKey struct {
-	_    structs.HostLayout
-	Link uint32
-	Mac  [6]uint8
-	Pad  [2]uint8
-}
-
-type softTarget struct {
-	_     structs.HostLayout
-	Kind  uint32
-	Index uint32
-}
-
-type softTraceEvent struct {
-	_           structs.HostLayout
-	Time        uint64
-	Ifindex     uint32
-	Egress      uint32
-	Sid         uint32
-	Policy      uint32
-	List        uint32
-	Tunnel      uint32
-	TargetKind  uint32
-	Adjacency   uint32
-	Pdr         uint32
-	Reason      uint32
-	Verdict     uint32
-	InLength    uint16
-	OutLength   uint16
-	InCaptured  uint16
-	OutCaptured uint16
-	Pad         uint32
-	In          [256]uint8
-	Out         [256]uint8
-}
-
-type softTraceFilter struct {
-	_               structs.HostLayout
-	Source          softIn6
-	SourceMask      softIn6
-	Destination     softIn6
-	DestinationMask softIn6
-	Ifindex         uint32
-	DropsOnly       uint32
-}
-
-type softTunnel struct {
-	_      structs.HostLayout
-	Volume struct {
-		_            structs.HostLayout
-		Word         uint64
-		ByteHalves   uint32
-		PacketHalves uint32
-	}
-	Key       uint32
-	Teid      uint32
-	Remote    softIn6
-	Source    uint32
-	Adjacency uint32
-	Index     uint32
-	Action    uint8
-	Qfi       uint8
-	Container uint8
-	Ipv4      uint8
-	Pad       uint64
-}
-
-type softUntranslatedFlows struct {
-	_    structs.HostLayout
-	Slot [512]struct {
-		_          structs.HostLayout
-		Flow       uint64
-		Ends       uint64
-		Generation uint64
-		Second     uint64
-	}
-}
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	softMapAccess         = "access"
-	softMapAdjacency      = "adjacency"
-	softMapCachedRoute    = "cached_route"
-	softMapDevice         = "device"
-	softMapErrorsLeft     = "errors_left"
-	softMapFilter         = "filter"
-	softMapForwarding     = "forwarding"
-	softMapFrameFilter    = "frame_filter"
-	softMapJourneyState   = "journey_state"
-	softMapLimitByGroup   = "limit_by_group"
-	softMapListCounter    = "list_counter"
-	softMapLocalSid       = "local_sid"
-	softMapLookupCache    = "lookup_cache"
-	softMapMeter          = "meter"
-	softMapMobile         = "mobile"
-	softMapMoveScratch    = "move_scratch"
-	softMapNameByIndex    = "name_by_index"
-	softMapNextProgram    = "next_program"
-	softMapOutcomes       = "outcomes"
-	softMapOverlay        = "overlay"
-	softMapPdr            = "pdr"
-	softMapPdrByTeid      = "pdr_by_teid"
-	softMapPdrByUe        = "pdr_by_ue"
-	softMapPod            = "pod"
-	softMapPort           = "port"
-	softMapRefused        = "refused"
-	softMapRoute4         = "route4"
-	softMapRoute6         = "route6"
-	softMapRouteBlock     = "route_block"
-	softMapRouteRoot      = "route_root"
-	softMapSegmentList    = "segment_list"
-	softMapSessionEvents  = "session_events"
-	softMapSidByPrefix    = "sid_by_prefix"
-	softMapSidCounter     = "sid_counter"
-	softMapSliceCounter   = "slice_counter"
-	softMapSliceMeter     = "slice_meter"
-	softMapSlowPath       = "slow_path"
-	softMapSoftBefore     = "soft_before"
-	softMapSoftFirst      = "soft_first"
-	softMapSoftSockets    = "soft_sockets"
-	softMapSource         = "source"
-	softMapSpreadBucket   = "spread_bucket"
-	softMapSpreadCpu      = "spread_cpu"
-	softMapSpreadCpu2     = "spread_cpu2"
-	softMapSpreadQueue    = "spread_queue"
-	softMapSpreadSettings = "spread_settings"
-	softMapSrPolicy       = "sr_policy"
-	softMapStation        = "station"
-	softMapTargetByDst4   = "target_by_dst4"
-	softMapTargetByDst6   = "target_by_dst6"
-	softMapTargetByPort   = "target_by_port"
-	softMapTraceEvents    = "trace_events"
-	softMapTraceFilter    = "trace_filter"
-	softMapTraceScratch   = "trace_scratch"
-	softMapTunnel         = "tunnel"
-	softMapTunnelByTeid   = "tunnel_by_teid"
-	softMapUeReach        = "ue_reach"
-	softMapUntranslated   = "untranslated"
-	softProgSoftCall      = "soft_call"
-	softProgSoftPass      = "soft_pass"
-	softProgSoftReceive   = "soft_receive"
+	softMapListCounter   = "list_counter"
+	softMapOutcomes      = "outcomes"
+	softMapSessionEvents = "session_events"
+	softMapSidCounter    = "sid_counter"
+	softMapSliceCounter  = "slice_counter"
+	softMapSlowPath      = "slow_path"
+	softMapSoftBefore    = "soft_before"
+	softMapSoftFirst     = "soft_first"
+	softMapSoftSockets   = "soft_sockets"
+	softMapTraceEvents   = "trace_events"
+	softProgSoftCall     = "soft_call"
+	softProgSoftPass     = "soft_pass"
+	softProgSoftReceive  = "soft_receive"
 )
 
 // loadSoft returns the embedded CollectionSpec for soft.
@@ -570,64 +82,16 @@ type softProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type softMapSpecs struct {
-	Access         *ebpf.MapSpec `ebpf:"access"`
-	Adjacency      *ebpf.MapSpec `ebpf:"adjacency"`
-	CachedRoute    *ebpf.MapSpec `ebpf:"cached_route"`
-	Device         *ebpf.MapSpec `ebpf:"device"`
-	ErrorsLeft     *ebpf.MapSpec `ebpf:"errors_left"`
-	Filter         *ebpf.MapSpec `ebpf:"filter"`
-	Forwarding     *ebpf.MapSpec `ebpf:"forwarding"`
-	FrameFilter    *ebpf.MapSpec `ebpf:"frame_filter"`
-	JourneyState   *ebpf.MapSpec `ebpf:"journey_state"`
-	LimitByGroup   *ebpf.MapSpec `ebpf:"limit_by_group"`
-	ListCounter    *ebpf.MapSpec `ebpf:"list_counter"`
-	LocalSid       *ebpf.MapSpec `ebpf:"local_sid"`
-	LookupCache    *ebpf.MapSpec `ebpf:"lookup_cache"`
-	Meter          *ebpf.MapSpec `ebpf:"meter"`
-	Mobile         *ebpf.MapSpec `ebpf:"mobile"`
-	MoveScratch    *ebpf.MapSpec `ebpf:"move_scratch"`
-	NameByIndex    *ebpf.MapSpec `ebpf:"name_by_index"`
-	NextProgram    *ebpf.MapSpec `ebpf:"next_program"`
-	Outcomes       *ebpf.MapSpec `ebpf:"outcomes"`
-	Overlay        *ebpf.MapSpec `ebpf:"overlay"`
-	Pdr            *ebpf.MapSpec `ebpf:"pdr"`
-	PdrByTeid      *ebpf.MapSpec `ebpf:"pdr_by_teid"`
-	PdrByUe        *ebpf.MapSpec `ebpf:"pdr_by_ue"`
-	Pod            *ebpf.MapSpec `ebpf:"pod"`
-	Port           *ebpf.MapSpec `ebpf:"port"`
-	Refused        *ebpf.MapSpec `ebpf:"refused"`
-	Route4         *ebpf.MapSpec `ebpf:"route4"`
-	Route6         *ebpf.MapSpec `ebpf:"route6"`
-	RouteBlock     *ebpf.MapSpec `ebpf:"route_block"`
-	RouteRoot      *ebpf.MapSpec `ebpf:"route_root"`
-	SegmentList    *ebpf.MapSpec `ebpf:"segment_list"`
-	SessionEvents  *ebpf.MapSpec `ebpf:"session_events"`
-	SidByPrefix    *ebpf.MapSpec `ebpf:"sid_by_prefix"`
-	SidCounter     *ebpf.MapSpec `ebpf:"sid_counter"`
-	SliceCounter   *ebpf.MapSpec `ebpf:"slice_counter"`
-	SliceMeter     *ebpf.MapSpec `ebpf:"slice_meter"`
-	SlowPath       *ebpf.MapSpec `ebpf:"slow_path"`
-	SoftBefore     *ebpf.MapSpec `ebpf:"soft_before"`
-	SoftFirst      *ebpf.MapSpec `ebpf:"soft_first"`
-	SoftSockets    *ebpf.MapSpec `ebpf:"soft_sockets"`
-	Source         *ebpf.MapSpec `ebpf:"source"`
-	SpreadBucket   *ebpf.MapSpec `ebpf:"spread_bucket"`
-	SpreadCpu      *ebpf.MapSpec `ebpf:"spread_cpu"`
-	SpreadCpu2     *ebpf.MapSpec `ebpf:"spread_cpu2"`
-	SpreadQueue    *ebpf.MapSpec `ebpf:"spread_queue"`
-	SpreadSettings *ebpf.MapSpec `ebpf:"spread_settings"`
-	SrPolicy       *ebpf.MapSpec `ebpf:"sr_policy"`
-	Station        *ebpf.MapSpec `ebpf:"station"`
-	TargetByDst4   *ebpf.MapSpec `ebpf:"target_by_dst4"`
-	TargetByDst6   *ebpf.MapSpec `ebpf:"target_by_dst6"`
-	TargetByPort   *ebpf.MapSpec `ebpf:"target_by_port"`
-	TraceEvents    *ebpf.MapSpec `ebpf:"trace_events"`
-	TraceFilter    *ebpf.MapSpec `ebpf:"trace_filter"`
-	TraceScratch   *ebpf.MapSpec `ebpf:"trace_scratch"`
-	Tunnel         *ebpf.MapSpec `ebpf:"tunnel"`
-	TunnelByTeid   *ebpf.MapSpec `ebpf:"tunnel_by_teid"`
-	UeReach        *ebpf.MapSpec `ebpf:"ue_reach"`
-	Untranslated   *ebpf.MapSpec `ebpf:"untranslated"`
+	ListCounter   *ebpf.MapSpec `ebpf:"list_counter"`
+	Outcomes      *ebpf.MapSpec `ebpf:"outcomes"`
+	SessionEvents *ebpf.MapSpec `ebpf:"session_events"`
+	SidCounter    *ebpf.MapSpec `ebpf:"sid_counter"`
+	SliceCounter  *ebpf.MapSpec `ebpf:"slice_counter"`
+	SlowPath      *ebpf.MapSpec `ebpf:"slow_path"`
+	SoftBefore    *ebpf.MapSpec `ebpf:"soft_before"`
+	SoftFirst     *ebpf.MapSpec `ebpf:"soft_first"`
+	SoftSockets   *ebpf.MapSpec `ebpf:"soft_sockets"`
+	TraceEvents   *ebpf.MapSpec `ebpf:"trace_events"`
 }
 
 // softVariableSpecs contains global variables before they are loaded into the kernel.
@@ -656,126 +120,30 @@ func (o *softObjects) Close() error {
 //
 // It can be passed to loadSoftObjects or ebpf.CollectionSpec.LoadAndAssign.
 type softMaps struct {
-	Access         *ebpf.Map `ebpf:"access"`
-	Adjacency      *ebpf.Map `ebpf:"adjacency"`
-	CachedRoute    *ebpf.Map `ebpf:"cached_route"`
-	Device         *ebpf.Map `ebpf:"device"`
-	ErrorsLeft     *ebpf.Map `ebpf:"errors_left"`
-	Filter         *ebpf.Map `ebpf:"filter"`
-	Forwarding     *ebpf.Map `ebpf:"forwarding"`
-	FrameFilter    *ebpf.Map `ebpf:"frame_filter"`
-	JourneyState   *ebpf.Map `ebpf:"journey_state"`
-	LimitByGroup   *ebpf.Map `ebpf:"limit_by_group"`
-	ListCounter    *ebpf.Map `ebpf:"list_counter"`
-	LocalSid       *ebpf.Map `ebpf:"local_sid"`
-	LookupCache    *ebpf.Map `ebpf:"lookup_cache"`
-	Meter          *ebpf.Map `ebpf:"meter"`
-	Mobile         *ebpf.Map `ebpf:"mobile"`
-	MoveScratch    *ebpf.Map `ebpf:"move_scratch"`
-	NameByIndex    *ebpf.Map `ebpf:"name_by_index"`
-	NextProgram    *ebpf.Map `ebpf:"next_program"`
-	Outcomes       *ebpf.Map `ebpf:"outcomes"`
-	Overlay        *ebpf.Map `ebpf:"overlay"`
-	Pdr            *ebpf.Map `ebpf:"pdr"`
-	PdrByTeid      *ebpf.Map `ebpf:"pdr_by_teid"`
-	PdrByUe        *ebpf.Map `ebpf:"pdr_by_ue"`
-	Pod            *ebpf.Map `ebpf:"pod"`
-	Port           *ebpf.Map `ebpf:"port"`
-	Refused        *ebpf.Map `ebpf:"refused"`
-	Route4         *ebpf.Map `ebpf:"route4"`
-	Route6         *ebpf.Map `ebpf:"route6"`
-	RouteBlock     *ebpf.Map `ebpf:"route_block"`
-	RouteRoot      *ebpf.Map `ebpf:"route_root"`
-	SegmentList    *ebpf.Map `ebpf:"segment_list"`
-	SessionEvents  *ebpf.Map `ebpf:"session_events"`
-	SidByPrefix    *ebpf.Map `ebpf:"sid_by_prefix"`
-	SidCounter     *ebpf.Map `ebpf:"sid_counter"`
-	SliceCounter   *ebpf.Map `ebpf:"slice_counter"`
-	SliceMeter     *ebpf.Map `ebpf:"slice_meter"`
-	SlowPath       *ebpf.Map `ebpf:"slow_path"`
-	SoftBefore     *ebpf.Map `ebpf:"soft_before"`
-	SoftFirst      *ebpf.Map `ebpf:"soft_first"`
-	SoftSockets    *ebpf.Map `ebpf:"soft_sockets"`
-	Source         *ebpf.Map `ebpf:"source"`
-	SpreadBucket   *ebpf.Map `ebpf:"spread_bucket"`
-	SpreadCpu      *ebpf.Map `ebpf:"spread_cpu"`
-	SpreadCpu2     *ebpf.Map `ebpf:"spread_cpu2"`
-	SpreadQueue    *ebpf.Map `ebpf:"spread_queue"`
-	SpreadSettings *ebpf.Map `ebpf:"spread_settings"`
-	SrPolicy       *ebpf.Map `ebpf:"sr_policy"`
-	Station        *ebpf.Map `ebpf:"station"`
-	TargetByDst4   *ebpf.Map `ebpf:"target_by_dst4"`
-	TargetByDst6   *ebpf.Map `ebpf:"target_by_dst6"`
-	TargetByPort   *ebpf.Map `ebpf:"target_by_port"`
-	TraceEvents    *ebpf.Map `ebpf:"trace_events"`
-	TraceFilter    *ebpf.Map `ebpf:"trace_filter"`
-	TraceScratch   *ebpf.Map `ebpf:"trace_scratch"`
-	Tunnel         *ebpf.Map `ebpf:"tunnel"`
-	TunnelByTeid   *ebpf.Map `ebpf:"tunnel_by_teid"`
-	UeReach        *ebpf.Map `ebpf:"ue_reach"`
-	Untranslated   *ebpf.Map `ebpf:"untranslated"`
+	ListCounter   *ebpf.Map `ebpf:"list_counter"`
+	Outcomes      *ebpf.Map `ebpf:"outcomes"`
+	SessionEvents *ebpf.Map `ebpf:"session_events"`
+	SidCounter    *ebpf.Map `ebpf:"sid_counter"`
+	SliceCounter  *ebpf.Map `ebpf:"slice_counter"`
+	SlowPath      *ebpf.Map `ebpf:"slow_path"`
+	SoftBefore    *ebpf.Map `ebpf:"soft_before"`
+	SoftFirst     *ebpf.Map `ebpf:"soft_first"`
+	SoftSockets   *ebpf.Map `ebpf:"soft_sockets"`
+	TraceEvents   *ebpf.Map `ebpf:"trace_events"`
 }
 
 func (m *softMaps) Close() error {
 	return _SoftClose(
-		m.Access,
-		m.Adjacency,
-		m.CachedRoute,
-		m.Device,
-		m.ErrorsLeft,
-		m.Filter,
-		m.Forwarding,
-		m.FrameFilter,
-		m.JourneyState,
-		m.LimitByGroup,
 		m.ListCounter,
-		m.LocalSid,
-		m.LookupCache,
-		m.Meter,
-		m.Mobile,
-		m.MoveScratch,
-		m.NameByIndex,
-		m.NextProgram,
 		m.Outcomes,
-		m.Overlay,
-		m.Pdr,
-		m.PdrByTeid,
-		m.PdrByUe,
-		m.Pod,
-		m.Port,
-		m.Refused,
-		m.Route4,
-		m.Route6,
-		m.RouteBlock,
-		m.RouteRoot,
-		m.SegmentList,
 		m.SessionEvents,
-		m.SidByPrefix,
 		m.SidCounter,
 		m.SliceCounter,
-		m.SliceMeter,
 		m.SlowPath,
 		m.SoftBefore,
 		m.SoftFirst,
 		m.SoftSockets,
-		m.Source,
-		m.SpreadBucket,
-		m.SpreadCpu,
-		m.SpreadCpu2,
-		m.SpreadQueue,
-		m.SpreadSettings,
-		m.SrPolicy,
-		m.Station,
-		m.TargetByDst4,
-		m.TargetByDst6,
-		m.TargetByPort,
 		m.TraceEvents,
-		m.TraceFilter,
-		m.TraceScratch,
-		m.Tunnel,
-		m.TunnelByTeid,
-		m.UeReach,
-		m.Untranslated,
 	)
 }
 
