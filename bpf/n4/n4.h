@@ -157,7 +157,7 @@ INLINE int resize(struct xdp_md *ctx, struct n4_datagram *d, __u32 length)
 #define HEARTBEAT_LEN (PFCP_NODE_LEN + PFCP_IE_LEN + 4)
 #define MODIFICATION_LEN (PFCP_SESSION_LEN + PFCP_IE_LEN + 1)
 
-INLINE int answer_heartbeat(struct xdp_md *ctx, struct n4_datagram *d, __u32 sequence,
+INLINE int answer_heartbeat(struct xdp_md *ctx, struct n4_datagram *d, struct n4_message *m,
 			    __u32 recovery)
 {
 	__u8 *h;
@@ -167,17 +167,17 @@ INLINE int answer_heartbeat(struct xdp_md *ctx, struct n4_datagram *d, __u32 seq
 	h = at(ctx, d->l4 + UDP_LEN, HEARTBEAT_LEN);
 	if (!h)
 		return XDP_ABORTED;
-	h[0] = PFCP_VERSION;
+	h[0] = m->flags;
 	h[1] = PFCP_HEARTBEAT_RESPONSE;
 	st16(h + 2, be16(HEARTBEAT_LEN - 4));
-	st32(h + 4, be32(sequence << 8));
+	st32(h + 4, be32(m->sequence << 8 | m->priority));
 	st16(h + 8, be16(IE_RECOVERY));
 	st16(h + 10, be16(4));
 	st32(h + 12, be32(recovery));
 	return address_answer(ctx, d, HEARTBEAT_LEN);
 }
 
-INLINE int answer_modification(struct xdp_md *ctx, struct n4_datagram *d, __u32 sequence,
+INLINE int answer_modification(struct xdp_md *ctx, struct n4_datagram *d, struct n4_message *m,
 			       __u64 cp_seid)
 {
 	__u8 *h;
@@ -187,11 +187,11 @@ INLINE int answer_modification(struct xdp_md *ctx, struct n4_datagram *d, __u32 
 	h = at(ctx, d->l4 + UDP_LEN, MODIFICATION_LEN);
 	if (!h)
 		return XDP_ABORTED;
-	h[0] = PFCP_VERSION | PFCP_S;
+	h[0] = m->flags;
 	h[1] = PFCP_MODIFICATION_RESPONSE;
 	st16(h + 2, be16(MODIFICATION_LEN - 4));
 	st64(h + 4, be64(cp_seid));
-	st32(h + 12, be32(sequence << 8));
+	st32(h + 12, be32(m->sequence << 8 | m->priority));
 	st16(h + 16, be16(IE_CAUSE));
 	st16(h + 18, be16(1));
 	h[20] = CAUSE_ACCEPTED;
@@ -220,7 +220,7 @@ INLINE int heartbeat(struct xdp_md *ctx, struct n4_datagram *d, struct n4_messag
 		return LEFT;
 	peer->heard = now;
 	count_n4(N4_HEARTBEATS);
-	return answer_heartbeat(ctx, d, m->sequence, state->recovery);
+	return answer_heartbeat(ctx, d, m, state->recovery);
 }
 
 /* What a message is worked on in, too large for the stack: the journey is over. */
@@ -244,7 +244,7 @@ INLINE int modification(struct xdp_md *ctx, struct n4_datagram *d, struct n4_wor
 	if (done == NOT_HERE)
 		return LEFT;
 	count_n4(done == ANSWERED ? N4_REPEATED : N4_MODIFICATIONS);
-	return answer_modification(ctx, d, w->message.sequence, cp_seid);
+	return answer_modification(ctx, d, &w->message, cp_seid);
 }
 
 /* A verdict, or LEFT. */

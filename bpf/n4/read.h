@@ -9,6 +9,8 @@
 #define PFCP_VERSION 0x20
 #define PFCP_VERSION_MASK 0xe0
 #define PFCP_S 1
+#define PFCP_MP 2 /* the last octet has a message priority, which the answer repeats */
+#define PFCP_PRIORITY 0xf0
 #define PFCP_FO 4 /* another message follows */
 #define PFCP_NODE_LEN 8
 #define PFCP_SESSION_LEN 16
@@ -75,7 +77,8 @@ struct n4_message {
 	__u32 recovery;
 	__u8 type;
 	__u8 updates;
-	__u8 pad[2];
+	__u8 flags; /* of the answer's header */
+	__u8 priority;
 	struct n4_update update[N4_FARS];
 };
 
@@ -273,12 +276,14 @@ INLINE int read_header(struct xdp_md *ctx, struct n4_message *m, __u32 from, __u
 	    be16(ld16(h + 2)) + 4u != length)
 		return NOT_HERE;
 	m->type = h[1];
+	m->flags = h[0] & (PFCP_VERSION_MASK | PFCP_MP | PFCP_S);
 	session = h[0] & PFCP_S;
 	if (session != (m->type == PFCP_MODIFICATION_REQUEST))
 		return NOT_HERE;
 	m->end = from + length;
 	if (!session) {
 		m->sequence = be32(ld32(h + 4)) >> 8;
+		m->priority = m->flags & PFCP_MP ? h[7] & PFCP_PRIORITY : 0;
 		m->at = from + PFCP_NODE_LEN;
 		return READ;
 	}
@@ -287,6 +292,7 @@ INLINE int read_header(struct xdp_md *ctx, struct n4_message *m, __u32 from, __u
 		return NOT_HERE;
 	m->seid = be64(ld64(h + 4));
 	m->sequence = be32(ld32(h + 12)) >> 8;
+	m->priority = m->flags & PFCP_MP ? h[15] & PFCP_PRIORITY : 0;
 	m->at = from + PFCP_SESSION_LEN;
 	return READ;
 }

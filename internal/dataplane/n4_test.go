@@ -248,6 +248,14 @@ func TestN4Changes(t *testing.T) {
 	// a repeated request gets its answer, and nothing else
 	r.sequence -= 3
 	r.expect("idle, repeated", update(open5gsIdle, far, 0, ""), r.forward[1], r.act[0])
+	// A message priority comes back.
+	urgent := r.message(800, update(open5gsIdle, far, 0, ""))
+	urgent[0], urgent[15] = 0x23, 0x7f
+	want := accepted(800)
+	want[0], want[15] = 0x23, 0x70
+	if got := r.ask(n4Frame("10.4.0.2", urgent)); !slices.Equal(got, want) {
+		t.Errorf("with a priority: %x, want %x", got, want)
+	}
 	// IPv6
 	message := r.message(900, update(open5gsIdle, far, 0, ""))
 	if got := r.ask(n4Frame("fc00:4::2", message)); !slices.Equal(got, accepted(900)) {
