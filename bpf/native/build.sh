@@ -3,14 +3,18 @@
 #   build.sh memory OUT       ASan and UBSan: no access outside the packet
 #   build.sh initialized OUT  MSan: nothing that leaves, and no branch, comes from
 #                             memory that nobody wrote
+#   build.sh n4 OUT           not a fuzzer: what the data path reads in PFCP messages
 set -euo pipefail
 case "${1:-}" in
 # packets are at any alignment; locals on the real stack are quicker
 memory) sanitizers="fuzzer,address,undefined -fno-sanitize=alignment -fsanitize-address-use-after-return=never" ;;
 initialized) sanitizers=fuzzer,memory ;;
-*) echo "build.sh: want memory or initialized, and a file to write" >&2; exit 2 ;;
+n4) sanitizers="address,undefined -fno-sanitize=alignment -fsanitize-address-use-after-return=never" ;;
+*) echo "build.sh: want memory, initialized or n4, and a file to write" >&2; exit 2 ;;
 esac
+source=fuzz.c optimize=-O1
+[ "$1" = n4 ] && source=n4.c optimize=-O0 # sooner built than run
 here=$(dirname "$0")
 # shellcheck disable=SC2086
-exec clang-19 -O1 -gline-tables-only -Wall -Werror -Wno-unused-function -fsanitize=$sanitizers \
-	-fno-sanitize-recover=all -I"$here/include" -I"$here/.." "$here/fuzz.c" -o "$2"
+exec clang-19 $optimize -gline-tables-only -Wall -Werror -Wno-unused-function -fsanitize=$sanitizers \
+	-fno-sanitize-recover=all -I"$here/include" -I"$here/.." "$here/$source" -o "$2"
