@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/device"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 	"github.com/culvert-net/culvert/internal/dataplane/softrun"
 	"github.com/culvert-net/culvert/internal/smf"
@@ -40,16 +42,18 @@ type softNode struct {
 	place   uint32     // of the first session
 }
 
-func newSoftNode(t *testing.T) *softNode {
+// newSoftNode has interfaces with so many queues.
+func newSoftNode(t *testing.T, queues int) *softNode {
 	t.Helper()
-	n := &softNode{binary: filepath.Join(t.TempDir(), "culvert-soft")}
+	n := &softNode{Node: &device.Node{}, binary: filepath.Join(t.TempDir(), "culvert-soft")}
 	if out, err := exec.Command("../../bpf/soft/build.sh", n.binary).CombinedOutput(); err != nil {
 		t.Fatalf("build culvert-soft: %v\n%s", err, out)
 	}
 	var err error
-	if n.Node, err = device.NewNode("soft"); err != nil {
+	if n.Net, err = node.NewNetwork(node.RunName()+"-soft", queues); err != nil {
 		t.Fatal(err)
 	}
+	n.Later(n.Net.Close)
 	t.Cleanup(func() {
 		if err := n.Close(); err != nil {
 			t.Error(err)
@@ -93,14 +97,15 @@ func (n *softNode) receive() error {
 
 func (n *softNode) pins() string { return filepath.Join("/sys/fs/bpf", n.Net.Node.Name) }
 
-func (n *softNode) start(t *testing.T) *softrun.Soft {
+// start runs it on some interfaces; by default those that sessions need.
+func (n *softNode) start(t *testing.T, workers int, interfaces ...string) *softrun.Soft {
 	t.Helper()
+	if len(interfaces) == 0 {
+		interfaces = []string{node.PortN3, node.PortN6, node.PortOut}
+	}
 	var s *softrun.Soft
 	err := n.Net.Node.Do(func() (err error) {
-		s, err = softrun.Start(softrun.Options{
-			Binary: n.binary, Pins: n.pins(),
-			Interfaces: []string{node.PortN3, node.PortN6, node.PortOut},
-		})
+		s, err = softrun.Start(softrun.Options{Binary: n.binary, Pins: n.pins(), Interfaces: interfaces, Workers: workers})
 		return err
 	})
 	if err != nil {
@@ -158,14 +163,13 @@ func (n *softNode) packets(uplink bool) (sent, want traffic.Template) {
 	return sent, want
 }
 
-// through sends packets in a direction. All of them come out, as they must.
-func (n *softNode) through(t *testing.T, uplink bool) traffic.Outcome {
+// run sends packets from a CPU: on a veth it says by which queue they come.
+func (n *softNode) run(t *testing.T, from string, cpu int, sent, want traffic.Template) (traffic.Outcome, error) {
 	t.Helper()
-	sent, want := n.packets(uplink)
 	around := n.Net.Around.Path()
-	from := map[bool]string{true: "g2", false: "g3"}[uplink]
 	p, err := traffic.Open(t.Context(), traffic.Options{
-		TX: traffic.Port{Namespace: around, Interface: from}, RX: traffic.Port{Namespace: around, Interface: "s0"}, CheckEvery: 1,
+		TX: traffic.Port{Namespace: around, Interface: from}, RX: traffic.Port{Namespace: around, Interface: "s0"},
+		CPU: cpu, Method: traffic.Live, CheckEvery: 1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +179,19 @@ func (n *softNode) through(t *testing.T, uplink bool) traffic.Outcome {
 			t.Error(err)
 		}
 	}()
-	o, err := p.Run(t.Context(), traffic.Trial{Template: sent, Expect: &want, Rate: softRate, Duration: 500 * time.Millisecond})
+	return p.Run(t.Context(), traffic.Trial{Template: sent, Expect: &want, Rate: softRate, Duration: 500 * time.Millisecond})
+}
+
+// through sends packets in a direction. All of them come out, as they must.
+func (n *softNode) through(t *testing.T, uplink bool) traffic.Outcome {
+	t.Helper()
+	return n.throughFrom(t, uplink, 0)
+}
+
+func (n *softNode) throughFrom(t *testing.T, uplink bool, cpu int) traffic.Outcome {
+	t.Helper()
+	sent, want := n.packets(uplink)
+	o, err := n.run(t, map[bool]string{true: "g2", false: "g3"}[uplink], cpu, sent, want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,13 +201,33 @@ func (n *softNode) through(t *testing.T, uplink bool) traffic.Outcome {
 	return o
 }
 
-func (n *softNode) forwarded(t *testing.T) uint64 {
+// counted is how many packets ended so.
+func (n *softNode) counted(t *testing.T, reason string) uint64 {
 	t.Helper()
 	outcomes, err := n.Daemon.Outcomes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return outcomes["forwarded"]
+	return outcomes[reason]
+}
+
+// TestSoft runs culvert-soft on a UPF again and again.
+func TestSoft(t *testing.T) {
+	needTwoCPUs(t)
+	n := newSoftNode(t, 1)
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *softNode)
+	}{
+		{"forwards", softForwards},
+		{"guards", softGuards},
+		{"passes", softPasses},
+		{"refuses", softRefuses},
+		{"daemon restarts", softDaemonRestarts},
+		{"dies", softDies},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, n) })
+	}
 }
 
 // gtpuOctets is what a downlink packet gets: IPv4, UDP, GTP-U with a container.
@@ -215,11 +251,9 @@ func (n *softNode) used(t *testing.T) (octets uint64) {
 // Sessions as Open5GS makes them, both directions: every packet comes out as it must, and
 // is counted once by the daemon, by the session, and by culvert-soft. N4 goes on meanwhile,
 // and the interfaces are then as before.
-func TestSoft(t *testing.T) {
-	needTwoCPUs(t)
-	n := newSoftNode(t)
-	links, before := n.links(t), n.forwarded(t)
-	s := n.start(t)
+func softForwards(t *testing.T, n *softNode) {
+	links, before := n.links(t), n.counted(t, "forwarded")
+	s := n.start(t, 0)
 	if len(s.Queues()) != 3 || n.links(t) == links {
 		t.Errorf("queues %v of interfaces\n%s", s.Queues(), n.links(t))
 	}
@@ -235,24 +269,22 @@ func TestSoft(t *testing.T) {
 	if r.Received != sent || r.Sent != sent || r.NotReceived != 0 {
 		t.Errorf("of %d packets culvert-soft says %+v", sent, r)
 	}
-	if counted := n.forwarded(t) - before; counted != sent {
+	if counted := n.counted(t, "forwarded") - before; counted != sent {
 		t.Errorf("%d packets were counted as %d", sent, counted)
 	}
 	if after := n.links(t); after != links {
 		t.Errorf("interfaces ran\n%sand run\n%s", links, after)
 	}
 	n.through(t, true)
-	if n.forwarded(t)-before <= sent {
+	if n.counted(t, "forwarded")-before <= sent {
 		t.Error("the kernel does not count again")
 	}
 }
 
 // Where culvert-soft dies, forwarding goes on in the kernel; where who started it dies, it ends.
-func TestSoftDies(t *testing.T) {
-	needTwoCPUs(t)
-	n := newSoftNode(t)
+func softDies(t *testing.T, n *softNode) {
 	links := n.links(t)
-	s := n.start(t)
+	s := n.start(t, 0)
 	n.through(t, true)
 	if err := unix.Kill(s.PID(), unix.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -266,7 +298,7 @@ func TestSoftDies(t *testing.T) {
 	if after := n.links(t); after != links {
 		t.Errorf("interfaces ran\n%sand run\n%s", links, after)
 	}
-	s = n.start(t)
+	s = n.start(t, 0)
 	n.through(t, false)
 	if err := s.Close(); err != nil { // as if who started it had died
 		t.Error(err)
@@ -277,9 +309,7 @@ func TestSoftDies(t *testing.T) {
 }
 
 // What it cannot take over is an error, and nothing is changed.
-func TestSoftRefuses(t *testing.T) {
-	needTwoCPUs(t)
-	n := newSoftNode(t)
+func softRefuses(t *testing.T, n *softNode) {
 	links := n.links(t)
 	for says, o := range map[string]softrun.Options{
 		"2 workers: interface n3 has 1 queues":       {Interfaces: []string{node.PortN3}, Workers: 2},
@@ -302,4 +332,101 @@ func TestSoftRefuses(t *testing.T) {
 		}
 	}
 	n.through(t, true)
+}
+
+// Each queue has a worker, or a worker has all queues.
+func TestSoftWorkers(t *testing.T) {
+	needTwoCPUs(t)
+	cpus, err := proc.Allowed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newSoftNode(t, 2)
+	for workers, want := range map[int]int{0: 2, 1: 1} {
+		s := n.start(t, workers)
+		served := map[int]int{}
+		for _, q := range s.Queues() {
+			served[q.Worker]++
+		}
+		if len(s.Queues()) != 6 || len(served) != want {
+			t.Errorf("%d workers: %v", workers, s.Queues())
+		}
+		var sent uint64
+		for _, cpu := range cpus[:2] {
+			sent += n.throughFrom(t, true, cpu).Sent + n.throughFrom(t, false, cpu).Sent
+		}
+		if r, err := n.stop(s); err != nil || r.Received != sent || r.Sent != sent {
+			t.Errorf("%d workers: %+v of %d packets, %v", workers, r, sent, err)
+		}
+	}
+}
+
+// What is for the host comes to it.
+func softPasses(t *testing.T, n *softNode) {
+	if err := n.Net.Around.Script("addr add 192.0.2.9/24 dev g0"); err != nil {
+		t.Fatal(err)
+	}
+	s := n.start(t, 0, node.PortIn)
+	ping := exec.Command("ip", "netns", "exec", n.Net.Around.Name, "ping", "-c", "5", "-i", "0.05", "-W", "2", "192.0.2.1")
+	if out, err := ping.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	r, err := n.stop(s)
+	if err != nil || r.Passed < 5 || r.NotPassed != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// Who may not send has no effect: GTP-U from no peer, and for UEs from where no UE's
+// packets come.
+func softGuards(t *testing.T, n *softNode) {
+	n.used(t) // until now
+	s := n.start(t, 0)
+	stranger, uplink := n.packets(true)
+	stranger.Outer.Source = catalog.Addr("192.0.2.99")
+	toUE, downlink := n.packets(false)
+	for _, g := range []struct {
+		from, reason string
+		sent, want   traffic.Template
+	}{
+		{"g2", "peer", stranger, uplink},
+		{"g2", "role", toUE, downlink},
+	} {
+		before := n.counted(t, g.reason)
+		o, err := n.run(t, g.from, 0, g.sent, g.want)
+		if err != nil && !errors.Is(err, traffic.ErrNothing) || o.Received != 0 {
+			t.Errorf("%s: %+v, %v", g.reason, o, err)
+		}
+		time.Sleep(200 * time.Millisecond) // until the worker has added what it counted
+		if dropped := n.counted(t, g.reason) - before; dropped != o.Sent || dropped == 0 {
+			t.Errorf("%s: %d packets of %d", g.reason, dropped, o.Sent)
+		}
+	}
+	if used := n.used(t); used != 0 {
+		t.Errorf("sessions used %d octets", used)
+	}
+	r, err := n.stop(s)
+	if err != nil || r.Sent+r.Passed != 0 || r.Dropped != r.Received {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// A daemon that starts again takes its interfaces back.
+func softDaemonRestarts(t *testing.T, n *softNode) {
+	links := n.links(t)
+	s := n.start(t, 0)
+	if err := n.Daemon.Again(t.Context(), culvert, unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if after := n.links(t); after != links {
+		t.Errorf("interfaces ran\n%sand run\n%s", links, after)
+	}
+	n.through(t, true)
+	if r, err := n.stop(s); err != nil || r.Received != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if after := n.links(t); after != links {
+		t.Errorf("interfaces ran\n%sand run\n%s", links, after)
+	}
+	n.through(t, false)
 }
