@@ -273,14 +273,18 @@ GLOBAL int find_load(struct xdp_md *ctx, struct load *l)
 
 /* Counts a packet in, and says where it goes. The bucket moves with the packet that
  * finds all before it received: count and place are one word, so nobody's packet slips
- * in between. */
+ * in between. SPREAD_EMPTIES beside the place: there is no room for this one. */
 INLINE __u32 enter_bucket(struct spread_bucket *b)
 {
 	__u64 word = __sync_fetch_and_add(&b->word, 1);
 	__u32 place = word >> SPREAD_PLACE_SHIFT, next = *(volatile __u32 *)&b->next;
+	__u32 empties = next & SPREAD_EMPTIES;
 
-	if (next == place || (word & SPREAD_COUNT) != *(volatile __u64 *)&b->done)
+	next &= ~SPREAD_EMPTIES;
+	if (next == place)
 		return place;
+	if ((word & SPREAD_COUNT) != *(volatile __u64 *)&b->done)
+		return place | empties;
 	if (__sync_val_compare_and_swap(&b->word, word + 1,
 					(__u64)next << SPREAD_PLACE_SHIFT |
 						(((word & SPREAD_COUNT) + 1))) != word + 1)
@@ -319,7 +323,7 @@ INLINE int send_to(struct xdp_md *ctx, struct spread *s, __u32 place, __u32 buck
 
 	if (!q)
 		return STAYS;
-	if (!enter_queue(q, s->room)) {
+	if (!enter_queue(q, place & SPREAD_EMPTIES ? 0 : s->room)) {
 		count(&outcomes, REASON_QUEUE_FULL, (long)ctx->data_end - (long)ctx->data);
 		return XDP_DROP;
 	}
@@ -356,14 +360,15 @@ INLINE int spread(struct xdp_md *ctx)
 	if (!b)
 		return STAYS;
 	place = enter_bucket(b);
-	if (place == SPREAD_SPLIT) {
+	if ((place & ~SPREAD_EMPTIES) == SPREAD_SPLIT) {
 		flow = l.flow_at ? (__u32)spread_flow(ctx, l.flow_at, l.version) : l.key;
 		flow = SPREAD_BUCKETS + flow % SPREAD_FLOW_BUCKETS;
 		f = bpf_map_lookup_elem(&spread_bucket, &flow);
 		if (f)
-			place = enter_bucket(f);
+			place = enter_bucket(f) | (place & SPREAD_EMPTIES);
 	}
-	verdict = place == SPREAD_HERE ? STAYS : send_to(ctx, s, place, index, flow);
+	verdict = (place & ~SPREAD_EMPTIES) == SPREAD_HERE ? STAYS
+							   : send_to(ctx, s, place, index, flow);
 	if (verdict == STAYS || verdict == XDP_DROP) {
 		leave_bucket(b);
 		if (f)

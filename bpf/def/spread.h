@@ -26,6 +26,8 @@ enum spread_place {
 	SPREAD_SECOND = 0x800, /* this bit: in the second map */
 	SPREAD_SPLIT = 0xffe,  /* where the flow's bucket says */
 	SPREAD_HERE = 0xfff,   /* they stay on the CPU that received them */
+	/* This bit of `next`: what comes is dropped until the bucket moves. */
+	SPREAD_EMPTIES = 0x1000,
 };
 
 /* The CPUs that send write the first cache line, the one that receives the second. */

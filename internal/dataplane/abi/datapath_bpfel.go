@@ -773,9 +773,10 @@ const (
 type SpreadPlace uint32
 
 const (
-	SpreadPlaceSPREAD_SECOND SpreadPlace = 2048
-	SpreadPlaceSPREAD_SPLIT  SpreadPlace = 4094
-	SpreadPlaceSPREAD_HERE   SpreadPlace = 4095
+	SpreadPlaceSPREAD_SECOND  SpreadPlace = 2048
+	SpreadPlaceSPREAD_SPLIT   SpreadPlace = 4094
+	SpreadPlaceSPREAD_HERE    SpreadPlace = 4095
+	SpreadPlaceSPREAD_EMPTIES SpreadPlace = 4096
 )
 
 type SpreadQueue struct {

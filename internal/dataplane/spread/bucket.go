@@ -35,6 +35,8 @@ const (
 	here   = place(abi.SpreadPlaceSPREAD_HERE)
 	second = place(abi.SpreadPlaceSPREAD_SECOND)
 
+	empties = place(abi.SpreadPlaceSPREAD_EMPTIES)
+
 	counted = 1<<abi.SpreadLimitsSPREAD_PLACE_SHIFT - 1
 )
 
@@ -54,7 +56,9 @@ func (s *Spread) at(i uint32) place {
 	return place(s.t.Buckets.Load(i, wordPlace) >> abi.SpreadLimitsSPREAD_PLACE_SHIFT)
 }
 
-func (s *Spread) next(i uint32) place { return place(s.t.Buckets.LoadHalf(i, wordNext, 0)) }
+func (s *Spread) next(i uint32) place {
+	return place(s.t.Buckets.LoadHalf(i, wordNext, 0)) &^ empties
+}
 
 func (s *Spread) aim(i uint32, p place) { s.t.Buckets.StoreHalf(i, wordNext, 0, uint32(p)) }
 
@@ -177,20 +181,21 @@ func (s *Spread) Settle() (lost uint64, err error) {
 func (s *Spread) settle() (waiting int) {
 	for i := range s.t.Buckets.Len {
 		next := s.next(i)
+		done := s.t.Buckets.Load(i, wordDone) // first, so that no more seem done than came
 		word := s.t.Buckets.Load(i, wordPlace)
-		if place(word>>abi.SpreadLimitsSPREAD_PLACE_SHIFT) == next {
+		at := place(word >> abi.SpreadLimitsSPREAD_PLACE_SHIFT)
+		if at == next {
 			delete(s.waits, i)
 			continue
 		}
-		done := s.t.Buckets.Load(i, wordDone)
 		if word&counted != done {
 			waiting++
-			s.unstick(i, word&counted-done)
+			s.unstick(i, at, next, word&counted-done)
 			continue
 		}
 		if !s.t.Buckets.Swap(i, wordPlace, word, next.word()|done) {
 			waiting++
-		} else if place(word>>abi.SpreadLimitsSPREAD_PLACE_SHIFT) != here { // from one CPU to another
+		} else if at != here { // from one CPU to another
 			add(s.t.Buckets, i, wordNext, 1<<32)
 		}
 	}
@@ -207,32 +212,55 @@ const (
 // missing is what a bucket or a queue lacks, each time that one looks.
 type missing struct {
 	packets uint64
-	looks   int
-	since   time.Time
+	same    int // looks
+	from    time.Time
 }
 
 // isLost says whether packets of a bucket or queue are not on their way any more.
 func (m *missing) isLost(packets uint64, now time.Time) bool {
 	if m.packets != packets {
-		*m = missing{packets: packets, since: now}
+		*m = missing{packets: packets, from: now}
 	}
-	m.looks++
-	return m.looks >= looks && now.Sub(m.since) >= patience
+	m.same++
+	return m.same >= looks && now.Sub(m.from) >= patience
 }
 
-// unstick lets a bucket go on that waits for packets which the kernel dropped.
-func (s *Spread) unstick(i uint32, lacks uint64) {
-	m := s.waits[i]
-	if m == nil {
-		m = &missing{}
-		s.waits[i] = m
+// wait is a bucket that is to move.
+type wait struct {
+	missing
+
+	since time.Time
+	full  uint64 // packets that its queue had no room for then
+	busy  bool   // it gets no room
+}
+
+// unstick lets a bucket go on that waits for packets which the kernel dropped, or in a
+// queue that has been overflowing: then it gets no room there until it moves.
+func (s *Spread) unstick(i uint32, at, next place, lacks uint64) {
+	now := time.Now()
+	w := s.waits[i]
+	if w == nil {
+		w = &wait{since: now, full: s.fullAt(at)}
+		s.waits[i] = w
 	}
-	if !m.isLost(lacks, time.Now()) {
+	if !w.busy && now.Sub(w.since) >= patience && s.fullAt(at) > w.full {
+		w.busy = true
+		s.aim(i, next|empties)
+	}
+	if !w.isLost(lacks, now) {
 		return
 	}
 	delete(s.waits, i)
 	add(s.t.Buckets, i, wordDone, lacks)
 	s.lost += lacks
+}
+
+// fullAt is how many packets a queue had no room for.
+func (s *Spread) fullAt(p place) uint64 {
+	if !p.queued() {
+		return 0
+	}
+	return s.t.Queues.Load(2*uint32(p.cpu())+uint32(index(p.second())), wordFull)
 }
 
 // add does so while packets are counted.

@@ -59,7 +59,7 @@ type Spread struct {
 	programs Programs                  // zero: not loaded
 	cpus     []int                     // that are wanted
 	second   bool                      // which of the maps has this build's program
-	waits    map[uint32]*missing       // buckets that move
+	waits    map[uint32]*wait          // buckets that move
 	lost     uint64
 	weak     error // why threads have no real-time priority
 }
@@ -67,7 +67,7 @@ type Spread struct {
 // Open spreads as an earlier daemon did. It calls load once the programs are needed, and
 // attach to have the interfaces run one.
 func Open(t Tables, load func() (Programs, error), attach func(*ebpf.Program) error) (*Spread, error) {
-	s := &Spread{t: t, load: load, attach: attach, waits: map[uint32]*missing{}}
+	s := &Spread{t: t, load: load, attach: attach, waits: map[uint32]*wait{}}
 	if t.Settings.Get(0).Room == 0 { // nobody has spread yet
 		for i := range t.Buckets.Len {
 			t.Buckets.Store(i, wordNext, uint64(here))
