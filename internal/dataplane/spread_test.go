@@ -112,8 +112,8 @@ func crossSpread(t *testing.T, d *DataPlane, w *wire, disturb func() *DataPlane)
 	}
 }
 
-// refusedBy is how many redirected frames the near end had no room for: on a busy machine
-// the far end's turn comes late.
+// refusedBy is how many redirected frames the veth had no room for: on a busy machine
+// whoever empties it gets its turn late.
 func refusedBy(t *testing.T, w *wire) (frames int) {
 	t.Helper()
 	const field = "xdp_xmit_errors:"
