@@ -4,7 +4,7 @@
 #define CULVERT_TRAFFIC_PACKET_H
 
 #include "traffic/tables.h"
-#include "lib/bytes.h"
+#include "lib/headers.h"
 
 /* `size` octets at `offset`, or NULL. */
 INLINE void *octets(struct xdp_md *ctx, __u32 offset, __u32 size)

@@ -9,8 +9,8 @@
  * of the frame where it is no IP. */
 INLINE __u32 find_packet(struct xdp_md *ctx, __u16 *type, __u32 *length)
 {
-	__u32 at = ETHERNET_LENGTH;
-	__u8 *eth = octets(ctx, 0, ETHERNET_LENGTH + VLAN_LENGTH + 8);
+	__u32 at = ETH_LEN;
+	__u8 *eth = octets(ctx, 0, ETH_LEN + VLAN_LEN + 8);
 
 	*type = 0;
 	*length = frame_length(ctx) - at;
@@ -19,8 +19,8 @@ INLINE __u32 find_packet(struct xdp_md *ctx, __u16 *type, __u32 *length)
 	*type = be16(ld16(eth + 12));
 	if (*type == TYPE_VLAN) {
 		*type = be16(ld16(eth + 16));
-		eth += VLAN_LENGTH;
-		at += VLAN_LENGTH;
+		eth += VLAN_LEN;
+		at += VLAN_LEN;
 	}
 	if (*type == TYPE_IPV4)
 		*length = be16(ld16(eth + 16));
@@ -101,16 +101,31 @@ INLINE enum traffic_wrong compare(struct xdp_md *ctx, const struct traffic_job *
 	return same_numbers(ctx, expect, numbers) ? TRAFFIC_RIGHT : TRAFFIC_NUMBER;
 }
 
-/* What every network says of its own: not IP, multicast, neighbour discovery
- * and multicast listeners. */
+/* Whether UDP at `at` is GTP-U's Echo Request or Response (TS 29.281), which peers exchange
+ * about their path. */
+INLINE int is_echo(struct xdp_md *ctx, __u32 at)
+{
+	__u8 *udp = octets(ctx, at, 16);
+
+	return udp && be16(ld16(udp + 2)) == GTPU_PORT &&
+	       (udp[9] == GTPU_ECHO_REQUEST || udp[9] == GTPU_ECHO_RESPONSE);
+}
+
+/* What every network says of its own: not IP, multicast, neighbour discovery,
+ * multicast listeners, Echo of GTP-U. */
 INLINE int background(struct xdp_md *ctx, __u16 type, __u32 at)
 {
-	__u8 *eth = octets(ctx, 0, ETHERNET_LENGTH), *ip, kind;
+	__u8 *eth = octets(ctx, 0, ETH_LEN), *ip, kind;
 
 	if (!eth || eth[0] & MULTICAST || (type != TYPE_IPV4 && type != TYPE_IPV6))
 		return 1;
+	ip = octets(ctx, at, IPV4_LEN);
+	if (ip && type == TYPE_IPV4)
+		return ip[9] == NH_UDP && is_echo(ctx, at + IPV4_LEN);
 	ip = octets(ctx, at, 41);
-	if (type != TYPE_IPV6 || !ip || ip[6] != PROTO_ICMPV6)
+	if (ip && ip[6] == NH_UDP)
+		return is_echo(ctx, at + IPV6_LEN);
+	if (!ip || ip[6] != NH_ICMPV6)
 		return 0;
 	kind = ip[40];
 	return (kind >= 130 && kind <= 137) || kind == 143;
@@ -266,8 +281,7 @@ INLINE int arrived(struct xdp_md *ctx, int returned)
 	if (!c || !job || !expect)
 		return XDP_PASS;
 	at = find_packet(ctx, &type, &length);
-	if (read_tag(ctx, at + length, &tag) || tag.stream >> (job->stream_bits & 31) ||
-	    tag.stream >= TRAFFIC_STREAMS)
+	if (read_tag(ctx, at + length, &tag) || tag.stream >= TRAFFIC_STREAMS)
 		return no_tag(ctx, c, job, type, at, returned);
 	if (tag.trial != (__u8)job->trial) {
 		bpf_tail_call(ctx, &traffic_other,
@@ -275,6 +289,8 @@ INLINE int arrived(struct xdp_md *ctx, int returned)
 		c->stale++;
 		return XDP_DROP;
 	}
+	if (tag.stream >> (job->stream_bits & 31))
+		return no_tag(ctx, c, job, type, at, returned);
 	if (returned) {
 		count_wrong(ctx, c, job, &tag, TRAFFIC_UNEXPECTED, 1);
 		return XDP_DROP;

@@ -113,12 +113,13 @@ INLINE __u64 longest(const struct traffic_job *job, const struct traffic_state *
  * it. */
 INLINE int due(const struct traffic_job *job, struct traffic_state *state, __u64 now)
 {
-	__u64 since, late;
+	__u64 since, late, done;
 
 	if (!state->begin)
 		state->begin = now;
 	since = now - state->begin;
-	if (since >= longest(job, state) || (state->next - state->paused) >> 16 >= job->duration) {
+	done = (state->next - state->paused) >> 16;
+	if (since >= longest(job, state) || done >= job->duration) {
 		state->over = 1;
 		return 0;
 	}
@@ -135,7 +136,7 @@ INLINE int due(const struct traffic_job *job, struct traffic_state *state, __u64
 		state->paused += late - job->depth;
 		state->next = since - job->depth;
 	}
-	state->next += job->interval;
+	state->next += done < job->half ? job->interval : job->later;
 	state->idle = 0;
 	return 1;
 }
@@ -158,10 +159,9 @@ int traffic_send(struct xdp_md *ctx)
 			return XDP_DROP;
 		state->last = now;
 	}
-	if (job->turns) {
-		state->turn = !state->turn;
-		if (state->turn)
-			bpf_tail_call(ctx, &traffic_other, TRAFFIC_CALL_SEND);
+	if (job->turns && ++state->turn >= job->turns) {
+		state->turn = 0;
+		bpf_tail_call(ctx, &traffic_other, TRAFFIC_CALL_SEND);
 	}
 	if (make(ctx, job, state, now)) {
 		state->failed++;

@@ -22,12 +22,6 @@
 	0xc7c7   /* the Internet checksum's sum over each tag: the same in either byte order */
 #define NOT_TIMED_MASK 63    /* without a time in the tags, the clock is read this seldom */
 
-#define TYPE_IPV4 0x0800
-#define TYPE_IPV6 0x86dd
-#define TYPE_VLAN 0x8100
-#define PROTO_ICMPV6 58
-#define ETHERNET_LENGTH 14
-#define VLAN_LENGTH 4
 #define MULTICAST 1 /* in the first octet of an Ethernet address */
 #define PATIENCE 5000000000ull /* ns that even a short trial may be paused */
 #define MANY_OVERRUNS 64
@@ -72,12 +66,13 @@ struct traffic_place {
 struct traffic_job {
 	__u64 duration; /* ns */
 	__u64 interval; /* 2^-16 ns between packets; 0: as fast as possible */
+	__u64 half, later; /* the interval from `half` ns on */
 	__u64 depth;    /* 2^-16 ns that may be caught up */
 	__u32 trial, stream_bits;
 	__u32 places, slots;
 	__u32 timed; /* tags hold the time */
 	__u32 device, netns; /* the sending interface, and the inode of its network namespace */
-	__u32 turns; /* every second packet is made by the other object */
+	__u32 turns; /* the other object makes each turns-th packet; 0: none */
 	struct traffic_key key[TRAFFIC_KEYS];
 	struct traffic_place place[TRAFFIC_PLACES];
 	__u8 slot[TRAFFIC_SLOTS]; /* index into traffic_frame */
@@ -93,7 +88,7 @@ struct traffic_state {
 	__u32 stream, sequence, slot;
 	__u32 over, failed;
 	__u32 overruns; /* packets that were later than depth, though none had been too early since the one before */
-	__u32 turn; /* 1: the other object made the last packet */
+	__u32 turn; /* packets since the other object made one */
 	__u32 idle; /* 1: it was too early for a packet since the last */
 };
 

@@ -148,6 +148,15 @@ func unreachable(frame []byte) []byte {
 	return slices.Concat(eth, ip, icmp)
 }
 
+// echoRequest is what a UPF asks the gNB of a frame's first addresses (GTP-U over IPv4).
+func echoRequest(frame []byte) []byte {
+	gtpu := []byte{0x32, 1, 0, 4, 0, 0, 0, 0, 0, 1, 0, 0}
+	echo := append(slices.Clone(frame[:14+20+8]), gtpu...)
+	binary.BigEndian.PutUint16(echo[14+2:], 20+8+12)
+	binary.BigEndian.PutUint16(echo[14+20+4:], 8+12)
+	return echo
+}
+
 // Each fault that a device has is caught under its own count, and under no other.
 func TestFaultyDevice(t *testing.T) {
 	const packets, hurt = 1000, 100
@@ -195,6 +204,7 @@ func TestFaultyDevice(t *testing.T) {
 			Outcome{Received: packets - hurt, Lost: hurt, Unexpected: hurt, Returned: hurt}, "came back"},
 		"of its own": {gtpu4(), every10th(func(b *bridge, f []byte) { b.send(f); b.send(unreachable(f)) }),
 			Outcome{Unexpected: hurt}, "packet that nobody sent came out"},
+		"Echo Request of its own": {gtpu4(), every10th(func(b *bridge, f []byte) { b.send(f); b.send(echoRequest(f)) }), Outcome{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := through(t, c.template, c.work, packets)

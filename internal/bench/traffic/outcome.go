@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/bench/result"
@@ -14,9 +15,18 @@ type Trial struct {
 	// Rate is in packets/s; 0 is as fast as possible.
 	Rate     float64
 	Duration time.Duration
+	// Later is the rate from the middle of Duration on; 0 is Rate. Live frames only.
+	Later float64
 	// Untimed leaves the time out of the tags: there is no latency, and what the
 	// time costs is the difference to a trial with it.
 	Untimed bool
+}
+
+// due is how many packets the rates ask for in a time.
+func (t Trial) due(elapsed time.Duration) uint64 {
+	elapsed = min(elapsed, t.Duration)
+	first := min(elapsed, t.Duration/2)
+	return uint64(t.Rate*first.Seconds() + cmp.Or(t.Later, t.Rate)*(elapsed-first).Seconds())
 }
 
 // Outcome is what became of a trial's packets.

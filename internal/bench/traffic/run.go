@@ -162,6 +162,9 @@ func (p *Pair) prepare(t Trial) (trafficrun.Job, error) {
 	if t.Duration <= 0 || t.Rate < 0 {
 		return trafficrun.Job{}, fmt.Errorf("a trial of %v at %v packets/s: want a time, and a rate or 0", t.Duration, t.Rate)
 	}
+	if t.Later < 0 || t.Later > 0 && (t.Rate == 0 || p.method != Live) {
+		return trafficrun.Job{}, fmt.Errorf("a trial at %v and later at %v packets/s by %s: want two rates, and live frames", t.Rate, t.Later, p.method)
+	}
 	j, err := template.job(cmp.Or(t.Expect, p.options.Expect), p.options.Seed)
 	if err != nil {
 		return j, err
@@ -169,9 +172,9 @@ func (p *Pair) prepare(t Trial) (trafficrun.Job, error) {
 	if p.trial++; p.trial == 0 {
 		p.trial = 1 // 0 are the frames before the first trial
 	}
-	j.Trial, j.Duration, j.Rate, j.CatchUp, j.Timed = p.trial, t.Duration, t.Rate, catchUp, !t.Untimed
+	j.Trial, j.Duration, j.Rate, j.Later, j.CatchUp, j.Timed = p.trial, t.Duration, t.Rate, t.Later, catchUp, !t.Untimed
 	if t.Rate > 0 {
-		j.CatchUp = min(catchUp, time.Duration(burst/t.Rate*1e9))
+		j.CatchUp = min(catchUp, time.Duration(burst/max(t.Rate, t.Later)*1e9))
 	}
 	j.Expect.Every = p.options.CheckEvery
 	return j, nil
@@ -373,7 +376,7 @@ func (p *Pair) outcome(t Trial, s sending, v *verifier) (Outcome, error) {
 		o.Lost = s.packets - got
 	}
 	if t.Rate > 0 {
-		o.Offered = uint64(t.Rate * min(t.Duration, s.elapsed).Seconds())
+		o.Offered = t.due(s.elapsed)
 	}
 	if s.elapsed > s.paused {
 		o.Rate = float64(o.Sent) / (s.elapsed - s.paused).Seconds()

@@ -6,11 +6,16 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
 )
 
 // MaxFrame is the longest frame, in octets with FCS: one that is as long as Ethernet's
 // before tunnels are around it.
 const MaxFrame = 1600
+
+// Streams is how many flows are told apart where packets are out of order. Of more, several
+// are as one.
+const Streams = trafficrun.Streams
 
 // maxSegments is what an SRH of a template holds.
 const maxSegments = 12

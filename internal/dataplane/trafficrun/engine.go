@@ -109,7 +109,7 @@ func (e *Engine) HandOver(returned bool, other *Engine) error {
 	return put("let another receiver have what is its own", e.objects.TrafficOther, uint32(slot), program)
 }
 
-// TakeTurns lets other make every second packet of e's jobs with Turns, by its own
+// TakeTurns lets other make each Turns-th packet of e's jobs with Turns, by its own
 // job: whose pace does not count, and whose sending interface does.
 func (e *Engine) TakeTurns(other *Engine) error {
 	slot := uint32(trafficTrafficCallTRAFFIC_CALL_SEND)

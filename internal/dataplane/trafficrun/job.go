@@ -1,6 +1,7 @@
 package trafficrun
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -62,9 +63,10 @@ type Job struct {
 	Trial      uint8
 	Duration   time.Duration
 	Rate       float64 // packets/s; 0: as fast as possible
+	Later      float64 // the rate from the middle of Duration on; 0: Rate
 	CatchUp    time.Duration
 	Timed      bool
-	Turns      bool // every second packet is made by the engine of TakeTurns
+	Turns      int // the engine of TakeTurns makes each Turns-th packet; 0: none
 	Expect     Expect
 }
 
@@ -87,15 +89,17 @@ func (e *Engine) Prepare(j Job) error {
 	}
 	e.frame = slices.MaxFunc(j.Frames, func(a, b []byte) int { return len(a) - len(b) })
 	e.duration = j.Duration
-	// The frames that are made before they are sent: a packet that waits for others is
-	// late, so that slow ones go alone.
+	// How many frames are made before they are sent, and how many pages of sent frames the
+	// kernel keeps for new ones. With fewer pages than are on their way, who receives must
+	// free each: that halves the rate of a device on the same CPU. A timed frame waits for
+	// the others, some us for 64.
 	switch {
-	case j.Rate == 0 || j.Rate > 2e6:
+	case !j.Timed:
+		e.batch = 256
+	case j.Rate == 0 || max(j.Rate, j.Later) > 1e5:
 		e.batch = 64
-	case j.Rate > 5e5:
-		e.batch = 8
 	default:
-		e.batch = 1
+		e.batch = 8
 	}
 	if err := e.reset(1 << j.StreamBits); err != nil {
 		return err
@@ -130,10 +134,11 @@ func (j Job) entry() (trafficTrafficJob, error) {
 	entry := trafficTrafficJob{
 		Duration: uint64(j.Duration), Depth: uint64(j.CatchUp) << fixedPoint,
 		Trial: uint32(j.Trial), StreamBits: uint32(j.StreamBits),
-		Places: uint32(len(j.Places)), Slots: uint32(len(j.Slots)), Timed: flag(j.Timed), Turns: flag(j.Turns),
+		Places: uint32(len(j.Places)), Slots: uint32(len(j.Slots)), Timed: flag(j.Timed), Turns: uint32(j.Turns),
 	}
 	if j.Rate > 0 {
-		entry.Interval = uint64(1e9 / j.Rate * (1 << fixedPoint))
+		entry.Interval, entry.Later = interval(j.Rate), interval(cmp.Or(j.Later, j.Rate))
+		entry.Half = uint64(j.Duration / 2)
 	}
 	for i, k := range j.Keys {
 		to := &entry.Key[i]
@@ -143,6 +148,9 @@ func (j Job) entry() (trafficTrafficJob, error) {
 	copy(entry.Slot[:], j.Slots)
 	return entry, nil
 }
+
+// interval is the time between two packets, in the fixed point of the generator's pace.
+func interval(rate float64) uint64 { return uint64(1e9 / rate * (1 << fixedPoint)) }
 
 func putPlaces(to []trafficTrafficPlace, places []Place) {
 	for i, p := range places {

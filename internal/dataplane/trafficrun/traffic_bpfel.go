@@ -63,6 +63,8 @@ type trafficTrafficJob struct {
 	_          structs.HostLayout
 	Duration   uint64
 	Interval   uint64
+	Half       uint64
+	Later      uint64
 	Depth      uint64
 	Trial      uint32
 	StreamBits uint32
