@@ -82,7 +82,7 @@ func (o *Options) complete() error {
 type Client struct {
 	options Options
 	conn    *net.UDPConn
-	socket  socket
+	socket  Socket
 	started time.Time // of all durations
 	reports chan Report
 	closed  chan struct{}
@@ -129,7 +129,7 @@ func Dial(o Options) (*Client, error) {
 	return c, nil
 }
 
-func newSocket(conn *net.UDPConn, local netip.Addr) socket {
+func newSocket(conn *net.UDPConn, local netip.Addr) Socket {
 	if local.Is4() {
 		return ipv4.NewPacketConn(conn)
 	}
@@ -167,7 +167,7 @@ func (c *Client) now() time.Duration { return time.Since(c.started) }
 // read takes what the UPF sends until the socket is closed.
 func (c *Client) read() {
 	defer close(c.closed)
-	messages := make([]ipv4.Message, batchSize)
+	messages := make([]ipv4.Message, BatchSize)
 	for i := range messages {
 		messages[i].Buffers = [][]byte{make([]byte, 1<<16)}
 	}

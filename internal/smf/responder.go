@@ -19,7 +19,7 @@ import (
 // it. What a Client reaches against it is the Client's own limit.
 type Responder struct {
 	conn    *net.UDPConn
-	socket  socket
+	socket  Socket
 	local   netip.Addr
 	started time.Time
 	node    []byte // Node ID
@@ -50,7 +50,7 @@ func (r *Responder) Addr() netip.AddrPort {
 func (r *Responder) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { r.conn.Close() })
 	defer stop()
-	in, out := make([]ipv4.Message, batchSize), make([]ipv4.Message, batchSize)
+	in, out := make([]ipv4.Message, BatchSize), make([]ipv4.Message, BatchSize)
 	for i := range in {
 		in[i].Buffers = [][]byte{make([]byte, 1<<16)}
 		out[i].Buffers = [][]byte{make([]byte, 0, 2048)}

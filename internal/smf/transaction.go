@@ -69,19 +69,19 @@ func (t *table) drop(x *transaction) {
 	t.count--
 }
 
-// socket is what ipv4.PacketConn and ipv6.PacketConn have in common.
-type socket interface {
+// Socket is what ipv4.PacketConn and ipv6.PacketConn have in common.
+type Socket interface {
 	ReadBatch([]ipv4.Message, int) (int, error)
 	WriteBatch([]ipv4.Message, int) (int, error)
 }
 
-// batchSize is how many datagrams one system call takes.
-const batchSize = 64
+// BatchSize is how many datagrams one system call takes.
+const BatchSize = 64
 
-// batch sends requests of one procedure: by one call, and, where they are of one
-// length and that is possible, through the kernel's stack as one (UDP_SEGMENT):
-// who is measured is the UPF.
-type batch struct {
+// Batch sends datagrams to a UPF: by one call, and, where they are of one length and
+// that is possible, through the kernel's stack as one (UDP_SEGMENT): who is measured
+// is the UPF.
+type Batch struct {
 	messages []ipv4.Message
 	whole    ipv4.Message
 	single   bool
@@ -90,25 +90,24 @@ type batch struct {
 // segmentMost is shorter than any path's MTU.
 const segmentMost = 1024
 
-func newBatch(to net.Addr) *batch {
-	b := &batch{messages: make([]ipv4.Message, batchSize), whole: ipv4.Message{Addr: to}}
+// NewBatch makes a batch for datagrams to an address.
+func NewBatch(to net.Addr) *Batch {
+	b := &Batch{messages: make([]ipv4.Message, BatchSize), whole: ipv4.Message{Addr: to}}
 	for i := range b.messages {
 		b.messages[i] = ipv4.Message{Buffers: make([][]byte, 1), Addr: to}
 	}
 	return b
 }
 
-// send sends what transactions hold.
-func (b *batch) send(s socket, list []*transaction) error {
-	length, same := len(list[0].message), true
-	b.whole.Buffers = b.whole.Buffers[:0]
-	for i, t := range list {
-		b.messages[i].Buffers[0] = t.message
-		b.whole.Buffers = append(b.whole.Buffers, t.message)
-		same = same && len(t.message) == length
+// Send sends up to BatchSize datagrams.
+func (b *Batch) Send(s Socket, list [][]byte) error {
+	length, same := len(list[0]), true
+	for i, message := range list {
+		b.messages[i].Buffers[0] = message
+		same = same && len(message) == length
 	}
 	if same && len(list) > 1 && length <= segmentMost && !b.single {
-		b.whole.OOB = segmentSize(length)
+		b.whole.Buffers, b.whole.OOB = list, segmentSize(length)
 		if _, err := s.WriteBatch([]ipv4.Message{b.whole}, 0); err == nil {
 			return nil
 		}

@@ -128,7 +128,7 @@ func TestWindow(t *testing.T) {
 
 // sink is a socket that keeps what is written.
 type sink struct {
-	socket
+	Socket
 	refuses bool // longer messages than a datagram
 	sent    []string
 }
@@ -150,13 +150,13 @@ func (s *sink) WriteBatch(ms []ipv4.Message, _ int) (int, error) {
 func TestBatch(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		for _, texts := range [][]string{{"one"}, {"one", "two", "six"}, {"one", "three"}} {
-			s, b := &sink{refuses: refuses}, newBatch(&net.UDPAddr{})
-			var list []*transaction
+			s, b := &sink{refuses: refuses}, NewBatch(&net.UDPAddr{})
+			var list [][]byte
 			for _, text := range texts {
-				list = append(list, &transaction{message: []byte(text)})
+				list = append(list, []byte(text))
 			}
 			for range 2 {
-				if err := b.send(s, list); err != nil {
+				if err := b.Send(s, list); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -142,7 +142,7 @@ type work struct {
 	pace     Pace
 	template *template
 
-	batch     *batch
+	batch     *Batch
 	total     Result
 	answer    answer
 	underWay  int
@@ -152,7 +152,7 @@ type work struct {
 	elapsed   time.Duration
 	cpu       time.Duration
 	resent    int
-	list      []*transaction
+	list      [][]byte // messages that are ready to be sent
 }
 
 type keptAnswer struct {
@@ -186,10 +186,10 @@ func (g *Group) work(p Pace, what procedure) (*work, error) {
 	}
 	return &work{
 		procedure: what, g: g, pace: p, template: t,
-		batch:     newBatch(net.UDPAddrFromAddrPort(g.c.options.UPF)),
+		batch:     NewBatch(net.UDPAddrFromAddrPort(g.c.options.UPF)),
 		total:     Result{Procedure: what.name},
 		histogram: hdrhistogram.New(1000, longest.Nanoseconds(), 3),
-		list:      make([]*transaction, 0, batchSize),
+		list:      make([][]byte, 0, BatchSize),
 	}, nil
 }
 
@@ -284,11 +284,11 @@ func (w *work) send(ctx context.Context, sessions []int, began time.Duration) er
 			w.total.fail(fmt.Errorf("%s: not sent, the UPF does not answer any more: %w", w.name, ErrUnanswered), left)
 			return nil
 		}
-		if err := w.batch.send(c.socket, w.list); err != nil {
+		if err := w.batch.Send(c.socket, w.list); err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
 		sent += n
-		if w.pace.Progress != nil && (sent == len(sessions) || sent%1024 < batchSize) {
+		if w.pace.Progress != nil && (sent == len(sessions) || sent%1024 < BatchSize) {
 			w.pace.Progress(sent, len(sessions))
 		}
 	}
@@ -321,7 +321,7 @@ func (w *work) fill(ctx context.Context, sessions []int, began time.Duration, se
 	}
 	now := c.now()
 	w.list = w.list[:0]
-	n := min(len(sessions), w.pace.Window-w.underWay, batchSize)
+	n := min(len(sessions), w.pace.Window-w.underWay, BatchSize)
 	for k, i := range sessions[:n] {
 		t, id := c.table.take(), w.g.identity(i)
 		w.move(&id, i)
@@ -339,7 +339,7 @@ func (w *work) fill(ctx context.Context, sessions []int, began time.Duration, se
 		if full && w.pace.Rate > 0 {
 			t.sent = min(now, w.due(began, sent+k))
 		}
-		w.list = append(w.list, t)
+		w.list = append(w.list, t.message)
 	}
 	w.underWay += n
 	w.total.Requests += n

@@ -58,6 +58,7 @@ func TestParseSMF(t *testing.T) {
 		{"usage of the other side", "kind: udp, from: gnb, at: upf, to: 10.0.0.2, expect: {usage", "kind: udp, from: upf, at: gnb, to: 10.0.0.1, expect: {usage", []string{"checks[6]", "usage", "GTP-U"}},
 		{"handover", "from: g, to: g", "from: g, to: h", []string{"checks[7]", "handover", "h"}},
 		{"rate", "kbit_s: 8000, tolerance: 10", "kbit_s: 8000", []string{"checks[8]", "rate", "tolerance"}},
+		{"a CPU that is busy for long", "{do: wait, for: 1ms}", "{do: busy, for: 1h}", []string{"checks[1]", "busy", "for: 1h"}},
 		{"overlay of no apply", "{do: wait, for: 1ms}", "{do: wait, for: 1ms, overlay: x}", []string{"checks[1]", "overlay", "wait"}},
 		{"step of no SMF's", "{do: wait, for: 1ms}", "{do: wait, for: 1ms, smf: one}", []string{"checks[1]", "smf", "wait"}},
 		{"apply at no daemon", "{do: wait, for: 1ms}", "{do: apply, node: upf}", []string{"checks[1]", "upf", "culvert"}},
