@@ -143,7 +143,7 @@ func (d *Experiment) Validate() error {
 		"mac", "the Ethernet address of the device's interface behind tx, here or as ethernet.destination in the template", "where does the device receive?")
 	builtIn := func(name string) bool { return len(chosen(name)) > 0 }
 	experiment.Each(want, "against", "one of "+strings.Join(AgainstNames(), ", "), "there is no built-in device %q", d.Against, builtIn)
-	size := func(size string) bool { _, err := sized(traffic.Template{}, size); return err == nil }
+	size := func(size string) bool { _, err := Sized(traffic.Template{}, size); return err == nil }
 	experiment.Each(want, "sizes", fmt.Sprintf("64 to %d octets, or imix", longestFrame), "%q is no size", d.Sizes, size)
 	want(len(d.Sizes) > 0, "sizes", "such as 64, imix and 1518", "there is none")
 	for _, g := range d.goals() {
@@ -173,8 +173,8 @@ func (d *Experiment) checkPorts(want experiment.Want) {
 	want(slices.Contains(methods, traffic.Method(d.Method)), "method", "live or packet", "there is no method %q", d.Method)
 }
 
-// sized is a template with frames of a size.
-func sized(t traffic.Template, size string) (traffic.Template, error) {
+// Sized is a template with frames of a size.
+func Sized(t traffic.Template, size string) (traffic.Template, error) {
 	t.Size, t.Payload, t.IMIX = 0, 0, false
 	if size == "imix" {
 		t.IMIX = true

@@ -58,7 +58,7 @@ func TestDeviceTemplates(t *testing.T) {
 	}
 	for _, one := range all {
 		for _, size := range []string{"64", "512", "1518", "imix"} {
-			sent, err := sized(one, size)
+			sent, err := Sized(one, size)
 			if err == nil {
 				err = sent.Check()
 			}

@@ -75,7 +75,7 @@ func (b *deviceBench) packets(p point) (sent traffic.Template, o traffic.Options
 			}
 			o.Expect = &e
 		}
-		sent, err = sized(sent, p.size)
+		sent, err = Sized(sent, p.size)
 		return sent, o, err
 	}
 	n := b.nodes[p.target.Device]
@@ -89,7 +89,7 @@ func (b *deviceBench) packets(p point) (sent traffic.Template, o traffic.Options
 		sent, o.Expect = f.Sent, f.Expect
 	}
 	sent.Ethernet.Destination = traffic.MAC(node.MAC(1))
-	sent, err = sized(sent, p.size)
+	sent, err = Sized(sent, p.size)
 	return sent, o, err
 }
 

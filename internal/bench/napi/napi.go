@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/mdlayher/genetlink"
@@ -38,18 +39,14 @@ type Threads struct {
 	namespace, device string
 }
 
-// first is the real-time priority of the threads, the lowest: nothing else on
-// their CPU is to look like a device that is too slow. With any nice value they
-// would wait for the slice of whoever runs (3 ms), which fills a veth's queue at
-// 100000 packets/s.
-const first = 1
-
 // Start makes the interface's receiving threads and binds them to a CPU, where
-// they go before other programs. The namespace is a path; "" is that of the
+// they go before other programs: nothing else is to look like a device that is too
+// slow. With any nice value they would wait for the slice of whoever runs (3 ms), which
+// fills a veth's queue at 100000 packets/s. The namespace is a path; "" is that of the
 // calling process.
 func Start(namespace, device string, cpu int) (_ *Threads, err error) {
 	t := &Threads{namespace: namespace, device: device}
-	if err := t.set("1"); err != nil {
+	if err := set(namespace, device, "threaded", "1"); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -66,30 +63,44 @@ func Start(namespace, device string, cpu int) (_ *Threads, err error) {
 		if err := unix.SchedSetaffinity(pid, &set); err != nil {
 			return nil, fmt.Errorf("bind thread %d of interface %s to CPU %d: %w", pid, device, cpu, err)
 		}
-		attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: first}
-		if err := unix.SchedSetAttr(pid, &attr, 0); err != nil {
-			return nil, fmt.Errorf("priority of thread %d of interface %s: %w", pid, device, err)
+		if err := proc.GoRealtime(pid, proc.Realtime); err != nil {
+			return nil, fmt.Errorf("interface %s: %w", device, err)
 		}
 	}
 	return t, nil
 }
 
 // Stop ends the threads: packets are received in softirqs again.
-func (t *Threads) Stop() error { return t.set("0") }
+func (t *Threads) Stop() error { return set(t.namespace, t.device, "threaded", "0") }
 
-// set writes the interface's switch. /sys shows the interfaces of the namespace
+// deferred is for how long after a poll an interface's packets wait for the next one, and
+// deferrals how often, before they interrupt again: a timer ends each wait, so that many
+// would take the CPU of a device that has nothing to do.
+const (
+	deferred  = 20 * time.Microsecond
+	deferrals = 10
+)
+
+// Defer leaves the interface's packets to a program that polls for them
+// (SO_PREFER_BUSY_POLL): while it does, they interrupt nobody.
+func Defer(namespace, device string) error {
+	return errors.Join(set(namespace, device, "napi_defer_hard_irqs", strconv.Itoa(deferrals)),
+		set(namespace, device, "gro_flush_timeout", strconv.Itoa(int(deferred))))
+}
+
+// set writes a setting of an interface. /sys shows the interfaces of the namespace
 // that it was mounted in, so this namespace's is mounted, where nobody sees it.
-func (t *Threads) set(value string) error {
-	return proc.Inside(t.namespace, func() error {
+func set(namespace, device, setting, value string) error {
+	return proc.Inside(namespace, func() error {
 		sys, err := mountSys()
 		if err != nil {
 			return fmt.Errorf("/sys of the namespace: %w", err)
 		}
 		defer sys.Close()
-		path := filepath.Join("class/net", t.device, "threaded")
+		path := filepath.Join("class/net", device, setting)
 		fd, err := unix.Openat(int(sys.Fd()), path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return fmt.Errorf("receiving threads of interface %s (/sys/%s, Linux 5.12): %w", t.device, path, err)
+			return fmt.Errorf("interface %s (/sys/%s, Linux 5.12): %w", device, path, err)
 		}
 		f := os.NewFile(uintptr(fd), path)
 		_, err = f.WriteString(value)

@@ -57,7 +57,7 @@ func TestThreads(t *testing.T) {
 		if err := unix.SchedGetaffinity(pid, &set); err != nil || set.Count() != 1 || !set.IsSet(0) {
 			t.Errorf("thread %d may run on %v (%v), want CPU 0", pid, set, err)
 		}
-		if attr, err := unix.SchedGetAttr(pid, 0); err != nil || attr.Policy != unix.SCHED_FIFO || attr.Priority != first {
+		if attr, err := unix.SchedGetAttr(pid, 0); err != nil || attr.Policy != unix.SCHED_FIFO || attr.Priority != proc.Realtime {
 			t.Errorf("thread %d is scheduled by %+v (%v)", pid, attr, err)
 		}
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
@@ -105,5 +105,21 @@ func TestErrors(t *testing.T) {
 		if _, err := Start(tt.namespace, tt.device, tt.cpu); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("Start(%q, %q, %d): %v, want %q", tt.namespace, tt.device, tt.cpu, err, tt.want)
 		}
+	}
+}
+
+// Packets interrupt a program that polls only after they waited for too long.
+func TestDefer(t *testing.T) {
+	path := pair(t)
+	if err := Defer(path, "b0"); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("nsenter", "--net="+path, "unshare", "--mount", "sh", "-c",
+		"mount -t sysfs none /sys && cat /sys/class/net/b0/napi_defer_hard_irqs /sys/class/net/b0/gro_flush_timeout").CombinedOutput()
+	if err != nil || string(out) != "10\n20000\n" {
+		t.Errorf("%q (%v)", out, err)
+	}
+	if err := Defer(path, "gone0"); err == nil {
+		t.Error("no error where there is no interface")
 	}
 }

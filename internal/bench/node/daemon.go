@@ -266,6 +266,15 @@ func (d *Daemon) Reload(ctx context.Context, change func(*config.Config), done f
 	return d.Until(ctx, done)
 }
 
+// SpreadOver has a daemon that spreads packets do so over these CPUs from now on.
+func (d *Daemon) SpreadOver(ctx context.Context, cpus config.CPUs) error {
+	change := func(c *config.Config) { c.Spread.CPUs = cpus }
+	return d.Reload(ctx, change, func(ctx context.Context) (bool, error) {
+		s, err := d.Client.Status(ctx, &pb.StatusRequest{})
+		return err == nil && len(s.Spread.GetCpus()) == len(cpus), err
+	})
+}
+
 // Until waits for the daemon to say that something is so.
 func (d *Daemon) Until(ctx context.Context, done func(context.Context) (bool, error)) error {
 	ctx, end := context.WithTimeout(ctx, stopTimeout)

@@ -22,6 +22,40 @@ func Pin(cpu int) error {
 	return nil
 }
 
+// Bind binds all threads of a process to one CPU. Threads and processes that they start
+// are bound too.
+func Bind(pid, cpu int) error {
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := bind(pid, &set); err != nil {
+		return fmt.Errorf("CPU %d: %w", cpu, err)
+	}
+	return nil
+}
+
+// Stay binds all of this process to one CPU, as Bind does. The function that it returns
+// takes that back, also where there is an error.
+func Stay(cpu int) (back func() error, err error) {
+	var before unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return func() error { return nil }, fmt.Errorf("read the CPUs that may be used: %w", err)
+	}
+	return func() error { return bind(os.Getpid(), &before) }, Bind(os.Getpid(), cpu)
+}
+
+func bind(pid int, set *unix.CPUSet) error {
+	threads, err := procfs.AllThreads(pid)
+	if err != nil {
+		return err
+	}
+	for _, t := range threads {
+		if err := unix.SchedSetaffinity(t.PID, set); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("bind thread %d of process %d: %w", t.PID, pid, err)
+		}
+	}
+	return nil
+}
+
 // Allowed are those that the process may run on.
 func Allowed() ([]int, error) {
 	var set unix.CPUSet

@@ -42,3 +42,33 @@ func setNice(nice int) error {
 	}
 	return nil
 }
+
+// Awake keeps idle CPUs from halting until the function that it returns is called: a
+// halted CPU, above all a virtual machine's, can need milliseconds to wake up, and what
+// comes meanwhile overflows a veth's queue. A machine that cannot say so is left as it is.
+func Awake() (back func() error, err error) {
+	f, err := os.OpenFile("/dev/cpu_dma_latency", os.O_WRONLY, 0) // in force while it is open
+	if errors.Is(err, os.ErrNotExist) {
+		return func() error { return nil }, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Write(make([]byte, 4)); err != nil { // 0 us
+		return nil, errors.Join(fmt.Errorf("keep idle CPUs awake: %w", err), f.Close())
+	}
+	return f.Close, nil
+}
+
+// Realtime is the lowest real-time priority.
+const Realtime = 1
+
+// GoRealtime lets a thread (0: the calling one) go at once before all that have no
+// real-time priority, or a lower one.
+func GoRealtime(thread int, priority uint32) error {
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority}
+	if err := unix.SchedSetAttr(thread, &attr, 0); err != nil {
+		return fmt.Errorf("set the priority of thread %d: %w", thread, err)
+	}
+	return nil
+}

@@ -242,15 +242,18 @@ func (c *chart) placePoints() {
 	c.checkLogarithms()
 }
 
-// checkLogarithms: nothing at or below zero has a place on such an axis.
+// checkLogarithms: nothing at or below zero has a place on such an axis, and around a
+// single value it would begin there.
 func (c *chart) checkLogarithms() {
+	first, last := math.Inf(1), 0.0
 	for _, s := range c.series {
 		for _, p := range s.points {
 			c.LogY = c.LogY && p.y > 0 && (!p.interval || p.low > 0)
 			c.LogX = c.LogX && p.x > 0
+			first, last = min(first, p.x), max(last, p.x)
 		}
 	}
-	c.LogX = c.LogX && c.categories == nil
+	c.LogX = c.LogX && c.categories == nil && first < last
 }
 
 // place is where a value of X stands: itself, or among the categories.
