@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/agent/plan"
@@ -59,7 +61,7 @@ type Agent struct {
 
 // openers open what Run needs; tests have others.
 type openers struct {
-	dataPath func(dataplane.Options) (*dataPath, error)
+	dataPath func(dataplane.Options, *bbolt.DB) (*dataPath, error)
 	watcher  func(netdev.Options) (watcher, error)
 	server   func(pfcp.Config) (*pfcp.Server, error)
 	host     func() (host, error)

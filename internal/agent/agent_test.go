@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/agent/pods"
@@ -102,7 +104,7 @@ func prepare(tb testing.TB, dir, yaml string, dp *fakeDataPath) *daemon {
 		tb.Fatal(err)
 	}
 	d := &daemon{Agent: a, dp: dp, watcher: &fakeWatcher{}, kernel: newFakeHost(), dir: dir}
-	a.open.dataPath = func(dataplane.Options) (*dataPath, error) { return dp.joined(), nil }
+	a.open.dataPath = func(dataplane.Options, *bbolt.DB) (*dataPath, error) { return dp.joined(), nil }
 	a.open.host = func() (host, error) { return d.kernel, nil }
 	a.open.watcher = func(o netdev.Options) (watcher, error) { d.watcher.options = o; return d.watcher, nil }
 	return d

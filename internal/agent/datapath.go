@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/netip"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/apply"
 	"github.com/culvert-net/culvert/internal/agent/pods"
@@ -103,12 +105,21 @@ func (s sessions) SetRuleLimits(id uint64, rule uint16, l datapath.RuleLimits) e
 	return s.dp.Sessions.SetLimits(id, rule, l)
 }
 
-func openDataPath(o dataplane.Options) (*dataPath, error) {
+// openDataPath also reads from the state file what cards were.
+func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
+	cards, err := openCardBook(state)
+	if err != nil {
+		return nil, err
+	}
+	former, err := cards.load()
+	if err != nil {
+		return nil, err
+	}
 	dp, err := dataplane.Open(o)
 	if err != nil {
 		return nil, err
 	}
-	steering := newSteering(dp.Spread.Set, openCard)
+	steering := newSteering(dp.Spread.Set, dp.XDP.Attached, openCard, cards, former)
 	return &dataPath{
 		DataPath: apply.DataPath{
 			SetSettings: dp.SetSettings, SetSpread: steering.apply,

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/culvert-net/culvert/internal/dataplane"
 )
 
@@ -40,7 +42,7 @@ func TestHeartbeatWhileStarting(t *testing.T) {
 	}
 	d = prepareUserPlane(t, dir, byGTPU, dp)
 	answered := false
-	d.open.dataPath = func(dataplane.Options) (*dataPath, error) {
+	d.open.dataPath = func(dataplane.Options, *bbolt.DB) (*dataPath, error) {
 		for end := time.Now().Add(10 * time.Second); !answered && time.Now().Before(end); {
 			answered = heartbeat(t)
 		}

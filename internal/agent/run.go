@@ -99,7 +99,7 @@ func (a *Agent) openDataPath(goal *plan.Goal) error {
 	both.Go(func() (err error) {
 		c.dp, err = a.open.dataPath(dataplane.Options{
 			PinPath: a.options.PinPath, Limits: settings.Limits(p.Limits), Logger: a.log,
-		})
+		}, c.store.DB())
 		if err != nil {
 			return fmt.Errorf("data path: %w", err)
 		}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/agent/apply"
@@ -60,8 +61,8 @@ func newBigCluster(b *testing.B, yaml string) *bigCluster {
 	b.Helper()
 	c := &bigCluster{prepare(b, b.TempDir(), yaml, newFake()), make(chan srpolicy.Policy, 16*manyNodes)}
 	c.options.PinPath = bpffs.Dir(b, dataplane.Remove)
-	c.open.dataPath = func(o dataplane.Options) (*dataPath, error) {
-		real, err := openDataPath(o) // tables that are real, on links that are not
+	c.open.dataPath = func(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
+		real, err := openDataPath(o, state) // tables that are real, on links that are not
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/spread"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/spread"
@@ -18,7 +19,9 @@ import (
 // steering has the data path or the cards bring packets to CPUs.
 type steering struct {
 	set    func(datapath.Config) error // in the data path
+	modes  func() map[int]attach.Mode  // of interfaces by index
 	open   func(name string) (*cardPort, error)
+	book   book                 // what it has of former
 	former map[string]cardState // of the cards that were changed, before that
 	used   []string             // the cards that do it
 }
@@ -38,14 +41,14 @@ type card interface {
 	SetTable([]uint32) error
 }
 
-// cardState is what of a card is changed.
-type cardState struct {
-	hash  map[netdev.FlowType]netdev.HashFields
-	table []uint32
+// book is what steering needs of cardBook.
+type book interface {
+	put(name string, state cardState) error
+	remove(name string) error
 }
 
-func newSteering(set func(datapath.Config) error, open func(string) (*cardPort, error)) *steering {
-	return &steering{set: set, open: open, former: map[string]cardState{}}
+func newSteering(set func(datapath.Config) error, modes func() map[int]attach.Mode, open func(string) (*cardPort, error), b book, former map[string]cardState) *steering {
+	return &steering{set: set, modes: modes, open: open, book: b, former: former}
 }
 
 func openCard(name string) (*cardPort, error) {
@@ -73,13 +76,15 @@ func openCard(name string) (*cardPort, error) {
 // were.
 func (s *steering) apply(c plan.Spread) error {
 	if c.By == datapath.Off {
-		return s.byDataPath(c.Config)
+		return s.byDataPath(c)
 	}
-	if err := fillCPUs(&c.Config); err != nil {
+	cpus, err := config.CPUs(c.CPUs).Usable()
+	if err != nil {
 		return err
 	}
+	c.CPUs = cpus
 	if c.Method == config.SpreadXDP {
-		return s.byDataPath(c.Config)
+		return s.byDataPath(c)
 	}
 	undo, err := s.steer(c.Cards, c.CPUs)
 	switch {
@@ -93,7 +98,7 @@ func (s *steering) apply(c plan.Spread) error {
 		}
 		return s.release(c.Cards)
 	case c.Method == config.SpreadAuto:
-		return s.byDataPath(c.Config)
+		return s.byDataPath(c)
 	}
 	return fmt.Errorf("spread.method card: %w: say method: xdp, or auto", err)
 }
@@ -102,27 +107,26 @@ func (s *steering) apply(c plan.Spread) error {
 func (s *steering) cards() []string { return s.used }
 
 // byDataPath has the data path spread, or nobody.
-func (s *steering) byDataPath(c datapath.Config) error {
-	if err := s.set(c); err != nil {
+func (s *steering) byDataPath(c plan.Spread) error {
+	if err := s.checkModes(c); err != nil {
+		return err
+	}
+	if err := s.set(c.Config); err != nil {
 		return err
 	}
 	s.used = nil
 	return s.release(nil)
 }
 
-// fillCPUs fills in what the configuration leaves to the machine, and refuses what that
-// lacks.
-func fillCPUs(c *datapath.Config) error {
-	online, err := config.OnlineCPUs()
-	if err != nil {
-		return fmt.Errorf("spread: %w", err)
-	}
-	if len(c.CPUs) == 0 {
-		c.CPUs = online
-	}
-	for _, cpu := range c.CPUs {
-		if !slices.Contains(online, cpu) {
-			return fmt.Errorf("spread.cpus: CPU %d is not online on this machine, which has %s", cpu, online)
+// checkModes refuses an interface whose packets the data path would not spread.
+func (s *steering) checkModes(c plan.Spread) error {
+	modes := s.modes()
+	for _, card := range c.Cards {
+		if c.By != datapath.Off && card.Users && modes[card.Index] == attach.ModeGeneric {
+			return config.Errors{{
+				Field: "spread.by", Problem: card.Name + " is attached in generic mode, in which packets are not spread: its driver does not support native XDP, or its mode is generic",
+				Fix: "say by: off, or method: card",
+			}}
 		}
 	}
 	return nil
@@ -131,48 +135,112 @@ func fillCPUs(c *datapath.Config) error {
 // steer has all the cards bring packets to the CPUs, or changes none.
 func (s *steering) steer(cards []plan.Card, cpus []int) (undo func() error, err error) {
 	before := map[string]cardState{}
-	undo = func() error { return s.restore(before) }
-	for _, c := range cards {
-		if err := s.steerOne(c, cpus, before); err != nil {
-			return nil, errors.Join(err, undo())
+	known := maps.Clone(s.former)
+	undo = func() error {
+		if err := s.restore(before); err != nil {
+			return err
 		}
+		return s.forget(func(name string) bool { _, there := known[name]; return !there })
 	}
-	for name, state := range before {
-		if _, there := s.former[name]; !there {
-			s.former[name] = state
+	var changes []cardChange
+	defer func() {
+		for _, c := range changes {
+			c.close()
 		}
+	}()
+	for _, c := range cards { // all of them before any changes
+		change, err := s.look(c, cpus)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, change)
+	}
+	if err := s.change(changes, before); err != nil {
+		return nil, errors.Join(err, undo())
 	}
 	return undo, nil
 }
 
-// steerOne changes a card, and remembers in before what it was.
-func (s *steering) steerOne(c plan.Card, cpus []int, before map[string]cardState) error {
-	p, err := s.open(c.Name)
-	if err != nil {
-		return err
+// cardChange is what a card is, and is to be.
+type cardChange struct {
+	*cardPort
+	plan.Card
+
+	was   cardState
+	table []uint32
+}
+
+// look only reads. The caller closes what it returns.
+func (s *steering) look(c plan.Card, cpus []int) (change cardChange, err error) {
+	change.Card = c
+	if change.cardPort, err = s.open(c.Name); err != nil {
+		return change, err
 	}
-	defer p.close()
-	var was cardState
-	if was.table, err = p.Table(); err != nil {
-		return err
+	defer func() {
+		if err != nil {
+			change.close()
+		}
+	}()
+	if change.was.Table, err = change.cardPort.Table(); err != nil {
+		return change, err
 	}
-	table, err := spread.PlanCard(was.table, p.queues, cpus)
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.Name, err)
+	if change.table, err = spread.PlanCard(change.was.Table, change.queues, cpus); err != nil {
+		return change, fmt.Errorf("%s: %w", c.Name, err)
 	}
-	if was.hash, err = p.GTPUHash(); err != nil {
-		return err
+	change.was.Hash, err = change.GTPUHash()
+	return change, err
+}
+
+// change remembers in before what the cards were. Their hashes come first: that is what
+// most cannot do.
+func (s *steering) change(changes []cardChange, before map[string]cardState) error {
+	for _, c := range changes {
+		if err := s.remember(c.Name, c.was); err != nil {
+			return err
+		}
+		before[c.Name] = c.was
+		if len(c.Flows) > 0 {
+			if err := hashTEID(c, c.Card, c.was.Hash); err != nil {
+				return err
+			}
+		}
 	}
-	before[c.Name] = was
-	if len(c.Flows) > 0 {
-		if err := hashTEID(p, c, was.hash); err != nil {
+	for _, c := range changes {
+		if slices.Equal(c.table, c.was.Table) {
+			continue
+		}
+		if err := c.SetTable(c.table); err != nil {
 			return err
 		}
 	}
-	if slices.Equal(table, was.table) {
+	return nil
+}
+
+// remember keeps what a card was before its first change: that comes after.
+func (s *steering) remember(name string, was cardState) error {
+	if _, there := s.former[name]; there {
 		return nil
 	}
-	return p.SetTable(table)
+	if err := s.book.put(name, was); err != nil {
+		return fmt.Errorf("%s: keep the card's settings: %w", name, err)
+	}
+	s.former[name] = was
+	return nil
+}
+
+// forget ends that for some of the cards.
+func (s *steering) forget(some func(name string) bool) (err error) {
+	for name := range s.former {
+		if !some(name) {
+			continue
+		}
+		if e := s.book.remove(name); e != nil {
+			err = errors.Join(err, fmt.Errorf("%s: forget the card's settings: %w", name, e))
+			continue
+		}
+		delete(s.former, name)
+	}
+	return err
 }
 
 // hashTEID has a card hash the TEID of the flows that come, and of others that it knows.
@@ -209,15 +277,10 @@ func (s *steering) release(used []plan.Card) error {
 	if err := s.restore(free); err != nil {
 		return err
 	}
-	maps.DeleteFunc(s.former, func(name string, _ cardState) bool {
-		_, is := free[name]
-		return is
-	})
-	return nil
+	return s.forget(func(name string) bool { _, is := free[name]; return is })
 }
 
-// restore sets what cards were. Those that are gone need nothing. A hash that a card did
-// not have stays: drivers refuse to take it away.
+// restore sets what cards were. Those that are gone need nothing.
 func (s *steering) restore(states map[string]cardState) (err error) {
 	for name, state := range states {
 		p, openErr := s.open(name)
@@ -228,15 +291,27 @@ func (s *steering) restore(states map[string]cardState) (err error) {
 			err = errors.Join(err, openErr)
 			continue
 		}
-		for flow, fields := range state.hash {
-			err = errors.Join(err, p.SetGTPUHash(flow, fields))
-		}
-		tableErr := p.SetTable(state.table)
-		if not := (*netdev.NotSupportedError)(nil); errors.As(tableErr, &not) { // it has other queues by now
-			tableErr = p.SetTable(nil)
-		}
-		err = errors.Join(err, tableErr)
+		err = errors.Join(err, restoreOne(p, state))
 		p.close()
 	}
 	return err
+}
+
+// restoreOne writes nothing that is there: for a driver a table that was set is another
+// thing than its own. A hash that a card did not have stays: drivers refuse to take it away.
+func restoreOne(p card, state cardState) error {
+	hash, err := p.GTPUHash()
+	for flow, fields := range state.Hash {
+		if hash[flow] != fields {
+			err = errors.Join(err, p.SetGTPUHash(flow, fields))
+		}
+	}
+	table, tableErr := p.Table()
+	if tableErr == nil && !slices.Equal(table, state.Table) {
+		tableErr = p.SetTable(state.Table)
+	}
+	if not := (*netdev.NotSupportedError)(nil); errors.As(tableErr, &not) { // it has other queues by now
+		tableErr = p.SetTable(nil)
+	}
+	return errors.Join(err, tableErr)
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
@@ -282,7 +284,7 @@ func TestUserPlaneAtStart(t *testing.T) {
 func TestSessionsAreReadMeanwhile(t *testing.T) {
 	dp := newFake()
 	d := prepareUserPlane(t, t.TempDir(), byGTPU, dp)
-	d.open.dataPath = func(dataplane.Options) (*dataPath, error) {
+	d.open.dataPath = func(dataplane.Options, *bbolt.DB) (*dataPath, error) {
 		for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
 			if _, err := os.Stat(filepath.Join(d.dir, "state.db.sessions")); err == nil {
 				return dp.joined(), nil

@@ -112,7 +112,8 @@ func spreadRows(g *printer.Grid, s *agent.SpreadStatus) {
 		if c.Full > 0 {
 			full = fmt.Sprintf(", %d dropped: queue full", c.Full)
 		}
-		g.Row(fmt.Sprintf("CPU %d", c.CPU), fmt.Sprintf("%d packets/s in %d buckets, %d queued%s", c.Rate, c.Buckets, c.Queued, full))
+		g.Row(fmt.Sprintf("CPU %d", c.CPU), fmt.Sprintf("%d packets/s (%.0f %%) in %d buckets, load %.0f %%, %d queued, %d moves here%s",
+			c.Rate, 100*c.Share, c.Buckets, 100*c.Load, c.Queued, c.Moves, full))
 	}
 	if s.Lost > 0 {
 		g.Row("lost", fmt.Sprintf("%d packets between CPUs", s.Lost))

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"net/netip"
@@ -22,23 +21,16 @@ func (c *Config) CheckMachine() error {
 	for i, l := range links {
 		have[i] = l.Name
 	}
-	online, err := OnlineCPUs()
+	cpus, err := readCPUs(os.DirFS("/"))
 	if err != nil {
 		return err
 	}
 	var p problems
 	c.checkInterfaces(&p, have)
-	c.checkCPUs(&p, online)
-	return p.err()
-}
-
-// OnlineCPUs are those of the machine that the process runs on.
-func OnlineCPUs() (c CPUs, err error) {
-	text, err := os.ReadFile("/sys/devices/system/cpu/online")
-	if err != nil {
-		return nil, err
+	if problem, fix := cpus.check(c.Spread.CPUs); problem != "" {
+		p.add("spread.cpus", fix, "%s", problem)
 	}
-	return c, c.UnmarshalText(bytes.TrimSpace(text))
+	return p.err()
 }
 
 // CheckInterfaces finds the interfaces of c that the machine lacks. Validate does not,

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 
 	"k8s.io/utils/cpuset"
 )
@@ -13,11 +12,12 @@ type Spread struct {
 	// By is what stays in order on one CPU: ue, the packets of a UE in each direction;
 	// flow, those of a flow inside the tunnel. Default: off.
 	By string `json:"by,omitempty" jsonschema:"enum=off,enum=ue,enum=flow"`
-	// CPUs handle the packets, such as "2-7" or "0,2-3". Default: all that are online.
+	// CPUs handle the packets, such as "2-7" or "0,2-3". Default: all that are
+	// online and that the daemon may use.
 	CPUs CPUs `json:"cpus,omitempty"`
 	// Method is who spreads: xdp, the data path; card, the card of each interface, which
 	// has to hash the TEID of G-PDUs and have queues that interrupt these CPUs; auto, the
-	// cards where all of them can, otherwise the data path. Default: xdp.
+	// cards where all of them can, otherwise the data path. Default: auto.
 	Method string `json:"method,omitempty" jsonschema:"enum=xdp,enum=card,enum=auto"`
 }
 
@@ -66,14 +66,4 @@ func checkSpread(v *validator) {
 	v.refuse(s.Method == SpreadCard && s.By == SpreadFlow, "spread.method", "say by: ue, or method: xdp", "a card does not see flows inside of tunnels")
 	v.refuse(len(s.CPUs) > 0 && !s.IsSet(), "spread.by", "say by: ue, or take cpus out", "spread.cpus says where, and nothing what to spread")
 	v.refuse(s.IsSet() && len(v.Interfaces) == 0, "spread.by", "list the interfaces whose packets to spread under interfaces", "there is no interface whose packets could be spread")
-}
-
-// checkCPUs finds CPUs of c that the machine lacks.
-func (c *Config) checkCPUs(p *problems, online []int) {
-	for _, cpu := range c.Spread.CPUs {
-		if !slices.Contains(online, cpu) {
-			p.add("spread.cpus", "CPUs of this machine are "+CPUs(online).String(), "CPU %d is not online on this machine", cpu)
-			return
-		}
-	}
 }

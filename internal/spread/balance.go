@@ -2,6 +2,7 @@ package spread
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -150,7 +151,7 @@ func (b *Balancer) fetch(buckets []Bucket, cpus loads) (actions []Action) {
 		}
 		m := &b.buckets[i]
 		m.rest = rest
-		to := cpus.least()
+		to := b.idlest(cpus)
 		cpus[to] += m.load
 		actions = append(actions, Action{Bucket: i, CPU: to})
 	}
@@ -193,7 +194,7 @@ func (b *Balancer) join(buckets []Bucket, cpus loads) (actions []Action) {
 		}
 		if m.light++; m.light >= lightLooks {
 			m.rest, m.light, m.split = rest, 0, 0
-			actions = append(actions, Action{Bucket: i, CPU: cpus.least()})
+			actions = append(actions, Action{Bucket: i, CPU: b.idlest(cpus)})
 		}
 	}
 	return actions
@@ -204,7 +205,7 @@ func (b *Balancer) join(buckets []Bucket, cpus loads) (actions []Action) {
 func (b *Balancer) level(buckets []Bucket, cpus loads) (actions []Action) {
 	limit := imbalance * cpus.mean()
 	for range mostMoves {
-		from, to := cpus.most(), cpus.least()
+		from, to := cpus.most(), b.idlest(cpus)
 		if b.queues[from].looks >= fullLooks && b.queues[to].looks == 0 {
 			limit = level * cpus.mean()
 		}
@@ -233,6 +234,17 @@ func (b *Balancer) level(buckets []Bucket, cpus loads) (actions []Action) {
 		actions = append(actions, Action{Bucket: best, CPU: to})
 	}
 	return actions
+}
+
+// idlest is the CPU with the least load of those that do not drop, if there is one: a CPU
+// that others keep from its queue takes nothing, and seems to have no load.
+func (b *Balancer) idlest(cpus loads) int {
+	open := maps.Clone(cpus)
+	maps.DeleteFunc(open, func(cpu int, _ float64) bool { return b.queues[cpu].looks > 0 })
+	if len(open) == 0 {
+		return cpus.least()
+	}
+	return open.least()
 }
 
 // loads are packets per look, by CPU.

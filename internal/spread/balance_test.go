@@ -18,6 +18,7 @@ type machine struct {
 	queues   []Queue
 	rates    []uint64 // packets per look
 	capacity uint64
+	stopped  int        // a CPU that takes nothing, if any
 	noise    *rand.Rand // nil: none; otherwise a rate is a half more or less at each look
 	b        Balancer
 	actions  int
@@ -92,7 +93,9 @@ func (m *machine) run(n int) {
 func (m *machine) bring(bucket int, packets uint64, load map[int]uint64) uint64 {
 	k := &m.buckets[bucket]
 	taken := packets
-	if over := load[k.CPU]; over > m.capacity {
+	if k.CPU == m.stopped {
+		taken = 0
+	} else if over := load[k.CPU]; over > m.capacity {
 		taken = packets * m.capacity / over
 	}
 	k.Packets += taken
@@ -251,6 +254,27 @@ func TestFull(t *testing.T) {
 		if each := m.dropped / 100; each > row.dropped || m.actions > 0 {
 			t.Errorf("%+v: %d packets dropped at each look, %d actions, loads %v", row, each, m.actions, m.loads())
 		}
+	}
+}
+
+// TestStopped: a CPU that takes nothing seems idle, and gets no buckets.
+func TestStopped(t *testing.T) {
+	m := newMachine(t, 2, 10000)
+	for i := range m.rates {
+		m.rates[i] = 100
+	}
+	m.run(50)
+	m.stopped = 3
+	before := slices.Clone(m.buckets)
+	m.run(50)
+	for i, k := range m.buckets {
+		if k.CPU == m.stopped && before[i].CPU != m.stopped {
+			t.Errorf("bucket %d moved to a CPU that takes nothing", i)
+		}
+	}
+	m.stopped = 0
+	if m.run(100); m.peak() > imbalance {
+		t.Errorf("the busiest CPU has %.2f of the mean after that", m.peak())
 	}
 }
 

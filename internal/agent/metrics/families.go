@@ -62,15 +62,6 @@ func ofUPF(read func(*reading, emit)) func(*reading, emit) {
 	}
 }
 
-// ofSpread reads nothing where packets are not spread.
-func ofSpread(read func(*reading, emit)) func(*reading, emit) {
-	return func(r *reading, emit emit) {
-		if r.Spread != nil {
-			read(r, emit)
-		}
-	}
-}
-
 // one emits a figure of a user plane function.
 func one[N int | int64](of func(*reading) N) func(*reading, emit) {
 	return ofUPF(func(r *reading, emit emit) { emit(float64(of(r))) })
@@ -200,32 +191,11 @@ var families = slices.Concat(
 		}
 	}),
 	upfFamilies,
+	spreadFamilies,
 )
 
 // upfFamilies are those of a user plane function.
 var upfFamilies = slices.Concat(
-	counter("spread_packets_total", "Packets that a CPU handled for others.", ofSpread(func(r *reading, emit emit) {
-		for _, c := range r.Spread.CPUs {
-			emit(float64(c.Packets), strconv.Itoa(c.CPU))
-		}
-	}), "cpu"),
-	gauge("spread_queued", "Packets in the queue of a CPU.", ofSpread(func(r *reading, emit emit) {
-		for _, c := range r.Spread.CPUs {
-			emit(float64(c.Queued), strconv.Itoa(c.CPU))
-		}
-	}), "cpu"),
-	counter("spread_full_total", "Packets dropped because the queue of their CPU was full.", ofSpread(func(r *reading, emit emit) {
-		for _, c := range r.Spread.CPUs {
-			emit(float64(c.Full), strconv.Itoa(c.CPU))
-		}
-	}), "cpu"),
-	gauge("spread_buckets", "Buckets of UEs or flows that a CPU handles.", ofSpread(func(r *reading, emit emit) {
-		for _, c := range r.Spread.CPUs {
-			emit(float64(c.Buckets), strconv.Itoa(c.CPU))
-		}
-	}), "cpu"),
-	gauge("spread_split", "Buckets whose flows are spread, because one UE fills a CPU.", ofSpread(func(r *reading, emit emit) { emit(float64(r.Spread.Split)) })),
-	counter("spread_moves_total", "Buckets that moved to another CPU.", ofSpread(func(r *reading, emit emit) { emit(float64(r.Spread.Moves)) })),
 	gauge("sessions", "PFCP sessions.", one(func(r *reading) int { return r.status.Sessions })),
 	gauge("sessions_max", "PFCP sessions that there is room for.", one(func(r *reading) int { return r.status.MaxSessions })),
 	gauge("journal_failing", "1 while the session journal takes no sessions, because its disk is full or fails.", one(func(r *reading) int {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/spread"
@@ -12,20 +13,23 @@ import (
 type Spread struct {
 	spread.Config
 	Method string // of the configuration
-	Cards  []Card // which are to do it, where they are asked to
+	Cards  []Card // which are to do it, or whose packets the data path spreads
 }
 
 // Card is that of an interface.
 type Card struct {
 	Name  string
 	Index int
+	// Users says that packets of UEs come by it, or others that can be spread.
+	Users bool
+	Mode  string // of the configuration, in which the data path is attached
 	// Flows are the G-PDUs that come by it, if any do.
 	Flows []netdev.FlowType
 }
 
 // spreadOf names the cards that are there: others are told when they come.
 func spreadOf(c *config.Config, links *netdev.Snapshot) Spread {
-	out := Spread{Config: spread.Config{CPUs: c.Spread.CPUs}, Method: cmp.Or(c.Spread.Method, config.SpreadXDP)}
+	out := Spread{Config: spread.Config{CPUs: c.Spread.CPUs}, Method: cmp.Or(c.Spread.Method, config.SpreadAuto)}
 	switch c.Spread.By {
 	case config.SpreadUE:
 		out.By = spread.UE
@@ -33,7 +37,7 @@ func spreadOf(c *config.Config, links *netdev.Snapshot) Spread {
 		// No card sees the flows inside of tunnels.
 		out.By, out.Method = spread.Flow, config.SpreadXDP
 	}
-	if out.By == spread.Off || out.Method == config.SpreadXDP {
+	if out.By == spread.Off {
 		return out
 	}
 	for i := range c.Interfaces {
@@ -42,7 +46,8 @@ func spreadOf(c *config.Config, links *netdev.Snapshot) Spread {
 		if !ok {
 			continue
 		}
-		card := Card{Name: in.Name, Index: l.Index}
+		card := Card{Name: in.Name, Index: l.Index, Mode: in.Mode}
+		card.Users = slices.ContainsFunc(in.Roles, func(role config.Role) bool { return role != config.RoleN4 })
 		if in.HasRole(config.RoleN3, config.RoleN9) {
 			card.Flows = netdev.FlowsOf5G(c.GTPU.Addresses)
 		}

@@ -126,8 +126,12 @@ func spreadStatus(c *config.Config) *agent.SpreadStatus {
 	}
 	return &agent.SpreadStatus{
 		By: c.Spread.By, Split: 1, Moves: 7, Lost: 2, Problem: "packets may be lost while the machine is busy: no permission",
-		CPUs:    []agent.CPUStatus{{CPU: 2, Rate: 1000, Buckets: 512, Packets: 99, Queued: 3}, {CPU: 3, Rate: 2000, Buckets: 511, Packets: 98, Full: 4}},
-		Busiest: []agent.BucketStatus{{Bucket: 17, CPU: -1, Rate: 1500}, {Bucket: 1, CPU: 2, Rate: 20}},
+		CPUs: []agent.CPUStatus{
+			{CPU: 2, Rate: 1000, Share: 0.333, Load: 0.12, Buckets: 512, Moves: 3, Packets: 99, Queued: 3},
+			{CPU: 3, Rate: 2000, Share: 0.667, Load: 0.98, Buckets: 511, Moves: 4, Packets: 98, Full: 4},
+		},
+		Busiest: []agent.BucketStatus{{Bucket: 17, CPU: -1, Rate: 1500, Packets: 70, Moves: 5}, {Bucket: 1, CPU: 2, Rate: 20, Packets: 10}},
+		Moved:   []agent.BucketStatus{{Bucket: 17, CPU: -1, Rate: 1500, Packets: 70, Moves: 5}, {Bucket: 900, CPU: 3, Packets: 1, Moves: 2}},
 	}
 }
 

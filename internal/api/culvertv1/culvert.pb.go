@@ -1914,6 +1914,7 @@ type UPF struct {
 	EchoInterval  uint32                 `protobuf:"varint,8,opt,name=echo_interval,json=echoInterval,proto3" json:"echo_interval,omitempty"`
 	MssClamp      bool                   `protobuf:"varint,9,opt,name=mss_clamp,json=mssClamp,proto3" json:"mss_clamp,omitempty"`
 	UeMayReach    []string               `protobuf:"bytes,10,rep,name=ue_may_reach,json=ueMayReach,proto3" json:"ue_may_reach,omitempty"`
+	N4Fast        bool                   `protobuf:"varint,11,opt,name=n4_fast,json=n4Fast,proto3" json:"n4_fast,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2016,6 +2017,13 @@ func (x *UPF) GetUeMayReach() []string {
 		return x.UeMayReach
 	}
 	return nil
+}
+
+func (x *UPF) GetN4Fast() bool {
+	if x != nil {
+		return x.N4Fast
+	}
+	return false
 }
 
 type UEPool struct {
@@ -2860,6 +2868,7 @@ type SpreadStatus struct {
 	Lost          uint64                 `protobuf:"varint,6,opt,name=lost,proto3" json:"lost,omitempty"`      // packets that the kernel dropped between CPUs
 	Problem       string                 `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"` // why packets may be lost while the machine is busy
 	Cards         []string               `protobuf:"bytes,8,rep,name=cards,proto3" json:"cards,omitempty"`     // interfaces whose cards do it, in place of the data path
+	Moved         []*BucketStatus        `protobuf:"bytes,9,rep,name=moved,proto3" json:"moved,omitempty"`     // the 16 that moved most often; busiest are 16, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2950,6 +2959,13 @@ func (x *SpreadStatus) GetCards() []string {
 	return nil
 }
 
+func (x *SpreadStatus) GetMoved() []*BucketStatus {
+	if x != nil {
+		return x.Moved
+	}
+	return nil
+}
+
 // CPUStatus is a CPU that handles packets of others.
 type CPUStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2958,7 +2974,10 @@ type CPUStatus struct {
 	Buckets       uint32                 `protobuf:"varint,3,opt,name=buckets,proto3" json:"buckets,omitempty"`
 	Packets       uint64                 `protobuf:"varint,4,opt,name=packets,proto3" json:"packets,omitempty"`
 	Queued        uint64                 `protobuf:"varint,5,opt,name=queued,proto3" json:"queued,omitempty"`
-	Full          uint64                 `protobuf:"varint,6,opt,name=full,proto3" json:"full,omitempty"` // packets dropped because the queue was full
+	Full          uint64                 `protobuf:"varint,6,opt,name=full,proto3" json:"full,omitempty"`    // packets dropped because the queue was full
+	Share         float64                `protobuf:"fixed64,7,opt,name=share,proto3" json:"share,omitempty"` // of the packets that are spread, 0 to 1
+	Load          float64                `protobuf:"fixed64,8,opt,name=load,proto3" json:"load,omitempty"`   // busy part of the CPU's time, whoever used it, 0 to 1
+	Moves         uint64                 `protobuf:"varint,9,opt,name=moves,proto3" json:"moves,omitempty"`  // buckets that came from another CPU since the daemon started
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3035,12 +3054,35 @@ func (x *CPUStatus) GetFull() uint64 {
 	return 0
 }
 
+func (x *CPUStatus) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *CPUStatus) GetLoad() float64 {
+	if x != nil {
+		return x.Load
+	}
+	return 0
+}
+
+func (x *CPUStatus) GetMoves() uint64 {
+	if x != nil {
+		return x.Moves
+	}
+	return 0
+}
+
 // BucketStatus is what UEs, or flows, with one hash bring.
 type BucketStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Bucket        int32                  `protobuf:"varint,1,opt,name=bucket,proto3" json:"bucket,omitempty"`
 	Cpu           int32                  `protobuf:"varint,2,opt,name=cpu,proto3" json:"cpu,omitempty"` // -1: split
 	Rate          uint64                 `protobuf:"varint,3,opt,name=rate,proto3" json:"rate,omitempty"`
+	Packets       uint64                 `protobuf:"varint,4,opt,name=packets,proto3" json:"packets,omitempty"`
+	Moves         uint64                 `protobuf:"varint,5,opt,name=moves,proto3" json:"moves,omitempty"` // to another CPU
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3092,6 +3134,20 @@ func (x *BucketStatus) GetCpu() int32 {
 func (x *BucketStatus) GetRate() uint64 {
 	if x != nil {
 		return x.Rate
+	}
+	return 0
+}
+
+func (x *BucketStatus) GetPackets() uint64 {
+	if x != nil {
+		return x.Packets
+	}
+	return 0
+}
+
+func (x *BucketStatus) GetMoves() uint64 {
+	if x != nil {
+		return x.Moves
 	}
 	return 0
 }
@@ -3403,7 +3459,8 @@ type UPFStatus struct {
 	Buffered      uint64                 `protobuf:"varint,4,opt,name=buffered,proto3" json:"buffered,omitempty"` // packets that are kept for idle UEs now
 	Pools         []*PoolStatus          `protobuf:"bytes,5,rep,name=pools,proto3" json:"pools,omitempty"`
 	Peers         []*PeerStatus          `protobuf:"bytes,6,rep,name=peers,proto3" json:"peers,omitempty"`
-	Journal       string                 `protobuf:"bytes,7,opt,name=journal,proto3" json:"journal,omitempty"` // why the session journal takes no sessions: its disk is full, or fails
+	Journal       string                 `protobuf:"bytes,7,opt,name=journal,proto3" json:"journal,omitempty"`             // why the session journal takes no sessions: its disk is full, or fails
+	N4Fast        *N4Counts              `protobuf:"bytes,8,opt,name=n4_fast,json=n4Fast,proto3" json:"n4_fast,omitempty"` // where the data path answers SMFs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3487,6 +3544,82 @@ func (x *UPFStatus) GetJournal() string {
 	return ""
 }
 
+func (x *UPFStatus) GetN4Fast() *N4Counts {
+	if x != nil {
+		return x.N4Fast
+	}
+	return nil
+}
+
+// N4Counts are PFCP messages by what became of them in the data path.
+type N4Counts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Heartbeats    uint64                 `protobuf:"varint,1,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`       // answered
+	Modifications uint64                 `protobuf:"varint,2,opt,name=modifications,proto3" json:"modifications,omitempty"` // answered
+	Repeated      uint64                 `protobuf:"varint,3,opt,name=repeated,proto3" json:"repeated,omitempty"`           // modifications that were answered again
+	Left          uint64                 `protobuf:"varint,4,opt,name=left,proto3" json:"left,omitempty"`                   // to the daemon
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *N4Counts) Reset() {
+	*x = N4Counts{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *N4Counts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*N4Counts) ProtoMessage() {}
+
+func (x *N4Counts) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use N4Counts.ProtoReflect.Descriptor instead.
+func (*N4Counts) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *N4Counts) GetHeartbeats() uint64 {
+	if x != nil {
+		return x.Heartbeats
+	}
+	return 0
+}
+
+func (x *N4Counts) GetModifications() uint64 {
+	if x != nil {
+		return x.Modifications
+	}
+	return 0
+}
+
+func (x *N4Counts) GetRepeated() uint64 {
+	if x != nil {
+		return x.Repeated
+	}
+	return 0
+}
+
+func (x *N4Counts) GetLeft() uint64 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
 // PoolStatus is how full a prefix of a UE pool is.
 type PoolStatus struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -3500,7 +3633,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3645,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3658,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PoolStatus) GetNetworkInstance() string {
@@ -3568,7 +3701,7 @@ type PeerStatus struct {
 
 func (x *PeerStatus) Reset() {
 	*x = PeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3580,7 +3713,7 @@ func (x *PeerStatus) String() string {
 func (*PeerStatus) ProtoMessage() {}
 
 func (x *PeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3593,7 +3726,7 @@ func (x *PeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatus.ProtoReflect.Descriptor instead.
 func (*PeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PeerStatus) GetAddr() string {
@@ -3630,7 +3763,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +3775,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +3788,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SliceStatus) GetResource() *Slice {
@@ -3708,7 +3841,7 @@ type AssociationStatus struct {
 
 func (x *AssociationStatus) Reset() {
 	*x = AssociationStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3720,7 +3853,7 @@ func (x *AssociationStatus) String() string {
 func (*AssociationStatus) ProtoMessage() {}
 
 func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3733,7 +3866,7 @@ func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssociationStatus.ProtoReflect.Descriptor instead.
 func (*AssociationStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AssociationStatus) GetNode() string {
@@ -3808,7 +3941,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +3953,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +3966,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SessionStatus) GetSeid() uint64 {
@@ -3944,7 +4077,7 @@ type PDRStatus struct {
 
 func (x *PDRStatus) Reset() {
 	*x = PDRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3956,7 +4089,7 @@ func (x *PDRStatus) String() string {
 func (*PDRStatus) ProtoMessage() {}
 
 func (x *PDRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3969,7 +4102,7 @@ func (x *PDRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PDRStatus.ProtoReflect.Descriptor instead.
 func (*PDRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PDRStatus) GetPdr() uint32 {
@@ -4000,7 +4133,7 @@ type URRStatus struct {
 
 func (x *URRStatus) Reset() {
 	*x = URRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4012,7 +4145,7 @@ func (x *URRStatus) String() string {
 func (*URRStatus) ProtoMessage() {}
 
 func (x *URRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4025,7 +4158,7 @@ func (x *URRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
 func (*URRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *URRStatus) GetUrr() uint32 {
@@ -4075,7 +4208,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4087,7 +4220,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4100,7 +4233,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -4145,7 +4278,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4157,7 +4290,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4170,7 +4303,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Outcome) GetReason() string {
@@ -4219,7 +4352,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4364,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4244,7 +4377,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -4280,7 +4413,7 @@ type SIDStatus struct {
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4292,7 +4425,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4305,7 +4438,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -4350,7 +4483,7 @@ type PolicyStatus struct {
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4362,7 +4495,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4375,7 +4508,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -4427,7 +4560,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4439,7 +4572,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4452,7 +4585,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Verdict) GetPath() string {
@@ -4501,7 +4634,7 @@ type CandidatePathStatus struct {
 
 func (x *CandidatePathStatus) Reset() {
 	*x = CandidatePathStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4513,7 +4646,7 @@ func (x *CandidatePathStatus) String() string {
 func (*CandidatePathStatus) ProtoMessage() {}
 
 func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4526,7 +4659,7 @@ func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CandidatePathStatus.ProtoReflect.Descriptor instead.
 func (*CandidatePathStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CandidatePathStatus) GetResource() *CandidatePath {
@@ -4560,7 +4693,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4572,7 +4705,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4585,7 +4718,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -4614,7 +4747,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4626,7 +4759,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4639,7 +4772,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -4681,7 +4814,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4693,7 +4826,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4706,7 +4839,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Attachment) GetContainerId() string {
@@ -4741,7 +4874,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4753,7 +4886,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4766,7 +4899,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Pod) GetNetwork() string {
@@ -4844,7 +4977,7 @@ type PodStatus struct {
 
 func (x *PodStatus) Reset() {
 	*x = PodStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4856,7 +4989,7 @@ func (x *PodStatus) String() string {
 func (*PodStatus) ProtoMessage() {}
 
 func (x *PodStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4869,7 +5002,7 @@ func (x *PodStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodStatus.ProtoReflect.Descriptor instead.
 func (*PodStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PodStatus) GetAttachment() *Attachment {
@@ -4914,7 +5047,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4926,7 +5059,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4939,7 +5072,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -4993,7 +5126,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5005,7 +5138,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5018,7 +5151,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -5037,7 +5170,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5049,7 +5182,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5062,7 +5195,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -5081,7 +5214,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5093,7 +5226,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5106,7 +5239,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -5125,7 +5258,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5137,7 +5270,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5150,7 +5283,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -5169,7 +5302,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5181,7 +5314,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5194,7 +5327,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -5213,7 +5346,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5225,7 +5358,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5238,7 +5371,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -5257,7 +5390,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5269,7 +5402,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5282,7 +5415,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -5301,7 +5434,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5313,7 +5446,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5326,7 +5459,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -5345,7 +5478,7 @@ type ListCandidatePathsRequest struct {
 
 func (x *ListCandidatePathsRequest) Reset() {
 	*x = ListCandidatePathsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5357,7 +5490,7 @@ func (x *ListCandidatePathsRequest) String() string {
 func (*ListCandidatePathsRequest) ProtoMessage() {}
 
 func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5370,7 +5503,7 @@ func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsRequest.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListCandidatePathsRequest) GetKey() string {
@@ -5389,7 +5522,7 @@ type ListCandidatePathsResponse struct {
 
 func (x *ListCandidatePathsResponse) Reset() {
 	*x = ListCandidatePathsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5401,7 +5534,7 @@ func (x *ListCandidatePathsResponse) String() string {
 func (*ListCandidatePathsResponse) ProtoMessage() {}
 
 func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5414,7 +5547,7 @@ func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsResponse.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListCandidatePathsResponse) GetCandidatePaths() []*CandidatePathStatus {
@@ -5433,7 +5566,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5445,7 +5578,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5458,7 +5591,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -5477,7 +5610,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5489,7 +5622,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5502,7 +5635,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -5521,7 +5654,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5533,7 +5666,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5546,7 +5679,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -5565,7 +5698,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5577,7 +5710,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5590,7 +5723,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -5609,7 +5742,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5621,7 +5754,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5634,7 +5767,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -5653,7 +5786,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5665,7 +5798,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5678,7 +5811,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -5697,7 +5830,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5709,7 +5842,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5722,7 +5855,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -5741,7 +5874,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5753,7 +5886,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5766,7 +5899,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -5785,7 +5918,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5797,7 +5930,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5810,7 +5943,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListPodsRequest) GetKey() string {
@@ -5829,7 +5962,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5841,7 +5974,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5854,7 +5987,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListPodsResponse) GetPods() []*PodStatus {
@@ -5873,7 +6006,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5885,7 +6018,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5898,7 +6031,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -5917,7 +6050,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5929,7 +6062,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5942,7 +6075,7 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
@@ -5967,7 +6100,7 @@ type BGPPeerStatus struct {
 
 func (x *BGPPeerStatus) Reset() {
 	*x = BGPPeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5979,7 +6112,7 @@ func (x *BGPPeerStatus) String() string {
 func (*BGPPeerStatus) ProtoMessage() {}
 
 func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5992,7 +6125,7 @@ func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGPPeerStatus.ProtoReflect.Descriptor instead.
 func (*BGPPeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *BGPPeerStatus) GetAddress() string {
@@ -6053,7 +6186,7 @@ type ListBGPPeersRequest struct {
 
 func (x *ListBGPPeersRequest) Reset() {
 	*x = ListBGPPeersRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6065,7 +6198,7 @@ func (x *ListBGPPeersRequest) String() string {
 func (*ListBGPPeersRequest) ProtoMessage() {}
 
 func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6078,7 +6211,7 @@ func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersRequest.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListBGPPeersRequest) GetKey() string {
@@ -6097,7 +6230,7 @@ type ListBGPPeersResponse struct {
 
 func (x *ListBGPPeersResponse) Reset() {
 	*x = ListBGPPeersResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6109,7 +6242,7 @@ func (x *ListBGPPeersResponse) String() string {
 func (*ListBGPPeersResponse) ProtoMessage() {}
 
 func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6122,7 +6255,7 @@ func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersResponse.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListBGPPeersResponse) GetPeers() []*BGPPeerStatus {
@@ -6141,7 +6274,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6153,7 +6286,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6166,7 +6299,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -6185,7 +6318,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6197,7 +6330,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6210,7 +6343,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -6236,7 +6369,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6248,7 +6381,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6261,7 +6394,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -6316,7 +6449,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6328,7 +6461,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6341,7 +6474,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -6372,7 +6505,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6384,7 +6517,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6397,7 +6530,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -6448,7 +6581,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6460,7 +6593,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6473,7 +6606,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Change) GetOp() string {
@@ -6515,7 +6648,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6527,7 +6660,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6540,7 +6673,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Ref) GetKind() string {
@@ -6565,7 +6698,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6577,7 +6710,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6590,7 +6723,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
 }
 
 type GetConfigResponse struct {
@@ -6602,7 +6735,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6614,7 +6747,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6627,7 +6760,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -6646,7 +6779,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6658,7 +6791,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6671,7 +6804,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -6690,7 +6823,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6702,7 +6835,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6715,7 +6848,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -6735,7 +6868,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6747,7 +6880,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6760,7 +6893,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -6786,7 +6919,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6798,7 +6931,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6811,7 +6944,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -6830,7 +6963,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6842,7 +6975,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6855,7 +6988,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -6874,7 +7007,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6886,7 +7019,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6899,7 +7032,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -6918,7 +7051,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6930,7 +7063,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6943,7 +7076,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -6962,7 +7095,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6974,7 +7107,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6987,7 +7120,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -7014,7 +7147,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7026,7 +7159,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7039,7 +7172,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -7112,7 +7245,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7124,7 +7257,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7137,7 +7270,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -7283,7 +7416,7 @@ type AddPodRequest struct {
 
 func (x *AddPodRequest) Reset() {
 	*x = AddPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7295,7 +7428,7 @@ func (x *AddPodRequest) String() string {
 func (*AddPodRequest) ProtoMessage() {}
 
 func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7308,7 +7441,7 @@ func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodRequest.ProtoReflect.Descriptor instead.
 func (*AddPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *AddPodRequest) GetAttachment() *Attachment {
@@ -7336,7 +7469,7 @@ type AddPodResponse struct {
 
 func (x *AddPodResponse) Reset() {
 	*x = AddPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7348,7 +7481,7 @@ func (x *AddPodResponse) String() string {
 func (*AddPodResponse) ProtoMessage() {}
 
 func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7361,7 +7494,7 @@ func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodResponse.ProtoReflect.Descriptor instead.
 func (*AddPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *AddPodResponse) GetAddresses() []string {
@@ -7394,7 +7527,7 @@ type DeletePodRequest struct {
 
 func (x *DeletePodRequest) Reset() {
 	*x = DeletePodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7406,7 +7539,7 @@ func (x *DeletePodRequest) String() string {
 func (*DeletePodRequest) ProtoMessage() {}
 
 func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7419,7 +7552,7 @@ func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodRequest.ProtoReflect.Descriptor instead.
 func (*DeletePodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *DeletePodRequest) GetAttachment() *Attachment {
@@ -7437,7 +7570,7 @@ type DeletePodResponse struct {
 
 func (x *DeletePodResponse) Reset() {
 	*x = DeletePodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7449,7 +7582,7 @@ func (x *DeletePodResponse) String() string {
 func (*DeletePodResponse) ProtoMessage() {}
 
 func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7462,7 +7595,7 @@ func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodResponse.ProtoReflect.Descriptor instead.
 func (*DeletePodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
 }
 
 type CheckPodRequest struct {
@@ -7474,7 +7607,7 @@ type CheckPodRequest struct {
 
 func (x *CheckPodRequest) Reset() {
 	*x = CheckPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7486,7 +7619,7 @@ func (x *CheckPodRequest) String() string {
 func (*CheckPodRequest) ProtoMessage() {}
 
 func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7499,7 +7632,7 @@ func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodRequest.ProtoReflect.Descriptor instead.
 func (*CheckPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *CheckPodRequest) GetAttachment() *Attachment {
@@ -7518,7 +7651,7 @@ type CheckPodResponse struct {
 
 func (x *CheckPodResponse) Reset() {
 	*x = CheckPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7530,7 +7663,7 @@ func (x *CheckPodResponse) String() string {
 func (*CheckPodResponse) ProtoMessage() {}
 
 func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7543,7 +7676,7 @@ func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodResponse.ProtoReflect.Descriptor instead.
 func (*CheckPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *CheckPodResponse) GetDifferences() []string {
@@ -7563,7 +7696,7 @@ type RetainPodsRequest struct {
 
 func (x *RetainPodsRequest) Reset() {
 	*x = RetainPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7575,7 +7708,7 @@ func (x *RetainPodsRequest) String() string {
 func (*RetainPodsRequest) ProtoMessage() {}
 
 func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7588,7 +7721,7 @@ func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsRequest.ProtoReflect.Descriptor instead.
 func (*RetainPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *RetainPodsRequest) GetNetwork() string {
@@ -7614,7 +7747,7 @@ type RetainPodsResponse struct {
 
 func (x *RetainPodsResponse) Reset() {
 	*x = RetainPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7626,7 +7759,7 @@ func (x *RetainPodsResponse) String() string {
 func (*RetainPodsResponse) ProtoMessage() {}
 
 func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7639,7 +7772,7 @@ func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsResponse.ProtoReflect.Descriptor instead.
 func (*RetainPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *RetainPodsResponse) GetRemoved() []*Attachment {
@@ -7657,7 +7790,7 @@ type GetPodReadinessRequest struct {
 
 func (x *GetPodReadinessRequest) Reset() {
 	*x = GetPodReadinessRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7669,7 +7802,7 @@ func (x *GetPodReadinessRequest) String() string {
 func (*GetPodReadinessRequest) ProtoMessage() {}
 
 func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7682,7 +7815,7 @@ func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessRequest.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
 }
 
 type GetPodReadinessResponse struct {
@@ -7696,7 +7829,7 @@ type GetPodReadinessResponse struct {
 
 func (x *GetPodReadinessResponse) Reset() {
 	*x = GetPodReadinessResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7708,7 +7841,7 @@ func (x *GetPodReadinessResponse) String() string {
 func (*GetPodReadinessResponse) ProtoMessage() {}
 
 func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7721,7 +7854,7 @@ func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessResponse.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *GetPodReadinessResponse) GetReady() bool {
@@ -7754,7 +7887,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7766,7 +7899,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7779,7 +7912,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -7798,7 +7931,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7810,7 +7943,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7823,7 +7956,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -7847,7 +7980,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7859,7 +7992,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7872,7 +8005,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Finding) GetName() string {
@@ -8105,7 +8238,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06routes\x18\x05 \x01(\rR\x06routes\x12 \n" +
 	"\vadjacencies\x18\x06 \x01(\rR\vadjacencies\x12\x1a\n" +
 	"\bsessions\x18\a \x01(\rR\bsessions\x12\x18\n" +
-	"\afilters\x18\b \x01(\rR\afilters\"\xb9\x02\n" +
+	"\afilters\x18\b \x01(\rR\afilters\"\xd2\x02\n" +
 	"\x03UPF\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x0e\n" +
 	"\x02n4\x18\x02 \x03(\tR\x02n4\x12\x12\n" +
@@ -8118,7 +8251,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\tmss_clamp\x18\t \x01(\bR\bmssClamp\x12 \n" +
 	"\fue_may_reach\x18\n" +
 	" \x03(\tR\n" +
-	"ueMayReach\"O\n" +
+	"ueMayReach\x12\x17\n" +
+	"\an4_fast\x18\v \x01(\bR\x06n4Fast\"O\n" +
 	"\x06UEPool\x12)\n" +
 	"\x10network_instance\x18\x01 \x01(\tR\x0fnetworkInstance\x12\x1a\n" +
 	"\bprefixes\x18\x02 \x03(\tR\bprefixes\"8\n" +
@@ -8185,7 +8319,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	" \x01(\v2\x18.culvert.v1.SpreadStatusR\x06spread\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xed\x01\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x9d\x02\n" +
 	"\fSpreadStatus\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12)\n" +
 	"\x04cpus\x18\x02 \x03(\v2\x15.culvert.v1.CPUStatusR\x04cpus\x122\n" +
@@ -8194,18 +8328,24 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05moves\x18\x05 \x01(\x04R\x05moves\x12\x12\n" +
 	"\x04lost\x18\x06 \x01(\x04R\x04lost\x12\x18\n" +
 	"\aproblem\x18\a \x01(\tR\aproblem\x12\x14\n" +
-	"\x05cards\x18\b \x03(\tR\x05cards\"\x91\x01\n" +
+	"\x05cards\x18\b \x03(\tR\x05cards\x12.\n" +
+	"\x05moved\x18\t \x03(\v2\x18.culvert.v1.BucketStatusR\x05moved\"\xd1\x01\n" +
 	"\tCPUStatus\x12\x10\n" +
 	"\x03cpu\x18\x01 \x01(\x05R\x03cpu\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\x04R\x04rate\x12\x18\n" +
 	"\abuckets\x18\x03 \x01(\rR\abuckets\x12\x18\n" +
 	"\apackets\x18\x04 \x01(\x04R\apackets\x12\x16\n" +
 	"\x06queued\x18\x05 \x01(\x04R\x06queued\x12\x12\n" +
-	"\x04full\x18\x06 \x01(\x04R\x04full\"L\n" +
+	"\x04full\x18\x06 \x01(\x04R\x04full\x12\x14\n" +
+	"\x05share\x18\a \x01(\x01R\x05share\x12\x12\n" +
+	"\x04load\x18\b \x01(\x01R\x04load\x12\x14\n" +
+	"\x05moves\x18\t \x01(\x04R\x05moves\"|\n" +
 	"\fBucketStatus\x12\x16\n" +
 	"\x06bucket\x18\x01 \x01(\x05R\x06bucket\x12\x10\n" +
 	"\x03cpu\x18\x02 \x01(\x05R\x03cpu\x12\x12\n" +
-	"\x04rate\x18\x03 \x01(\x04R\x04rate\"\xe3\x02\n" +
+	"\x04rate\x18\x03 \x01(\x04R\x04rate\x12\x18\n" +
+	"\apackets\x18\x04 \x01(\x04R\apackets\x12\x14\n" +
+	"\x05moves\x18\x05 \x01(\x04R\x05moves\"\xe3\x02\n" +
 	"\rOverlayStatus\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x18\n" +
 	"\aproblem\x18\x02 \x01(\tR\aproblem\x12+\n" +
@@ -8230,7 +8370,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x10ListNodesRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"A\n" +
 	"\x11ListNodesResponse\x12,\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x16.culvert.v1.NodeStatusR\x05nodes\"\x80\x02\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x16.culvert.v1.NodeStatusR\x05nodes\"\xaf\x02\n" +
 	"\tUPFStatus\x12\x1a\n" +
 	"\bsessions\x18\x01 \x01(\rR\bsessions\x12!\n" +
 	"\fmax_sessions\x18\x02 \x01(\rR\vmaxSessions\x12\"\n" +
@@ -8238,7 +8378,15 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bbuffered\x18\x04 \x01(\x04R\bbuffered\x12,\n" +
 	"\x05pools\x18\x05 \x03(\v2\x16.culvert.v1.PoolStatusR\x05pools\x12,\n" +
 	"\x05peers\x18\x06 \x03(\v2\x16.culvert.v1.PeerStatusR\x05peers\x12\x18\n" +
-	"\ajournal\x18\a \x01(\tR\ajournal\"w\n" +
+	"\ajournal\x18\a \x01(\tR\ajournal\x12-\n" +
+	"\an4_fast\x18\b \x01(\v2\x14.culvert.v1.N4CountsR\x06n4Fast\"\x80\x01\n" +
+	"\bN4Counts\x12\x1e\n" +
+	"\n" +
+	"heartbeats\x18\x01 \x01(\x04R\n" +
+	"heartbeats\x12$\n" +
+	"\rmodifications\x18\x02 \x01(\x04R\rmodifications\x12\x1a\n" +
+	"\brepeated\x18\x03 \x01(\x04R\brepeated\x12\x12\n" +
+	"\x04left\x18\x04 \x01(\x04R\x04left\"w\n" +
 	"\n" +
 	"PoolStatus\x12)\n" +
 	"\x10network_instance\x18\x01 \x01(\tR\x0fnetworkInstance\x12\x16\n" +
@@ -8589,7 +8737,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 120)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 121)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Spread)(nil),                     // 1: culvert.v1.Spread
@@ -8633,85 +8781,86 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*ListNodesRequest)(nil),           // 39: culvert.v1.ListNodesRequest
 	(*ListNodesResponse)(nil),          // 40: culvert.v1.ListNodesResponse
 	(*UPFStatus)(nil),                  // 41: culvert.v1.UPFStatus
-	(*PoolStatus)(nil),                 // 42: culvert.v1.PoolStatus
-	(*PeerStatus)(nil),                 // 43: culvert.v1.PeerStatus
-	(*SliceStatus)(nil),                // 44: culvert.v1.SliceStatus
-	(*AssociationStatus)(nil),          // 45: culvert.v1.AssociationStatus
-	(*SessionStatus)(nil),              // 46: culvert.v1.SessionStatus
-	(*PDRStatus)(nil),                  // 47: culvert.v1.PDRStatus
-	(*URRStatus)(nil),                  // 48: culvert.v1.URRStatus
-	(*InterfaceStatus)(nil),            // 49: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                    // 50: culvert.v1.Outcome
-	(*LocatorStatus)(nil),              // 51: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),                  // 52: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),               // 53: culvert.v1.PolicyStatus
-	(*Verdict)(nil),                    // 54: culvert.v1.Verdict
-	(*CandidatePathStatus)(nil),        // 55: culvert.v1.CandidatePathStatus
-	(*SteeringStatus)(nil),             // 56: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),               // 57: culvert.v1.TunnelStatus
-	(*Attachment)(nil),                 // 58: culvert.v1.Attachment
-	(*Pod)(nil),                        // 59: culvert.v1.Pod
-	(*PodStatus)(nil),                  // 60: culvert.v1.PodStatus
-	(*AdjacencyStatus)(nil),            // 61: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),      // 62: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),     // 63: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),        // 64: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),       // 65: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),            // 66: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),           // 67: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),        // 68: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),       // 69: culvert.v1.ListPoliciesResponse
-	(*ListCandidatePathsRequest)(nil),  // 70: culvert.v1.ListCandidatePathsRequest
-	(*ListCandidatePathsResponse)(nil), // 71: culvert.v1.ListCandidatePathsResponse
-	(*ListSteeringRequest)(nil),        // 72: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),       // 73: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),         // 74: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),        // 75: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),     // 76: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),    // 77: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),        // 78: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),       // 79: culvert.v1.ListOutcomesResponse
-	(*ListPodsRequest)(nil),            // 80: culvert.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),           // 81: culvert.v1.ListPodsResponse
-	(*ListSlicesRequest)(nil),          // 82: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),         // 83: culvert.v1.ListSlicesResponse
-	(*BGPPeerStatus)(nil),              // 84: culvert.v1.BGPPeerStatus
-	(*ListBGPPeersRequest)(nil),        // 85: culvert.v1.ListBGPPeersRequest
-	(*ListBGPPeersResponse)(nil),       // 86: culvert.v1.ListBGPPeersResponse
-	(*ListAssociationsRequest)(nil),    // 87: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil),   // 88: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),        // 89: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 90: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                    // 91: culvert.v1.Problem
-	(*Change)(nil),                     // 92: culvert.v1.Change
-	(*Ref)(nil),                        // 93: culvert.v1.Ref
-	(*GetConfigRequest)(nil),           // 94: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),          // 95: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),               // 96: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),              // 97: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),               // 98: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),              // 99: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),                 // 100: culvert.v1.AddRequest
-	(*AddResponse)(nil),                // 101: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),              // 102: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),             // 103: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),               // 104: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),              // 105: culvert.v1.TraceResponse
-	(*AddPodRequest)(nil),              // 106: culvert.v1.AddPodRequest
-	(*AddPodResponse)(nil),             // 107: culvert.v1.AddPodResponse
-	(*DeletePodRequest)(nil),           // 108: culvert.v1.DeletePodRequest
-	(*DeletePodResponse)(nil),          // 109: culvert.v1.DeletePodResponse
-	(*CheckPodRequest)(nil),            // 110: culvert.v1.CheckPodRequest
-	(*CheckPodResponse)(nil),           // 111: culvert.v1.CheckPodResponse
-	(*RetainPodsRequest)(nil),          // 112: culvert.v1.RetainPodsRequest
-	(*RetainPodsResponse)(nil),         // 113: culvert.v1.RetainPodsResponse
-	(*GetPodReadinessRequest)(nil),     // 114: culvert.v1.GetPodReadinessRequest
-	(*GetPodReadinessResponse)(nil),    // 115: culvert.v1.GetPodReadinessResponse
-	(*DoctorRequest)(nil),              // 116: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),             // 117: culvert.v1.DoctorResponse
-	(*Finding)(nil),                    // 118: culvert.v1.Finding
-	nil,                                // 119: culvert.v1.StatusResponse.ResourcesEntry
-	(*timestamppb.Timestamp)(nil),      // 120: google.protobuf.Timestamp
+	(*N4Counts)(nil),                   // 42: culvert.v1.N4Counts
+	(*PoolStatus)(nil),                 // 43: culvert.v1.PoolStatus
+	(*PeerStatus)(nil),                 // 44: culvert.v1.PeerStatus
+	(*SliceStatus)(nil),                // 45: culvert.v1.SliceStatus
+	(*AssociationStatus)(nil),          // 46: culvert.v1.AssociationStatus
+	(*SessionStatus)(nil),              // 47: culvert.v1.SessionStatus
+	(*PDRStatus)(nil),                  // 48: culvert.v1.PDRStatus
+	(*URRStatus)(nil),                  // 49: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),            // 50: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                    // 51: culvert.v1.Outcome
+	(*LocatorStatus)(nil),              // 52: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                  // 53: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),               // 54: culvert.v1.PolicyStatus
+	(*Verdict)(nil),                    // 55: culvert.v1.Verdict
+	(*CandidatePathStatus)(nil),        // 56: culvert.v1.CandidatePathStatus
+	(*SteeringStatus)(nil),             // 57: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),               // 58: culvert.v1.TunnelStatus
+	(*Attachment)(nil),                 // 59: culvert.v1.Attachment
+	(*Pod)(nil),                        // 60: culvert.v1.Pod
+	(*PodStatus)(nil),                  // 61: culvert.v1.PodStatus
+	(*AdjacencyStatus)(nil),            // 62: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),      // 63: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),     // 64: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),        // 65: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),       // 66: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),            // 67: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),           // 68: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),        // 69: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),       // 70: culvert.v1.ListPoliciesResponse
+	(*ListCandidatePathsRequest)(nil),  // 71: culvert.v1.ListCandidatePathsRequest
+	(*ListCandidatePathsResponse)(nil), // 72: culvert.v1.ListCandidatePathsResponse
+	(*ListSteeringRequest)(nil),        // 73: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),       // 74: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),         // 75: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),        // 76: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),     // 77: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),    // 78: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),        // 79: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),       // 80: culvert.v1.ListOutcomesResponse
+	(*ListPodsRequest)(nil),            // 81: culvert.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),           // 82: culvert.v1.ListPodsResponse
+	(*ListSlicesRequest)(nil),          // 83: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),         // 84: culvert.v1.ListSlicesResponse
+	(*BGPPeerStatus)(nil),              // 85: culvert.v1.BGPPeerStatus
+	(*ListBGPPeersRequest)(nil),        // 86: culvert.v1.ListBGPPeersRequest
+	(*ListBGPPeersResponse)(nil),       // 87: culvert.v1.ListBGPPeersResponse
+	(*ListAssociationsRequest)(nil),    // 88: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil),   // 89: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),        // 90: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 91: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                    // 92: culvert.v1.Problem
+	(*Change)(nil),                     // 93: culvert.v1.Change
+	(*Ref)(nil),                        // 94: culvert.v1.Ref
+	(*GetConfigRequest)(nil),           // 95: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),          // 96: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),               // 97: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),              // 98: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),               // 99: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 100: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),                 // 101: culvert.v1.AddRequest
+	(*AddResponse)(nil),                // 102: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),              // 103: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),             // 104: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),               // 105: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),              // 106: culvert.v1.TraceResponse
+	(*AddPodRequest)(nil),              // 107: culvert.v1.AddPodRequest
+	(*AddPodResponse)(nil),             // 108: culvert.v1.AddPodResponse
+	(*DeletePodRequest)(nil),           // 109: culvert.v1.DeletePodRequest
+	(*DeletePodResponse)(nil),          // 110: culvert.v1.DeletePodResponse
+	(*CheckPodRequest)(nil),            // 111: culvert.v1.CheckPodRequest
+	(*CheckPodResponse)(nil),           // 112: culvert.v1.CheckPodResponse
+	(*RetainPodsRequest)(nil),          // 113: culvert.v1.RetainPodsRequest
+	(*RetainPodsResponse)(nil),         // 114: culvert.v1.RetainPodsResponse
+	(*GetPodReadinessRequest)(nil),     // 115: culvert.v1.GetPodReadinessRequest
+	(*GetPodReadinessResponse)(nil),    // 116: culvert.v1.GetPodReadinessResponse
+	(*DoctorRequest)(nil),              // 117: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),             // 118: culvert.v1.DoctorResponse
+	(*Finding)(nil),                    // 119: culvert.v1.Finding
+	nil,                                // 120: culvert.v1.StatusResponse.ResourcesEntry
+	(*timestamppb.Timestamp)(nil),      // 121: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	2,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -8745,138 +8894,140 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	26,  // 28: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
 	27,  // 29: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
 	24,  // 30: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
-	120, // 31: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	49,  // 32: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	119, // 33: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	50,  // 34: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	121, // 31: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	50,  // 32: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	120, // 33: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	51,  // 34: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
 	41,  // 35: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
 	37,  // 36: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
 	34,  // 37: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
 	35,  // 38: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
 	36,  // 39: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
-	13,  // 40: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
-	13,  // 41: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
-	38,  // 42: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
-	42,  // 43: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
-	43,  // 44: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
-	23,  // 45: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
-	31,  // 46: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
-	31,  // 47: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	120, // 48: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	120, // 49: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
-	31,  // 50: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
-	31,  // 51: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
-	47,  // 52: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
-	48,  // 53: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
-	31,  // 54: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
-	2,   // 55: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	4,   // 56: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	5,   // 57: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	31,  // 58: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	6,   // 59: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	31,  // 60: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	31,  // 61: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	54,  // 62: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
-	7,   // 63: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
-	54,  // 64: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
-	15,  // 65: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	18,  // 66: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	31,  // 67: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	31,  // 68: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	58,  // 69: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
-	59,  // 70: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
-	49,  // 71: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	51,  // 72: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	52,  // 73: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	53,  // 74: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	55,  // 75: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
-	56,  // 76: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	57,  // 77: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	61,  // 78: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	50,  // 79: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	60,  // 80: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
-	44,  // 81: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	84,  // 82: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
-	45,  // 83: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	46,  // 84: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,   // 85: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,   // 86: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	91,  // 87: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,   // 88: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	92,  // 89: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,   // 90: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	92,  // 91: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	93,  // 92: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	92,  // 93: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	120, // 94: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	58,  // 95: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
-	59,  // 96: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
-	58,  // 97: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
-	58,  // 98: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
-	58,  // 99: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
-	58,  // 100: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
-	118, // 101: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	32,  // 102: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	62,  // 103: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	64,  // 104: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	66,  // 105: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	68,  // 106: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	70,  // 107: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	72,  // 108: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	74,  // 109: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	76,  // 110: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	78,  // 111: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	82,  // 112: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	85,  // 113: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	80,  // 114: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	39,  // 115: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	87,  // 116: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	89,  // 117: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	94,  // 118: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	96,  // 119: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	98,  // 120: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	100, // 121: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	102, // 122: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	104, // 123: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	116, // 124: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	106, // 125: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	108, // 126: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	110, // 127: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	112, // 128: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	114, // 129: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	33,  // 130: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	63,  // 131: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	65,  // 132: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	67,  // 133: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	69,  // 134: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	71,  // 135: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	73,  // 136: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	75,  // 137: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	77,  // 138: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	79,  // 139: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	83,  // 140: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	86,  // 141: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	81,  // 142: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	40,  // 143: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	88,  // 144: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	90,  // 145: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	95,  // 146: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	97,  // 147: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	99,  // 148: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	101, // 149: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	103, // 150: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	105, // 151: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	117, // 152: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	107, // 153: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	109, // 154: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	111, // 155: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	113, // 156: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	115, // 157: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	130, // [130:158] is the sub-list for method output_type
-	102, // [102:130] is the sub-list for method input_type
-	102, // [102:102] is the sub-list for extension type_name
-	102, // [102:102] is the sub-list for extension extendee
-	0,   // [0:102] is the sub-list for field type_name
+	36,  // 40: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
+	13,  // 41: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
+	13,  // 42: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
+	38,  // 43: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
+	43,  // 44: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
+	44,  // 45: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
+	42,  // 46: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
+	23,  // 47: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
+	31,  // 48: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
+	31,  // 49: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
+	121, // 50: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	121, // 51: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	31,  // 52: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
+	31,  // 53: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
+	48,  // 54: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
+	49,  // 55: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	31,  // 56: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
+	2,   // 57: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	4,   // 58: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	5,   // 59: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	31,  // 60: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	6,   // 61: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	31,  // 62: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	31,  // 63: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	55,  // 64: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
+	7,   // 65: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
+	55,  // 66: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
+	15,  // 67: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	18,  // 68: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	31,  // 69: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	31,  // 70: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	59,  // 71: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
+	60,  // 72: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
+	50,  // 73: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	52,  // 74: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	53,  // 75: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	54,  // 76: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	56,  // 77: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	57,  // 78: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	58,  // 79: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	62,  // 80: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	51,  // 81: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	61,  // 82: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
+	45,  // 83: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	85,  // 84: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
+	46,  // 85: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	47,  // 86: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,   // 87: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,   // 88: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	92,  // 89: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,   // 90: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	93,  // 91: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,   // 92: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	93,  // 93: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	94,  // 94: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	93,  // 95: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	121, // 96: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	59,  // 97: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
+	60,  // 98: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
+	59,  // 99: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
+	59,  // 100: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
+	59,  // 101: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
+	59,  // 102: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
+	119, // 103: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	32,  // 104: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	63,  // 105: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	65,  // 106: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	67,  // 107: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	69,  // 108: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	71,  // 109: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	73,  // 110: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	75,  // 111: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	77,  // 112: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	79,  // 113: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	83,  // 114: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	86,  // 115: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	81,  // 116: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	39,  // 117: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	88,  // 118: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	90,  // 119: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	95,  // 120: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	97,  // 121: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	99,  // 122: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	101, // 123: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	103, // 124: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	105, // 125: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	117, // 126: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	107, // 127: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	109, // 128: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	111, // 129: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	113, // 130: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	115, // 131: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	33,  // 132: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	64,  // 133: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	66,  // 134: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	68,  // 135: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	70,  // 136: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	72,  // 137: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	74,  // 138: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	76,  // 139: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	78,  // 140: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	80,  // 141: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	84,  // 142: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	87,  // 143: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	82,  // 144: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	40,  // 145: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	89,  // 146: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	91,  // 147: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	96,  // 148: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	98,  // 149: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	100, // 150: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	102, // 151: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	104, // 152: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	106, // 153: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	118, // 154: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	108, // 155: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	110, // 156: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	112, // 157: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	114, // 158: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	116, // 159: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	132, // [132:160] is the sub-list for method output_type
+	104, // [104:132] is the sub-list for method input_type
+	104, // [104:104] is the sub-list for extension type_name
+	104, // [104:104] is the sub-list for extension extendee
+	0,   // [0:104] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -8884,15 +9035,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[89].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[104].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[90].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[105].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   120,
+			NumMessages:   121,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

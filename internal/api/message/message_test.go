@@ -65,6 +65,8 @@ func fill(v reflect.Value) {
 		v.SetString("text")
 	case reflect.Bool:
 		v.SetBool(true)
+	case reflect.Float64:
+		v.SetFloat(0.5)
 	default:
 		if v.CanInt() {
 			v.SetInt(200)

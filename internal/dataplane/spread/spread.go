@@ -26,8 +26,13 @@ const (
 // String is the configuration's word.
 func (b By) String() string { return [...]string{"off", "ue", "flow"}[b] }
 
-// Room is how many packets a CPU's queue holds.
-const Room = 2048
+// Room is how many packets a CPU's queue holds. The kernel's own has slack beside: it
+// clears the places of packets that were taken 16 at a time (ptr_ring), and drops what it
+// finds no place for.
+const (
+	Room  = 2048
+	slack = 64
+)
 
 // Config says which CPUs handle packets.
 type Config struct {
@@ -138,7 +143,7 @@ func (s *Spread) openQueue(p place) error {
 	if s.hasQueue(p.cpu(), p.second()) {
 		return nil
 	}
-	v := abi.BpfCpumapVal{Qsize: Room}
+	v := abi.BpfCpumapVal{Qsize: Room + slack}
 	v.BpfProg.Fd = int32(s.programs.Receive.FD())
 	if err := s.mapOf(p.second()).Put(uint32(p.cpu()), &v); err != nil {
 		return fmt.Errorf("spread: begin a queue on CPU %d: %w", p.cpu(), err)

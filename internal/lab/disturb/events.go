@@ -41,6 +41,7 @@ var events = map[string]func(context.Context, action) error{
 	"tunnel":    moveTunnel,
 	"inject":    injectPaths,
 	"attach":    attach,
+	"busy":      occupy,
 	"pause":     func(_ context.Context, a action) error { return signalAPIServer(a, unix.SIGSTOP) },
 	"resume":    func(_ context.Context, a action) error { return signalAPIServer(a, unix.SIGCONT) },
 	"stop":      stop,

@@ -43,8 +43,9 @@ type Event struct {
 	Program string `json:"program,omitempty"`
 	// Kubectl is what it is to do.
 	Kubectl *Command `json:"kubectl,omitempty"`
-	// For is how long a wait is.
+	// For is how long a wait is, or a CPU is busy.
 	For Duration `json:"for,omitempty"`
+	CPU int      `json:"cpu,omitempty"`
 }
 
 // Title is what an event is called in a report.

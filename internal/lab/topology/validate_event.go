@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // need is what an event of a kind must say: of which node it is, and more.
@@ -56,7 +57,10 @@ var needs = map[string]need{
 	"shows": {validator.culvert, func(v validator, e *Event) {
 		v.want(len(e.Command) > 0 && e.Shows != nil, "command, shows: missing")
 	}},
-	"wait":    {nil, func(v validator, e *Event) { v.want(e.For > 0, "for: missing: how long") }},
+	"wait": {nil, func(v validator, e *Event) { v.want(e.For > 0, "for: missing: how long") }},
+	"busy": {nil, func(v validator, e *Event) {
+		v.want(e.For > 0 && e.For <= Duration(3*time.Second), "for: %v: a CPU that is busy for more than 3s harms others", time.Duration(e.For))
+	}},
 	"reboot":  {kindIs(Kubelet), nil},
 	"kubectl": {nil, func(v validator, e *Event) { v.kubectl(e.Kubectl) }},
 }
