@@ -142,6 +142,8 @@ var layers = []struct {
 		"internal/bench/stats", "internal/dataplane/progrun", "internal/config", "internal/smf"}, models...), "measures rows: which ones is an experiment's business"},
 	{"internal/bench/traffic", append([]string{"internal/bench/napi", "internal/bench/result", "internal/bench/stats", "internal/bench/proc", "internal/dataplane/trafficrun",
 		"internal/checksum", "internal/packet", "internal/config", "internal/netdev"}, models...), "sends to any device: it knows none"},
+	{"internal/bench/signalling", append([]string{"internal/bench/catalog", "internal/bench/cost", "internal/bench/napi", "internal/bench/node", "internal/bench/proc", "internal/bench/traffic", "internal/config", "internal/smf"}, models...),
+		"an SMF to any UPF: it knows no experiment"},
 	{"internal/bench/functions", benchRoles, "experiments build on roles, never on each other"},
 	{"internal/bench/scale", benchRoles, "experiments build on roles, never on each other"},
 	{"internal/bench/device", benchRoles, "experiments build on roles, never on each other"},
@@ -153,7 +155,7 @@ var layers = []struct {
 
 // benchRoles are what experiments of the benchmarks build on.
 var benchRoles = append([]string{
-	"internal/bench/experiment", "internal/bench/result", "internal/bench/stats", "internal/bench/search", "internal/bench/traffic", "internal/bench/napi",
+	"internal/bench/experiment", "internal/bench/result", "internal/bench/signalling", "internal/bench/stats", "internal/bench/search", "internal/bench/traffic", "internal/bench/napi",
 	"internal/bench/proc", "internal/bench/node", "internal/bench/rig", "internal/bench/catalog", "internal/bench/cost", "internal/config", "internal/smf",
 }, models...)
 

@@ -134,14 +134,14 @@ MAP(spread_cpu2, BPF_MAP_TYPE_CPUMAP, __u32, struct bpf_cpumap_val, 1);
 MAP(n4_state, BPF_MAP_TYPE_ARRAY, __u32, struct n4_state, 1);
 MAP(n4_peer, BPF_MAP_TYPE_HASH, struct in6, struct n4_peer, 1024);
 MAP(n4_session, BPF_MAP_TYPE_ARRAY, __u32, struct n4_session, 1);
-MAP(n4_forwarding, BPF_MAP_TYPE_HASH, struct n4_forwarding_key, __u32, 65536);
+MAP(n4_forwarding, BPF_MAP_TYPE_HASH, struct n4_forwarding_key, __u32, 1);
 MAP(n4_dirty, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);
 MAP(n4_count, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, N4_COUNTS);
 
 /* End Markers that the daemon sends: struct n4_event */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, 1 << 16);
 } n4_events SEC(".maps");
 
 /* programs that others end in, by enum program */

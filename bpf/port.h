@@ -153,6 +153,7 @@ struct service_looks {
 	__u16 source, destination; /* ports, in host order */
 	__u8 protocol, version, type; /* type: of ICMP */
 	__u8 answer; /* a TCP segment with ACK */
+	__u8 later; /* a fragment behind the first one: no ports */
 };
 
 INLINE void look_at_service(struct xdp_md *ctx, struct service_looks *l, __u32 l4)
@@ -168,6 +169,18 @@ INLINE void look_at_service(struct xdp_md *ctx, struct service_looks *l, __u32 l
 	l->source = be16(ld16(first));
 	l->destination = be16(ld16(first + 2));
 	l->answer = l->protocol == NH_TCP && flags && *flags & TCP_ACK;
+}
+
+/* The length of the fragment header at l4, if it is one of UDP; else 0. */
+INLINE __u32 look_at_fragment(struct xdp_md *ctx, struct service_looks *l, __u32 l4)
+{
+	__u8 *fragment = at(ctx, l4, FRAGMENT_LEN);
+
+	if (!fragment || *fragment != NH_UDP)
+		return 0;
+	l->protocol = NH_UDP;
+	l->later = !!(ld16(fragment + 2) & be16(IPV6_OFFSET_MASK));
+	return FRAGMENT_LEN;
 }
 
 /* Neighbour discovery, which no router forwards, and multicast listeners. */
@@ -220,6 +233,8 @@ GLOBAL int refuse_service(struct packet *p, struct service_looks *l, __u32 gtpu)
 		p->pfcp = !!(p->port_flags & PORT_N4);
 		return p->pfcp ? 0 : REASON_HOST;
 	}
+	if (l->protocol == NH_UDP && l->later && p->port_flags & PORT_N4)
+		return 0; /* of a long PFCP message, or the kernel never gets the first one */
 	if (l->protocol == NH_UDP && l->destination == GTPU_PORT)
 		return gtpu; /* else the daemon answers it */
 	if (p->port_flags & PORT_HOST_ANY || is_icmp_error(l) || is_listed(p->access, l))
@@ -245,7 +260,8 @@ GLOBAL int refuse_host4(struct xdp_md *ctx, struct packet *p)
 	src = ld32(&ip->src);
 	hops = ip->ttl;
 	l.protocol = ip->protocol;
-	if (!(be16(ld16(&ip->fragment)) & IPV4_OFFSET_MASK))
+	l.later = !!(be16(ld16(&ip->fragment)) & IPV4_OFFSET_MASK);
+	if (!l.later)
 		look_at_service(ctx, &l, p->l3 + (ip->version_ihl & 0xf) * 4u);
 	if (is_of_link(&l, hops))
 		return 0;
@@ -285,7 +301,10 @@ GLOBAL int refuse_host6(struct xdp_md *ctx, struct packet *p)
 			l4 += 8 + 8 * options[1];
 		}
 	}
-	look_at_service(ctx, &l, l4);
+	if (l.protocol == NH_FRAGMENT)
+		l4 += look_at_fragment(ctx, &l, l4);
+	if (!l.later)
+		look_at_service(ctx, &l, l4);
 	if (is_of_link(&l, hops))
 		return 0;
 	to = steered_destination(cfg, dst.hi, dst.lo, 0);

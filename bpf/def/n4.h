@@ -8,16 +8,20 @@
 
 enum n4_limits {
 	N4_ADDRESSES = 4, /* of this node, of each family */
-	N4_FARS = 4,      /* of a session that can be changed here */
+	N4_FARS = 4,      /* that a request updates */
+	N4_PDRS = 8,      /* that a request repeats */
+	N4_RULES = 4,     /* of a session that can be changed here */
 	N4_ANSWERS = 8,   /* last answers that are known by their sequence numbers */
+	N4_REPEATED_OCTETS = 512, /* of IEs that a request repeats */
 };
 
 /* One entry. Written by the daemon. */
 struct n4_state {
 	__u64 alive;      /* the daemon's last sign of life, ns, CLOCK_MONOTONIC */
 	__u32 recovery;   /* its Recovery Time Stamp; 0: heartbeats are the daemon's */
-	__u32 sessions;   /* entries of n4_session */
+	__u32 open;       /* sessions may be changed here; 0: requests are the daemon's */
 	struct in6 address[N4_ADDRESSES]; /* for PFCP; IPv4-mapped for IPv4 */
+	__u64 key[2];     /* of hashes of IEs; it stays as long as this table */
 };
 
 /* n4_peer[address, IPv4-mapped for IPv4]: an SMF that this node has an association with. */
@@ -27,9 +31,9 @@ struct n4_peer {
 	__u64 heard;       /* when its heartbeat was last answered here, ns */
 };
 
-/* A FAR that has one rule, and what its rule's words are for each of its actions. */
-struct n4_far {
-	__u32 id;
+/* A rule, its FAR, and the rule's words for each of the FAR's actions. */
+struct n4_rule {
+	__u32 far; /* its ID */
 	__u32 pdr;
 	__u64 forward;  /* pdr's word of action and flags while it forwards; 0: not known */
 	__u64 buffer;   /* the same while it buffers */
@@ -39,7 +43,8 @@ struct n4_far {
 	__u8 forwards, buffers; /* Apply Actions that these words are for */
 	__u8 action;    /* the Apply Action that it has */
 	__u8 bar;       /* BAR ID; NO_BAR: none */
-	__u32 pad;
+	__u8 leads;     /* the rule's word of TEID and forwarding says where the FAR forwards */
+	__u8 pad[3];
 };
 
 #define N4_NONE 255 /* no type, no BAR */
@@ -48,16 +53,20 @@ struct n4_far {
  * Whoever changes it holds `lock`. */
 struct n4_session {
 	__u64 lock;    /* 0: nobody's */
-	__u64 seid;    /* ours; 0: the daemon alone changes this session */
+	__u64 seid;    /* ours; 0: no session */
 	__u64 cp_seid;
 	__u32 association;
-	__u32 version; /* grows with each change here */
-	__u32 answered[N4_ANSWERS]; /* sequence numbers | N4_ANSWERED */
-	struct n4_far far[N4_FARS];
-	__u64 pad[4];
+	__u32 version; /* grows with each answer: answered[version] is the newest */
+	__u32 answered[N4_ANSWERS]; /* sequence numbers | N4_ANSWERED or N4_HANDLED */
+	struct n4_rule rule[N4_RULES];
+	__u64 fseid; /* hash of the CP F-SEID; 0: not known */
+	__u64 pdrs;  /* hash of Update PDRs that change nothing; 0: none are known */
+	__u64 left; /* requests that are on their way to the daemon | all that went there << 32 */
+	__u64 open; /* the data path may change it; 0: the daemon alone does */
 };
 
-#define N4_ANSWERED (1u << 31)
+#define N4_ANSWERED (1u << 31) /* here */
+#define N4_HANDLED (1u << 30)  /* by the daemon */
 #define N4_LOCKED_HERE 1 /* by the data path; the daemon locks with its own number */
 
 /* n4_forwarding[template, peer]: the entry of forwarding that leads there. */

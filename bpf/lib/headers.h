@@ -82,6 +82,8 @@ struct srh {
 #define IPV4_DF 0x4000
 #define IPV4_FRAGMENT_MASK 0x3fff /* MF and offset */
 #define IPV4_OFFSET_MASK 0x1fff
+#define IPV6_OFFSET_MASK 0xfff8 /* behind the fragment header's first two octets */
+#define FRAGMENT_LEN 8
 
 enum gtpu_type {
 	GTPU_ECHO_REQUEST = 1,

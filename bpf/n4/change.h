@@ -8,20 +8,20 @@
 
 #define PLACES (1u << 22) /* of SEIDs: internal/session/seid.go */
 
-/* What a FAR's rule becomes. */
+/* What a rule becomes. */
 struct n4_step {
-	__u32 far; /* its number in the session's entry */
-	__u32 pdr;
-	__u64 out, was_out;
-	__u64 act;
+	__u32 pdr; /* 0: it stays */
 	__u8 action;
 	__u8 turns;  /* `act` is another one now */
 	__u8 marker; /* an End Marker goes where packets went */
-	__u8 pad[5];
+	__u8 pad;
+	__u64 out, was_out;
+	__u64 act;
 };
 
+/* By the number of the rule in the session's entry. */
 struct n4_plan {
-	struct n4_step step[N4_FARS];
+	struct n4_step step[N4_RULES];
 };
 
 INLINE __u64 *out_of(struct pdr *p)
@@ -55,8 +55,14 @@ INLINE void unlock_session(struct n4_session *s)
 
 /* ---- the plan ---- */
 
-/* Whether all that an Update FAR repeats is what the FAR has. */
-INLINE int repeats(struct n4_far *f, struct n4_update *u)
+/* Whether F-SEID and Update PDRs are those that change nothing. */
+INLINE int repeats_session(struct n4_session *s, struct n4_message *m)
+{
+	return (!m->fseid || m->fseid == s->fseid) && (!m->pdrs || m->pdrs == s->pdrs);
+}
+
+/* Whether all that an Update FAR repeats is what the rule's FAR has. */
+INLINE int repeats(struct n4_rule *f, struct n4_update *u)
 {
 	return (!(u->has & HAS_BAR) || u->bar == f->bar) &&
 	       (!(u->has & HAS_DESTINATION) || u->destination == f->destination) &&
@@ -65,7 +71,7 @@ INLINE int repeats(struct n4_far *f, struct n4_update *u)
 }
 
 /* Where packets go by the Outer Header Creation; 0: not known here. */
-INLINE __u64 out_by(struct n4_far *f, struct n4_update *u)
+INLINE __u64 out_by(struct n4_rule *f, struct n4_update *u)
 {
 	struct n4_forwarding_key key = { .template = f->template };
 	__u32 *index;
@@ -75,19 +81,18 @@ INLINE __u64 out_by(struct n4_far *f, struct n4_update *u)
 	return index ? (__u64)*index << 32 | u->teid : 0;
 }
 
-/* What an Update FAR does to FAR number `n`: READ, or NOT_HERE. */
-GLOBAL int plan_far(struct n4_session *s, struct n4_update *u, struct n4_step *step, __u32 n)
+/* What an Update FAR does to rule number `n`: READ, or NOT_HERE. */
+GLOBAL int plan_rule(struct n4_session *s, struct n4_update *u, struct n4_step *step, __u32 n)
 {
-	struct n4_far *f;
+	struct n4_rule *f;
 	struct pdr *rule;
 	__u64 act;
 
 	if (!s || !u || !step)
 		return NOT_HERE;
-	f = &s->far[n & (N4_FARS - 1)];
+	f = &s->rule[n & (N4_RULES - 1)];
 	if (!repeats(f, u))
 		return NOT_HERE;
-	step->far = n;
 	step->pdr = f->pdr;
 	rule = bpf_map_lookup_elem(&pdr, &step->pdr);
 	if (!rule)
@@ -103,65 +108,68 @@ GLOBAL int plan_far(struct n4_session *s, struct n4_update *u, struct n4_step *s
 	if (u->has & HAS_OUTER)
 		step->out = out_by(f, u);
 	step->turns = step->act != act;
-	step->marker = u->flags & SMREQ_SNDEM;
-	if (step->marker && !(u->has & HAS_OUTER))
+	step->marker = u->flags & SMREQ_SNDEM && step->out != step->was_out;
+	if (step->marker && (!(u->has & HAS_OUTER) || !f->leads))
 		return NOT_HERE;
 	/* what a rule that buffers would send is kept nowhere else */
 	if (!step->act || !step->out || (step->act == f->buffer && step->out != step->was_out))
 		return NOT_HERE;
+	/* a rule that the daemon made buffer does not know where it forwards */
+	if (step->act == f->forward && !f->leads && !(u->has & HAS_OUTER))
+		return NOT_HERE;
 	return READ;
 }
 
-INLINE int plan_update(struct n4_session *s, struct n4_update *u, struct n4_step *step)
+/* All rules of its FAR change together. */
+INLINE int plan_update(struct n4_session *s, struct n4_update *u, struct n4_plan *plan)
 {
-	__u32 n;
+	__u32 n, found = 0;
 
-	for (n = 0; n < N4_FARS; n++)
-		if (s->far[n].pdr && s->far[n].id == u->far)
-			return plan_far(s, u, step, n);
-	return NOT_HERE;
+	for (n = 0; n < N4_RULES; n++) {
+		if (!s->rule[n].pdr || s->rule[n].far != u->far)
+			continue;
+		if (plan->step[n].pdr || !plan_rule(s, u, &plan->step[n], n))
+			return NOT_HERE; /* the FAR comes twice, or does not change here */
+		if (found++)
+			plan->step[n].marker = 0; /* one for the FAR */
+	}
+	return found ? READ : NOT_HERE;
 }
 
-/* The FARs of a request are different ones, and each can be changed here. */
 INLINE int plan_all(struct n4_session *s, struct n4_message *m, struct n4_plan *plan)
 {
-	__u32 i, seen = 0, bit;
+	__u32 i;
 
-	for (i = 0; i < N4_FARS && i < m->updates; i++) {
-		if (!plan_update(s, &m->update[i], &plan->step[i]))
+	for (i = 0; i < N4_FARS && i < m->updates; i++)
+		if (!plan_update(s, &m->update[i], plan))
 			return NOT_HERE;
-		bit = 1u << (plan->step[i].far & (N4_FARS - 1));
-		if (seen & bit)
-			return NOT_HERE;
-		seen |= bit;
-	}
 	return READ;
 }
 
 /* ---- End Markers ---- */
 
 /* All that the request asks for, or none: READ, or NOT_HERE. */
-INLINE int ask_for_markers(struct n4_session *s, struct n4_message *m, struct n4_plan *plan)
+INLINE int ask_for_markers(struct n4_session *s, struct n4_plan *plan)
 {
 	struct n4_event *event;
-	__u32 i, asked = 0;
+	__u32 n, asked = 0;
 
-	for (i = 0; i < N4_FARS && i < m->updates; i++)
-		asked += plan->step[i].marker;
+	for (n = 0; n < N4_RULES; n++)
+		asked += plan->step[n].marker;
 	if (!asked)
 		return READ;
-	if (asked > 1 * SMREQ_SNDEM)
+	if (asked > 1)
 		return NOT_HERE; /* they would be reserved one by one */
 	event = bpf_ringbuf_reserve(&n4_events, sizeof(*event), 0);
 	if (!event)
 		return NOT_HERE;
 	event->seid = s->seid;
 	event->out = event->far = event->pad = 0;
-	for (i = 0; i < N4_FARS && i < m->updates; i++) {
-		if (!plan->step[i].marker)
+	for (n = 0; n < N4_RULES; n++) {
+		if (!plan->step[n].marker)
 			continue;
-		event->far = m->update[i].far;
-		event->out = plan->step[i].was_out;
+		event->far = s->rule[n].far;
+		event->out = plan->step[n].was_out;
 	}
 	bpf_ringbuf_submit(event, 0);
 	return READ;
@@ -170,10 +178,9 @@ INLINE int ask_for_markers(struct n4_session *s, struct n4_message *m, struct n4
 /* ---- doing it ---- */
 
 /* A rule that forwards changes by one word; one that will forward gets where to first. */
-INLINE void do_step(struct n4_session *s, struct n4_step *step)
+INLINE void do_step(struct n4_rule *f, struct n4_step *step)
 {
-	struct n4_far *f = &s->far[step->far & (N4_FARS - 1)];
-	struct pdr *rule = bpf_map_lookup_elem(&pdr, &step->pdr);
+	struct pdr *rule = step->pdr ? bpf_map_lookup_elem(&pdr, &step->pdr) : 0;
 
 	if (!rule)
 		return;
@@ -182,6 +189,7 @@ INLINE void do_step(struct n4_session *s, struct n4_step *step)
 	if (step->turns)
 		__sync_lock_test_and_set(act_of(rule), step->act);
 	f->action = step->action;
+	f->leads |= step->act == f->forward;
 }
 
 INLINE void note_change(struct n4_session *s, __u32 sequence)
@@ -195,7 +203,8 @@ INLINE void note_change(struct n4_session *s, __u32 sequence)
 		__sync_fetch_and_or(dirty, 1ull << (place & 63));
 }
 
-/* Whether a request was answered before; NOT_HERE: it is older than those. */
+/* Whether a request was answered here before; NOT_HERE: the daemon did, or it is older
+ * than those. */
 #define ANSWERED 2
 
 INLINE int look_back(struct n4_session *s, __u32 sequence)
@@ -205,7 +214,7 @@ INLINE int look_back(struct n4_session *s, __u32 sequence)
 	for (i = 0; i < N4_ANSWERS; i++)
 		if (s->answered[i] == (sequence | N4_ANSWERED))
 			return ANSWERED;
-	if (newest & N4_ANSWERED && ((sequence - newest) & 0xffffff) > 0x7fffff)
+	if (newest && ((sequence - newest - 1) & 0xffffff) > 0x7fffff)
 		return NOT_HERE;
 	return READ;
 }
@@ -214,18 +223,21 @@ INLINE int look_back(struct n4_session *s, __u32 sequence)
 GLOBAL int change_session(struct n4_session *s, struct n4_message *m, struct n4_plan *plan,
 			  __u32 association)
 {
-	__u32 i;
+	__u32 n;
 	int found;
 
 	if (!s || !m || !plan || s->seid != m->seid || s->association != association)
 		return NOT_HERE;
+	/* an earlier request waits for the daemon */
+	if (!s->open || (__u32) * (volatile __u64 *)&s->left)
+		return NOT_HERE;
 	found = look_back(s, m->sequence);
 	if (found != READ)
 		return found;
-	if (!plan_all(s, m, plan) || !ask_for_markers(s, m, plan))
+	if (!repeats_session(s, m) || !plan_all(s, m, plan) || !ask_for_markers(s, plan))
 		return NOT_HERE;
-	for (i = 0; i < N4_FARS && i < m->updates; i++)
-		do_step(s, &plan->step[i]);
+	for (n = 0; n < N4_RULES; n++)
+		do_step(&s->rule[n], &plan->step[n]);
 	note_change(s, m->sequence);
 	return READ;
 }

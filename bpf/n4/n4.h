@@ -16,6 +16,7 @@ struct n4_datagram {
 	struct in6 from, to; /* IPv4-mapped for IPv4 */
 	__u32 l4, length;    /* UDP's; the length with its header */
 	__u8 version;
+	__u8 whole; /* not the first fragment of one */
 };
 
 /* ---- in ---- */
@@ -39,9 +40,10 @@ INLINE int udp_is_sound(struct xdp_md *ctx, struct n4_datagram *d, __u32 port_fl
 INLINE int find_datagram4(struct n4_datagram *d, struct ipv4 *ip, __u32 l3_length)
 {
 	if (ip->version_ihl != 0x45 || ip->protocol != NH_UDP ||
-	    ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK) ||
-	    be16(ld16(&ip->length)) != l3_length || sum_fold(ipv4_sum(ip)) != 0xffff)
+	    ld16(&ip->fragment) & be16(IPV4_OFFSET_MASK) || be16(ld16(&ip->length)) != l3_length ||
+	    sum_fold(ipv4_sum(ip)) != 0xffff)
 		return 0;
+	d->whole = !(ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK));
 	st64(&d->from, 0);
 	st64(&d->to, 0);
 	st32(&d->from.b[8], be32(0xffff));
@@ -54,20 +56,27 @@ INLINE int find_datagram4(struct n4_datagram *d, struct ipv4 *ip, __u32 l3_lengt
 	return 1;
 }
 
-INLINE int find_datagram6(struct n4_datagram *d, struct ipv6 *ip, __u32 l3_length)
+INLINE int find_datagram6(struct xdp_md *ctx, struct n4_datagram *d, struct ipv6 *ip,
+			  __u32 l3_length)
 {
-	if (!is_ipv6(ip) || ip->next_header != NH_UDP ||
+	__u8 *fragment = at(ctx, ETH_LEN + IPV6_LEN, FRAGMENT_LEN + UDP_LEN);
+	int first = fragment && ip->next_header == NH_FRAGMENT && *fragment == NH_UDP &&
+		    !(ld16(fragment + 2) & be16(IPV6_OFFSET_MASK));
+	__u32 headers = IPV6_LEN + (first ? FRAGMENT_LEN : 0);
+
+	if (!is_ipv6(ip) || !(first || ip->next_header == NH_UDP) ||
 	    IPV6_LEN + be16(ld16(&ip->payload_length)) != l3_length)
 		return 0;
 	copy16(&d->from, &ip->src);
 	copy16(&d->to, &ip->dst);
+	d->whole = !first;
 	d->version = 6;
-	d->l4 = ETH_LEN + IPV6_LEN;
-	d->length = l3_length - IPV6_LEN;
+	d->l4 = ETH_LEN + headers;
+	d->length = l3_length - headers;
 	return 1;
 }
 
-/* An untagged frame with a whole datagram for one of this node's N4 addresses. */
+/* An untagged frame with a datagram for one of this node's N4 addresses. */
 GLOBAL int find_datagram(struct xdp_md *ctx, struct n4_datagram *d)
 {
 	__u32 zero = 0, i, length = (long)ctx->data_end - (long)ctx->data - ETH_LEN;
@@ -81,7 +90,7 @@ GLOBAL int find_datagram(struct xdp_md *ctx, struct n4_datagram *d)
 	if (ld16(eth + 12) == be16(TYPE_IPV4))
 		found = find_datagram4(d, (void *)eth + ETH_LEN, length);
 	else if (six && ld16(eth + 12) == be16(TYPE_IPV6))
-		found = find_datagram6(d, six + ETH_LEN, length);
+		found = find_datagram6(ctx, d, six + ETH_LEN, length);
 	for (i = 0; found && i < N4_ADDRESSES; i++)
 		if (equal16(&state->address[i], &d->to))
 			return 1;
@@ -236,7 +245,7 @@ INLINE int modification(struct xdp_md *ctx, struct n4_datagram *d, struct n4_wor
 	__u64 cp_seid;
 	int done;
 
-	if (!s || s->seid != w->message.seid || !lock_session(s))
+	if (!s || !s->open || s->seid != w->message.seid || !lock_session(s))
 		return LEFT;
 	done = change_session(s, &w->message, &w->plan, association);
 	cp_seid = s->cp_seid;
@@ -248,27 +257,58 @@ INLINE int modification(struct xdp_md *ctx, struct n4_datagram *d, struct n4_wor
 }
 
 /* A verdict, or LEFT. */
-INLINE int n4(struct xdp_md *ctx)
+INLINE int answer(struct xdp_md *ctx, struct n4_datagram *d, struct n4_peer *peer,
+		  struct n4_state *state)
 {
 	__u32 zero = 0, ifindex = ctx->ingress_ifindex;
-	struct n4_state *state = bpf_map_lookup_elem(&n4_state, &zero);
 	struct n4_work *w = bpf_map_lookup_elem(&journey_state, &zero);
 	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
-	struct n4_datagram d = {};
-	struct n4_peer *peer;
 
 	_Static_assert(sizeof(*w) <= JOURNEY_STATE, "struct n4_work");
-	if (!state || !in || !w || !find_datagram(ctx, &d))
-		return LEFT;
-	peer = bpf_map_lookup_elem(&n4_peer, &d.from);
-	if (!peer || !peer->association || !udp_is_sound(ctx, &d, in->flags))
+	if (!in || !w || !d->whole || !udp_is_sound(ctx, d, in->flags))
 		return LEFT;
 	__builtin_memset(w, 0, sizeof(*w));
-	if (!read_message(ctx, &w->message, d.l4 + UDP_LEN, d.length - UDP_LEN))
+	if (!read_message(ctx, &w->message, d->l4 + UDP_LEN, d->length - UDP_LEN, state->key))
 		return LEFT;
 	if (w->message.type == PFCP_HEARTBEAT_REQUEST)
-		return heartbeat(ctx, &d, &w->message, peer, state);
-	return modification(ctx, &d, w, peer->association);
+		return heartbeat(ctx, d, &w->message, peer, state);
+	return state->open ? modification(ctx, d, w, peer->association) : LEFT;
+}
+
+/* The session waits for the daemon, which answers what comes first first. */
+INLINE void note_left(struct xdp_md *ctx, struct n4_datagram *d)
+{
+	__u8 *h = at(ctx, d->l4 + UDP_LEN, PFCP_SESSION_LEN);
+	struct n4_session *s;
+	__u64 seid;
+
+	if (!h || !(h[0] & PFCP_S) ||
+	    (h[1] != PFCP_MODIFICATION_REQUEST && h[1] != PFCP_DELETION_REQUEST))
+		return;
+	seid = be64(ld64(h + 4));
+	s = session_of(seid);
+	if (s && s->seid == seid && seid)
+		__sync_fetch_and_add(&s->left, 1ull << 32 | 1);
+}
+
+/* A verdict, or LEFT. */
+INLINE int n4(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct n4_state *state = bpf_map_lookup_elem(&n4_state, &zero);
+	struct n4_datagram d = {};
+	struct n4_peer *peer;
+	int verdict;
+
+	if (!state || !find_datagram(ctx, &d))
+		return LEFT;
+	peer = bpf_map_lookup_elem(&n4_peer, &d.from);
+	if (!peer || !peer->association)
+		return LEFT;
+	verdict = answer(ctx, &d, peer, state);
+	if (verdict == LEFT)
+		note_left(ctx, &d);
+	return verdict;
 }
 
 #endif

@@ -4,7 +4,7 @@
 #ifndef CULVERT_N4_READ_H
 #define CULVERT_N4_READ_H
 
-#include "../packet.h"
+#include "hash.h"
 
 #define PFCP_VERSION 0x20
 #define PFCP_VERSION_MASK 0xe0
@@ -22,9 +22,11 @@ enum pfcp_message {
 	PFCP_HEARTBEAT_RESPONSE = 2,
 	PFCP_MODIFICATION_REQUEST = 52,
 	PFCP_MODIFICATION_RESPONSE = 53,
+	PFCP_DELETION_REQUEST = 54,
 };
 
 enum pfcp_ie {
+	IE_UPDATE_PDR = 9,
 	IE_UPDATE_FAR = 10,
 	IE_UPDATE_FORWARDING = 11, /* Update Forwarding Parameters */
 	IE_CAUSE = 19,
@@ -32,6 +34,7 @@ enum pfcp_ie {
 	IE_DESTINATION_INTERFACE = 42,
 	IE_APPLY_ACTION = 44,
 	IE_SMREQ_FLAGS = 49, /* PFCPSMReq-Flags */
+	IE_FSEID = 57,
 	IE_OUTER_HEADER = 84, /* Outer Header Creation */
 	IE_BAR_ID = 88,
 	IE_RECOVERY = 96, /* Recovery Time Stamp */
@@ -80,6 +83,7 @@ struct n4_message {
 	__u8 flags; /* of the answer's header */
 	__u8 priority;
 	struct n4_update update[N4_FARS];
+	__u64 fseid, pdrs; /* hashes of the F-SEID, of all Update PDRs; 0: of nothing */
 };
 
 #define NOT_HERE 0
@@ -309,34 +313,77 @@ INLINE int read_heartbeat(struct xdp_md *ctx, struct n4_message *m)
 	return READ;
 }
 
-INLINE int read_modification(struct xdp_md *ctx, struct n4_message *m)
+/* What a request repeats, while it is read. */
+struct n4_repeated {
+	__u64 key[2];
+	struct n4_sip fseid, pdrs;
+	__u32 count; /* of Update PDRs */
+	__u32 pad;
+};
+
+/* An IE of `length` octets with its header: READ, or NOT_HERE. */
+GLOBAL int read_repeated(struct xdp_md *ctx, struct n4_repeated *r, __u32 from, __u32 length)
 {
+	__u8 *type = at(ctx, from, 2);
+
+	if (!r || !type)
+		return NOT_HERE;
+	switch (be16(ld16(type))) {
+	case IE_FSEID:
+		if (r->fseid.octets)
+			return NOT_HERE;
+		sip_begin(&r->fseid, r->key);
+		return sip_add(ctx, &r->fseid, from, length);
+	case IE_UPDATE_PDR:
+		if (!r->count)
+			sip_begin(&r->pdrs, r->key);
+		r->count++;
+		return r->count <= N4_PDRS && sip_add(ctx, &r->pdrs, from, length);
+	}
+	return NOT_HERE;
+}
+
+/* Update FARs, and what is only compared. */
+INLINE int read_modification(struct xdp_md *ctx, struct n4_message *m, const __u64 *key)
+{
+	struct n4_repeated r = { .key = { key[0], key[1] } };
 	__u32 i, from = m->at, end = m->end, length;
 
-	for (i = 0; i < N4_FARS && from < end; i++) {
+	for (i = 0; i < 1 + N4_PDRS + N4_FARS && from < end; i++) {
 		__u8 *ie = at(ctx, from, PFCP_IE_LEN);
 
-		if (!ie || be16(ld16(ie)) != IE_UPDATE_FAR)
+		if (!ie)
 			return NOT_HERE;
-		length = be16(ld16(ie + 2));
-		from += PFCP_IE_LEN;
-		if (from + length > end ||
-		    !read_update(ctx, &m->update[i & (N4_FARS - 1)], from, from + length))
+		length = PFCP_IE_LEN + be16(ld16(ie + 2));
+		if (from + length > end)
 			return NOT_HERE;
+		if (be16(ld16(ie)) != IE_UPDATE_FAR) {
+			if (!read_repeated(ctx, &r, from, length))
+				return NOT_HERE;
+		} else if (m->updates >= N4_FARS ||
+			   !read_update(ctx, &m->update[m->updates & (N4_FARS - 1)],
+					from + PFCP_IE_LEN, from + length)) {
+			return NOT_HERE;
+		} else {
+			m->updates++;
+		}
 		from += length;
-		m->updates++;
 	}
+	m->fseid = sip_end(&r.fseid);
+	m->pdrs = sip_end(&r.pdrs);
 	return from == end && m->updates;
 }
 
-/* A message of `length` octets at `from`: READ, or NOT_HERE. *m is zero before. */
-INLINE int read_message(struct xdp_md *ctx, struct n4_message *m, __u32 from, __u32 length)
+/* A message of `length` octets at `from`: READ, or NOT_HERE. *m is zero before; `key` is of
+ * the hashes. */
+INLINE int read_message(struct xdp_md *ctx, struct n4_message *m, __u32 from, __u32 length,
+			const __u64 *key)
 {
 	if (!read_header(ctx, m, from, length))
 		return NOT_HERE;
 	if (m->type == PFCP_HEARTBEAT_REQUEST)
 		return read_heartbeat(ctx, m);
-	return m->type == PFCP_MODIFICATION_REQUEST ? read_modification(ctx, m) : NOT_HERE;
+	return m->type == PFCP_MODIFICATION_REQUEST ? read_modification(ctx, m, key) : NOT_HERE;
 }
 
 #endif

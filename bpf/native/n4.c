@@ -3,7 +3,8 @@
 
 /* What the data path reads in PFCP messages: for each message on the standard input,
  * which comes behind its length of two octets, an octet that says whether it is read, and
- * struct n4_message. internal/pfcp compares with what the daemon reads. */
+ * struct n4_message. internal/pfcp compares with what the daemon reads, with the same key of
+ * hashes. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 static __u8 message[65536];
 static __u16 length;
+static const __u64 key[2] = { 0x0706050403020100, 0x0f0e0d0c0b0a0908 };
 
 static void describe(void)
 {
@@ -37,7 +39,7 @@ int main(void)
 		if (length > MAX_FRAME)
 			length = MAX_FRAME;
 		place(&ctx, message, length, HEADROOM);
-		read = read_message(&ctx, &m, 0, length);
+		read = read_message(&ctx, &m, 0, length, key);
 		fwrite(&read, sizeof(read), 1, stdout);
 		fwrite(&m, sizeof(m), 1, stdout);
 	}

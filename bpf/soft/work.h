@@ -13,7 +13,7 @@
 #include "sockets.h"
 
 #define FLUSH_NS 100000000ull
-#define IDLE_ROUNDS 2000 /* without a packet, before a worker sleeps */
+#define IDLE_ROUNDS 200 /* without a packet, before a worker sleeps */
 #define SLEEP_MS 50
 #define HURRY -20 /* what others do meanwhile makes queues run over */
 #define DRAIN_US 20000 /* what is on its way when no more comes */

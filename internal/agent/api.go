@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -55,6 +56,8 @@ type UPFStatus struct {
 	// Journal is why the session journal takes no sessions: its disk is full, or
 	// fails. It is empty while the journal takes some.
 	Journal string `json:"journal,omitempty"`
+	// N4Fast is what became of PFCP messages where the data path answers some.
+	N4Fast *n4.Counts `json:"n4_fast,omitempty"`
 }
 
 // SliceStatus is a slice with what its sessions sent and got.

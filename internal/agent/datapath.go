@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
@@ -34,6 +35,7 @@ type dataPath struct {
 	Counters counters
 	Trace    tracer
 	Spread   spreading
+	N4       *n4.Table
 	// SpreadCards are the interfaces whose cards spread in place of it.
 	SpreadCards func() []string
 	Sweep       func() error // removes what was taken over and not put since
@@ -48,6 +50,8 @@ type counters struct {
 	Lists    func(policy string) ([]counter.Counter, error)
 	Tunnel   func(name string) (received, sent counter.Counter, err error)
 	Usage    func() map[string]table.Usage
+	// Signalling is of PFCP messages.
+	Signalling func() (n4.Counts, error)
 }
 
 // tracer is the data path's one filter, and what it lets through.
@@ -81,6 +85,7 @@ type sessions struct {
 type sliced interface {
 	Stations() ([]dataplane.Station, error)
 	SessionEvents(context.Context, func(datapath.Event)) error
+	EndMarkers(context.Context, func(out uint64)) error
 	SetSlice(slice uint32, up, down uint64) error
 	SliceCounters(slice uint32) (up, down counter.Counter, err error)
 	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error
@@ -92,6 +97,25 @@ func (s sessions) FreeTEID(teid uint32)                { s.dp.Sessions.FreeTEID(
 func (s sessions) PutSession(v datapath.Session) error { return s.dp.Sessions.Put(v) }
 func (s sessions) DropSession(id uint64) error         { return s.dp.Sessions.Drop(id) }
 func (s sessions) PuntsIdle() bool                     { return s.dp.Punts.Idle() }
+
+func (s sessions) Out(entry uint32) uint64 { return s.dp.Sessions.Turns.Out(entry) }
+
+func (s sessions) LeadsTo(out uint64) (netip.Addr, uint32, bool) {
+	return s.dp.Sessions.Turns.LeadsTo(out)
+}
+
+func (s sessions) Turn(id uint64, forward, buffer *datapath.Rule) (datapath.Turn, bool) {
+	return s.dp.Sessions.Turns.Turn(id, forward, buffer)
+}
+
+func (s sessions) RecoverTurn(template uint16, gnb netip.Addr, entry uint32) (bool, error) {
+	return s.dp.Sessions.Turns.Recover(template, gnb, entry)
+}
+
+func (s sessions) OwnerOf(entry uint32) uint64 {
+	id, _ := s.dp.Sessions.RuleAt(entry)
+	return id
+}
 
 func (s sessions) RemoveSession(id uint64, done func([]datapath.RuleUsage, error)) error {
 	return s.dp.Sessions.Remove(id, done)
@@ -138,9 +162,9 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 			PutRoute: dp.Routes.Put, DeleteRoute: dp.Routes.Delete,
 			AdjacencyKeys: dp.Adjacencies.Keys, AdjacencyChanges: dp.Adjacencies.Changes, SetNextHop: dp.Adjacencies.SetNextHop,
 		},
-		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, Spread: dp.Spread, SpreadCards: steering.cards,
+		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, Spread: dp.Spread, N4: dp.N4, SpreadCards: steering.cards,
 		Punts:    punt.DataPath{Injector: dp.Frames, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read},
-		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage},
+		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Signalling: dp.Signalling},
 		Sweep:    dp.Sweep, Build: dp.Build, Close: dp.Close,
 	}, nil
 }

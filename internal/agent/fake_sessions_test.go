@@ -114,3 +114,13 @@ func (f *fakeDataPath) PutLink(l ethernet.Link) error {
 func (f *fakeDataPath) DeleteLink(l ethernet.Link) error {
 	return f.do(func() error { delete(f.n6, l); return nil }, "delete link %s", l)
 }
+
+// It answers no requests.
+func (*fakeSessions) Turn(uint64, *datapath.Rule, *datapath.Rule) (t datapath.Turn, ok bool) {
+	return t, false
+}
+func (*fakeSessions) Out(uint32) uint64                                        { return 0 }
+func (*fakeSessions) LeadsTo(uint64) (gnb netip.Addr, teid uint32, ok bool)    { return }
+func (*fakeSessions) EndMarkers(ctx context.Context, _ func(out uint64)) error { return nil }
+func (*fakeSessions) RecoverTurn(uint16, netip.Addr, uint32) (bool, error)     { return false, nil }
+func (*fakeSessions) OwnerOf(uint32) (session uint64)                          { return 0 }

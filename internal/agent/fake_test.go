@@ -20,6 +20,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
@@ -96,10 +97,11 @@ func (f *fakeDataPath) joined() *dataPath {
 			PutRoute: f.PutRoute, DeleteRoute: f.DeleteRoute,
 			AdjacencyKeys: f.AdjacencyKeys, AdjacencyChanges: f.AdjacencyChanges, SetNextHop: f.SetNextHop,
 		},
-		Pods: podTable{f}, Sessions: f, Trace: tracing{f}, Spread: &f.spread, SpreadCards: func() []string { return nil },
-		Punts:    punt.DataPath{Injector: f, InjectToUE: f.InjectToUE, Read: f.Punts},
-		Counters: counters{Outcomes: f.Outcomes, SID: f.SIDCounter, Lists: f.ListCounters, Tunnel: f.TunnelCounters, Usage: f.Usage},
-		Sweep:    f.Sweep, Build: f.Build, Close: f.Close,
+		Pods: podTable{f}, Sessions: f, Trace: tracing{f}, Spread: &f.spread, N4: n4.New(0), SpreadCards: func() []string { return nil },
+		Punts: punt.DataPath{Injector: f, InjectToUE: f.InjectToUE, Read: f.Punts},
+		Counters: counters{Outcomes: f.Outcomes, SID: f.SIDCounter, Lists: f.ListCounters, Tunnel: f.TunnelCounters, Usage: f.Usage,
+			Signalling: func() (n4.Counts, error) { return n4.Counts{Modifications: 3}, nil }},
+		Sweep: f.Sweep, Build: f.Build, Close: f.Close,
 	}
 }
 

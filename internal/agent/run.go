@@ -23,6 +23,8 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/upf"
 )
 
 // retryInterval is how often what failed is tried again, if nothing in the
@@ -75,7 +77,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("network state: %w", err)
 	}
-	c.spread = &spreader{dp: c.dp.Spread, cards: c.dp.SpreadCards, log: a.log}
+	c.spread = &spreader{dp: c.dp.Spread, cards: c.dp.SpreadCards, times: cpuClocks, log: a.log}
 	c.writer = apply.NewWriter(&c.dp.DataPath, c.upf.upf, a.log)
 	c.network = apply.NewNetwork(&c.dp.DataPath, c.watch.KeepAlive, a.log)
 	c.overlay = apply.NewOverlay(host, &c.dp.DataPath, c.pods, a.log)
@@ -98,7 +100,7 @@ func (a *Agent) openDataPath(goal *plan.Goal) error {
 	var both errgroup.Group
 	both.Go(func() (err error) {
 		c.dp, err = a.open.dataPath(dataplane.Options{
-			PinPath: a.options.PinPath, Limits: settings.Limits(p.Limits), Logger: a.log,
+			PinPath: a.options.PinPath, Limits: settings.Limits(p.Limits), N4Places: placesOf(&p), Logger: a.log,
 		}, c.store.DB())
 		if err != nil {
 			return fmt.Errorf("data path: %w", err)
@@ -113,12 +115,25 @@ func (a *Agent) openDataPath(goal *plan.Goal) error {
 	switch {
 	case err == nil:
 		c.upf.path.DataPath = c.dp.Sessions
+		if c.upf.upf != nil {
+			c.upf.counts = c.dp.Counters.Signalling
+			c.upf.signalling = upf.Share(c.upf.upf, c.dp.N4, p.UPF.N4Fast)
+		}
 	case c.dp != nil:
 		err = errors.Join(err, a.end())
 	default:
 		err = errors.Join(err, c.upf.close())
 	}
 	return err
+}
+
+// placesOf is how many places of SEIDs the data path knows: twice the sessions, as they
+// are taken in turn.
+func placesOf(p *desired.Process) uint32 {
+	if !p.UPF.N4Fast {
+		return 0
+	}
+	return min(2*p.Limits.Sessions, session.Places)
 }
 
 // end closes the data path once nobody uses it any more.

@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -378,6 +379,7 @@ type UPFGauges struct {
 	Events        map[string]uint64
 	BufferedBytes int64
 	PFCP          pfcp.Stats
+	N4Fast        n4.Counts // zero where the data path answers nothing
 }
 
 // Gauges reads them. Before Run is ready there is the version only.
@@ -416,6 +418,9 @@ func (a *Agent) Gauges() Gauges {
 	if u := c.upf; u.server != nil {
 		stats := u.upf.Stats()
 		g.UPF = &UPFGauges{Events: maps.Collect(stats.All()), BufferedBytes: stats.BufferedBytes.Load(), PFCP: u.server.Stats()}
+		if answered := u.answered(); answered != nil {
+			g.UPF.N4Fast = *answered
+		}
 	}
 	return g
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/pfcp"
@@ -26,10 +27,14 @@ import (
 type userPlane struct {
 	upf    *upf.UPF // nil: the node is none
 	config pfcp.Config
-	open   func(pfcp.Config) (*pfcp.Server, error)
-	early  *pfcp.Server // answers heartbeats until start; nil: nobody does
-	server *pfcp.Server // since start
-	path   *sessionPath
+	n4Fast bool // the data path answers SMFs too
+	// signalling is that; nil: it does not.
+	signalling pfcp.Signalling
+	counts     func() (n4.Counts, error)
+	open       func(pfcp.Config) (*pfcp.Server, error)
+	early      *pfcp.Server // answers heartbeats until start; nil: nobody does
+	server     *pfcp.Server // since start
+	path       *sessionPath
 }
 
 // sessionPath notes that a session was put: it may lead to a next hop that
@@ -56,6 +61,7 @@ func newUserPlane(a *Agent, goal *plan.Goal) (u *userPlane, err error) {
 	c := p.UPF
 	u = &userPlane{path: &sessionPath{put: make(chan struct{}, 1)}, open: a.open.server}
 	if c.IsSet() {
+		u.n4Fast = c.N4Fast
 		u.config = pfcp.Config{Addresses: c.N4, NodeID: c.NodeID, Allow: c.SMFs, Connect: c.Connect, Log: a.log,
 			StampFile: a.options.StatePath + ".recovery"}
 		u.openEarly(goal)
@@ -99,6 +105,9 @@ func (u *userPlane) start(ctx context.Context, group *errgroup.Group, ports []in
 		}
 	}
 	server := u.early
+	if u.signalling != nil {
+		server.Share(u.signalling)
+	}
 	if err := server.Restore(u.upf); err != nil {
 		return fmt.Errorf("upf.n4: %w", err)
 	}
@@ -143,6 +152,8 @@ func (u *userPlane) validate(c *config.UPF) error {
 		return fmt.Errorf("%w: upf: the daemon is a user plane function: restart it with this configuration", desired.ErrInvalid)
 	case u.upf != nil && !slices.Equal(c.N4, u.config.Addresses):
 		return fmt.Errorf("%w: upf.n4: sessions name %v as where they are controlled: restart the daemon with this configuration, or leave it at that", desired.ErrInvalid, u.config.Addresses)
+	case u.upf != nil && c.N4Fast != u.n4Fast:
+		return fmt.Errorf("%w: upf.n4_fast: the daemon started with %t: restart it with this configuration", desired.ErrInvalid, u.n4Fast)
 	case u.upf != nil && c.NodeID != u.config.NodeID:
 		return fmt.Errorf("%w: upf.node_id: SMFs know the daemon as %s: restart it with this configuration, or leave it at that", desired.ErrInvalid, u.config.NodeID)
 	}
@@ -273,8 +284,21 @@ func (u *userPlane) status() *UPFStatus {
 	if err := u.upf.Journal(); err != nil {
 		s.Journal = err.Error()
 	}
+	s.N4Fast = u.answered()
 	slices.SortFunc(s.Peers, func(a, b PeerStatus) int { return a.Addr.Compare(b.Addr) })
 	return s
+}
+
+// answered is what the data path answers SMFs; nil: nothing, or that is not known.
+func (u *userPlane) answered() *n4.Counts {
+	if !u.n4Fast {
+		return nil
+	}
+	counts, err := u.counts()
+	if err != nil {
+		return nil
+	}
+	return &counts
 }
 
 // BufferFull is the reason of packets that the data path hands to the buffer of idle

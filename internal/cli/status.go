@@ -79,6 +79,10 @@ func upfRows(g *printer.Grid, u *agent.UPFStatus) {
 	if u.Journal != "" {
 		g.Row("journal", "takes no sessions: "+u.Journal)
 	}
+	if n := u.N4Fast; n != nil {
+		g.Row("PFCP", fmt.Sprintf("the data path answered %d heartbeats, %d modifications; %d messages left to the daemon",
+			n.Heartbeats, n.Modifications+n.Repeated, n.Left))
+	}
 	g.Row("buffered", fmt.Sprintf("%d packets", u.Buffered))
 	for _, p := range u.Pools {
 		g.Row("UE pool", fmt.Sprintf("%s %d of %d %s", p.Prefix, p.Used, p.Size, p.NetworkInstance))

@@ -42,6 +42,10 @@ type UPF struct {
 	// MSSClamp lowers the MSS of the sessions' TCP connections to what fits the
 	// interfaces that they cross, with the headers that are pushed there.
 	MSSClamp bool `json:"mss_clamp,omitempty"`
+	// N4Fast has the data path answer heartbeats, and requests that change where sessions
+	// forward (handover, idle, active). It goes on doing so while culvert is restarted. A
+	// change takes a restart of culvert.
+	N4Fast bool `json:"n4_fast,omitempty"`
 }
 
 // UEPool is a part of the UE address space.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
@@ -22,6 +23,9 @@ func (d *DataPlane) Outcomes() ([]counter.Counter, error) {
 	}
 	return out, nil
 }
+
+// Signalling counts the PFCP messages that the data path answers or leaves to the daemon.
+func (d *DataPlane) Signalling() (n4.Counts, error) { return n4.ReadCounts(d.maps[abi.MapN4Count]) }
 
 // Usage says how full the tables are that the configuration fills, by name.
 func (d *DataPlane) Usage() map[string]table.Usage {

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/n4"
+	"github.com/culvert-net/culvert/internal/dataplane/pin"
 	"github.com/culvert-net/culvert/internal/dataplane/session"
 )
 
@@ -64,16 +66,22 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 	} {
 		spec.Maps[name].MaxEntries = n
 	}
-	d.withoutSessions = map[string]uint32{}
+	d.unused = map[string]pin.Unused{}
 	for name, n := range session.MapSizes(l) {
-		d.withoutSessions[name] = spec.Maps[name].MaxEntries
+		d.unused[name] = pin.Unused{Entries: spec.Maps[name].MaxEntries, By: "limits.sessions; a node that is no user plane function has room for none"}
 		if l.Sessions != 0 {
+			spec.Maps[name].MaxEntries = n
+		}
+	}
+	for name, n := range n4.MapSizes(d.places) {
+		d.unused[name] = pin.Unused{Entries: spec.Maps[name].MaxEntries, Stays: true, By: "limits.sessions with upf.n4_fast"}
+		if d.places != 0 {
 			spec.Maps[name].MaxEntries = n
 		}
 	}
 	// These are written word by word, see table.Array.
 	for _, name := range []string{mapSettings, abi.MapLocalSid, abi.MapRouteRoot, abi.MapRouteBlock, abi.MapSrPolicy, abi.MapTunnel,
-		abi.MapSpreadSettings, abi.MapSpreadBucket, abi.MapSpreadQueue,
+		abi.MapN4State, abi.MapN4Session, abi.MapN4Dirty, abi.MapSpreadSettings, abi.MapSpreadBucket, abi.MapSpreadQueue,
 		abi.MapPdr, abi.MapRefused, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding, abi.MapMeter, abi.MapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
 	}

@@ -54,11 +54,8 @@ type n4Tables struct {
 // mapped lets a test write the tables of PFCP.
 func mapped(sessions uint32) func(*ebpf.CollectionSpec) {
 	return func(spec *ebpf.CollectionSpec) {
-		for name, n := range map[string]uint32{abi.MapN4Session: sessions, abi.MapN4Dirty: sessions/64 + 1} {
+		for name, n := range map[string]uint32{abi.MapN4Session: sessions, abi.MapN4Dirty: sessions/64 + 1, abi.MapN4Forwarding: 16} {
 			spec.Maps[name].MaxEntries = n
-		}
-		for _, name := range []string{abi.MapN4Session, abi.MapN4State, abi.MapN4Dirty} {
-			spec.Maps[name].Flags |= 1 << 10 // BPF_F_MMAPABLE
 		}
 	}
 }
@@ -93,7 +90,7 @@ func newN4Rig(t testing.TB) *n4Rig {
 		key := abi.N4ForwardingKey{Template: 3, Remote: abi.In6Of(addr(gnb))}
 		must(t, d.maps[abi.MapN4Forwarding].Put(&key, uint32(r.forward[i]>>32)))
 	}
-	r.state.Put(0, &abi.N4State{Alive: r.now(), Recovery: 0xe0000001, Address: [4]abi.In6{abi.In6Of(addr("10.4.0.1")), abi.In6Of(addr("fc00:4::1"))}})
+	r.state.Put(0, &abi.N4State{Alive: r.now(), Recovery: 0xe0000001, Open: 1, Key: [2]uint64{1, 2}, Address: [4]abi.In6{abi.In6Of(addr("10.4.0.1")), abi.In6Of(addr("fc00:4::1"))}})
 	for _, smf := range []string{"10.4.0.2", "fc00:4::2"} {
 		must(t, d.maps[abi.MapN4Peer].Put(abi.In6Of(addr(smf)), &abi.N4Peer{Association: 9, Recovery: 0xd0000002}))
 	}
@@ -118,10 +115,10 @@ func instanceHash(text string) uint32 {
 
 // publish makes the session what it was at the beginning.
 func (r *n4Rig) publish() {
-	s := abi.N4Session{Seid: n4SEID, CpSeid: n4CPSEID, Association: 9}
-	s.Far[2] = abi.N4Far{
-		Id: 1, Pdr: r.rule, Forward: r.act[0], Buffer: r.act[1], Instance: instanceHash("internet"), Template: 3,
-		Destination: 0, Type: 0x0b, Forwards: 2, Buffers: 0x0c, Action: 2, Bar: 1,
+	s := abi.N4Session{Seid: n4SEID, CpSeid: n4CPSEID, Association: 9, Open: 1}
+	s.Rule[2] = abi.N4Rule{
+		Far: 1, Pdr: r.rule, Forward: r.act[0], Buffer: r.act[1], Instance: instanceHash("internet"), Template: 3,
+		Destination: 0, Type: 0x0b, Forwards: 2, Buffers: 0x0c, Action: 2, Bar: 1, Leads: 1,
 	}
 	r.sessions.Put(n4Place, &s)
 	r.d.sessionTables.PDR.Store(r.rule, 2, r.forward[0])
@@ -167,7 +164,9 @@ func (r *n4Rig) ask(frame []byte) []byte {
 	verdict, got, err := r.program.Test(frame, 1)
 	must(r.t, err)
 	if verdict == xdp.VerdictPass {
-		if !slices.Equal(got, frame) || r.sessions.Get(n4Place) != session || r.d.sessionTables.PDR.Load(r.rule, 2) != out || r.d.sessionTables.PDR.Load(r.rule, 3) != act {
+		now := r.sessions.Get(n4Place)
+		now.Left = session.Left
+		if !slices.Equal(got, frame) || now != session || r.d.sessionTables.PDR.Load(r.rule, 2) != out || r.d.sessionTables.PDR.Load(r.rule, 3) != act {
 			r.t.Errorf("left to the daemon after a change")
 		}
 		return nil
@@ -242,7 +241,7 @@ func TestN4Changes(t *testing.T) {
 	r.expect("idle", update(open5gsIdle, far, 0, ""), r.forward[0], r.act[1])
 	r.expect("idle again", update(open5gsIdle, far, 0, ""), r.forward[0], r.act[1])
 	r.expect("active at the other gNB", update(open5gsForward, far, 2, "10.200.0.9"), r.forward[1], r.act[0])
-	if s := r.sessions.Get(n4Place); s.Version != 5 || s.Lock != 0 || s.Far[2].Action != 2 {
+	if s := r.sessions.Get(n4Place); s.Version != 5 || s.Lock != 0 || s.Rule[2].Action != 2 {
 		t.Errorf("the session: %+v", s)
 	}
 	// a repeated request gets its answer, and nothing else
@@ -312,11 +311,14 @@ func TestN4Leaves(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(s *abi.N4Session){
-		"of another SMF":        func(s *abi.N4Session) { s.Association = 8 },
-		"locked by the daemon":  func(s *abi.N4Session) { s.Lock = 1 << 32 },
-		"withdrawn":             func(s *abi.N4Session) { s.Seid = 0 },
-		"never seen forwarding": func(s *abi.N4Session) { s.Far[2].Forward = 0 },
-		"an older sequence":     func(s *abi.N4Session) { s.Answered[0] = 201 | 1<<31 },
+		"of another SMF":                          func(s *abi.N4Session) { s.Association = 8 },
+		"locked by the daemon":                    func(s *abi.N4Session) { s.Lock = 1 << 32 },
+		"that is not there":                       func(s *abi.N4Session) { s.Seid = 0 },
+		"of the daemon alone":                     func(s *abi.N4Session) { s.Open = 0 },
+		"never seen forwarding":                   func(s *abi.N4Session) { s.Rule[2].Forward = 0 },
+		"an older sequence":                       func(s *abi.N4Session) { s.Answered[0] = 201 | 1<<31 },
+		"with the daemon's answer":                func(s *abi.N4Session) { s.Answered[0] = 200 | 1<<30 },
+		"with a request on its way to the daemon": func(s *abi.N4Session) { s.Left = 1<<32 | 1 },
 	} {
 		r.publish()
 		s := r.sessions.Get(n4Place)
@@ -335,6 +337,57 @@ func TestN4Leaves(t *testing.T) {
 	if got := r.ask(n4Frame("10.4.0.2", good)); !slices.Equal(got, accepted(200)) {
 		t.Errorf("the request that all these are made of: %x", got)
 	}
+}
+
+// TestN4KeepsTheOrder: what is left to the daemon is answered before what comes later.
+func TestN4KeepsTheOrder(t *testing.T) {
+	r := newN4Rig(t)
+	forward := update(open5gsForward, 1, 2, "10.200.0.9")
+	left := func() uint64 { return r.sessions.Get(n4Place).Left }
+	strange := r.message(200, forward)
+	strange[1] = 53 // a response does not wait for an answer
+	r.ask(n4Frame("10.4.0.2", strange))
+	r.ask(n4Frame("10.4.0.3", r.message(200, "")))
+	if left() != 0 {
+		t.Errorf("left: %#x after a response, and after a request of a stranger", left())
+	}
+	fragment := n4Frame("10.4.0.2", r.message(200, forward))
+	fragment[20] |= 0x20
+	binary.BigEndian.PutUint16(fragment[24:], binary.BigEndian.Uint16(fragment[24:])-0x2000)
+	whole := n4Frame("fc00:4::2", r.message(200, forward))
+	fragment6 := slices.Concat(whole[:54], []byte{17, 0, 0, 1, 0, 0, 0, 7}, whole[54:]) // the first of more
+	fragment6[20] = 44
+	binary.BigEndian.PutUint16(fragment6[18:], binary.BigEndian.Uint16(fragment6[18:])+8)
+	for i, frame := range [][]byte{n4Frame("10.4.0.2", r.message(201, "")), fragment, fragment6, n4Frame("10.4.0.2", r.message(202, forward))} {
+		if got := r.ask(frame); got != nil || left() != uint64(i+1)*(1<<32|1) {
+			t.Errorf("request %d: answered with %x, left %#x", i, got, left())
+		}
+	}
+	r.sessions.Store(n4Place, wordN4Left, left()&^0xffffffff) // the daemon has answered
+	r.sequence = 300
+	r.expect("after the daemon's answer", forward, r.forward[1], r.act[0])
+}
+
+// wordN4Left is the word of left in abi.N4Session.
+const wordN4Left = 30
+
+// TestN4KnowsWhereRulesLead: a rule that the daemon made buffer forwards when the request
+// says where to.
+func TestN4KnowsWhereRulesLead(t *testing.T) {
+	r := newN4Rig(t)
+	s := r.sessions.Get(n4Place)
+	s.Rule[2].Leads, s.Rule[2].Action = 0, 0x0c
+	r.sessions.Put(n4Place, &s)
+	r.d.sessionTables.PDR.Store(r.rule, 3, r.act[1])
+	const active = "000a000e006c000400000001002c00020200"
+	if got := r.ask(n4Frame("10.4.0.2", r.message(200, active))); got != nil {
+		t.Errorf("without a place to forward to: answered with %x", got)
+	}
+	r.sessions.Store(n4Place, wordN4Left, 0)
+	r.sequence = 300
+	r.expect("with one", update(open5gsForward, 1, 2, "10.200.0.9"), r.forward[1], r.act[0])
+	r.expect("idle", update(open5gsIdle, 1, 0, ""), r.forward[1], r.act[1])
+	r.expect("without one, which is known now", active, r.forward[1], r.act[0])
 }
 
 // TestN4Heartbeats are answered for a minute without the daemon.
@@ -406,16 +459,25 @@ func TestN4ByTheJourney(t *testing.T) {
 // costs about 40 ns itself. Each request is new, and comes by a system call: caches are
 // colder than under load.
 func BenchmarkSignalling(b *testing.B) {
-	r := newN4Rig(b)
+	for _, smf := range []struct{ name, repeats, far string }{{"open5gs", "", open5gsForward}, {"free5gc", free5gcFSEID + free5gcPDR, free5gcFAR}} {
+		b.Run(smf.name, func(b *testing.B) {
+			r := newN4Rig(b)
+			r.knows(free5gcFSEID, free5gcPDR)
+			r.measure(b, smf.repeats+update(smf.far, 1, 2, "10.200.0.9"), smf.repeats+update(smf.far, 1, 1, "10.200.0.2"))
+		})
+	}
+}
+
+// measure sends requests in turn.
+func (r *n4Rig) measure(b *testing.B, requests ...string) {
 	statistics, err := ebpf.EnableStats(0) // BPF_STATS_RUN_TIME
 	must(b, err)
 	defer statistics.Close()
-	requests := []string{update(open5gsForward, 1, 2, "10.200.0.9"), update(open5gsForward, 1, 1, "10.200.0.2")}
 	before, err := r.loaded.Stats()
 	must(b, err)
 	for i := range b.N {
 		r.sequence++
-		verdict, _, err := r.program.Test(n4Frame("10.4.0.2", r.message(r.sequence, requests[i%2])), 1)
+		verdict, _, err := r.program.Test(n4Frame("10.4.0.2", r.message(r.sequence, requests[i%len(requests)])), 1)
 		must(b, err)
 		if verdict != xdp.VerdictRedirect {
 			b.Fatalf("request %d: %s", i, xdp.VerdictName(verdict))

@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/mobile"
+	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	"github.com/culvert-net/culvert/internal/dataplane/pin"
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/dataplane/policy"
@@ -38,7 +39,10 @@ type Options struct {
 	// goes with Close.
 	PinPath string
 	Limits  settings.Limits
-	Logger  *slog.Logger
+	// N4Places is for how many places of SEIDs the data path answers requests; 0: it
+	// answers none.
+	N4Places uint32
+	Logger   *slog.Logger
 
 	// edit changes the build: tests upgrade from one to another.
 	edit func(*ebpf.CollectionSpec)
@@ -61,8 +65,9 @@ type DataPlane struct {
 	Policies *policy.Table
 	Tunnels  *tunnel.Table
 	Steering *steering.Table
-	// Sessions are those of the UPF.
+	// Sessions are those of the UPF, and N4 what answers PFCP for them.
 	Sessions *session.Sessions
+	N4       *n4.Table
 	// Pods of this node, and links of Ethernet sessions.
 	Pods  *pod.Table
 	Links *ethernet.Links
@@ -74,15 +79,14 @@ type DataPlane struct {
 	mu     sync.Mutex
 	log    *slog.Logger
 	limits settings.Limits
+	places uint32 // Options.N4Places
 	build  string
 	grace  *table.Grace
 	pins   *pin.Dir // nil: not pinned
 	maps   map[string]*ebpf.Map
 	prog   *ebpf.Program
-	// withoutSessions is how many entries the maps of sessions have where there
-	// are none.
-	withoutSessions map[string]uint32
-	edit            func(*ebpf.CollectionSpec) // see Options
+	unused map[string]pin.Unused      // maps that a node may do without
+	edit   func(*ebpf.CollectionSpec) // see Options
 
 	tables   tables
 	settings *settings.Book
@@ -96,6 +100,7 @@ type DataPlane struct {
 
 	sessionTables session.Tables
 	spreadTables  spread.Tables
+	n4Tables      n4.Tables
 }
 
 // tables are those of all concepts but sessions.
@@ -123,7 +128,7 @@ func Open(opts Options) (*DataPlane, error) {
 		return nil, err
 	}
 	d := &DataPlane{
-		log: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), limits: opts.Limits.WithDefaults(), grace: &table.Grace{},
+		log: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), limits: opts.Limits.WithDefaults(), places: opts.N4Places, grace: &table.Grace{},
 		build: abi.Build(), edit: opts.edit,
 	}
 	if opts.edit != nil {
@@ -139,6 +144,9 @@ func Open(opts Options) (*DataPlane, error) {
 	}
 	if err == nil {
 		err = d.openTables()
+	}
+	if err == nil {
+		err = d.openN4(spec)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -163,7 +171,7 @@ func (d *DataPlane) openAttachments() (err error) {
 // overwritten.
 func (d *DataPlane) openTables() (err error) {
 	m, l, t := d.maps, d.limits, &d.tables
-	if err = errors.Join(table.Open(t, m), table.Open(&d.sessionTables, m)); err != nil {
+	if err = errors.Join(table.Open(t, m), table.Open(&d.sessionTables, m), table.Open(&d.n4Tables, m)); err != nil {
 		return err
 	}
 	d.settings, d.names = settings.Open(t.Settings, d.grace, l), &table.Names{Hash: t.Names}
@@ -219,6 +227,39 @@ func (d *DataPlane) openTables() (err error) {
 	return nil
 }
 
+// openN4 has the data path answer PFCP, or leave all of it to the daemon.
+func (d *DataPlane) openN4(spec *ebpf.CollectionSpec) (err error) {
+	d.N4 = n4.Open(d.n4Tables, d.places != 0)
+	d.Sessions.Turns.Share(d.N4.Pause, d.N4.Moved)
+	slot, programs := uint32(abi.ProgramPROGRAM_N4), d.maps[abi.MapNextProgram]
+	if d.places == 0 {
+		if err = programs.Delete(slot); errors.Is(err, ebpf.ErrKeyNotExist) {
+			err = nil
+		}
+		return err
+	}
+	p, err := d.loadN4(spec)
+	if err != nil {
+		return err
+	}
+	defer p.Close() // the table keeps it
+	return programs.Put(slot, p)
+}
+
+// loadN4 loads culvert_n4 and pins it, or finds it pinned.
+func (d *DataPlane) loadN4(spec *ebpf.CollectionSpec) (*ebpf.Program, error) {
+	if d.pins != nil {
+		if p := d.pins.SameProgram(abi.ProgCulvertN4, spec, d.maps, d.build); p != nil {
+			return p, nil
+		}
+	}
+	loaded, err := d.loadLater(abi.ProgCulvertN4)
+	if err != nil || d.pins == nil {
+		return loaded[abi.ProgCulvertN4], err
+	}
+	return loaded[abi.ProgCulvertN4], d.pins.PutProgram(loaded[abi.ProgCulvertN4], abi.ProgCulvertN4, d.build)
+}
+
 // Build is a hash of the object that is loaded.
 func (d *DataPlane) Build() string { return d.build }
 
@@ -226,7 +267,7 @@ func (d *DataPlane) Build() string { return d.build }
 func (d *DataPlane) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	errs := []error{table.Close(&d.tables), table.Close(&d.sessionTables), table.Close(&d.spreadTables), d.Spread.Close(), d.XDP.Close(), d.TCX.Close(), d.prog.Close()}
+	errs := []error{table.Close(&d.tables), table.Close(&d.sessionTables), table.Close(&d.spreadTables), table.Close(&d.n4Tables), d.Spread.Close(), d.XDP.Close(), d.TCX.Close(), d.prog.Close()}
 	if d.rings != nil {
 		d.rings.Close()
 	}

@@ -72,3 +72,9 @@ func (d *DataPlane) SessionEvents(ctx context.Context, f func(session.Event)) er
 		}
 	})
 }
+
+// EndMarkers calls f for each End Marker that an SMF asked the data path for, with the
+// word of pdr that says where it goes (Sessions.LeadsTo), until ctx ends.
+func (d *DataPlane) EndMarkers(ctx context.Context, f func(out uint64)) error {
+	return event.Read(ctx, d.rings, abi.MapN4Events, func(e *abi.N4Event) { f(e.Out) })
+}

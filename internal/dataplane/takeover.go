@@ -57,7 +57,7 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) (err error)
 	if d.pins, err = pin.Take(path); err != nil {
 		return err
 	}
-	pinned, err := d.pins.LoadMaps(spec, d.withoutSessions)
+	pinned, err := d.pins.LoadMaps(spec, d.unused)
 	if err != nil {
 		return err
 	}

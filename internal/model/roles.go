@@ -117,6 +117,8 @@ func (g *guard) kernel(p kernelPacket, foreign bool) Reason {
 			return ""
 		}
 		return NotForHost
+	case ours && p.protocol == protoUDP && p.later && g.in.HasRole(config.RoleN4):
+		return ""
 	case ours && p.protocol == protoUDP && p.destination == 2152:
 		return g.gtpu(p.src)
 	case ours:
@@ -138,6 +140,7 @@ type kernelPacket struct {
 	icmp                int    // type; -1: none
 	source, destination uint16 // ports; 0: none
 	ack                 bool
+	later               bool // a fragment behind the first one
 }
 
 func kernelPacket6(b []byte) kernelPacket {
@@ -147,22 +150,22 @@ func kernelPacket6(b []byte) kernelPacket {
 	if k.protocol == 0 && len(rest) >= 2 { // hop-by-hop options, of MLD
 		k.protocol, rest = rest[0], rest[min(len(rest), 8+8*int(rest[1])):]
 	}
+	if k.protocol == protoFragment && len(rest) >= 8 && rest[0] == protoUDP {
+		k.protocol, k.later, rest = protoUDP, be.Uint16(rest[2:])&0xfff8 != 0, rest[8:]
+	}
 	return k.transport(rest)
 }
 
 func kernelPacket4(b []byte) kernelPacket {
 	p := v4(b)
 	k := kernelPacket{src: p.src(), dst: p.dst(), hops: p.ttl(), protocol: p.protocol()}
-	var rest []byte
-	if p.offset() == 0 {
-		rest = p[min(len(p), p.header()):]
-	}
-	return k.transport(rest)
+	k.later = p.offset() != 0
+	return k.transport(p[min(len(p), p.header()):])
 }
 
 func (k kernelPacket) transport(b []byte) kernelPacket {
 	k.icmp = -1
-	if len(b) < 4 {
+	if len(b) < 4 || k.later {
 		return k
 	}
 	switch k.protocol {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/net/ipv4"
@@ -111,13 +112,14 @@ type packet struct {
 type batch struct {
 	packets []packet
 	memory  []byte
+	early   time.Time // when they came, if that was while sessions were being restored
 }
 
 var batches = sync.Pool{New: func() any { return &batch{} }}
 
 func (b *batch) release() {
 	clear(b.packets)
-	b.packets = b.packets[:0]
+	b.packets, b.early = b.packets[:0], time.Time{}
 	// A large datagram must not keep its memory for ever.
 	if cap(b.memory) > 1<<18 {
 		b.memory = nil

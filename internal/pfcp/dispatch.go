@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
@@ -59,10 +60,11 @@ func (d *dispatcher) dispatch(c *conn, from netip.AddrPort, to net.Addr, data []
 		s.requests.answered(from.Addr(), h, body, err)
 		return
 	}
-	if !d.within(from, what, len(data)) {
+	early := what == aboutSession && !s.running.Load()
+	if !early && !d.within(from, what, len(data)) {
 		return
 	}
-	if !s.ready(what) {
+	if early && !s.waits(len(data)) || !early && !s.ready(what) {
 		s.counters.overflows.Add(1)
 		return
 	}
@@ -73,7 +75,9 @@ func (d *dispatcher) dispatch(c *conn, from netip.AddrPort, to net.Addr, data []
 	b := d.pending[whose]
 	if b == nil {
 		b = batches.Get().(*batch)
-		d.pending[whose] = b
+		if d.pending[whose] = b; early {
+			b.early = time.Now()
+		}
 	}
 	at := len(b.memory)
 	b.memory = append(b.memory, data...)

@@ -80,7 +80,7 @@ func newStand(t testing.TB) *stand {
 	if err := cfg.defaults(); err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{cfg: cfg, upf: promptUPF{upf}, log: cfg.Log, features: upf.Features()}
+	s := &Server{signalling: alone{}, cfg: cfg, upf: promptUPF{upf}, log: cfg.Log, features: upf.Features()}
 	s.recovery.Store(7)
 	s.running.Store(true)
 	s.smfs.Store(&smfs{allow: anyone})

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/wmnsk/go-pfcp/ie"
@@ -32,6 +33,7 @@ type n4Message struct {
 	Type, Updates, Flags, Priority uint8
 	Update                         [4]n4Update
 	Pad                            [4]byte
+	FSEID, PDRs                    uint64 // hashes
 }
 
 // Bits of n4Update.Has.
@@ -60,6 +62,9 @@ var n4Seeds = []string{
 	"213400820000000000000d9200000c00000a0037006c000400000001002c00020200000b0025002a0001000016000908696e7465726e65740054000a0100000000040ac8000200a000010b000a0037006c000400000004002c00020200000b0025002a0001000016000908696e7465726e65740054000a0100000000040ac8000200a000010b",
 	"23340045000000000000023200000470000a0035006c000400000002002c000102000b0024002a00010000160008696e7465726e65740054000a0100000000010ac8000200a000010b",
 	"2001000c000007000060000400000001",
+	n4Request(n4FSEID + n4PDR + n4Forward5GC),
+	n4Request(n4FSEID + n4Forward5GC),
+	n4Request(n4FSEID + n4PDR + n4OtherPDR + n4Forward5GC),
 }
 
 // n4Mutated is one of the seeds, with a few of its octets changed, moved or repeated.
@@ -145,7 +150,7 @@ func n4Read(t *testing.T, reader string, list [][]byte) []*n4Message {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, complaints.Bytes())
 	}
-	const size = 192
+	const size = 208
 	if len(out) != len(list)*(1+size) {
 		t.Fatalf("%d octets for %d messages, want %d each", len(out), len(list), 1+size)
 	}
@@ -184,13 +189,10 @@ func n4Agrees(t *testing.T, b []byte, m *n4Message) bool {
 		return true
 	}
 	updates := m.Update[:m.Updates]
-	if !n4CouldPlan(updates) {
+	if !n4Repeats(t, body, m) || !n4CouldPlan(updates) {
 		return false
 	}
-	to := &session.Session{}
-	for id := range uint32(4) {
-		to.FARs = append(to.FARs, n4FAR(id+1))
-	}
+	to := n4Session(t)
 	builder := &request.Builder{Features: everything, To: to}
 	builder.Modification(body)
 	if builder.Err != nil {
@@ -206,6 +208,9 @@ func n4Agrees(t *testing.T, b []byte, m *n4Message) bool {
 	}
 	if markers != len(builder.How.EndMarkers) {
 		t.Errorf("%d End Markers, the data path reads %d", len(builder.How.EndMarkers), markers)
+	}
+	if was := n4Session(t); to.CPSEID != was.CPSEID || to.CPAddr != was.CPAddr || !reflect.DeepEqual(to.PDRs, was.PDRs) {
+		t.Errorf("the daemon changes what the data path takes for repeated: %+v, it was %+v", to, was)
 	}
 	return true
 }

@@ -197,6 +197,7 @@ func (n *node) request(r nodeRequest, body wire.IEs, err error) {
 // the next answer.
 func (n *node) publish(ps *peers) {
 	n.s.peers.Store(ps)
+	n.s.share()
 	n.unsaved = true
 }
 

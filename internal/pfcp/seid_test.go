@@ -48,7 +48,7 @@ func TestSEIDsAreNotGuessed(t *testing.T) {
 // The upper bits of SEIDs that follow one another differ in about half of them, after a
 // restart too.
 func TestSEIDsAreRandom(t *testing.T) {
-	w := newWorker(&Server{}, 0)
+	w := newWorker(&Server{signalling: alone{}}, 0)
 	w.s.workers = []*worker{w}
 	seen := map[uint64]bool{}
 	differ, last := 0, w.newSEID()
@@ -73,7 +73,7 @@ func TestSEIDsAreRandom(t *testing.T) {
 
 // A worker makes SEIDs, each of its own and none twice, although it has no free place.
 func TestMoreSessionsThanPlaces(t *testing.T) {
-	s := &Server{}
+	s := &Server{signalling: alone{}}
 	w := newWorker(s, 5)
 	s.workers = make([]*worker, session.Places/4)
 	for i := range s.workers {

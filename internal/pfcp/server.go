@@ -101,9 +101,13 @@ type Server struct {
 	upf      UPF
 	log      *slog.Logger
 	features session.Features
+	// signalling shares the sessions with us.
+	signalling Signalling
+	sharing    sync.Mutex
 	// recovery is our Recovery Time Stamp as PFCP has it; 0: not known yet.
 	recovery atomic.Uint32
-	running  atomic.Bool // requests are handled
+	running  atomic.Bool  // requests are handled
+	early    atomic.Int64 // requests that came before
 	conns    []*conn
 	listen   sync.Once
 	readers  errgroup.Group
@@ -144,7 +148,7 @@ func Open(cfg Config) (*Server, error) {
 	if err := cfg.defaults(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Log, limits: newLimits()}
+	s := &Server{cfg: cfg, log: cfg.Log, limits: newLimits(), signalling: alone{}}
 	s.peers.Store(&peers{})
 	s.smfs.Store(&smfs{cfg.Allow, cfg.Connect})
 	s.SetPorts(nil)
@@ -171,6 +175,9 @@ func (s *Server) Close() {
 		_ = c.udp.Close()
 	}
 }
+
+// Share has somebody share the sessions. It comes before Restore.
+func (s *Server) Share(with Signalling) { s.signalling = with }
 
 // Run serves until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
@@ -213,8 +220,20 @@ func (s *Server) read() {
 	}
 }
 
-// ready says whether a request can be handled now. SMFs repeat those that come while
-// sessions are being restored: an SMF may have given up one that has waited longer.
+// Requests about sessions that come while these are being restored wait: so many, and so
+// long at most. SMFs repeat what has no answer (T1), and give it up in the end (T1 * N1).
+const (
+	mostEarly     = 1 << 14
+	mostEarlySize = 4096 // octets
+	longestEarly  = 2 * time.Second
+)
+
+// waits says whether a request waits until sessions are restored.
+func (s *Server) waits(octets int) bool {
+	return octets <= mostEarlySize && s.early.Add(1) <= mostEarly
+}
+
+// ready says whether a request can be handled now. SMFs repeat those that come too early.
 func (s *Server) ready(what topic) bool {
 	return s.running.Load() || what == heartbeat && s.recovery.Load() != 0
 }
@@ -229,6 +248,7 @@ func (s *Server) workerOf(seid uint64) *worker {
 // Its sessions stay as they are: only an SMF that we listen to releases them.
 func (s *Server) SetSMFs(allow []netip.Prefix, connect []netip.Addr) {
 	s.smfs.Store(&smfs{allow, connect})
+	s.share()
 	s.node.post(s.node.connect) // or with the next heartbeat
 }
 

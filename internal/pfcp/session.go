@@ -94,31 +94,46 @@ func (s *Server) fseid(seid uint64) *ie.IE {
 	return ie.NewFSEID(seid, v4, v6)
 }
 
+// found is the session of a request, and its association. answered: the data path has
+// done what the request asks for.
+type found struct {
+	of       *association
+	session  *session.Session
+	answered bool
+}
+
 // find returns the session that a request is about, and its association. A
-// peer does not find the sessions of others.
-func (w *worker) find(p *packet, h wire.Header) (*association, *session.Session, bool) {
+// peer does not find the sessions of others. The data path is kept from the session.
+func (w *worker) find(p *packet, h wire.Header) (f found, ok bool) {
 	of := w.owner(h.SEID)
 	if of == nil || !h.HasSEID {
-		return nil, nil, false
+		return f, false
 	}
 	if !of.has(p.from.Addr()) {
 		w.s.counters.unauthorised.Add(1)
 		w.s.warn(&w.s.complain.unauthorised, "request for another peer's session", "from", p.from, "seid", h.SEID, "smf", of.node)
-		return nil, nil, false
+		return f, false
 	}
-	from := w.s.upf.Session(h.SEID)
-	if from == nil || of.ends(from) {
-		return of, nil, false
+	f.answered = w.s.signalling.Take(h.SEID, h.Sequence)
+	f.of, f.session = of, w.s.upf.Session(h.SEID)
+	if f.session == nil || of.ends(f.session) {
+		return f, false
 	}
-	of.unnamed.remove(from)
-	return of, from, true
+	of.unnamed.remove(f.session)
+	return f, true
 }
 
 // modify answers a Session Modification Request.
 func (w *worker) modify(p *packet, h wire.Header, body wire.IEs) {
-	of, from, ok := w.find(p, h)
+	f, ok := w.find(p, h)
 	if !ok {
 		w.refuse(p, h, 0, &wire.Refusal{Cause: ie.CauseSessionContextNotFound})
+		return
+	}
+	of, from := f.of, f.session
+	if f.answered {
+		w.s.counters.repeated.Add(1)
+		w.answer(h, from.CPSEID, ie.CauseRequestAccepted, accepted)
 		return
 	}
 	to := *from
@@ -133,6 +148,9 @@ func (w *worker) modify(p *packet, h wire.Header, body wire.IEs) {
 		return
 	}
 	w.own(to.SEID, to.NamesApplications(), of)
+	if b.OwnsPDRs() && len(created) == 0 {
+		w.s.repeat(from, &to, body)
+	}
 	list := append([]*ie.IE{accepted}, created...)
 	list = append(list, wire.NewUsageReports(ie.UsageReportWithinSessionModificationResponse, reports, b.QueryRef)...)
 	w.answer(h, to.CPSEID, ie.CauseRequestAccepted, list...)
@@ -171,15 +189,15 @@ func (w *worker) change(from *session.Session, b *request.Builder) (reports []se
 // delete starts a deletion. The session is gone for all other requests at once;
 // the answer waits for its last usage.
 func (w *worker) delete(p *packet, h wire.Header, key uint64) {
-	of, from, ok := w.find(p, h)
+	f, ok := w.find(p, h)
 	if !ok {
 		w.refuse(p, h, 0, &wire.Refusal{Cause: ie.CauseSessionContextNotFound})
 		return
 	}
-	d := &deletion{conn: p.conn, from: p.from, key: key, h: h, of: of, session: from, times: 1}
+	d := &deletion{conn: p.conn, from: p.from, key: key, h: h, of: f.of, session: f.session, times: 1}
 	w.disown(h.SEID)
 	w.going[key] = d
-	w.s.upf.Delete(from, func(reports []session.UsageReport, err error) {
+	w.s.upf.Delete(f.session, func(reports []session.UsageReport, err error) {
 		d.reports, d.err = reports, err
 		w.goneMu.Lock()
 		w.gone = append(w.gone, d)

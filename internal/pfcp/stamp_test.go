@@ -57,9 +57,6 @@ func TestHeartbeatBeforeRestore(t *testing.T) {
 	if got := m.receive(100 * time.Millisecond); got != nil {
 		t.Errorf("answered before the sessions are there: %v", got)
 	}
-	if n := s.Stats().Events["overflow"]; n != 1 {
-		t.Errorf("%d requests counted as dropped", n)
-	}
 	if err := s.Restore(b.upf); err != nil {
 		t.Fatal(err)
 	}
@@ -71,10 +68,33 @@ func TestHeartbeatBeforeRestore(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	waitFor(t, "the server running", s.running.Load)
+	answer, ok := m.receive(5 * time.Second).(*message.SessionModificationResponse)
+	if !ok {
+		t.Fatal("the request that waited is not answered")
+	}
+	wantCause(t, answer.Cause, ie.CauseRequestAccepted)
 	wantCause(t, m.ask(modify).(*message.SessionModificationResponse).Cause, ie.CauseRequestAccepted)
 	if now := m.heartbeat(1e9).RecoveryTimeStamp.Payload; !bytes.Equal(before, now) {
 		t.Errorf("afterwards Recovery Time Stamp %x became %x", before, now)
+	}
+}
+
+// A request that has waited for too long is dropped: its SMF may have given it up. So is
+// one that is too long to wait, and one too many.
+func TestTooEarly(t *testing.T) {
+	b, _ := stampBed(t)
+	w, dropped := b.s.workers[0], b.s.counters.overflows.Load
+	batch := &batch{packets: make([]packet, 3), early: time.Now().Add(-longestEarly - time.Second)}
+	w.receiveAll(batch)
+	if n := dropped(); n != 3 {
+		t.Errorf("%d requests counted as dropped, want 3", n)
+	}
+	s := &Server{}
+	if s.waits(mostEarlySize+1) || !s.waits(mostEarlySize) {
+		t.Error("a long request waits, or one that is not")
+	}
+	if s.early.Store(mostEarly); s.waits(100) {
+		t.Error("one too many waits")
 	}
 }
 

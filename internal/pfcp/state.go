@@ -121,6 +121,7 @@ func (s *Server) Restore(upf UPF) error {
 	s.writeStampFile(s.node.stamped)
 	s.peers.Store(ps)
 	s.adopt(ps)
+	s.share()
 	s.node.unsaved = !s.node.save()
 	return nil
 }

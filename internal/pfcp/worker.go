@@ -1,6 +1,7 @@
 package pfcp
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"fmt"
@@ -98,10 +99,7 @@ func (w *worker) run(ctx context.Context) error {
 		}
 		select {
 		case b := <-w.queue:
-			for i := range b.packets {
-				w.receive(&b.packets[i])
-			}
-			b.release()
+			w.receiveAll(b)
 			w.out.flush(w.s.conns, w.s.lost)
 		case <-w.some:
 			w.deleted()
@@ -114,6 +112,18 @@ func (w *worker) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// receiveAll handles a batch, unless it has waited for too long.
+func (w *worker) receiveAll(b *batch) {
+	if !b.early.IsZero() && time.Since(b.early) > longestEarly {
+		w.s.counters.overflows.Add(uint64(len(b.packets)))
+	} else {
+		for i := range b.packets {
+			w.receive(&b.packets[i])
+		}
+	}
+	b.release()
 }
 
 // lost counts and logs a message that the socket did not take.
@@ -134,6 +144,9 @@ func (w *worker) receive(p *packet) {
 		w.refuse(p, h, 0, &wire.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation})
 		w.out.add(p.conn, p.to, w.scratch)
 		return
+	}
+	if h.Type != message.MsgTypeSessionEstablishmentRequest {
+		defer w.s.signalling.Give(h.SEID, h.Sequence)
 	}
 	key := w.answers.key(p.from, p.data)
 	if answer := w.answers.find(key); answer != nil {
@@ -213,12 +226,13 @@ func (w *worker) builder(to *session.Session, from netip.Addr, of *association) 
 // It takes the next free place: neighbours in time are neighbours in tables.
 func (w *worker) newSEID() uint64 {
 	n := uint32(len(w.s.workers))
+	places := cmp.Or(w.s.signalling.Places(), session.Places) / n
 	for tries := 1; ; tries++ {
 		random := w.random.Uint64()
 		if w.last++; tries%16 == 0 { // away from here: sessions that stay lie close together
 			w.last = uint32(random >> 32)
 		}
-		seid := session.MakeSEID(w.last%(session.Places/n)*n+uint32(w.index), uint32(random))
+		seid := session.MakeSEID(w.last%places*n+uint32(w.index), uint32(random))
 		if seid != 0 && w.owner(seid) == nil && (w.sessions.Free(w.place(seid)) || tries > 64) {
 			return seid
 		}

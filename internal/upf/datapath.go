@@ -2,6 +2,7 @@ package upf
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
@@ -32,6 +33,19 @@ type DataPath interface {
 	Stations() ([]dataplane.Station, error)
 	// SessionEvents calls the function for each event until the context ends.
 	SessionEvents(context.Context, func(datapath.Event)) error
+
+	// Turn says what the data path needs to turn a rule by itself; Out and LeadsTo
+	// where an entry of pdr leads G-PDUs.
+	Turn(id uint64, forward, buffer *datapath.Rule) (t datapath.Turn, ok bool)
+	// RecoverTurn goes on with what an earlier daemon told the data path, before any
+	// session is put; OwnerOf says whose an entry of pdr is.
+	RecoverTurn(template uint16, gnb netip.Addr, entry uint32) (bool, error)
+	OwnerOf(entry uint32) (session uint64)
+	Out(entry uint32) uint64
+	LeadsTo(out uint64) (gnb netip.Addr, teid uint32, ok bool)
+	// EndMarkers calls the function with where each End Marker goes that an SMF asked
+	// the data path for, until the context ends.
+	EndMarkers(ctx context.Context, f func(out uint64)) error
 
 	// SetSlice sets the rates of a slice, in kbit/s.
 	SetSlice(slice uint32, up, down uint64) error

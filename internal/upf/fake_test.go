@@ -430,3 +430,13 @@ func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
 // granule is what the data path counts limits in.
 const granule = 256
+
+// Without entries of n4_session the data path answers nothing.
+func (*fakePath) Turn(uint64, *datapath.Rule, *datapath.Rule) (t datapath.Turn, ok bool) {
+	return t, false
+}
+func (*fakePath) Out(uint32) uint64                                        { return 0 }
+func (*fakePath) LeadsTo(uint64) (gnb netip.Addr, teid uint32, ok bool)    { return }
+func (*fakePath) EndMarkers(ctx context.Context, _ func(out uint64)) error { return nil }
+func (*fakePath) RecoverTurn(uint16, netip.Addr, uint32) (bool, error)     { return false, nil }
+func (*fakePath) OwnerOf(uint32) (session uint64)                          { return 0 }

@@ -22,6 +22,7 @@ import (
 type installer struct {
 	dp    DataPath
 	links *lan.Links
+	share *sharer // nil: the data path answers no requests
 	// config changes with changing locked. Whoever installs a session locks it for
 	// reading, so that nothing is made of a configuration that is on its way out.
 	changing sync.RWMutex
@@ -64,6 +65,12 @@ func (i *installer) compileChange(e *store.Entry, from, to *session.Session, how
 
 // put has the data path hold a session as it is, with its usage.
 func (i *installer) put(e *store.Entry, s *session.Session) error {
+	i.share.close(e, s, s)
+	return i.putBack(e, s)
+}
+
+// putBack is put where the data path holds the session so already, or nearly.
+func (i *installer) putBack(e *store.Entry, s *session.Session) error {
 	p, err := i.compile(s, e.Usage)
 	if err != nil {
 		return err
@@ -90,6 +97,7 @@ func (i *installer) replace(e *store.Entry, from, to *session.Session, how sessi
 	if !how.DropBuffered {
 		e.Buffer.HoldBack(&p.rules)
 	}
+	i.share.close(e, from, to)
 	if err := known(i.dp.PutSession(p.rules)); err != nil {
 		return plan{}, err
 	}
@@ -116,10 +124,10 @@ func (i *installer) replace(e *store.Entry, from, to *session.Session, how sessi
 func (i *installer) putAgain(e *store.Entry, now time.Time) error {
 	i.changing.RLock()
 	defer i.changing.RUnlock()
-	if !e.Lock() {
+	if !i.lock(e) {
 		return nil
 	}
-	defer e.Unlock()
+	defer i.unlock(e)
 	s := e.Session()
 	p, err := i.replace(e, s, s, session.Modification{}, now)
 	if err != nil {

@@ -73,7 +73,7 @@ type keeper struct {
 // Buffer keeps a packet, or sends it on if its session forwards by now.
 func (u *UPF) Buffer(p Packet) {
 	e := u.store.Entry(p.Session)
-	if e == nil || !e.Lock() {
+	if e == nil || !u.install.lock(e) {
 		u.stats.BufferStale.Add(1)
 		return
 	}
@@ -82,7 +82,7 @@ func (u *UPF) Buffer(p Packet) {
 	if e.Buffer != nil && !e.Buffer.Due().IsZero() {
 		u.reports.schedule(e, e.Session())
 	}
-	e.Unlock()
+	u.install.unlock(e)
 	u.reports.send(e, report)
 }
 
@@ -143,10 +143,10 @@ func (k *keeper) drainSome(e *store.Entry) bool {
 	k.install.changing.RLock()
 	defer k.install.changing.RUnlock()
 	idle := k.install.dp.PuntsIdle() // before the lock, for which packets on their way up wait
-	if !e.Lock() {
+	if !k.install.lock(e) {
 		return false
 	}
-	defer e.Unlock()
+	defer k.install.unlock(e)
 	if !e.Buffer.Draining() {
 		return false
 	}

@@ -403,6 +403,15 @@ func (j joined) SessionUsage(id uint64) ([]datapath.RuleUsage, error) { return j
 func (j joined) SetRuleLimits(id uint64, rule uint16, l datapath.RuleLimits) error {
 	return j.Sessions.SetLimits(id, rule, l)
 }
-func (j joined) NewTEID() (uint32, error)   { return j.Sessions.NewTEID() }
-func (j joined) TakeTEID(teid uint32) error { return j.Sessions.TakeTEID(teid) }
-func (j joined) FreeTEID(teid uint32)       { j.Sessions.FreeTEID(teid) }
+func (j joined) Turn(id uint64, forward, buffer *datapath.Rule) (datapath.Turn, bool) {
+	return j.Sessions.Turns.Turn(id, forward, buffer)
+}
+func (j joined) Out(entry uint32) uint64                       { return j.Sessions.Turns.Out(entry) }
+func (j joined) LeadsTo(out uint64) (netip.Addr, uint32, bool) { return j.Sessions.Turns.LeadsTo(out) }
+func (j joined) RecoverTurn(template uint16, gnb netip.Addr, entry uint32) (bool, error) {
+	return j.Sessions.Turns.Recover(template, gnb, entry)
+}
+func (j joined) OwnerOf(entry uint32) uint64 { id, _ := j.Sessions.RuleAt(entry); return id }
+func (j joined) NewTEID() (uint32, error)    { return j.Sessions.NewTEID() }
+func (j joined) TakeTEID(teid uint32) error  { return j.Sessions.TakeTEID(teid) }
+func (j joined) FreeTEID(teid uint32)        { j.Sessions.FreeTEID(teid) }

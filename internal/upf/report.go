@@ -73,12 +73,12 @@ func (r *reporter) check(e *store.Entry) {
 	}
 	report := session.Report{SEID: e.SEID}
 	r.install.changing.RLock()
-	if e.Lock() {
+	if r.install.lock(e) {
 		s, now := e.Session(), r.now()
 		report.DownlinkData = e.Buffer.Report(now)
 		r.examine(e, s, now, &report)
 		r.schedule(e, s)
-		e.Unlock()
+		r.install.unlock(e)
 	}
 	r.install.changing.RUnlock()
 	r.send(e, report)

@@ -41,6 +41,7 @@ func (u *UPF) FreeUE(list []netip.Prefix) { u.ues.Free(list) }
 // The data path is swept after it. Every core takes a share of the sessions.
 func (u *UPF) Restore() {
 	u.restored = true
+	u.install.share.recoverWays()
 	all, cores := u.store.All(), runtime.GOMAXPROCS(0)
 	var shares sync.WaitGroup
 	for share := range slices.Chunk(all, len(all)/cores+1) {
@@ -49,6 +50,7 @@ func (u *UPF) Restore() {
 				if err := u.restoreSession(e); err != nil {
 					u.o.Logger.Error("cannot restore a session of an earlier run", "seid", e.SEID, "error", err)
 					u.links.Leave(e.SEID)
+					u.install.share.forget(e.SEID)
 					u.store.Abandon(e)
 				}
 			}
@@ -64,19 +66,21 @@ func (u *UPF) restoreSession(e *store.Entry) error {
 	if err != nil {
 		return err
 	}
-	defer e.Unlock()
+	defer u.install.unlock(e)
 	now := u.o.Now()
 	if e.Usage == nil {
 		e.Usage = usage.New(s, now)
 	}
+	s = u.install.share.recover(e, s)
 	undo, err := u.takeResources(s)
 	if err != nil {
 		return err
 	}
-	if err := u.install.put(e, s); err != nil {
+	if err := u.install.putBack(e, s); err != nil {
 		undo()
 		return err
 	}
+	u.install.share.check(e)
 	u.paths.Move(s.SEID, nil, s)
 	if e.Usage != nil {
 		if err := u.install.collect(e, s, now); err != nil {

@@ -36,7 +36,8 @@ func (u *UPF) Establish(s *session.Session) error {
 		u.store.Discard(e)
 		return err
 	}
-	defer e.Unlock()
+	u.install.share.join(s)
+	defer u.install.unlock(e)
 	e.Slice = p.slice
 	u.links.Join(p.rules)
 	u.paths.Move(s.SEID, nil, s)
@@ -49,10 +50,10 @@ func (u *UPF) Modify(from, to *session.Session, how session.Modification) ([]ses
 	u.install.changing.RLock()
 	defer u.install.changing.RUnlock()
 	e := u.store.Entry(to.SEID)
-	if e == nil || !e.Lock() {
+	if e == nil || !u.install.lock(e) {
 		return nil, noSession(to.SEID)
 	}
-	defer e.Unlock()
+	defer u.install.unlock(e)
 	p, err := u.install.replace(e, from, to, how, u.o.Now())
 	if err != nil {
 		return nil, err
@@ -76,6 +77,7 @@ func (u *UPF) Delete(s *session.Session, done func([]session.UsageReport, error)
 		done(nil, noSession(s.SEID))
 		return
 	}
+	u.install.share.end(e)
 	if err := u.store.Removable(); err != nil {
 		e.Revive()
 		done(nil, err)
@@ -128,9 +130,9 @@ func (u *UPF) putBack(e *store.Entry, s *session.Session, counts []datapath.Rule
 		u.reports.relimit(e, s)
 	}
 	e.Revive()
-	if e.Lock() {
+	if u.install.lock(e) {
 		u.reports.schedule(e, s)
-		e.Unlock()
+		u.install.unlock(e)
 	}
 	return nil
 }
@@ -141,6 +143,7 @@ func (u *UPF) Drop(seid uint64) error {
 	if e == nil || !e.End() {
 		return noSession(seid)
 	}
+	u.install.share.end(e)
 	if err := u.o.DataPath.DropSession(seid); err != nil {
 		e.Revive()
 		return err
@@ -159,6 +162,7 @@ func (u *UPF) forget(e *store.Entry, s *session.Session) {
 	u.hosts.Watch(e.SEID, false)
 	u.paths.Move(e.SEID, s, nil)
 	u.links.Leave(e.SEID)
+	u.install.share.forget(e.SEID)
 	u.store.Forget(e)
 }
 

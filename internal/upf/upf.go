@@ -111,6 +111,10 @@ func (u *UPF) Run(ctx context.Context) error {
 			u.reports.check(e)
 		}
 	})
+	if s := u.install.share; s != nil && s.on {
+		group.Go(func() error { return s.run(ctx) })
+		group.Go(func() error { return u.o.DataPath.EndMarkers(ctx, s.endMarker) })
+	}
 	every(time.Second, u.store.RenewGrown)
 	every(time.Second, u.reports.lookForHosts)
 	group.Go(func() error { return u.links.Run(ctx) })

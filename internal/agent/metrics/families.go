@@ -213,6 +213,11 @@ var upfFamilies = slices.Concat(
 	}), "message", "cause"),
 	counter("pfcp_events_total", "What else the N4 server met, by event.",
 		ofUPF(all(func(r *reading) map[string]uint64 { return r.UPF.PFCP.Events })), "event"),
+	counter("pfcp_data_path_total", "PFCP messages by what the data path did (upf.n4_fast): answered, answered again, or left to the daemon.",
+		ofUPF(all(func(r *reading) map[string]uint64 {
+			n := r.UPF.N4Fast
+			return map[string]uint64{"heartbeat": n.Heartbeats, "modification": n.Modifications, "repeated": n.Repeated, "left": n.Left}
+		})), "event"),
 	gauge("pfcp_reports_pending", "Session reports that no SMF has answered yet.", one(func(r *reading) int { return int(r.UPF.PFCP.ReportsPending) })),
 	counter("upf_events_total", "What the user plane function did besides forwarding, by event.",
 		ofUPF(all(func(r *reading) map[string]uint64 { return r.UPF.Events })), "event"),

@@ -306,23 +306,6 @@ type N4Event struct {
 	Pad  uint32
 }
 
-type N4Far struct {
-	_           structs.HostLayout
-	Id          uint32
-	Pdr         uint32
-	Forward     uint64
-	Buffer      uint64
-	Instance    uint32
-	Template    uint16
-	Destination uint8
-	Type        uint8
-	Forwards    uint8
-	Buffers     uint8
-	Action      uint8
-	Bar         uint8
-	Pad         uint32
-}
-
 type N4Fate uint32
 
 const (
@@ -342,9 +325,12 @@ type N4ForwardingKey struct {
 type N4Limits uint32
 
 const (
-	N4LimitsN4ADDRESSES N4Limits = 4
-	N4LimitsN4FARS      N4Limits = 4
-	N4LimitsN4ANSWERS   N4Limits = 8
+	N4LimitsN4ADDRESSES       N4Limits = 4
+	N4LimitsN4FARS            N4Limits = 4
+	N4LimitsN4PDRS            N4Limits = 8
+	N4LimitsN4RULES           N4Limits = 4
+	N4LimitsN4ANSWERS         N4Limits = 8
+	N4LimitsN4REPEATED_OCTETS N4Limits = 512
 )
 
 type N4Peer struct {
@@ -352,6 +338,24 @@ type N4Peer struct {
 	Association uint32
 	Recovery    uint32
 	Heard       uint64
+}
+
+type N4Rule struct {
+	_           structs.HostLayout
+	Far         uint32
+	Pdr         uint32
+	Forward     uint64
+	Buffer      uint64
+	Instance    uint32
+	Template    uint16
+	Destination uint8
+	Type        uint8
+	Forwards    uint8
+	Buffers     uint8
+	Action      uint8
+	Bar         uint8
+	Leads       uint8
+	Pad         [3]uint8
 }
 
 type N4Session struct {
@@ -362,16 +366,20 @@ type N4Session struct {
 	Association uint32
 	Version     uint32
 	Answered    [8]uint32
-	Far         [4]N4Far
-	Pad         [4]uint64
+	Rule        [4]N4Rule
+	Fseid       uint64
+	Pdrs        uint64
+	Left        uint64
+	Open        uint64
 }
 
 type N4State struct {
 	_        structs.HostLayout
 	Alive    uint64
 	Recovery uint32
-	Sessions uint32
+	Open     uint32
 	Address  [4]In6
+	Key      [2]uint64
 }
 
 type Name struct {

@@ -95,9 +95,18 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// LoadMaps opens the pinned maps that this build has, if they all fit. Those of
-// sessions that have no room for any hold nothing: they give way to new ones.
-func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, withoutSessions map[string]uint32) (_ map[string]*ebpf.Map, err error) {
+// Unused is what a map is like whose use is switched off.
+type Unused struct {
+	Entries uint32 // that it has then
+	By      string // the configuration's name for what switches it on
+	// Stays: a map with more entries stays when it is switched off, and goes on being
+	// read.
+	Stays bool
+}
+
+// LoadMaps opens the pinned maps that this build has, if they all fit. Those that are
+// unused hold nothing: they give way to new ones. spec gets the sizes of those that stay.
+func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, unused map[string]Unused) (_ map[string]*ebpf.Map, err error) {
 	out := map[string]*ebpf.Map{}
 	var empty []string
 	defer func() {
@@ -115,17 +124,20 @@ func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, withoutSessions map[string]uin
 		if err != nil {
 			return nil, fmt.Errorf("open pinned map %s: %w", name, err)
 		}
-		n, ofSessions := withoutSessions[name]
-		if ofSessions && m.MaxEntries() == n && n != ms.MaxEntries {
+		u, optional := unused[name]
+		if optional && m.MaxEntries() == u.Entries && u.Entries != ms.MaxEntries {
 			empty = append(empty, name)
 			m.Close()
 			continue
 		}
+		if u.Stays && ms.MaxEntries == u.Entries {
+			ms.MaxEntries = m.MaxEntries()
+		}
 		out[name] = m
 		if err := ms.Compatible(m); err != nil {
 			difference := strings.TrimPrefix(err.Error(), ebpf.ErrMapIncompatible.Error()+": ")
-			if ofSessions {
-				difference += " (limits.sessions; a node that is no user plane function has room for none)"
+			if optional {
+				difference += " (" + u.By + ")"
 			}
 			return nil, p.incompatible(name, difference)
 		}

@@ -131,7 +131,7 @@ func checkLink(path string) error {
 	return l.Close()
 }
 
-var programTypes = map[string]ebpf.ProgramType{abi.ProgCulvertXdp: ebpf.XDP,
+var programTypes = map[string]ebpf.ProgramType{abi.ProgCulvertXdp: ebpf.XDP, abi.ProgCulvertN4: ebpf.XDP,
 	abi.ProgCulvertPod: ebpf.SchedCLS, abi.ProgCulvertUplink: ebpf.SchedCLS}
 
 func checkProgram(path string) error {

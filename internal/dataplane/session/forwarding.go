@@ -38,6 +38,12 @@ type forwardings struct {
 	byIndex   map[uint32]*forwardingEntry
 	recovered map[abi.Forwarding]*forwardingEntry // what an earlier daemon left
 	idle      int                                 // of byModel: no rule refers to them
+	templates map[Forwarding]uint16               // numbers of ways to forward, without the gNB
+	// lastTemplate is the highest of these.
+	lastTemplate uint16
+	// moving, if set, runs what moves rules to other entries, and moved learns of these.
+	moving func(func() error) error
+	moved  func(map[uint32]uint32) error
 }
 
 // forwardingEntry is an entry, and how many rules refer to it.
@@ -50,6 +56,8 @@ type forwardingEntry struct {
 	known bool
 	model Forwarding // without its TEID
 	hop   adjacency.Key
+	// pinned: it stays, and refs counts no more.
+	pinned bool
 }
 
 // check says what is wrong with a model.
@@ -127,7 +135,7 @@ func (f *forwardings) acquire(forward *Forwarding) (uint32, error) {
 	model := *forward
 	model.TEID = 0
 	if known := f.byModel[model]; known != nil {
-		if known.refs == 0 {
+		if known.refs == 0 && !known.pinned {
 			f.idle--
 		}
 		known.refs++
@@ -199,7 +207,7 @@ func (f *forwardings) releaseAll(list []uint32) error {
 	var errs []error
 	for _, index := range list {
 		e := f.byIndex[index]
-		if e == nil {
+		if e == nil || e.pinned {
 			continue
 		}
 		if e.refs--; e.refs > 0 {
@@ -219,7 +227,7 @@ func (f *forwardings) releaseAll(list []uint32) error {
 func (f *forwardings) reap() error {
 	var errs []error
 	for model, e := range f.byModel {
-		if e.refs > 0 {
+		if e.refs > 0 || e.pinned {
 			continue
 		}
 		if model.Kind == ForwardPolicy {
@@ -240,7 +248,22 @@ func (f *forwardings) retire(e *forwardingEntry) {
 
 // sourcesChanged lets rules go on with entries that have the node's new
 // addresses.
-func (f *forwardings) sourcesChanged(pdr *table.Array[abi.Pdr], entries []owner) error {
+func (f *forwardings) sourcesChanged(pdr *table.Array[abi.Pdr]) error {
+	some := false
+	for model, e := range f.byModel {
+		some = some || e.value.Source != abi.In6Of(f.source(&model))
+	}
+	switch {
+	case !some:
+		return nil
+	case f.moving == nil:
+		return f.move(pdr)
+	}
+	return f.moving(func() error { return f.move(pdr) })
+}
+
+// move is sourcesChanged while nobody else leads rules elsewhere.
+func (f *forwardings) move(pdr *table.Array[abi.Pdr]) error {
 	moved := map[uint32]uint32{}
 	for model, e := range f.byModel {
 		value := e.value
@@ -252,20 +275,20 @@ func (f *forwardings) sourcesChanged(pdr *table.Array[abi.Pdr], entries []owner)
 		if err != nil {
 			return err
 		}
-		next.known, next.model, next.hop, next.refs = true, model, e.hop, e.refs
+		next.known, next.model, next.hop, next.refs, next.pinned = true, model, e.hop, e.refs, e.pinned
 		f.byModel[model] = next
 		moved[e.index] = next.index
 		f.retire(e)
 	}
-	if len(moved) == 0 {
-		return nil
-	}
 	for i := uint32(1); i < pdr.Len; i++ {
 		out := pdr.Load(i, wordPDROut)
-		forwards := entries[i].kind&entryForward != 0 || actionOf(pdr.Load(i, wordPDRDo)) == actionForward
-		if to := moved[uint32(out>>32)]; to != 0 && forwards {
+		leads := actionOf(pdr.Load(i, wordPDRDo)) != actionFilters // else it is the length of a run
+		if to := moved[uint32(out>>32)]; to != 0 && leads {
 			pdr.Store(i, wordPDROut, out&0xffffffff|uint64(to)<<32)
 		}
+	}
+	if f.moved != nil {
+		return f.moved(moved)
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ const (
 const (
 	actionFilters = uint8(abi.PdrActionPDR_FILTERS)
 	actionForward = uint8(abi.PdrActionPDR_FORWARD)
+	actionBuffer  = uint8(abi.PdrActionPDR_BUFFER)
 )
 
 // Flags in wordPDRDo.
@@ -235,6 +236,14 @@ func (x *indexStack) empty() bool { return len(x.free) == 0 && x.next == x.end }
 func (x *indexStack) give(i uint32) { x.free = append(x.free, i) }
 
 func (x *indexStack) used() int { return int(x.next-x.first) - len(x.free) }
+
+// take takes an entry that nobody has.
+func (x *indexStack) take(i uint32) {
+	for ; x.next <= i && x.next < x.end; x.next++ {
+		x.free = append(x.free, x.next)
+	}
+	x.free = slices.DeleteFunc(x.free, func(other uint32) bool { return other == i })
+}
 
 // unused are those that came back and were not handed out again.
 func (x *indexStack) unused() map[uint32]bool {

@@ -43,7 +43,7 @@ func (s *recovery) recoverEntries() {
 			if block := at - firstFilter; block%(1<<runOrder(n)) == 0 {
 				s.owners.runs.restore(block, n)
 			}
-		case actionOf(do) == actionForward:
+		case actionOf(do) == actionForward, actionOf(do) == actionBuffer: // which the data path may make forward again
 			f, index := s.forwardings, uint32(pdr.Load(i, wordPDROut)>>32)
 			if index >= firstForwarding && index < f.array.Len && f.byIndex[index] == nil {
 				e := &forwardingEntry{index: index, value: f.array.Get(index)}

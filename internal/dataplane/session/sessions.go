@@ -23,6 +23,9 @@ const maxRules = 128
 // Sessions are the sessions that the tables hold. Its methods may be called
 // concurrently; what changes one session comes one after another.
 type Sessions struct {
+	// Turns are what the data path needs to turn rules by itself.
+	Turns Turns
+
 	mu     *sync.Mutex // of the whole data path
 	closed bool
 	room   bool // for any session
@@ -59,6 +62,7 @@ func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
 		mu: mu, node: n, room: l.Sessions != 0, tables: &tables{Tables: t, node: n}, removals: map[uint32]removal{},
 		owners: &owners{}, forwardings: &forwardings{},
 	}
+	s.Turns.s = s
 	if !s.room {
 		return s
 	}
@@ -68,6 +72,7 @@ func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
 		node: n, array: t.Forwarding, later: s.later, releases: s.owners.releases,
 		free:    newIndexStack(abi.MapForwarding, "", releaseForwarding, firstForwarding, t.Forwarding.Len),
 		byModel: map[Forwarding]*forwardingEntry{}, byIndex: map[uint32]*forwardingEntry{}, recovered: map[abi.Forwarding]*forwardingEntry{},
+		templates: map[Forwarding]uint16{},
 	}
 	slots := s.owners.slots
 	s.teids = &teids{slots: slots, next: 1, state: make([]uint8, slots), generation: make([]uint8, slots), others: map[uint32]bool{}}
@@ -350,5 +355,5 @@ func (s *Sessions) Reap() error { return s.forwardings.reap() }
 
 // SourcesChanged lets rules go on with the node's new addresses.
 func (s *Sessions) SourcesChanged() error {
-	return s.forwardings.sourcesChanged(s.tables.PDR, s.owners.entries)
+	return s.forwardings.sourcesChanged(s.tables.PDR)
 }

@@ -117,6 +117,9 @@ func (b *Buffer) HoldBack(s *datapath.Session) {
 	}
 }
 
+// Holds says whether packets are kept, or still being sent. b may be nil.
+func (b *Buffer) Holds() bool { return b != nil && (len(b.frames) > 0 || b.draining) }
+
 // Draining says whether Drain has to be called.
 func (b *Buffer) Draining() bool { return b != nil && b.draining }
 

@@ -242,15 +242,15 @@ func tunnelsOf(s *session.Session) []session.PeerTEID {
 	}
 	var out []session.PeerTEID
 	for i := range s.FARs {
-		if to, ok := tunnelOf(&s.FARs[i]); ok && !slices.Contains(out, to) {
+		if to, ok := TunnelOf(&s.FARs[i]); ok && !slices.Contains(out, to) {
 			out = append(out, to)
 		}
 	}
 	return out
 }
 
-// tunnelOf returns the F-TEID that a FAR sends to. f may be nil.
-func tunnelOf(f *session.FAR) (session.PeerTEID, bool) {
+// TunnelOf returns the F-TEID that a FAR sends to. f may be nil.
+func TunnelOf(f *session.FAR) (session.PeerTEID, bool) {
 	if f == nil || f.Forwarding == nil || f.Forwarding.Outer == nil || f.Forwarding.Outer.Kind != session.OuterGTPU {
 		return session.PeerTEID{}, false
 	}
@@ -261,17 +261,22 @@ func tunnelOf(f *session.FAR) (session.PeerTEID, bool) {
 // elsewhere now (TS 29.281 section 7.3.2).
 func (p *Paths) EndMarkers(from, to *session.Session, fars []uint32) {
 	for _, id := range fars {
-		old, was := tunnelOf(from.FAR(id))
-		if now, is := tunnelOf(to.FAR(id)); !was || is && now == old {
+		old, was := TunnelOf(from.FAR(id))
+		if now, is := TunnelOf(to.FAR(id)); !was || is && now == old {
 			continue
 		}
-		if err := p.send(old.Addr, gtpu.AppendEndMarker(nil, old.TEID)); err != nil {
-			p.o.Stats.SendFailed.Add(1)
-			p.o.Log.Debug("cannot send an End Marker", "peer", old.Addr, "error", err)
-			continue
-		}
-		p.o.Stats.EndMarkers.Add(1)
+		p.EndMarker(old)
 	}
+}
+
+// EndMarker sends an End Marker to a tunnel.
+func (p *Paths) EndMarker(to session.PeerTEID) {
+	if err := p.send(to.Addr, gtpu.AppendEndMarker(nil, to.TEID)); err != nil {
+		p.o.Stats.SendFailed.Add(1)
+		p.o.Log.Debug("cannot send an End Marker", "peer", to.Addr, "error", err)
+		return
+	}
+	p.o.Stats.EndMarkers.Add(1)
 }
 
 // Duplicate sends a copy of a T-PDU to each of the destinations, as Duplicating

@@ -27,6 +27,8 @@ type Entry struct {
 	Usage  *usage.Usage
 	Buffer *buffer.Buffer
 	Slice  uint32 // index; 0: of none
+	// Taken: a request about the session is being handled, and the data path is kept from it.
+	Taken bool
 
 	Ethernet  bool
 	named     bool         // a rule names an application

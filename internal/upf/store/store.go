@@ -238,6 +238,17 @@ func (s *Store) Save(e *Entry, of *session.Session, u *usage.Usage) error {
 	return nil
 }
 
+// Learn is Save of what has happened to a session already. Where the journal cannot have
+// it, the session has it all the same.
+func (s *Store) Learn(e *Entry, of *session.Session) error {
+	c := codec.NewWriter()
+	defer c.Release()
+	c.Session(of)
+	packed := join(c.Bytes(), e.Usage)
+	e.packed = memory.replace(e.packed, packed)
+	return s.append(journal.Record{Kind: journal.Session, SEID: e.SEID, Body: packed})
+}
+
 // append writes a record that a full disk may refuse.
 func (s *Store) append(r journal.Record) error {
 	return resources(s.journal.Append(r))

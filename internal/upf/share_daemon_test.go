@@ -1,0 +1,300 @@
+package upf
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	dpsettings "github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/testutil/bpffs"
+	"github.com/culvert-net/culvert/internal/testutil/netns"
+	"github.com/culvert-net/culvert/internal/upf/pool"
+)
+
+// daemonEnv has a daemonConfig: the test's binary is a UPF of its own, which can be killed.
+const daemonEnv = "CULVERT_TEST_UPF"
+
+type daemonConfig struct {
+	Pins, Journal string
+	Places        uint32 // of N4; 0: upf.n4_fast is off
+}
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(daemonEnv); text != "" {
+		var c daemonConfig
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			panic(err)
+		}
+		if err := c.run(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	daemonN4 = "10.4.0.1"
+	smfN4    = "10.4.0.2"
+)
+
+var gtpuN3 = addr("10.200.0.8")
+
+// run serves until the standard input ends. Each line there asks for all sessions.
+func (c daemonConfig) run() error {
+	limits := dpsettings.Limits{SIDs: 64, Policies: 16, SegmentLists: 16, Tunnels: 64, Routes: 64, Adjacencies: 256, Sessions: 2048}
+	path, err := dataplane.Open(dataplane.Options{PinPath: c.Pins, Limits: limits, N4Places: c.Places})
+	if err != nil {
+		return err
+	}
+	link, err := net.InterfaceByName("n4")
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	server, err := pfcp.Open(pfcp.Config{Addresses: []netip.Addr{addr(daemonN4)}, Allow: []netip.Prefix{netip.MustParsePrefix(smfN4 + "/32")},
+		Log: log, Heartbeat: time.Hour, StampFile: c.Journal + ".recovery"})
+	if err != nil {
+		return err
+	}
+	server.SetPorts([]int{link.Index})
+	server.Listen()
+	gtpu, ues := []netip.Addr{gtpuN3}, []netip.Prefix{netip.MustParsePrefix("10.60.0.0/22")}
+	u, err := New(Options{DataPath: joined{path}, Journal: c.Journal, Logger: log, Sessions: int(limits.Sessions)})
+	if err != nil {
+		return err
+	}
+	signalling := Share(u, path.N4, c.Places != 0)
+	for _, do := range []func() error{
+		func() error { return path.SetSettings(dpsettings.Settings{GTPUAddresses: gtpu, UEPools: ues}) },
+		func() error { return path.Ports.PutDevice(link.Index) },
+		func() error {
+			return path.Ports.Set(link.Index, port.Port{PartialChecksum: true, Roles: port.Roles(abi.PortFlagsPORT_N4)})
+		},
+		func() error { return path.Steering.PutLocal(addr(daemonN4)) },
+		func() error { return u.SetConfig(Config{Addresses: gtpu, Pools: []pool.Pool{{Prefixes: ues}}}) },
+		func() error { u.Restore(); return path.Sweep() },
+		func() error { _, err := path.XDP.Attach(link.Index, attach.ModeNative); return err },
+	} {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	if signalling != nil {
+		server.Share(signalling)
+	}
+	if err := server.Restore(u); err != nil {
+		return err
+	}
+	u.Start(server)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var group errgroup.Group
+	group.Go(func() error { return server.Run(ctx) })
+	group.Go(func() error { return u.Run(ctx) })
+	fmt.Println(`"ready"`)
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		time.Sleep(5 * learnInterval)
+		b, err := json.Marshal(describe(u, path, c.Pins))
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s\n", b)
+	}
+	cancel()
+	return group.Wait()
+}
+
+// shown is a session as the daemon and the data path have it.
+type shown struct {
+	SEID uint64
+	PDRs []session.PDR
+	FARs []session.FAR
+	// Rules are, by PDR, what becomes of its packets in the table pdr, and where they go.
+	Rules map[uint16]string
+	Open  bool // the data path may change it
+}
+
+type everything struct {
+	Sessions map[uint64]shown // by CP SEID
+	Here     uint64           // modifications that the data path answered
+	Repeated uint64           // that it answered again
+}
+
+func describe(u *UPF, path *dataplane.DataPlane, pins string) everything {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(pins, "maps", abi.MapPdr), nil)
+	if err != nil {
+		panic(err)
+	}
+	defer m.Close()
+	counts, err := path.Signalling()
+	if err != nil {
+		panic(err)
+	}
+	all := everything{Sessions: map[uint64]shown{}, Here: counts.Modifications, Repeated: counts.Repeated}
+	for i := range u.Sessions() {
+		s := u.Session(i.SEID)
+		one := shown{SEID: s.SEID, PDRs: s.PDRs, FARs: s.FARs, Rules: map[uint16]string{}, Open: path.N4.IsOpen(s.SEID)}
+		for _, p := range s.PDRs {
+			entry := path.Sessions.EntryAt(s.SEID, p.ID)
+			words := make([]byte, m.ValueSize())
+			if err := m.Lookup(entry, &words); err != nil {
+				panic(err)
+			}
+			out, do := binary.NativeEndian.Uint64(words[16:]), binary.NativeEndian.Uint64(words[24:])
+			gnb, teid, _ := path.Sessions.Turns.LeadsTo(out)
+			if uint8(do>>32) != uint8(abi.PdrActionPDR_FORWARD) {
+				gnb, teid = netip.Addr{}, 0 // only a rule that forwards has one
+			}
+			one.Rules[p.ID] = fmt.Sprintf("%#x %s %d", do>>32&0xffffff, gnb, teid)
+		}
+		all.Sessions[s.CPSEID] = one
+	}
+	return all
+}
+
+// testDaemon is a UPF in a process and a namespace of its own.
+type testDaemon struct {
+	t      *testing.T
+	config daemonConfig
+	ns     *netns.NS
+	smf    *net.UDPConn
+	cmd    *exec.Cmd
+	in     *os.File
+	out    *bufio.Scanner
+}
+
+func newTestDaemon(t *testing.T, places uint32) *testDaemon {
+	t.Helper()
+	d := &testDaemon{t: t, ns: netns.New(t)}
+	d.config = daemonConfig{Pins: bpffs.Dir(t, dataplane.Remove), Journal: filepath.Join(t.TempDir(), "sessions"), Places: places}
+	side := netns.New(t)
+	netns.Veth(t, d.ns, "n4", side, "smf")
+	d.ns.Addr(t, "n4", daemonN4+"/24")
+	side.Addr(t, "smf", smfN4+"/24")
+	side.Run(t, "ethtool", "-K", "smf", "gro", "on")
+	var err error
+	side.Do(t, func() {
+		d.smf, err = net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(smfN4), Port: pfcp.Port}, &net.UDPAddr{IP: net.ParseIP(daemonN4), Port: pfcp.Port})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.smf.Close(); d.kill() })
+	d.start()
+	return d
+}
+
+// start returns when SMFs are answered.
+func (d *testDaemon) start() {
+	d.t.Helper()
+	d.cmd = d.ns.Command(os.Args[0])
+	text, err := json.Marshal(d.config)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.cmd.Env = append(os.Environ(), daemonEnv+"="+string(text))
+	d.cmd.Stderr = os.Stderr
+	read, write, err := os.Pipe()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.cmd.Stdin, d.in = read, write
+	out, err := d.cmd.StdoutPipe()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	read.Close()
+	d.out = bufio.NewScanner(out)
+	d.out.Buffer(nil, 16<<20)
+	if !d.out.Scan() || d.out.Text() != `"ready"` {
+		d.t.Fatalf("the UPF does not start: %s", d.out.Text())
+	}
+}
+
+func (d *testDaemon) kill() {
+	if d.cmd != nil {
+		_ = d.cmd.Process.Kill()
+		_ = d.cmd.Wait()
+		d.in.Close()
+		d.cmd = nil
+	}
+}
+
+// everything is what the UPF has.
+func (d *testDaemon) everything() (all everything) {
+	d.t.Helper()
+	fmt.Fprintln(d.in)
+	if !d.out.Scan() {
+		d.t.Fatal("the UPF has ended")
+	}
+	if err := json.Unmarshal(d.out.Bytes(), &all); err != nil {
+		d.t.Fatal(err)
+	}
+	return all
+}
+
+// ask sends a request until it is answered, and returns the answer; nil: nobody answers.
+func (d *testDaemon) ask(request []byte, tries int) []byte {
+	d.t.Helper()
+	return d.askPatiently(request, tries, 50*time.Millisecond)
+}
+
+// askPatiently is ask with a pause between two tries.
+func (d *testDaemon) askPatiently(request []byte, tries int, pause time.Duration) []byte {
+	d.t.Helper()
+	want := sequenceOf(request)
+	b := make([]byte, 2048)
+	for range tries {
+		_, _ = d.smf.Write(request) // refused while nobody listens
+		for {
+			if err := d.smf.SetReadDeadline(time.Now().Add(pause)); err != nil {
+				d.t.Fatal(err)
+			}
+			n, err := d.smf.Read(b)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				break
+			}
+			if err != nil {
+				time.Sleep(time.Millisecond)
+				break
+			}
+			if n >= 8 && b[1] == request[1]+1 && sequenceOf(b[:n]) == want {
+				return slices.Clone(b[:n])
+			}
+		}
+	}
+	return nil
+}
+
+func sequenceOf(m []byte) uint32 {
+	if forSession(m) {
+		return binary.BigEndian.Uint32(m[12:]) >> 8
+	}
+	return binary.BigEndian.Uint32(m[4:]) >> 8
+}
