@@ -103,7 +103,7 @@ func streams(r *disturb.Runner, c *topology.Check) (list []probe.Stream) {
 		from, at := r.Namespace(r.Node(w.From)), r.Namespace(r.Node(w.At))
 		stream := probe.Stream{
 			From: from, At: at, Source: w.Source, To: w.To, Device: w.Device, Flows: c.Flows, Count: max(c.Count, 1),
-			Interval: c.Interval.Or(2 * time.Millisecond), Size: c.Size, Wait: AnswerTime, Port: c.Port, Listen: c.Listen,
+			Interval: w.Interval.Or(c.Interval.Or(2 * time.Millisecond)), Size: c.Size, Wait: AnswerTime, Port: c.Port, Listen: c.Listen,
 		}
 		if c.Expect.Rate != nil { // what is held back does not come later
 			stream.Settle, stream.Wait = settleTime, AnswerTime/3
@@ -146,8 +146,13 @@ func udp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 	if err != nil {
 		return err
 	}
+	var gap time.Duration
 	for _, result := range results {
 		judgeStream(c, result, o)
+		gap = max(gap, result.Gap)
+	}
+	if len(c.AllEvents()) > 0 {
+		o.Say("longest gap %.1f ms", float64(gap.Microseconds())/1000)
 	}
 	if c.Expect.Rate == nil {
 		wantAll(o, &c.Expect)
@@ -155,7 +160,28 @@ func udp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 	if err := wantFromEndpoint(r, c, o, outerBefore); err != nil {
 		return err
 	}
-	return wantUsage(ctx, r, c.Expect.Usage, since, streams, results, o)
+	first := 1 // streams that are not of Also
+	if c.Both {
+		first = 2
+	}
+	if c.Expect.AlsoWhole {
+		wantWhole(results[first:], o)
+	}
+	return wantUsage(ctx, r, c.Expect.Usage, since, streams[:first], results, o)
+}
+
+// wantWhole fails where a stream lost something.
+func wantWhole(results []probe.StreamResult, o *report.Outcome) {
+	sent, lost := 0, 0
+	for _, s := range results {
+		sent += s.Sent
+		lost += s.Sent - s.Received
+	}
+	if lost > 0 {
+		o.Fail("%d of %d of the other streams lost", lost, sent)
+	} else {
+		o.Say("nothing lost of %d of the other streams", sent)
+	}
 }
 
 func judgeStream(c *topology.Check, s probe.StreamResult, o *report.Outcome) {
@@ -163,9 +189,6 @@ func judgeStream(c *topology.Check, s probe.StreamResult, o *report.Outcome) {
 	o.Received += s.Received
 	if s.Corrupt+s.Duplicates > 0 {
 		o.Fail("%d corrupt, %d duplicates", s.Corrupt, s.Duplicates)
-	}
-	if len(c.AllEvents()) > 0 {
-		o.Say("longest gap %.1f ms", float64(s.Gap.Microseconds())/1000)
 	}
 	switch {
 	case c.Expect.InOrder && s.Overtaking > 0:

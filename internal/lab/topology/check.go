@@ -32,7 +32,7 @@ type Check struct {
 	Device string `json:"device,omitempty"`
 	// Both sends in both directions (udp; needs Source).
 	Both bool `json:"both,omitempty"`
-	// Also are more streams at the same time (udp), of the same pace.
+	// Also are more streams at the same time (udp), of the same pace unless they say another.
 	Also     []Way `json:"also,omitempty"`
 	Variants       // in which it is made: all unless set
 
@@ -79,6 +79,8 @@ type Way struct {
 	To     netip.Addr `json:"to"`
 	Device string     `json:"device,omitempty"`
 	Both   bool       `json:"both,omitempty"`
+
+	Interval Duration `json:"interval,omitempty"`
 }
 
 // AllEvents are all that happens under load.
@@ -96,6 +98,8 @@ type Expect struct {
 	MTU     uint32 `json:"mtu,omitempty"`      // that it names
 	Nothing bool   `json:"nothing,omitempty"`  // nothing arrives
 	MaxLost int    `json:"max_lost,omitempty"` // this many may be lost
+	// AlsoWhole wants nothing of the streams in Also to be lost.
+	AlsoWhole bool `json:"also_whole,omitempty"`
 	// Outer wants an ICMP error about the GTP-U packets, at the endpoint
 	// of a node.
 	Outer *OuterExpect `json:"outer,omitempty"`
@@ -141,7 +145,8 @@ type HandoverExpect struct {
 	To   string `json:"to"`   // device
 }
 
-// UsageExpect says whose usage: the check sends from the UE's side.
+// UsageExpect says whose usage: the check sends from the UE's side, and what Also sends is
+// of others.
 type UsageExpect struct {
 	SMF      string `json:"smf"`
 	Sessions string `json:"sessions"` // a group of the SMF's

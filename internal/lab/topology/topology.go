@@ -80,6 +80,7 @@ func (n *Node) Culvert() bool { return n.Daemon() || n.Kind == Kubelet }
 
 // Topology is one lab, as its YAML file describes it. A file that has the field
 // base, the name of another lab, describes what differs from that one: see onBase.
+// Elements of lists may stand for several: see repeat.
 type Topology struct {
 	Name     string  `json:"name"`
 	Summary  string  `json:"summary"`
@@ -255,6 +256,10 @@ func onBase(text []byte) ([]byte, error) {
 
 // Parse reads a topology. The error says all that is wrong with it.
 func Parse(text []byte) (*Topology, error) {
+	text, err := repeat(text)
+	if err != nil {
+		return nil, err
+	}
 	t := new(Topology)
 	if err := yaml.UnmarshalStrict(text, t); err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ func TestTopologies(t *testing.T) {
 			t.Errorf("%s: no summary or no checks", l.Name)
 		}
 	}
-	for _, want := range []string{"gateway", "edge", "frr", "kernel", "slices", "ethernet", "overlay", "overlay-bench", "backbone", "cluster", "single-stack", "attack", "spread"} {
+	for _, want := range []string{"gateway", "edge", "frr", "kernel", "slices", "ethernet", "overlay", "overlay-bench", "backbone", "cluster", "single-stack", "attack", "spread", "n4-fast"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("no lab %s among %v", want, names)
 		}

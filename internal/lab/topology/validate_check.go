@@ -95,7 +95,7 @@ func (v validator) expect(c *Check) {
 	}
 	if u := c.Expect.Usage; u != nil {
 		v.in("usage").none(v.t.hasSessions(u.SMF, u.Sessions))
-		v.want(c.Kind == "udp" && len(c.Also) == 0 && len(v.t.Node(c.From).GTPU) > 0,
+		v.want(c.Kind == "udp" && len(v.t.Node(c.From).GTPU) > 0,
 			"usage: it is compared with one stream (udp) from a node with GTP-U links")
 	}
 	for _, x := range c.Expect.Reports {
