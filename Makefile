@@ -109,7 +109,7 @@ soak: ## restart, kill, upgrade and reconfigure under load, ROUNDS=10 times
 .PHONY: bench
 bench: ## every experiment, with one report; its path is the last line (DIR=folder)
 	@tools/need.sh run
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory build soft
 	@$(BIN) bench suite $(if $(DIR),--dir "$(DIR)")
 
 .PHONY: clean

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
+	"github.com/culvert-net/culvert/internal/bench/designs"
 	"github.com/culvert-net/culvert/internal/bench/device"
 	"github.com/culvert-net/culvert/internal/bench/disrupt"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
@@ -111,13 +112,32 @@ is never held against a device.`,
 		templates: []string{"template", "expect"},
 	},
 	{
+		name: "designs", table: experiment.PrintTable, json: designs.PrintJSON,
+		short: "Four designs of a UPF, on the same core (paper 003)",
+		long: `Measures packets, CPU time, latency and handovers of four UPFs with the same
+sessions, which take turns on one core: dp (XDP does all of a packet), steer (XDP
+hands packets to the core of their UE: spread), cp (N4 is answered in XDP, too:
+upf.n4_fast) and soft (the same C sources in user space over AF_XDP: make soft).
+The paper's figures stand beside ours, and a sentence says where our interval
+excludes what it finds.
+
+--events says what happens under load: it doubles at once, a second core is added and
+taken out again (steer alone can), one UE sends eight times as much as all others.`,
+		example: "  culvert bench designs\n  culvert bench designs --designs dp,cp --sizes 64 --quick -o json",
+		values:  map[string]func() []string{"designs": designs.Names, "events": designs.EventNames, "sizes": fixed("64", "512", "1400", "imix")},
+	},
+	{
 		name: "disrupt", table: experiment.PrintTable, json: experiment.PrintJSON,
 		short: "How long packets are blocked by restarts, upgrades and changes under load",
 		long: `Holds a load, does something to the daemon or its configuration, and counts the
 packets that are lost: blocked time is packets lost divided by the offered rate. The
 load is --rate, or NDR, which it finds first. For each event it holds the same load
-for as long with nothing done. --rounds repeats each event.`,
-		example: "  culvert bench disrupt\n  culvert bench disrupt --events upgrade,kill --rate 0.5 --rounds 10",
+for as long with nothing done. --rounds repeats each event.
+
+The event signalling is another load: --handovers a second on N4, while the daemon is
+killed, restarted and replaced. It counts those that are not answered within T1 (3 s),
+and the longest gap. --n4-fast has the data path answer them (upf.n4_fast).`,
+		example: "  culvert bench disrupt\n  culvert bench disrupt --events upgrade,kill --rate 0.5 --rounds 10\n  culvert bench disrupt --events signalling --n4-fast",
 		values:  map[string]func() []string{"events": disrupt.EventNames},
 	},
 	{

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"io/fs"
 
+	"github.com/culvert-net/culvert/internal/bench/designs"
 	"github.com/culvert-net/culvert/internal/bench/device"
 	"github.com/culvert-net/culvert/internal/bench/disrupt"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
@@ -23,9 +24,9 @@ func library() *experiment.Library {
 	below, err := fs.Sub(files, "experiments")
 	must(err)
 	return &experiment.Library{
-		Kinds:       []experiment.Kind{functions.Kind, n9.Kind, scale.Kind, device.Kind, disrupt.Kind, overlay.Kind, scale.ScalingKind, scale.UPFKind},
-		Names:       []string{"functions", "slices", "scale", "device", "disrupt", "overlay", "scaling", "upf"},
-		Suite:       []string{"functions", "slices", "scale", "device", "disrupt"},
+		Kinds:       []experiment.Kind{functions.Kind, n9.Kind, scale.Kind, device.Kind, designs.Kind, disrupt.Kind, overlay.Kind, scale.ScalingKind, scale.UPFKind},
+		Names:       []string{"functions", "slices", "scale", "device", "designs", "disrupt", "overlay", "scaling", "upf"},
+		Suite:       []string{"functions", "slices", "scale", "device", "designs", "disrupt"},
 		Files:       below,
 		Environment: node.Machine,
 		Draw: func(dir string) error {

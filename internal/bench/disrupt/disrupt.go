@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/search"
+	"github.com/culvert-net/culvert/internal/bench/signalling"
 	"github.com/culvert-net/culvert/internal/bench/stats"
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 )
@@ -35,12 +36,16 @@ type Experiment struct {
 	After  experiment.Duration `json:"after,omitempty"`
 	// Entries are how many SIDs and policies come and go with a new configuration.
 	Entries int `json:"entries,omitempty"`
+	// Handovers a second are under way during the event signalling. N4Fast has the data
+	// path answer them (upf.n4_fast).
+	Handovers float64 `json:"handovers,omitempty"`
+	N4Fast    bool    `json:"n4_fast,omitempty"`
 }
 
 // New returns the experiment with its defaults.
 func New() *Experiment {
 	return &Experiment{
-		Events: EventNames(), Share: 1, Entries: 500,
+		Events: EventNames(), Share: 1, Entries: 500, Handovers: 5000,
 		Before: experiment.Duration(300 * time.Millisecond), After: experiment.Duration(300 * time.Millisecond),
 	}
 }
@@ -56,6 +61,8 @@ func (d *Experiment) Flags(f *pflag.FlagSet) {
 	f.TextVar(&d.Before, "before", d.Before, "`duration` of the packets before the event")
 	f.TextVar(&d.After, "after", d.After, "`duration` of the packets after it")
 	f.IntVar(&d.Entries, "entries", d.Entries, "`number` of SIDs, and of policies, that come and go")
+	f.Float64Var(&d.Handovers, "handovers", d.Handovers, "`number` of handovers a second during the event signalling")
+	f.BoolVar(&d.N4Fast, "n4-fast", d.N4Fast, "the data path answers them (upf.n4_fast)")
 }
 
 // CPUs are those that it measures on.
@@ -63,7 +70,7 @@ func (*Experiment) CPUs(chosen int) ([]int, error) { return proc.Both(chosen) }
 
 // Quick makes it seconds.
 func (d *Experiment) Quick() {
-	d.Rate, d.Entries = 0.02, 50
+	d.Rate, d.Entries, d.Handovers = 0.02, 50, 500
 	d.Before, d.After = experiment.Duration(50*time.Millisecond), experiment.Duration(50*time.Millisecond)
 }
 
@@ -78,6 +85,7 @@ func (d *Experiment) Validate() error {
 	want(d.Rate == 0 || d.Rate*1e6 >= device.Lowest, "rate", "in Mpps, 0.001 or more; or leave it out", "%v is too little", d.Rate)
 	want(d.Share > 0 && d.Share <= 1, "share", "more than 0, up to 1", "%v is no share of NDR", d.Share)
 	want(d.Entries >= 1 && d.Entries <= mostChanged, "entries", fmt.Sprintf("1 to %d", mostChanged), "%d is out of range", d.Entries)
+	want(d.Handovers >= 1 && d.Handovers <= mostHandovers, "handovers", fmt.Sprintf("1 to %d a second", mostHandovers), "%v is out of range", d.Handovers)
 	want(d.Before > 0 && d.After > 0, "before", "both longer than 0", "before is %s, after %s", d.Before, d.After)
 	return experiment.Check(list)
 }
@@ -85,20 +93,32 @@ func (d *Experiment) Validate() error {
 // mostChanged are as many as the functions of SIDs behind those of other events.
 const mostChanged = 10_000
 
+// mostHandovers are as many as there are sessions for in a node that starts in seconds.
+const mostHandovers = 25_000
+
 // eventTakes is about as long as an event is.
 const eventTakes = time.Second
 
 // Plan says what will be measured.
 func (d *Experiment) Plan() (experiment.Plan, error) {
 	p := experiment.Plan{SetUp: 5 * time.Second}
-	if d.Rate == 0 {
+	if d.Rate == 0 && d.packets() {
 		p.SetUp += 2 * device.TrialsOfSearch * (ndrTrial + device.SetUpTrial)
 	}
 	each := 2*(time.Duration(d.Before)+time.Duration(d.After)+device.SetUpTrial) + 2*eventTakes
 	for _, name := range d.Events {
-		p.Points = append(p.Points, experiment.Point{ID: name, Takes: each})
+		takes := each
+		if name == signallingEvent {
+			takes = time.Duration(len(underHandovers)) * (each/2 + eventTakes)
+		}
+		p.Points = append(p.Points, experiment.Point{ID: name, Takes: takes})
 	}
 	return p, nil
+}
+
+// packets says that an event is held against a load of packets.
+func (d *Experiment) packets() bool {
+	return slices.ContainsFunc(d.Events, func(name string) bool { return name != signallingEvent })
 }
 
 // Bench is a run.
@@ -106,15 +126,17 @@ type Bench struct {
 	node.Undo
 	*Experiment
 	experiment.Setting
-	cpus    proc.Pair
-	Node    *device.Node // of SRv6
-	upf     *device.Node // of sessions, if an event wants them
-	spread  *device.Node // of packets that are spread, if an event wants it
-	control *cost.Control
-	Rates   map[*device.Node]float64
-	dir     string
-	other   string // binary with another build of the data path, in dir
-	state   map[string]int
+	cpus      proc.Pair
+	Node      *device.Node // of SRv6
+	upf       *device.Node // of sessions, if an event wants them
+	spread    *device.Node // of packets that are spread, if an event wants it
+	n4        *device.Node // of handovers, if they are an event
+	control   *cost.Control
+	handovers *signalling.Load
+	Rates     map[*device.Node]float64
+	dir       string
+	other     string // binary with another build of the data path, in dir
+	state     map[string]int
 }
 
 // Open sets up what is measured.
@@ -133,11 +155,13 @@ func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 	b.Later(func() error { return os.RemoveAll(b.dir) })
 	// Else the daemon, and who waits for it, stand behind the generator, which
 	// sends until they are done.
-	back, err := proc.GoAhead()
-	if err != nil {
-		return nil, err
+	for _, prepare := range []func() (func() error, error){proc.GoAhead, proc.Awake} {
+		back, err := prepare()
+		if err != nil {
+			return nil, err
+		}
+		b.Later(back)
 	}
-	b.Later(back)
 	if b.Node, err = device.OpenNode(ctx, s, device.CulvertDevice, b.cpus.Device); err != nil {
 		return nil, err
 	}
@@ -152,8 +176,13 @@ func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 			return nil, err
 		}
 	}
+	if slices.Contains(d.Events, signallingEvent) {
+		if err := b.openSignalling(ctx); err != nil {
+			return nil, err
+		}
+	}
 	for _, n := range []*device.Node{b.Node, b.upf, b.spread} {
-		if n == nil {
+		if n == nil || !d.packets() {
 			continue
 		}
 		if b.Rates[n], err = b.load(ctx, n); err != nil {
@@ -226,6 +255,9 @@ func (b *Bench) OpenPair(ctx context.Context, n *device.Node) (*traffic.Pair, tr
 // Measure holds the load twice: with nothing done, and with the event. What is
 // lost without it is not the event's.
 func (b *Bench) Measure(ctx context.Context, at experiment.Point, _ int) (list []experiment.Sample, err error) {
+	if at.ID == signallingEvent {
+		return b.measureSignalling(ctx)
+	}
 	e := eventOf(at.ID)
 	n := b.Node
 	switch {
@@ -268,33 +300,23 @@ func (b *Bench) Measure(ctx context.Context, at experiment.Point, _ int) (list [
 // During sends packets before, while and after something is done, which took so
 // long.
 func (b *Bench) During(ctx context.Context, n *device.Node, pair *traffic.Pair, sent traffic.Template, do func(context.Context) error) (o traffic.Outcome, took time.Duration, err error) {
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	done := make(chan error, 1)
-	running, stop := context.WithCancel(ctx)
-	go func() {
-		defer stop()
-		err := node.Wait(ctx, time.Duration(b.Before))
-		begun := time.Now()
-		if err == nil {
-			err = do(ctx)
-		}
-		took = time.Since(begun)
-		done <- errors.Join(err, node.Wait(ctx, time.Duration(b.After)))
-	}()
-	o, err = pair.Run(running, traffic.Trial{Template: sent, Rate: b.Rates[n], Duration: longestEvent})
-	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-		err = nil // what was to be done is done
-	}
-	if err != nil {
-		end()
-	}
-	err = errors.Join(<-done, err)
+	o, err = pair.During(ctx, traffic.Trial{Template: sent, Rate: b.Rates[n]}, func(ctx context.Context) (err error) {
+		took, err = b.perform(ctx, do)
+		return err
+	})
 	return o, took, err
 }
 
-// longestEvent is for how long packets are sent at most.
-const longestEvent = 5 * time.Minute
+// perform does something a while after its beginning, and a while before its end.
+func (b *Bench) perform(ctx context.Context, do func(context.Context) error) (took time.Duration, err error) {
+	if err := node.Wait(ctx, time.Duration(b.Before)); err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	err = do(ctx)
+	took = time.Since(begun)
+	return took, errors.Join(err, node.Wait(ctx, time.Duration(b.After)))
+}
 
 // Figures show what was blocked beside what nothing does.
 func (d *Experiment) Figures() []result.Figure {
@@ -312,6 +334,9 @@ func (d *Experiment) Figures() []result.Figure {
 			"From the command until the daemon answered that it is done. Packets went on meanwhile but for the blocked time."),
 	}
 	list[0].Headline = "ms blocked"
+	if slices.Contains(d.Events, signallingEvent) {
+		list = append(list, signallingFigures()...)
+	}
 	return list
 }
 
@@ -327,5 +352,5 @@ func (d *Experiment) Claims(r *result.Run) (claims []string) {
 			claims = append(claims, fmt.Sprintf("%s blocks packets for %.1f ms (%.1f to %.1f).", m.Labels["event"], value, low, high))
 		}
 	}
-	return claims
+	return append(claims, signallingClaims(r)...)
 }

@@ -53,6 +53,7 @@ var events = []event{
 		return errors.Join(err, r.Err())
 	}},
 	{name: "rescale", spread: true, do: (*Bench).rescale},
+	{name: signallingEvent}, // measureSignalling
 }
 
 // EventNames returns the names that --events takes.
@@ -93,7 +94,7 @@ func (b *Bench) upgrade(ctx context.Context, n *device.Node) error {
 		return err
 	}
 	to := b.Culvert
-	if b.turn("upgrade") {
+	if b.turn("upgrade of " + n.Net.Node.Name) {
 		to = b.other
 	}
 	if err := n.Daemon.Again(ctx, to, unix.SIGTERM); err != nil {
@@ -185,11 +186,7 @@ func (b *Bench) rescale(ctx context.Context, n *device.Node) error {
 	if b.turn("rescale") {
 		cpus = config.CPUs{b.cpus.Device, b.cpus.Generator}
 	}
-	change := func(c *config.Config) { c.Spread.CPUs = cpus }
-	return n.Daemon.Reload(ctx, change, func(ctx context.Context) (bool, error) {
-		s, err := n.Daemon.Client.Status(ctx, &pb.StatusRequest{})
-		return err == nil && len(s.Spread.GetCpus()) == len(cpus), err
-	})
+	return n.Daemon.SpreadOver(ctx, cpus)
 }
 
 // flowsToSpread are those of the packets at the node that spreads them.

@@ -1,0 +1,93 @@
+package designs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/bench/signalling"
+)
+
+// steady is how many requests a second are sent where their latency is measured.
+const steady = 5000
+
+// handoverTasks are one: requests, alone and beside packets of the first size.
+func (e *Experiment) handoverTasks() []task {
+	if e.Requests == 0 {
+		return nil
+	}
+	const waiting = time.Second // for answers of a UPF that is short of time
+	return []task{{name: "N4", takes: time.Duration(2*len(e.Offered)) * (time.Duration(e.Requests) + waiting), measure: func(ctx context.Context, b *bench, design string) ([]experiment.Sample, error) {
+		return b.handovers(ctx, design)
+	}}}
+}
+
+// handovers measures N4 by itself, and beside packets at shares of PDR.
+func (b *bench) handovers(ctx context.Context, design string) (list []experiment.Sample, err error) {
+	u, size := b.uut[design], b.Sizes[0]
+	pair, sent, err := b.pair(ctx, u, size)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, pair.Close()) }()
+	pdr, err := b.pdrOf(ctx, design, size, pair, sent)
+	if err != nil {
+		return nil, err
+	}
+	packets := signalling.Packets{Pair: pair, Template: sent, PDR: max(pdr.Throughput, pdr.Lower)}
+	for _, share := range b.Offered {
+		r, err := u.requests.RunBeside(ctx, packets, share, signalling.Settings{
+			Window: window, Rate: steady, Duration: time.Duration(b.Requests), On: b.cpus.Generator, Seed: b.Seed,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("handovers: %w", err)
+		}
+		if err := r.Err(); err != nil {
+			b.Warn("%s, N4 beside packets at %.0f %% of PDR: %v", design, 100*share, err)
+		}
+		for _, row := range r.Rows(0) {
+			list = append(list, experiment.Sample{Metric: row.Measure, Unit: unitOf[row.Measure], Value: row.Value,
+				Labels: result.Labels{"design": design, "offered": strconv.FormatFloat(share, 'g', -1, 64)}})
+		}
+	}
+	return list, nil
+}
+
+var unitOf = map[string]string{signalling.PerSecond: "requests/s", signalling.P99: "us", signalling.Unanswered: "requests", signalling.Lost: "packets"}
+
+// alone is N4 without packets.
+var alone = result.Labels{"offered": "0"}
+
+// handoverFigures show what N4 can do, alone and beside packets.
+func (*Experiment) handoverFigures() []result.Figure {
+	return []result.Figure{
+		{
+			ID: "designs_n4", Title: "Handovers per second", Kind: result.Bars, Metric: signalling.PerSecond, Where: alone, X: "design", YTitle: "requests/s", LogY: true,
+			Headline: "handovers/s",
+			Caption:  "Session Modification Requests as Open5GS sends them, 64 under way, from four SMFs. The SMFs' sockets share the generator's core: what is answered in XDP is faster than they can send.",
+			Anchors: []result.Anchor{
+				anchor("soft", 5100, "requests/s", "SoftUPF"), anchor("dp", 666, "requests/s", "DPOffload: the card's rules are changed over its driver"),
+				anchor("cp", 2.05e6, "requests/s", "CPOffload: a programmable card, one fixed message"),
+			},
+		},
+		{
+			ID: "designs_n4_latency", Title: "Latency of a handover's answer, P99", Kind: result.Bars, Metric: signalling.P99, Where: alone, X: "design", YTitle: "latency", LogY: true,
+			Caption: "From sending a request until its answer was read, of 99 in 100, at 5,000 requests a second.",
+			Anchors: []result.Anchor{anchor("soft", 113, "us", "SoftUPF"), anchor("dp", 1646, "us", "DPOffload"), anchor("cp", 26, "us", "CPOffload")},
+		},
+		{
+			ID: "designs_n4_offered", Title: "Handovers per second beside packets", Kind: result.Lines, Metric: signalling.PerSecond, X: "offered", Series: "design",
+			XTitle: "packets offered, as a share of the design's PDR", YTitle: "requests/s", LogY: true,
+			Caption: "The paper's question: what is left for N4 while packets go through the same core. Frames are of the first size; 64 requests are under way.",
+		},
+		{
+			ID: "designs_n4_lost", Title: "Packets lost beside handovers", Kind: result.Lines, Metric: signalling.Lost, Where: result.Labels{"event": ""}, X: "offered", Series: "design",
+			XTitle: "packets offered, as a share of the design's PDR", YTitle: "packets",
+			Caption: "Packets of the same time that did not come out: what N4 takes from them.",
+		},
+	}
+}

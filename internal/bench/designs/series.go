@@ -1,0 +1,118 @@
+package designs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/bench/catalog"
+	"github.com/culvert-net/culvert/internal/bench/device"
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/bench/search"
+)
+
+// series is what there is more and more of while packets are measured.
+type series struct {
+	title, label string
+	flag, field  string // of the numbers
+	numbers      *[]uint
+	most         uint
+	extent       func(e *Experiment, n int) extent
+	row          func(r *row, n int)
+}
+
+// metric is its own, since its measurements have other labels than those of sizes.
+func (s series) metric() string { return metricPackets + "_of_" + s.label }
+
+func (e *Experiment) series() []series {
+	return []series{
+		{"sessions", "sessions", "of-sessions", "of_sessions", &e.OfSessions, mostSessions,
+			func(_ *Experiment, n int) extent { return extent{sessions: n, gnbs: 1} }, func(r *row, n int) { r.Sessions = n }},
+		{"SDF filters of a session", "filters", "of-filters", "of_filters", &e.OfFilters, catalog.MostRules,
+			func(e *Experiment, n int) extent { return extent{sessions: e.Sessions, filters: n, gnbs: 1} }, func(r *row, n int) { r.Filters = n }},
+		{"gNBs", "gnbs", "of-gnbs", "of_gnbs", &e.OfGNBs, 1000,
+			func(e *Experiment, n int) extent { return extent{sessions: e.Sessions, gnbs: n} }, func(r *row, n int) { r.GNBs = n }},
+	}
+}
+
+// establishedPerSecond is how many sessions a UPF gets a second, for the time that a run
+// takes.
+const establishedPerSecond = 30_000
+
+// seriesTrial is how long trials are: there are many points.
+func (e *Experiment) seriesTrial() time.Duration { return time.Duration(e.Trial) / 2 }
+
+// seriesTasks are one for each number. Each makes a UPF of its own.
+func (e *Experiment) seriesTasks() (list []task) {
+	for _, s := range e.series() {
+		if !e.Series {
+			break
+		}
+		for _, n := range *s.numbers {
+			has := s.extent(e, int(n))
+			list = append(list, task{
+				name: fmt.Sprintf("%d %s", n, s.title),
+				takes: 2*time.Second + time.Duration(has.sessions)*time.Second/establishedPerSecond +
+					time.Duration(device.TrialsOfSearch)*(e.seriesTrial()+device.SetUpTrial),
+				measure: func(ctx context.Context, b *bench, design string) ([]experiment.Sample, error) {
+					pps, err := b.packetsWith(ctx, design, has)
+					if err != nil || pps == 0 {
+						return nil, err
+					}
+					labels := result.Labels{"design": design, s.label: strconv.Itoa(int(n))}
+					return []experiment.Sample{{Metric: s.metric(), Labels: labels, Unit: "packets/s", Value: pps}}, nil
+				},
+			})
+		}
+	}
+	return list
+}
+
+// packetsWith is PDR of a UPF that is made for it; 0: it has none.
+func (b *bench) packetsWith(ctx context.Context, name string, has extent) (pps float64, err error) {
+	d := designs[slices.IndexFunc(designs, func(d design) bool { return d.name == name })]
+	u, err := openUPF(ctx, b, name+"-series", d, has)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, u.Close()) }()
+	pair, sent, err := b.pair(ctx, u, b.Sizes[0])
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, pair.Close()) }()
+	pdr, err := b.pdr(ctx, pair, sent, b.seriesTrial())
+	if err == nil && pdr.Cause != search.Regular {
+		b.Warn("%s with %+v: %s", name, has, pdr)
+	}
+	return max(pdr.Throughput, pdr.Lower), err
+}
+
+// seriesFigures show packets per second against each.
+func (e *Experiment) seriesFigures() (list []result.Figure) {
+	for _, s := range e.series() {
+		if !e.Series || len(*s.numbers) == 0 {
+			continue
+		}
+		list = append(list, result.Figure{
+			ID: "designs_of_" + s.label, Title: "Packets per second by " + s.title, Kind: result.Lines, Metric: s.metric(), X: s.label, Series: "design",
+			XTitle: s.title, YTitle: "packets/s", LogX: true,
+			Caption: "PDR of one core with frames of the first size, in a UPF that was made for each point. Packets are of all sessions and gNBs by turns.",
+		})
+	}
+	return list
+}
+
+// ofSeries makes a measurement of a series a row of packets per second.
+func (e *Experiment) ofSeries(m result.Measurement, r *row) {
+	for _, s := range e.series() {
+		if n, err := strconv.Atoi(m.Labels[s.label]); err == nil && m.Metric == s.metric() {
+			r.Measure = metricPackets
+			s.row(r, n)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package designs
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/prometheus/procfs"
+
+	"github.com/culvert-net/culvert/internal/bench/catalog"
+	"github.com/culvert-net/culvert/internal/bench/device"
+	"github.com/culvert-net/culvert/internal/bench/napi"
+	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/proc"
+	"github.com/culvert-net/culvert/internal/bench/signalling"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane/softrun"
+	"github.com/culvert-net/culvert/internal/smf"
+)
+
+// design is how a UPF uses its cores.
+type design struct {
+	name, title string
+	configure   func(c *config.Config, cpu int)
+	soft        bool // culvert-soft handles packets
+}
+
+// steer is the design that can have another core at any time.
+const steer = "steer"
+
+var designs = []design{
+	{name: "dp", title: "XDP does all of a packet", configure: func(*config.Config, int) {}},
+	{name: steer, title: "XDP hands packets to the core of their UE", configure: func(c *config.Config, cpu int) {
+		c.Spread = config.Spread{By: config.SpreadUE, CPUs: config.CPUs{cpu}}
+	}},
+	{name: "cp", title: "as dp, and N4 is answered in XDP", configure: func(c *config.Config, _ int) { c.UPF.N4Fast = true }},
+	{name: "soft", title: "user space over AF_XDP", configure: func(*config.Config, int) {}, soft: true},
+}
+
+// Names are those of all designs.
+func Names() (names []string) {
+	for _, d := range designs {
+		names = append(names, d.name)
+	}
+	return names
+}
+
+// upf is a design in a node of its own. Close ends it.
+type upf struct {
+	*device.Node
+	requests *signalling.Load
+	has      extent
+}
+
+// extent is how much of everything a UPF has.
+type extent struct {
+	sessions int
+	filters  int // SDF filters of each session; 0: its default rules only
+	gnbs     int // whose addresses packets come from by turns
+}
+
+// smfs send handovers; window are those under way at once.
+const (
+	smfs   = 4
+	window = 64
+)
+
+// openUPF starts a UPF with sessions, in a node of that name.
+func openUPF(ctx context.Context, b *bench, name string, d design, has extent) (_ *upf, err error) {
+	u := &upf{has: has}
+	if u.Node, err = device.NewNode(name); err != nil {
+		return nil, err
+	}
+	defer u.OnError(&err)
+	if err := signalling.AddPort(u.Net, smfs); err != nil {
+		return nil, err
+	}
+	if err := receive(u.Net); err != nil {
+		return nil, err
+	}
+	c := catalog.Configuration(nil, 1)
+	signalling.Configure(c, has.sessions, false)
+	allow(c, has.gnbs)
+	d.configure(c, b.cpus.Device)
+	if err := u.Start(ctx, b.Setting, c, b.cpus.Device); err != nil {
+		return nil, err
+	}
+	if err := proc.Bind(u.Daemon.Cmd.Process.Pid, b.cpus.Device); err != nil {
+		return nil, err
+	}
+	if !d.soft { // which polls
+		threads, err := napi.Start(u.Net.Node.Path(), node.PortN3, b.cpus.Device)
+		if err != nil {
+			return nil, err
+		}
+		u.Later(threads.Stop)
+	}
+	if u.requests, err = signalling.DialNode(ctx, u.Net, b.cpus.Device, has.smfs(), has.spec()); err != nil {
+		return nil, err
+	}
+	u.Later(u.requests.Close)
+	if d.soft {
+		return u, u.startSoft(b)
+	}
+	return u, nil
+}
+
+// smfs are as many as have a session.
+func (x extent) smfs() int { return min(smfs, x.sessions) }
+
+// ues are the sessions: as many for each SMF.
+func (x extent) ues() int { return x.sessions / x.smfs() * x.smfs() }
+
+// spec is of the sessions, as Open5GS makes them.
+func (x extent) spec() smf.Spec {
+	s := signalling.Spec(x.ues())
+	if x.filters > 0 {
+		catalog.Filtered(x.filters)(&s)
+	}
+	return s
+}
+
+// allow lets so many gNBs send on N3: whole prefixes, with some addresses around them.
+func allow(c *config.Config, gnbs int) {
+	last := catalog.GNB.As4()
+	binary.BigEndian.PutUint32(last[:], binary.BigEndian.Uint32(last[:])+uint32(gnbs-1))
+	all := netip.PrefixFrom(catalog.GNB, 32)
+	for !all.Contains(netip.AddrFrom4(last)) {
+		all = netip.PrefixFrom(catalog.GNB, all.Bits()-1).Masked()
+	}
+	for i := range c.Interfaces {
+		if in := &c.Interfaces[i]; in.Name == node.PortN3 {
+			in.Peers = config.Senders{all}
+		}
+	}
+}
+
+// receive has the sink receive by NAPI for good: XDP cannot send to it otherwise, while no
+// receiver is there.
+func receive(n *node.Network) error {
+	return n.Around.Do(func() error {
+		if out, err := exec.Command("ethtool", "-K", "s0", "gro", "on").CombinedOutput(); err != nil {
+			return fmt.Errorf("ethtool -K s0 gro on: %w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// ErrNoSoft says that culvert-soft is not built.
+var ErrNoSoft = errors.New("bin/culvert-soft is missing: build it by `make soft`, or leave the design out by --designs")
+
+// startSoft has culvert-soft handle packets, on the device's CPU.
+func (u *upf) startSoft(b *bench) error {
+	binary := filepath.Join(filepath.Dir(b.Culvert), "culvert-soft")
+	if _, err := os.Stat(binary); err != nil {
+		return ErrNoSoft
+	}
+	ports := []string{node.PortN3, node.PortN6, node.PortOut}
+	for _, port := range ports {
+		if err := napi.Defer(u.Net.Node.Path(), port); err != nil {
+			return err
+		}
+	}
+	var s *softrun.Soft
+	err := u.Net.Node.Do(func() (err error) {
+		s, err = softrun.Start(softrun.Options{Binary: binary, Pins: filepath.Join(b.BPFFS, u.Net.Node.Name), Interfaces: ports})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	u.Later(func() error {
+		return u.Net.Node.Do(func() error { _, err := s.Stop(); return err })
+	})
+	if err := proc.Bind(s.PID(), b.cpus.Device); err != nil {
+		return err
+	}
+	// Its threads go before the one that receives, which otherwise takes the CPU from them
+	// for packets that they then have no time for.
+	threads, err := procfs.AllThreads(s.PID())
+	for _, t := range threads {
+		err = errors.Join(err, proc.GoRealtime(t.PID, proc.Realtime+1))
+	}
+	return err
+}
