@@ -1,0 +1,54 @@
+package te
+
+import "time"
+
+// Class says what packets of a color ask of the network.
+type Class struct {
+	Color uint32 `json:"color"`
+	Name  string `json:"name,omitempty"`
+	// Priority orders classes: the higher one is placed first, and is not moved for a
+	// lower one.
+	Priority int `json:"priority,omitempty"`
+	// MaxDelay bounds each list's sum of link delays; 0: no bound.
+	MaxDelay time.Duration `json:"max_delay,omitempty"`
+	// Exclude and IncludeAny are affinities: of links that are never used, and of which
+	// each link has one bit at least; 0: any.
+	Exclude    uint32 `json:"exclude,omitempty"`
+	IncludeAny uint32 `json:"include_any,omitempty"`
+	// MaxLists is how many lists share a demand; 0: 8, the most that a policy has.
+	MaxLists int `json:"max_lists,omitempty"`
+	// Disjoint has two lists at least that share no link, where the topology has them.
+	Disjoint bool `json:"disjoint,omitempty"`
+}
+
+// Key names a demand, and the policy at its headend (RFC 9256 section 2.1).
+type Key struct {
+	Headend  string `json:"headend"`
+	Endpoint string `json:"endpoint"`
+	Color    uint32 `json:"color"`
+}
+
+// Demand is what a headend sends to an endpoint in a class.
+type Demand struct {
+	Key
+	Rate float64 `json:"rate"` // bit/s
+}
+
+// List is a way from headend to endpoint: between its waypoints packets follow the IGP's
+// shortest paths, and share those that are equally short.
+type List struct {
+	// Waypoints are visited in turn, without headend and endpoint; none is the IGP's way.
+	Waypoints []Waypoint `json:"waypoints,omitempty"`
+	// Weight is the list's part of the demand, relative to the others' weights.
+	Weight uint32 `json:"weight"`
+}
+
+// Waypoint is a node (its End SID), or a link that packets leave it by (an End.X SID).
+type Waypoint struct {
+	Node string `json:"node"`
+	// Link is the index of a link that begins at Node in Topology.Links, plus 1; 0: none.
+	Link int `json:"link,omitempty"`
+}
+
+// Routing is the lists of each demand. A demand that it does not have follows the IGP.
+type Routing map[Key][]List

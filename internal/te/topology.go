@@ -1,0 +1,45 @@
+package te
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Topology is a network of SRv6 nodes as an IGP sees it.
+type Topology struct {
+	Nodes []Node `json:"nodes"`
+	Links []Link `json:"links"`
+}
+
+// Node is a router, or a node of a cluster.
+type Node struct {
+	Name string `json:"name"`
+	// SID is the node's End SID: a list visits the node by it. A node without one carries
+	// traffic, and is no waypoint.
+	SID netip.Addr `json:"sid,omitzero"`
+	// Locator holds the node's SIDs; the SID of a policy's endpoint is in it.
+	Locator netip.Prefix `json:"locator,omitzero"`
+	// MaxSegments is how many segments the node pushes as a headend (RFC 8476: Maximum SID
+	// Depth); 0: as many as Culvert does.
+	MaxSegments int `json:"max_segments,omitempty"`
+}
+
+// Link is one direction of a link. It is used only where the topology has the other
+// direction too.
+type Link struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Name distinguishes links between the same nodes.
+	Name string `json:"name,omitempty"`
+	// Metric is what the IGP's shortest paths minimise, at least 1.
+	Metric uint32 `json:"metric"`
+	// Capacity is in bit/s.
+	Capacity float64 `json:"capacity"`
+	// Delay is in one direction.
+	Delay time.Duration `json:"delay,omitempty"`
+	// Affinity is the administrative group: 32 bits that a class asks for or avoids
+	// (RFC 9552: TLV 1088).
+	Affinity uint32 `json:"affinity,omitempty"`
+	// SID is the End.X SID of this direction at From.
+	SID netip.Addr `json:"sid,omitzero"`
+}
