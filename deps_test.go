@@ -78,6 +78,7 @@ var layers = []struct {
 		"the command line of the laboratory: it knows the product from outside, as its parts do"},
 	{"internal/probe", nil, "sends and counts: it knows neither laboratory nor cluster"},
 	{"internal/smf", models, "a laboratory instrument: it judges every UPF from outside, and shares no code with ours"},
+	{"internal/bpffs", nil, "mounts a file system for laboratories, measurements and tests: it knows none"},
 	{"internal/checksum", nil, "arithmetic on octets: it knows no header of ours"},
 	{"internal/packet", []string{"internal/checksum"}, "builds frames for tests and for the laboratory: it knows neither"},
 	{"internal/lab/gtpulink", []string{"internal/probe"}, "a GTP-U endpoint of its own: it shares no code with ours, and knows no laboratory"},
@@ -90,7 +91,7 @@ var layers = []struct {
 		"what a laboratory made, and how it is removed: it knows none of the programs in the nodes"},
 	{"internal/lab/network", []string{"internal/lab/instance", "internal/lab/namespace", "internal/lab/topology"},
 		"namespaces, links and routes: it knows none of the programs in the nodes"},
-	{"internal/lab/daemon", []string{"internal/lab/gtpulink", "internal/lab/instance", "internal/lab/namespace", "internal/lab/topology", "internal/smf"},
+	{"internal/lab/daemon", []string{"internal/bpffs", "internal/lab/gtpulink", "internal/lab/instance", "internal/lab/namespace", "internal/lab/topology", "internal/smf"},
 		"programs in nodes: what is done to them is above"},
 	{"internal/lab/cluster", []string{"internal/lab/daemon", "internal/lab/instance", "internal/lab/network", "internal/lab/kubelet", "internal/lab/namespace", "internal/lab/topology",
 		"internal/image", "dist/kubernetes"}, "Kubernetes in nodes: what is done to it is above"},
@@ -135,7 +136,7 @@ var layers = []struct {
 		"the frame of every experiment knows none: kinds are given to it"},
 	{"internal/bench/report", []string{"internal/bench/result", "internal/bench/stats"}, "who draws knows nothing of what measures: any run can be drawn again"},
 	{"internal/bench/proc", nil, "CPUs and threads: it knows no packet"},
-	{"internal/bench/node", append([]string{"internal/bench/proc", "internal/bench/result", "internal/api/culvertv1", "internal/api/message", "internal/config"}, models...), "what is measured does not know what measures it"},
+	{"internal/bench/node", append([]string{"internal/bpffs", "internal/bench/proc", "internal/bench/result", "internal/api/culvertv1", "internal/api/message", "internal/config"}, models...), "what is measured does not know what measures it"},
 	{"internal/bench/rig", []string{"internal/bench/node", "internal/bench/proc", "internal/bench/stats", "internal/dataplane/progrun"}, "makes and sinks any frame: it knows no function"},
 	{"internal/bench/catalog", append([]string{"internal/bench/node", "internal/bench/rig", "internal/dataplane/progrun", "internal/packet", "internal/checksum", "internal/config", "internal/smf"}, models...),
 		"says what functions are: it measures none"},
@@ -151,7 +152,7 @@ var layers = []struct {
 	{"internal/bench/disrupt", append([]string{"internal/bench/device", "internal/lab", "internal/api/culvertv1"}, benchRoles...), "does events to the devices of device; knows no other experiment"},
 	{"internal/bench/n9", append([]string{"internal/lab"}, benchRoles...), "experiments build on roles, never on each other"},
 	{"internal/bench/overlay", append([]string{"internal/lab", "internal/api/culvertv1", "internal/bgp"}, benchRoles...), "experiments build on roles, never on each other"},
-	{"internal/testutil", append([]string{"internal/config", "internal/model", "internal/packet"}, models...), "serves the tests of every package, so it can import few"},
+	{"internal/testutil", append([]string{"internal/bpffs", "internal/config", "internal/model", "internal/packet"}, models...), "serves the tests of every package, so it can import few"},
 }
 
 // benchRoles are what experiments of the benchmarks build on.

@@ -22,6 +22,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 	"github.com/culvert-net/culvert/internal/api/message"
 	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/bpffs"
 	"github.com/culvert-net/culvert/internal/config"
 )
 
@@ -49,6 +50,11 @@ type Daemon struct {
 // Start runs the binary in the namespace and fills its tables. Most of
 // what c holds comes by the management API: it is quicker to read than YAML.
 func Start(ctx context.Context, binary, pinPath string, in Namespace, c *config.Config) (_ *Daemon, err error) {
+	if strings.HasPrefix(pinPath, bpffs.Path+"/") {
+		if err := bpffs.Mount(); err != nil {
+			return nil, err
+		}
+	}
 	dir, err := os.MkdirTemp("", "culvert-bench-")
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
+	"github.com/culvert-net/culvert/internal/bpffs"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -24,15 +25,10 @@ import (
 // CulvertProcess is what a node's daemon is called in the state.
 const CulvertProcess = "culvert"
 
-const bpffs = "/sys/fs/bpf"
-
 // StartCulvert writes the node's configuration and starts the daemon.
 func StartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(bpffs, &st); err != nil || st.Type != unix.BPF_FS_MAGIC {
-		if err := unix.Mount("bpf", bpffs, "bpf", 0, "mode=0700"); err != nil {
-			return fmt.Errorf("mount the BPF file system at %s: %w", bpffs, err)
-		}
+	if err := bpffs.Mount(); err != nil {
+		return err
 	}
 	var err error
 	for range 5 { // another instance may be removing the directory above at the same time
