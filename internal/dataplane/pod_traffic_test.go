@@ -397,8 +397,9 @@ func TestServiceAfterDirect(t *testing.T) {
 			_, _ = server.WriteTo(b[:n], from)
 		}
 	}()
-	for range 20 {
-		a.pods[0].Do(t, func() { client, err = net.ListenPacket("udp4", ":0") })
+	for i := range 20 {
+		// A port that an earlier client had would still have that one's translation.
+		a.pods[0].Do(t, func() { client, err = net.ListenPacket("udp4", fmt.Sprintf(":%d", 20000+i)) })
 		must(t, err)
 		for _, at := range []string{b.pods[0].ipv4.String(), "10.96.0.1"} {
 			to := net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr(at), 5300))
