@@ -1,0 +1,296 @@
+package class
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// MaxClasses is how many classes a node can have.
+const MaxClasses = 63
+
+// MaxColumns is how many columns rows have besides that of best effort: a column is a
+// list of classes that are candidates for a packet.
+const MaxColumns = 15
+
+// MaxDSCP is the highest differentiated services code point (RFC 2474), and the highest
+// QFI (TS 38.415 section 5.5.3.3).
+const (
+	MaxDSCP = 63
+	MaxQFI  = 63
+)
+
+// Class is a traffic class. A packet is in the class of the highest priority that matches
+// it, and in none otherwise: then it is best effort.
+type Class struct {
+	Name string `json:"name"`
+	// Color of the policies that packets of the class take (RFC 9256 section 2.1).
+	Color uint32 `json:"color"`
+	Match Match  `json:"match,omitzero"`
+	// Strict drops packets for an endpoint to which no policy of the color leads, or none
+	// that is valid. Otherwise they take the best effort path.
+	Strict bool `json:"strict,omitempty"`
+	// Priority decides where several classes match: the highest. Default 0.
+	Priority int32 `json:"priority,omitempty"`
+}
+
+// Match says which packets a class has: those that meet all of the fields that are set. Of
+// a list one entry has to match. Only one kind of source may be set: interfaces; pods, by
+// namespaces or pod_labels; or sessions, by slices, dnns or qfis. Without a source it is
+// any of these.
+type Match struct {
+	// Interfaces by which packets arrive, without a VLAN tag.
+	Interfaces []string `json:"interfaces,omitempty"`
+	// Namespaces of the pods that send.
+	Namespaces []string `json:"namespaces,omitempty"`
+	// PodLabels that the sending pods have, all of them.
+	PodLabels map[string]string `json:"pod_labels,omitempty"`
+	// Slices of the sessions, by name.
+	Slices []string `json:"slices,omitempty"`
+	// DNNs are the network instances of the sessions' rules.
+	DNNs []string `json:"dnns,omitempty"`
+	// QFIs of the sessions' QoS flows, 1 to 63.
+	QFIs []uint16 `json:"qfis,omitempty" jsonschema:"minimum=1,maximum=63"`
+	// DSCP are the code points of the packets, 0 to 63. Of a packet in a tunnel that
+	// begins here it is that of the packet, not that of an outer header.
+	DSCP []uint16 `json:"dscp,omitempty" jsonschema:"maximum=63"`
+	// Destinations are prefixes that the packets are for.
+	Destinations []netip.Prefix `json:"destinations,omitempty"`
+}
+
+// SourceKind is what sends packets into a policy.
+type SourceKind uint8
+
+// The kinds of sources. SourceAny, of a Match only, is all of them.
+const (
+	SourceAny SourceKind = iota
+	SourceInterface
+	SourcePod
+	SourceSession
+)
+
+// Source is a sender of packets, as this node can tell them apart before it reads them.
+type Source struct {
+	Kind      SourceKind
+	Interface string // of SourceInterface
+	// Of SourcePod. This node's own stack is a pod without a namespace and labels.
+	Namespace string
+	Labels    map[string]string
+	// Of SourceSession.
+	Slice, DNN string
+	QFI        uint16
+}
+
+// kinds lists the kinds of sources that a match names.
+func (m *Match) kinds() (out []SourceKind) {
+	for _, k := range []struct {
+		kind SourceKind
+		set  bool
+	}{
+		{SourceInterface, len(m.Interfaces) > 0},
+		{SourcePod, len(m.Namespaces)+len(m.PodLabels) > 0},
+		{SourceSession, len(m.Slices)+len(m.DNNs)+len(m.QFIs) > 0},
+	} {
+		if k.set {
+			out = append(out, k.kind)
+		}
+	}
+	return out
+}
+
+// Kind returns the kind of source that a valid match names.
+func (m *Match) Kind() SourceKind {
+	if kinds := m.kinds(); len(kinds) > 0 {
+		return kinds[0]
+	}
+	return SourceAny
+}
+
+// From says whether a source's packets can be in the class.
+func (m *Match) From(s Source) bool {
+	switch m.Kind() {
+	case SourceInterface:
+		return s.Kind == SourceInterface && slices.Contains(m.Interfaces, s.Interface)
+	case SourcePod:
+		if s.Kind != SourcePod || !has(m.Namespaces, s.Namespace) {
+			return false
+		}
+		for key, value := range m.PodLabels {
+			if v, ok := s.Labels[key]; !ok || v != value {
+				return false
+			}
+		}
+		return true
+	case SourceSession:
+		return s.Kind == SourceSession && has(m.Slices, s.Slice) && has(m.DNNs, s.DNN) && has(m.QFIs, s.QFI)
+	}
+	return true
+}
+
+// To says whether packets for all addresses of a prefix can be in the class.
+func (m *Match) To(p netip.Prefix) bool {
+	return len(m.Destinations) == 0 || slices.ContainsFunc(m.Destinations, func(d netip.Prefix) bool {
+		return d.Bits() <= p.Bits() && d.Contains(p.Addr())
+	})
+}
+
+// has says whether a list is empty, and so matches anything, or holds v.
+func has[V comparable](list []V, v V) bool { return len(list) == 0 || slices.Contains(list, v) }
+
+// Validate checks a class. It looks up nothing.
+func (c Class) Validate() []srv6.FieldError {
+	errs := faults(srv6.CheckName("name", c.Name))
+	if c.Color == 0 {
+		errs.add("color", "give the color of the class's policies, 1 or above", "is missing")
+	}
+	m := &c.Match
+	if kinds := m.kinds(); len(kinds) > 1 {
+		fields := map[SourceKind]string{SourceInterface: "interfaces", SourcePod: "namespaces and pod_labels", SourceSession: "slices, dnns and qfis"}
+		errs.add("match", "write a class for each, of the same color", "a packet has one kind of source, and %s is another than %s", fields[kinds[1]], fields[kinds[0]])
+	}
+	for i, d := range m.DSCP {
+		if d > MaxDSCP {
+			errs.add(fmt.Sprintf("match.dscp[%d]", i), "give 0 to 63 (RFC 2474); the DSCP is the upper six bits of the octet", "%d is not a DSCP", d)
+		}
+	}
+	for i, q := range m.QFIs {
+		if q == 0 || q > MaxQFI {
+			errs.add(fmt.Sprintf("match.qfis[%d]", i), "give 1 to 63", "%d is not a QFI", q)
+		}
+	}
+	for i, d := range m.Destinations {
+		errs = append(errs, srv6.CheckPrefix(fmt.Sprintf("match.destinations[%d]", i), d)...)
+	}
+	return errs
+}
+
+// faults collects what is wrong with a class.
+type faults []srv6.FieldError
+
+func (f *faults) add(field, fix, format string, args ...any) {
+	*f = append(*f, srv6.FieldError{Field: field, Problem: fmt.Sprintf(format, args...), Fix: fix})
+}
+
+// Conflict is a pair of classes of which nobody can say which one a packet has.
+type Conflict struct {
+	First, Second int // indices
+	Example       string
+}
+
+// Conflicts lists the pairs of classes with the same priority that can match the same
+// packet.
+func Conflicts(classes []Class) (out []Conflict) {
+	for j := range classes {
+		for i := range j {
+			if classes[i].Priority != classes[j].Priority {
+				continue
+			}
+			if example, meet := meets(&classes[i].Match, &classes[j].Match); meet {
+				out = append(out, Conflict{i, j, example})
+			}
+		}
+	}
+	return out
+}
+
+// meets says whether two matches have a packet in common, and describes one.
+func meets(a, b *Match) (string, bool) {
+	source, ok := sourceOfBoth(a, b)
+	if !ok {
+		return "", false
+	}
+	dscp, ok := common(a.DSCP, b.DSCP)
+	if !ok {
+		return "", false
+	}
+	to, ok := destinationOfBoth(a.Destinations, b.Destinations)
+	if !ok {
+		return "", false
+	}
+	example := "packets of " + source
+	if len(a.DSCP)+len(b.DSCP) > 0 {
+		example += fmt.Sprintf(" with DSCP %d", dscp)
+	}
+	if to.IsValid() {
+		example += " to " + to.String()
+	}
+	return example, true
+}
+
+// sourceOfBoth describes a source that both matches have.
+func sourceOfBoth(a, b *Match) (string, bool) {
+	if a.Kind() == SourceAny {
+		a, b = b, a
+	}
+	switch {
+	case a.Kind() == SourceAny:
+		return "any source", true
+	case b.Kind() != SourceAny && a.Kind() != b.Kind():
+		return "", false
+	case a.Kind() == SourceInterface:
+		name, ok := common(a.Interfaces, b.Interfaces)
+		return "interface " + name, ok
+	case a.Kind() == SourcePod:
+		namespace, ok := common(a.Namespaces, b.Namespaces)
+		for _, key := range slices.Sorted(maps.Keys(a.PodLabels)) {
+			if v, also := b.PodLabels[key]; also && v != a.PodLabels[key] {
+				return "", false
+			}
+		}
+		if namespace == "" {
+			return "pods", ok
+		}
+		return "pods of namespace " + namespace, ok
+	}
+	slice, okSlice := common(a.Slices, b.Slices)
+	dnn, okDNN := common(a.DNNs, b.DNNs)
+	qfi, okQFI := common(a.QFIs, b.QFIs)
+	out := "sessions"
+	for _, part := range []string{slice, dnn} {
+		if part != "" {
+			out += " of " + part
+		}
+	}
+	if qfi != 0 {
+		out += fmt.Sprintf(" with QFI %d", qfi)
+	}
+	return out, okSlice && okDNN && okQFI
+}
+
+// common returns what two lists have in common, of which an empty one holds everything.
+func common[V comparable](a, b []V) (v V, ok bool) {
+	for _, v := range a {
+		if has(b, v) {
+			return v, true
+		}
+	}
+	if len(a) > 0 {
+		return v, false
+	}
+	if len(b) > 0 {
+		return b[0], true
+	}
+	return v, true
+}
+
+// destinationOfBoth returns the longest prefix that both lists have.
+func destinationOfBoth(a, b []netip.Prefix) (netip.Prefix, bool) {
+	if len(a) == 0 || len(b) == 0 {
+		for _, p := range append(a[:len(a):len(a)], b...) {
+			return p, true
+		}
+		return netip.Prefix{}, true
+	}
+	for _, p := range a {
+		for _, q := range b {
+			if p.Overlaps(q) {
+				return slices.MaxFunc([]netip.Prefix{p, q}, func(x, y netip.Prefix) int { return cmp.Compare(x.Bits(), y.Bits()) }), true
+			}
+		}
+	}
+	return netip.Prefix{}, false
+}

@@ -1,0 +1,183 @@
+package class
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+
+func valid() Class {
+	return Class{Name: "gold", Color: 100, Match: Match{Interfaces: []string{"eth1"}, DSCP: []uint16{46}, Destinations: []netip.Prefix{prefix("10.0.0.0/8")}}}
+}
+
+func TestInvalidClasses(t *testing.T) {
+	if errs := valid().Validate(); len(errs) != 0 {
+		t.Fatal(errs)
+	}
+	for want, change := range map[string]func(*Class){
+		"name: is missing":           func(c *Class) { c.Name = "" },
+		"color: is missing":          func(c *Class) { c.Color = 0 },
+		"match: a packet has one":    func(c *Class) { c.Match.Namespaces = []string{"prod"} },
+		"match.dscp[1]: 64 is not":   func(c *Class) { c.Match.DSCP = []uint16{63, 64} },
+		"match.destinations[0]: 10.": func(c *Class) { c.Match.Destinations[0] = prefix("10.0.0.1/8") },
+		"match.qfis[0]: 0 is not":    func(c *Class) { c.Match.Interfaces, c.Match.QFIs = nil, []uint16{0} },
+	} {
+		c := valid()
+		change(&c)
+		if errs := c.Validate(); len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), want) || errs[0].Fix == "" {
+			t.Errorf("want %q, got %v", want, errs)
+		}
+	}
+}
+
+// Each pair has the same priority. An empty example: they have no packet in common.
+func TestConflicts(t *testing.T) {
+	of := func(f func(*Match)) Class {
+		c := Class{Name: "x", Color: 1}
+		f(&c.Match)
+		return c
+	}
+	any := of(func(*Match) {})
+	ef := of(func(m *Match) { m.DSCP = []uint16{46} })
+	eth1 := of(func(m *Match) { m.Interfaces = []string{"eth1", "eth2"} })
+	prod := of(func(m *Match) { m.Namespaces = []string{"prod"} })
+	web := of(func(m *Match) { m.PodLabels = map[string]string{"app": "web"} })
+	flow := of(func(m *Match) { m.Slices, m.QFIs = []string{"iot"}, []uint16{5} })
+	ten := of(func(m *Match) { m.Destinations = []netip.Prefix{prefix("10.0.0.0/8")} })
+	for _, tt := range []struct {
+		a, b Class
+		want string
+	}{
+		{any, any, "packets of any source"},
+		{any, ef, "packets of any source with DSCP 46"},
+		{ef, of(func(m *Match) { m.DSCP = []uint16{10} }), ""},
+		{ef, eth1, "packets of interface eth1 with DSCP 46"},
+		{eth1, of(func(m *Match) { m.Interfaces = []string{"eth2"} }), "packets of interface eth2"},
+		{eth1, prod, ""},
+		{prod, web, "packets of pods of namespace prod"},
+		{web, of(func(m *Match) { m.PodLabels = map[string]string{"app": "db"} }), ""},
+		{flow, of(func(m *Match) { m.DNNs = []string{"internet"} }), "packets of sessions of iot of internet with QFI 5"},
+		{flow, of(func(m *Match) { m.QFIs = []uint16{6} }), ""},
+		{ten, of(func(m *Match) { m.Destinations = []netip.Prefix{prefix("10.1.0.0/16")} }), "packets of any source to 10.1.0.0/16"},
+		{ten, of(func(m *Match) { m.Destinations = []netip.Prefix{prefix("11.0.0.0/8")} }), ""},
+	} {
+		got := ""
+		if c := Conflicts([]Class{tt.a, tt.b}); len(c) > 0 {
+			got = c[0].Example
+		}
+		if got != tt.want {
+			t.Errorf("%+v and %+v: %q, want %q", tt.a.Match, tt.b.Match, got, tt.want)
+		}
+		tt.b.Priority = 1
+		if c := Conflicts([]Class{tt.a, tt.b}); len(c) > 0 {
+			t.Errorf("with another priority %+v and %+v conflict", tt.a.Match, tt.b.Match)
+		}
+	}
+}
+
+// classes: EF of everybody, all of namespace prod, what is for 10/8, and for one interface
+// what is for 10.1/16, which must not take another path.
+func classes() []Class {
+	return []Class{
+		{Name: "bulk", Color: 10, Match: Match{Destinations: []netip.Prefix{prefix("10.0.0.0/8")}}},
+		{Name: "prod", Color: 20, Priority: 1, Match: Match{Namespaces: []string{"prod"}}},
+		{Name: "near", Color: 30, Priority: 2, Strict: true, Match: Match{Interfaces: []string{"eth1"}, Destinations: []netip.Prefix{prefix("10.1.0.0/16")}}},
+		{Name: "voice", Color: 40, Priority: 3, Match: Match{DSCP: []uint16{46}}},
+	}
+}
+
+// The classifier's column in the row gives what Apply finds by comparing.
+func TestRowsAgreeWithApply(t *testing.T) {
+	table, err := Compile(classes(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies := map[uint32]string{10: "p10", 20: "p20", 40: "p40"}
+	for _, s := range []Source{
+		{Kind: SourceInterface, Interface: "eth1"}, {Kind: SourceInterface, Interface: "eth2"},
+		{Kind: SourcePod, Namespace: "prod"}, {Kind: SourcePod}, {Kind: SourceSession, Slice: "iot"},
+	} {
+		classifier := table.Classifier(s)
+		for _, to := range []string{"10.1.2.0/24", "10.2.0.0/16", "0.0.0.0/0", "2001:db8::/32"} {
+			row, _ := table.Row(prefix(to), "best", policies)
+			for dscp := range uint16(64) {
+				want := Way{Policy: "best"}
+				if c := table.Apply(s, dscp, prefix(to)); c != nil {
+					want.Class = c.Name
+					if p, ok := policies[c.Color]; ok || c.Strict {
+						want.Policy = p
+					}
+				}
+				if got := row[classifier[dscp]]; got != want {
+					t.Fatalf("%+v, DSCP %d, to %s: %+v, want %+v", s, dscp, to, got, want)
+				}
+			}
+		}
+	}
+	if _, needed := table.Row(prefix("192.0.2.0/24"), "best", map[uint32]string{10: "p10"}); needed {
+		t.Error("a destination whose classes have no policy has a row")
+	}
+	if got := table.Destinations(prefix("10.0.0.0/9")); !slices.Equal(got, []netip.Prefix{prefix("10.1.0.0/16")}) {
+		t.Errorf("destinations in 10.0.0.0/9: %v", got)
+	}
+}
+
+func TestLabelsOfPods(t *testing.T) {
+	table, err := Compile([]Class{
+		{Name: "a", Color: 1, Priority: 2, Match: Match{PodLabels: map[string]string{"app": "web"}, Destinations: []netip.Prefix{prefix("10.0.0.0/8")}}},
+		{Name: "b", Color: 2, Priority: 1, Match: Match{PodLabels: map[string]string{"tier": "front"}}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	column := func(labels map[string]string) uint8 {
+		return table.Classifier(Source{Kind: SourcePod, Labels: labels})[0]
+	}
+	none, web, front := column(nil), column(map[string]string{"app": "web"}), column(map[string]string{"tier": "front"})
+	both := column(map[string]string{"app": "web", "tier": "front"})
+	if none != 0 || len(distinct([]uint8{none, web, front, both})) != 4 {
+		t.Errorf("columns %d, %d, %d, %d: want 0 and three others", none, web, front, both)
+	}
+	if c := table.Classifier(Source{Kind: SourceInterface, Interface: "eth1"}); c != (Classifier{}) {
+		t.Error("classes of pods have packets of an interface")
+	}
+}
+
+func TestTooManyClasses(t *testing.T) {
+	var many []Class
+	for i := range MaxColumns + 1 {
+		many = append(many, Class{Name: fmt.Sprintf("c%02d", i), Color: uint32(i + 1), Match: Match{DSCP: []uint16{uint16(i)}}})
+	}
+	if _, err := Compile(many, nil); !errors.Is(err, ErrTooMany) {
+		t.Errorf("%d columns: %v", len(many), err)
+	}
+	if _, err := Compile(many[1:], nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// A class keeps its column while others come and go, and a new one does not get that of
+// one that goes.
+func TestColumnsStay(t *testing.T) {
+	all := classes()
+	before, err := Compile(all[2:], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := Compile(append(all[:2:2], all[3]), before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := Source{Kind: SourceInterface, Interface: "eth1"}
+	if a, b := before.Classifier(source)[46], after.Classifier(source)[46]; a == 0 || a != b {
+		t.Errorf("column of voice was %d and is %d", a, b)
+	}
+	if near, bulk := before.Classifier(source)[0], after.Classifier(source)[0]; near == bulk || bulk == 0 {
+		t.Errorf("bulk has column %d, which near had (%d)", bulk, near)
+	}
+}

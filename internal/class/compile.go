@@ -1,0 +1,228 @@
+package class
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Classifier has the column of each DSCP of a source's packets.
+type Classifier [MaxDSCP + 1]uint8
+
+// Way is what a packet of a column does at a destination.
+type Way struct {
+	Policy string // name; empty: the packet is dropped
+	Class  string // name; empty: best effort, which no class counts
+}
+
+// Row has a way for each column; column 0 is best effort.
+type Row [MaxColumns + 1]Way
+
+// Table is the compiled classes of a node. It never changes.
+type Table struct {
+	classes []Class // the highest priority first
+	columns map[string]uint8
+	lists   [MaxColumns + 1][]int // of candidates: indices of classes
+}
+
+// ErrTooMany says that classes need more columns than there are, or are too many.
+var ErrTooMany = errors.New("too many traffic classes")
+
+// Compile makes a table of valid classes without conflicts. A column that former (which
+// may be nil) has keeps its number, so that packets never meet the column of another.
+func Compile(classes []Class, former *Table) (*Table, error) {
+	if len(classes) > MaxClasses {
+		return nil, fmt.Errorf("%w: %d, at most %d", ErrTooMany, len(classes), MaxClasses)
+	}
+	t := &Table{classes: slices.Clone(classes), columns: map[string]uint8{}}
+	slices.SortStableFunc(t.classes, func(a, b Class) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Name, b.Name))
+	})
+	all := map[string][]int{}
+	for dscp := range uint16(MaxDSCP + 1) {
+		for _, s := range t.sources() {
+			t.candidates(s, dscp, 0, nil, all)
+		}
+	}
+	keys := slices.Sorted(maps.Keys(all))
+	if len(keys) > MaxColumns {
+		return nil, fmt.Errorf("%w: their destinations and sources combine in %d ways, at most %d: drop destinations, or give classes disjoint DSCPs", ErrTooMany, len(keys), MaxColumns)
+	}
+	for _, key := range keys {
+		if n := former.column(key); n != 0 {
+			t.columns[key], t.lists[n] = n, all[key]
+		}
+	}
+	next := uint8(1)
+	for _, key := range keys {
+		if t.columns[key] != 0 {
+			continue
+		}
+		for t.lists[next] != nil || former.used(next) && len(keys)+former.count() <= MaxColumns {
+			next++
+		}
+		t.columns[key], t.lists[next] = next, all[key]
+	}
+	return t, nil
+}
+
+func (t *Table) column(key string) uint8 {
+	if t == nil {
+		return 0
+	}
+	return t.columns[key]
+}
+
+// used says whether a former table has a column: another one better has another number.
+func (t *Table) used(n uint8) bool { return t != nil && t.lists[n] != nil }
+
+func (t *Table) count() int {
+	if t == nil {
+		return 0
+	}
+	return len(t.columns)
+}
+
+// sources are those that the classes can tell apart. Of pods there is one for each
+// namespace: their labels are left open.
+func (t *Table) sources() []Source {
+	interfaces, namespaces := []string{""}, []string{""}
+	names, dnns, qfis := []string{""}, []string{""}, []uint16{0}
+	for i := range t.classes {
+		m := &t.classes[i].Match
+		interfaces, namespaces = append(interfaces, m.Interfaces...), append(namespaces, m.Namespaces...)
+		names, dnns, qfis = append(names, m.Slices...), append(dnns, m.DNNs...), append(qfis, m.QFIs...)
+	}
+	var out []Source
+	for _, name := range distinct(interfaces) {
+		out = append(out, Source{Kind: SourceInterface, Interface: name})
+	}
+	for _, name := range distinct(namespaces) {
+		out = append(out, Source{Kind: SourcePod, Namespace: name})
+	}
+	for _, name := range distinct(names) {
+		for _, dnn := range distinct(dnns) {
+			for _, qfi := range distinct(qfis) {
+				out = append(out, Source{Kind: SourceSession, Slice: name, DNN: dnn, QFI: qfi})
+			}
+		}
+	}
+	return out
+}
+
+func distinct[V cmp.Ordered](list []V) []V {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// candidates adds the lists of classes that packets of a source with a DSCP can have,
+// from a class on: list, and what follows. Pods may have labels, or not.
+func (t *Table) candidates(s Source, dscp uint16, from int, list []int, all map[string][]int) {
+	for i := from; i < len(t.classes) && len(all) <= MaxColumns; i++ {
+		m := &t.classes[i].Match
+		open := s.Kind == SourcePod && len(m.PodLabels) > 0
+		if open {
+			s.Labels = m.PodLabels
+		}
+		if !m.From(s) || !has(m.DSCP, dscp) {
+			continue
+		}
+		if open { // without these labels
+			t.candidates(s, dscp, i+1, list, all)
+		}
+		list = append(list[:len(list):len(list)], i)
+		if len(m.Destinations) == 0 {
+			break // whatever follows is never asked
+		}
+	}
+	if len(list) > 0 {
+		all[t.key(list)] = list
+	}
+}
+
+// key names a list of candidates.
+func (t *Table) key(list []int) string {
+	names := make([]string, len(list))
+	for i, c := range list {
+		names[i] = t.classes[c].Name
+	}
+	return strings.Join(names, " ")
+}
+
+// Classifier makes the classifier of a source. The zero value has best effort only, and
+// needs no entry.
+func (t *Table) Classifier(s Source) (out Classifier) {
+	for dscp := range out {
+		var list []int
+		for i := range t.classes {
+			m := &t.classes[i].Match
+			if !m.From(s) || !has(m.DSCP, uint16(dscp)) {
+				continue
+			}
+			list = append(list, i)
+			if len(m.Destinations) == 0 {
+				break
+			}
+		}
+		out[dscp] = t.columns[t.key(list)]
+	}
+	return out
+}
+
+// Row makes the row of a destination: of packets to a prefix that take the policy `best`,
+// where policies are the valid ones with the same endpoint, by color. It says whether the
+// destination needs a row: without one all packets take `best`.
+func (t *Table) Row(to netip.Prefix, best string, policies map[uint32]string) (row Row, needed bool) {
+	for n := range row {
+		row[n].Policy = best
+		for _, i := range t.lists[n] {
+			c := &t.classes[i]
+			if !c.Match.To(to) {
+				continue
+			}
+			row[n].Class = c.Name
+			if policy, ok := policies[c.Color]; ok || c.Strict {
+				row[n].Policy = policy
+				needed = needed || policy != best
+			}
+			break
+		}
+	}
+	return row, needed
+}
+
+// Apply returns the class of a packet, or nil.
+func (t *Table) Apply(s Source, dscp uint16, to netip.Prefix) *Class {
+	for i := range t.classes {
+		if m := &t.classes[i].Match; m.From(s) && has(m.DSCP, dscp) && m.To(to) {
+			return &t.classes[i]
+		}
+	}
+	return nil
+}
+
+// Destinations lists the destinations of classes that lie in a steered prefix and are
+// longer: packets for them need a row of their own.
+func (t *Table) Destinations(steered netip.Prefix) (out []netip.Prefix) {
+	for i := range t.classes {
+		for _, d := range t.classes[i].Match.Destinations {
+			if d.Bits() > steered.Bits() && steered.Contains(d.Addr()) && !slices.Contains(out, d) {
+				out = append(out, d)
+			}
+		}
+	}
+	return out
+}
+
+// Classes lists the classes, the highest priority first.
+func (t *Table) Classes() []Class {
+	if t == nil {
+		return nil
+	}
+	return t.classes
+}
