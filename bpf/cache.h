@@ -11,9 +11,18 @@
 /* The same for what was found to be free for UEs to reach. */
 #define CACHE_GUARDED (1u << 30)
 
+/* The same for steering by the table of a port, whose ifindex follows. */
+#define CACHE_PORT (1u << 29)
+
 /* In lo of an IPv4 destination that is steered, before the adjacency of the route
  * that this leads to is known (express/mobile.h). */
 #define CACHE_NO_ROUTE ~0ull
+
+/* As the cache names a table of steering. */
+INLINE __u32 cache_table(__u32 port)
+{
+	return port ? CACHE_PORT | port : 0;
+}
 
 /* The number of that slot. */
 INLINE __u32 cache_index(__u64 hi, __u64 lo, __u32 table)

@@ -255,7 +255,7 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 			       ? express_send(ctx, x, pool->base + (be32(dst) & ~pool->mask), ip,
 					      end)
 			       : NOT_TAKEN;
-	to = express_cached4(x, dst, 0);
+	to = express_cached4(x, dst, cache_table(x->port_flags >> PORT_TABLE_SHIFT));
 	if (!to || !may_steer(x->port_flags, to->kind))
 		return NOT_TAKEN;
 	if (to->kind == TARGET_GTP4D && gtpu &&

@@ -116,31 +116,50 @@ INLINE __u32 pool6_index(struct settings *cfg, const void *dst)
 
 /* ---- steering ---- */
 
-/* By destination; `hi` and `lo` are the address in network order, for IPv4 lo is
- * ~0 and `family` CACHE_IPV4, else 0. What is not there is remembered as well. */
-INLINE struct cached *steered_destination(struct settings *cfg, __u64 hi, __u64 lo, __u32 family)
+/* What a table says of a destination. */
+INLINE struct target *target_of(__u64 hi, __u64 lo, __u32 family, __u32 table)
 {
-	struct cached *slot = cache_slot(hi, lo, family);
-	__u32 now = cache_generation(cfg);
-	struct target *to;
-
-	if (!slot || cache_holds(slot, hi, lo, family, now))
-		return slot;
 	if (family == CACHE_IPV4) {
-		struct lpm4_key key = { .prefixlen = 64, .addr = hi };
+		struct lpm4_key key = { .prefixlen = 64, .table = table, .addr = hi };
 
-		to = bpf_map_lookup_elem(&target_by_dst4, &key);
+		return bpf_map_lookup_elem(&target_by_dst4, &key);
 	} else {
-		struct lpm6_key key = { .prefixlen = 160 };
+		struct lpm6_key key ALIGNED = { .prefixlen = 160, .table = table };
 
 		st64(&key.addr, hi);
 		st64(&key.addr.b[8], lo);
-		to = bpf_map_lookup_elem(&target_by_dst6, &key);
+		return bpf_map_lookup_elem(&target_by_dst6, &key);
 	}
-	cache_fill(slot, hi, lo, family, now);
+}
+
+/* By destination, in the table of a port (its ifindex) first, and then in the node's;
+ * `ifindex` 0: only there. The node's own addresses are no port's. `hi` and `lo` are the
+ * address in network order, for IPv4 lo is ~0 and `family` CACHE_IPV4, else 0. What is not
+ * there is remembered as well. */
+INLINE struct cached *steered_from(struct settings *cfg, __u64 hi, __u64 lo, __u32 family,
+				   __u32 ifindex)
+{
+	__u32 table = family | cache_table(ifindex);
+	struct cached *slot = cache_slot(hi, lo, table);
+	__u32 now = cache_generation(cfg);
+	struct target *to, *own;
+
+	if (!slot || cache_holds(slot, hi, lo, table, now))
+		return slot;
+	to = target_of(hi, lo, family, 0);
+	if (ifindex && !(to && to->kind == TARGET_PASS)) {
+		own = target_of(hi, lo, family, ifindex);
+		to = own ?: to;
+	}
+	cache_fill(slot, hi, lo, table, now);
 	slot->kind = to ? to->kind : TARGET_NONE;
 	slot->index = to ? to->index : 0;
 	return slot;
+}
+
+INLINE struct cached *steered_destination(struct settings *cfg, __u64 hi, __u64 lo, __u32 family)
+{
+	return steered_from(cfg, hi, lo, family, 0);
 }
 
 /* ---- prefixes ---- */

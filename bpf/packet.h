@@ -95,6 +95,7 @@ struct packet {
 	__u8 version;   /* of that header: 4, 6 */
 	__u16 access;      /* of the port */
 	__u32 port_flags;
+	__u32 port_table;  /* that steers before the node's; 0: none */
 	__u8 pfcp;  /* for this host, by a port with the role n4 */
 	__u8 group; /* enum addressee: whom else the frame is for */
 	__u64 port_mac;

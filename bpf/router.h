@@ -57,6 +57,15 @@ INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, st
 
 /* ---- steering ---- */
 
+/* By p->dst. The journey has no stack left for the keys. */
+static __attribute__((noinline)) struct cached *steered_packet(struct packet *p)
+{
+	__u64 hi = p->family == 4 ? ld32(&p->dst) : p->dst.hi;
+
+	return steered_from(&node_settings, hi, p->family == 4 ? ~0ull : p->dst.lo,
+			    p->family == 4 ? CACHE_IPV4 : 0, p->port_table);
+}
+
 /* The IP packet at p->l3 is to be encapsulated: 0, or why not. */
 GLOBAL int take_steered(struct xdp_md *ctx, struct packet *p)
 {
@@ -204,13 +213,14 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 
 		if (t && t->action)
 			return steer(ctx, p, cfg, TARGET_TUNNEL, index);
+		p->port_table = 0; /* a pool's addresses are the same for all ports */
 	}
 	p->family = 6;
 	copy16(&p->dst, &ip->dst);
 	index = cfg->pdr_slots && is_n6(p->port_flags) ? pdr_of_destination(p) : 0;
 	if (index)
 		return steer(ctx, p, cfg, TARGET_PDR, index);
-	to = steered_destination(cfg, p->dst.hi, p->dst.lo, 0);
+	to = steered_packet(p);
 	if (to && to->kind && !may_steer(p->port_flags, to->kind) && !of_pool6(cfg, p))
 		return REASON_ROLE;
 	if (to && to->kind)
@@ -287,13 +297,14 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 
 		if (t && t->action)
 			return steer(ctx, p, cfg, TARGET_TUNNEL, index);
+		p->port_table = 0; /* a pool's addresses are the same for all ports */
 	}
 	p->family = 4;
 	st32(&p->dst, ld32(&ip->dst));
 	index = cfg->pdr_slots && is_n6(p->port_flags) ? pdr_of_destination(p) : 0;
 	if (index)
 		return steer(ctx, p, cfg, TARGET_PDR, index);
-	to = steered_destination(cfg, ld32(&p->dst), ~0ull, CACHE_IPV4);
+	to = steered_packet(p);
 	if (to && to->kind && !may_steer(p->port_flags, to->kind) && !of_pool4(cfg, p))
 		return REASON_ROLE;
 	if (to && to->kind == TARGET_GTP4D) {
@@ -358,6 +369,7 @@ INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
 		type = ld16(tag + 2);
 		p->l3 += VLAN_LEN;
 	}
+	p->port_table = vlan[0] || vlan[1] ? 0 : p->port_flags >> PORT_TABLE_SHIFT;
 	steered = steered_port(p, vlan[0], vlan[1]);
 	if (steered && is_l2(steered)) {
 		p->target_kind = TARGET_POLICY;

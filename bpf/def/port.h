@@ -19,6 +19,9 @@ enum port_flags {
 	/* what the kernel gets, beside the services of access */
 	PORT_HOST_ANY = 512,      /* everything for this host */
 	PORT_HOST_FORWARD = 1024, /* packets for others */
+	/* the rest: the table that steers untagged packets before the node's, which has
+	 * the number of the port's ifindex; 0: none */
+	PORT_TABLE_SHIFT = 16,
 };
 
 #define PORT_ROLES (PORT_N3 | PORT_N6 | PORT_N4 | PORT_SR | PORT_EDGE)

@@ -163,7 +163,7 @@ struct target {
 
 struct lpm4_key {
 	__u32 prefixlen; /* 32 + prefix length when a table is matched */
-	__u32 table;     /* routes: kernel table id; steering: 0 */
+	__u32 table;     /* routes: kernel table id; steering: 0, or a port's ifindex */
 	__be32 addr;
 };
 
@@ -259,7 +259,7 @@ struct untranslated_flows {
 struct cached {
 	__u64 hi, lo;     /* the address, in network order; IPv4: lo is ~0, or for
 			   * H.M.GTP4.D an adjacency */
-	__u32 table;      /* kernel table id; 0: steering */
+	__u32 table;      /* kernel table id; 0: steering, or CACHE_PORT and an ifindex */
 	__u32 generation; /* 0: never filled */
 	__u32 kind;       /* steering: enum target_kind */
 	__u32 index;      /* adjacency, or what the kind says; of a route 0: the flow

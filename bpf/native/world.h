@@ -241,6 +241,22 @@ static void make_pods(struct input *in)
 			       .translates = n >> 10 & 1 };
 }
 
+/* In the tables of two ports. */
+static void make_own_targets(struct input *in)
+{
+	struct lpm6_key six = { .prefixlen = 32 + 32, .addr.b = { 0x20, 0x01, 0x0d, 0xb8 } };
+	struct lpm4_key four = { .prefixlen = 32 + 8, .addr = be32(10u << 24) };
+	__u32 port;
+
+	for (port = 1; port <= 7; port += 6) {
+		struct target to = { TARGET_POLICY, 1 + next_number(in) % (POLICIES - 1) };
+
+		six.table = four.table = port;
+		put(&target_by_dst6, &six, &to);
+		put(&target_by_dst4, &four, &to);
+	}
+}
+
 static void make_steering(struct input *in)
 {
 	__u8 address[16] = { 0x20, 0x01, 0x0d, 0xb8, 0xee };
@@ -254,6 +270,7 @@ static void make_steering(struct input *in)
 			    : i % 4 == 3 ? MOBILES - 1 - i % 2
 					 : 1 + i * 2);
 	}
+	make_own_targets(in);
 	put_target6(gtpu6_address, 128, TARGET_PASS, 0);
 	make_pods(in);
 	mobile_of(in, BEHAVIOR_NONE, MOBILES - 1);
@@ -301,9 +318,9 @@ static void make_settings(struct input *in)
 	f->drops_only = n >> 12 & 1;
 	for (i = 1; i <= PORTS; i++) {
 		n = next_number(in);
-		VALUE(port, struct port, i)->flags = (n & 31 ? PORT_ATTACHED : 0) |
-						     (n & 0x800 ? PORT_PARTIAL_CHECKSUM : 0) |
-						     (i <= 5 ? PORT_STEERED : 0);
+		VALUE(port, struct port, i)->flags =
+			(n & 31 ? PORT_ATTACHED : 0) | (n & 0x800 ? PORT_PARTIAL_CHECKSUM : 0) |
+			(i <= 5 ? PORT_STEERED : 0) | (i & 1 ? i << PORT_TABLE_SHIFT : 0);
 		VALUE(port, struct port, i)->mtu = n & 0x1000 ? 0 : n >> 16;
 		n = next_number(in);
 		if (n & 1) {

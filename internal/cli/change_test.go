@@ -45,6 +45,7 @@ func TestAdd(t *testing.T) {
 		{"policy add p --segments 2001:db8:5:: --behavior H.Encaps --binding-sid 2001:db8:101:b::", "policies: [{name: p, behavior: H.Encaps, binding_sid: '2001:db8:101:b::', segment_lists: [{segments: ['2001:db8:5::']}]}]"},
 		{"steering add 198.51.100.0/24 --policy gold", "steering: [{prefix: 198.51.100.0/24, policy: gold}]"},
 		{"steering add 198.51.100.7 --policy gold", "steering: [{prefix: 198.51.100.7/32, policy: gold}]"},
+		{"steering add 198.51.100.0/24 --interface customer0 --policy gold", "steering: [{prefix: 198.51.100.0/24, interface: customer0, policy: gold}]"},
 		{"steering add --interface customer0 --vlans 5,6 --policy wire", "steering: [{interface: customer0, vlans: [5, 6], policy: wire}]"},
 		{"steering add 198.51.100.0/24 --sid-prefix 2001:db8:b:400::/56 --source-prefix 2001:db8:a:4000::/64 --pdu-type ipv4v6 --policy gold",
 			"steering: [{prefix: 198.51.100.0/24, h_m_gtp4_d: {sid_prefix: '2001:db8:b:400::/56', source_prefix: '2001:db8:a:4000::/64', pdu_type: ipv4v6, policy: gold}}]"},

@@ -245,7 +245,7 @@ var steerings = noun[agent.SteeringStatus]{
 	row:     func(s agent.SteeringStatus) []any { return []any{s.Key(), steeringTarget(s.Steering), s.Origin} },
 	section: "steering", addName: "[PREFIX]", addKey: "prefix",
 	fields: []field{
-		{name: "interface", about: "match packets received on this interface, instead of a PREFIX"},
+		{name: "interface", about: "match packets received on this interface; with a PREFIX, those to it"},
 		{name: "vlans", about: "`LIST` of VLAN tags for --interface, outermost first", list: true},
 		{name: "policy", about: "steer into this SR policy; with --sid-prefix, its segments come first"},
 		{name: "tunnel", about: "steer into this GTP-U tunnel"},
@@ -262,11 +262,12 @@ var steerings = noun[agent.SteeringStatus]{
 	},
 	args: func(c *cobra.Command, args []string) error {
 		if len(args) > 1 {
-			return cmdline.Usagef("%q takes one PREFIX, or --interface: see %s --help", c.CommandPath(), c.CommandPath())
+			return cmdline.Usagef("%q takes one PREFIX, --interface, or both: see %s --help", c.CommandPath(), c.CommandPath())
 		}
 		return nil
 	},
 	example: `  culvert steering add 203.0.113.0/24 --policy gold
+  culvert steering add 203.0.113.0/24 --interface eth1 --policy silver
   culvert steering add --interface eth1 --vlans 7 --policy wire
   culvert steering add 198.51.100.0/24 --sid-prefix 2001:db8:b:400::/56 --source-prefix 2001:db8:a:4000::/64 --pdu-type ipv4`,
 }

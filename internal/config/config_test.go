@@ -164,6 +164,8 @@ func TestRefused(t *testing.T) {
 		{"unknown policy", "    policy: gold", "    policy: silver", 29, "steering[0].policy", []string{`policy "silver" does not exist`, "gold, wire"}},
 		{"prefix into L2 policy", "    policy: gold", "    policy: wire", 29, "steering[0].policy", []string{"H.Encaps.L2.Red", "interface"}},
 		{"unknown tunnel", "    policy: gold", "    tunnel: t2", 29, "steering[0].tunnel", []string{`tunnel "t2" does not exist`, `"t1"`}},
+		{"a prefix of an interface twice", "- interface: eth1\n    vlans: [7]\n    policy: wire", "- {prefix: 10.0.0.0/8, interface: eth1, policy: gold}\n  - {prefix: 10.0.0.0/8, interface: eth1, policy: gold}", 31, "steering[2].prefix", []string{"10.0.0.0/8@eth1", "steering[1]"}},
+		{"a prefix of an interface in a pool", "vlans: [7]\n    policy: wire", "prefix: 10.45.1.0/24\n    policy: gold", 31, "steering[1].prefix", []string{"lies in a pool", "gtpu.pools"}},
 		{"unattached interface", "interface: eth1", "interface: eth9", 30, "steering[1].interface", []string{"eth9", "interfaces"}},
 		{"steering twice", "- interface: eth1\n    vlans: [7]", "- prefix: 203.0.113.0/24", 30, "steering[1].prefix", []string{"203.0.113.0/24", "steering[0]"}},
 		{"steering in a locator", "prefix: 203.0.113.0/24", "prefix: 2001:db8:101:77::/64", 28, "steering[0].prefix", []string{"lies in", "main"}},

@@ -186,12 +186,15 @@ func checkSteering(v *validator) {
 		at := fmt.Sprintf("steering[%d]", i)
 		v.fields(at, s.Validate())
 		match := at + ".prefix"
-		if s.Interface != "" {
+		if !s.Prefix.IsValid() {
 			match = at + ".interface"
 		}
 		keys.check(match, s.Key(), "remove one of the two")
 		if s.Interface != "" {
-			v.attached(match, s.Interface, roleOfSteering(s))
+			v.attached(at+".interface", s.Interface, roleOfSteering(s))
+			inPool := func(p netip.Prefix) bool { return p.Bits() <= s.Prefix.Bits() && p.Contains(s.Prefix.Addr()) }
+			v.refuse(s.Prefix.IsValid() && slices.ContainsFunc(v.GTPU.Pools, inPool),
+				at+".prefix", "steer it without interface, or take it out of gtpu.pools", "%s lies in a pool, whose addresses are the same for all interfaces", s.Prefix)
 		}
 		if p := v.policy(at+".policy", s.Policy); p != nil && p.L2() && s.Prefix.IsValid() {
 			v.add(at+".policy", "steer by interface, or name a policy of behavior H.Encaps or H.Encaps.Red",

@@ -67,8 +67,11 @@ func (c *Config) rolesOf(name string) []Role {
 
 // roleOfSteering returns the role by which the frames enter that are steered by interface.
 func roleOfSteering(s srpolicy.Steering) Role {
-	if s.Tunnel != "" {
+	switch {
+	case s.Tunnel != "":
 		return RoleN6
+	case s.GTP4D != nil:
+		return RoleN3
 	}
 	return RoleEdge
 }

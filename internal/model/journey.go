@@ -124,7 +124,7 @@ func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 	sid, gtpu := m.localSID(dst), m.isGTPU(dst)
 	rules, ue := m.ue(dst)
 	ue = ue && j.guard.isN6()
-	s, steered := m.steered(dst)
+	s, steered := m.steeredFrom(key, dst, j.guard.isN6())
 	refused := j.guard.edge(p)
 	if sid != nil {
 		refused = j.guard.sid(sid, p.src())
@@ -173,7 +173,7 @@ func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 func (j *journey) ipv4(p v4, byPort bool, key portKey) Result {
 	m := j.m
 	malformed := p.header() < 20 || p.length() < p.header() || p.length() > len(p)
-	s, steered := m.steered(p.dst())
+	s, steered := m.steeredFrom(key, p.dst(), j.guard.isN6())
 	rules, ue := m.ue(p.dst())
 	ue = ue && j.guard.isN6()
 	if j.guard.isN6() && !ue && steered && s.rules != nil {

@@ -102,7 +102,8 @@ type Model struct {
 	policies   map[string]*srpolicy.Policy
 	tunnels    map[string]*gtpu.Tunnel
 	teids      map[uint32]*gtpu.Tunnel
-	byPrefix   []steering // longest prefix first
+	byPrefix   []steering         // longest prefix first
+	ofPort     map[int][]steering // the same, for untagged packets of a port
 	byPort     map[portKey]*srpolicy.Steering
 	routes     []Route // longest prefix first
 	hopLimit   uint8
@@ -129,7 +130,7 @@ func (s steering) passes() bool { return s.to == nil && s.rules == nil }
 // New makes a Model. It refuses names that nothing has.
 func New(n Network) (*Model, error) {
 	m := &Model{
-		network: n, teids: map[uint32]*gtpu.Tunnel{}, byPort: map[portKey]*srpolicy.Steering{}, limits: map[limitKey]*bucket{},
+		network: n, teids: map[uint32]*gtpu.Tunnel{}, byPort: map[portKey]*srpolicy.Steering{}, ofPort: map[int][]steering{}, limits: map[limitKey]*bucket{},
 		hopLimit:  cmp.Or(n.Config.Encapsulation.HopLimit, 64),
 		ports:     index(n.Ports, func(p *Port) int { return p.Ifindex }),
 		portNames: index(n.Ports, func(p *Port) string { return p.Name }),
@@ -215,6 +216,10 @@ func (m *Model) addSteering() error {
 		if port == nil {
 			return fmt.Errorf("steering: no port is named %q", s.Interface)
 		}
+		if s.Prefix.IsValid() {
+			m.ofPort[port.Ifindex] = append(m.ofPort[port.Ifindex], steering{prefix: s.Prefix.Masked(), to: s})
+			continue
+		}
 		key := portKey{ifindex: port.Ifindex}
 		if len(s.VLANs) > 0 {
 			key.outer = s.VLANs[0]
@@ -226,6 +231,9 @@ func (m *Model) addSteering() error {
 	}
 	for _, a := range m.network.Local {
 		m.byPrefix = append(m.byPrefix, steering{prefix: netip.PrefixFrom(a, a.BitLen())})
+	}
+	for _, list := range m.ofPort {
+		slices.SortStableFunc(list, func(a, b steering) int { return b.prefix.Bits() - a.prefix.Bits() })
 	}
 	m.sortSteering()
 	return nil
@@ -257,6 +265,21 @@ func (m *Model) steered(a netip.Addr) (steering, bool) {
 		return m.byPrefix[i], true
 	}
 	return steering{}, false
+}
+
+// steeredFrom is the steering entry of a destination for packets that come in by a port:
+// that of its own table, unless the destination is the node itself, a UE's (isN6) by a
+// framed route, or in a pool.
+func (m *Model) steeredFrom(key portKey, a netip.Addr, isN6 bool) (steering, bool) {
+	s, steered := m.steered(a)
+	if key.outer != 0 || key.inner != 0 || within(m.network.Config.GTPU.Pools, a) || steered && (s.passes() || isN6 && s.rules != nil) {
+		return s, steered
+	}
+	own := m.ofPort[key.ifindex]
+	if i := slices.IndexFunc(own, func(s steering) bool { return s.prefix.Contains(a) }); i >= 0 {
+		return own[i], true
+	}
+	return s, steered
 }
 
 // Advance moves the model's clock, which End.Limit and meters look at.

@@ -39,11 +39,14 @@ type SegmentList struct {
 }
 
 // Steering sends packets into a policy, into a GTP-U tunnel, or through
-// H.M.GTP4.D. It matches by destination Prefix, or by Interface and VLANs.
+// H.M.GTP4.D. It matches by destination Prefix, by Interface and VLANs, or by both Prefix
+// and Interface: then the interface has a table of its own, which untagged packets that
+// arrive there meet before that of the node. So customers may have the same prefixes.
 type Steering struct {
 	Prefix    netip.Prefix `json:"prefix,omitzero"`
 	Interface string       `json:"interface,omitempty"`
-	// VLANs are the tags of the frames, outermost first. None means untagged frames.
+	// VLANs are the tags of the frames, outermost first. None means untagged frames. They
+	// do not go with Prefix.
 	VLANs []uint16 `json:"vlans,omitempty"`
 
 	Policy string `json:"policy,omitempty"`

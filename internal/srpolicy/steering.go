@@ -19,10 +19,14 @@ const (
 	maxVLANs            = 2
 )
 
-// Key identifies the entry: its prefix, or interface[.vlan[.vlan]].
+// Key identifies the entry: prefix, prefix@interface, or interface[.vlan[.vlan]].
 func (s Steering) Key() string {
 	if s.Prefix.IsValid() {
-		return s.Prefix.Masked().String()
+		key := s.Prefix.Masked().String()
+		if s.Interface != "" {
+			key += "@" + s.Interface
+		}
+		return key
 	}
 	parts := []string{s.Interface}
 	for _, id := range s.VLANs {
@@ -35,17 +39,14 @@ func (s Steering) Key() string {
 // policy, tunnel).
 func (s Steering) Validate() []srv6.FieldError {
 	var found faults
-	const match = "give prefix to match by destination, or interface to match by arrival"
 	switch {
-	case s.Prefix.IsValid() && s.Interface != "":
-		found.add("interface", match+", not both", "stands beside prefix")
 	case s.Prefix.IsValid():
 		found = srv6.CheckPrefix("prefix", s.Prefix)
 	case s.Interface == "":
-		found.add("prefix", match, "nothing says which packets are meant")
+		found.add("prefix", "give prefix to match by destination, interface to match by arrival, or both", "nothing says which packets are meant")
 	}
-	if len(s.VLANs) > 0 && s.Interface == "" {
-		found.add("vlans", "remove it, or give interface in place of prefix", "are matched only with interface")
+	if len(s.VLANs) > 0 && (s.Interface == "" || s.Prefix.IsValid()) {
+		found.add("vlans", "remove it, or give interface in place of prefix: an interface's own prefixes are for untagged packets", "are matched only with interface")
 	}
 	if len(s.VLANs) > maxVLANs {
 		found.add("vlans", "give at most 2, the outer one first", "has %d tags", len(s.VLANs))

@@ -18,13 +18,14 @@ func TestValidSteering(t *testing.T) {
 	longest.GTP4D.SIDPrefix, longest.GTP4D.SourcePrefix = prefix("2001:db8:4e::/56"), prefix("2001:db8:2::/96")
 	longest.GTP4D.Policy = "core"
 	for name, s := range map[string]Steering{
-		"IPv6 into a policy": {Prefix: prefix("2001:db8:9::/48"), Policy: "core"},
-		"default route":      {Prefix: prefix("0.0.0.0/0"), Policy: "core"},
-		"into a tunnel":      {Prefix: prefix("10.45.0.2/32"), Tunnel: "ue1"},
-		"interface":          {Interface: "eth1", Policy: "core"},
-		"two tags":           {Interface: "eth1", VLANs: []uint16{1, 4094}, Policy: "core"},
-		"H.M.GTP4.D":         translation(),
-		"longest prefixes":   longest,
+		"IPv6 into a policy":  {Prefix: prefix("2001:db8:9::/48"), Policy: "core"},
+		"default route":       {Prefix: prefix("0.0.0.0/0"), Policy: "core"},
+		"into a tunnel":       {Prefix: prefix("10.45.0.2/32"), Tunnel: "ue1"},
+		"prefix of interface": {Prefix: prefix("10.0.0.0/8"), Interface: "eth1", Policy: "core"},
+		"interface":           {Interface: "eth1", Policy: "core"},
+		"two tags":            {Interface: "eth1", VLANs: []uint16{1, 4094}, Policy: "core"},
+		"H.M.GTP4.D":          translation(),
+		"longest prefixes":    longest,
 	} {
 		if errs := s.Validate(); len(errs) > 0 {
 			t.Errorf("%s: %v", name, errs)
@@ -40,10 +41,10 @@ func TestInvalidSteering(t *testing.T) {
 	}
 	for want, s := range map[string]Steering{
 		"prefix: nothing says which":        {Policy: "core"},
-		"interface: stands beside prefix":   {Prefix: prefix("10.0.0.0/8"), Interface: "eth1", Policy: "core"},
 		"prefix: 10.0.0.1/8 has bits":       {Prefix: prefix("10.0.0.1/8"), Policy: "core"},
 		"prefix: ::ffff:10.0.0.0/104 is":    {Prefix: netip.PrefixFrom(addr("::ffff:10.0.0.0"), 104), Policy: "core"},
 		"vlans: are matched only":           {Prefix: prefix("10.0.0.0/8"), VLANs: []uint16{5}, Policy: "core"},
+		"vlans: are matched":                {Prefix: prefix("10.0.0.0/8"), Interface: "eth1", VLANs: []uint16{5}, Policy: "core"},
 		"vlans: has 3 tags":                 {Interface: "eth1", VLANs: []uint16{1, 2, 3}, Policy: "core"},
 		"vlans[1]: 4095 is not":             {Interface: "eth1", VLANs: []uint16{1, 4095}, Policy: "core"},
 		"vlans[0]: 0 is not":                {Interface: "eth1", VLANs: []uint16{0}, Policy: "core"},
@@ -68,12 +69,13 @@ func TestInvalidSteering(t *testing.T) {
 
 func TestKey(t *testing.T) {
 	for want, s := range map[string]Steering{
-		"10.0.0.0/8":    {Prefix: prefix("10.0.0.1/8")},
-		"2001:db8::/32": {Prefix: prefix("2001:db8::/32")},
-		"eth1":          {Interface: "eth1"},
-		"eth1.100":      {Interface: "eth1", VLANs: []uint16{100}},
-		"eth1.100.7":    {Interface: "eth1", VLANs: []uint16{100, 7}},
-		"":              {},
+		"10.0.0.0/8":      {Prefix: prefix("10.0.0.1/8")},
+		"2001:db8::/32":   {Prefix: prefix("2001:db8::/32")},
+		"eth1":            {Interface: "eth1"},
+		"10.0.0.0/8@eth1": {Prefix: prefix("10.0.0.1/8"), Interface: "eth1"},
+		"eth1.100":        {Interface: "eth1", VLANs: []uint16{100}},
+		"eth1.100.7":      {Interface: "eth1", VLANs: []uint16{100, 7}},
+		"":                {},
 	} {
 		if got := s.Key(); got != want {
 			t.Errorf("key of %+v is %q, want %q", s, got, want)

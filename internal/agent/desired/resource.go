@@ -207,7 +207,7 @@ const (
 	KindSID           Kind = "sid"            // prefix
 	KindPolicy        Kind = "policy"         // name
 	KindCandidatePath Kind = "candidate-path" // name
-	KindSteering      Kind = "steering"       // prefix, or interface[.vlan[.vlan]]
+	KindSteering      Kind = "steering"       // prefix, prefix@interface, or interface[.vlan[.vlan]]
 	KindTunnel        Kind = "tunnel"         // name
 	KindSlice         Kind = "slice"          // name
 	KindSettings      Kind = "settings"       // encapsulation, domain, gtpu, spread: one of each

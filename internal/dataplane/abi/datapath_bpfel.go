@@ -522,6 +522,7 @@ const (
 	PortFlagsPORT_EDGE             PortFlags = 256
 	PortFlagsPORT_HOST_ANY         PortFlags = 512
 	PortFlagsPORT_HOST_FORWARD     PortFlags = 1024
+	PortFlagsPORT_TABLE_SHIFT      PortFlags = 16
 )
 
 type PortKey struct {

@@ -22,9 +22,9 @@ type Table struct {
 	accesses       *accesses
 	// put since Open
 	havePorts, haveDevices map[int]bool
-	// Steered says whether frames of an interface are steered. Package target
-	// sets it.
-	Steered func(ifindex int) bool
+	// Steered says whether frames of an interface are steered, and HasTable whether it has
+	// a table of targets of its own. Package target sets them.
+	Steered, HasTable func(ifindex int) bool
 }
 
 // Open takes the three maps, and finds what an earlier daemon left in access. mu is the
@@ -32,7 +32,7 @@ type Table struct {
 func Open(mu *sync.Mutex, ports, access, devices *ebpf.Map, grace *table.Grace) (*Table, error) {
 	a, err := openAccesses(access, ports, grace)
 	return &Table{mu: mu, ports: ports, devices: devices, accesses: a, havePorts: map[int]bool{}, haveDevices: map[int]bool{},
-		Steered: func(int) bool { return false }}, err
+		Steered: func(int) bool { return false }, HasTable: func(int) bool { return false }}, err
 }
 
 // maxIfindex is where port and device end (bpf/maps.h).
@@ -74,9 +74,7 @@ func (t *Table) SetLocked(ifindex int, p Port) error {
 	if p.PartialChecksum {
 		flags |= abi.PortFlagsPORT_PARTIAL_CHECKSUM
 	}
-	if t.Steered(ifindex) {
-		flags |= abi.PortFlagsPORT_STEERED
-	}
+	flags |= t.steering(ifindex)
 	flags |= abi.PortFlags(p.Roles)
 	if p.Access.HostAny {
 		flags |= abi.PortFlagsPORT_HOST_ANY
@@ -145,18 +143,28 @@ func (t *Table) write(ifindex int, next abi.Port) error {
 	return nil
 }
 
-// MarkSteered updates PORT_STEERED after target_by_port changed. The caller holds
-// the lock.
+// tableMask is of the flags that name the table of targets.
+const tableMask = abi.PortFlags(math.MaxUint16 << abi.PortFlagsPORT_TABLE_SHIFT)
+
+// steering is what says that an interface has targets.
+func (t *Table) steering(ifindex int) (flags abi.PortFlags) {
+	if t.Steered(ifindex) {
+		flags |= abi.PortFlagsPORT_STEERED
+	}
+	if t.HasTable(ifindex) {
+		flags |= abi.PortFlags(ifindex) << abi.PortFlagsPORT_TABLE_SHIFT
+	}
+	return flags
+}
+
+// MarkSteered updates PORT_STEERED and the port's table after targets of an interface
+// changed. The caller holds the lock.
 func (t *Table) MarkSteered(ifindex int) error {
 	var p abi.Port
 	if err := t.ports.Lookup(uint32(ifindex), &p); err != nil {
 		return fmt.Errorf("read table port: %w", err)
 	}
-	flags := p.Flags &^ uint32(abi.PortFlagsPORT_STEERED)
-	if t.Steered(ifindex) {
-		flags |= uint32(abi.PortFlagsPORT_STEERED)
-	}
-	p.Flags = flags
+	p.Flags = p.Flags&^uint32(abi.PortFlagsPORT_STEERED|tableMask) | uint32(t.steering(ifindex))
 	return t.write(ifindex, p)
 }
 

@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"reflect"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
@@ -25,12 +23,15 @@ import (
 // steering is a steering entry that was put since Open.
 type steering struct {
 	model  srpolicy.Steering
-	prefix netip.Prefix   // by destination
-	port   abi.PortKey    // or by interface
+	prefix netip.Prefix   // by destination; port says where it arrives, if that matters
+	port   abi.PortKey    // or by interface and tags alone
 	slot   uint32         // where a UE pool leads to, 0: not there
 	target abi.Target     // in target_by_*, zero: not there
 	sends  *tunnel.Tunnel // whose send entry target is
 }
+
+// byPort says whether where frames arrive is all that matters.
+func (s *steering) byPort() bool { return !s.prefix.IsValid() }
 
 // Table is what is steered, and the node's own addresses, which are not.
 type Table struct {
@@ -74,7 +75,7 @@ func (x *Table) Has(p netip.Prefix) bool { return x.steerings[p.String()] != nil
 
 // HasPort says whether frames of a port are steered.
 func (x *Table) HasPort(port abi.PortKey) bool {
-	return table.KeyOf(x.steerings, func(s *steering) bool { return s.model.Interface != "" && s.port == port }) != ""
+	return table.KeyOf(x.steerings, func(s *steering) bool { return s.byPort() && s.port == port }) != ""
 }
 
 // LeavePools moves entries from UE pools that are about to go (settings.Book's
@@ -92,7 +93,7 @@ func (x *Table) LeavePools() error {
 // Replace places steering by prefix anew, after what it goes to changed.
 func (x *Table) Replace(who ref.User) error {
 	s := x.steerings[who.Key]
-	if who.Kind != ref.Steering || s == nil || s.model.Interface != "" {
+	if who.Kind != ref.Steering || s == nil || s.byPort() {
 		return nil
 	}
 	return x.place(s)
@@ -105,10 +106,10 @@ func (x *Table) Retarget(who ref.User, t *tunnel.Tunnel, index uint32) error {
 		return nil
 	}
 	s.target.Index = index
-	if s.model.Interface != "" {
+	if s.byPort() {
 		return x.targets.PutPort(s.port, s.target)
 	}
-	return x.targets.Put(s.prefix, s.target)
+	return x.targets.PutFrom(s.port.Ifindex, s.prefix, s.target)
 }
 
 // SlotOf is the entry of a UE pool that steering has; 0: none.
@@ -160,18 +161,6 @@ func (x *Table) Sweep() error {
 	return err
 }
 
-// keyOf names an entry by what it matches.
-func keyOf(m srpolicy.Steering) string {
-	if m.Interface == "" {
-		return m.Prefix.Masked().String()
-	}
-	parts := []string{m.Interface}
-	for _, v := range m.VLANs {
-		parts = append(parts, strconv.Itoa(int(v)))
-	}
-	return strings.Join(parts, ".")
-}
-
 func (x *Table) check(m srpolicy.Steering) error {
 	to := 0
 	for _, set := range []bool{m.Policy != "", m.Tunnel != "", m.GTP4D != nil} {
@@ -182,10 +171,10 @@ func (x *Table) check(m srpolicy.Steering) error {
 	if to != 1 {
 		return errors.New("want exactly one of policy, tunnel and h_m_gtp4_d")
 	}
-	if (m.Interface == "") == !m.Prefix.IsValid() {
-		return errors.New("want exactly one of prefix and interface")
+	if m.Interface == "" && !m.Prefix.IsValid() {
+		return errors.New("want prefix, interface, or both")
 	}
-	if m.Prefix.IsValid() {
+	if m.Prefix.IsValid() && m.Interface == "" {
 		switch abi.TargetKind(x.targets.At(m.Prefix.Masked()).Kind) {
 		case abi.TargetKindTARGET_PDR:
 			return fmt.Errorf("prefix %s %w: it is a framed route of a session", m.Prefix, target.ErrTaken)
@@ -193,8 +182,8 @@ func (x *Table) check(m srpolicy.Steering) error {
 			return fmt.Errorf("prefix %s %w: it is a pod's address", m.Prefix, target.ErrTaken)
 		}
 	}
-	if len(m.VLANs) > 2 {
-		return fmt.Errorf("vlans: %d: at most 2", len(m.VLANs))
+	if len(m.VLANs) > 2 || m.Prefix.IsValid() && len(m.VLANs) > 0 {
+		return fmt.Errorf("vlans: %d: at most 2, and none with a prefix", len(m.VLANs))
 	}
 	policyName := m.Policy
 	if m.GTP4D != nil {
@@ -208,7 +197,7 @@ func (x *Table) check(m srpolicy.Steering) error {
 		if p == nil {
 			return fmt.Errorf("policy %q: there is none of that name", policyName)
 		}
-		if p.Layer2() && m.Interface == "" {
+		if p.Layer2() && m.Prefix.IsValid() {
 			return fmt.Errorf("policy %q: it encapsulates Ethernet frames: steer an interface into it", policyName)
 		}
 	}
@@ -223,7 +212,7 @@ func (x *Table) check(m srpolicy.Steering) error {
 func (x *Table) Put(m srpolicy.Steering) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	key := keyOf(m)
+	key := m.Key()
 	old := x.steerings[key]
 	next := &steering{model: m}
 	if m.Interface != "" {
@@ -234,10 +223,11 @@ func (x *Table) Put(m srpolicy.Steering) error {
 		var vlans [2]uint16 // check refuses more
 		copy(vlans[:], m.VLANs)
 		next.port = abi.PortKey{Ifindex: uint32(i.Index), OuterVlan: vlans[0], InnerVlan: vlans[1]}
-		if x.IsLink(next.port) {
+		if !m.Prefix.IsValid() && x.IsLink(next.port) {
 			return fmt.Errorf("steering %s: its frames are for Ethernet sessions", key)
 		}
-	} else {
+	}
+	if m.Prefix.IsValid() {
 		next.prefix = m.Prefix.Masked()
 	}
 	if old != nil && old.port == next.port && old.model.Policy == m.Policy && old.model.Tunnel == m.Tunnel &&
@@ -263,7 +253,7 @@ func (x *Table) put(key string, old, next *steering) error {
 	}
 	x.steerings[key] = next
 	var err error
-	if next.model.Interface != "" {
+	if next.byPort() {
 		err = x.setTarget(next, func(t abi.Target) error { return x.targets.PutPort(next.port, t) })
 	} else {
 		err = x.place(next)
@@ -286,6 +276,9 @@ func (x *Table) put(key string, old, next *steering) error {
 	}
 	x.refer(key, old.model, (*ref.Users).Unuse)
 	if old.port != next.port {
+		if !old.byPort() {
+			return x.unplace(old)
+		}
 		return errors.Join(x.targets.DeletePort(old.port), x.dropTarget(old.target, old.sends))
 	}
 	return nil
@@ -329,13 +322,17 @@ func (x *Table) setTarget(s *steering, put func(abi.Target) error) error {
 // target_by_dst. Where both change, the new one comes first.
 func (x *Table) place(s *steering) error {
 	x.adopt(s)
+	put := func(t abi.Target) error { return x.targets.PutFrom(s.port.Ifindex, s.prefix, t) }
+	if s.port.Ifindex != 0 { // the data path sees to the node's own addresses
+		return x.setTarget(s, put)
+	}
 	if x.IsLocal(s.prefix) {
 		return x.unplace(s)
 	}
 	if x.putSlot(s) {
 		return x.unsetTarget(s)
 	}
-	if err := x.setTarget(s, func(t abi.Target) error { return x.targets.Put(s.prefix, t) }); err != nil {
+	if err := x.setTarget(s, put); err != nil {
 		return err
 	}
 	x.clearSlot(s)
@@ -344,7 +341,7 @@ func (x *Table) place(s *steering) error {
 
 // adopt takes over what an earlier daemon's entry had of its own.
 func (x *Table) adopt(s *steering) {
-	if t := x.targets.At(s.prefix); s.target == (abi.Target{}) && t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
+	if t := x.targets.AtFrom(s.port.Ifindex, s.prefix); s.target == (abi.Target{}) && t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
 		s.target = t
 	}
 }
@@ -354,13 +351,15 @@ func (x *Table) IsLocal(p netip.Prefix) bool { return p.IsSingleIP() && x.local[
 
 // unplace takes an entry away from the data path.
 func (x *Table) unplace(s *steering) error {
-	x.clearSlot(s)
+	if s.port.Ifindex == 0 {
+		x.clearSlot(s)
+	}
 	return x.unsetTarget(s)
 }
 
 func (x *Table) unsetTarget(s *steering) error {
-	if !x.IsLocal(s.prefix) {
-		if err := x.targets.Delete(s.prefix); err != nil {
+	if s.port.Ifindex != 0 || !x.IsLocal(s.prefix) {
+		if err := x.targets.DeleteFrom(s.port.Ifindex, s.prefix); err != nil {
 			return err
 		}
 	}
@@ -465,13 +464,13 @@ func (x *Table) dropTarget(t abi.Target, sends *tunnel.Tunnel) error {
 func (x *Table) Delete(m srpolicy.Steering) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	key := keyOf(m)
+	key := m.Key()
 	s := x.steerings[key]
 	if s == nil {
 		return nil
 	}
 	var err error
-	if s.model.Interface != "" {
+	if s.byPort() {
 		err = errors.Join(x.targets.DeletePort(s.port), x.dropTarget(s.target, s.sends))
 	} else {
 		err = x.unplace(s)

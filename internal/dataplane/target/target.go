@@ -21,6 +21,7 @@ var ErrTaken = errors.New("is taken")
 type Table struct {
 	Tables
 	ports *port.Table
+	own   map[uint32]int // targets in the table of an interface
 }
 
 // Tables are the tables as packets see them.
@@ -32,7 +33,9 @@ type Tables struct {
 
 // New takes the tables. changed runs after each write of a target by destination.
 func New(tables Tables, ports *port.Table, changed func()) *Table {
-	t := &Table{Tables: tables, ports: ports}
+	t := &Table{Tables: tables, ports: ports, own: map[uint32]int{}}
+	t.countOwn()
+	ports.HasTable = func(ifindex int) bool { return t.own[uint32(ifindex)] > 0 }
 	t.Four.Changed, t.Six.Changed = changed, changed
 	ports.Steered = func(ifindex int) bool {
 		for k := range t.ByPort.All() {
@@ -46,30 +49,77 @@ func New(tables Tables, ports *port.Table, changed func()) *Table {
 }
 
 // Put has packets to a prefix go to a target.
-func (t *Table) Put(p netip.Prefix, to abi.Target) error {
+func (t *Table) Put(p netip.Prefix, to abi.Target) error { return t.PutFrom(0, p, to) }
+
+// PutFrom has untagged packets that arrive by an interface go to a target, before the
+// targets of all. Interface 0 is any.
+func (t *Table) PutFrom(ifindex uint32, p netip.Prefix, to abi.Target) error {
+	_, had := t.lookup(ifindex, p)
+	var err error
 	if p.Addr().Is4() {
-		return t.Four.Put(abi.LPM4(0, p), to)
+		err = t.Four.Put(abi.LPM4(ifindex, p), to)
+	} else {
+		err = t.Six.Put(abi.LPM6(ifindex, p), to)
 	}
-	return t.Six.Put(abi.LPM6(0, p), to)
+	if err != nil || ifindex == 0 || had {
+		return err
+	}
+	t.own[ifindex]++
+	return t.ports.MarkSteered(int(ifindex))
 }
 
-// Delete ends that.
-func (t *Table) Delete(p netip.Prefix) error {
+// Delete ends what Put began.
+func (t *Table) Delete(p netip.Prefix) error { return t.DeleteFrom(0, p) }
+
+// DeleteFrom ends what PutFrom began.
+func (t *Table) DeleteFrom(ifindex uint32, p netip.Prefix) error {
+	_, had := t.lookup(ifindex, p)
+	var err error
 	if p.Addr().Is4() {
-		return t.Four.Delete(abi.LPM4(0, p))
+		err = t.Four.Delete(abi.LPM4(ifindex, p))
+	} else {
+		err = t.Six.Delete(abi.LPM6(ifindex, p))
 	}
-	return t.Six.Delete(abi.LPM6(0, p))
+	if err != nil || ifindex == 0 || !had {
+		return err
+	}
+	t.own[ifindex]--
+	return t.ports.MarkSteered(int(ifindex))
 }
 
 // At is where packets to exactly this prefix go; the zero Target: nowhere.
-func (t *Table) At(p netip.Prefix) abi.Target {
-	if p.Addr().Is4() {
-		return t.Four.Get(abi.LPM4(0, p))
-	}
-	return t.Six.Get(abi.LPM6(0, p))
+func (t *Table) At(p netip.Prefix) abi.Target { return t.AtFrom(0, p) }
+
+// AtFrom is where PutFrom has them go.
+func (t *Table) AtFrom(ifindex uint32, p netip.Prefix) abi.Target {
+	to, _ := t.lookup(ifindex, p)
+	return to
 }
 
-// All are the targets by destination, those of an earlier daemon among them.
+func (t *Table) lookup(ifindex uint32, p netip.Prefix) (abi.Target, bool) {
+	if p.Addr().Is4() {
+		return t.Four.Lookup(abi.LPM4(ifindex, p))
+	}
+	return t.Six.Lookup(abi.LPM6(ifindex, p))
+}
+
+// countOwn counts the targets of each interface's own table.
+func (t *Table) countOwn() {
+	clear(t.own)
+	for k := range t.Four.All() {
+		if k.Table != 0 {
+			t.own[k.Table]++
+		}
+	}
+	for k := range t.Six.All() {
+		if k.Table != 0 {
+			t.own[k.Table]++
+		}
+	}
+}
+
+// All are the targets by destination, those of an earlier daemon and of interfaces' own
+// tables among them.
 func (t *Table) All() iter.Seq2[netip.Prefix, abi.Target] {
 	return func(yield func(netip.Prefix, abi.Target) bool) {
 		for k, to := range t.Four.All() {
@@ -109,8 +159,16 @@ func (t *Table) Sweep(drop func(abi.Target)) error {
 	}
 	ports := t.ByPort.Stale()
 	errs := []error{t.Four.Sweep(), t.Six.Sweep(), t.ByPort.Sweep()}
+	changed := map[uint32]bool{}
 	for k := range ports {
-		errs = append(errs, t.ports.MarkSteered(int(k.Ifindex)))
+		changed[k.Ifindex] = true
+	}
+	for ifindex := range t.own {
+		changed[ifindex] = true
+	}
+	t.countOwn()
+	for ifindex := range changed {
+		errs = append(errs, t.ports.MarkSteered(int(ifindex)))
 	}
 	return errors.Join(errs...)
 }

@@ -243,6 +243,16 @@ func (src tableSource) steering(c *config.Config) {
 	to("2001:db8:45:7::/64", pick(src.s, policy, tunnel))
 	to("10.99.0.0/24", func(st *srpolicy.Steering) { st.GTP4D = src.gtp4d("2001:db8:d100::", "") })
 	to("10.99.1.0/24", func(st *srpolicy.Steering) { st.GTP4D = src.gtp4d("2001:db8:d200::", src.policy()) })
+	own := func(name, p string) {
+		c.Steering = append(c.Steering, srpolicy.Steering{Prefix: prefix(p), Interface: name, Policy: src.policy()})
+	}
+	own("n3", "10.50.0.0/17")
+	own("n3", "2001:db8:50::/48")
+	own("n6", "10.77.0.0/16")
+	if src.s.chance(30) {
+		own("n6", "0.0.0.0/0")
+		own("n6", "2001:db8:40::/42")
+	}
 	port := func(name string, vlans []uint16, p string) {
 		c.Steering = append(c.Steering, srpolicy.Steering{Interface: name, VLANs: vlans, Policy: p})
 	}
