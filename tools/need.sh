@@ -36,6 +36,7 @@ sanitizer      libclang-rt-19-dev  runs the data path under sanitizers
 bpf_helpers.h  libbpf-dev          headers of the data path
 bpf.h          linux-libc-dev      headers of the data path
 protoc         protobuf-compiler   compiles the management API
+glpsol         glpk-utils          solves the linear programs of traffic engineering exactly
 dot            graphviz            draws the figures of the documents
 timestamp      libprotobuf-dev     types of protobuf itself, which the management API uses
 '
