@@ -52,3 +52,11 @@ type Waypoint struct {
 
 // Routing is the lists of each demand. A demand that it does not have follows the IGP.
 type Routing map[Key][]List
+
+// Network is a topology, what is asked of it, and what is installed.
+type Network struct {
+	Topology Topology
+	Classes  []Class
+	Demands  []Demand
+	Routing  Routing
+}

@@ -131,3 +131,48 @@ func TestFlowIsConserved(t *testing.T) {
 		}
 	}
 }
+
+func TestWays(t *testing.T) {
+	g := New(both("a b 1 1", "b d 1 1", "a c 2 5", "c d 2 5", "c d 9 1", "e f 1 1"), Without{})
+	list := func(weight uint32, waypoints ...te.Waypoint) te.List {
+		return te.List{Weight: weight, Waypoints: waypoints}
+	}
+	slow := 2*4 + 1 // link c to d of metric 9, plus 1
+	for name, tt := range map[string]struct {
+		from, to string
+		lists    []te.List
+		want     string
+		fate     Fate
+	}{
+		"no list":                 {"a", "d", nil, "1x2ms", ByIGP},
+		"the IGP's way":           {"a", "d", []te.List{list(1)}, "1x2ms", ByLists},
+		"by a node":               {"a", "d", []te.List{list(1, te.Waypoint{Node: "c"})}, "1x10ms", ByLists},
+		"by a link":               {"a", "d", []te.List{list(1, te.Waypoint{Node: "c", Link: slow})}, "1x6ms", ByLists},
+		"there and back":          {"a", "a", []te.List{list(1, te.Waypoint{Node: "b"})}, "1x2ms", ByLists},
+		"by weight":               {"a", "d", []te.List{list(3), list(1, te.Waypoint{Node: "c"})}, "0.75x2ms 0.25x10ms", ByLists},
+		"weight of a broken list": {"a", "d", []te.List{list(3, te.Waypoint{Node: "e"}), list(1, te.Waypoint{Node: "c"})}, "1x10ms", ByLists},
+		"weight 0":                {"a", "d", []te.List{list(0), list(1, te.Waypoint{Node: "c"})}, "1x10ms", ByLists},
+		"no such node":            {"a", "d", []te.List{list(1, te.Waypoint{Node: "z"})}, "1x2ms", ByIGP},
+		"a link of another node":  {"a", "d", []te.List{list(1, te.Waypoint{Node: "b", Link: slow})}, "1x2ms", ByIGP},
+		"no such link":            {"a", "d", []te.List{list(1, te.Waypoint{Node: "c", Link: 99})}, "1x2ms", ByIGP},
+		"no path":                 {"a", "e", []te.List{list(1)}, "", Nowhere},
+		"no such endpoint":        {"a", "z", []te.List{list(1)}, "", Nowhere},
+	} {
+		ways, parts, fate := g.Flows().Ways(te.Key{Headend: tt.from, Endpoint: tt.to}, tt.lists)
+		var words []string
+		for i, w := range ways {
+			words = append(words, fmt.Sprintf("%.4gx%v", parts[i], w.Delay))
+		}
+		if got := strings.Join(words, " "); got != tt.want || fate != tt.fate {
+			t.Errorf("%s: %q, fate %d, want %q, %d", name, got, fate, tt.want, tt.fate)
+		}
+	}
+	loads := make([]float64, len(g.Topology.Links))
+	if link, _ := g.Fullest(loads); link != -1 {
+		t.Errorf("nothing is sent, and link %d is the fullest", link)
+	}
+	g.Flows().Load(loads, te.Demand{Key: te.Key{Headend: "a", Endpoint: "d"}, Rate: 4e8}, []te.List{list(3), list(1, te.Waypoint{Node: "c"})})
+	if link, u := g.Fullest(loads); link != 0 || math.Abs(u-0.3) > 1e-9 || math.Abs(loads[4]-1e8) > 1 {
+		t.Errorf("link %d is used to %v; loads %v", link, u, loads)
+	}
+}

@@ -7,11 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/te"
 )
-
-// mostLists is what a policy holds (srpolicy.MaxSegmentLists).
-const mostLists = 8
 
 // commodity is a demand that lists can carry.
 type commodity struct {
@@ -61,7 +59,7 @@ func (s *solver) rounds(classes []te.Class, demands []te.Demand) (rounds []round
 			}
 		default:
 			byPriority[c.Priority] = append(byPriority[c.Priority], commodity{
-				Demand: d, from: from, to: to, via: via, most: min(cmp.Or(c.MaxLists, mostLists), mostLists)})
+				Demand: d, from: from, to: to, via: via, most: min(cmp.Or(c.MaxLists, srpolicy.MaxSegmentLists), srpolicy.MaxSegmentLists)})
 		}
 	}
 	for priority, list := range byPriority {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/internal/te/generate"
 	"github.com/culvert-net/culvert/internal/te/graph"
@@ -170,7 +171,7 @@ func TestRoutingIsWhatLoadsSay(t *testing.T) {
 		for _, l := range r.Routing[d.Key] {
 			sum += l.Weight
 		}
-		if n := len(r.Routing[d.Key]); n == 0 || n > mostLists || d.Color == 1 && n > 2 {
+		if n := len(r.Routing[d.Key]); n == 0 || n > srpolicy.MaxSegmentLists || d.Color == 1 && n > 2 {
 			t.Errorf("%v has %d lists", d.Key, n)
 		}
 		for _, l := range r.Routing[d.Key] {

@@ -1,0 +1,156 @@
+package change
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/te"
+	"github.com/culvert-net/culvert/internal/te/generate"
+	"github.com/culvert-net/culvert/internal/te/graph"
+	"github.com/culvert-net/culvert/internal/te/optimize"
+)
+
+// problem is a network whose fullest link the IGP fills to a utilisation, and a better routing.
+func problem(t *testing.T, seed uint64, utilisation float64) (*graph.Graph, []te.Demand, te.Routing) {
+	t.Helper()
+	topology, demands := generate.Make(generate.Parameters{Nodes: 12, Links: 40, Seed: seed, Utilisation: utilisation})
+	g := graph.New(topology, graph.Without{})
+	r, err := optimize.Solve(t.Context(), g, nil, demands, optimize.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, demands, r.Routing
+}
+
+// fullest is the largest utilisation of a routing, computed anew.
+func fullest(g *graph.Graph, demands []te.Demand, r te.Routing) float64 {
+	loads, flows := make([]float64, len(g.Topology.Links)), g.Flows()
+	for _, d := range demands {
+		flows.Load(loads, d, r[d.Key])
+	}
+	_, u := g.Fullest(loads)
+	return u
+}
+
+func TestChoose(t *testing.T) {
+	g, demands, wanted := problem(t, 1, 0.9)
+	best := fullest(g, demands, wanted)
+	few := Choose(g, demands, nil, wanted, Options{Most: 5})
+	if len(few.Moves) == 0 || len(few.Moves) > 5 || few.Now < 0.89 || few.Then >= few.Now {
+		t.Errorf("5 changes: %+v", few)
+	}
+	if u := fullest(g, demands, few.Routing); u < few.Then*0.999 || u > few.Then*1.001 {
+		t.Errorf("it says %v, and is %v", few.Then, u)
+	}
+	all := Choose(g, demands, nil, wanted, Options{Most: 1000})
+	if all.Then > best*1.01 || len(all.Moves) >= len(demands) {
+		t.Errorf("%d of %d demands change, to %v; all of them reach %v", len(all.Moves), len(demands), all.Then, best)
+	}
+	target := Choose(g, demands, nil, wanted, Options{Target: 0.8, Most: 1000})
+	if target.Then > 0.8 || len(target.Moves) >= len(all.Moves) {
+		t.Errorf("to a target of 80 %%: %d changes, %v; to the best: %d", len(target.Moves), target.Then, len(all.Moves))
+	}
+	for _, key := range few.Moves {
+		held := Choose(g, demands, nil, wanted, Options{Most: 5, Held: map[te.Key]bool{key: true}})
+		for _, moved := range held.Moves {
+			if moved == key {
+				t.Errorf("%v is held, and changes", key)
+			}
+		}
+	}
+}
+
+func TestNothingChanges(t *testing.T) {
+	g, demands, wanted := problem(t, 2, 0.9)
+	for why, tt := range map[string]struct {
+		now     te.Routing
+		options Options
+	}{
+		"at most the target of 95.0 %":   {nil, Options{Target: 0.95}},
+		"no 20 changes lower it by 5.0 ": {wanted, Options{}},
+		"no 3 changes lower it by 99.0 ": {nil, Options{Most: 3, Gain: 0.99}},
+	} {
+		if c := Choose(g, demands, tt.now, wanted, tt.options); len(c.Moves) > 0 || c.Then != c.Now || !strings.Contains(c.Why, why) {
+			t.Errorf("want %q: %d changes, %q", why, len(c.Moves), c.Why)
+		}
+	}
+}
+
+// Whichever headends have changed in a step, no link is above what it carries, or what it does
+// before or after all steps; and the last step ends with the wanted lists.
+func TestSteps(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	inParts := 0
+	for seed := range uint64(12) {
+		g, demands, wanted := problem(t, seed, []float64{0.9, 2, 6}[seed%3])
+		var moves []te.Key
+		for _, d := range demands {
+			moves = append(moves, d.Key)
+		}
+		now := te.Routing{}
+		limit := max(1, fullest(g, demands, now), fullest(g, demands, wanted)) * 1.0001
+		steps, overload := Steps(g, demands, now, wanted, moves)
+		for i, s := range steps {
+			if overload == 0 && s.Fullest > limit || s.Fullest > max(limit, overload)*1.0001 {
+				t.Errorf("seed %d: step %d may fill a link to %v, limit %v", seed, i, s.Fullest, limit)
+			}
+			for range 20 {
+				some := Step{Lists: te.Routing{}}
+				for key, lists := range s.Lists {
+					if r.IntN(2) == 0 {
+						some.Lists[key] = lists
+					}
+				}
+				if u := fullest(g, demands, Apply(now, some)); u > s.Fullest*1.0001 {
+					t.Fatalf("seed %d: in step %d a link is used to %v, and it said %v", seed, i, u, s.Fullest)
+				}
+			}
+			now = Apply(now, s)
+			if len(steps) > 1 {
+				inParts++
+			}
+		}
+		for _, key := range moves {
+			if !same(now[key], wanted[key]) {
+				t.Errorf("seed %d: %v ends with %v, want %v", seed, key, now[key], wanted[key])
+			}
+		}
+	}
+	if inParts == 0 {
+		t.Error("one step was enough for all: nothing is tested of more")
+	}
+}
+
+// Two demands that want each other's full links cannot change places without a third way;
+// in parts they can, as far as links have room.
+func TestSwap(t *testing.T) {
+	var topology te.Topology
+	for _, name := range []string{"a", "b", "c", "d"} {
+		topology.Nodes = append(topology.Nodes, te.Node{Name: name})
+	}
+	for _, l := range [][2]string{{"a", "b"}, {"b", "d"}, {"a", "c"}, {"c", "d"}} {
+		topology.Links = append(topology.Links, te.Link{From: l[0], To: l[1], Metric: 1, Capacity: 1e9}, te.Link{From: l[1], To: l[0], Metric: 1, Capacity: 1e9})
+	}
+	by := func(node string) []te.List {
+		return []te.List{{Weight: 1, Waypoints: []te.Waypoint{{Node: node}}}}
+	}
+	key := func(color uint32) te.Key { return te.Key{Headend: "a", Endpoint: "d", Color: color} }
+	now, wanted := te.Routing{key(1): by("b"), key(2): by("c")}, te.Routing{key(1): by("c"), key(2): by("b")}
+	for _, tt := range []struct {
+		rate     float64
+		steps    int
+		overload float64
+	}{
+		{4e8, 1, 0}, // both fit on one way
+		{8e8, 4, 0}, // 20 % of a link is free: a quarter of each fits
+		{1e9, 1, 2}, // no room at all
+	} {
+		demands := []te.Demand{{Key: key(1), Rate: tt.rate}, {Key: key(2), Rate: tt.rate}}
+		g := graph.New(topology, graph.Without{})
+		steps, overload := Steps(g, demands, now, wanted, []te.Key{key(1), key(2)})
+		if len(steps) != tt.steps || overload != tt.overload {
+			t.Errorf("at %v bit/s: %d steps, overload %v, want %d and %v: %+v", tt.rate, len(steps), overload, tt.steps, tt.overload, steps)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+// Package change leads from the routing that is installed to one that is better: with few
+// changes, and in steps in which no link carries more than it can.
+package change
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+
+	"github.com/culvert-net/culvert/internal/te"
+	"github.com/culvert-net/culvert/internal/te/graph"
+)
+
+// Options say when a change is worth it. The zero value is valid.
+type Options struct {
+	// Target is the utilisation up to which nothing has to change.
+	Target float64
+	// Gain is by how much the largest utilisation has to fall, relative to what it is; 0: 0.05.
+	Gain float64
+	// Most is how many demands may change at once; 0: 20.
+	Most int
+	// Held are demands that may not change now.
+	Held map[te.Key]bool
+}
+
+// Choice is the demands that change.
+type Choice struct {
+	Routing te.Routing // of all demands, with the changes
+	Moves   []te.Key   // what changes, the most useful first
+	// Now and Then are the largest utilisations before and after.
+	Now, Then float64
+	// Why says why something changes, or nothing does.
+	Why string
+}
+
+// Choose finds which changes from one routing to another lower the largest utilisation most:
+// as few as reach the target, or what all of them together would.
+func Choose(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, o Options) Choice {
+	c := newChooser(g, demands, now, wanted)
+	_, before := g.Fullest(c.loads)
+	stay := Choice{Routing: now, Now: before, Then: before}
+	if before <= o.Target {
+		stay.Why = fmt.Sprintf("the largest utilisation is %s, at most the target of %s", Percent(before), Percent(o.Target))
+		return stay
+	}
+	enough := max(o.Target, c.all()*(1+1e-3))
+	var moves []te.Key
+	routing := maps.Clone(now)
+	if routing == nil {
+		routing = te.Routing{}
+	}
+	then := before
+	for len(moves) < cmp.Or(o.Most, 20) && then > enough {
+		i := c.best(o.Held)
+		if i < 0 {
+			break
+		}
+		c.move(i)
+		key := c.demands[i].Key
+		moves, routing[key] = append(moves, key), wanted[key]
+		_, then = g.Fullest(c.loads)
+	}
+	if gain := cmp.Or(o.Gain, 0.05); then > before*(1-gain) && then > o.Target {
+		stay.Why = fmt.Sprintf("the largest utilisation is %s, and no %d changes lower it by %s of that", Percent(before), cmp.Or(o.Most, 20), Percent(gain))
+		return stay
+	}
+	return Choice{Routing: routing, Moves: moves, Now: before, Then: then,
+		Why: fmt.Sprintf("the largest utilisation falls from %s to %s", Percent(before), Percent(then))}
+}
+
+// Percent is a utilisation as people read it.
+func Percent(u float64) string { return fmt.Sprintf("%.1f %%", 100*u) }
+
+// chooser moves one demand after the other.
+type chooser struct {
+	g        *graph.Graph
+	demands  []te.Demand
+	old, new []map[int]float64 // what a demand puts on links, in bit/s, before and after; nil: it does not change
+	loads    []float64
+	fullest  float64 // utilisation at the beginning
+}
+
+func newChooser(g *graph.Graph, demands []te.Demand, now, wanted te.Routing) *chooser {
+	c := &chooser{g: g, demands: demands, old: make([]map[int]float64, len(demands)), new: make([]map[int]float64, len(demands)), loads: make([]float64, len(g.Topology.Links))}
+	flows := g.Flows()
+	for i, d := range demands {
+		old := on(flows, d, now[d.Key])
+		add(c.loads, old, 1)
+		if lists, has := wanted[d.Key]; has && !same(lists, now[d.Key]) {
+			c.old[i], c.new[i] = old, on(flows, d, lists)
+		}
+	}
+	_, c.fullest = g.Fullest(c.loads)
+	return c
+}
+
+// on is what a demand puts on links, in bit/s.
+func on(flows *graph.Flows, d te.Demand, lists []te.List) map[int]float64 {
+	ways, parts, _ := flows.Ways(d.Key, lists)
+	loads := map[int]float64{}
+	for i, w := range ways {
+		for _, s := range w.Shares {
+			loads[int(s.Link)] += d.Rate * parts[i] * float64(s.Part)
+		}
+	}
+	return loads
+}
+
+// add adds a demand's loads, times a factor.
+func add(loads []float64, of map[int]float64, times float64) {
+	for link, load := range of {
+		loads[link] += times * load
+	}
+}
+
+// all is the largest utilisation after all changes.
+func (c *chooser) all() float64 {
+	loads := append([]float64{}, c.loads...)
+	for i := range c.demands {
+		add(loads, c.old[i], -1)
+		add(loads, c.new[i], 1)
+	}
+	_, u := c.g.Fullest(loads)
+	return u
+}
+
+// steep makes the fullest links count most in pressure.
+const steep = 16
+
+// pressure is a sum over links that falls when the fullest ones get emptier.
+func (c *chooser) pressure(link int, load float64) float64 {
+	return math.Pow(load/c.g.Topology.Links[link].Capacity/c.fullest, steep)
+}
+
+// best is the demand whose change lowers the pressure most; -1: none does.
+func (c *chooser) best(held map[te.Key]bool) (best int) {
+	best, least := -1, -1e-9
+	for i := range c.demands {
+		if c.new[i] == nil || held[c.demands[i].Key] {
+			continue
+		}
+		var change float64
+		for link, load := range c.old[i] {
+			change += c.pressure(link, c.loads[link]-load+c.new[i][link]) - c.pressure(link, c.loads[link])
+		}
+		for link, load := range c.new[i] {
+			if _, also := c.old[i][link]; !also {
+				change += c.pressure(link, c.loads[link]+load) - c.pressure(link, c.loads[link])
+			}
+		}
+		if change < least {
+			best, least = i, change
+		}
+	}
+	return best
+}
+
+// move does a demand's change.
+func (c *chooser) move(i int) {
+	add(c.loads, c.old[i], -1)
+	add(c.loads, c.new[i], 1)
+	c.new[i], c.old[i] = nil, nil
+}
