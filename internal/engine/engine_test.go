@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/engine/netfile"
+	"github.com/culvert-net/culvert/internal/te"
+	"github.com/culvert-net/culvert/internal/te/change"
+)
+
+// Color 1 may not take the links that it has.
+const swap = `
+nodes: [{name: a}, {name: b, sid: "fc00::b"}, {name: c, sid: "fc00::c"}, {name: d}]
+links:
+  - {from: a, to: b, capacity: 1Gbit, affinity: [1]}
+  - {from: b, to: d, capacity: 1Gbit, affinity: [1]}
+  - {from: a, to: c, capacity: 1Gbit, affinity: [2]}
+  - {from: c, to: d, capacity: 1Gbit, affinity: [2]}
+classes: [{color: 1, exclude: [1]}, {color: 2, exclude: [2]}]
+demands: [{headend: a, endpoint: d, color: 1, rate: 900Mbit}, {headend: a, endpoint: d, color: 2, rate: 1200Mbit}]
+policies: [{headend: a, endpoint: d, color: 1, lists: [{via: [b]}]}, {headend: a, endpoint: d, color: 2, lists: [{via: [b], weight: 3}, {via: [c]}]}]
+`
+
+func parsed(t *testing.T, text string) te.Network {
+	t.Helper()
+	n, err := netfile.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.Values()
+}
+
+func TestPlan(t *testing.T) {
+	n := parsed(t, swap)
+	p, err := Compute(t.Context(), n, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Moves) != 1 || p.Then != 1.2 || p.Links[0].Link != "a-b" || len(p.By) != p.Steps || p.Overload != 0 {
+		t.Errorf("%+v", p)
+	}
+	e, err := p.Explain(n, te.Key{Headend: "a", Endpoint: "d", Color: 1})
+	if err != nil || len(e.Now) != 1 || len(e.Then) != 1 || e.Then[0].List != "by c" || e.Then[0].Utilisation != 1.2 || !strings.Contains(e.Why, "the fullest link that it leaves is a-b") {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if _, err := p.Explain(n, te.Key{Headend: "a", Endpoint: "d", Color: 3}); err == nil {
+		t.Error("there is no demand of color 3")
+	}
+	stays, err := Compute(t.Context(), n, Options{Change: change.Options{Target: 2}})
+	if err != nil || len(stays.Moves) != 0 || stays.Steps != 0 || !strings.Contains(stays.Why, "at most the target") {
+		t.Errorf("below the target: %+v, %v", stays, err)
+	}
+}
+
+// A list that leads nowhere and a class that no list suits are said where users look.
+func TestExplainProblems(t *testing.T) {
+	n := parsed(t, strings.Replace(strings.Replace(swap, "exclude: [1]}", "exclude: [1, 2]}", 1), "{name: c,", "{name: z}, {name: c,", 1))
+	key := te.Key{Headend: "a", Endpoint: "d", Color: 1}
+	n.Routing[key] = append(n.Routing[key], te.List{Weight: 1, Waypoints: []te.Waypoint{{Node: "z"}}})
+	p, err := Compute(t.Context(), n, Options{Change: change.Options{Target: 5}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := p.Explain(n, key)
+	if err != nil || !strings.Contains(e.Why, "an affinity that the class excludes") || len(e.Now) != 2 || e.Now[1].Bottleneck != "it leads nowhere" || e.Now[1].Part != 0 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+func TestWords(t *testing.T) {
+	by := func(weight uint32, nodes ...string) te.List {
+		l := te.List{Weight: weight}
+		for _, n := range nodes {
+			l.Waypoints = append(l.Waypoints, te.Waypoint{Node: n})
+		}
+		return l
+	}
+	for want, lists := range map[string][]te.List{
+		"the IGP's way":                  nil,
+		"by r3, r4":                      {by(7, "r3", "r4")},
+		"75 % by r3; 25 % the IGP's way": {by(1), by(3, "r3")},
+	} {
+		if got := Words(lists); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/te"
+	"github.com/culvert-net/culvert/internal/te/graph"
+)
+
+// Explanation says why a demand goes where it goes.
+type Explanation struct {
+	te.Demand
+	Why string `json:"why"`
+	// Now and Then are its lists before and after the plan.
+	Now  []ListReport `json:"now"`
+	Then []ListReport `json:"then,omitempty"`
+}
+
+// ListReport is a list of a demand.
+type ListReport struct {
+	List string  `json:"list"` // in words: "by r3"
+	Part float64 `json:"part"` // of the demand
+	// Delay is the mean of the equal paths that it takes, and Longest that of the longest.
+	Delay   time.Duration `json:"delay"`
+	Longest time.Duration `json:"longest"`
+	// Bottleneck is the fullest link on it, and Utilisation that link's.
+	Bottleneck  string  `json:"bottleneck"`
+	Utilisation float64 `json:"utilisation"`
+	// Price is what a bit/s by the list costs where the network is full, relative to the
+	// cheapest of all lists of the demand; 0: the network is full nowhere on its ways.
+	Price float64 `json:"price"`
+}
+
+// Explain finds why a demand goes where it goes after a plan.
+func (p *Plan) Explain(n te.Network, key te.Key) (*Explanation, error) {
+	at := slices.IndexFunc(n.Demands, func(d te.Demand) bool { return d.Key == key })
+	if at < 0 {
+		return nil, fmt.Errorf("there is no demand from %s to %s of color %d", key.Headend, key.Endpoint, key.Color)
+	}
+	g := graph.New(n.Topology, graph.Without{})
+	e := &Explanation{Demand: n.Demands[at], Now: p.reports(g, n, key, n.Routing)}
+	if i := slices.IndexFunc(p.Moves, func(m Move) bool { return m.Key == key }); i >= 0 {
+		m := p.Moves[i]
+		e.Then = p.reports(g, n, key, p.Routing)
+		e.Why = fmt.Sprintf("it changes in step %d of %d: %s", m.Step, p.Steps, p.Why)
+		if m.Away != "" {
+			e.Why += "; the fullest link that it leaves is " + m.Away
+		}
+		return e, nil
+	}
+	e.Why = "it stays: " + p.Why
+	for _, problem := range p.Problems {
+		if problem.Key == key {
+			e.Why = problem.Why
+		}
+	}
+	return e, nil
+}
+
+// reports are of a demand's lists in a routing of all.
+func (p *Plan) reports(g *graph.Graph, n te.Network, key te.Key, r te.Routing) (list []ListReport) {
+	all, flows := loads(g, n.Demands, r), g.Flows()
+	cheapest := p.cheapest(g, key)
+	lists := r[key]
+	if len(lists) == 0 {
+		lists = []te.List{{Weight: 1}}
+	}
+	var sum float64
+	for _, l := range lists {
+		sum += float64(l.Weight)
+	}
+	for _, l := range lists {
+		w, leads := flows.Way(key, l)
+		if !leads {
+			list = append(list, ListReport{List: Words([]te.List{l}), Bottleneck: "it leads nowhere"})
+			continue
+		}
+		v := ListReport{List: Words([]te.List{l}), Part: float64(l.Weight) / sum, Delay: w.Delay, Longest: w.Longest}
+		for _, s := range w.Shares {
+			link := n.Topology.Links[s.Link]
+			if u := all[s.Link] / link.Capacity; u > v.Utilisation {
+				v.Utilisation, v.Bottleneck = u, LinkName(link)
+			}
+		}
+		if cheapest > 0 {
+			v.Price = p.price(w) / cheapest
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+// price is what a bit/s costs by a way.
+func (p *Plan) price(w graph.Way) (sum float64) {
+	for _, s := range w.Shares {
+		sum += p.prices[s.Link] * float64(s.Part)
+	}
+	return sum
+}
+
+// cheapest is the least price of all lists of one waypoint at most.
+func (p *Plan) cheapest(g *graph.Graph, key te.Key) float64 {
+	flows := g.Flows()
+	w, _ := flows.Way(key, te.List{})
+	least := p.price(w)
+	for _, node := range g.Topology.Nodes {
+		if w, leads := flows.Way(key, te.List{Waypoints: []te.Waypoint{{Node: node.Name}}}); leads && node.SID.IsValid() {
+			least = min(least, p.price(w))
+		}
+	}
+	return least
+}

@@ -1,0 +1,181 @@
+// Package netfile reads a network from a file: its nodes, links, classes of traffic, demands,
+// and the lists that are installed. docs/how-to/traffic-engineering.md shows one.
+package netfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/te"
+)
+
+// Network is what a file says.
+type Network struct {
+	Nodes   []Node   `json:"nodes"`
+	Links   []Link   `json:"links"`
+	Classes []Class  `json:"classes"`
+	Demands []Demand `json:"demands"`
+	// Policies are the lists that headends have now. A demand without a policy follows the IGP.
+	Policies []Policy `json:"policies"`
+}
+
+// Node is te.Node.
+type Node struct {
+	Name        string       `json:"name"`
+	SID         netip.Addr   `json:"sid"`
+	Locator     netip.Prefix `json:"locator"`
+	MaxSegments int          `json:"max_segments"`
+}
+
+// Link is both directions of a link, or with OneWay one of them: two such links may differ.
+type Link struct {
+	From     string     `json:"from"`
+	To       string     `json:"to"`
+	Name     string     `json:"name"`
+	Metric   uint32     `json:"metric"` // default 10
+	Capacity Rate       `json:"capacity"`
+	Delay    Delay      `json:"delay"`
+	Affinity []uint8    `json:"affinity"` // numbers of bits, 0 to 31
+	SID      netip.Addr `json:"sid"`
+	OneWay   bool       `json:"one_way"`
+}
+
+// Class is te.Class.
+type Class struct {
+	Color      uint32  `json:"color"`
+	Name       string  `json:"name"`
+	Priority   int     `json:"priority"`
+	MaxDelay   Delay   `json:"max_delay"`
+	Exclude    []uint8 `json:"exclude"`
+	IncludeAny []uint8 `json:"include_any"`
+	MaxLists   int     `json:"max_lists"`
+}
+
+// Demand is te.Demand.
+type Demand struct {
+	Headend  string `json:"headend"`
+	Endpoint string `json:"endpoint"`
+	Color    uint32 `json:"color"`
+	Rate     Rate   `json:"rate"`
+}
+
+// Policy is the lists of a headend for an endpoint and color.
+type Policy struct {
+	Headend  string `json:"headend"`
+	Endpoint string `json:"endpoint"`
+	Color    uint32 `json:"color"`
+	Lists    []List `json:"lists"`
+}
+
+// List visits nodes, and has a part of the demand.
+type List struct {
+	Via    []string `json:"via"`
+	Weight uint32   `json:"weight"` // default 1
+}
+
+// Load reads and validates the file at path. Its error is a config.Errors where the file is at
+// fault.
+func Load(path string) (*Network, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("network %s does not exist", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("network: %w", err)
+	}
+	return Parse(data)
+}
+
+// Parse reads and validates a network, YAML or JSON.
+func Parse(data []byte) (*Network, error) {
+	n := &Network{}
+	lines, err := config.Unmarshal(data, n)
+	if err != nil {
+		return nil, err
+	}
+	n.setDefaults()
+	if err := n.validate(); err != nil {
+		return nil, lines.Of(err)
+	}
+	return n, nil
+}
+
+const defaultMetric = 10
+
+func (n *Network) setDefaults() {
+	for i := range n.Links {
+		if n.Links[i].Metric == 0 {
+			n.Links[i].Metric = defaultMetric
+		}
+	}
+	for i := range n.Policies {
+		for j := range n.Policies[i].Lists {
+			if l := &n.Policies[i].Lists[j]; l.Weight == 0 {
+				l.Weight = 1
+			}
+		}
+	}
+}
+
+// Values are the network as the engine computes with it.
+func (n *Network) Values() te.Network {
+	return te.Network{Topology: n.topology(), Classes: n.classes(), Demands: n.matrix(), Routing: n.installed()}
+}
+
+func (n *Network) topology() (t te.Topology) {
+	for _, v := range n.Nodes {
+		t.Nodes = append(t.Nodes, te.Node{Name: v.Name, SID: v.SID, Locator: v.Locator, MaxSegments: v.MaxSegments})
+	}
+	for _, v := range n.Links {
+		l := te.Link{From: v.From, To: v.To, Name: v.Name, Metric: v.Metric, Capacity: float64(v.Capacity), Delay: time.Duration(v.Delay), Affinity: bits(v.Affinity), SID: v.SID}
+		t.Links = append(t.Links, l)
+		if !v.OneWay {
+			l.From, l.To, l.SID = v.To, v.From, netip.Addr{}
+			t.Links = append(t.Links, l)
+		}
+	}
+	return t
+}
+
+// bits is an affinity by the numbers of its bits.
+func bits(numbers []uint8) (affinity uint32) {
+	for _, b := range numbers {
+		affinity |= 1 << b
+	}
+	return affinity
+}
+
+func (n *Network) classes() (list []te.Class) {
+	for _, c := range n.Classes {
+		list = append(list, te.Class{Color: c.Color, Name: c.Name, Priority: c.Priority, MaxDelay: time.Duration(c.MaxDelay),
+			Exclude: bits(c.Exclude), IncludeAny: bits(c.IncludeAny), MaxLists: c.MaxLists})
+	}
+	return list
+}
+
+func (n *Network) matrix() (list []te.Demand) {
+	for _, d := range n.Demands {
+		list = append(list, te.Demand{Key: te.Key{Headend: d.Headend, Endpoint: d.Endpoint, Color: d.Color}, Rate: float64(d.Rate)})
+	}
+	return list
+}
+
+func (n *Network) installed() te.Routing {
+	r := te.Routing{}
+	for _, p := range n.Policies {
+		key := te.Key{Headend: p.Headend, Endpoint: p.Endpoint, Color: p.Color}
+		for _, l := range p.Lists {
+			list := te.List{Weight: l.Weight}
+			for _, node := range l.Via {
+				list.Waypoints = append(list.Waypoints, te.Waypoint{Node: node})
+			}
+			r[key] = append(r[key], list)
+		}
+	}
+	return r
+}

@@ -1,0 +1,99 @@
+package netfile
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/te"
+)
+
+func TestValues(t *testing.T) {
+	n, err := Parse([]byte(`
+nodes:
+  - {name: a, sid: "fc00:1::1", locator: "fc00:1::/32", max_segments: 3}
+  - {name: b}
+links:
+  - {from: a, to: b, capacity: 2.5Gbit/s, delay: 150us, affinity: [0, 31], sid: "fc00:1::2"}
+  - {from: a, to: b, name: second, metric: 7, capacity: 100Mbit, one_way: true}
+classes: [{color: 46, name: voice, priority: 2, max_delay: 3ms, exclude: [1], include_any: [0, 2], max_lists: 4}]
+demands: [{headend: a, endpoint: b, color: 46, rate: 64kbit}]
+policies: [{headend: a, endpoint: b, color: 46, lists: [{via: [b], weight: 3}, {}]}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := n.Values()
+	if len(v.Topology.Links) != 3 {
+		t.Fatalf("links %+v", v.Topology.Links)
+	}
+	there, back, second := v.Topology.Links[0], v.Topology.Links[1], v.Topology.Links[2]
+	if there.Capacity != 2.5e9 || there.Delay != 150*time.Microsecond || there.Affinity != 1|1<<31 || there.Metric != 10 || !there.SID.IsValid() {
+		t.Errorf("%+v", there)
+	}
+	if back.From != "b" || back.To != "a" || back.SID.IsValid() || back.Capacity != there.Capacity {
+		t.Errorf("the other direction: %+v", back)
+	}
+	if second.Name != "second" || second.Metric != 7 || second.Capacity != 1e8 {
+		t.Errorf("%+v", second)
+	}
+	want := te.Class{Color: 46, Name: "voice", Priority: 2, MaxDelay: 3 * time.Millisecond, Exclude: 2, IncludeAny: 5, MaxLists: 4}
+	if v.Classes[0] != want {
+		t.Errorf("class %+v, want %+v", v.Classes[0], want)
+	}
+	key := te.Key{Headend: "a", Endpoint: "b", Color: 46}
+	if v.Demands[0] != (te.Demand{Key: key, Rate: 64e3}) {
+		t.Errorf("demand %+v", v.Demands[0])
+	}
+	if lists := v.Routing[key]; len(lists) != 2 || lists[0].Weight != 3 || lists[0].Waypoints[0].Node != "b" || lists[1].Weight != 1 || len(lists[1].Waypoints) != 0 {
+		t.Errorf("lists %+v", lists)
+	}
+	if v.Topology.Nodes[0].MaxSegments != 3 || !v.Topology.Nodes[0].Locator.IsValid() {
+		t.Errorf("node %+v", v.Topology.Nodes[0])
+	}
+}
+
+func TestFaults(t *testing.T) {
+	const two = "nodes: [{name: a}, {name: b}]\n"
+	for text, want := range map[string]string{
+		"nodes: [{name: a}, {name: a}]":                                                                 "nodes[1]: node a is also nodes[0] (fix: keep one)",
+		"nodes: [{name: 'a b'}]":                                                                        "nodes[0].name",
+		"nodes: [{name: a, sid: 'ff02::1'}]":                                                            "nodes[0].sid",
+		"nodes: [{name: a, sid: 'fc00:2::1', locator: 'fc00:1::/32'}]":                                  "fc00:2::1 is not in fc00:1::/32",
+		"nodes: [{name: a, max_segments: -1}]":                                                          "nodes[0].max_segments: is -1",
+		two + "links: [{from: a, to: b}]":                                                               "links[0].capacity: is missing (fix: give one such as 10Gbit)",
+		two + "links: [{from: a, to: b, capacity: 10}]":                                                 `"10" is no rate`,
+		two + "links: [{from: a, to: b, capacity: -1Gbit}]":                                             `"-1Gbit" is no rate`,
+		two + "links: [{from: a, to: b, capacity: 1e300Gbit}]":                                          "is no rate",
+		two + "links: [{from: a, to: b, capacity: NaNbit}]":                                             "is no rate",
+		two + "links: [{from: a, to: b, capacity: 1Gbit, delay: 2}]":                                    `"2" is no delay`,
+		two + "links: [{from: a, to: a, capacity: 1Gbit}]":                                              "links[0].to: is where the link begins",
+		two + "links: [{from: a, to: c, capacity: 1Gbit}]":                                              `links[0].to: no node is called "c"`,
+		two + "links: [{from: a, to: b, capacity: 1Gbit, affinity: [32]}]":                              "32 is no bit of an affinity",
+		two + "links: [{from: a, to: b, capacity: 1Gbit}, {from: b, to: a, capacity: 1Gbit}]":           "link b to a without a name is also links[0]",
+		"classes: [{color: 1}, {color: 1}]":                                                             "class of color 1 is also classes[0]",
+		"classes: [{color: 1, exclude: [3, 4], include_any: [3]}]":                                      "asks only for what exclude forbids",
+		"classes: [{color: 1, max_lists: 9}]":                                                           "classes[0].max_lists: is 9",
+		two + "demands: [{headend: a, endpoint: a, rate: 1bit}]":                                        "demands[0].endpoint: is the headend",
+		two + "demands: [{headend: a, endpoint: b, rate: 1bit}, {headend: a, endpoint: b, rate: 1bit}]": "demand a to b, color 0 is also demands[0]",
+		two + "policies: [{headend: a, endpoint: b}]":                                                   "policies[0].lists: has 0 lists",
+		two + "policies: [{headend: a, endpoint: b, lists: [{via: [z]}]}]":                              `policies[0].lists[0].via[0]: no node is called "z"`,
+	} {
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "line ") {
+			t.Errorf("%s\ngot  %v\nwant %q, with its line", text, err, want)
+		}
+	}
+	if _, err := Load("none.yaml"); err == nil || !strings.Contains(err.Error(), "none.yaml does not exist") {
+		t.Error(err)
+	}
+}
+
+func TestRatesAreReadAsTheyArePrinted(t *testing.T) {
+	for want, r := range map[string]Rate{"0bit/s": 0, "999bit/s": 999, "1kbit/s": 1000, "2.5Gbit/s": 2.5e9, "1Tbit/s": 1e12} {
+		text, err := r.MarshalText()
+		var back Rate
+		if err != nil || string(text) != want || back.UnmarshalText(text) != nil || back != r {
+			t.Errorf("%v prints %s, want %s; that reads as %v", float64(r), text, want, float64(back))
+		}
+	}
+}

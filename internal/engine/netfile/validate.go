@@ -1,0 +1,154 @@
+package netfile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// checker collects what is wrong with a network.
+type checker struct {
+	found config.Errors
+	nodes []string
+	keys  map[string]string // field by what may be there once
+}
+
+func (c *checker) add(field, fix, format string, args ...any) {
+	c.found = append(c.found, config.Error{Field: field, Problem: fmt.Sprintf(format, args...), Fix: fix})
+}
+
+func (c *checker) fields(at string, errs []srv6.FieldError) {
+	for _, e := range errs {
+		c.add(at+"."+e.Field, e.Fix, "%s", e.Problem)
+	}
+}
+
+// once refuses a second one.
+func (c *checker) once(at, what string) {
+	if first, has := c.keys[what]; has {
+		c.add(at, "keep one", "%s is also %s", what, first)
+		return
+	}
+	c.keys[what] = at
+}
+
+// node refuses a name that no node has.
+func (c *checker) node(field, name string) {
+	if !slices.Contains(c.nodes, name) {
+		c.add(field, "give the name of one in nodes", "no node is called %q", name)
+	}
+}
+
+func (n *Network) validate() error {
+	c := &checker{keys: map[string]string{}}
+	for _, v := range n.Nodes {
+		c.nodes = append(c.nodes, v.Name)
+	}
+	for i, v := range n.Nodes {
+		c.checkNode(fmt.Sprintf("nodes[%d]", i), v)
+	}
+	for i, v := range n.Links {
+		c.checkLink(fmt.Sprintf("links[%d]", i), v)
+	}
+	for i, v := range n.Classes {
+		c.checkClass(fmt.Sprintf("classes[%d]", i), v)
+	}
+	for i, d := range n.Demands {
+		at := fmt.Sprintf("demands[%d]", i)
+		c.checkKey(at, d.Headend, d.Endpoint)
+		c.once(at, fmt.Sprintf("demand %s to %s, color %d", d.Headend, d.Endpoint, d.Color))
+	}
+	for i, p := range n.Policies {
+		at := fmt.Sprintf("policies[%d]", i)
+		c.checkKey(at, p.Headend, p.Endpoint)
+		c.once(at, fmt.Sprintf("policy %s to %s, color %d", p.Headend, p.Endpoint, p.Color))
+		c.checkLists(at, p.Lists)
+	}
+	if len(c.found) > 0 {
+		return c.found
+	}
+	return nil
+}
+
+func (c *checker) checkNode(at string, n Node) {
+	c.fields(at, srv6.CheckName("name", n.Name))
+	c.once(at, "node "+n.Name)
+	if n.SID.IsValid() {
+		c.fields(at, srv6.CheckUnicast6("sid", n.SID))
+		if n.Locator.IsValid() && !n.Locator.Contains(n.SID) {
+			c.add(at+".sid", "give one in locator, or leave locator out", "%s is not in %s", n.SID, n.Locator)
+		}
+	}
+	if n.MaxSegments < 0 {
+		c.add(at+".max_segments", "give 1 or more, or leave it out", "is %d", n.MaxSegments)
+	}
+}
+
+func (c *checker) checkLink(at string, l Link) {
+	c.node(at+".from", l.From)
+	c.node(at+".to", l.To)
+	if l.From == l.To {
+		c.add(at+".to", "give another node", "is where the link begins")
+	}
+	if l.Capacity <= 0 {
+		c.add(at+".capacity", "give one such as 10Gbit", "is missing")
+	}
+	if l.SID.IsValid() {
+		c.fields(at, srv6.CheckUnicast6("sid", l.SID))
+	}
+	c.affinity(at+".affinity", l.Affinity)
+	c.once(at, direction(l.From, l.To, l.Name))
+	if !l.OneWay {
+		c.once(at, direction(l.To, l.From, l.Name))
+	}
+}
+
+// direction names a link's direction.
+func direction(from, to, name string) string {
+	if name == "" {
+		return "link " + from + " to " + to + " without a name"
+	}
+	return "link " + from + " to " + to + " called " + name
+}
+
+func (c *checker) affinity(field string, numbers []uint8) {
+	for i, b := range numbers {
+		if b > 31 {
+			c.add(fmt.Sprintf("%s[%d]", field, i), "give 0 to 31", "%d is no bit of an affinity", b)
+		}
+	}
+}
+
+func (c *checker) checkClass(at string, v Class) {
+	c.once(at, fmt.Sprintf("class of color %d", v.Color))
+	c.affinity(at+".exclude", v.Exclude)
+	c.affinity(at+".include_any", v.IncludeAny)
+	if both := bits(v.Exclude) & bits(v.IncludeAny); both != 0 && bits(v.IncludeAny)&^both == 0 {
+		c.add(at+".include_any", "remove the bits from one of them", "asks only for what exclude forbids: no link suits")
+	}
+	if v.MaxLists < 0 || v.MaxLists > srpolicy.MaxSegmentLists {
+		c.add(at+".max_lists", "give 1 to 8, or leave it out", "is %d", v.MaxLists)
+	}
+}
+
+func (c *checker) checkKey(at, headend, endpoint string) {
+	c.node(at+".headend", headend)
+	c.node(at+".endpoint", endpoint)
+	if headend == endpoint {
+		c.add(at+".endpoint", "give another node", "is the headend")
+	}
+}
+
+func (c *checker) checkLists(at string, lists []List) {
+	if n := len(lists); n == 0 || n > srpolicy.MaxSegmentLists {
+		c.add(at+".lists", "give 1 to 8", "has %d lists", n)
+	}
+	for i, l := range lists {
+		for j, node := range l.Via {
+			c.node(fmt.Sprintf("%s.lists[%d].via[%d]", at, i, j), node)
+		}
+	}
+}
