@@ -18,6 +18,7 @@ INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
 	p->sid = p->policy = p->list = p->tunnel = p->target_kind = p->pdr = 0;
 	p->version = 0;
 	p->from_pdr = p->slice = p->from_slice = 0;
+	p->class_index = 0;
 	p->from_ue = p->guarded = p->onward = 0;
 	p->pfcp = 0;
 	p->addresses = 0;

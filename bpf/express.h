@@ -172,6 +172,23 @@ INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy, s
 	return express_push6(ctx, x, &h, 0);
 }
 
+/* To a destination with classes. What counts the class stands where a slice does. */
+INLINE int express_classes4(struct xdp_md *ctx, struct express *x, __u32 row, struct ipv4 *ip,
+			    void *end)
+{
+	struct class_way *way = class_way_from(ctx->ingress_ifindex, ip->tos, row);
+	__u32 policy, class;
+
+	if (!way)
+		return NOT_TAKEN;
+	policy = way->policy;
+	class = way->class;
+	if (class)
+		x->slice = bpf_map_lookup_elem(&class_counter, &class);
+	x->tunnel_length = x->length + IPV6_LEN;
+	return express_steer4(ctx, x, policy, ip, end);
+}
+
 /* ---- whose ---- */
 
 INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
@@ -263,6 +280,8 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 		return express_gtp4_d(ctx, x, to, ip, end);
 	if (to->kind == TARGET_POLICY)
 		return express_steer4(ctx, x, to->index, ip, end);
+	if (to->kind == TARGET_CLASSES)
+		return express_classes4(ctx, x, to->index, ip, end);
 	return NOT_TAKEN;
 }
 

@@ -160,6 +160,8 @@ INLINE void count_matches(struct packet *p)
 		count(&sid_counter, p->sid, p->sid_length);
 	if (p->list)
 		count(&list_counter, p->list, p->length);
+	if (p->class_index)
+		count(&class_counter, p->class_index, p->length);
 	if (index) {
 		t = bpf_map_lookup_elem(&tunnel, &index);
 		if (t)

@@ -162,6 +162,29 @@ INLINE struct cached *steered_destination(struct settings *cfg, __u64 hi, __u64 
 	return steered_from(cfg, hi, lo, family, 0);
 }
 
+/* ---- traffic classes ---- */
+
+/* The way of a packet with the octet `tos` at a destination with classes, or NULL. */
+INLINE struct class_way *class_way_of(__u32 index, __u32 tos, __u32 row)
+{
+	struct classifier *of = bpf_map_lookup_elem(&classifier, &index);
+	__u32 way = row;
+
+	if (of)
+		way += of->column[tos >> 2 & 63];
+	return bpf_map_lookup_elem(&class_way, &way);
+}
+
+/* The same for what arrives by a port. A function: packets without a class do not pay for
+ * the stack that it needs. */
+static __attribute__((noinline)) struct class_way *class_way_from(__u32 ifindex, __u32 tos,
+								  __u32 row)
+{
+	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
+
+	return in ? class_way_of(in->classifier, tos, row) : 0;
+}
+
 /* ---- prefixes ---- */
 
 INLINE int in_prefixes(struct prefix6 *list, __u32 max, __u32 count, struct u128 v)

@@ -7,6 +7,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#include "def/class.h"
 #include "def/n4.h"
 #include "def/spread.h"
 #include "def/tables.h"
@@ -50,6 +51,10 @@ MAP(limit_by_group, BPF_MAP_TYPE_LRU_HASH, struct limit_key, struct limit, 65536
 /* steering by destination: own addresses, policies, tunnels, H.M.GTP4.D */
 MAP(target_by_dst4, BPF_MAP_TYPE_LPM_TRIE, struct lpm4_key, struct target, 65536);
 MAP(target_by_dst6, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, struct target, 65536);
+/* traffic classes: of a DSCP, of a destination, and what they carried */
+MAP(classifier, BPF_MAP_TYPE_ARRAY, __u32, struct classifier, MAX_CLASSIFIERS);
+MAP(class_way, BPF_MAP_TYPE_ARRAY, __u32, struct class_way, CLASS_ROWS *CLASS_COLUMNS);
+MAP(class_counter, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, MAX_CLASSES);
 /* this node's pods, and how its own stack meets them */
 MAP(pod, BPF_MAP_TYPE_ARRAY, __u32, struct pod, MAX_PODS);
 MAP(overlay, BPF_MAP_TYPE_ARRAY, __u32, struct overlay, 1);
@@ -172,7 +177,7 @@ struct {
 
 /* What the indices above mean, for a daemon that starts again; the data path
  * never looks here. kind: 1 policy, 2 segment list, 3 mobile, 4 tunnel,
- * 5 adjacency, 6 source. */
+ * 5 adjacency, 6 source, 7 traffic class. */
 struct name_key {
 	__u32 kind;
 	__u32 index;

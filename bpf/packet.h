@@ -116,6 +116,7 @@ struct packet {
 
 	/* what matched: 0 is none */
 	__u32 sid, policy, list, tunnel, target_kind, pdr;
+	__u32 class_index;   /* class_counter */
 	__u32 from_pdr;      /* the other UE's, from one UE to another */
 	__u32 slice, from_slice; /* slice_counter index */
 	__u32 ue;            /* the rule of a UE that a T-PDU turned out to be for */

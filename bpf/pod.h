@@ -199,8 +199,12 @@ INLINE int encapsulate(struct __sk_buff *skb, struct settings *cfg, __u32 policy
 	    write_tunnel(skb, cfg, &h, in, &hop) || tell_protocol(skb))
 		return REASON_HEADROOM;
 	reason = leave_by(skb, &hop);
-	if (reason == REASON_FORWARDED)
+	if (reason == REASON_FORWARDED) {
 		count_packets(&list_counter, h.index, packets, in->length + packets * h.length);
+		if (in->class_index)
+			count_packets(&class_counter, in->class_index, packets,
+				      in->length + packets * h.length);
+	}
 	return reason;
 }
 
@@ -209,6 +213,17 @@ INLINE int encapsulate(struct __sk_buff *skb, struct settings *cfg, __u32 policy
 INLINE int crosses_edge(struct settings *cfg, struct inner *in)
 {
 	return in->version == 6 && (in_domain(cfg, &in->dst) || in_domain(cfg, &in->src));
+}
+
+/* Its class's policy, or best effort's; 0: it is dropped. */
+INLINE __u32 pod_policy_of_class(struct __sk_buff *skb, struct inner *in, __u32 row)
+{
+	struct class_way *way = class_way_from(skb->ifindex, in->class, row);
+
+	if (!way)
+		return 0;
+	in->class_index = way->class;
+	return way->policy;
 }
 
 INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside)
@@ -227,7 +242,8 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside
 	if (outside && crosses_edge(cfg, &in))
 		return REASON_SR_DOMAIN_EDGE;
 	to = inner_target(cfg, &in);
-	if (!to || (to->kind != TARGET_POD && to->kind != TARGET_POLICY)) {
+	if (!to ||
+	    (to->kind != TARGET_POD && to->kind != TARGET_POLICY && to->kind != TARGET_CLASSES)) {
 		if (outside)
 			note_kernels(skb, &in);
 		return REASON_PASSED;
@@ -235,11 +251,16 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside
 	if (in.hops <= 1)
 		return REASON_PASSED;
 	index = to->index;
-	if (to->kind == TARGET_POLICY) {
-		int reason = outside && kernel_translates(skb, &in)
-				     ? REASON_PASSED
-				     : encapsulate(skb, cfg, index, &in);
+	if (to->kind != TARGET_POD) {
+		int reason, classes = to->kind == TARGET_CLASSES;
 
+		if (outside && kernel_translates(skb, &in))
+			return REASON_PASSED;
+		if (classes)
+			index = pod_policy_of_class(skb, &in, index);
+		if (!index)
+			return REASON_NO_CLASS_POLICY;
+		reason = encapsulate(skb, cfg, index, &in);
 		/* the kernel tells the sender, or cuts it up */
 		return outside && reason == REASON_TOO_BIG ? REASON_PASSED : reason;
 	}

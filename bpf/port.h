@@ -118,6 +118,7 @@ INLINE int may_steer(__u32 flags, __u32 kind)
 		return 1;
 	switch (kind) {
 	case TARGET_POLICY:
+	case TARGET_CLASSES:
 		return flags & PORT_EDGE;
 	case TARGET_GTP4D:
 		return flags & PORT_N3;

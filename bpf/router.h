@@ -78,6 +78,26 @@ GLOBAL int take_steered(struct xdp_md *ctx, struct packet *p)
 	return refuse_martian(ctx, p);
 }
 
+/* The policy of the IP packet at p->l3 by its class, or by best effort; 0: it is dropped. */
+GLOBAL __u32 policy_of_class(struct xdp_md *ctx, struct packet *p, __u32 row)
+{
+	struct class_way *way;
+	struct ipv6 *ip;
+	__u32 tos;
+
+	if (!p)
+		return 0;
+	ip = at(ctx, p->l3, IPV4_LEN);
+	if (!ip)
+		return 0;
+	tos = p->version == 4 ? ((struct ipv4 *)ip)->tos : ipv6_class(ip);
+	way = class_way_from(p->ifindex, tos, row);
+	if (!way)
+		return 0;
+	p->class_index = way->class;
+	return way->policy;
+}
+
 /* The IP packet at p->l3 goes to `to`. CONTINUE, or a reason. */
 INLINE int steer(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u32 kind,
 		 __u32 index)
@@ -94,6 +114,11 @@ INLINE int steer(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u
 		return send_tunnel(ctx, p, cfg, index);
 	if (kind == TARGET_PDR)
 		return send_to_ue(ctx, p, index);
+	if (kind == TARGET_CLASSES) {
+		index = policy_of_class(ctx, p, index);
+		if (!index)
+			return REASON_NO_CLASS_POLICY;
+	}
 	return h_encaps(ctx, p, index, cfg->hop_limit);
 }
 

@@ -22,7 +22,8 @@ struct inner {
 	__u32 length; /* of layer 3, as it is: perhaps of many packets together */
 	__u32 l4;     /* offset of layer 4 */
 	__u8 version, protocol, class, hops;
-	__u8 fragment, pad;
+	__u8 fragment;
+	__u8 class_index; /* class_counter; 0: none */
 	__u16 l3; /* offset of layer 3 */
 };
 

@@ -29,7 +29,8 @@ enum port_flags {
 struct port {
 	__u32 flags;
 	__u16 mtu;    /* of layer 3; 0: not known */
-	__u16 access; /* index; 0: no peers, no services */
+	__u8 access;     /* index; 0: no peers, no services */
+	__u8 classifier; /* index, of what arrives; 0: all best effort */
 	__u64 mac;    /* its own, as is_for_port() reads it; 0: not known */
 };
 

@@ -67,6 +67,8 @@ enum reason {
 
 	REASON_QUEUE_FULL, /* of the CPU that the packet belongs to */
 
+	REASON_NO_CLASS_POLICY, /* its traffic class is strict, and has no policy to here */
+
 	REASON_COUNT,
 };
 

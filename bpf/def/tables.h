@@ -154,11 +154,7 @@ enum target_kind {
 	TARGET_PDR,    /* index: pdr (a framed route) */
 	TARGET_LINK,   /* index: a link of Ethernet sessions, see FORWARD_LINK */
 	TARGET_POD,    /* index: pod */
-};
-
-struct target {
-	__u32 kind;
-	__u32 index;
+	TARGET_CLASSES, /* index: class_way, the first of a row */
 };
 
 struct lpm4_key {

@@ -24,6 +24,9 @@
 #define METERS 6
 #define SLICES 3
 #define PODS 4
+#define CLASSIFIERS 4
+#define WAYS (3 * CLASS_COLUMNS)
+#define CLASSES 4
 
 /* Links of Ethernet sessions: without a tag, and VLAN 100. */
 #define LINK (3u << 12)
@@ -66,6 +69,9 @@ static void make_maps(void)
 	MAKE_MAP(limit_by_group, ENTRIES);
 	MAKE_MAP(target_by_dst4, ENTRIES);
 	MAKE_MAP(target_by_dst6, ENTRIES);
+	MAKE_MAP(classifier, CLASSIFIERS);
+	MAKE_MAP(class_way, WAYS);
+	MAKE_MAP(class_counter, CLASSES);
 	MAKE_MAP(pod, PODS);
 	MAKE_MAP(overlay, 1);
 	MAKE_MAP(untranslated, 1);

@@ -241,6 +241,23 @@ static void make_pods(struct input *in)
 			       .translates = n >> 10 & 1 };
 }
 
+/* Rows of class_way by prefix, and classifiers that ports name; some ways are drops. */
+static void make_classes(struct input *in)
+{
+	__u8 address[16] = { 0x20, 0x01, 0x0d, 0xb8, 0xee, 6 };
+	__u32 i, dscp;
+
+	for (i = 1; i < CLASSIFIERS; i++)
+		for (dscp = 0; dscp < 64; dscp++)
+			VALUE(classifier, struct classifier, i)->column[dscp] =
+				next_number(in) % CLASS_COLUMNS;
+	for (i = 0; i < WAYS; i++)
+		*VALUE(class_way, struct class_way, i) =
+			(struct class_way){ next_number(in) % POLICIES, next_number(in) % CLASSES };
+	put_target4(10, 111, 16, TARGET_CLASSES, CLASS_COLUMNS);
+	put_target6(address, 49, TARGET_CLASSES, 2 * CLASS_COLUMNS);
+}
+
 /* In the tables of two ports. */
 static void make_own_targets(struct input *in)
 {
@@ -271,6 +288,7 @@ static void make_steering(struct input *in)
 					 : 1 + i * 2);
 	}
 	make_own_targets(in);
+	make_classes(in);
 	put_target6(gtpu6_address, 128, TARGET_PASS, 0);
 	make_pods(in);
 	mobile_of(in, BEHAVIOR_NONE, MOBILES - 1);
@@ -321,6 +339,7 @@ static void make_settings(struct input *in)
 		VALUE(port, struct port, i)->flags =
 			(n & 31 ? PORT_ATTACHED : 0) | (n & 0x800 ? PORT_PARTIAL_CHECKSUM : 0) |
 			(i <= 5 ? PORT_STEERED : 0) | (i & 1 ? i << PORT_TABLE_SHIFT : 0);
+		VALUE(port, struct port, i)->classifier = i % CLASSIFIERS;
 		VALUE(port, struct port, i)->mtu = n & 0x1000 ? 0 : n >> 16;
 		n = next_number(in);
 		if (n & 1) {

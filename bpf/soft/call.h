@@ -14,7 +14,7 @@ enum soft_kind {
 	SOFT_COUNT, /* `value` struct soft_count, into tables of each CPU */
 };
 
-enum soft_table { SOFT_SIDS, SOFT_LISTS, SOFT_SLICES, SOFT_OUTCOMES, SOFT_TABLES };
+enum soft_table { SOFT_SIDS, SOFT_LISTS, SOFT_CLASSES, SOFT_SLICES, SOFT_OUTCOMES, SOFT_TABLES };
 
 struct soft_count {
 	__u32 table; /* enum soft_table */

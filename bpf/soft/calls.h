@@ -93,6 +93,7 @@ static void flush_counters(void)
 
 	add_table(&counts, map_of(&sid_counter), SOFT_SIDS);
 	add_table(&counts, map_of(&list_counter), SOFT_LISTS);
+	add_table(&counts, map_of(&class_counter), SOFT_CLASSES);
 	add_table(&counts, map_of(&slice_counter), SOFT_SLICES);
 	add_table(&counts, map_of(&outcomes), SOFT_OUTCOMES);
 	send_counts(&counts);

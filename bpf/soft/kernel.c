@@ -44,6 +44,7 @@ struct {
 COUNTERS(outcomes);
 COUNTERS(sid_counter);
 COUNTERS(list_counter);
+COUNTERS(class_counter);
 COUNTERS(slice_counter);
 RECORDS(slow_path);
 RECORDS(session_events);
@@ -137,6 +138,8 @@ INLINE void soft_add(struct soft_count *c)
 		to = bpf_map_lookup_elem(&sid_counter, &index);
 	else if (c->table == SOFT_LISTS)
 		to = bpf_map_lookup_elem(&list_counter, &index);
+	else if (c->table == SOFT_CLASSES)
+		to = bpf_map_lookup_elem(&class_counter, &index);
 	else if (c->table == SOFT_SLICES)
 		to = bpf_map_lookup_elem(&slice_counter, &index);
 	else if (c->table == SOFT_OUTCOMES)

@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
@@ -163,6 +164,18 @@ type SteeringStatus struct {
 	Origin desired.Origin `json:"origin"`
 }
 
+// ClassStatus is a traffic class with what it carried.
+type ClassStatus struct {
+	class.Class
+	Origin   desired.Origin `json:"origin"`
+	Counter  Counter        `json:"counter"`
+	Policies []string       `json:"policies"` // of its color
+	// Without are the endpoints of its destinations to which none of these is valid: there
+	// packets take best effort or, where the class is strict, are dropped.
+	Without []netip.Addr `json:"without"`
+	Problem string       `json:"problem,omitempty"`
+}
+
 // TunnelStatus is a GTP-U tunnel with its counters.
 type TunnelStatus struct {
 	gtpu.Tunnel
@@ -248,6 +261,7 @@ type Service interface {
 	SIDs() ([]SIDStatus, error)
 	Policies() ([]PolicyStatus, error)
 	Steerings() ([]SteeringStatus, error)
+	Classes() ([]ClassStatus, error)
 	CandidatePaths() ([]CandidatePathStatus, error)
 	Tunnels() ([]TunnelStatus, error)
 	Adjacencies() ([]AdjacencyStatus, error)

@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/apply"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/agent/punt"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
@@ -48,6 +49,7 @@ type counters struct {
 	Outcomes func() ([]counter.Counter, error)
 	SID      func(netip.Prefix) (counter.Counter, error)
 	Lists    func(policy string) ([]counter.Counter, error)
+	Class    func(name string) (counter.Counter, error)
 	Tunnel   func(name string) (received, sent counter.Counter, err error)
 	Usage    func() map[string]table.Usage
 	// Signalling is of PFCP messages.
@@ -152,7 +154,8 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 			SIDs:        apply.Table[srv6.LocalSID, netip.Prefix]{Put: dp.SIDs.Put, Delete: dp.SIDs.Delete},
 			SessionSIDs: apply.Table[netip.Prefix, netip.Prefix]{Put: dp.SIDs.PutForSessions, Delete: dp.SIDs.DeleteForSessions},
 			Links:       apply.Table[ethernet.Link, ethernet.Link]{Put: dp.Links.Put, Delete: dp.Links.Delete},
-			Steering:    apply.Table[srpolicy.Steering, srpolicy.Steering]{Put: dp.Steering.Put, Delete: dp.Steering.Delete},
+			Steering:    apply.Table[class.Entry, srpolicy.Steering]{Put: dp.Steering.PutClassified, Delete: dp.Steering.Delete},
+			SetClasses:  dp.Classes.Set,
 			SetPort:     dp.Ports.Set, DeletePort: dp.Ports.Delete,
 			Attach: dp.XDP.Attach, Detach: dp.XDP.Detach, Attached: dp.XDP.Attached,
 			Uplinks:  apply.Table[int, int]{Put: dp.TCX.AttachUplink, Delete: dp.TCX.DetachUplink},
@@ -164,7 +167,7 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 		},
 		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, Spread: dp.Spread, N4: dp.N4, SpreadCards: steering.cards,
 		Punts:    punt.DataPath{Injector: dp.Frames, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read},
-		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Signalling: dp.Signalling},
+		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Signalling: dp.Signalling},
 		Sweep:    dp.Sweep, Build: dp.Build, Close: dp.Close,
 	}, nil
 }

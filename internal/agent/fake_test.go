@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/apply"
 	"github.com/culvert-net/culvert/internal/agent/punt"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
@@ -48,6 +49,8 @@ type fakeDataPath struct {
 	teids       map[uint32]string // owner
 	sids        map[netip.Prefix]srv6.LocalSID
 	steering    map[string]srpolicy.Steering
+	rows        map[string]*class.Row // by steering
+	classes     []string
 	locals      map[netip.Addr]bool
 	routes      map[netdev.RouteKey][]adjacency.Key
 	hops        map[adjacency.Key]*adjacency.NextHop
@@ -67,7 +70,7 @@ func newFake() *fakeDataPath {
 	return &fakeDataPath{
 		ports: map[int]port.Port{}, attached: map[int]attach.Mode{},
 		policies: map[string]srpolicy.Policy{}, tunnels: map[string]gtpu.Tunnel{}, teids: map[uint32]string{},
-		sids: map[netip.Prefix]srv6.LocalSID{}, steering: map[string]srpolicy.Steering{},
+		sids: map[netip.Prefix]srv6.LocalSID{}, steering: map[string]srpolicy.Steering{}, rows: map[string]*class.Row{},
 		locals: map[netip.Addr]bool{}, routes: map[netdev.RouteKey][]adjacency.Key{},
 		hops: map[adjacency.Key]*adjacency.NextHop{}, devices: map[int]bool{},
 		traced: make(chan event.TraceEvent), punts: make(chan event.Punt), injected: make(chan []byte, 10),
@@ -87,7 +90,8 @@ func (f *fakeDataPath) joined() *dataPath {
 			SIDs:        apply.Table[srv6.LocalSID, netip.Prefix]{Put: f.PutSID, Delete: f.DeleteSID},
 			SessionSIDs: apply.Table[netip.Prefix, netip.Prefix]{Put: f.PutSessionSID, Delete: f.DeleteSessionSID},
 			Links:       apply.Table[ethernet.Link, ethernet.Link]{Put: f.PutLink, Delete: f.DeleteLink},
-			Steering:    apply.Table[srpolicy.Steering, srpolicy.Steering]{Put: f.PutSteering, Delete: f.DeleteSteering},
+			Steering:    apply.Table[class.Entry, srpolicy.Steering]{Put: f.PutSteering, Delete: f.DeleteSteering},
+			SetClasses:  f.SetClasses,
 			SetPort:     f.SetPort, DeletePort: f.DeletePort,
 			Attach: f.Attach, Detach: f.Detach, Attached: f.Attached,
 			Uplinks:  apply.Table[int, int]{Put: f.AttachUplink, Delete: f.DetachUplink},
@@ -99,7 +103,7 @@ func (f *fakeDataPath) joined() *dataPath {
 		},
 		Pods: podTable{f}, Sessions: f, Trace: tracing{f}, Spread: &f.spread, N4: n4.New(0), SpreadCards: func() []string { return nil },
 		Punts: punt.DataPath{Injector: f, InjectToUE: f.InjectToUE, Read: f.Punts},
-		Counters: counters{Outcomes: f.Outcomes, SID: f.SIDCounter, Lists: f.ListCounters, Tunnel: f.TunnelCounters, Usage: f.Usage,
+		Counters: counters{Outcomes: f.Outcomes, SID: f.SIDCounter, Lists: f.ListCounters, Class: f.ClassCounter, Tunnel: f.TunnelCounters, Usage: f.Usage,
 			Signalling: func() (n4.Counts, error) { return n4.Counts{Modifications: 3}, nil }},
 		Sweep: f.Sweep, Build: f.Build, Close: f.Close,
 	}
@@ -290,8 +294,28 @@ func (f *fakeDataPath) DeleteSID(p netip.Prefix) error {
 	}, "delete sid %s", p)
 }
 
-func (f *fakeDataPath) PutSteering(s srpolicy.Steering) error {
+func (f *fakeDataPath) ClassCounter(string) (counter.Counter, error) {
+	return counter.Counter{Packets: 7, Bytes: 700}, nil
+}
+
+func (f *fakeDataPath) SetClasses(names []string) error {
+	return f.do(func() error { f.classes = names; return nil }, "classes %s", strings.Join(names, " "))
+}
+
+func (f *fakeDataPath) PutSteering(e class.Entry) error {
+	s := e.Steering
 	return f.do(func() error {
+		if e.Row != nil {
+			for _, way := range e.Row {
+				if way.Class != "" && !slices.Contains(f.classes, way.Class) {
+					return fmt.Errorf("there is no class %q", way.Class)
+				}
+				if err := f.needPolicy(way.Policy); err != nil {
+					return err
+				}
+			}
+		}
+		f.rows[s.Key()] = e.Row
 		policy := s.Policy
 		if s.GTP4D != nil {
 			policy = s.GTP4D.Policy

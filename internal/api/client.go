@@ -265,6 +265,11 @@ func (c *Client) Steerings(ctx context.Context, key string) ([]agent.SteeringSta
 	return decoded[agent.SteeringStatus](c.rpc.ListSteering(ctx, &pb.ListSteeringRequest{Key: key}))
 }
 
+// Classes returns the traffic classes.
+func (c *Client) Classes(ctx context.Context, key string) ([]agent.ClassStatus, error) {
+	return decoded[agent.ClassStatus](c.rpc.ListClasses(ctx, &pb.ListClassesRequest{Key: key}))
+}
+
 // Nodes returns the other nodes of the cluster, by name.
 func (c *Client) Nodes(ctx context.Context, key string) ([]agent.NodeStatus, error) {
 	return decoded[agent.NodeStatus](c.rpc.ListNodes(ctx, &pb.ListNodesRequest{Key: key}))

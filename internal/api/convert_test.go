@@ -52,12 +52,17 @@ func agree(t *testing.T, path string, typ reflect.Type, m protoreflect.MessageDe
 			reflect.Uint16: protoreflect.Uint32Kind, reflect.Uint32: protoreflect.Uint32Kind,
 			// Rates in kbit/s. In JSON a uint64 would be text.
 			reflect.Uint64: protoreflect.Uint32Kind, reflect.Struct: protoreflect.MessageKind,
+			reflect.Int: protoreflect.Int32Kind, reflect.Map: protoreflect.MessageKind,
 		}[goType.Kind()]
 		if reflect.PointerTo(goType).Implements(textType) {
 			want = protoreflect.StringKind
 		}
 		if field.Kind() != want {
 			t.Errorf("%s: %s, want %s for %s", at, field.Kind(), want, goType)
+		} else if goType.Kind() == reflect.Map {
+			if !field.IsMap() || field.MapValue().Kind() != protoreflect.StringKind {
+				t.Errorf("%s: no map of texts", at)
+			}
 		} else if want == protoreflect.MessageKind {
 			agree(t, at, goType, field.Message())
 		}
@@ -106,6 +111,10 @@ func filled(t *testing.T) *config.Config {
 		case reflect.Pointer:
 			v.Set(reflect.New(v.Type().Elem()))
 			fill(v.Elem())
+		case reflect.Map:
+			v.Set(reflect.ValueOf(map[string]string{"app": "web"}))
+		case reflect.Int:
+			v.SetInt(int64(n%250 + 1))
 		case reflect.String:
 			v.SetString("text")
 		case reflect.Bool:

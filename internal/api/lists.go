@@ -73,6 +73,10 @@ func (h *handler) ListNodes(_ context.Context, r *pb.ListNodesRequest) (*pb.List
 	return list(&pb.ListNodesResponse{}, h.agent.Nodes, "node", r.GetKey(), agent.NodeStatus.Key)
 }
 
+func (h *handler) ListClasses(_ context.Context, r *pb.ListClassesRequest) (*pb.ListClassesResponse, error) {
+	return list(&pb.ListClassesResponse{}, h.agent.Classes, desired.KindClass, r.GetKey(), func(s agent.ClassStatus) string { return s.Name })
+}
+
 func (h *handler) ListSteering(_ context.Context, r *pb.ListSteeringRequest) (*pb.ListSteeringResponse, error) {
 	return list(&pb.ListSteeringResponse{}, h.agent.Steerings, desired.KindSteering, r.GetKey(), func(s agent.SteeringStatus) string { return s.Key() })
 }

@@ -35,7 +35,7 @@ type Class struct {
 	// that is valid. Otherwise they take the best effort path.
 	Strict bool `json:"strict,omitempty"`
 	// Priority decides where several classes match: the highest. Default 0.
-	Priority int32 `json:"priority,omitempty"`
+	Priority int `json:"priority,omitempty"`
 }
 
 // Match says which packets a class has: those that meet all of the fields that are set. Of
@@ -43,7 +43,7 @@ type Class struct {
 // namespaces or pod_labels; or sessions, by slices, dnns or qfis. Without a source it is
 // any of these.
 type Match struct {
-	// Interfaces by which packets arrive, without a VLAN tag.
+	// Interfaces by which packets arrive, whatever their VLAN tags.
 	Interfaces []string `json:"interfaces,omitempty"`
 	// Namespaces of the pods that send.
 	Namespaces []string `json:"namespaces,omitempty"`

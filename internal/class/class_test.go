@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
 )
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
@@ -122,7 +125,7 @@ func TestRowsAgreeWithApply(t *testing.T) {
 	if _, needed := table.Row(prefix("192.0.2.0/24"), "best", map[uint32]string{10: "p10"}); needed {
 		t.Error("a destination whose classes have no policy has a row")
 	}
-	if got := table.Destinations(prefix("10.0.0.0/9")); !slices.Equal(got, []netip.Prefix{prefix("10.1.0.0/16")}) {
+	if got := table.destinations(prefix("10.0.0.0/9")); !slices.Equal(got, []netip.Prefix{prefix("10.1.0.0/16")}) {
 		t.Errorf("destinations in 10.0.0.0/9: %v", got)
 	}
 }
@@ -179,5 +182,52 @@ func TestColumnsStay(t *testing.T) {
 	}
 	if near, bulk := before.Classifier(source)[0], after.Classifier(source)[0]; near == bulk || bulk == 0 {
 		t.Errorf("bulk has column %d, which near had (%d)", bulk, near)
+	}
+}
+
+// A class of a part of a steered prefix gets an entry of its own, by the longest steered
+// prefix that holds the part. Other entries stay as they are.
+func TestSteer(t *testing.T) {
+	table, err := Compile(classes(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := netip.MustParseAddr("2001:db8:e::1")
+	policies := []srpolicy.Policy{
+		{Name: "best", Color: 1, Endpoint: end}, {Name: "fast", Color: 40, Endpoint: end}, {Name: "down", Color: 10, Endpoint: end},
+		{Name: "other", Color: 1, Endpoint: netip.MustParseAddr("2001:db8:e::2")},
+		{Name: "wire", Color: 20, Endpoint: end, Behavior: srv6.HEncapsL2},
+	}
+	byName := map[string]srpolicy.Policy{}
+	for _, p := range policies {
+		byName[p.Name] = p
+	}
+	entries := []srpolicy.Steering{
+		{Prefix: prefix("0.0.0.0/0"), Policy: "other"}, {Prefix: prefix("10.0.0.0/8"), Policy: "best"},
+		{Prefix: prefix("192.0.2.0/24"), Tunnel: "t"}, {Interface: "eth1", Policy: "best"},
+	}
+	got := map[string]*Row{}
+	for _, e := range table.Steer(entries, byName, func(p string) bool { return p != "down" }) {
+		got[e.Key()] = e.Row
+	}
+	if len(got) != 5 || got["0.0.0.0/0"] != nil || got["192.0.2.0/24"] != nil {
+		t.Fatalf("entries %v", got)
+	}
+	for key, near := range map[string]Way{"10.0.0.0/8": {"best", ""}, "10.1.0.0/16": {"", "near"}, "eth1": {"best", ""}} {
+		eth1 := table.Classifier(Source{Kind: SourceInterface, Interface: "eth1"})
+		row := got[key]
+		if row == nil {
+			t.Errorf("%s has no row", key)
+			continue
+		}
+		if near == (Way{"best", ""}) && key != "eth1" {
+			near.Class = "bulk" // whose policy is not valid
+		}
+		if w := row[eth1[46]]; w != (Way{"fast", "voice"}) {
+			t.Errorf("%s: voice takes %+v", key, w)
+		}
+		if w := row[eth1[0]]; w != near {
+			t.Errorf("%s: DSCP 0 takes %+v, want %+v", key, w, near)
+		}
 	}
 }

@@ -157,6 +157,9 @@ func (t *Table) key(list []int) string {
 // Classifier makes the classifier of a source. The zero value has best effort only, and
 // needs no entry.
 func (t *Table) Classifier(s Source) (out Classifier) {
+	if t == nil {
+		return out
+	}
 	for dscp := range out {
 		var list []int
 		for i := range t.classes {
@@ -176,8 +179,13 @@ func (t *Table) Classifier(s Source) (out Classifier) {
 
 // Row makes the row of a destination: of packets to a prefix that take the policy `best`,
 // where policies are the valid ones with the same endpoint, by color. It says whether the
-// destination needs a row: without one all packets take `best`.
+// destination needs a row: if a class that it is in has another policy here, or is strict.
 func (t *Table) Row(to netip.Prefix, best string, policies map[uint32]string) (row Row, needed bool) {
+	for i := range t.classes {
+		c := &t.classes[i]
+		policy, ok := policies[c.Color]
+		needed = needed || c.Match.To(to) && (c.Strict || ok) && policy != best
+	}
 	for n := range row {
 		row[n].Policy = best
 		for _, i := range t.lists[n] {
@@ -188,7 +196,6 @@ func (t *Table) Row(to netip.Prefix, best string, policies map[uint32]string) (r
 			row[n].Class = c.Name
 			if policy, ok := policies[c.Color]; ok || c.Strict {
 				row[n].Policy = policy
-				needed = needed || policy != best
 			}
 			break
 		}
@@ -206,9 +213,9 @@ func (t *Table) Apply(s Source, dscp uint16, to netip.Prefix) *Class {
 	return nil
 }
 
-// Destinations lists the destinations of classes that lie in a steered prefix and are
+// destinations lists the destinations of classes that lie in a steered prefix and are
 // longer: packets for them need a row of their own.
-func (t *Table) Destinations(steered netip.Prefix) (out []netip.Prefix) {
+func (t *Table) destinations(steered netip.Prefix) (out []netip.Prefix) {
 	for i := range t.classes {
 		for _, d := range t.classes[i].Match.Destinations {
 			if d.Bits() > steered.Bits() && steered.Contains(d.Addr()) && !slices.Contains(out, d) {

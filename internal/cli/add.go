@@ -167,7 +167,7 @@ func addCommand(a *app) *cobra.Command {
 func deleteCommand(a *app) *cobra.Command {
 	kinds := []string{
 		string(desired.KindInterface), string(desired.KindLocator), string(desired.KindSID), string(desired.KindPolicy),
-		string(desired.KindCandidatePath), string(desired.KindSteering), string(desired.KindTunnel), string(desired.KindSlice), string(desired.KindSettings),
+		string(desired.KindCandidatePath), string(desired.KindSteering), string(desired.KindClass), string(desired.KindTunnel), string(desired.KindSlice), string(desired.KindSettings),
 	}
 	return a.printing(&cobra.Command{
 		Use: "delete KIND KEY...", Short: "Delete added resources of one kind, all or none",

@@ -46,6 +46,8 @@ func TestAdd(t *testing.T) {
 		{"steering add 198.51.100.0/24 --policy gold", "steering: [{prefix: 198.51.100.0/24, policy: gold}]"},
 		{"steering add 198.51.100.7 --policy gold", "steering: [{prefix: 198.51.100.7/32, policy: gold}]"},
 		{"steering add 198.51.100.0/24 --interface customer0 --policy gold", "steering: [{prefix: 198.51.100.0/24, interface: customer0, policy: gold}]"},
+		{"class add voice --color 100 --dscp 46,0x2c --priority 10 --strict --interfaces customer0 --destinations 10.0.0.0/8,2001:db8:9::/48",
+			"traffic_classes: [{name: voice, color: 100, strict: true, priority: 10, match: {interfaces: [customer0], dscp: [46, 44], destinations: [10.0.0.0/8, '2001:db8:9::/48']}}]"},
 		{"steering add --interface customer0 --vlans 5,6 --policy wire", "steering: [{interface: customer0, vlans: [5, 6], policy: wire}]"},
 		{"steering add 198.51.100.0/24 --sid-prefix 2001:db8:b:400::/56 --source-prefix 2001:db8:a:4000::/64 --pdu-type ipv4v6 --policy gold",
 			"steering: [{prefix: 198.51.100.0/24, h_m_gtp4_d: {sid_prefix: '2001:db8:b:400::/56', source_prefix: '2001:db8:a:4000::/64', pdu_type: ipv4v6, policy: gold}}]"},
@@ -77,6 +79,7 @@ func tail(c, before *config.Config) config.Config {
 	out.SIDs = append(out.SIDs, c.SIDs[len(before.SIDs):]...)
 	out.Policies = append(out.Policies, c.Policies[len(before.Policies):]...)
 	out.Steering = append(out.Steering, c.Steering[len(before.Steering):]...)
+	out.TrafficClasses = append(out.TrafficClasses, c.TrafficClasses[len(before.TrafficClasses):]...)
 	out.Tunnels = append(out.Tunnels, c.Tunnels[len(before.Tunnels):]...)
 	return out
 }

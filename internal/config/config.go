@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
@@ -21,13 +22,16 @@ type Config struct {
 	// CandidatePaths are further candidate paths of policies (RFC 9256).
 	CandidatePaths []srpolicy.CandidatePath `json:"candidate_paths,omitempty"`
 	Steering       []srpolicy.Steering      `json:"steering,omitempty"`
-	GTPU           GTPU                     `json:"gtpu,omitzero"`
-	Tunnels        []gtpu.Tunnel            `json:"tunnels,omitempty"`
-	BGP            BGP                      `json:"bgp,omitzero"`
-	Overlay        Overlay                  `json:"overlay,omitzero"`
-	UPF            UPF                      `json:"upf,omitzero"`
-	Slices         []slice.Slice            `json:"slices,omitempty"`
-	Spread         Spread                   `json:"spread,omitzero"`
+	// TrafficClasses say which packets take policies of which color, where several
+	// policies lead to the endpoint.
+	TrafficClasses []class.Class `json:"traffic_classes,omitempty"`
+	GTPU           GTPU          `json:"gtpu,omitzero"`
+	Tunnels        []gtpu.Tunnel `json:"tunnels,omitempty"`
+	BGP            BGP           `json:"bgp,omitzero"`
+	Overlay        Overlay       `json:"overlay,omitzero"`
+	UPF            UPF           `json:"upf,omitzero"`
+	Slices         []slice.Slice `json:"slices,omitempty"`
+	Spread         Spread        `json:"spread,omitzero"`
 
 	Limits  Limits  `json:"limits,omitzero"`
 	API     API     `json:"api,omitzero"`

@@ -166,6 +166,9 @@ func TestRefused(t *testing.T) {
 		{"unknown tunnel", "    policy: gold", "    tunnel: t2", 29, "steering[0].tunnel", []string{`tunnel "t2" does not exist`, `"t1"`}},
 		{"a prefix of an interface twice", "- interface: eth1\n    vlans: [7]\n    policy: wire", "- {prefix: 10.0.0.0/8, interface: eth1, policy: gold}\n  - {prefix: 10.0.0.0/8, interface: eth1, policy: gold}", 31, "steering[2].prefix", []string{"10.0.0.0/8@eth1", "steering[1]"}},
 		{"a prefix of an interface in a pool", "vlans: [7]\n    policy: wire", "prefix: 10.45.1.0/24\n    policy: gold", 31, "steering[1].prefix", []string{"lies in a pool", "gtpu.pools"}},
+		{"classes that meet", "gtpu:\n", "traffic_classes:\n  - {name: a, color: 1, match: {dscp: [46]}}\n  - {name: b, color: 2, match: {dscp: [10, 46], interfaces: [eth1]}}\ngtpu:\n", 35, "traffic_classes[1].priority", []string{"interface eth1 with DSCP 46", `"a"`}},
+		{"class of an unknown interface", "gtpu:\n", "traffic_classes: [{name: a, color: 1, match: {interfaces: [eth7]}}]\ngtpu:\n", 33, "traffic_classes[0].match.interfaces[0]", []string{"eth7"}},
+		{"labels that are a list", "gtpu:\n", "traffic_classes: [{name: a, color: 1, match: {pod_labels: [a]}}]\ngtpu:\n", 33, "traffic_classes[0].match.pod_labels", []string{"must hold labels", "key: value"}},
 		{"unattached interface", "interface: eth1", "interface: eth9", 30, "steering[1].interface", []string{"eth9", "interfaces"}},
 		{"steering twice", "- interface: eth1\n    vlans: [7]", "- prefix: 203.0.113.0/24", 30, "steering[1].prefix", []string{"203.0.113.0/24", "steering[0]"}},
 		{"steering in a locator", "prefix: 203.0.113.0/24", "prefix: 2001:db8:101:77::/64", 28, "steering[0].prefix", []string{"lies in", "main"}},
@@ -460,7 +463,10 @@ func TestFieldKinds(t *testing.T) {
 			}
 		case reflect.Slice, reflect.Pointer:
 			walk(typ.Elem())
-		case reflect.String, reflect.Bool, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		case reflect.Map:
+			walk(typ.Key())
+			walk(typ.Elem())
+		case reflect.Int, reflect.String, reflect.Bool, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		default:
 			t.Errorf("%v: decode it first", typ)
 		}

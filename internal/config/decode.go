@@ -103,6 +103,8 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 		d.mapping(n, v, path)
 	case v.Kind() == reflect.Slice:
 		d.sequence(n, v, path)
+	case v.Kind() == reflect.Map:
+		d.labels(n, v, path)
 	default:
 		d.scalar(n, v, path)
 	}
@@ -121,6 +123,26 @@ func (d *decoder) sequence(n *yaml.Node, v reflect.Value, path string) {
 			continue
 		}
 		d.value(item, v.Index(i), at)
+	}
+}
+
+// labels decodes a map of text to text.
+func (d *decoder) labels(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.MappingNode {
+		d.fail(n, path, "write each as key: value", "must hold labels, is %s", describe(n))
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, item := n.Content[i], n.Content[i+1]
+		at := join(path, key.Value)
+		if v.MapIndex(reflect.ValueOf(key.Value)).IsValid() {
+			d.fail(key, at, "keep one of the two", "appears twice")
+			continue
+		}
+		value := reflect.New(v.Type().Elem()).Elem()
+		d.value(item, value, at)
+		v.SetMapIndex(reflect.ValueOf(key.Value), value)
 	}
 }
 

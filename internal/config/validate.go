@@ -46,6 +46,7 @@ func (c *Config) Validate() error {
 	checkGTPU(v)
 	checkTunnels(v)
 	checkSteering(v)
+	checkTrafficClasses(v)
 	checkBGP(v)
 	checkOverlay(v)
 	checkUPF(v)
@@ -132,6 +133,8 @@ func (v *validator) resource(field string) string {
 		return "candidate-path " + v.CandidatePaths[n].Name
 	case "steering":
 		return "steering " + v.Steering[n].Key()
+	case "traffic_classes":
+		return "class " + v.TrafficClasses[n].Name
 	case "tunnels":
 		return "tunnel " + v.Tunnels[n].Name
 	case "slices":

@@ -36,7 +36,7 @@ func (d *DataPlane) Usage() map[string]table.Usage {
 	tunnels.Used += d.Steering.InPools()
 	out := map[string]table.Usage{
 		abi.MapLocalSid: d.SIDs.Usage(), abi.MapMobile: d.mobiles.Usage(), abi.MapSrPolicy: policies, abi.MapSegmentList: lists,
-		abi.MapTunnel: tunnels, abi.MapAdjacency: d.Adjacencies.Usage(), abi.MapSource: d.sources.Usage(),
+		abi.MapTunnel: tunnels, abi.MapAdjacency: d.Adjacencies.Usage(), abi.MapSource: d.sources.Usage(), abi.MapClassWay: d.Classes.Usage(),
 	}
 	table.HashUsage(&d.tables, out)
 	if d.limits.Sessions != 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
@@ -115,6 +116,10 @@ func (r *rig) program(n model.Network) error {
 	if err := r.d.SetSettings(s); err != nil {
 		return err
 	}
+	classes, err := class.Compile(c.TrafficClasses, nil)
+	if err != nil {
+		return err
+	}
 	// A tunnel that is switched to exists before the one that switches.
 	tunnels := slices.Clone(c.Tunnels)
 	slices.SortStableFunc(tunnels, func(a, b gtpu.Tunnel) int { return len(a.SwitchTo) - len(b.SwitchTo) })
@@ -124,13 +129,15 @@ func (r *rig) program(n model.Network) error {
 				return err
 			}
 			set := portWithRoles(c, p.Name)
+			set.Classifier = r.classifier(p.Name)
 			set.PartialChecksum, set.MTU, set.MAC = p.PartialChecksum, p.MTU, p.MAC
 			return r.d.Ports.Set(p.Ifindex, set)
 		}),
 		each(c.Policies, r.d.Policies.Put),
 		each(tunnels, r.d.Tunnels.Put),
 		each(c.SIDs, r.putSID),
-		each(c.Steering, r.d.Steering.Put),
+		r.d.Classes.Set(classNames(c)),
+		each(r.steering(classes), r.d.Steering.PutClassified),
 		each(r.network.Local, r.d.Steering.PutLocal),
 		each(r.network.Routes, r.putRoute),
 		r.putSessions(),
@@ -151,6 +158,31 @@ func each[T any](list []T, put func(T) error) error {
 	return nil
 }
 
+// classifier is that of what arrives by a port.
+func (r *rig) classifier(name string) class.Classifier {
+	classes, err := class.Compile(r.network.Config.TrafficClasses, nil)
+	if err != nil {
+		return class.Classifier{}
+	}
+	return classes.Classifier(class.Source{Kind: class.SourceInterface, Interface: name})
+}
+
+// steering is what plan.Compile makes of the entries: policies without a list are not valid.
+func (r *rig) steering(classes *class.Table) []class.Entry {
+	policies := map[string]srpolicy.Policy{}
+	for _, p := range r.network.Config.Policies {
+		policies[p.Name] = p
+	}
+	return classes.Steer(r.network.Config.Steering, policies, func(p string) bool { return len(policies[p].SegmentLists) > 0 })
+}
+
+func classNames(c *config.Config) (names []string) {
+	for _, one := range c.TrafficClasses {
+		names = append(names, one.Name)
+	}
+	return names
+}
+
 func (r *rig) putRoute(route model.Route) error {
 	var via []AdjacencyKey
 	for _, k := range route.Via {
@@ -162,6 +194,10 @@ func (r *rig) putRoute(route model.Route) error {
 // clear empties the tables again, what refers first.
 func (r *rig) clear() error {
 	c := &r.network.Config
+	classes, err := class.Compile(c.TrafficClasses, nil)
+	if err != nil {
+		return err
+	}
 	tunnels := slices.Clone(c.Tunnels)
 	slices.SortStableFunc(tunnels, func(a, b gtpu.Tunnel) int { return len(b.SwitchTo) - len(a.SwitchTo) })
 	return errors.Join(
@@ -169,7 +205,7 @@ func (r *rig) clear() error {
 		reap(r.d),
 		each(r.network.Routes, func(route model.Route) error { return r.d.Routes.Delete(route.Table, route.Prefix) }),
 		each(r.network.Local, r.d.Steering.DeleteLocal),
-		each(c.Steering, r.d.Steering.Delete),
+		each(r.steering(classes), func(e class.Entry) error { return r.d.Steering.Delete(e.Steering) }),
 		each(c.SIDs, r.deleteSID),
 		each(tunnels, func(t gtpu.Tunnel) error { return r.d.Tunnels.Delete(t.Name) }),
 		each(c.Policies, func(p srpolicy.Policy) error { return r.d.Policies.Delete(p.Name) }),
@@ -250,6 +286,12 @@ func (r *rig) counterKeys() []counterKey {
 		if p.BindingSID.IsValid() {
 			sid(netip.PrefixFrom(p.BindingSID, 128))
 		}
+	}
+	for _, one := range c.TrafficClasses {
+		keys = append(keys, counterKey{[]string{model.ClassName(one.Name)}, func() ([]counter.Counter, error) {
+			v, err := r.d.Classes.Read(one.Name)
+			return []counter.Counter{v}, err
+		}})
 	}
 	for _, t := range c.Tunnels {
 		keys = append(keys, counterKey{[]string{model.ReceivedName(t.Name), model.SentName(t.Name)}, func() ([]counter.Counter, error) {

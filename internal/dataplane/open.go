@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
+	"github.com/culvert-net/culvert/internal/dataplane/class"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/mobile"
@@ -63,6 +64,7 @@ type DataPlane struct {
 	// SRv6, and GTP-U tunnels.
 	SIDs     *sid.Table
 	Policies *policy.Table
+	Classes  *class.Table
 	Tunnels  *tunnel.Table
 	Steering *steering.Table
 	// Sessions are those of the UPF, and N4 what answers PFCP for them.
@@ -108,8 +110,10 @@ type tables struct {
 	Settings   *table.Array[abi.Settings]                       `map:"settings"`
 	Names      *table.Hash[abi.NameKey, [table.NameLength]byte] `map:"name_by_index"`
 	Routes     adjacency.RouteTables
+	Ports      port.Maps
 	Targets    target.Tables
 	Policies   policy.Tables
+	Classes    class.Tables
 	SIDs       sid.Tables
 	Tunnels    tunnel.Tables
 	SliceMeter *table.Array[abi.Meter]          `map:"slice_meter"`
@@ -175,7 +179,7 @@ func (d *DataPlane) openTables() (err error) {
 		return err
 	}
 	d.settings, d.names = settings.Open(t.Settings, d.grace, l), &table.Names{Hash: t.Names}
-	if d.Ports, err = port.Open(&d.mu, m[abi.MapPort], m[abi.MapAccess], m[abi.MapDevice], d.grace); err != nil {
+	if d.Ports, err = port.Open(&d.mu, t.Ports, d.grace); err != nil {
 		return err
 	}
 	if d.Adjacencies, err = adjacency.Open(&d.mu, m[abi.MapAdjacency], d.names, d.grace); err != nil {
@@ -192,7 +196,9 @@ func (d *DataPlane) openTables() (err error) {
 	d.SIDs = sid.New(&d.mu, t.SIDs, d.grace, d.settings, d.Adjacencies, d.Policies, d.mobiles)
 	d.entries = tunnel.NewEntries(t.Tunnels.Entries, d.grace)
 	d.Tunnels = tunnel.New(&d.mu, d.entries, t.Tunnels.ByTEID, d.names, d.grace, d.settings, d.Adjacencies, d.sources, d.Policies)
-	d.Steering = steering.New(&d.mu, d.settings, d.targets, d.mobiles, d.Policies, d.Tunnels, d.entries)
+	d.Classes = class.New(&d.mu, t.Classes, d.names, d.grace, d.Policies)
+	d.Steering = steering.New(&d.mu, d.settings, d.targets, d.mobiles, d.Policies, d.Classes, d.Tunnels, d.entries)
+	d.Classes.Restore(d.Steering.Rows())
 	taken := d.SIDs.Mobiles()
 	maps.Copy(taken, d.Steering.Mobiles())
 	d.mobiles.Restore(taken)

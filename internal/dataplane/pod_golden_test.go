@@ -102,7 +102,7 @@ func TestGoldenPods(t *testing.T) {
 type podKind struct{ pass, translates, tunnelled bool }
 
 func goldenPods(t *testing.T, how podKind) {
-	files := loadGolden(t, "h_encaps", "h_encaps_red")
+	files := loadGolden(t, "h_encaps", "h_encaps_red", "traffic_classes")
 	inNamespace(t, allPorts(files), func() {
 		r := newRig(t)
 		program := podProgramsOf(t, r.d)[abi.ProgCulvertPod]
@@ -118,7 +118,7 @@ func goldenPods(t *testing.T, how podKind) {
 				must(t, r.d.maps[abi.MapOverlay].Put(uint32(0), &abi.Overlay{Translates: 1})) // as AttachEntry does
 			}
 			for _, p := range f.Network.Ports {
-				must(t, r.d.Ports.Set(p.Ifindex, port.Port{Roles: port.Edge})) // as PutPod does
+				must(t, r.d.Ports.Set(p.Ifindex, port.Port{Roles: port.Edge, Classifier: r.classifier(p.Name)})) // as PutPod does
 			}
 			for i := range f.Rows {
 				f.Rows[i].Name = f.Name() + ": " + f.Rows[i].Name
@@ -177,6 +177,10 @@ func (r *rig) podRow(t *testing.T, program *ebpf.Program, row *golden.Row, how p
 	case "forwarded":
 		if verdict != tcxRedirect || !bytes.Equal(trim(out), trim(r.uncompleted(row, frame))) {
 			t.Errorf("%s: verdict %d, frame\nwant %x\ngot  %x", row.Name, verdict, row.Want.Out, out)
+		}
+	case "dropped":
+		if verdict != tcxDrop {
+			t.Errorf("%s: verdict %d", row.Name, verdict)
 		}
 	case "passed":
 		want = model.Counts{model.OutcomeName("passed"): {Packets: 1, Bytes: uint64(len(frame))}}

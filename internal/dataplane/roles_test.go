@@ -9,7 +9,7 @@ import (
 )
 
 // accessOf is the entry of table access that a port names.
-func accessOf(t *testing.T, d *DataPlane, ifindex uint32) (index uint16, entry abi.Access) {
+func accessOf(t *testing.T, d *DataPlane, ifindex uint32) (index uint8, entry abi.Access) {
 	t.Helper()
 	var p abi.Port
 	must(t, d.maps[abi.MapPort].Lookup(ifindex, &p))

@@ -199,7 +199,7 @@ func TestRefusals(t *testing.T) {
 		"policy \"l2\"":             d.Steering.Put(srpolicy.Steering{Prefix: prefix("10.99.0.0/16"), Policy: "l2"}),
 		"tunnel \"none\"":           d.Steering.Put(srpolicy.Steering{Prefix: prefix("10.99.0.0/16"), Tunnel: "none"}),
 		"exactly one of policy":     d.Steering.Put(srpolicy.Steering{Prefix: prefix("10.99.0.0/16")}),
-		"exactly one of prefix":     d.Steering.Put(srpolicy.Steering{Policy: "one"}),
+		"want prefix, interface, or both":     d.Steering.Put(srpolicy.Steering{Policy: "one"}),
 		"want an IPv4 prefix":       d.Steering.Put(srpolicy.Steering{Prefix: prefix("2001:db8::/48"), GTP4D: &srpolicy.GTP4D{}}),
 		"interface not-there":       d.Steering.Put(srpolicy.Steering{Interface: "not-there", Policy: "one"}),
 		"index 65536":               d.Ports.Set(65536, port.Port{}),

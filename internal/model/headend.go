@@ -106,6 +106,9 @@ func (n headend) send(list chosen, h outer, payload []byte, o outbound) Result {
 	if list.name != "" {
 		n.j.count(list.name, len(o.packet))
 	}
+	if n.j.class != "" {
+		n.j.count(ClassName(n.j.class), len(o.packet))
+	}
 	return n.j.send(o)
 }
 

@@ -23,6 +23,7 @@ type journey struct {
 	refused []pending // counted although the packet is dropped
 	copies  []*Punt   // duplicates for the daemon
 	events  []Event
+	class   string // that counts the packet; "": none
 
 	session bool // it meets a session's rule
 	around  int  // octets that come around a session's T-PDU on its way in
@@ -262,7 +263,12 @@ func (j *journey) steer(to *srpolicy.Steering) Result {
 	}
 	packet := tpdu{packet: j.packet, l3: j.l3, outer: noOuter}
 	if to.Tunnel == "" {
-		return j.headend().encapsulate(to.Policy, packet, marking{})
+		policy, name := j.m.classify(j.port.Name, to, j.packet)
+		if policy == "" {
+			return j.drop(NoClassPolicy)
+		}
+		j.class = name
+		return j.headend().encapsulate(policy, packet, marking{})
 	}
 	t := j.m.tunnels[to.Tunnel]
 	if !t.Remote.IsValid() {

@@ -26,6 +26,7 @@ const (
 	InnerMalformed Reason = "inner_malformed"
 	ECN            Reason = "ecn"
 	NoSegmentList  Reason = "no_segment_list"
+	NoClassPolicy  Reason = "no_class_policy"
 	Limited        Reason = "limited"
 	UDPMalformed   Reason = "udp_malformed"
 	GTPUVersion    Reason = "gtpu_version"
@@ -146,6 +147,9 @@ func SIDName(sid netip.Prefix) string { return "sid " + sid.Masked().String() }
 
 // ListName is the counter of a policy's segment list.
 func ListName(policy string, list int) string { return fmt.Sprintf("list %s %d", policy, list) }
+
+// ClassName is the counter of a traffic class.
+func ClassName(class string) string { return "class " + class }
 
 // ReceivedName and SentName are the counters of a tunnel.
 func ReceivedName(tunnel string) string { return "received " + tunnel }

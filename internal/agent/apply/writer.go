@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/plan"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
@@ -38,7 +39,8 @@ type DataPath struct {
 	SIDs        Table[srv6.LocalSID, netip.Prefix]
 	SessionSIDs Table[netip.Prefix, netip.Prefix]
 	Links       Table[ethernet.Link, ethernet.Link]
-	Steering    Table[srpolicy.Steering, srpolicy.Steering]
+	Steering    Table[class.Entry, srpolicy.Steering]
+	SetClasses  func(names []string) error
 
 	// Interfaces, by index: the program, its settings, and the overlay's programs.
 	SetPort    func(ifindex int, p port.Port) error
@@ -190,7 +192,9 @@ func (w *Writer) write(one plan.Write) error {
 	case *plan.Link:
 		return into(w.dp.Links, one, &v.Link, v.Link)
 	case *plan.Steering:
-		return into(w.dp.Steering, one, &v.Steering, v.Steering)
+		return into(w.dp.Steering, one, &v.Entry, v.Steering)
+	case *plan.Classes:
+		return w.dp.SetClasses(*v)
 	case *settings.Settings:
 		return w.dp.SetSettings(*v)
 	case *plan.Spread:

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -128,6 +129,8 @@ func summary(value any) string {
 		default:
 			return Text(srv6.HMGTP4D)
 		}
+	case class.Class:
+		return fmt.Sprintf("color %d", v.Color)
 	case gtpu.Tunnel:
 		if v.LocalTEID == 0 {
 			return fmt.Sprintf("to %s", v.Remote)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -46,6 +47,7 @@ var sections = []section{
 	listOf(KindPolicy, func(c *config.Config) *[]srpolicy.Policy { return &c.Policies }, func(v srpolicy.Policy) string { return v.Name }),
 	listOf(KindCandidatePath, func(c *config.Config) *[]srpolicy.CandidatePath { return &c.CandidatePaths }, func(v srpolicy.CandidatePath) string { return v.Name }),
 	listOf(KindSteering, func(c *config.Config) *[]srpolicy.Steering { return &c.Steering }, srpolicy.Steering.Key),
+	listOf(KindClass, func(c *config.Config) *[]class.Class { return &c.TrafficClasses }, func(v class.Class) string { return v.Name }),
 	listOf(KindTunnel, func(c *config.Config) *[]gtpu.Tunnel { return &c.Tunnels }, func(v gtpu.Tunnel) string { return v.Name }),
 	settings(KeySpread, func(c *config.Config) *config.Spread { return &c.Spread }, func(s config.Spread) bool { return !s.IsSet() && len(s.CPUs) == 0 && s.Method == "" }),
 	listOf(KindSlice, func(c *config.Config) *[]slice.Slice { return &c.Slices }, func(v slice.Slice) string { return v.Name }),
@@ -208,13 +210,14 @@ const (
 	KindPolicy        Kind = "policy"         // name
 	KindCandidatePath Kind = "candidate-path" // name
 	KindSteering      Kind = "steering"       // prefix, prefix@interface, or interface[.vlan[.vlan]]
+	KindClass         Kind = "class"          // name
 	KindTunnel        Kind = "tunnel"         // name
 	KindSlice         Kind = "slice"          // name
 	KindSettings      Kind = "settings"       // encapsulation, domain, gtpu, spread: one of each
 )
 
 // Kinds are all kinds in the order of the configuration file.
-var Kinds = []Kind{KindInterface, KindSettings, KindLocator, KindSID, KindPolicy, KindCandidatePath, KindSteering, KindTunnel, KindSlice}
+var Kinds = []Kind{KindInterface, KindSettings, KindLocator, KindSID, KindPolicy, KindCandidatePath, KindSteering, KindClass, KindTunnel, KindSlice}
 
 // Keys of KindSettings.
 const (

@@ -129,6 +129,17 @@ var families = slices.Concat(
 				}
 			}
 		}, "policy", "list"),
+	counters("class_", "Packets of a traffic class, sent to destinations where it is told from best effort.", "Bytes of these packets as sent.",
+		func(r *reading, emit func(agent.Counter, ...string)) {
+			for _, v := range r.classes {
+				emit(v.Counter, v.Name)
+			}
+		}, "class"),
+	gauge("class_endpoints_without_policy", "Endpoints to which no valid policy of a traffic class leads.", func(r *reading, emit emit) {
+		for _, v := range r.classes {
+			emit(float64(len(v.Without)), v.Name)
+		}
+	}, "class"),
 	counters("tunnel_", "T-PDUs of a GTP-U tunnel.", "Bytes of these T-PDUs.",
 		func(r *reading, emit func(agent.Counter, ...string)) {
 			if r.tooMany(desired.KindTunnel) {

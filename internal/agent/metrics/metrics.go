@@ -53,6 +53,7 @@ type reading struct {
 	outcomes     []agent.Outcome
 	sids         []agent.SIDStatus
 	policies     []agent.PolicyStatus
+	classes      []agent.ClassStatus
 	tunnels      []agent.TunnelStatus
 	slices       []agent.SliceStatus
 	associations []agent.AssociationStatus
@@ -66,7 +67,7 @@ func read(a *agent.Agent) (*reading, error) {
 	if r.DataPath == "" {
 		return r, nil
 	}
-	var errs [7]error
+	var errs [8]error
 	r.outcomes, errs[0] = a.Outcomes()
 	if !r.tooMany(desired.KindSID) {
 		r.sids, errs[1] = a.SIDs()
@@ -75,6 +76,7 @@ func read(a *agent.Agent) (*reading, error) {
 		r.policies, errs[2] = a.Policies()
 	}
 	r.tunnels, errs[3] = a.Tunnels()
+	r.classes, errs[7] = a.Classes()
 	if r.peers, errs[4] = a.BGPPeers(); errors.Is(errs[4], agent.ErrNotBGP) {
 		errs[4] = nil
 	}

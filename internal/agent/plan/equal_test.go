@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // A field that is new in one of these has to be looked at, too.
 func TestEveryFieldIsCompared(t *testing.T) {
 	differ[srpolicy.Policy](t, func(a, b *srpolicy.Policy) bool { return equal(a, b) })
+	differ[class.Entry](t, func(a, b *class.Entry) bool { return equal(&Steering{Entry: *a}, &Steering{Entry: *b}) })
 	differ[Steering](t, func(a, b *Steering) bool { return equal(a, b) })
 	differ[srpolicy.CandidatePath](t, func(a, b *srpolicy.CandidatePath) bool { return desired.Same(*a, *b) })
 	differ[srpolicy.Steering](t, desired.EqualSteering)
@@ -44,6 +46,8 @@ func setAny(v reflect.Value) bool {
 	case *netip.Prefix:
 		*p = netip.MustParsePrefix("fc00::/64")
 	case *srpolicy.Steering:
+		p.Policy = "p"
+	case *class.Entry:
 		p.Policy = "p"
 	default:
 		switch v.Kind() {

@@ -24,7 +24,7 @@ type Step struct {
 // Write puts a value into the data path, or deletes it there. Value is one of
 //
 //	*srpolicy.Policy, *gtpu.Tunnel, *srv6.LocalSID, *Steering, *Link, *SessionSID
-//	*settings.Settings, *upf.Config, *Spread          put only
+//	*settings.Settings, *upf.Config, *Spread, *Classes  put only
 //	*Port                              its settings and the program; delete: both
 //	*PortSettings                      put only: the program is attached
 //
@@ -33,6 +33,9 @@ type Write struct {
 	Delete bool
 	Value  any
 }
+
+// Classes are the names of the traffic classes that are counted.
+type Classes []string
 
 // SessionSID is a SID at which a slice receives.
 type SessionSID netip.Prefix
@@ -68,6 +71,7 @@ func Steps(from, to *Tables, s Scope, isUPF bool) []Step {
 		from, to := from.UPF, to.UPF
 		p.add(desired.KindSettings, "slices", Write{Value: &to}, Write{Value: &from})
 	}
+	p.setClasses(from.ClassNames, unite(from.ClassNames, to.ClassNames))
 	p.putSteering()
 	p.putPorts()
 	// The tables before the first ones do not know what an earlier daemon did.
@@ -79,6 +83,7 @@ func Steps(from, to *Tables, s Scope, isUPF bool) []Step {
 		p.detach(from.Ports[name])
 	}
 	p.steering.clean(to.Steering, all)
+	p.setClasses(unite(from.ClassNames, to.ClassNames), to.ClassNames)
 	p.sids.clean(to.SIDs, all)
 	p.sessions.clean(to.SessionSIDs, all)
 	p.n6.clean(to.N6, all)
@@ -342,6 +347,20 @@ func (p *planner) deleteTunnels() {
 	p.tunnels.put(p.to.Tunnels, Scope{}) // the send half that was kept
 }
 
+// setClasses has counters for classes before rows have them, and until none has them.
+func (p *planner) setClasses(from, to []string) {
+	if !slices.Equal(from, to) {
+		before, now := Classes(from), Classes(to)
+		p.add(desired.KindSettings, "classes", Write{Value: &now}, Write{Value: &before})
+	}
+}
+
+func unite(a, b []string) []string {
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 func (p *planner) putSteering() {
 	keys := setOf(changed(p.steering.now, p.to.Steering, Scope{}))
 	if len(p.to.Settings.Pools)+len(p.to.Settings.UEPools) > 0 {
@@ -424,7 +443,8 @@ func equal[V any](a, b *V) bool {
 		return desired.EqualPolicies(p, any(b).(*srpolicy.Policy))
 	case *Steering:
 		q := any(b).(*Steering)
-		return p.Ifindex == q.Ifindex && desired.EqualSteering(&p.Steering, &q.Steering)
+		sameRow := p.Row == q.Row || p.Row != nil && q.Row != nil && *p.Row == *q.Row
+		return p.Ifindex == q.Ifindex && sameRow && desired.EqualSteering(&p.Steering, &q.Steering)
 	}
 	return reflect.DeepEqual(a, b)
 }

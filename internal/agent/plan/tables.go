@@ -9,6 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
@@ -32,9 +33,10 @@ type Port struct {
 	port.Port
 }
 
-// Steering is a steering entry with the present index of its interface.
+// Steering is a steering entry with the present index of its interface, and the row of
+// its destination.
 type Steering struct {
-	srpolicy.Steering
+	class.Entry
 	Ifindex int
 }
 
@@ -57,6 +59,9 @@ type Tables struct {
 	Tunnels  map[string]gtpu.Tunnel
 	SIDs     map[string]srv6.LocalSID
 	Steering map[string]Steering
+	// Classes are the traffic classes, compiled; ClassNames are theirs.
+	Classes    *class.Table
+	ClassNames []string
 	// SessionSIDs are the SIDs at which slices receive.
 	SessionSIDs map[string]SessionSID
 	N6          map[string]Link // of slices with Ethernet sessions
@@ -64,6 +69,7 @@ type Tables struct {
 	Spread      Spread
 
 	locators map[string]settings.Locator
+	entries  []srpolicy.Steering // those of Steering that are asked for
 	// lists are the segment lists that each policy can have at most.
 	lists map[string]int
 }
@@ -99,14 +105,21 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 			t.SIDs[desired.SIDKey(v.SID)] = v
 		}
 	}
-	if moved || s.has(desired.KindSteering) {
-		t.compileSteering(c)
+	if s.has(desired.KindClass) {
+		t.compileClasses(c, former)
 	}
-	if moved || s.has(desired.KindInterface) {
+	// Which policies lead to an endpoint, and are valid, decides about rows.
+	if steered := moved || s.has(desired.KindSteering); steered || s.has(desired.KindClass) || len(t.ClassNames) > 0 {
+		if steered {
+			t.compileSteering(c)
+		}
+		t.compileRows()
+	}
+	if moved || s.has(desired.KindInterface, desired.KindClass) {
 		t.Ports = make(map[string]Port, len(c.Interfaces))
 		for _, i := range c.Interfaces {
 			if l, ok := links.Link(i.Name); ok {
-				t.Ports[i.Name] = Port{i, l.Index, portOf(&i, l)}
+				t.Ports[i.Name] = Port{i, l.Index, t.portOf(&i, l)}
 			}
 		}
 	}
@@ -117,9 +130,10 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 }
 
 // portOf is what the data path is told of an interface.
-func portOf(i *config.Interface, l netdev.Link) port.Port {
+func (t *Tables) portOf(i *config.Interface, l netdev.Link) port.Port {
 	p := port.Port{PartialChecksum: l.Virtual(), MTU: l.MTU, Access: port.Access{Peers: i.Peers}}
 	copy(p.MAC[:], l.MAC)
+	p.Classifier = t.Classes.Classifier(class.Source{Kind: class.SourceInterface, Interface: i.Name})
 	for _, r := range i.Roles {
 		p.Roles |= port.RoleOf[string(r)]
 	}
@@ -214,18 +228,40 @@ func (t *Tables) compileTunnels(c *config.Config) {
 	}
 }
 
+// compileClasses makes the columns of the classes. Validate has found that they fit.
+func (t *Tables) compileClasses(c *config.Config, former *Tables) {
+	classes, err := class.Compile(c.TrafficClasses, former.Classes)
+	if err != nil {
+		return
+	}
+	t.Classes, t.ClassNames = classes, nil
+	for _, one := range classes.Classes() {
+		t.ClassNames = append(t.ClassNames, one.Name)
+	}
+	slices.Sort(t.ClassNames)
+}
+
+// compileSteering takes the entries of c whose interfaces exist.
 func (t *Tables) compileSteering(c *config.Config) {
-	t.Steering = make(map[string]Steering, len(c.Steering))
+	t.entries = make([]srpolicy.Steering, 0, len(c.Steering))
 	for _, s := range c.Steering {
-		entry := Steering{Steering: s}
-		if s.Interface != "" {
-			l, ok := t.Links.Link(s.Interface)
-			if !ok {
-				continue
-			}
-			entry.Ifindex = l.Index
+		if _, ok := t.Links.Link(s.Interface); ok || s.Interface == "" {
+			t.entries = append(t.entries, s)
 		}
-		t.Steering[s.Key()] = entry
+	}
+}
+
+// compileRows gives the entries the rows of their destinations.
+func (t *Tables) compileRows() {
+	valid := func(policy string) bool {
+		v := t.Verdicts[policy]
+		return len(v) > 0 && v[0].Valid
+	}
+	entries := t.Classes.Steer(t.entries, t.Policies, valid)
+	t.Steering = make(map[string]Steering, len(entries))
+	for _, e := range entries {
+		l, _ := t.Links.Link(e.Interface) // the zero value without one
+		t.Steering[e.Key()] = Steering{e, l.Index}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/pods"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -112,7 +113,7 @@ func (a *Agent) Status() (agent.Status, error) {
 		Interfaces: interfaces, Outcomes: outcomes,
 		Resources: map[desired.Kind]int{
 			desired.KindInterface: len(c.Interfaces), desired.KindLocator: len(c.Locators), desired.KindSID: len(c.SIDs),
-			desired.KindPolicy: len(c.Policies), desired.KindSteering: len(c.Steering), desired.KindTunnel: len(c.Tunnels), desired.KindSlice: len(c.Slices),
+			desired.KindPolicy: len(c.Policies), desired.KindSteering: len(c.Steering), desired.KindClass: len(c.TrafficClasses), desired.KindTunnel: len(c.Tunnels), desired.KindSlice: len(c.Slices),
 		},
 	}, err
 }
@@ -247,6 +248,14 @@ func (a *Agent) CandidatePaths() ([]agent.CandidatePathStatus, error) {
 func (a *Agent) Steerings() ([]agent.SteeringStatus, error) {
 	return each(a, func(_ int, v srpolicy.Steering, origin desired.Origin) agent.SteeringStatus {
 		return agent.SteeringStatus{Steering: v, Origin: origin}
+	})
+}
+
+// Classes lists the traffic classes of the configuration.
+func (a *Agent) Classes() ([]agent.ClassStatus, error) {
+	return each(a, func(i int, v class.Class, origin desired.Origin) agent.ClassStatus {
+		return agent.ClassStatus{Class: v, Origin: origin, Counter: agent.Counter{Packets: uint64(100 + i), Bytes: uint64(10000 + i)},
+			Policies: []string{"gold"}, Without: []netip.Addr{}}
 	})
 }
 

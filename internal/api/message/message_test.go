@@ -117,6 +117,7 @@ func TestRoundTrips(t *testing.T) {
 	roundTrip[agent.BGPPeerStatus, pb.BGPPeerStatus](t)
 	roundTrip[agent.NodeStatus, pb.NodeStatus](t)
 	roundTrip[agent.SteeringStatus, pb.SteeringStatus](t)
+	roundTrip[agent.ClassStatus, pb.ClassStatus](t)
 	roundTrip[agent.TunnelStatus, pb.TunnelStatus](t)
 	roundTrip[agent.AdjacencyStatus, pb.AdjacencyStatus](t)
 	roundTrip[agent.Outcome, pb.Outcome](t)

@@ -78,6 +78,17 @@ type Cached struct {
 	Index      uint32
 }
 
+type ClassWay struct {
+	_      structs.HostLayout
+	Policy uint32
+	Class  uint32
+}
+
+type Classifier struct {
+	_      structs.HostLayout
+	Column [64]uint8
+}
+
 type Container uint32
 
 const (
@@ -502,11 +513,12 @@ type Pool6 struct {
 }
 
 type Port struct {
-	_      structs.HostLayout
-	Flags  uint32
-	Mtu    uint16
-	Access uint16
-	Mac    uint64
+	_          structs.HostLayout
+	Flags      uint32
+	Mtu        uint16
+	Access     uint8
+	Classifier uint8
+	Mac        uint64
 }
 
 type PortFlags uint32
@@ -641,7 +653,8 @@ const (
 	ReasonREASON_HOST            Reason = 44
 	ReasonREASON_MARTIAN         Reason = 45
 	ReasonREASON_QUEUE_FULL      Reason = 46
-	ReasonREASON_COUNT           Reason = 47
+	ReasonREASON_NO_CLASS_POLICY Reason = 47
+	ReasonREASON_COUNT           Reason = 48
 )
 
 type Refused struct {
@@ -838,14 +851,15 @@ type Target struct {
 type TargetKind uint32
 
 const (
-	TargetKindTARGET_NONE   TargetKind = 0
-	TargetKindTARGET_PASS   TargetKind = 1
-	TargetKindTARGET_POLICY TargetKind = 2
-	TargetKindTARGET_TUNNEL TargetKind = 3
-	TargetKindTARGET_GTP4D  TargetKind = 4
-	TargetKindTARGET_PDR    TargetKind = 5
-	TargetKindTARGET_LINK   TargetKind = 6
-	TargetKindTARGET_POD    TargetKind = 7
+	TargetKindTARGET_NONE    TargetKind = 0
+	TargetKindTARGET_PASS    TargetKind = 1
+	TargetKindTARGET_POLICY  TargetKind = 2
+	TargetKindTARGET_TUNNEL  TargetKind = 3
+	TargetKindTARGET_GTP4D   TargetKind = 4
+	TargetKindTARGET_PDR     TargetKind = 5
+	TargetKindTARGET_LINK    TargetKind = 6
+	TargetKindTARGET_POD     TargetKind = 7
+	TargetKindTARGET_CLASSES TargetKind = 8
 )
 
 type TraceEvent struct {
@@ -940,6 +954,9 @@ const (
 	MapAccess         = "access"
 	MapAdjacency      = "adjacency"
 	MapCachedRoute    = "cached_route"
+	MapClassCounter   = "class_counter"
+	MapClassWay       = "class_way"
+	MapClassifier     = "classifier"
 	MapDevice         = "device"
 	MapErrorsLeft     = "errors_left"
 	MapFilter         = "filter"
@@ -1064,6 +1081,9 @@ type MapSpecs struct {
 	Access         *ebpf.MapSpec `ebpf:"access"`
 	Adjacency      *ebpf.MapSpec `ebpf:"adjacency"`
 	CachedRoute    *ebpf.MapSpec `ebpf:"cached_route"`
+	ClassCounter   *ebpf.MapSpec `ebpf:"class_counter"`
+	ClassWay       *ebpf.MapSpec `ebpf:"class_way"`
+	Classifier     *ebpf.MapSpec `ebpf:"classifier"`
 	Device         *ebpf.MapSpec `ebpf:"device"`
 	ErrorsLeft     *ebpf.MapSpec `ebpf:"errors_left"`
 	Filter         *ebpf.MapSpec `ebpf:"filter"`
@@ -1154,6 +1174,9 @@ type Maps struct {
 	Access         *ebpf.Map `ebpf:"access"`
 	Adjacency      *ebpf.Map `ebpf:"adjacency"`
 	CachedRoute    *ebpf.Map `ebpf:"cached_route"`
+	ClassCounter   *ebpf.Map `ebpf:"class_counter"`
+	ClassWay       *ebpf.Map `ebpf:"class_way"`
+	Classifier     *ebpf.Map `ebpf:"classifier"`
 	Device         *ebpf.Map `ebpf:"device"`
 	ErrorsLeft     *ebpf.Map `ebpf:"errors_left"`
 	Filter         *ebpf.Map `ebpf:"filter"`
@@ -1220,6 +1243,9 @@ func (m *Maps) Close() error {
 		m.Access,
 		m.Adjacency,
 		m.CachedRoute,
+		m.ClassCounter,
+		m.ClassWay,
+		m.Classifier,
 		m.Device,
 		m.ErrorsLeft,
 		m.Filter,

@@ -114,7 +114,7 @@ func (t *Tracer) Read(ctx context.Context, f func(TraceEvent)) error {
 
 var targetNames = map[abi.TargetKind]string{
 	abi.TargetKindTARGET_PASS: "pass", abi.TargetKindTARGET_POLICY: "policy", abi.TargetKindTARGET_TUNNEL: "tunnel",
-	abi.TargetKindTARGET_LINK: "link", abi.TargetKindTARGET_GTP4D: "H.M.GTP4.D", abi.TargetKindTARGET_PDR: "UE",
+	abi.TargetKindTARGET_LINK: "link", abi.TargetKindTARGET_GTP4D: "H.M.GTP4.D", abi.TargetKindTARGET_PDR: "UE", abi.TargetKindTARGET_CLASSES: "classes",
 }
 
 func (t *Tracer) event(r *abi.TraceEvent) (TraceEvent, bool) {

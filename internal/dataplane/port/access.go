@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
-	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // Roles say what may enter by a port (docs/adr/0019-ports-have-roles.md). A port
@@ -52,82 +49,6 @@ const (
 	// MaxAccesses is how many different ones there may be at a time.
 	MaxAccesses = 63
 )
-
-// accesses hands out the entries of table access. Those that are equal are one; an
-// entry that a port names is never changed.
-type accesses struct {
-	m       *ebpf.Map
-	index   *table.Indexes
-	entries map[abi.Access]*accessEntry
-}
-
-type accessEntry struct {
-	index uint32
-	ports map[int]bool // by ifindex
-}
-
-// openAccesses finds the entries that the ports of an earlier daemon name: they stay
-// until this one has set or cleared each of these ports.
-func openAccesses(m, ports *ebpf.Map, grace *table.Grace) (*accesses, error) {
-	a := &accesses{m, table.NewIndexes(grace, abi.MapAccess, "", 1, m.MaxEntries()), map[abi.Access]*accessEntry{}}
-	_, named, err := table.ReadAll[uint32, abi.Port](ports)
-	if err != nil {
-		return nil, err
-	}
-	taken := map[uint32]bool{}
-	for ifindex, p := range named {
-		if p.Access == 0 {
-			continue
-		}
-		var entry abi.Access
-		if err := m.Lookup(uint32(p.Access), &entry); err != nil {
-			return nil, fmt.Errorf("read table access: %w", err)
-		}
-		if a.entries[entry] == nil {
-			a.entries[entry] = &accessEntry{uint32(p.Access), map[int]bool{}}
-		}
-		a.entries[entry].ports[ifindex] = true
-		taken[uint32(p.Access)] = true
-	}
-	a.index.Restore(taken)
-	return a, nil
-}
-
-// take returns the index of an entry for a port; 0 where there is nothing to say.
-func (a *accesses) take(ifindex int, want Access) (uint16, error) {
-	entry, err := want.entry()
-	if err != nil || entry == (abi.Access{}) {
-		return 0, err
-	}
-	e := a.entries[entry]
-	if e == nil {
-		index, err := a.index.Alloc()
-		if err != nil {
-			return 0, err
-		}
-		if err := a.m.Put(index, &entry); err != nil {
-			a.index.Retire(index)
-			return 0, fmt.Errorf("write table access: %w", err)
-		}
-		e = &accessEntry{index, map[int]bool{}}
-		a.entries[entry] = e
-	}
-	e.ports[ifindex] = true
-	return uint16(e.index), nil
-}
-
-// leave takes a port off all entries but one, and gives back what no port names then.
-func (a *accesses) leave(ifindex int, but uint16) {
-	for entry, e := range a.entries {
-		if e.index == uint32(but) {
-			continue
-		}
-		if delete(e.ports, ifindex); len(e.ports) == 0 {
-			delete(a.entries, entry)
-			a.index.Retire(e.index)
-		}
-	}
-}
 
 // entry is what the data path reads.
 func (a Access) entry() (e abi.Access, err error) {

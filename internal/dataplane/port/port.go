@@ -14,12 +14,13 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
-// Table is the tables port, access and device: which interfaces' frames the data path
+// Table is the tables port, access, classifier and device: which interfaces' frames the data path
 // handles, what may enter there, and by which interfaces frames may leave.
 type Table struct {
 	mu             *sync.Mutex
 	ports, devices *ebpf.Map
-	accesses       *accesses
+	accesses       *shared[abi.Access]
+	classifiers    *shared[abi.Classifier]
 	// put since Open
 	havePorts, haveDevices map[int]bool
 	// Steered says whether frames of an interface are steered, and HasTable whether it has
@@ -27,11 +28,31 @@ type Table struct {
 	Steered, HasTable func(ifindex int) bool
 }
 
-// Open takes the three maps, and finds what an earlier daemon left in access. mu is the
-// data path's lock.
-func Open(mu *sync.Mutex, ports, access, devices *ebpf.Map, grace *table.Grace) (*Table, error) {
-	a, err := openAccesses(access, ports, grace)
-	return &Table{mu: mu, ports: ports, devices: devices, accesses: a, havePorts: map[int]bool{}, haveDevices: map[int]bool{},
+// Maps are the tables as packets see them.
+type Maps struct {
+	Ports       *ebpf.Map `map:"port"`
+	Access      *ebpf.Map `map:"access"`
+	Classifiers *ebpf.Map `map:"classifier"`
+	Devices     *ebpf.Map `map:"device"`
+}
+
+// Open takes the maps, and finds what an earlier daemon left in access and classifier. mu
+// is the data path's lock.
+func Open(mu *sync.Mutex, maps Maps, grace *table.Grace) (*Table, error) {
+	accesses, classifiers := map[int]uint8{}, map[int]uint8{}
+	_, named, err := table.ReadAll[uint32, abi.Port](maps.Ports)
+	if err != nil {
+		return nil, err
+	}
+	for ifindex, p := range named {
+		accesses[ifindex], classifiers[ifindex] = p.Access, p.Classifier
+	}
+	a, err := openShared[abi.Access](maps.Access, abi.MapAccess, accesses, grace)
+	if err != nil {
+		return nil, err
+	}
+	c, err := openShared[abi.Classifier](maps.Classifiers, abi.MapClassifier, classifiers, grace)
+	return &Table{mu: mu, ports: maps.Ports, devices: maps.Devices, accesses: a, classifiers: c, havePorts: map[int]bool{}, haveDevices: map[int]bool{},
 		Steered: func(int) bool { return false }, HasTable: func(int) bool { return false }}, err
 }
 
@@ -47,6 +68,9 @@ type Port struct {
 	// MAC is its own address: IP packets in frames to others are left to the kernel.
 	// Zero: not known, and every frame is taken.
 	MAC [6]byte
+	// Classifier has the column of class_way for each DSCP of the packets that arrive; the
+	// zero value: all are best effort.
+	Classifier [64]uint8
 }
 
 // CheckIndex refuses what cannot be an entry of port and device.
@@ -82,14 +106,23 @@ func (t *Table) SetLocked(ifindex int, p Port) error {
 	if p.Access.HostForward {
 		flags |= abi.PortFlagsPORT_HOST_FORWARD
 	}
-	access, err := t.accesses.take(ifindex, p.Access)
+	entry, err := p.Access.entry()
+	if err != nil {
+		return err
+	}
+	access, err := t.accesses.take(ifindex, entry)
+	if err != nil {
+		return err
+	}
+	classifier, err := t.classifiers.take(ifindex, abi.Classifier{Column: p.Classifier})
 	if err != nil {
 		return err
 	}
 	t.havePorts[ifindex] = true
-	err = t.write(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint16(min(max(p.MTU, 0), math.MaxUint16)), Access: access, Mac: number(p.MAC)})
+	err = t.write(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint16(min(max(p.MTU, 0), math.MaxUint16)), Access: access, Classifier: classifier, Mac: number(p.MAC)})
 	if err == nil {
 		t.accesses.leave(ifindex, access)
+		t.classifiers.leave(ifindex, classifier)
 	}
 	return err
 }
@@ -128,6 +161,7 @@ func (t *Table) DeleteLocked(ifindex int) error {
 	err := t.write(ifindex, abi.Port{})
 	if err == nil {
 		t.accesses.leave(ifindex, 0)
+		t.classifiers.leave(ifindex, 0)
 	}
 	return err
 }
@@ -218,6 +252,7 @@ func (t *Table) Sweep() error {
 		if ifindex != 0 && !t.havePorts[ifindex] && p != (abi.Port{}) {
 			errs = append(errs, t.write(ifindex, abi.Port{}))
 			t.accesses.leave(ifindex, 0)
+			t.classifiers.leave(ifindex, 0)
 		}
 	}
 	// Of devices only the interfaces that exist. The kernel deletes the entries of

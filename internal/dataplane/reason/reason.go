@@ -64,6 +64,8 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 	abi.ReasonREASON_SLICE_RATE:  {"slice_rate", "above the rate limit of the slice"},
 	abi.ReasonREASON_QUOTA:       {"quota", "the quota of a URR is used up"},
 
+	abi.ReasonREASON_NO_CLASS_POLICY: {"no_class_policy", "its traffic class is strict, and no valid policy of its color leads there"},
+
 	abi.ReasonREASON_SLOW_PATH_SIZE: {"slow_path_size", "the daemon would have to keep it or put it together, and takes frames of up to 2048 bytes"},
 }
 

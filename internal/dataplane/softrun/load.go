@@ -34,7 +34,7 @@ func load(pins string) (*kernel, error) {
 			m.Close()
 		}
 	}()
-	for _, name := range []string{"outcomes", "sid_counter", "list_counter", "slice_counter", "slow_path", "session_events", "trace_events"} {
+	for _, name := range []string{"outcomes", "sid_counter", "list_counter", "class_counter", "slice_counter", "slow_path", "session_events", "trace_events"} {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(pins, "maps", name), nil)
 		if err != nil {
 			return nil, fmt.Errorf("open pinned map %s: %w", name, err)

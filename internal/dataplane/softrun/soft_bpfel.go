@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	softMapClassCounter  = "class_counter"
 	softMapListCounter   = "list_counter"
 	softMapOutcomes      = "outcomes"
 	softMapSessionEvents = "session_events"
@@ -82,6 +83,7 @@ type softProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type softMapSpecs struct {
+	ClassCounter  *ebpf.MapSpec `ebpf:"class_counter"`
 	ListCounter   *ebpf.MapSpec `ebpf:"list_counter"`
 	Outcomes      *ebpf.MapSpec `ebpf:"outcomes"`
 	SessionEvents *ebpf.MapSpec `ebpf:"session_events"`
@@ -120,6 +122,7 @@ func (o *softObjects) Close() error {
 //
 // It can be passed to loadSoftObjects or ebpf.CollectionSpec.LoadAndAssign.
 type softMaps struct {
+	ClassCounter  *ebpf.Map `ebpf:"class_counter"`
 	ListCounter   *ebpf.Map `ebpf:"list_counter"`
 	Outcomes      *ebpf.Map `ebpf:"outcomes"`
 	SessionEvents *ebpf.Map `ebpf:"session_events"`
@@ -134,6 +137,7 @@ type softMaps struct {
 
 func (m *softMaps) Close() error {
 	return _SoftClose(
+		m.ClassCounter,
 		m.ListCounter,
 		m.Outcomes,
 		m.SessionEvents,

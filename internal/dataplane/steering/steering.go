@@ -9,7 +9,9 @@ import (
 	"reflect"
 	"sync"
 
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	dpclass "github.com/culvert-net/culvert/internal/dataplane/class"
 	"github.com/culvert-net/culvert/internal/dataplane/mobile"
 	"github.com/culvert-net/culvert/internal/dataplane/policy"
 	"github.com/culvert-net/culvert/internal/dataplane/ref"
@@ -23,6 +25,7 @@ import (
 // steering is a steering entry that was put since Open.
 type steering struct {
 	model  srpolicy.Steering
+	row    *class.Row     // of a destination with traffic classes, or nil
 	prefix netip.Prefix   // by destination; port says where it arrives, if that matters
 	port   abi.PortKey    // or by interface and tags alone
 	slot   uint32         // where a UE pool leads to, 0: not there
@@ -40,6 +43,7 @@ type Table struct {
 	targets  *target.Table
 	mobiles  *mobile.Table
 	policies *policy.Table
+	classes  *dpclass.Table
 	tunnels  *tunnel.Table
 	entries  *tunnel.Entries
 
@@ -52,22 +56,44 @@ type Table struct {
 }
 
 // New steers nothing. mu is the data path's lock.
-func New(mu *sync.Mutex, book *settings.Book, targets *target.Table, mobiles *mobile.Table, policies *policy.Table, tunnels *tunnel.Table, entries *tunnel.Entries) *Table {
+func New(mu *sync.Mutex, book *settings.Book, targets *target.Table, mobiles *mobile.Table, policies *policy.Table, classes *dpclass.Table, tunnels *tunnel.Table, entries *tunnel.Entries) *Table {
 	return &Table{
-		mu: mu, settings: book, targets: targets, mobiles: mobiles, policies: policies, tunnels: tunnels, entries: entries,
+		mu: mu, settings: book, targets: targets, mobiles: mobiles, policies: policies, classes: classes, tunnels: tunnels, entries: entries,
 		steerings: map[string]*steering{}, local: map[netip.Addr]bool{},
 	}
 }
 
-// Mobiles are the entries of mobile that an earlier daemon's targets refer to.
-func (x *Table) Mobiles() map[uint32]bool {
+// Mobiles are the entries of mobile that an earlier daemon's targets refer to, and Rows
+// the rows of class_way.
+func (x *Table) Mobiles() map[uint32]bool { return x.indexes(abi.TargetKindTARGET_GTP4D) }
+
+// Rows are those of class_way.
+func (x *Table) Rows() map[uint32]bool { return x.indexes(abi.TargetKindTARGET_CLASSES) }
+
+// indexes are those of the targets of a kind.
+func (x *Table) indexes(kind abi.TargetKind) map[uint32]bool {
 	out := map[uint32]bool{}
 	for _, t := range x.targets.All() {
-		if t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
+		if t.Kind == uint32(kind) {
+			out[t.Index] = true
+		}
+	}
+	for _, t := range x.targets.ByPort.All() {
+		if t.Kind == uint32(kind) {
 			out[t.Index] = true
 		}
 	}
 	return out
+}
+
+// retire gives back what a target has of its own in another table.
+func (x *Table) retire(t abi.Target) {
+	switch abi.TargetKind(t.Kind) {
+	case abi.TargetKindTARGET_GTP4D:
+		x.mobiles.Retire(t.Index)
+	case abi.TargetKindTARGET_CLASSES:
+		x.classes.Retire(t.Index)
+	}
 }
 
 // Has says whether a prefix is steered, or one of the node's own addresses.
@@ -141,11 +167,7 @@ func (x *Table) InPools() (n int) {
 // Sweep removes targets and entries of UE pools that an earlier daemon put and
 // this one has not. The caller holds the lock.
 func (x *Table) Sweep() error {
-	err := x.targets.Sweep(func(t abi.Target) {
-		if t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
-			x.mobiles.Retire(t.Index)
-		}
-	})
+	err := x.targets.Sweep(x.retire)
 	mine := map[uint32]bool{}
 	for _, s := range x.steerings {
 		mine[s.slot] = true
@@ -209,12 +231,17 @@ func (x *Table) check(m srpolicy.Steering) error {
 
 // Put steers packets, or says where to instead. The policy or tunnel
 // that it names must be there, and so must its interface.
-func (x *Table) Put(m srpolicy.Steering) error {
+func (x *Table) Put(m srpolicy.Steering) error { return x.PutClassified(class.Entry{Steering: m}) }
+
+// PutClassified is Put for a destination that may have traffic classes, which lead to the
+// policies of its row.
+func (x *Table) PutClassified(e class.Entry) error {
+	m, row := e.Steering, e.Row
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	key := m.Key()
 	old := x.steerings[key]
-	next := &steering{model: m}
+	next := &steering{model: m, row: row}
 	if m.Interface != "" {
 		i, err := net.InterfaceByName(m.Interface)
 		if err != nil {
@@ -231,7 +258,7 @@ func (x *Table) Put(m srpolicy.Steering) error {
 		next.prefix = m.Prefix.Masked()
 	}
 	if old != nil && old.port == next.port && old.model.Policy == m.Policy && old.model.Tunnel == m.Tunnel &&
-		reflect.DeepEqual(old.model.GTP4D, m.GTP4D) { // what they match is the same key
+		reflect.DeepEqual(old.model.GTP4D, m.GTP4D) && reflect.DeepEqual(old.row, row) { // what they match is the same key
 		return nil
 	}
 	if err := x.put(key, old, next); err != nil {
@@ -244,7 +271,12 @@ func (x *Table) put(key string, old, next *steering) error {
 	if err := x.check(next.model); err != nil {
 		return err
 	}
-	x.refer(key, next.model, (*ref.Users).Use)
+	if next.row != nil {
+		if err := x.classes.Check(next.row); err != nil {
+			return err
+		}
+	}
+	x.refer(key, next, (*ref.Users).Use)
 	if old != nil {
 		next.slot = old.slot
 		if old.port == next.port {
@@ -254,12 +286,13 @@ func (x *Table) put(key string, old, next *steering) error {
 	x.steerings[key] = next
 	var err error
 	if next.byPort() {
+		x.adopt(next)
 		err = x.setTarget(next, func(t abi.Target) error { return x.targets.PutPort(next.port, t) })
 	} else {
 		err = x.place(next)
 	}
 	if err != nil {
-		x.refer(key, next.model, (*ref.Users).Unuse)
+		x.refer(key, next, (*ref.Users).Unuse)
 		if old == nil {
 			delete(x.steerings, key)
 		} else {
@@ -274,7 +307,7 @@ func (x *Table) put(key string, old, next *steering) error {
 	if old == nil {
 		return nil
 	}
-	x.refer(key, old.model, (*ref.Users).Unuse)
+	x.refer(key, old, (*ref.Users).Unuse)
 	if old.port != next.port {
 		if !old.byPort() {
 			return x.unplace(old)
@@ -285,8 +318,15 @@ func (x *Table) put(key string, old, next *steering) error {
 }
 
 // refer notes, or ends, what an entry refers to.
-func (x *Table) refer(key string, m srpolicy.Steering, do func(*ref.Users, ref.User)) {
-	switch {
+func (x *Table) refer(key string, s *steering, do func(*ref.Users, ref.User)) {
+	if s.row != nil {
+		for _, way := range s.row {
+			if way.Policy != "" {
+				do(&x.policies.Get(way.Policy).Users, ref.User{Kind: ref.Steering, Key: key})
+			}
+		}
+	}
+	switch m := s.model; {
 	case m.Policy != "":
 		do(&x.policies.Get(m.Policy).Users, ref.User{Kind: ref.Steering, Key: key})
 	case m.Tunnel != "":
@@ -341,7 +381,11 @@ func (x *Table) place(s *steering) error {
 
 // adopt takes over what an earlier daemon's entry had of its own.
 func (x *Table) adopt(s *steering) {
-	if t := x.targets.AtFrom(s.port.Ifindex, s.prefix); s.target == (abi.Target{}) && t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
+	t := x.targets.ByPort.Get(s.port)
+	if !s.byPort() {
+		t = x.targets.AtFrom(s.port.Ifindex, s.prefix)
+	}
+	if s.target == (abi.Target{}) && (t.Kind == uint32(abi.TargetKindTARGET_GTP4D) || t.Kind == uint32(abi.TargetKindTARGET_CLASSES)) {
 		s.target = t
 	}
 }
@@ -372,7 +416,7 @@ func (x *Table) unsetTarget(s *steering) error {
 // fails where packets could see a half of the change: then target_by_dst must do.
 func (x *Table) putSlot(s *steering) (ok bool) {
 	slot := x.settings.PoolSlot(s.prefix)
-	if slot == 0 {
+	if slot == 0 || s.row != nil {
 		return false
 	}
 	var e abi.Tunnel
@@ -418,6 +462,13 @@ func (x *Table) targetOf(s *steering) (abi.Target, *tunnel.Tunnel, error) {
 		return abi.Target{Kind: uint32(k), Index: index}
 	}
 	switch m := s.model; {
+	case s.row != nil:
+		index := uint32(0)
+		if s.target.Kind == uint32(abi.TargetKindTARGET_CLASSES) {
+			index = s.target.Index
+		}
+		index, err := x.classes.Put(index, s.row)
+		return target(abi.TargetKindTARGET_CLASSES, index), nil, err
 	case m.Policy != "":
 		return target(abi.TargetKindTARGET_POLICY, x.policies.Get(m.Policy).Index()), nil, nil
 	case m.Tunnel != "":
@@ -450,9 +501,7 @@ func (x *Table) targetOf(s *steering) (abi.Target, *tunnel.Tunnel, error) {
 
 // dropTarget gives back what a former target had of its own.
 func (x *Table) dropTarget(t abi.Target, sends *tunnel.Tunnel) error {
-	if t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
-		x.mobiles.Retire(t.Index)
-	}
+	x.retire(t)
 	if sends != nil {
 		return x.tunnels.DropSend(sends)
 	}
@@ -476,7 +525,7 @@ func (x *Table) Delete(m srpolicy.Steering) error {
 		err = x.unplace(s)
 	}
 	delete(x.steerings, key)
-	x.refer(key, s.model, (*ref.Users).Unuse)
+	x.refer(key, s, (*ref.Users).Unuse)
 	return err
 }
 

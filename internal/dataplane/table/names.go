@@ -20,6 +20,7 @@ const (
 	NamePolicy    = 1
 	NameTunnel    = 4
 	NameAdjacency = 5
+	NameClass     = 7
 )
 
 // Put names an index.

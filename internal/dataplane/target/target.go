@@ -157,7 +157,13 @@ func (t *Table) Sweep(drop func(abi.Target)) error {
 	for _, to := range t.Four.Stale() {
 		drop(to)
 	}
+	for _, to := range t.Six.Stale() {
+		drop(to)
+	}
 	ports := t.ByPort.Stale()
+	for _, to := range ports {
+		drop(to)
+	}
 	errs := []error{t.Four.Sweep(), t.Six.Sweep(), t.ByPort.Sweep()}
 	changed := map[uint32]bool{}
 	for k := range ports {

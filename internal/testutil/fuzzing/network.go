@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -54,6 +55,7 @@ func (s Source) Network() (model.Network, error) {
 	s.tables().sids(c)
 	s.tables().tunnels(c)
 	s.tables().steering(c)
+	s.tables().classes(c)
 	s.ofSessions().sessions(&n)
 	s.tables().nextHops(&n)
 	c.SetDefaults()
@@ -99,6 +101,7 @@ func (src tableSource) segments(least, most int) []netip.Addr {
 func (src tableSource) policies(c *config.Config) {
 	for i := range 4 {
 		p := srpolicy.Policy{Name: fmt.Sprintf("p%d", i), Behavior: pick(src.s, srv6.HEncaps, srv6.HEncapsRed)}
+		p.Color, p.Endpoint = uint32(1+i), ip(pick(src.s, "2001:db8:e:f::1", "2001:db8:e:f::1", "2001:db8:e:f::2"))
 		if src.s.chance(30) {
 			p.Source = ip("2001:db8:5::5")
 		}
@@ -259,6 +262,25 @@ func (src tableSource) steering(c *config.Config) {
 	port("n6", nil, src.policy())
 	port("n3", []uint16{77}, "l2")
 	port("n6", []uint16{5, 6}, pick(src.s, src.policy(), "l2"))
+}
+
+// classes lead to the policies' colors, and to one that none has.
+func (src tableSource) classes(c *config.Config) {
+	for i := range src.s.IntN(6) {
+		one := class.Class{Name: fmt.Sprintf("c%d", i), Color: uint32(src.s.upTo(1, 5)), Priority: i, Strict: src.s.chance(30)}
+		for dscp := range uint16(64) {
+			if src.s.chance(30) {
+				one.Match.DSCP = append(one.Match.DSCP, dscp)
+			}
+		}
+		if src.s.chance(40) {
+			one.Match.Interfaces = []string{pick(src.s, "n3", "n6")}
+		}
+		if i < 2 && src.s.chance(60) {
+			one.Match.Destinations = []netip.Prefix{prefix(pick(src.s, "10.50.0.128/25", "10.50.0.0/16", "10.50.7.0/25")), prefix("2001:db8:50:7::/64")}
+		}
+		c.TrafficClasses = append(c.TrafficClasses, one)
+	}
 }
 
 func (src tableSource) gtp4d(locator, policy string) *srpolicy.GTP4D {

@@ -52,6 +52,8 @@ const (
 	CulvertListSIDsProcedure = "/culvert.v1.Culvert/ListSIDs"
 	// CulvertListPoliciesProcedure is the fully-qualified name of the Culvert's ListPolicies RPC.
 	CulvertListPoliciesProcedure = "/culvert.v1.Culvert/ListPolicies"
+	// CulvertListClassesProcedure is the fully-qualified name of the Culvert's ListClasses RPC.
+	CulvertListClassesProcedure = "/culvert.v1.Culvert/ListClasses"
 	// CulvertListCandidatePathsProcedure is the fully-qualified name of the Culvert's
 	// ListCandidatePaths RPC.
 	CulvertListCandidatePathsProcedure = "/culvert.v1.Culvert/ListCandidatePaths"
@@ -112,6 +114,7 @@ type CulvertClient interface {
 	ListLocators(context.Context, *culvertv1.ListLocatorsRequest) (*culvertv1.ListLocatorsResponse, error)
 	ListSIDs(context.Context, *culvertv1.ListSIDsRequest) (*culvertv1.ListSIDsResponse, error)
 	ListPolicies(context.Context, *culvertv1.ListPoliciesRequest) (*culvertv1.ListPoliciesResponse, error)
+	ListClasses(context.Context, *culvertv1.ListClassesRequest) (*culvertv1.ListClassesResponse, error)
 	ListCandidatePaths(context.Context, *culvertv1.ListCandidatePathsRequest) (*culvertv1.ListCandidatePathsResponse, error)
 	ListSteering(context.Context, *culvertv1.ListSteeringRequest) (*culvertv1.ListSteeringResponse, error)
 	ListTunnels(context.Context, *culvertv1.ListTunnelsRequest) (*culvertv1.ListTunnelsResponse, error)
@@ -184,6 +187,12 @@ func NewCulvertClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			httpClient,
 			baseURL+CulvertListPoliciesProcedure,
 			connect.WithSchema(culvertMethods.ByName("ListPolicies")),
+			connect.WithClientOptions(opts...),
+		),
+		listClasses: connect.NewClient[culvertv1.ListClassesRequest, culvertv1.ListClassesResponse](
+			httpClient,
+			baseURL+CulvertListClassesProcedure,
+			connect.WithSchema(culvertMethods.ByName("ListClasses")),
 			connect.WithClientOptions(opts...),
 		),
 		listCandidatePaths: connect.NewClient[culvertv1.ListCandidatePathsRequest, culvertv1.ListCandidatePathsResponse](
@@ -304,6 +313,7 @@ type culvertClient struct {
 	listLocators       *connect.Client[culvertv1.ListLocatorsRequest, culvertv1.ListLocatorsResponse]
 	listSIDs           *connect.Client[culvertv1.ListSIDsRequest, culvertv1.ListSIDsResponse]
 	listPolicies       *connect.Client[culvertv1.ListPoliciesRequest, culvertv1.ListPoliciesResponse]
+	listClasses        *connect.Client[culvertv1.ListClassesRequest, culvertv1.ListClassesResponse]
 	listCandidatePaths *connect.Client[culvertv1.ListCandidatePathsRequest, culvertv1.ListCandidatePathsResponse]
 	listSteering       *connect.Client[culvertv1.ListSteeringRequest, culvertv1.ListSteeringResponse]
 	listTunnels        *connect.Client[culvertv1.ListTunnelsRequest, culvertv1.ListTunnelsResponse]
@@ -363,6 +373,15 @@ func (c *culvertClient) ListSIDs(ctx context.Context, req *culvertv1.ListSIDsReq
 // ListPolicies calls culvert.v1.Culvert.ListPolicies.
 func (c *culvertClient) ListPolicies(ctx context.Context, req *culvertv1.ListPoliciesRequest) (*culvertv1.ListPoliciesResponse, error) {
 	response, err := c.listPolicies.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListClasses calls culvert.v1.Culvert.ListClasses.
+func (c *culvertClient) ListClasses(ctx context.Context, req *culvertv1.ListClassesRequest) (*culvertv1.ListClassesResponse, error) {
+	response, err := c.listClasses.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -537,6 +556,7 @@ type CulvertHandler interface {
 	ListLocators(context.Context, *culvertv1.ListLocatorsRequest) (*culvertv1.ListLocatorsResponse, error)
 	ListSIDs(context.Context, *culvertv1.ListSIDsRequest) (*culvertv1.ListSIDsResponse, error)
 	ListPolicies(context.Context, *culvertv1.ListPoliciesRequest) (*culvertv1.ListPoliciesResponse, error)
+	ListClasses(context.Context, *culvertv1.ListClassesRequest) (*culvertv1.ListClassesResponse, error)
 	ListCandidatePaths(context.Context, *culvertv1.ListCandidatePathsRequest) (*culvertv1.ListCandidatePathsResponse, error)
 	ListSteering(context.Context, *culvertv1.ListSteeringRequest) (*culvertv1.ListSteeringResponse, error)
 	ListTunnels(context.Context, *culvertv1.ListTunnelsRequest) (*culvertv1.ListTunnelsResponse, error)
@@ -605,6 +625,12 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 		CulvertListPoliciesProcedure,
 		svc.ListPolicies,
 		connect.WithSchema(culvertMethods.ByName("ListPolicies")),
+		connect.WithHandlerOptions(opts...),
+	)
+	culvertListClassesHandler := connect.NewUnaryHandlerSimple(
+		CulvertListClassesProcedure,
+		svc.ListClasses,
+		connect.WithSchema(culvertMethods.ByName("ListClasses")),
 		connect.WithHandlerOptions(opts...),
 	)
 	culvertListCandidatePathsHandler := connect.NewUnaryHandlerSimple(
@@ -727,6 +753,8 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 			culvertListSIDsHandler.ServeHTTP(w, r)
 		case CulvertListPoliciesProcedure:
 			culvertListPoliciesHandler.ServeHTTP(w, r)
+		case CulvertListClassesProcedure:
+			culvertListClassesHandler.ServeHTTP(w, r)
 		case CulvertListCandidatePathsProcedure:
 			culvertListCandidatePathsHandler.ServeHTTP(w, r)
 		case CulvertListSteeringProcedure:
@@ -790,6 +818,10 @@ func (UnimplementedCulvertHandler) ListSIDs(context.Context, *culvertv1.ListSIDs
 
 func (UnimplementedCulvertHandler) ListPolicies(context.Context, *culvertv1.ListPoliciesRequest) (*culvertv1.ListPoliciesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListPolicies is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) ListClasses(context.Context, *culvertv1.ListClassesRequest) (*culvertv1.ListClassesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListClasses is not implemented"))
 }
 
 func (UnimplementedCulvertHandler) ListCandidatePaths(context.Context, *culvertv1.ListCandidatePathsRequest) (*culvertv1.ListCandidatePathsResponse, error) {

@@ -1,0 +1,83 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/class"
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+func asked(t *testing.T, text string) *config.Config {
+	t.Helper()
+	c, err := config.Decode([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A class takes its policy while that is valid, and best effort or nothing otherwise; what
+// is shown says which. Rows, classifiers and counters come and go with it.
+func TestTrafficClasses(t *testing.T) {
+	ctx := context.Background()
+	text := strings.Replace(gateway, "  - name: south\n", `  - {name: fast, color: 100, endpoint: 'fc00:3::1', segment_lists: [{segments: ['fc00:b::1']}]}
+  - name: south
+    color: 1
+    endpoint: fc00:3::1
+`, 1)
+	text = strings.Replace(text, "gtpu:\n", "traffic_classes:\n  - {name: voice, color: 100, match: {dscp: [46]}}\ngtpu:\n", 1)
+	d := prepare(t, t.TempDir(), text, newFake()).start(t, towards("fc00:2::/32", "fc00:4::/32", "fc00:b::/32"))
+	const key = "10.1.0.0/16"
+	column := d.dp.ports[1].Classifier[46]
+	way := func() class.Way {
+		if row := d.dp.rows[key]; row != nil {
+			return row[column]
+		}
+		return class.Way{}
+	}
+	if column == 0 || d.dp.ports[1].Classifier[0] != 0 || way() != (class.Way{Policy: "fast", Class: "voice"}) || d.dp.rows[key][0].Policy != "south" {
+		t.Fatalf("column %d, row %v", column, d.dp.rows[key])
+	}
+	shown := func(problem string, without int) {
+		t.Helper()
+		all, err := d.Classes()
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		s := all[0]
+		if !strings.Contains(s.Problem, problem) || (problem == "") != (s.Problem == "") || len(s.Without) != without || s.Counter.Packets != 7 || s.Policies[0] != "fast" {
+			t.Errorf("class %+v, want problem %q", s, problem)
+		}
+	}
+	shown("", 0)
+	d.change(t, towards("fc00:2::/32", "fc00:4::/32"), "without a route best effort is all there is", func() bool { return way() == class.Way{} })
+	shown("no valid policy of color 100 leads to 1 of its endpoints: there its packets take best effort", 1)
+
+	// A strict class is dropped instead.
+	strict, err := d.Add(ctx, asked(t, "traffic_classes: [{name: sealed, color: 100, priority: 1, strict: true, match: {dscp: [10], destinations: [10.1.7.0/24]}}]"))
+	if err != nil || len(strict) != 1 || strict[0].Kind != desired.KindClass {
+		t.Fatal(strict, err)
+	}
+	column = d.dp.ports[1].Classifier[10]
+	if row := d.dp.rows["10.1.7.0/24"]; row == nil || row[column] != (class.Way{Class: "sealed"}) || d.dp.rows[key] != nil {
+		t.Errorf("column %d, row %v", column, row)
+	}
+	_, err = d.Add(ctx, asked(t, "traffic_classes: [{name: other, color: 7, match: {dscp: [46]}}]"))
+	if !errors.Is(err, desired.ErrInvalid) || !strings.Contains(err.Error(), `DSCP 46 are in class "voice" too`) {
+		t.Errorf("a class that meets another: %v", err)
+	}
+	if _, err := d.Delete(ctx, []desired.Ref{{Kind: desired.KindClass, Key: "sealed"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, there := d.dp.steering["10.1.7.0/24"]; there || d.dp.ports[1].Classifier[10] != 0 || len(d.dp.classes) != 1 {
+		t.Errorf("what is left of a deleted class: %v, %v", d.dp.steering, d.dp.classes)
+	}
+	d.change(t, towards("fc00:2::/32", "fc00:4::/32", "fc00:b::/32"), "its policy is back", func() bool {
+		column = d.dp.ports[1].Classifier[46]
+		return way().Policy == "fast"
+	})
+}

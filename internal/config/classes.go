@@ -1,0 +1,36 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/class"
+)
+
+func checkTrafficClasses(v *validator) {
+	names, valid := v.unique(), true
+	for i, c := range v.TrafficClasses {
+		at := fmt.Sprintf("traffic_classes[%d]", i)
+		errs := c.Validate()
+		valid = valid && len(errs) == 0
+		v.fields(at, errs)
+		names.check(at+".name", c.Name, "give each class its own name")
+		for j, name := range c.Match.Interfaces {
+			v.refuse(v.interfaces[name] == nil, fmt.Sprintf("%s.match.interfaces[%d]", at, j),
+				suggest(name, slices.Collect(maps.Keys(v.interfaces))), "%q is not among the interfaces", name)
+		}
+	}
+	for _, c := range class.Conflicts(v.TrafficClasses) {
+		v.add(fmt.Sprintf("traffic_classes[%d].priority", c.Second), "give one of the two a higher priority",
+			"%s are in class %q too, which has the same priority", c.Example, v.TrafficClasses[c.First].Name)
+		v.list[len(v.list)-1].rival = fmt.Sprintf("traffic_classes[%d]", c.First)
+		valid = false
+	}
+	if !valid {
+		return
+	}
+	if _, err := class.Compile(v.TrafficClasses, nil); err != nil {
+		v.add("traffic_classes", "write fewer classes", "%s", err)
+	}
+}

@@ -1,0 +1,61 @@
+package model
+
+import (
+	"net/netip"
+	"slices"
+
+	trafficclass "github.com/culvert-net/culvert/internal/class"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// classify finds the policy that a steered packet takes by its traffic class (section 2,
+// "Traffic classes"), and the class that counts it; no policy: it is dropped.
+func (m *Model) classify(port string, to *srpolicy.Steering, packet []byte) (policy, name string) {
+	_, dst := addresses(packet)
+	best := m.policies[to.Policy]
+	valid := func(color uint32) string {
+		for _, p := range m.network.Config.Policies {
+			if best != nil && best.Endpoint.IsValid() && p.Endpoint == best.Endpoint && p.Color == color && color != 0 && !p.L2() && len(p.SegmentLists) > 0 {
+				return p.Name
+			}
+		}
+		return ""
+	}
+	// Classes are told apart at the longest prefix that is steered, or that a class is for.
+	at := to.Prefix
+	for _, c := range m.network.Config.TrafficClasses {
+		for _, d := range c.Match.Destinations {
+			if at.IsValid() && at.Contains(d.Addr()) && d.Contains(dst) && d.Bits() > at.Bits() {
+				at = d
+			}
+		}
+	}
+	includes := func(c *trafficclass.Class) bool {
+		return len(c.Match.Destinations) == 0 || slices.ContainsFunc(c.Match.Destinations, func(d netip.Prefix) bool {
+			return at.IsValid() && d.Bits() <= at.Bits() && d.Contains(dst)
+		})
+	}
+	different := false
+	var found *trafficclass.Class
+	for i := range m.network.Config.TrafficClasses {
+		c := &m.network.Config.TrafficClasses[i]
+		if !includes(c) {
+			continue
+		}
+		p := valid(c.Color)
+		different = different || p != to.Policy && (p != "" || c.Strict)
+		from := len(c.Match.Interfaces) == 0 || slices.Contains(c.Match.Interfaces, port)
+		from = from && len(c.Match.Namespaces)+len(c.Match.PodLabels)+len(c.Match.Slices)+len(c.Match.DNNs)+len(c.Match.QFIs) == 0
+		code := len(c.Match.DSCP) == 0 || slices.Contains(c.Match.DSCP, uint16(class(packet)>>2))
+		if from && code && (found == nil || c.Priority > found.Priority) {
+			found = c
+		}
+	}
+	if found == nil || !different {
+		return to.Policy, ""
+	}
+	if p := valid(found.Color); p != "" || found.Strict {
+		return p, found.Name
+	}
+	return to.Policy, found.Name
+}
