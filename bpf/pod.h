@@ -24,7 +24,7 @@ INLINE int plan_tunnel(__u32 index, __u32 hash, struct tunnel_headers *h)
 
 	if (!policy || !policy->count)
 		return REASON_NO_SEGMENT_LIST;
-	h->index = index = choose_list(policy, hash);
+	h->index = index = choose_list(policy, index, hash);
 	h->list = bpf_map_lookup_elem(&segment_list, &index);
 	if (!h->list || !h->list->count || h->list->count > MAX_SEGMENTS)
 		return REASON_NO_SEGMENT_LIST;

@@ -8,8 +8,43 @@
 
 /* ---- SRv6 ---- */
 
+/* The place of the list that a hash falls to; MAX_SEGMENT_LISTS: there is none. */
+INLINE __u32 place_of(struct sr_policy *policy, __u32 hash)
+{
+	__u32 i;
+
+	for (i = 0; i < MAX_SEGMENT_LISTS && i < policy->count; i++)
+		if (hash <= policy->list[i].threshold)
+			break;
+	return i < policy->count ? i : MAX_SEGMENT_LISTS;
+}
+
+/* The first list from place `i` on, in a circle, that is up; that at `i` where none is. */
+INLINE __u32 next_up(struct sr_policy *policy, __u32 i)
+{
+	__u32 up = ~policy->down & ((1u << (policy->count & 31)) - 1), from = up >> i << i, first;
+
+	if (!up)
+		return i;
+	first = from ? from & -from : up & -up;
+	return !!(first & 0xaa) | !!(first & 0xcc) << 1 | !!(first & 0xf0) << 2;
+}
+
+/* The list of a flow whose own is down: another hash chooses it, so that the lists that are up
+ * share such flows by weight, and keep theirs. Policy `index`. 0: there is none. */
+GLOBAL int other_list(__u32 index, __u32 hash)
+{
+	struct sr_policy *policy = bpf_map_lookup_elem(&sr_policy, &index);
+	__u32 i;
+
+	if (!policy)
+		return 0;
+	i = next_up(policy, place_of(policy, flow_again(hash)) & (MAX_SEGMENT_LISTS - 1));
+	return policy->list[i & (MAX_SEGMENT_LISTS - 1)].list;
+}
+
 /* The list that the flow takes. */
-INLINE __u32 choose_list(struct sr_policy *policy, __u32 hash)
+INLINE __u32 choose_list(struct sr_policy *policy, __u32 index, __u32 hash)
 {
 	__u32 i;
 
@@ -17,7 +52,8 @@ INLINE __u32 choose_list(struct sr_policy *policy, __u32 hash)
 		return policy->list[0].list;
 	for (i = 0; i < MAX_SEGMENT_LISTS && i < policy->count; i++)
 		if (hash <= policy->list[i].threshold)
-			return policy->list[i].list;
+			return policy->down >> i & 1 ? other_list(index, hash)
+						     : policy->list[i].list;
 	return 0;
 }
 
@@ -40,7 +76,7 @@ INLINE int plan_policy(struct xdp_md *ctx, struct packet *p, __u32 index, int ke
 	if (!policy || !policy->count)
 		return REASON_NO_SEGMENT_LIST;
 	p->policy = index;
-	p->list = choose_list(policy, p->hash);
+	p->list = choose_list(policy, index, p->hash);
 	chosen = p->list;
 	list = bpf_map_lookup_elem(&segment_list, &chosen);
 	if (!list || !list->count)

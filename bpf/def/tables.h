@@ -122,7 +122,7 @@ enum pdu_type { PDU_NONE, PDU_IPV4, PDU_IPV6, PDU_IPV4V6, PDU_ETHERNET, PDU_UNST
 enum container { CONTAINER_NONE, CONTAINER_DOWNLINK, CONTAINER_UPLINK };
 
 /* sr_policy[index]: the first list with hash <= threshold is taken; the last
- * threshold is 0xffffffff. */
+ * threshold is 0xffffffff. What a list that is down would get goes to those that are up. */
 struct weighted_list {
 	__u32 threshold;
 	__u32 list;
@@ -130,7 +130,9 @@ struct weighted_list {
 
 struct sr_policy {
 	__u32 count;
-	__u32 behavior; /* H.Encaps, H.Encaps.Red, H.Encaps.L2, H.Encaps.L2.Red */
+	__u16 behavior; /* H.Encaps, H.Encaps.Red, H.Encaps.L2, H.Encaps.L2.Red */
+	__u8 down;      /* bit i: list i is down; never all */
+	__u8 pad;
 	struct weighted_list list[MAX_SEGMENT_LISTS];
 };
 

@@ -73,7 +73,7 @@ INLINE struct cached *express_cached4(struct express *x, __be32 address, __u32 t
 
 INLINE __u32 express_flow(struct xdp_md *ctx, struct ipv6 *ip, __u32 l3, __u64 length)
 {
-	return l3 == FLOW_OF_LABEL ? flow_of_label(ipv6_flow(ip))
+	return l3 == FLOW_OF_LABEL ? flow_again(ipv6_flow(ip))
 				   : flow_hash(ctx, l3, length, ld32(ip) >> 4 & 0xf);
 }
 
@@ -102,7 +102,7 @@ GLOBAL __u32 find_adjacency(struct xdp_md *ctx, __u64 hi, __u64 lo, __u32 table,
 	p->dst = (struct words){ hi, lo };
 	p->hashed = l3 == FLOW_OF_LABEL;
 	if (p->hashed)
-		p->hash = flow_of_label(ipv6_flow(ip));
+		p->hash = flow_again(ipv6_flow(ip));
 	p->keep = l3;
 	p->keep_length = frame - l3;
 	p->keep_version = ld32(ip) >> 4 & 0xf;

@@ -42,10 +42,10 @@ INLINE __u32 flow_ethernet(const void *eth)
 	return flow_finish(ld64(eth) * FLOW_PRIME1, 0, ld32(eth + 8));
 }
 
-/* Of a packet that is only switched: its own label is all there is. */
-INLINE __u32 flow_of_label(__u32 label)
+/* Another hash of what has one, or a flow label. */
+INLINE __u32 flow_again(__u32 hash)
 {
-	return label * 0x9E3779B1u;
+	return hash * 0x9E3779B1u;
 }
 
 INLINE __u16 flow_port(__u32 hash)

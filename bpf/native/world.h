@@ -85,6 +85,7 @@ static void make_policies(struct input *in)
 		struct sr_policy *p = VALUE(sr_policy, struct sr_policy, i);
 
 		p->behavior = H_ENCAPS + (i - 1) % 4;
+		p->down = next_number(in) % 2 ? next_number(in) : 0;
 		p->count = next_number(in) % 8 ? 1 + next_number(in) % MAX_SEGMENT_LISTS : 0;
 		for (j = 0; j < p->count; j++) {
 			p->list[j].threshold = (j + 1ull) * 0xffffffff / p->count;

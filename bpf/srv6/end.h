@@ -19,7 +19,7 @@ INLINE int plan_endpoint(struct packet *p, struct local_sid *sid, struct ipv6 *i
 	p->quote = p->l3;
 	p->quote_length = p->l3_length;
 	plan_way(p, sid);
-	p->hash = flow_of_label(ipv6_flow(ip));
+	p->hash = flow_again(ipv6_flow(ip));
 	p->hashed = 1;
 	copy16(&p->src, &ip->src);
 	return CONTINUE;

@@ -141,15 +141,20 @@ type SIDStatus struct {
 }
 
 // PolicyStatus is a policy as its packets meet it: SegmentLists are those of the
-// active candidate path that can be reached, with a counter of each, and Counter
-// is their sum.
+// active candidate path, with a counter of each. Counter is that of all lists that the
+// policy has or had.
 type PolicyStatus struct {
 	srpolicy.Policy
-	Origin  desired.Origin     `json:"origin"`
-	Counter Counter            `json:"counter"`
-	Lists   []Counter          `json:"lists"`
-	Paths   []srpolicy.Verdict `json:"paths"` // best first
+	Origin  desired.Origin `json:"origin"`
+	Counter Counter        `json:"counter"`
+	Lists   []Counter      `json:"lists"`
+	// Down says of each list why packets do not take it; empty: they do. Nil: all are up.
+	Down  []string           `json:"down,omitempty"`
+	Paths []srpolicy.Verdict `json:"paths"` // best first
 }
+
+// DownAt returns why packets do not take a list now; empty: they do.
+func (s PolicyStatus) DownAt(list int) string { return srpolicy.Policy{Down: s.Down}.DownAt(list) }
 
 // CandidatePathStatus is a candidate path, and what became of it.
 type CandidatePathStatus struct {

@@ -39,8 +39,13 @@ steering:`, 1), newFake()).start(t, towards("fc00:2::/32", "fc00:4::/32", "fc00:
 	}
 	d.change(t, towards("fc00:2::/32", "fc00:4::/32", "fc00:b::/32"), "the policy's own lists are next",
 		func() bool { return d.first() == "fc00:2:0:1::" && len(d.dp.policies["south"].SegmentLists) == 2 })
-	d.change(t, towards("fc00:4::/32", "fc00:b::/32"), "one of them goes on alone",
-		func() bool { return d.first() == "fc00:4:0:1::" && len(d.dp.policies["south"].SegmentLists) == 1 })
+	d.change(t, towards("fc00:4::/32", "fc00:b::/32"), "one of them goes on alone, and the other keeps its place", func() bool {
+		p := d.dp.policies["south"]
+		return len(p.SegmentLists) == 2 && strings.Contains(p.DownAt(0), "no route") && p.DownAt(1) == ""
+	})
+	if s, err := d.Policies(); err != nil || len(s[0].Down) != 2 || s[0].Down[0] == "" || len(s[0].Lists) != 2 {
+		t.Errorf("%+v, %v", s, err)
+	}
 	d.change(t, towards("fc00:b::/32"), "the spare one is the last", func() bool { return d.first() == "fc00:b::1" })
 	down := towards()
 	down.Routes = append(down.Routes, netdev.Route{Table: netdev.TableMain, Prefix: prefix("::/0"), Type: netdev.RouteUnreachable})

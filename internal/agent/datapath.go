@@ -48,8 +48,8 @@ type dataPath struct {
 type counters struct {
 	Outcomes func() ([]counter.Counter, error)
 	SID      func(netip.Prefix) (counter.Counter, error)
-	Lists    func(policy string) ([]counter.Counter, error)
 	Class    func(name string) (counter.Counter, error)
+	Lists    func(policy string) (lists []counter.Counter, all counter.Counter, err error)
 	Tunnel   func(name string) (received, sent counter.Counter, err error)
 	Usage    func() map[string]table.Usage
 	// Signalling is of PFCP messages.

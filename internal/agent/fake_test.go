@@ -430,14 +430,15 @@ func (f *fakeDataPath) SIDCounter(p netip.Prefix) (counter.Counter, error) {
 	return counter.Counter{Packets: 7, Bytes: 700}, nil
 }
 
-func (f *fakeDataPath) ListCounters(policy string) ([]counter.Counter, error) {
+func (f *fakeDataPath) ListCounters(policy string) (out []counter.Counter, all counter.Counter, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := make([]counter.Counter, len(f.policies[policy].SegmentLists))
+	out = make([]counter.Counter, len(f.policies[policy].SegmentLists))
 	for i := range out {
 		out[i] = counter.Counter{Packets: uint64(i + 1), Bytes: uint64(10 * (i + 1))}
+		all.Add(out[i])
 	}
-	return out, nil
+	return out, all, nil
 }
 
 func (f *fakeDataPath) TunnelCounters(string) (received, sent counter.Counter, err error) {

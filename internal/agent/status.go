@@ -140,11 +140,8 @@ func (a *Agent) Policies() ([]PolicyStatus, error) {
 		t := a.core.writer.Tables
 		s := PolicyStatus{Policy: v, Origin: r.Origin, Paths: t.Verdicts[v.Name]}
 		s.SegmentLists = t.Policies[v.Name].SegmentLists
-		lists, err := a.core.dp.Counters.Lists(v.Name)
-		s.Lists = append([]Counter{}, lists...)
-		for _, c := range lists {
-			s.Counter.Add(c)
-		}
+		lists, all, err := a.core.dp.Counters.Lists(v.Name)
+		s.Lists, s.Counter, s.Down = append([]Counter{}, lists...), all, t.Policies[v.Name].Down
 		return s, err
 	})
 }

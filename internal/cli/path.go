@@ -43,6 +43,8 @@ type pathList struct {
 	Packets   uint64     `json:"packets"`
 	Interface string     `json:"interface,omitempty"` // that packets leave by
 	Segments  []pathStep `json:"segments"`
+	// Down is why packets do not take it; empty: they do.
+	Down string `json:"down,omitempty"`
 }
 
 // pathStep is a segment, and what this node knows about it.
@@ -224,11 +226,16 @@ func (k known) find(from, to netip.Addr) podPath {
 // lists are a policy's, for packets to an address.
 func (k known) lists(policy agent.PolicyStatus, to netip.Addr) (lists []pathList) {
 	var sum uint32
-	for _, l := range policy.SegmentLists {
-		sum += max(l.Weight, 1)
+	for i, l := range policy.SegmentLists {
+		if policy.DownAt(i) == "" {
+			sum += max(l.Weight, 1)
+		}
 	}
 	for i, l := range policy.SegmentLists {
-		list := pathList{Share: 100 * float64(max(l.Weight, 1)) / float64(sum)}
+		list := pathList{Down: policy.DownAt(i)}
+		if list.Down == "" {
+			list.Share = 100 * float64(max(l.Weight, 1)) / float64(sum)
+		}
 		if i < len(policy.Lists) {
 			list.Packets = policy.Lists[i].Packets
 		}
@@ -309,6 +316,10 @@ func pathRows(g *printer.Grid, paths []podPath) {
 			row("steering", "%s into policy %s", p.Prefix, p.Policy)
 			row("path", "%s, preference %d: %s", cmp.Or(p.Path, "its own"), p.Preference, p.Why)
 			for i, l := range p.Lists {
+				if l.Down != "" {
+					row(fmt.Sprintf("list %d", i), "down: %s", l.Down)
+					continue
+				}
 				row(fmt.Sprintf("list %d", i), "%.0f%% of the flows, by %s, %d packets", l.Share, cmp.Or(l.Interface, "the kernel's route"), l.Packets)
 				for _, s := range l.Segments {
 					row("SID", "%s", s)

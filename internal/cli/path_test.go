@@ -38,6 +38,19 @@ func cluster() known {
 	}
 }
 
+// Packets of a list that is down go to the others.
+func TestPathOfPolicyWithAListDown(t *testing.T) {
+	c := cluster()
+	c.policies[0].Down = []string{"no route to fc00:0:f:e::", ""}
+	got, err := c.between("default/a", "10.244.2.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := got[0].Lists; l[0].Share != 0 || l[0].Down == "" || l[1].Share != 100 || l[1].Down != "" {
+		t.Errorf("%+v", l)
+	}
+}
+
 func TestPathOfPolicy(t *testing.T) {
 	addr := netip.MustParseAddr
 	got, err := cluster().between("default/a", "10.244.2.9")

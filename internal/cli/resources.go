@@ -133,7 +133,7 @@ func policyCommand(a *app) *cobra.Command {
 		fetch:  (*api.Client).Policies,
 		header: []any{"NAME", "BEHAVIOR", "SEGMENT LISTS", "BINDING SID", "ORIGIN", "ACTIVE PATH", "PACKETS", "BYTES"},
 		row: func(s agent.PolicyStatus) []any {
-			return []any{s.Name, s.Behavior, segmentLists(s.SegmentLists), valid(s.BindingSID), s.Origin, activePath(s.Paths), s.Counter.Packets, s.Counter.Bytes}
+			return []any{s.Name, s.Behavior, listStates(s), valid(s.BindingSID), s.Origin, activePath(s.Paths), s.Counter.Packets, s.Counter.Bytes}
 		},
 		section: "policies",
 		fields: []field{
@@ -232,6 +232,21 @@ func segmentLists(lists []srpolicy.SegmentList) string {
 	for i, l := range lists {
 		if out[i] = textsOf(l.Segments); len(lists) > 1 {
 			out[i] = fmt.Sprintf("%d: %s", max(1, l.Weight), out[i])
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// listStates are a policy's lists, and why packets do not take some of them.
+func listStates(s agent.PolicyStatus) string {
+	if len(s.Down) == 0 {
+		return segmentLists(s.SegmentLists)
+	}
+	out := make([]string, len(s.SegmentLists))
+	for i, l := range s.SegmentLists {
+		out[i] = fmt.Sprintf("%d: %s", max(1, l.Weight), textsOf(l.Segments))
+		if down := s.DownAt(i); down != "" {
+			out[i] += " (down: " + down + ")"
 		}
 	}
 	return strings.Join(out, "; ")

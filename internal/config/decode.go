@@ -295,10 +295,13 @@ func fieldName(f reflect.StructField) string {
 	return name
 }
 
+// noField is the tag of what a struct holds besides its fields, as in encoding/json.
+const noField = "-"
+
 // fieldNames returns the names of a struct's fields, and of those of embedded structs.
 func fieldNames(t reflect.Type) (names []string) {
 	for _, f := range reflect.VisibleFields(t) {
-		if !f.Anonymous {
+		if !f.Anonymous && fieldName(f) != noField {
 			names = append(names, fieldName(f))
 		}
 	}
@@ -308,7 +311,7 @@ func fieldNames(t reflect.Type) (names []string) {
 func fieldByName(v reflect.Value, name string) (reflect.Value, bool) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
-		if !f.Anonymous && fieldName(f) == name {
+		if !f.Anonymous && fieldName(f) == name && name != noField {
 			return v.Field(i), true
 		}
 		if f.Anonymous {

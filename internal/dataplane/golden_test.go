@@ -282,7 +282,10 @@ func (r *rig) counterKeys() []counterKey {
 		for i := range names {
 			names[i] = model.ListName(p.Name, i)
 		}
-		keys = append(keys, counterKey{names, func() ([]counter.Counter, error) { return r.d.Policies.Counters(p.Name) }})
+		keys = append(keys, counterKey{names, func() ([]counter.Counter, error) {
+			lists, _, err := r.d.Policies.Counters(p.Name)
+			return lists, err
+		}})
 		if p.BindingSID.IsValid() {
 			sid(netip.PrefixFrom(p.BindingSID, 128))
 		}

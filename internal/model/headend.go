@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // chosen is the segment list that a packet takes.
@@ -27,20 +29,35 @@ func (n headend) choose(policy string, hash uint32) (chosen, *fault) {
 	if p == nil || len(p.SegmentLists) == 0 {
 		return chosen{}, plain(NoSegmentList)
 	}
+	at := placeOf(p, hash)
+	isUp := func(i int) bool { return len(p.Down) == 0 || p.Down[i] == "" }
+	if !isUp(at) {
+		again := placeOf(p, hash*0x9E3779B1)
+		for i := range p.SegmentLists { // if none is up, the hash's own stays
+			if next := (again + i) % len(p.SegmentLists); isUp(next) {
+				at = next
+				break
+			}
+		}
+	}
+	source := cmp.Or(p.Source, n.j.m.network.Config.Encapsulation.Source)
+	return chosen{ListName(p.Name, at), source, p.SegmentLists[at].Segments, reduced(p.Behavior)}, nil
+}
+
+// placeOf is the list that a hash falls to by the weights.
+func placeOf(p *srpolicy.Policy, hash uint32) (at int) {
 	weight := func(i int) uint64 { return uint64(max(p.SegmentLists[i].Weight, 1)) }
 	var total, sum uint64
 	for i := range p.SegmentLists {
 		total += weight(i)
 	}
-	at := 0
 	for ; at < len(p.SegmentLists)-1; at++ {
 		sum += weight(at)
 		if uint64(hash) < sum<<32/total {
 			break
 		}
 	}
-	source := cmp.Or(p.Source, n.j.m.network.Config.Encapsulation.Source)
-	return chosen{ListName(p.Name, at), source, p.SegmentLists[at].Segments, reduced(p.Behavior)}, nil
+	return at
 }
 
 // outer is an IPv6 header to push, with the SRH that its segments need.

@@ -63,11 +63,11 @@ type Verdict struct {
 	Why        string `json:"why"`
 }
 
-// judged is a candidate path with its usable lists.
+// judged is a candidate path, and why each of its lists cannot be used; nil: all can.
 type judged struct {
 	Verdict
-	of    Candidate
-	lists []SegmentList
+	of   Candidate
+	down []string
 }
 
 // Choose selects the active candidate path among a policy's own lists and the others
@@ -76,9 +76,10 @@ type judged struct {
 // one of its lists is (section 5.1). Of valid paths with the same preference and
 // protocol origin the installed one stays.
 //
-// Choose returns the policy with the lists that packets take, and a verdict on each
-// path, best first. If no path is valid, the policy has the best one unchanged: packets
-// are dropped, and do not take a path that nobody chose (section 8.2).
+// Choose returns the policy with the lists of the active path, which of them are down, and
+// a verdict on each path, best first. If no path is valid, the policy has the best one, and
+// no list of it is down: packets try what was chosen, and take no path that nobody chose
+// (section 8.2).
 func Choose(p Policy, others []Candidate, installed string, reachable func(netip.Addr) error) (Policy, []Verdict) {
 	var all []judged
 	if len(p.SegmentLists) > 0 {
@@ -108,7 +109,7 @@ func Choose(p Policy, others []Candidate, installed string, reachable func(netip
 	for i, j := range all {
 		verdicts[i] = j.Verdict
 	}
-	p.SegmentLists = all[0].lists
+	p.SegmentLists, p.Down = all[0].of.SegmentLists, all[0].down
 	return p, verdicts
 }
 
@@ -116,23 +117,20 @@ func Choose(p Policy, others []Candidate, installed string, reachable func(netip
 func judge(c Candidate, reachable func(netip.Addr) error) judged {
 	j := judged{Verdict: Verdict{Path: c.Name, Preference: cmp.Or(c.Preference, DefaultPreference)}, of: c}
 	var reasons []string
+	down := make([]string, len(c.SegmentLists))
 	for i, l := range c.SegmentLists {
-		err := reachable(l.Segments[0])
-		switch {
-		case err == nil && len(reasons) == 0:
-			j.lists = c.SegmentLists[: i+1 : i+1] // the very lists, as long as all can be used
-		case err == nil:
-			j.lists = append(j.lists, l)
-		default:
-			reasons = append(reasons, err.Error())
+		if err := reachable(l.Segments[0]); err != nil {
+			down[i] = err.Error()
+			reasons = append(reasons, down[i])
 		}
 	}
-	j.Valid = len(j.lists) > 0
+	up := len(down) - len(reasons)
+	j.Valid = up > 0
 	switch {
 	case !j.Valid:
-		j.lists, j.Why = c.SegmentLists, "no first segment can be reached: "+strings.Join(reasons, "; ")
+		j.Why = "no first segment can be reached: " + strings.Join(reasons, "; ")
 	case len(reasons) > 0:
-		j.Why = fmt.Sprintf("%d of %d segment lists can be used: %s", len(j.lists), len(c.SegmentLists), strings.Join(reasons, "; "))
+		j.down, j.Why = down, fmt.Sprintf("%d of %d segment lists can be used: %s", up, len(down), strings.Join(reasons, "; "))
 	}
 	return j
 }

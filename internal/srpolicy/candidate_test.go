@@ -38,6 +38,7 @@ func TestChoose(t *testing.T) {
 		others    []Candidate
 		installed string
 		lists     []SegmentList
+		down      []int    // of lists
 		order     []string // of the paths
 		why       []string // a part of each
 	}{
@@ -60,7 +61,7 @@ func TestChoose(t *testing.T) {
 			lists: lists(dead, dead), order: []string{"x", ""}, why: []string{"no first segment", "no first segment"},
 		},
 		"a list less": {
-			own: lists(a, dead, b), lists: lists(a, b), order: []string{""}, why: []string{"the only one; 2 of 3 segment lists"},
+			own: lists(a, dead, b), lists: lists(a, dead, b), down: []int{1}, order: []string{""}, why: []string{"the only one; 2 of 3 segment lists"},
 		},
 		"same preference, by name": {
 			others: []Candidate{path("y", 0, c), path("x", 0, b)},
@@ -91,6 +92,15 @@ func TestChoose(t *testing.T) {
 		got, verdicts := Choose(Policy{Name: "p", SegmentLists: tt.own}, tt.others, tt.installed, reachable)
 		if !slices.EqualFunc(got.SegmentLists, tt.lists, func(x, y SegmentList) bool { return slices.Equal(x.Segments, y.Segments) }) {
 			t.Errorf("%s: packets take %v, want %v", name, got.SegmentLists, tt.lists)
+		}
+		var down []int
+		for i, why := range got.Down {
+			if why != "" {
+				down = append(down, i)
+			}
+		}
+		if !slices.Equal(down, tt.down) {
+			t.Errorf("%s: lists %v are down, want %v: %q", name, down, tt.down, got.Down)
 		}
 		if len(verdicts) != len(tt.order) {
 			t.Errorf("%s: %+v, want %q", name, verdicts, tt.order)

@@ -40,6 +40,14 @@ func (p Policy) BindingBehavior() srv6.Behavior {
 	return srv6.EndB6Encaps
 }
 
+// DownAt returns why packets do not take a list now; empty: they do.
+func (p Policy) DownAt(list int) string {
+	if list >= len(p.Down) {
+		return ""
+	}
+	return p.Down[list]
+}
+
 // EffectiveWeight returns the list's weight, with the default filled in.
 func (l SegmentList) EffectiveWeight() uint32 {
 	return cmp.Or(l.Weight, 1)

@@ -30,6 +30,9 @@ type Policy struct {
 	// Preference of SegmentLists among the policy's candidate paths. Default 100.
 	Preference   uint32        `json:"preference,omitempty"`
 	SegmentLists []SegmentList `json:"segment_lists,omitempty"`
+	// Down says of each list why packets do not take it now; empty: they do. Nil: all lists
+	// are up. It is state, and no part of a configuration.
+	Down []string `json:"-"`
 }
 
 // SegmentList is a weighted segment list of a policy, first segment first.

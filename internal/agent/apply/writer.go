@@ -153,6 +153,14 @@ func (w *Writer) holds(to *plan.Tables, s plan.Scope) {
 		own := func(path string) string { return cmp.Or(path, "(its own segment lists)") }
 		w.log.Info("policy takes another candidate path", "policy", policy, "path", own(now.Path), "before", own(before), "why", now.Why)
 	})
+	to.Turned(w.Tables, s, func(policy string, list int, down string) {
+		segments := to.Policies[policy].SegmentLists[list].Segments
+		if down != "" {
+			w.log.Warn("segment list is down", "policy", policy, "list", list, "segments", segments, "why", down)
+			return
+		}
+		w.log.Info("segment list is up again", "policy", policy, "list", list, "segments", segments)
+	})
 	w.Tables = to
 	maps.DeleteFunc(w.Modes, func(name string, _ attach.Mode) bool {
 		_, stays := to.Ports[name]

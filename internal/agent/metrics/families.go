@@ -140,6 +140,18 @@ var families = slices.Concat(
 			emit(float64(len(v.Without)), v.Name)
 		}
 	}, "class"),
+	gauge("segment_list_up", "1 where packets take a segment list of an SR policy; 0 where it is down.",
+		func(r *reading, emit emit) {
+			for _, v := range r.policies {
+				for i := range v.SegmentLists {
+					up := 0.0
+					if v.DownAt(i) == "" {
+						up = 1
+					}
+					emit(up, v.Name, strconv.Itoa(i))
+				}
+			}
+		}, "policy", "list"),
 	counters("tunnel_", "T-PDUs of a GTP-U tunnel.", "Bytes of these T-PDUs.",
 		func(r *reading, emit func(agent.Counter, ...string)) {
 			if r.tooMany(desired.KindTunnel) {

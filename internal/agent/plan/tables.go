@@ -207,6 +207,25 @@ func (t *Tables) Switched(former *Tables, s Scope, f func(policy, before string,
 	}
 }
 
+// Turned calls f for each list of a policy in a scope that went down, with why, or is up
+// again, with "". A list that is new and up is no news.
+func (t *Tables) Turned(former *Tables, s Scope, f func(policy string, list int, down string)) {
+	for name, p := range within(t.Policies, s) {
+		before := former.Policies[name]
+		for i, l := range p.SegmentLists {
+			was := ""
+			for j, m := range before.SegmentLists {
+				if slices.Equal(l.Segments, m.Segments) {
+					was = before.DownAt(j)
+				}
+			}
+			if now := p.DownAt(i); (now == "") != (was == "") {
+				f(name, i, now)
+			}
+		}
+	}
+}
+
 // unreachable says why no route leads to a first segment. A neighbour that has not
 // answered yet is no reason: the kernel resolves it once the policy is in use.
 func (t *Tables) unreachable(first netip.Addr) error {

@@ -4655,14 +4655,15 @@ func (x *SIDStatus) GetNextHopState() string {
 	return ""
 }
 
-// PolicyStatus has the segment lists that packets take now.
+// PolicyStatus has the segment lists of the active candidate path.
 type PolicyStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resource      *Policy                `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
-	Counter       *Counter               `protobuf:"bytes,3,opt,name=counter,proto3" json:"counter,omitempty"` // the sum of lists
+	Counter       *Counter               `protobuf:"bytes,3,opt,name=counter,proto3" json:"counter,omitempty"` // of all lists that the policy has or had
 	Lists         []*Counter             `protobuf:"bytes,4,rep,name=lists,proto3" json:"lists,omitempty"`     // in the order of segment_lists
 	Paths         []*Verdict             `protobuf:"bytes,5,rep,name=paths,proto3" json:"paths,omitempty"`     // the candidate paths, best first
+	Down          []string               `protobuf:"bytes,6,rep,name=down,proto3" json:"down,omitempty"`       // why packets do not take a list, in the order of segment_lists; empty: they do
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4728,6 +4729,13 @@ func (x *PolicyStatus) GetLists() []*Counter {
 func (x *PolicyStatus) GetPaths() []*Verdict {
 	if x != nil {
 		return x.Paths
+	}
+	return nil
+}
+
+func (x *PolicyStatus) GetDown() []string {
+	if x != nil {
+		return x.Down
 	}
 	return nil
 }
@@ -8840,13 +8848,14 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bresource\x18\x01 \x01(\v2\x14.culvert.v1.LocalSIDR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +
 	"\acounter\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12$\n" +
-	"\x0enext_hop_state\x18\x04 \x01(\tR\fnextHopState\"\xdb\x01\n" +
+	"\x0enext_hop_state\x18\x04 \x01(\tR\fnextHopState\"\xef\x01\n" +
 	"\fPolicyStatus\x12.\n" +
 	"\bresource\x18\x01 \x01(\v2\x12.culvert.v1.PolicyR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +
 	"\acounter\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12)\n" +
 	"\x05lists\x18\x04 \x03(\v2\x13.culvert.v1.CounterR\x05lists\x12)\n" +
-	"\x05paths\x18\x05 \x03(\v2\x13.culvert.v1.VerdictR\x05paths\"}\n" +
+	"\x05paths\x18\x05 \x03(\v2\x13.culvert.v1.VerdictR\x05paths\x12\x12\n" +
+	"\x04down\x18\x06 \x03(\tR\x04down\"}\n" +
 	"\aVerdict\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1e\n" +
 	"\n" +

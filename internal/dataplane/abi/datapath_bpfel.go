@@ -814,7 +814,9 @@ type SpreadQueue struct {
 type SrPolicy struct {
 	_        structs.HostLayout
 	Count    uint32
-	Behavior uint32
+	Behavior uint16
+	Down     uint8
+	Pad      uint8
 	List     [8]WeightedList
 }
 

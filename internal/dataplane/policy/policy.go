@@ -63,6 +63,7 @@ type Table struct {
 
 	policies map[string]*Policy
 	indexOf  map[string]uint32 // by name, those of an earlier daemon too
+	past     past
 
 	// Who opens the data path sets these:
 	SIDs    Binder               // binding SIDs
@@ -92,7 +93,7 @@ func New(mu *sync.Mutex, tables Tables, names *table.Names, grace *table.Grace, 
 		Tables: tables, mu: mu, settings: book, hops: hops, sources: sources, names: names,
 		indexes:     table.NewIndexes(grace, abi.MapSrPolicy, "policies", 1, tables.Entries.Len),
 		listIndexes: table.NewIndexes(grace, abi.MapSegmentList, "segment_lists", 1, tables.Lists.MaxEntries()),
-		policies:    map[string]*Policy{}, indexOf: map[string]uint32{},
+		policies:    map[string]*Policy{}, indexOf: map[string]uint32{}, past: past{sums: map[string]map[route]counter.Counter{}, retired: map[uint32]owner{}},
 	}
 	policies, lists := map[uint32]bool{}, map[uint32]bool{}
 	for index, name := range names.All(table.NamePolicy) {
@@ -247,6 +248,9 @@ func (t *Table) PutLocked(m srpolicy.Policy) error {
 		err = errors.Join(err, t.Changed(who))
 	}
 	for _, index := range former {
+		if old != nil {
+			t.past.retire(index, owner{m.Name, routeOf(old.model.SegmentLists[slices.Index(old.lists, index)])})
+		}
 		t.listIndexes.Retire(index)
 	}
 	if old != nil {
@@ -291,7 +295,7 @@ func (t *Table) program(p *Policy) (former []uint32, err error) {
 		}
 		err = t.hops.OrRelease(err, p.adj[:acquired])
 	}()
-	entry := abi.SrPolicy{Count: uint32(len(p.model.SegmentLists)), Behavior: uint32(p.behavior())}
+	entry := abi.SrPolicy{Count: uint32(len(p.model.SegmentLists)), Behavior: uint16(p.behavior()), Down: downOf(p.model)}
 	thresholds := p.model.Thresholds()
 	for i, l := range p.model.SegmentLists {
 		content := abi.SegmentList{Count: uint8(len(l.Segments)), Source: abi.In6Of(t.sourceOf(p.model))}
@@ -311,7 +315,7 @@ func (t *Table) program(p *Policy) (former []uint32, err error) {
 			if err := t.Lists.Put(index, &content); err != nil {
 				return nil, fmt.Errorf("write table segment_list: %w", err)
 			}
-			if err := counter.Zero(t.ByList, index); err != nil {
+			if err := t.past.reuse(t.ByList, index); err != nil {
 				return nil, err
 			}
 		}
@@ -320,6 +324,19 @@ func (t *Table) program(p *Policy) (former []uint32, err error) {
 	}
 	t.write(p.index, entry)
 	return slices.Collect(maps.Keys(idle)), nil
+}
+
+// downOf has bit i where list i is down; none where all are: packets try what there is.
+func downOf(m srpolicy.Policy) (down uint8) {
+	for i, why := range m.Down {
+		if why != "" {
+			down |= 1 << i
+		}
+	}
+	if int(down) == 1<<len(m.SegmentLists)-1 {
+		return 0
+	}
+	return down
 }
 
 func (t *Table) sourceOf(m srpolicy.Policy) netip.Addr {
@@ -434,6 +451,7 @@ func (t *Table) Delete(name string) error {
 		}
 	}
 	delete(t.policies, name)
+	t.past.forget(name)
 	if err := t.forget(name, p.index); err != nil {
 		return err
 	}
@@ -452,21 +470,32 @@ func (t *Table) forget(name string, index uint32) error {
 	return t.names.Delete(table.NamePolicy, index)
 }
 
-// Counters counts what each segment list of a policy carried, in the
-// order of the policy. It is nil if there is no such policy.
-func (t *Table) Counters(name string) ([]counter.Counter, error) {
+// Counters counts what each segment list of a policy carried, in the order of the policy,
+// and what all did that it has or had: neither falls while the policy is there. They are nil
+// and zero if there is no such policy.
+func (t *Table) Counters(name string) (lists []counter.Counter, all counter.Counter, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.policies[name]
 	if p == nil {
-		return nil, nil
+		return nil, all, nil
 	}
-	out := make([]counter.Counter, len(p.lists))
+	before, err := t.past.of(t.ByList, name)
+	if err != nil {
+		return nil, all, err
+	}
+	lists = make([]counter.Counter, len(p.lists))
 	for i, index := range p.lists {
-		var err error
-		if out[i], err = counter.Read(t.ByList, index); err != nil {
-			return nil, err
+		if lists[i], err = counter.Read(t.ByList, index); err != nil {
+			return nil, all, err
 		}
+		r := routeOf(p.model.SegmentLists[i])
+		lists[i].Add(before[r])
+		delete(before, r) // of two equal lists the first has it
+		all.Add(lists[i])
 	}
-	return out, nil
+	for _, c := range before {
+		all.Add(c)
+	}
+	return lists, all, nil
 }

@@ -110,6 +110,7 @@ func (src tableSource) policies(c *config.Config) {
 		}
 		for range src.s.upTo(1, pick(src.s, 1, 1, 4)) {
 			p.SegmentLists = append(p.SegmentLists, srpolicy.SegmentList{Weight: uint32(src.s.upTo(1, 5)), Segments: src.segments(1, 4)})
+			p.Down = append(p.Down, pick(src.s, "", "", "unreachable"))
 		}
 		c.Policies = append(c.Policies, p)
 	}
