@@ -9,6 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane/pod"
 )
 
 func asked(t *testing.T, text string) *config.Config {
@@ -80,4 +81,37 @@ func TestTrafficClasses(t *testing.T) {
 		column = d.dp.ports[1].Classifier[46]
 		return way().Policy == "fast"
 	})
+}
+
+// Pods have the classifier of their namespace and labels: those that come later, those that
+// are there when a class comes, and those that a daemon finds when it starts.
+func TestPodsOfClasses(t *testing.T) {
+	ctx := context.Background()
+	dir, dp := t.TempDir(), newFake()
+	d := startMember(t, dir, dp, 3)
+	mustAdd(t, d, 0)
+	_, err := d.Add(ctx, asked(t, `traffic_classes:
+  - {name: default, color: 100, match: {namespaces: [default], dscp: [46]}}
+  - {name: web, color: 200, priority: 1, match: {pod_labels: {app: web}}}
+  - {name: other, color: 300, priority: 2, match: {namespaces: [other]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAdd(t, d, 1)
+	first, second := dp.pods[2].Classifier, dp.pods[3].Classifier
+	if first[46] == 0 || first[0] != 0 || first != second {
+		t.Errorf("columns %v and %v", first, second)
+	}
+	d.core.pods.SetLabels(func(_, name string) map[string]string {
+		return map[string]map[string]string{"pod-1": {"app": "web", "tier": "front"}}[name]
+	})
+	if now := dp.pods[3].Classifier; dp.pods[2].Classifier != first || now[0] == 0 || now[46] != now[0] || now[0] == first[46] {
+		t.Errorf("with labels: columns %v and %v", dp.pods[2].Classifier, now)
+	}
+	d.stop()
+	dp.pods[2] = pod.Pod{Ifindex: 2, MAC: dp.pods[2].MAC, Addresses: dp.pods[2].Addresses}
+	startMember(t, dir, dp, 3)
+	if dp.pods[2].Classifier != first {
+		t.Errorf("after a restart: columns %v", dp.pods[2].Classifier)
+	}
 }

@@ -86,7 +86,7 @@ func TestPod(t *testing.T) {
 			t.Errorf("given %s", got)
 		}
 	}
-	if got := fmt.Sprint(d.dp.pods[2], d.kernel.pods["culv0"]); got != "{2 02:00:00:00:01:00 [10.244.1.2 fd00:10:244:1::2]} {culv0 2 02:00:00:00:01:00 [10.244.1.2 fd00:10:244:1::2]}" {
+	if got := fmt.Sprint(d.dp.pods[2].Ifindex, d.dp.pods[2].MAC, d.dp.pods[2].Addresses, d.kernel.pods["culv0"]); got != "2 02:00:00:00:01:00 [10.244.1.2 fd00:10:244:1::2] {culv0 2 02:00:00:00:01:00 [10.244.1.2 fd00:10:244:1::2]}" {
 		t.Errorf("put: %s", got)
 	}
 	mustAdd(t, d, 1)

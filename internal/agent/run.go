@@ -78,6 +78,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("network state: %w", err)
 	}
 	c.spread = &spreader{dp: c.dp.Spread, cards: c.dp.SpreadCards, times: cpuClocks, log: a.log}
+	c.dp.ClassifyPods = c.pods.SetClasses
 	c.writer = apply.NewWriter(&c.dp.DataPath, c.upf.upf, a.log)
 	c.network = apply.NewNetwork(&c.dp.DataPath, c.watch.KeepAlive, a.log)
 	c.overlay = apply.NewOverlay(host, &c.dp.DataPath, c.pods, a.log)

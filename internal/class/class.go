@@ -17,12 +17,8 @@ const MaxClasses = 63
 // list of classes that are candidates for a packet.
 const MaxColumns = 15
 
-// MaxDSCP is the highest differentiated services code point (RFC 2474), and the highest
-// QFI (TS 38.415 section 5.5.3.3).
-const (
-	MaxDSCP = 63
-	MaxQFI  = 63
-)
+// MaxDSCP is the highest differentiated services code point (RFC 2474).
+const MaxDSCP = 63
 
 // Class is a traffic class. A packet is in the class of the highest priority that matches
 // it, and in none otherwise: then it is best effort.
@@ -39,9 +35,8 @@ type Class struct {
 }
 
 // Match says which packets a class has: those that meet all of the fields that are set. Of
-// a list one entry has to match. Only one kind of source may be set: interfaces; pods, by
-// namespaces or pod_labels; or sessions, by slices, dnns or qfis. Without a source it is
-// any of these.
+// a list one entry has to match. Only one kind of source may be set: interfaces; or pods, by
+// namespaces or pod_labels. Without a source it is any of these.
 type Match struct {
 	// Interfaces by which packets arrive, whatever their VLAN tags.
 	Interfaces []string `json:"interfaces,omitempty"`
@@ -49,12 +44,6 @@ type Match struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 	// PodLabels that the sending pods have, all of them.
 	PodLabels map[string]string `json:"pod_labels,omitempty"`
-	// Slices of the sessions, by name.
-	Slices []string `json:"slices,omitempty"`
-	// DNNs are the network instances of the sessions' rules.
-	DNNs []string `json:"dnns,omitempty"`
-	// QFIs of the sessions' QoS flows, 1 to 63.
-	QFIs []uint16 `json:"qfis,omitempty" jsonschema:"minimum=1,maximum=63"`
 	// DSCP are the code points of the packets, 0 to 63. Of a packet in a tunnel that
 	// begins here it is that of the packet, not that of an outer header.
 	DSCP []uint16 `json:"dscp,omitempty" jsonschema:"maximum=63"`
@@ -70,7 +59,6 @@ const (
 	SourceAny SourceKind = iota
 	SourceInterface
 	SourcePod
-	SourceSession
 )
 
 // Source is a sender of packets, as this node can tell them apart before it reads them.
@@ -80,9 +68,6 @@ type Source struct {
 	// Of SourcePod. This node's own stack is a pod without a namespace and labels.
 	Namespace string
 	Labels    map[string]string
-	// Of SourceSession.
-	Slice, DNN string
-	QFI        uint16
 }
 
 // kinds lists the kinds of sources that a match names.
@@ -93,7 +78,6 @@ func (m *Match) kinds() (out []SourceKind) {
 	}{
 		{SourceInterface, len(m.Interfaces) > 0},
 		{SourcePod, len(m.Namespaces)+len(m.PodLabels) > 0},
-		{SourceSession, len(m.Slices)+len(m.DNNs)+len(m.QFIs) > 0},
 	} {
 		if k.set {
 			out = append(out, k.kind)
@@ -125,8 +109,6 @@ func (m *Match) From(s Source) bool {
 			}
 		}
 		return true
-	case SourceSession:
-		return s.Kind == SourceSession && has(m.Slices, s.Slice) && has(m.DNNs, s.DNN) && has(m.QFIs, s.QFI)
 	}
 	return true
 }
@@ -149,17 +131,11 @@ func (c Class) Validate() []srv6.FieldError {
 	}
 	m := &c.Match
 	if kinds := m.kinds(); len(kinds) > 1 {
-		fields := map[SourceKind]string{SourceInterface: "interfaces", SourcePod: "namespaces and pod_labels", SourceSession: "slices, dnns and qfis"}
-		errs.add("match", "write a class for each, of the same color", "a packet has one kind of source, and %s is another than %s", fields[kinds[1]], fields[kinds[0]])
+		errs.add("match", "write a class for each, of the same color", "a packet comes from an interface or from a pod: interfaces do not go with namespaces and pod_labels")
 	}
 	for i, d := range m.DSCP {
 		if d > MaxDSCP {
 			errs.add(fmt.Sprintf("match.dscp[%d]", i), "give 0 to 63 (RFC 2474); the DSCP is the upper six bits of the octet", "%d is not a DSCP", d)
-		}
-	}
-	for i, q := range m.QFIs {
-		if q == 0 || q > MaxQFI {
-			errs.add(fmt.Sprintf("match.qfis[%d]", i), "give 1 to 63", "%d is not a QFI", q)
 		}
 	}
 	for i, d := range m.Destinations {
@@ -234,31 +210,17 @@ func sourceOfBoth(a, b *Match) (string, bool) {
 	case a.Kind() == SourceInterface:
 		name, ok := common(a.Interfaces, b.Interfaces)
 		return "interface " + name, ok
-	case a.Kind() == SourcePod:
-		namespace, ok := common(a.Namespaces, b.Namespaces)
-		for _, key := range slices.Sorted(maps.Keys(a.PodLabels)) {
-			if v, also := b.PodLabels[key]; also && v != a.PodLabels[key] {
-				return "", false
-			}
-		}
-		if namespace == "" {
-			return "pods", ok
-		}
-		return "pods of namespace " + namespace, ok
 	}
-	slice, okSlice := common(a.Slices, b.Slices)
-	dnn, okDNN := common(a.DNNs, b.DNNs)
-	qfi, okQFI := common(a.QFIs, b.QFIs)
-	out := "sessions"
-	for _, part := range []string{slice, dnn} {
-		if part != "" {
-			out += " of " + part
+	namespace, ok := common(a.Namespaces, b.Namespaces)
+	for _, key := range slices.Sorted(maps.Keys(a.PodLabels)) {
+		if v, also := b.PodLabels[key]; also && v != a.PodLabels[key] {
+			return "", false
 		}
 	}
-	if qfi != 0 {
-		out += fmt.Sprintf(" with QFI %d", qfi)
+	if namespace == "" {
+		return "pods", ok
 	}
-	return out, okSlice && okDNN && okQFI
+	return "pods of namespace " + namespace, ok
 }
 
 // common returns what two lists have in common, of which an empty one holds everything.

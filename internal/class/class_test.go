@@ -25,10 +25,9 @@ func TestInvalidClasses(t *testing.T) {
 	for want, change := range map[string]func(*Class){
 		"name: is missing":           func(c *Class) { c.Name = "" },
 		"color: is missing":          func(c *Class) { c.Color = 0 },
-		"match: a packet has one":    func(c *Class) { c.Match.Namespaces = []string{"prod"} },
+		"match: a packet comes":      func(c *Class) { c.Match.Namespaces = []string{"prod"} },
 		"match.dscp[1]: 64 is not":   func(c *Class) { c.Match.DSCP = []uint16{63, 64} },
 		"match.destinations[0]: 10.": func(c *Class) { c.Match.Destinations[0] = prefix("10.0.0.1/8") },
-		"match.qfis[0]: 0 is not":    func(c *Class) { c.Match.Interfaces, c.Match.QFIs = nil, []uint16{0} },
 	} {
 		c := valid()
 		change(&c)
@@ -50,7 +49,6 @@ func TestConflicts(t *testing.T) {
 	eth1 := of(func(m *Match) { m.Interfaces = []string{"eth1", "eth2"} })
 	prod := of(func(m *Match) { m.Namespaces = []string{"prod"} })
 	web := of(func(m *Match) { m.PodLabels = map[string]string{"app": "web"} })
-	flow := of(func(m *Match) { m.Slices, m.QFIs = []string{"iot"}, []uint16{5} })
 	ten := of(func(m *Match) { m.Destinations = []netip.Prefix{prefix("10.0.0.0/8")} })
 	for _, tt := range []struct {
 		a, b Class
@@ -64,8 +62,6 @@ func TestConflicts(t *testing.T) {
 		{eth1, prod, ""},
 		{prod, web, "packets of pods of namespace prod"},
 		{web, of(func(m *Match) { m.PodLabels = map[string]string{"app": "db"} }), ""},
-		{flow, of(func(m *Match) { m.DNNs = []string{"internet"} }), "packets of sessions of iot of internet with QFI 5"},
-		{flow, of(func(m *Match) { m.QFIs = []uint16{6} }), ""},
 		{ten, of(func(m *Match) { m.Destinations = []netip.Prefix{prefix("10.1.0.0/16")} }), "packets of any source to 10.1.0.0/16"},
 		{ten, of(func(m *Match) { m.Destinations = []netip.Prefix{prefix("11.0.0.0/8")} }), ""},
 	} {
@@ -103,7 +99,7 @@ func TestRowsAgreeWithApply(t *testing.T) {
 	policies := map[uint32]string{10: "p10", 20: "p20", 40: "p40"}
 	for _, s := range []Source{
 		{Kind: SourceInterface, Interface: "eth1"}, {Kind: SourceInterface, Interface: "eth2"},
-		{Kind: SourcePod, Namespace: "prod"}, {Kind: SourcePod}, {Kind: SourceSession, Slice: "iot"},
+		{Kind: SourcePod, Namespace: "prod"}, {Kind: SourcePod},
 	} {
 		classifier := table.Classifier(s)
 		for _, to := range []string{"10.1.2.0/24", "10.2.0.0/16", "0.0.0.0/0", "2001:db8::/32"} {

@@ -91,11 +91,9 @@ func (t *Table) count() int {
 // namespace: their labels are left open.
 func (t *Table) sources() []Source {
 	interfaces, namespaces := []string{""}, []string{""}
-	names, dnns, qfis := []string{""}, []string{""}, []uint16{0}
 	for i := range t.classes {
 		m := &t.classes[i].Match
 		interfaces, namespaces = append(interfaces, m.Interfaces...), append(namespaces, m.Namespaces...)
-		names, dnns, qfis = append(names, m.Slices...), append(dnns, m.DNNs...), append(qfis, m.QFIs...)
 	}
 	var out []Source
 	for _, name := range distinct(interfaces) {
@@ -103,13 +101,6 @@ func (t *Table) sources() []Source {
 	}
 	for _, name := range distinct(namespaces) {
 		out = append(out, Source{Kind: SourcePod, Namespace: name})
-	}
-	for _, name := range distinct(names) {
-		for _, dnn := range distinct(dnns) {
-			for _, qfi := range distinct(qfis) {
-				out = append(out, Source{Kind: SourceSession, Slice: name, DNN: dnn, QFI: qfi})
-			}
-		}
 	}
 	return out
 }

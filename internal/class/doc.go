@@ -3,7 +3,7 @@
 // functions.
 //
 // The data path classifies in two loads. A classifier belongs to a source of packets (an
-// interface, a pod, a session's forwarding) and has a column for each DSCP. A row belongs
+// interface, a pod) and has a column for each DSCP. A row belongs
 // to a destination and has a way for each column: a policy, and the class that counts the
 // packet. Column 0 is best effort. Two packets have the same column if the same classes
 // are candidates for them, in the same order; their destination decides which of these

@@ -51,9 +51,6 @@ func matchText(m *class.Match) string {
 	for _, key := range slices.Sorted(maps.Keys(m.PodLabels)) {
 		add("label", key+"="+m.PodLabels[key])
 	}
-	add("slice", m.Slices...)
-	add("dnn", m.DNNs...)
-	add("qfi", texts(m.QFIs)...)
 	add("dscp", texts(m.DSCP)...)
 	add("to", texts(m.Destinations)...)
 	if len(out) == 0 {

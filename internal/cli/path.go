@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/kube/operator"
@@ -23,13 +25,21 @@ import (
 // podPath is the way that packets of a pod of this node take to another, in one
 // family.
 type podPath struct {
-	From netip.Addr `json:"from"`
-	To   netip.Addr `json:"to"`
-	// Way is pod (of the same node), policy or kernel (no entry: the host's
-	// routes).
+	From netip.Addr `json:"from,omitzero"`
+	// Interface that the packets arrive by, where they are no pod's.
+	Interface string     `json:"interface,omitempty"`
+	To        netip.Addr `json:"to"`
+	DSCP      uint8      `json:"dscp"`
+	// Way is pod (of the same node), policy, drop (of a strict class) or kernel (no entry:
+	// the host's routes).
 	Way    string       `json:"way"`
 	Prefix netip.Prefix `json:"prefix,omitzero"` // of the steering entry
-	Policy string       `json:"policy,omitempty"`
+	// Class and Color are of the packet's traffic class; empty: best effort. Fallback: no
+	// valid policy of the color leads there.
+	Class    string `json:"class,omitempty"`
+	Color    uint32 `json:"color,omitempty"`
+	Fallback bool   `json:"fallback,omitempty"`
+	Policy   string `json:"policy,omitempty"`
 	// Path is the policy's active candidate path; empty: its own segment lists.
 	Path       string     `json:"path,omitempty"`
 	Preference uint32     `json:"preference,omitempty"`
@@ -63,43 +73,54 @@ type known struct {
 	steering    []agent.SteeringStatus
 	policies    []agent.PolicyStatus
 	adjacencies []agent.AdjacencyStatus
+	interfaces  []agent.InterfaceStatus
+	classes     []agent.ClassStatus
+	dscp        uint8 // of the packets
 }
 
 func pathCommand(a *app) *cobra.Command {
 	var where operator.Options
 	var byName bool
+	var dscp uint8
 	c := &cobra.Command{
-		Use:   "path POD POD",
-		Short: "Show the path of packets from a pod to another pod, SID by SID",
-		Long: `Shows the path of packets from a pod of this node to another pod: the steering
-entry, the policy and its active candidate path, and for each segment the node that
-has the SID. POD is the name of a pod of this node (namespace/name), or an address
-of any pod.
+		Use:   "path FROM TO",
+		Short: "Show the path of packets from a pod or an interface, SID by SID",
+		Long: `Shows the path of packets from a pod of this node, or that arrive by an interface of
+it: the steering entry, the traffic class, the policy and its active candidate path,
+and for each segment the node that has the SID. FROM is the name of a pod of this
+node (namespace/name), its address, or an interface that the data path is attached
+to. TO is a pod of this node, or any address. --dscp is that of the packets; classes
+by labels of pods are not looked at.
 
 With --kube the command works from anywhere, with your own rights in the cluster.
 PODs are then names of any pods; it asks the agent on the first pod's node.`,
-		Example: "  culvert path default/web-1 10.244.2.7\n  culvert path default/web-1 default/db-0 --kube",
-		Args:    cmdline.Exactly(2, "two pods"),
+		Example: "  culvert path default/web-1 10.244.2.7\n  culvert path default/web-1 default/db-0 --kube\n  culvert path eth1 203.0.113.7 --dscp 46",
+		Args:    cmdline.Exactly(2, "where packets come from, and where to"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if dscp > class.MaxDSCP {
+				return cmdline.Usagef("--dscp %d: give 0 to %d", dscp, class.MaxDSCP)
+			}
 			if byName {
-				return a.pathByName(c, where, args[0], args[1])
+				return a.pathByName(c, where, args[0], args[1], dscp)
 			}
 			return show(a, c, func(client *api.Client, ctx context.Context) ([]podPath, error) {
 				k, err := knows(ctx, client)
 				if err != nil {
 					return nil, err
 				}
+				k.dscp = dscp
 				return k.between(args[0], args[1])
 			}, pathRows)
 		},
 	}
+	c.Flags().Uint8Var(&dscp, "dscp", 0, "differentiated services `code` point of the packets, 0 to 63")
 	c.Flags().BoolVar(&byName, "kube", false, "ask the cluster where the pods are, and the agent there")
 	a.agentFlags(c, &where)
 	return a.printing(c)
 }
 
 // pathByName asks the agent of the node that a pod is on.
-func (a *app) pathByName(c *cobra.Command, where operator.Options, from, to string) error {
+func (a *app) pathByName(c *cobra.Command, where operator.Options, from, to string, dscp uint8) error {
 	cluster, err := operator.New(where)
 	if err != nil {
 		return err
@@ -124,7 +145,7 @@ func (a *app) pathByName(c *cobra.Command, where operator.Options, from, to stri
 			if s.Is4() != t.Is4() {
 				continue
 			}
-			text, err := cluster.Exec(ctx, agent, nil, connectivity.Program, "path", s.String(), t.String(), "--output", "json")
+			text, err := cluster.Exec(ctx, agent, nil, connectivity.Program, "path", s.String(), t.String(), "--dscp", strconv.Itoa(int(dscp)), "--output", "json")
 			if err != nil {
 				return fmt.Errorf("agent of %s: %w", source.Node, err)
 			}
@@ -146,12 +167,14 @@ func knows(ctx context.Context, client *api.Client) (k known, err error) {
 	if err != nil {
 		return k, err
 	}
-	var errs [5]error
+	var errs [7]error
 	k.pods, errs[0] = client.Pods(ctx, "")
 	k.nodes, errs[1] = client.Nodes(ctx, "")
 	k.steering, errs[2] = client.Steerings(ctx, "")
 	k.policies, errs[3] = client.Policies(ctx, "")
 	k.adjacencies, errs[4] = client.Adjacencies(ctx, "")
+	k.interfaces, errs[5] = client.Interfaces(ctx, "")
+	k.classes, errs[6] = client.Classes(ctx, "")
 	if s.Overlay != nil && s.Overlay.Self.Address.IsValid() { // a path may come back
 		k.nodes = append(k.nodes, agent.NodeStatus{Node: s.Overlay.Self})
 	}
@@ -160,6 +183,13 @@ func knows(ctx context.Context, client *api.Client) (k known, err error) {
 
 // between finds the paths of all families that both pods have.
 func (k known) between(from, to string) (list []podPath, err error) {
+	if slices.ContainsFunc(k.interfaces, func(i agent.InterfaceStatus) bool { return i.Name == from }) {
+		targets, err := k.addresses(to)
+		for _, target := range targets {
+			list = append(list, k.find(podPath{Interface: from, To: target}))
+		}
+		return list, err
+	}
 	sources, err := k.addresses(from)
 	if err != nil {
 		return nil, err
@@ -170,11 +200,11 @@ func (k known) between(from, to string) (list []podPath, err error) {
 	}
 	for _, source := range sources {
 		if !k.isPod(source) {
-			return nil, fmt.Errorf("%s is not a pod of this node: run this on the pod's node, or give --kube", from)
+			return nil, fmt.Errorf("%s is not a pod of this node: run this on the pod's node, or give --kube or an interface", from)
 		}
 		for _, target := range targets {
 			if source.Is4() == target.Is4() {
-				list = append(list, k.find(source, target))
+				list = append(list, k.find(podPath{From: source, To: target}))
 			}
 		}
 	}
@@ -200,27 +230,100 @@ func (k known) isPod(a netip.Addr) bool {
 	return slices.ContainsFunc(k.pods, func(p pods.Status) bool { return slices.Contains(p.Addresses, a) })
 }
 
-func (k known) find(from, to netip.Addr) podPath {
-	p := podPath{From: from, To: to, Way: "kernel"}
-	if k.isPod(to) {
+// find completes a path that has its ends.
+func (k known) find(p podPath) podPath {
+	p.Way, p.DSCP = "kernel", k.dscp
+	if k.isPod(p.To) {
 		p.Way = "pod"
 		return p
 	}
-	for _, s := range k.steering { // the longest prefix
-		if s.Policy != "" && s.Prefix.Contains(to) && s.Prefix.Bits() >= p.Prefix.Bits() {
-			p.Way, p.Prefix, p.Policy = "policy", s.Prefix, s.Policy
-		}
-	}
-	i := slices.IndexFunc(k.policies, func(s agent.PolicyStatus) bool { return s.Name == p.Policy })
-	if i < 0 {
+	k.steer(&p)
+	best := k.policy(p.Policy)
+	if best == nil {
 		return p
 	}
-	policy := k.policies[i]
+	policy := k.classify(&p, best)
+	if policy == nil {
+		return p
+	}
 	if j := slices.IndexFunc(policy.Paths, func(v srpolicy.Verdict) bool { return v.Active }); j >= 0 {
 		p.Path, p.Preference, p.Why = policy.Paths[j].Path, policy.Paths[j].Preference, policy.Paths[j].Why
 	}
-	p.Lists = k.lists(policy, to)
+	p.Lists = k.lists(*policy, p.To)
 	return p
+}
+
+// steer finds the entry: of the interface's own before the node's, the longest prefix, and
+// then that of the interface alone.
+func (k known) steer(p *podPath) {
+	own := false
+	for _, s := range k.steering {
+		switch {
+		case s.Policy == "" || !s.Prefix.Contains(p.To) || s.Interface != "" && s.Interface != p.Interface:
+		case own && s.Interface == "", own == (s.Interface != "") && p.Policy != "" && s.Prefix.Bits() < p.Prefix.Bits():
+		default:
+			p.Way, p.Prefix, p.Policy, own = "policy", s.Prefix, s.Policy, s.Interface != ""
+		}
+	}
+	for _, s := range k.steering {
+		if p.Policy == "" && s.Policy != "" && !s.Prefix.IsValid() && s.Interface == p.Interface && len(s.VLANs) == 0 {
+			p.Way, p.Policy = "policy", s.Policy
+		}
+	}
+}
+
+// classify returns the policy that packets take by their class, or nil where they are
+// dropped.
+func (k known) classify(p *podPath, best *agent.PolicyStatus) *agent.PolicyStatus {
+	all := make([]class.Class, len(k.classes))
+	for i, c := range k.classes {
+		all[i] = c.Class
+	}
+	table, err := class.Compile(all, nil)
+	if err != nil { // of such classes the agent has none
+		return best
+	}
+	source := class.Source{Kind: class.SourceInterface, Interface: p.Interface}
+	if p.Interface == "" {
+		source = class.Source{Kind: class.SourcePod, Namespace: k.namespace(p.From)}
+	}
+	to := netip.PrefixFrom(p.To, p.To.BitLen())
+	if !p.Prefix.IsValid() {
+		to = netip.Prefix{}
+	}
+	c := table.Apply(source, uint16(p.DSCP), to)
+	if c == nil {
+		return best
+	}
+	p.Class, p.Color, p.Fallback = c.Name, c.Color, true
+	for i := range k.policies {
+		if o := &k.policies[i]; o.Color == c.Color && o.Endpoint.IsValid() && o.Endpoint == best.Endpoint && !o.L2() && len(o.Paths) > 0 && o.Paths[0].Valid {
+			p.Policy, p.Fallback = o.Name, false
+			return o
+		}
+	}
+	if c.Strict {
+		p.Way, p.Policy = "drop", ""
+		return nil
+	}
+	return best
+}
+
+func (k known) policy(name string) *agent.PolicyStatus {
+	i := slices.IndexFunc(k.policies, func(s agent.PolicyStatus) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &k.policies[i]
+}
+
+// namespace is that of the pod with an address.
+func (k known) namespace(a netip.Addr) string {
+	i := slices.IndexFunc(k.pods, func(p pods.Status) bool { return slices.Contains(p.Addresses, a) })
+	if i < 0 {
+		return ""
+	}
+	return k.pods[i].Namespace
 }
 
 // lists are a policy's, for packets to an address.
@@ -306,14 +409,30 @@ func last(list []netip.Addr) netip.Addr {
 func pathRows(g *printer.Grid, paths []podPath) {
 	g.Row("FROM", "TO", "STEP", "WHAT")
 	for _, p := range paths {
-		row := func(step, format string, args ...any) { g.Row(p.From, p.To, step, fmt.Sprintf(format, args...)) }
+		from := p.Interface
+		if from == "" {
+			from = p.From.String()
+		}
+		row := func(step, format string, args ...any) { g.Row(from, p.To, step, fmt.Sprintf(format, args...)) }
 		switch p.Way {
 		case "pod":
 			row("pod", "straight into it: it is on this node")
 		case "kernel":
 			row("kernel", "by the host's routes: no pod of the cluster has this address")
+		case "drop":
+			row("class", "%s, color %d, DSCP %d: strict, and no valid policy of this color leads there: dropped", p.Class, p.Color, p.DSCP)
 		default:
-			row("steering", "%s into policy %s", p.Prefix, p.Policy)
+			match := "all of the interface"
+			if p.Prefix.IsValid() {
+				match = p.Prefix.String()
+			}
+			row("steering", "%s into policy %s", match, p.Policy)
+			switch {
+			case p.Fallback:
+				row("class", "%s, color %d, DSCP %d: no valid policy of this color leads there: best effort", p.Class, p.Color, p.DSCP)
+			case p.Class != "":
+				row("class", "%s, color %d, DSCP %d", p.Class, p.Color, p.DSCP)
+			}
 			row("path", "%s, preference %d: %s", cmp.Or(p.Path, "its own"), p.Preference, p.Why)
 			for i, l := range p.Lists {
 				if l.Down != "" {

@@ -8,8 +8,11 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/pods"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/printer"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -130,6 +133,50 @@ func TestPathWithoutPolicy(t *testing.T) {
 	}
 }
 
+// Packets take the policy of their class where one is valid; what is shown says which, and
+// why not.
+func TestPathOfClass(t *testing.T) {
+	end := netip.MustParseAddr("2001:db8::2")
+	k := cluster()
+	k.interfaces = []agent.InterfaceStatus{{Interface: config.Interface{Name: "eth1"}}}
+	k.policies[0].Endpoint = end
+	fast := k.policies[0]
+	fast.Name, fast.Color, fast.Paths = "fast", 100, []srpolicy.Verdict{{Active: true, Valid: true}}
+	k.policies = append(k.policies, fast)
+	k.steering = append(k.steering, agent.SteeringStatus{Steering: srpolicy.Steering{Prefix: netip.MustParsePrefix("10.244.0.0/16"), Interface: "eth1", Policy: "fast"}})
+	k.classes = []agent.ClassStatus{
+		{Class: class.Class{Name: "voice", Color: 100, Priority: 1, Match: class.Match{DSCP: []uint16{46}, Namespaces: []string{"default"}}}},
+		{Class: class.Class{Name: "sealed", Color: 200, Strict: true, Match: class.Match{DSCP: []uint16{10}}}},
+		{Class: class.Class{Name: "bulk", Color: 300, Match: class.Match{DSCP: []uint16{8}}}},
+	}
+	for _, tt := range []struct {
+		from     string
+		dscp     uint8
+		want     podPath
+		policies int
+	}{
+		{"default/a", 0, podPath{Way: "policy", Policy: "narrow"}, 2},
+		{"default/a", 46, podPath{Way: "policy", Policy: "fast", Class: "voice", Color: 100}, 2},
+		{"default/a", 10, podPath{Way: "drop", Class: "sealed", Color: 200, Fallback: true}, 0},
+		{"default/a", 8, podPath{Way: "policy", Policy: "narrow", Class: "bulk", Color: 300, Fallback: true}, 2},
+		{"eth1", 46, podPath{Way: "policy", Policy: "fast"}, 2}, // its own table, and no pod
+	} {
+		k.dscp = tt.dscp
+		got, err := k.between(tt.from, "10.244.2.9")
+		if err != nil || len(got) != 1 {
+			t.Fatal(got, err)
+		}
+		p := got[0]
+		if p.Way != tt.want.Way || p.Policy != tt.want.Policy || p.Class != tt.want.Class || p.Color != tt.want.Color || p.Fallback != tt.want.Fallback || len(p.Lists) != tt.policies {
+			t.Errorf("%s, DSCP %d: %+v", tt.from, tt.dscp, p)
+		}
+		var out strings.Builder
+		if err := printer.WriteTable(&out, func(g *printer.Grid) { pathRows(g, got) }); err != nil || !strings.Contains(out.String(), tt.want.Class) {
+			t.Errorf("%s, DSCP %d prints %s", tt.from, tt.dscp, out.String())
+		}
+	}
+}
+
 func TestStepOfNode(t *testing.T) {
 	for sid, want := range map[string]pathStep{
 		"fc00:0:2:6::":  {Node: "node-2", Does: "End.DT6"},
@@ -153,7 +200,7 @@ func TestPathCommand(t *testing.T) {
 	if !strings.Contains(out, "10.244.1.2") || !strings.Contains(out, "192.0.2.1") || !strings.Contains(out, "kernel") {
 		t.Errorf("%s", out)
 	}
-	if r := f.run(t, "path", "default/a"); r.code != cmdline.ExitUsage || !strings.Contains(r.stderr, "two pods") {
+	if r := f.run(t, "path", "default/a"); r.code != cmdline.ExitUsage || !strings.Contains(r.stderr, "where packets come from") {
 		t.Errorf("one pod: exit %d, %s", r.code, r.stderr)
 	}
 }

@@ -45,7 +45,7 @@ func (m *Model) classify(port string, to *srpolicy.Steering, packet []byte) (pol
 		p := valid(c.Color)
 		different = different || p != to.Policy && (p != "" || c.Strict)
 		from := len(c.Match.Interfaces) == 0 || slices.Contains(c.Match.Interfaces, port)
-		from = from && len(c.Match.Namespaces)+len(c.Match.PodLabels)+len(c.Match.Slices)+len(c.Match.DNNs)+len(c.Match.QFIs) == 0
+		from = from && len(c.Match.Namespaces)+len(c.Match.PodLabels) == 0
 		code := len(c.Match.DSCP) == 0 || slices.Contains(c.Match.DSCP, uint16(class(packet)>>2))
 		if from && code && (found == nil || c.Priority > found.Priority) {
 			found = c

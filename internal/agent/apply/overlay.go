@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // Host is what the overlay needs of *netdev.Host.
@@ -130,19 +131,29 @@ func podMTU(uplinks []netdev.Link, g *plan.Goal, t *plan.Tables) int {
 	}
 	longest := 0
 	for _, s := range g.Wanted.Steering {
-		p := t.Policies[s.Policy]
-		longest = max(longest, ipv6Header)
-		for _, l := range p.SegmentLists {
-			n := len(l.Segments)
-			if p.Reduced() {
-				n--
-			}
-			if n > 0 {
-				longest = max(longest, ipv6Header+srhHeader+n*segment)
+		longest = max(longest, ipv6Header, pushed(t.Policies[s.Policy]))
+		if row := t.Steering[s.Key()].Row; row != nil {
+			for _, way := range row {
+				longest = max(longest, pushed(t.Policies[way.Policy]))
 			}
 		}
 	}
 	return max(mtu-longest, minMTU)
+}
+
+// pushed is the length of the longest header with an SRH that a policy pushes; 0: none has
+// one.
+func pushed(p srpolicy.Policy) (longest int) {
+	for _, l := range p.SegmentLists {
+		n := len(l.Segments)
+		if p.Reduced() {
+			n--
+		}
+		if n > 0 {
+			longest = max(longest, ipv6Header+srhHeader+n*segment)
+		}
+	}
+	return longest
 }
 
 // LowerMTU comes before the tables of a goal, if a path gets longer with them: the

@@ -41,6 +41,8 @@ type DataPath struct {
 	Links       Table[ethernet.Link, ethernet.Link]
 	Steering    Table[class.Entry, srpolicy.Steering]
 	SetClasses  func(names []string) error
+	// ClassifyPods classifies pods' packets.
+	ClassifyPods func(*class.Table)
 
 	// Interfaces, by index: the program, its settings, and the overlay's programs.
 	SetPort    func(ifindex int, p port.Port) error
@@ -201,6 +203,9 @@ func (w *Writer) write(one plan.Write) error {
 		return into(w.dp.Links, one, &v.Link, v.Link)
 	case *plan.Steering:
 		return into(w.dp.Steering, one, &v.Entry, v.Steering)
+	case *class.Table:
+		w.dp.ClassifyPods(v)
+		return nil
 	case *plan.Classes:
 		return w.dp.SetClasses(*v)
 	case *settings.Settings:

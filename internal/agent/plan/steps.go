@@ -25,6 +25,7 @@ type Step struct {
 //
 //	*srpolicy.Policy, *gtpu.Tunnel, *srv6.LocalSID, *Steering, *Link, *SessionSID
 //	*settings.Settings, *upf.Config, *Spread, *Classes  put only
+//	*class.Table                       put only: by which pods' packets are classified
 //	*Port                              its settings and the program; delete: both
 //	*PortSettings                      put only: the program is attached
 //
@@ -73,6 +74,7 @@ func Steps(from, to *Tables, s Scope, isUPF bool) []Step {
 	}
 	p.setClasses(from.ClassNames, unite(from.ClassNames, to.ClassNames))
 	p.putSteering()
+	p.classifyPods()
 	p.putPorts()
 	// The tables before the first ones do not know what an earlier daemon did.
 	if from.Links == nil || !desired.Same(from.Spread, to.Spread) {
@@ -352,6 +354,14 @@ func (p *planner) setClasses(from, to []string) {
 	if !slices.Equal(from, to) {
 		before, now := Classes(from), Classes(to)
 		p.add(desired.KindSettings, "classes", Write{Value: &now}, Write{Value: &before})
+	}
+}
+
+// classifyPods comes when rows have the columns of all classes.
+func (p *planner) classifyPods() {
+	from, to := p.from.Classes.Classes(), p.to.Classes.Classes()
+	if len(from)+len(to) > 0 && !reflect.DeepEqual(from, to) {
+		p.add(desired.KindSettings, "classes of pods", Write{Value: p.to.Classes}, Write{Value: p.from.Classes})
 	}
 }
 

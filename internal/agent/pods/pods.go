@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/ipam"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -130,6 +131,8 @@ type Pods struct {
 	free     sync.Cond            // an attachment is busy no more
 	failures map[Attachment]error // of pods to be connected again
 	fresh    map[Attachment]freshPod
+	classes  *class.Table
+	labels   func(namespace, name string) map[string]string // of pods; nil: none are known
 }
 
 // freshPod is one that the plugin may still be configuring, with the MTU that it was
@@ -274,9 +277,52 @@ func forKernel(l ipam.Lease[Pod]) netdev.Pod {
 	return netdev.Pod{Name: l.Holder.HostInterface, Ifindex: l.Holder.HostIfindex, MAC: mac, Addresses: l.Addresses}
 }
 
-func forTable(l ipam.Lease[Pod]) pod.Pod {
+func (p *Pods) forTable(l ipam.Lease[Pod]) pod.Pod {
 	k := forKernel(l)
-	return pod.Pod{Ifindex: k.Ifindex, MAC: k.MAC, Addresses: k.Addresses}
+	return pod.Pod{Ifindex: k.Ifindex, MAC: k.MAC, Addresses: k.Addresses, Classifier: p.classifier(l.Holder)}
+}
+
+// classifier is that of what a pod sends.
+func (p *Pods) classifier(v Pod) class.Classifier {
+	p.mu.Lock()
+	classes, labels := p.classes, p.labels
+	p.mu.Unlock()
+	s := class.Source{Kind: class.SourcePod, Namespace: v.Namespace}
+	if labels != nil {
+		s.Labels = labels(v.Namespace, v.Name)
+	}
+	return classes.Classifier(s)
+}
+
+// SetClasses has pods' packets classified by other classes.
+func (p *Pods) SetClasses(classes *class.Table) {
+	p.mu.Lock()
+	p.classes = classes
+	p.mu.Unlock()
+	p.Reclassify()
+}
+
+// SetLabels says where the labels of pods are known. When some change, Reclassify has to
+// come next.
+func (p *Pods) SetLabels(labels func(namespace, name string) map[string]string) {
+	p.mu.Lock()
+	p.labels = labels
+	p.mu.Unlock()
+	p.Reclassify()
+}
+
+// Reclassify writes the classifiers that differ, once Restore has connected the pods.
+func (p *Pods) Reclassify() {
+	if p.table == nil {
+		return
+	}
+	for _, l := range p.book.Leases() {
+		release := p.hold(l.Key)
+		if now, there := p.book.Get(l.Key); there {
+			p.note(l.Key, p.connect(now))
+		}
+		release()
+	}
 }
 
 // connect has the kernel and the data path lead to a pod.
@@ -289,7 +335,7 @@ func (p *Pods) connect(l ipam.Lease[Pod]) error {
 	if l.Holder.Shaped {
 		return p.table.Delete(l.Holder.HostIfindex)
 	}
-	return p.table.Put(forTable(l))
+	return p.table.Put(p.forTable(l))
 }
 
 // disconnect is the reverse, whatever of it was done.
@@ -337,7 +383,7 @@ func (p *Pods) Check(key Attachment) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	want := forTable(lease)
+	want := p.forTable(lease)
 	sorted := func(list []netip.Addr) []netip.Addr {
 		return slices.SortedFunc(slices.Values(list), netip.Addr.Compare)
 	}

@@ -308,11 +308,8 @@ type TrafficMatch struct {
 	Interfaces    []string               `protobuf:"bytes,1,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
 	Namespaces    []string               `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	PodLabels     map[string]string      `protobuf:"bytes,3,rep,name=pod_labels,json=podLabels,proto3" json:"pod_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Slices        []string               `protobuf:"bytes,4,rep,name=slices,proto3" json:"slices,omitempty"`
-	Dnns          []string               `protobuf:"bytes,5,rep,name=dnns,proto3" json:"dnns,omitempty"`
-	Qfis          []uint32               `protobuf:"varint,6,rep,packed,name=qfis,proto3" json:"qfis,omitempty"`
-	Dscp          []uint32               `protobuf:"varint,7,rep,packed,name=dscp,proto3" json:"dscp,omitempty"`
-	Destinations  []string               `protobuf:"bytes,8,rep,name=destinations,proto3" json:"destinations,omitempty"`
+	Dscp          []uint32               `protobuf:"varint,4,rep,packed,name=dscp,proto3" json:"dscp,omitempty"`
+	Destinations  []string               `protobuf:"bytes,5,rep,name=destinations,proto3" json:"destinations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -364,27 +361,6 @@ func (x *TrafficMatch) GetNamespaces() []string {
 func (x *TrafficMatch) GetPodLabels() map[string]string {
 	if x != nil {
 		return x.PodLabels
-	}
-	return nil
-}
-
-func (x *TrafficMatch) GetSlices() []string {
-	if x != nil {
-		return x.Slices
-	}
-	return nil
-}
-
-func (x *TrafficMatch) GetDnns() []string {
-	if x != nil {
-		return x.Dnns
-	}
-	return nil
-}
-
-func (x *TrafficMatch) GetQfis() []uint32 {
-	if x != nil {
-		return x.Qfis
 	}
 	return nil
 }
@@ -8445,7 +8421,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05color\x18\x02 \x01(\rR\x05color\x12.\n" +
 	"\x05match\x18\x03 \x01(\v2\x18.culvert.v1.TrafficMatchR\x05match\x12\x16\n" +
 	"\x06strict\x18\x04 \x01(\bR\x06strict\x12\x1a\n" +
-	"\bpriority\x18\x05 \x01(\x05R\bpriority\"\xcc\x02\n" +
+	"\bpriority\x18\x05 \x01(\x05R\bpriority\"\x8c\x02\n" +
 	"\fTrafficMatch\x12\x1e\n" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\tR\n" +
@@ -8454,12 +8430,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"namespaces\x18\x02 \x03(\tR\n" +
 	"namespaces\x12F\n" +
 	"\n" +
-	"pod_labels\x18\x03 \x03(\v2'.culvert.v1.TrafficMatch.PodLabelsEntryR\tpodLabels\x12\x16\n" +
-	"\x06slices\x18\x04 \x03(\tR\x06slices\x12\x12\n" +
-	"\x04dnns\x18\x05 \x03(\tR\x04dnns\x12\x12\n" +
-	"\x04qfis\x18\x06 \x03(\rR\x04qfis\x12\x12\n" +
-	"\x04dscp\x18\a \x03(\rR\x04dscp\x12\"\n" +
-	"\fdestinations\x18\b \x03(\tR\fdestinations\x1a<\n" +
+	"pod_labels\x18\x03 \x03(\v2'.culvert.v1.TrafficMatch.PodLabelsEntryR\tpodLabels\x12\x12\n" +
+	"\x04dscp\x18\x04 \x03(\rR\x04dscp\x12\"\n" +
+	"\fdestinations\x18\x05 \x03(\tR\fdestinations\x1a<\n" +
 	"\x0ePodLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"D\n" +

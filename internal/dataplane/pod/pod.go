@@ -25,6 +25,8 @@ type Pod struct {
 	Ifindex   int              // of the host's end of its veth
 	MAC       net.HardwareAddr // of the pod's end
 	Addresses []netip.Addr     // its own
+	// Classifier has the column of its packets by DSCP, as port.Port has.
+	Classifier [64]uint8
 }
 
 // pod is one that is in the tables.
@@ -115,7 +117,7 @@ func (t *Table) put(p Pod) error {
 		return err
 	}
 	t.pods[p.Ifindex] = next
-	if err := t.connect(p.Ifindex, next, addresses); err != nil {
+	if err := t.connect(p, next, addresses); err != nil {
 		if there == nil {
 			err = errors.Join(err, t.delete(p.Ifindex))
 		}
@@ -167,7 +169,8 @@ func (t *Table) write(p *pod, value abi.Pod) error {
 
 // connect has packets find the pod, and the program find its packets. Pods are
 // outside of the SR domain.
-func (t *Table) connect(ifindex int, p *pod, addresses []netip.Addr) error {
+func (t *Table) connect(of Pod, p *pod, addresses []netip.Addr) error {
+	ifindex := of.Ifindex
 	target := abi.Target{Kind: uint32(abi.TargetKindTARGET_POD), Index: p.index}
 	for _, a := range addresses {
 		if err := t.targets.Put(netip.PrefixFrom(a, a.BitLen()), target); err != nil {
@@ -185,7 +188,7 @@ func (t *Table) connect(ifindex int, p *pod, addresses []netip.Addr) error {
 			}
 		}
 	}
-	if err := t.ports.SetLocked(ifindex, port.Port{Roles: port.Edge}); err != nil {
+	if err := t.ports.SetLocked(ifindex, port.Port{Roles: port.Edge, Classifier: of.Classifier}); err != nil {
 		return err
 	}
 	return t.programs.AttachPod(ifindex)
