@@ -39,6 +39,13 @@ func start(t *testing.T, example string) fixture {
 		t.Fatal(err)
 	}
 	f := fixture{apitest.New(c), filepath.Join(t.TempDir(), "c.sock")}
+	serve(t, f.Agent, f.socket)
+	return f
+}
+
+// serve answers for an agent on a socket until the test ends.
+func serve(t *testing.T, service agent.Service, socket string) {
+	t.Helper()
 	findings := func(context.Context, api.Examination) ([]api.Finding, error) {
 		return []api.Finding{
 			{Name: "bpffs", Level: "ok", Detail: "mounted"},
@@ -46,7 +53,7 @@ func start(t *testing.T, example string) fixture {
 			{Name: "kernel version", Level: "fail", Detail: "5.10", Fix: "use Linux 6.6 or newer"},
 		}, nil
 	}
-	s, err := api.Listen(config.API{Socket: f.socket}, api.NewHandler(f.Agent, findings), slog.New(slog.DiscardHandler))
+	s, err := api.Listen(config.API{Socket: socket}, api.NewHandler(service, findings), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +66,6 @@ func start(t *testing.T, example string) fixture {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	return f
 }
 
 // result is what a command line did.

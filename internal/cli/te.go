@@ -30,7 +30,7 @@ fullest link is as little used as possible. FILE has the network: its nodes, lin
 classes, demands, and the lists that are installed (docs/how-to/traffic-engineering.md).
 These commands change nothing.`,
 	}
-	c.AddCommand(build(a, teShow, tePlan, teExplain, teSimulate)...)
+	c.AddCommand(build(a, teShow, tePlan, teExplain, teSimulate, teDemands)...)
 	return c
 }
 
@@ -262,7 +262,7 @@ link more than full after repair.`,
 			if err != nil {
 				return cmdline.Usagef("--fail: %w", err)
 			}
-			outcomes, err := simulate.Run(c.Context(), n, failures, progressOn(c, len(failures)))
+			outcomes, err := simulate.Run(c.Context(), n, failures, progressOn(c, len(failures), "failures"))
 			if err != nil {
 				return err
 			}
@@ -276,8 +276,8 @@ link more than full after repair.`,
 	return c
 }
 
-// progressOn says on a terminal how many of all are done.
-func progressOn(c *cobra.Command, all int) func(done int) {
+// progressOn says on a terminal how many of all are done, and of what.
+func progressOn(c *cobra.Command, all int, what string) func(done int) {
 	f, ok := c.ErrOrStderr().(*os.File)
 	if !ok {
 		return nil
@@ -286,7 +286,7 @@ func progressOn(c *cobra.Command, all int) func(done int) {
 		return nil
 	}
 	return func(done int) {
-		fmt.Fprintf(f, "\r%d of %d failures", done, all)
+		fmt.Fprintf(f, "\r%d of %d %s", done, all, what)
 		if done == all {
 			fmt.Fprint(f, "\r\x1b[K")
 		}

@@ -43,3 +43,18 @@ type Link struct {
 	// SID is the End.X SID of this direction at From.
 	SID netip.Addr `json:"sid,omitzero"`
 }
+
+// Owner is the name of the node that an address leads to: the one whose SID it is, or whose
+// locator has it, the longest where several do. Empty: no node.
+func (t Topology) Owner(a netip.Addr) (name string) {
+	longest := -1
+	for _, n := range t.Nodes {
+		if n.SID == a && a.IsValid() {
+			return n.Name
+		}
+		if n.Locator.Contains(a) && n.Locator.Bits() > longest {
+			name, longest = n.Name, n.Locator.Bits()
+		}
+	}
+	return name
+}
