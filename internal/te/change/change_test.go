@@ -154,3 +154,33 @@ func TestSwap(t *testing.T) {
 		}
 	}
 }
+
+// Parts of a demand keep their ratio, whatever the weights of its lists.
+func TestPartsOfLargeWeights(t *testing.T) {
+	list := func(node string, weight uint32) te.List {
+		return te.List{Weight: weight, Waypoints: []te.Waypoint{{Node: node}}}
+	}
+	for _, tt := range []struct {
+		from, to []te.List
+		done     int
+		want     []float64
+	}{
+		{[]te.List{list("a", 3e9), list("b", 1e9)}, []te.List{list("c", 4e9), list("d", 4e9)}, 2, []float64{0.5625, 0.1875, 0.125, 0.125}},
+		{[]te.List{list("a", 4294967291), list("b", 4294967279)}, []te.List{list("c", 1)}, 4, []float64{0.25, 0.25, 0.5}},
+		{nil, []te.List{list("c", 70000), list("d", 1)}, 4, []float64{0.5, 0.5, 0}},
+	} {
+		lists, ok := (&moving{from: tt.from, to: tt.to}).after(tt.done)
+		if !ok || len(lists) != len(tt.want) {
+			t.Fatalf("%v to %v: %v, %v", tt.from, tt.to, lists, ok)
+		}
+		var sum float64
+		for _, l := range lists {
+			sum += float64(l.Weight)
+		}
+		for i, l := range lists {
+			if part := float64(l.Weight) / sum; l.Weight == 0 || part < tt.want[i]-1e-3 || part > tt.want[i]+1e-3 {
+				t.Errorf("%v to %v: list %d has %v, want %v", tt.from, tt.to, i, part, tt.want[i])
+			}
+		}
+	}
+}

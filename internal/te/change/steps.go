@@ -131,8 +131,42 @@ func (m *moving) after(done int) ([]te.List, bool) {
 	if len(old) == 0 {
 		old = []te.List{{Weight: 1}} // the IGP's way
 	}
-	lists := append(scaled(old, parts-done, total(new)), scaled(new, done, total(old))...)
+	old, new = brief(old), brief(new)
+	lists := lowest(append(scaled(old, parts-done, total(new)), scaled(new, done, total(old))...))
 	return lists, len(lists) <= srpolicy.MaxSegmentLists
+}
+
+// brief has weights whose sum is about 2^14 at most, so that products of two such sums and parts
+// are weights too.
+func brief(lists []te.List) []te.List {
+	const most = 1 << 14
+	lists = lowest(lists)
+	var sum uint64
+	for _, l := range lists {
+		sum += uint64(l.Weight)
+	}
+	if sum <= most {
+		return lists
+	}
+	for i := range lists {
+		lists[i].Weight = uint32(max(1, uint64(lists[i].Weight)*most/sum))
+	}
+	return lists
+}
+
+// lowest has the smallest whole weights of the same ratio.
+func lowest(lists []te.List) []te.List {
+	lists = slices.Clone(lists)
+	var divisor uint32
+	for _, l := range lists {
+		for a := l.Weight; a > 0; {
+			divisor, a = a, divisor%a
+		}
+	}
+	for i := range lists {
+		lists[i].Weight /= max(divisor, 1)
+	}
+	return lists
 }
 
 func total(lists []te.List) (sum uint32) {
