@@ -211,7 +211,7 @@ func TestForeign(t *testing.T) {
 		return nil
 	})
 	l = dial(t, upf, 1, 20)
-	r := l.must(t, Settings{Window: 1, Duration: time.Millisecond, T1: 20 * time.Millisecond})
+	r := l.must(t, Settings{Window: 1, Duration: 300 * time.Millisecond, T1: 200 * time.Millisecond})
 	if r.Sent != 1 || r.Foreign != 2 || r.Accepted != 0 || r.Lost != 1 || r.Err() == nil {
 		t.Errorf("%+v", r)
 	}
