@@ -58,3 +58,12 @@ func (t Topology) Owner(a netip.Addr) (name string) {
 	}
 	return name
 }
+
+// LeftOut is a part of a network that a topology does not have, and why.
+type LeftOut struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+}
+
+// String says both.
+func (l LeftOut) String() string { return l.What + " is left out: " + l.Why }
