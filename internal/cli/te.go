@@ -30,21 +30,9 @@ fullest link is as little used as possible. FILE has the network: its nodes, lin
 classes, demands, and the lists that are installed (docs/how-to/traffic-engineering.md).
 These commands change nothing.`,
 	}
+	topologyFlag(c)
 	c.AddCommand(build(a, teShow, tePlan, teExplain, teSimulate, teDemands)...)
 	return c
-}
-
-// network reads the network of the first argument; - is standard input.
-func network(c *cobra.Command, args []string) (te.Network, error) {
-	data, err := cmdline.ReadFile(c, args[0])
-	if err != nil {
-		return te.Network{}, err
-	}
-	n, err := netfile.Parse(data)
-	if err != nil {
-		return te.Network{}, err
-	}
-	return n.Values(), nil
 }
 
 // planFlags are of the commands that compute a plan.

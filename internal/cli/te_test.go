@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -60,5 +61,43 @@ demands: [{headend: a, endpoint: c, rate: 1Gbit}]
 	r := command(t.Context(), "", "__complete", "te", "explain", network8, "r1:")
 	if !strings.Contains(r.stdout, "r1:r8:46") {
 		t.Errorf("completion of demands: %q", r.stdout)
+	}
+}
+
+// isis is what FRR prints of r1 to r4, two links between r1 and r2.
+const isis = "../te/frr/testdata/database.json"
+
+func TestTopologyOfFRR(t *testing.T) {
+	const file = `
+nodes: [{name: r1, sid: "fc00:1::1"}, {name: r2}, {name: r3}]
+links: [{from: r1, to: r2, capacity: 2Gbit}]
+demands: [{headend: r1, endpoint: r2, rate: 1Gbit}, {headend: r1, endpoint: r3, rate: 141Mbit}]
+`
+	r := command(t.Context(), file, "te", "show", "-", "--topology", "frr:"+isis)
+	if r.code != cmdline.ExitOK || r.stderr != "" {
+		t.Fatalf("exit %d: %s", r.code, r.stderr)
+	}
+	golden(t, "te_frr", r.stdout)
+	more := strings.Replace(file, "{name: r3}", "{name: r3}, {name: r9}", 1)
+	r = command(t.Context(), more, "te", "show", "-", "--topology", "frr:"+isis)
+	if r.stderr != "node r9 is left out: the running network does not have it: it has no links\n" {
+		t.Errorf("said %q", r.stderr)
+	}
+	database, err := os.ReadFile(isis)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := command(t.Context(), string(database), "te", "show", network8, "--topology", "frr:-"); r.code != cmdline.ExitOK || !strings.Contains(r.stdout, "r1-r3") {
+		t.Errorf("exit %d: %s", r.code, r.stdout)
+	}
+	for source, want := range map[string]string{
+		"frr:-": "the network is read from standard input", "frr:": "give frr:PATH", "x": `"x" is no source`, "frr:none": "cannot read none",
+	} {
+		if r := command(t.Context(), file, "te", "plan", "-", "--topology", source); r.code == cmdline.ExitOK || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: exit %d: %s, want %q", source, r.code, r.stderr, want)
+		}
+	}
+	if r := command(t.Context(), "", "__complete", "te", "show", network8, "--topology", ""); !strings.Contains(r.stdout, "frr:") {
+		t.Errorf("completion of sources: %q", r.stdout)
 	}
 }
