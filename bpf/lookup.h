@@ -132,6 +132,14 @@ INLINE struct target *target_of(__u64 hi, __u64 lo, __u32 family, __u32 table)
 	}
 }
 
+/* What a look-up came to, with what led there. */
+INLINE struct cached *remember_target(struct cached *slot, struct target *to)
+{
+	slot->kind = to ? to->kind : TARGET_NONE;
+	slot->index = to ? to->index : 0;
+	return slot;
+}
+
 /* By destination, in the table of a port (its ifindex) first, and then in the node's;
  * `ifindex` 0: only there. The node's own addresses are no port's. `hi` and `lo` are the
  * address in network order, for IPv4 lo is ~0 and `family` CACHE_IPV4, else 0. What is not
@@ -152,9 +160,21 @@ INLINE struct cached *steered_from(struct settings *cfg, __u64 hi, __u64 lo, __u
 		to = own ?: to;
 	}
 	cache_fill(slot, hi, lo, table, now);
-	slot->kind = to ? to->kind : TARGET_NONE;
-	slot->index = to ? to->index : 0;
-	return slot;
+	return remember_target(slot, to);
+}
+
+/* By destination, in a tenant's table and nowhere else. */
+INLINE struct cached *tenants_destination(struct settings *cfg, __u64 hi, __u64 lo, __u32 family,
+					  __u32 tenant)
+{
+	__u32 table = family | cache_table(tenant);
+	struct cached *slot = cache_slot(hi, lo, table);
+	__u32 now = cache_generation(cfg);
+
+	if (!slot || cache_holds(slot, hi, lo, table, now))
+		return slot;
+	cache_fill(slot, hi, lo, table, now);
+	return remember_target(slot, target_of(hi, lo, family, tenant));
 }
 
 INLINE struct cached *steered_destination(struct settings *cfg, __u64 hi, __u64 lo, __u32 family)

@@ -226,12 +226,14 @@ INLINE __u32 pod_policy_of_class(struct __sk_buff *skb, struct inner *in, __u32 
 	return way->policy;
 }
 
-INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside)
+/* `flags` are those of the port. What the overlay does not take is the kernel's; a tenant's
+ * pods have none: pod_input drops it. */
+INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags)
 {
-	struct inner in = {};
+	__u32 index, tenant = tenant_of(flags), outside = flags & PORT_EDGE;
+	struct inner in = { .tenant = tenant };
 	struct cached *to;
 	struct pod *pod_of;
-	__u32 index;
 
 	/* the kernel asks for no neighbours on culvert0, and addresses what it sends to itself */
 	if ((skb->pkt_type != HOST_PACKET && (outside || skb->pkt_type != OTHERHOST_PACKET)) ||
@@ -244,17 +246,17 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside
 	to = inner_target(cfg, &in);
 	if (!to ||
 	    (to->kind != TARGET_POD && to->kind != TARGET_POLICY && to->kind != TARGET_CLASSES)) {
-		if (outside)
+		if (outside && !tenant)
 			note_kernels(skb, &in);
 		return REASON_PASSED;
 	}
 	if (in.hops <= 1)
-		return REASON_PASSED;
+		return tenant ? REASON_HOP_LIMIT : REASON_PASSED;
 	index = to->index;
 	if (to->kind != TARGET_POD) {
 		int reason, classes = to->kind == TARGET_CLASSES;
 
-		if (outside && kernel_translates(skb, &in))
+		if (outside && !tenant && kernel_translates(skb, &in))
 			return REASON_PASSED;
 		if (classes)
 			index = pod_policy_of_class(skb, &in, index);
@@ -262,10 +264,10 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside
 			return REASON_NO_CLASS_POLICY;
 		reason = encapsulate(skb, cfg, index, &in);
 		/* the kernel tells the sender, or cuts it up */
-		return outside && reason == REASON_TOO_BIG ? REASON_PASSED : reason;
+		return outside && !tenant && reason == REASON_TOO_BIG ? REASON_PASSED : reason;
 	}
 	pod_of = bpf_map_lookup_elem(&pod, &index);
-	if (!pod_of || (outside && kernel_translates(skb, &in)) ||
+	if (!pod_of || (outside && !tenant && kernel_translates(skb, &in)) ||
 	    spend_hop(skb, ETH_LEN, in.version))
 		return REASON_PASSED;
 	return to_pod(skb, pod_of, in.version);
@@ -276,10 +278,14 @@ INLINE int pod_input(struct __sk_buff *skb)
 	__u32 ifindex = skb->ifindex, packets = skb_packets(skb), bytes = skb->len;
 	struct settings *cfg = &node_settings;
 	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
+	int reason;
 
 	if (!in)
 		return TC_NEXT;
-	return skb_finish(pod_decide(skb, cfg, in->flags & PORT_EDGE), packets, bytes);
+	reason = pod_decide(skb, cfg, in->flags);
+	if (reason == REASON_PASSED && tenant_of(in->flags))
+		reason = REASON_TENANT;
+	return skb_finish(reason, packets, bytes);
 }
 
 #endif

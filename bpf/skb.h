@@ -25,6 +25,7 @@ struct inner {
 	__u8 fragment;
 	__u8 class_index; /* class_counter; 0: none */
 	__u16 l3; /* offset of layer 3 */
+	__u32 tenant; /* its table; 0: the node's */
 };
 
 /* `size` octets at `offset`, or NULL. */
@@ -178,10 +179,22 @@ INLINE int way_of(long answer)
 	return REASON_NO_ROUTE;
 }
 
+/* The table of a pod's tenant; 0: it has none. */
+INLINE __u32 tenant_of(__u32 port_flags)
+{
+	__u32 table = port_flags >> PORT_TABLE_SHIFT;
+
+	return table > TENANT_TABLES ? table : 0;
+}
+
 /* Whose the packet is. On the caller's stack there is no room for what this needs. */
 static __attribute__((noinline)) struct cached *inner_target(struct settings *cfg, struct inner *in)
 {
-	return steered_destination(cfg, in->dst.hi, in->dst.lo, in->version == 4 ? CACHE_IPV4 : 0);
+	__u32 family = in->version == 4 ? CACHE_IPV4 : 0;
+
+	if (in->tenant)
+		return tenants_destination(cfg, in->dst.hi, in->dst.lo, family, in->tenant);
+	return steered_destination(cfg, in->dst.hi, in->dst.lo, family);
 }
 
 /* One hop less. Of IPv4 the header checksum makes it good in the sum that a

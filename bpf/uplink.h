@@ -196,13 +196,18 @@ INLINE int skb_decapsulate(struct __sk_buff *skb, struct settings *cfg, struct o
 	ecn = ecn_decapsulate(o->class, in.class);
 	if (ecn < 0)
 		return REASON_ECN;
-	if (decapsulates(o->sid) && o->sid->table != MAIN_TABLE)
+	if (o->sid->flags & SID_TENANT)
+		in.tenant = o->sid->table;
+	else if (decapsulates(o->sid) && o->sid->table != MAIN_TABLE)
 		return decapsulate_by_table(skb, o, &in, ecn);
 	found = inner_target(cfg, &in);
-	if (found && found->kind == TARGET_POD && in.hops > 1 && !kernel_translates(skb, &in)) {
+	if (found && found->kind == TARGET_POD && in.hops > 1 &&
+	    (in.tenant || !kernel_translates(skb, &in))) {
 		index = found->index;
 		to = bpf_map_lookup_elem(&pod, &index);
 	}
+	if (in.tenant && !to) /* which the kernel knows nothing of */
+		return in.hops > 1 ? REASON_TENANT : REASON_HOP_LIMIT;
 	if (set_ecn(skb, upper, &in, ecn) || (to && spend_hop(skb, upper, version)) ||
 	    pop_outer(skb, upper - ETH_LEN, version))
 		return REASON_HEADROOM;

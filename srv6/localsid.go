@@ -15,6 +15,9 @@ type LocalSID struct {
 	// Table is the routing table that End.T and End.DT* look up, by the kernel's
 	// number.
 	Table uint32 `json:"table,omitempty"`
+	// Tenant is the id of the tenant whose table of pods End.DT* looks up in place of
+	// Table. It comes from the tenants of a cluster, not from a configuration of SIDs.
+	Tenant uint8 `json:"-"`
 	// NextHop and Interface are the adjacency of End.X and End.DX*. The main table
 	// resolves a next hop without an interface. An interface without a next hop
 	// means that the packet's own destination is on that link (End.DX2: the frame

@@ -20,9 +20,13 @@ enum port_flags {
 	PORT_HOST_ANY = 512,      /* everything for this host */
 	PORT_HOST_FORWARD = 1024, /* packets for others */
 	/* the rest: the table that steers untagged packets before the node's, which has
-	 * the number of the port's ifindex; 0: none */
+	 * the number of the port's ifindex, or a pod's tenant's table; 0: none */
 	PORT_TABLE_SHIFT = 16,
 };
+
+/* Tenants' tables of steering have numbers that no ifindex has: this, and the tenant's
+ * id (1 to 255). */
+#define TENANT_TABLES 0xff00
 
 #define PORT_ROLES (PORT_N3 | PORT_N6 | PORT_N4 | PORT_SR | PORT_EDGE)
 

@@ -69,6 +69,8 @@ enum reason {
 
 	REASON_NO_CLASS_POLICY, /* its traffic class is strict, and has no policy to here */
 
+	REASON_TENANT, /* of a tenant's pod, or for one, and the tenant has nothing there */
+
 	REASON_COUNT,
 };
 

@@ -75,7 +75,7 @@ struct local_sid {
 	__u8 length;   /* LOC:FUNC in bits: where the argument starts */
 	__u32 mobile;  /* parameters, for behaviours that have more */
 	__u32 adjacency; /* End.X, End.DX* */
-	__u32 table;     /* End.T, End.DT*: kernel table id */
+	__u32 table;     /* End.T, End.DT*: kernel table id; or a tenant's */
 	__u32 policy;    /* End.B6.*, End.M.GTP6.D* */
 	__u8 block_length; /* NEXT-C-SID locator block in bits */
 	__u8 pad[3];
@@ -86,6 +86,7 @@ enum sid_flags {
 	SID_DIRECT = 2, /* End.DX* without next hop: the destination is on the link */
 	SID_SESSIONS = 4, /* End.DT*: what is inside is for UEs, or a frame, and meets PDRs */
 	SID_IGNORE_TAG = 8, /* End.M.GTP*.E: every packet is a G-PDU */
+	SID_TENANT = 16, /* End.DT*: for pods of a tenant only */
 };
 
 struct counter {
@@ -161,7 +162,7 @@ enum target_kind {
 
 struct lpm4_key {
 	__u32 prefixlen; /* 32 + prefix length when a table is matched */
-	__u32 table;     /* routes: kernel table id; steering: 0, or a port's ifindex */
+	__u32 table;     /* routes: kernel table id; steering: 0, an ifindex, a tenant's */
 	__be32 addr;
 };
 
@@ -257,7 +258,7 @@ struct untranslated_flows {
 struct cached {
 	__u64 hi, lo;     /* the address, in network order; IPv4: lo is ~0, or for
 			   * H.M.GTP4.D an adjacency */
-	__u32 table;      /* kernel table id; 0: steering, or CACHE_PORT and an ifindex */
+	__u32 table;      /* kernel table id; 0: steering, or CACHE_PORT and another's number */
 	__u32 generation; /* 0: never filled */
 	__u32 kind;       /* steering: enum target_kind */
 	__u32 index;      /* adjacency, or what the kind says; of a route 0: the flow

@@ -39,6 +39,7 @@ type fabricPod struct {
 	host       net.Interface
 	mac        net.HardwareAddr
 	ipv4, ipv6 netip.Addr
+	tenant     uint8
 }
 
 const gatewayMAC = "ee:ee:ee:ee:ee:ee"
@@ -85,13 +86,18 @@ func (f *fabric) newNode(t testing.TB, number int) *fabricNode {
 // newPod makes a pod as the CNI plugin does.
 func (n *fabricNode) newPod(t testing.TB) *fabricPod {
 	t.Helper()
-	p := &fabricPod{NS: netns.New(t)}
 	number := len(n.pods) + 2
-	name := fmt.Sprintf("pod%d", number)
+	return n.newPodOf(t, 0, fmt.Sprintf("10.244.%d.%d", n.number, number), fmt.Sprintf("fd00:%d::%d", n.number, number))
+}
+
+// newPodOf makes one of a tenant: the kernel of its node knows nothing of that.
+func (n *fabricNode) newPodOf(t testing.TB, tenant uint8, ipv4, ipv6 string) *fabricPod {
+	t.Helper()
+	p := &fabricPod{NS: netns.New(t), ipv4: addr(ipv4), ipv6: addr(ipv6), tenant: tenant}
+	name := fmt.Sprintf("pod%d", len(n.pods)+2)
 	_, end := netns.Veth(t, n.NS, name, p.NS, "eth0")
 	n.IP(t, "link set "+name+" address "+gatewayMAC)
 	p.host, p.mac = n.Interface(t, name), end.HardwareAddr
-	p.ipv4, p.ipv6 = addr(fmt.Sprintf("10.244.%d.%d", n.number, number)), addr(fmt.Sprintf("fd00:%d::%d", n.number, number))
 	for _, line := range []string{
 		"addr add " + p.ipv4.String() + "/32 dev eth0",
 		"addr add " + p.ipv6.String() + "/128 dev eth0 nodad",
@@ -104,8 +110,10 @@ func (n *fabricNode) newPod(t testing.TB) *fabricPod {
 		p.IP(t, line)
 	}
 	for _, a := range []netip.Addr{p.ipv4, p.ipv6} {
-		n.IP(t, fmt.Sprintf("neigh add %s dev %s nud permanent lladdr %s", a, name, p.mac))
-		n.IP(t, fmt.Sprintf("route add %s dev %s", a, name))
+		if tenant == 0 {
+			n.IP(t, fmt.Sprintf("neigh add %s dev %s nud permanent lladdr %s", a, name, p.mac))
+			n.IP(t, fmt.Sprintf("route add %s dev %s", a, name))
+		}
 	}
 	n.pods = append(n.pods, p)
 	if n.d != nil {
@@ -115,7 +123,7 @@ func (n *fabricNode) newPod(t testing.TB) *fabricPod {
 }
 
 func (p *fabricPod) model() pod.Pod {
-	return pod.Pod{Ifindex: p.host.Index, MAC: p.mac, Addresses: []netip.Addr{p.ipv4, p.ipv6}}
+	return pod.Pod{Ifindex: p.host.Index, MAC: p.mac, Addresses: []netip.Addr{p.ipv4, p.ipv6}, Tenant: p.tenant}
 }
 
 // serve has a node's packets handled by us. Its methods that the kernel has to

@@ -44,10 +44,12 @@ type SegmentList struct {
 // Steering sends packets into a policy, into a GTP-U tunnel, or through
 // H.M.GTP4.D. It matches by destination Prefix, by Interface and VLANs, or by both Prefix
 // and Interface: then the interface has a table of its own, which untagged packets that
-// arrive there meet before that of the node. So customers may have the same prefixes.
+// arrive there meet before that of the node. So customers may have the same prefixes. With
+// Tenant it matches what that tenant's pods send, by Prefix in the tenant's own table.
 type Steering struct {
 	Prefix    netip.Prefix `json:"prefix,omitzero"`
 	Interface string       `json:"interface,omitempty"`
+	Tenant    uint8        `json:"tenant,omitempty"` // its id
 	// VLANs are the tags of the frames, outermost first. None means untagged frames. They
 	// do not go with Prefix.
 	VLANs []uint16 `json:"vlans,omitempty"`

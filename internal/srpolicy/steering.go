@@ -19,12 +19,16 @@ const (
 	maxVLANs            = 2
 )
 
-// Key identifies the entry: prefix, prefix@interface, or interface[.vlan[.vlan]].
+// Key identifies the entry: prefix, prefix@interface, prefix@tenant/id, or
+// interface[.vlan[.vlan]].
 func (s Steering) Key() string {
 	if s.Prefix.IsValid() {
 		key := s.Prefix.Masked().String()
 		if s.Interface != "" {
 			key += "@" + s.Interface
+		}
+		if s.Tenant != 0 {
+			key += "@tenant/" + strconv.Itoa(int(s.Tenant))
 		}
 		return key
 	}
@@ -47,6 +51,9 @@ func (s Steering) Validate() []srv6.FieldError {
 	}
 	if len(s.VLANs) > 0 && (s.Interface == "" || s.Prefix.IsValid()) {
 		found.add("vlans", "remove it, or give interface in place of prefix: an interface's own prefixes are for untagged packets", "are matched only with interface")
+	}
+	if s.Tenant != 0 && (s.Interface != "" || !s.Prefix.IsValid() || s.Policy == "") {
+		found.add("tenant", "give prefix and policy with it, and no interface", "names who sends to a prefix")
 	}
 	if len(s.VLANs) > maxVLANs {
 		found.add("vlans", "give at most 2, the outer one first", "has %d tags", len(s.VLANs))

@@ -1644,6 +1644,7 @@ type Steering struct {
 	Policy        string                 `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
 	Tunnel        string                 `protobuf:"bytes,5,opt,name=tunnel,proto3" json:"tunnel,omitempty"`
 	HMGtp4D       *GTP4D                 `protobuf:"bytes,6,opt,name=h_m_gtp4_d,json=hMGtp4D,proto3" json:"h_m_gtp4_d,omitempty"`
+	Tenant        uint32                 `protobuf:"varint,7,opt,name=tenant,proto3" json:"tenant,omitempty"` // its id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1718,6 +1719,13 @@ func (x *Steering) GetHMGtp4D() *GTP4D {
 		return x.HMGtp4D
 	}
 	return nil
+}
+
+func (x *Steering) GetTenant() uint32 {
+	if x != nil {
+		return x.Tenant
+	}
+	return 0
 }
 
 type GTP4D struct {
@@ -8561,7 +8569,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\n" +
 	"kubeconfig\x18\x01 \x01(\tR\n" +
 	"kubeconfig\x12\x1c\n" +
-	"\tnamespace\x18\x02 \x01(\tR\tnamespace\"\xb6\x01\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\"\xce\x01\n" +
 	"\bSteering\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x14\n" +
@@ -8569,7 +8577,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06policy\x18\x04 \x01(\tR\x06policy\x12\x16\n" +
 	"\x06tunnel\x18\x05 \x01(\tR\x06tunnel\x12.\n" +
 	"\n" +
-	"h_m_gtp4_d\x18\x06 \x01(\v2\x11.culvert.v1.GTP4DR\ahMGtp4D\"~\n" +
+	"h_m_gtp4_d\x18\x06 \x01(\v2\x11.culvert.v1.GTP4DR\ahMGtp4D\x12\x16\n" +
+	"\x06tenant\x18\a \x01(\rR\x06tenant\"~\n" +
 	"\x05GTP4D\x12\x1d\n" +
 	"\n" +
 	"sid_prefix\x18\x01 \x01(\tR\tsidPrefix\x12#\n" +

@@ -12,6 +12,28 @@ const mainTable = 254
 // KernelTable is the kernel's number of a routing table: models write main as 0.
 func KernelTable(t uint32) uint32 { return cmp.Or(t, mainTable) }
 
+// TenantTables is TENANT_TABLES of bpf/def/port.h: no ifindex is as large.
+const TenantTables = 0xff00
+
+// TenantTable is the number of a tenant's table of steering; 0 for none.
+func TenantTable(tenant uint8) uint32 {
+	if tenant == 0 {
+		return 0
+	}
+	return TenantTables + uint32(tenant)
+}
+
+// TenantOf is the tenant whose table it is; 0: none.
+func TenantOf(table uint32) uint8 {
+	if !IsTenantTable(table) {
+		return 0
+	}
+	return uint8(table - TenantTables)
+}
+
+// IsTenantTable says whether a table of steering is a tenant's.
+func IsTenantTable(table uint32) bool { return table > TenantTables }
+
 // In6Of is an address in network byte order, IPv4 as IPv4-mapped; zero for the
 // zero Addr.
 func In6Of(a netip.Addr) In6 {

@@ -654,7 +654,8 @@ const (
 	ReasonREASON_MARTIAN         Reason = 45
 	ReasonREASON_QUEUE_FULL      Reason = 46
 	ReasonREASON_NO_CLASS_POLICY Reason = 47
-	ReasonREASON_COUNT           Reason = 48
+	ReasonREASON_TENANT          Reason = 48
+	ReasonREASON_COUNT           Reason = 49
 )
 
 type Refused struct {
@@ -752,6 +753,7 @@ const (
 	SidFlagsSID_DIRECT            SidFlags = 2
 	SidFlagsSID_SESSIONS          SidFlags = 4
 	SidFlagsSID_IGNORE_TAG        SidFlags = 8
+	SidFlagsSID_TENANT            SidFlags = 16
 )
 
 type SidKey struct {

@@ -25,6 +25,9 @@ type Pod struct {
 	Ifindex   int              // of the host's end of its veth
 	MAC       net.HardwareAddr // of the pod's end
 	Addresses []netip.Addr     // its own
+	// Tenant is the id of its tenant: the pod meets the tenant's pods and prefixes, and
+	// nobody else. 0: it has none.
+	Tenant uint8
 	// Classifier has the column of its packets by DSCP, as port.Port has.
 	Classifier [64]uint8
 }
@@ -33,8 +36,15 @@ type Pod struct {
 type pod struct {
 	index     uint32
 	value     abi.Pod
+	tenant    uint8
 	addresses []netip.Addr
 	kept      bool // put since Open
+}
+
+// home is an address in a table of steering: that of a tenant, or the node's.
+type home struct {
+	tenant  uint8
+	address netip.Addr
 }
 
 // Table is the table pod.
@@ -47,7 +57,7 @@ type Table struct {
 	steering *steering.Table
 	programs *attach.TCX
 	pods     map[int]*pod // by ifindex
-	owners   map[netip.Addr]int
+	owners   map[home]int
 }
 
 // Open takes the map and finds what an earlier daemon put. mu is the data path's
@@ -56,7 +66,7 @@ func Open(mu *sync.Mutex, m *ebpf.Map, grace *table.Grace, targets *target.Table
 	t := &Table{
 		mu: mu, m: m, indexes: table.NewIndexes(grace, abi.MapPod, "", 1, m.MaxEntries()),
 		targets: targets, ports: ports, steering: steering, programs: programs,
-		pods: map[int]*pod{}, owners: map[netip.Addr]int{},
+		pods: map[int]*pod{}, owners: map[home]int{},
 	}
 	_, values, err := table.ReadAll[uint32, abi.Pod](m)
 	if err != nil {
@@ -71,10 +81,11 @@ func Open(mu *sync.Mutex, m *ebpf.Map, grace *table.Grace, targets *target.Table
 		}
 	}
 	t.indexes.Restore(taken)
-	for prefix, to := range targets.All() {
+	for at, to := range targets.All() {
 		if p := byIndex[to.Index]; p != nil && to.Kind == uint32(abi.TargetKindTARGET_POD) {
-			p.addresses = append(p.addresses, prefix.Addr())
-			t.owners[prefix.Addr()] = int(p.value.Ifindex)
+			p.tenant = abi.TenantOf(at.Table)
+			p.addresses = append(p.addresses, at.Prefix.Addr())
+			t.owners[home{p.tenant, at.Prefix.Addr()}] = int(p.value.Ifindex)
 		}
 	}
 	return t, nil
@@ -142,18 +153,22 @@ func (t *Table) check(p Pod) ([]netip.Addr, error) {
 			return nil, fmt.Errorf("address %s: want a pod's own", a)
 		}
 		prefix := netip.PrefixFrom(a, a.BitLen())
-		owner, isPod := t.owners[a]
+		owner, isPod := t.owners[home{p.Tenant, a}]
 		switch {
 		case isPod && owner != p.Ifindex:
 			return nil, fmt.Errorf("address %s %w: it is that of the pod at interface %s", a, target.ErrTaken, port.Name(owner))
-		case t.steering.Has(prefix),
-			t.targets.At(prefix).Kind == uint32(abi.TargetKindTARGET_PDR):
+		case p.Tenant == 0 && t.steering.Has(prefix), isElsewhere(t.targets.AtFrom(abi.TenantTable(p.Tenant), prefix)):
 			return nil, fmt.Errorf("address %s %w: packets to it go elsewhere", a, target.ErrTaken)
 		}
 		out = append(out, a)
 	}
 	slices.SortFunc(out, netip.Addr.Compare)
 	return slices.Compact(out), nil
+}
+
+// isElsewhere says whether a target is neither a pod nor nothing.
+func isElsewhere(to abi.Target) bool {
+	return to.Kind != uint32(abi.TargetKindTARGET_NONE) && to.Kind != uint32(abi.TargetKindTARGET_POD)
 }
 
 func (t *Table) write(p *pod, value abi.Pod) error {
@@ -171,12 +186,18 @@ func (t *Table) write(p *pod, value abi.Pod) error {
 // outside of the SR domain.
 func (t *Table) connect(of Pod, p *pod, addresses []netip.Addr) error {
 	ifindex := of.Ifindex
-	target := abi.Target{Kind: uint32(abi.TargetKindTARGET_POD), Index: p.index}
-	for _, a := range addresses {
-		if err := t.targets.Put(netip.PrefixFrom(a, a.BitLen()), target); err != nil {
+	if p.tenant != of.Tenant {
+		if err := t.dropAddresses(p); err != nil {
 			return err
 		}
-		t.owners[a] = ifindex
+		p.tenant = of.Tenant
+	}
+	target := abi.Target{Kind: uint32(abi.TargetKindTARGET_POD), Index: p.index}
+	for _, a := range addresses {
+		if err := t.targets.PutFrom(abi.TenantTable(p.tenant), netip.PrefixFrom(a, a.BitLen()), target); err != nil {
+			return err
+		}
+		t.owners[home{p.tenant, a}] = ifindex
 		if !slices.Contains(p.addresses, a) {
 			p.addresses = append(p.addresses, a)
 		}
@@ -188,17 +209,26 @@ func (t *Table) connect(of Pod, p *pod, addresses []netip.Addr) error {
 			}
 		}
 	}
-	if err := t.ports.SetLocked(ifindex, port.Port{Roles: port.Edge, Classifier: of.Classifier}); err != nil {
+	if err := t.ports.SetLocked(ifindex, port.Port{Roles: port.Edge, Classifier: of.Classifier, Tenant: of.Tenant}); err != nil {
 		return err
 	}
 	return t.programs.AttachPod(ifindex)
 }
 
+func (t *Table) dropAddresses(p *pod) error {
+	for _, a := range slices.Clone(p.addresses) {
+		if err := t.dropAddress(p, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (t *Table) dropAddress(p *pod, a netip.Addr) error {
-	if err := t.targets.Delete(netip.PrefixFrom(a, a.BitLen())); err != nil {
+	if err := t.targets.DeleteFrom(abi.TenantTable(p.tenant), netip.PrefixFrom(a, a.BitLen())); err != nil {
 		return err
 	}
-	delete(t.owners, a)
+	delete(t.owners, home{p.tenant, a})
 	p.addresses = slices.DeleteFunc(p.addresses, func(b netip.Addr) bool { return b == a })
 	return nil
 }
@@ -219,10 +249,8 @@ func (t *Table) delete(ifindex int) error {
 	if p == nil {
 		return nil
 	}
-	for _, a := range slices.Clone(p.addresses) {
-		if err := t.dropAddress(p, a); err != nil {
-			return err
-		}
+	if err := t.dropAddresses(p); err != nil {
+		return err
 	}
 	if err := errors.Join(t.programs.DetachPod(ifindex), t.ports.DeleteLocked(ifindex), t.write(p, abi.Pod{})); err != nil {
 		return err
@@ -240,7 +268,7 @@ func (t *Table) List() []Pod {
 	out := make([]Pod, 0, len(t.pods))
 	for ifindex, p := range t.pods {
 		addresses := slices.SortedFunc(slices.Values(p.addresses), netip.Addr.Compare)
-		out = append(out, Pod{Ifindex: ifindex, MAC: slices.Clone(p.value.Mac[:]), Addresses: addresses})
+		out = append(out, Pod{Ifindex: ifindex, MAC: slices.Clone(p.value.Mac[:]), Addresses: addresses, Tenant: p.tenant})
 	}
 	slices.SortFunc(out, func(a, b Pod) int { return cmp.Compare(a.Ifindex, b.Ifindex) })
 	return out

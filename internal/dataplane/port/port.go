@@ -56,8 +56,8 @@ func Open(mu *sync.Mutex, maps Maps, grace *table.Grace) (*Table, error) {
 		Steered: func(int) bool { return false }, HasTable: func(int) bool { return false }}, err
 }
 
-// maxIfindex is where port and device end (bpf/maps.h).
-const maxIfindex = 1<<16 - 1
+// maxIfindex is where port and device end (bpf/maps.h), less the numbers of tenants' tables.
+const maxIfindex = abi.TenantTables - 1
 
 // Port says what may enter by an interface.
 type Port struct {
@@ -71,6 +71,8 @@ type Port struct {
 	// Classifier has the column of class_way for each DSCP of the packets that arrive; the
 	// zero value: all are best effort.
 	Classifier [64]uint8
+	// Tenant is that of the pod behind the interface; 0: none.
+	Tenant uint8
 }
 
 // CheckIndex refuses what cannot be an entry of port and device.
@@ -99,6 +101,9 @@ func (t *Table) SetLocked(ifindex int, p Port) error {
 		flags |= abi.PortFlagsPORT_PARTIAL_CHECKSUM
 	}
 	flags |= t.steering(ifindex)
+	if p.Tenant != 0 {
+		flags = flags&^tableMask | abi.PortFlags(abi.TenantTable(p.Tenant))<<abi.PortFlagsPORT_TABLE_SHIFT
+	}
 	flags |= abi.PortFlags(p.Roles)
 	if p.Access.HostAny {
 		flags |= abi.PortFlagsPORT_HOST_ANY
@@ -198,7 +203,11 @@ func (t *Table) MarkSteered(ifindex int) error {
 	if err := t.ports.Lookup(uint32(ifindex), &p); err != nil {
 		return fmt.Errorf("read table port: %w", err)
 	}
-	p.Flags = p.Flags&^uint32(abi.PortFlagsPORT_STEERED|tableMask) | uint32(t.steering(ifindex))
+	changing := abi.PortFlagsPORT_STEERED | tableMask
+	if abi.IsTenantTable(p.Flags >> abi.PortFlagsPORT_TABLE_SHIFT) { // the pod's, whatever else is steered
+		changing = abi.PortFlagsPORT_STEERED
+	}
+	p.Flags = p.Flags&^uint32(changing) | uint32(t.steering(ifindex)&changing)
 	return t.write(ifindex, p)
 }
 

@@ -47,9 +47,9 @@ func (n *memoryNode) SetUEs(ues uint32)                      { n.ues = ues }
 
 // sweep does what the data path does before sessions are swept.
 func (n *memoryNode) sweep(o *owners) {
-	for p, t := range n.targets.All() {
+	for at, t := range n.targets.All() {
 		if o.entries[t.Index].session == 0 {
-			_ = n.targets.Delete(p)
+			_ = n.targets.Delete(at.Prefix)
 		}
 	}
 }

@@ -346,6 +346,9 @@ func (t *Table) entryOf(l srv6.LocalSID) (e abi.LocalSid, mob *abi.Mobile, err e
 		Behavior: uint8(l.Behavior), Length: uint8(l.SID.Bits()),
 		Table: abi.KernelTable(l.Table), BlockLength: l.BlockLength,
 	}
+	if l.Tenant != 0 {
+		e.Table, e.Flags = abi.TenantTable(l.Tenant), uint8(abi.SidFlagsSID_TENANT)
+	}
 	for _, f := range l.Flavors {
 		e.Flavors |= uint8(f)
 	}

@@ -27,7 +27,7 @@ type steering struct {
 	model  srpolicy.Steering
 	row    *class.Row     // of a destination with traffic classes, or nil
 	prefix netip.Prefix   // by destination; port says where it arrives, if that matters
-	port   abi.PortKey    // or by interface and tags alone
+	port   abi.PortKey    // or by interface and tags alone; of a tenant: its table
 	slot   uint32         // where a UE pool leads to, 0: not there
 	target abi.Target     // in target_by_*, zero: not there
 	sends  *tunnel.Tunnel // whose send entry target is
@@ -197,7 +197,7 @@ func (x *Table) check(m srpolicy.Steering) error {
 		return errors.New("want prefix, interface, or both")
 	}
 	if m.Prefix.IsValid() && m.Interface == "" {
-		switch abi.TargetKind(x.targets.At(m.Prefix.Masked()).Kind) {
+		switch abi.TargetKind(x.targets.AtFrom(abi.TenantTable(m.Tenant), m.Prefix.Masked()).Kind) {
 		case abi.TargetKindTARGET_PDR:
 			return fmt.Errorf("prefix %s %w: it is a framed route of a session", m.Prefix, target.ErrTaken)
 		case abi.TargetKindTARGET_POD:
@@ -256,6 +256,9 @@ func (x *Table) PutClassified(e class.Entry) error {
 	}
 	if m.Prefix.IsValid() {
 		next.prefix = m.Prefix.Masked()
+	}
+	if m.Tenant != 0 {
+		next.port.Ifindex = abi.TenantTable(m.Tenant)
 	}
 	if old != nil && old.port == next.port && old.model.Policy == m.Policy && old.model.Tunnel == m.Tunnel &&
 		reflect.DeepEqual(old.model.GTP4D, m.GTP4D) && reflect.DeepEqual(old.row, row) { // what they match is the same key

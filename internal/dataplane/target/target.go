@@ -52,83 +52,97 @@ func New(tables Tables, ports *port.Table, changed func()) *Table {
 func (t *Table) Put(p netip.Prefix, to abi.Target) error { return t.PutFrom(0, p, to) }
 
 // PutFrom has untagged packets that arrive by an interface go to a target, before the
-// targets of all. Interface 0 is any.
-func (t *Table) PutFrom(ifindex uint32, p netip.Prefix, to abi.Target) error {
-	_, had := t.lookup(ifindex, p)
+// targets of all; table is its ifindex. Or, of a tenant (abi.TenantTable), what its pods send
+// and get. Table 0 is that of all.
+func (t *Table) PutFrom(table uint32, p netip.Prefix, to abi.Target) error {
+	_, had := t.lookup(table, p)
 	var err error
 	if p.Addr().Is4() {
-		err = t.Four.Put(abi.LPM4(ifindex, p), to)
+		err = t.Four.Put(abi.LPM4(table, p), to)
 	} else {
-		err = t.Six.Put(abi.LPM6(ifindex, p), to)
+		err = t.Six.Put(abi.LPM6(table, p), to)
 	}
-	if err != nil || ifindex == 0 || had {
+	if err != nil || had {
 		return err
 	}
-	t.own[ifindex]++
-	return t.ports.MarkSteered(int(ifindex))
+	return t.count(table, 1)
+}
+
+// count follows the number of targets of a table, which makes a port use it.
+func (t *Table) count(table uint32, more int) error {
+	if table == 0 || abi.IsTenantTable(table) {
+		return nil
+	}
+	t.own[table] += more
+	return t.ports.MarkSteered(int(table))
 }
 
 // Delete ends what Put began.
 func (t *Table) Delete(p netip.Prefix) error { return t.DeleteFrom(0, p) }
 
 // DeleteFrom ends what PutFrom began.
-func (t *Table) DeleteFrom(ifindex uint32, p netip.Prefix) error {
-	_, had := t.lookup(ifindex, p)
+func (t *Table) DeleteFrom(table uint32, p netip.Prefix) error {
+	_, had := t.lookup(table, p)
 	var err error
 	if p.Addr().Is4() {
-		err = t.Four.Delete(abi.LPM4(ifindex, p))
+		err = t.Four.Delete(abi.LPM4(table, p))
 	} else {
-		err = t.Six.Delete(abi.LPM6(ifindex, p))
+		err = t.Six.Delete(abi.LPM6(table, p))
 	}
-	if err != nil || ifindex == 0 || !had {
+	if err != nil || !had {
 		return err
 	}
-	t.own[ifindex]--
-	return t.ports.MarkSteered(int(ifindex))
+	return t.count(table, -1)
 }
 
 // At is where packets to exactly this prefix go; the zero Target: nowhere.
 func (t *Table) At(p netip.Prefix) abi.Target { return t.AtFrom(0, p) }
 
 // AtFrom is where PutFrom has them go.
-func (t *Table) AtFrom(ifindex uint32, p netip.Prefix) abi.Target {
-	to, _ := t.lookup(ifindex, p)
+func (t *Table) AtFrom(table uint32, p netip.Prefix) abi.Target {
+	to, _ := t.lookup(table, p)
 	return to
 }
 
-func (t *Table) lookup(ifindex uint32, p netip.Prefix) (abi.Target, bool) {
+func (t *Table) lookup(table uint32, p netip.Prefix) (abi.Target, bool) {
 	if p.Addr().Is4() {
-		return t.Four.Lookup(abi.LPM4(ifindex, p))
+		return t.Four.Lookup(abi.LPM4(table, p))
 	}
-	return t.Six.Lookup(abi.LPM6(ifindex, p))
+	return t.Six.Lookup(abi.LPM6(table, p))
 }
 
 // countOwn counts the targets of each interface's own table.
 func (t *Table) countOwn() {
 	clear(t.own)
-	for k := range t.Four.All() {
-		if k.Table != 0 {
-			t.own[k.Table]++
+	count := func(table uint32) {
+		if table != 0 && !abi.IsTenantTable(table) {
+			t.own[table]++
 		}
 	}
+	for k := range t.Four.All() {
+		count(k.Table)
+	}
 	for k := range t.Six.All() {
-		if k.Table != 0 {
-			t.own[k.Table]++
-		}
+		count(k.Table)
 	}
 }
 
-// All are the targets by destination, those of an earlier daemon and of interfaces' own
-// tables among them.
-func (t *Table) All() iter.Seq2[netip.Prefix, abi.Target] {
-	return func(yield func(netip.Prefix, abi.Target) bool) {
+// At is where a target is: a destination in a table of steering, as PutFrom names it.
+type At struct {
+	Table  uint32
+	Prefix netip.Prefix
+}
+
+// All are the targets by destination, those of an earlier daemon among them.
+func (t *Table) All() iter.Seq2[At, abi.Target] {
+	return func(yield func(At, abi.Target) bool) {
 		for k, to := range t.Four.All() {
-			if !yield(netip.PrefixFrom(abi.FromBE32(k.Addr), int(k.Prefixlen)-32), to) {
+			if !yield(At{k.Table, netip.PrefixFrom(abi.FromBE32(k.Addr), int(k.Prefixlen)-32)}, to) {
 				return
 			}
 		}
 		for k, to := range t.Six.All() {
-			if !yield(netip.PrefixFrom(netip.AddrFrom16(k.Addr.B), int(k.Prefixlen)-32), to) {
+			if !yield(At{k.Table, netip.PrefixFrom(netip.AddrFrom16(k.Addr.B), int(k.Prefixlen)-32)}, to) {
 				return
 			}
 		}
