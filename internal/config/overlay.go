@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/overlay"
@@ -42,7 +43,9 @@ type Overlay struct {
 	// sets what is not set above. By default segment lists follow from sids and the
 	// locator.
 	Nodes []overlay.Node `json:"nodes,omitempty"`
-	Kube  Kube           `json:"kube,omitzero"`
+	// Tenants are the tenants of the cluster, the same on all its nodes.
+	Tenants []overlay.Tenant `json:"tenants,omitempty"`
+	Kube    Kube             `json:"kube,omitzero"`
 }
 
 // Kube says how to reach the Kubernetes API.
@@ -76,7 +79,7 @@ func checkOverlay(v *validator) {
 	o := &v.Overlay
 	if !o.IsSet() {
 		anySet := o.Node != "" || o.Address.IsValid() || len(o.Uplinks) > 0 || o.Locator.IsValid() || o.LocatorPool.IsValid() || o.SIDs != "" ||
-			len(o.PodPrefixes) > 0 || o.Masquerade || len(o.Nodes) > 0 || o.Kube != Kube{}
+			len(o.PodPrefixes) > 0 || o.Masquerade || len(o.Nodes) > 0 || len(o.Tenants) > 0 || o.Kube != Kube{}
 		v.refuse(anySet, "overlay.mode", "static, bgp or kube", "is missing")
 		return
 	}
@@ -103,6 +106,7 @@ func checkOverlay(v *validator) {
 	v.refuse(o.Kube.Kubeconfig != "" && !filepath.IsAbs(o.Kube.Kubeconfig),
 		"overlay.kube.kubeconfig", "an absolute path", "%q depends on where the daemon is started", o.Kube.Kubeconfig)
 	checkNodes(v)
+	checkTenants(v)
 }
 
 // checkNodeName checks that Kubernetes would accept a name. Others check for "".
@@ -179,5 +183,40 @@ func checkNodes(v *validator) {
 		}
 		v.unicast6(at+".bsid4", n.BSID4)
 		v.unicast6(at+".bsid6", n.BSID6)
+	}
+}
+
+// longestLabel is the length of a label in DNS (RFC 1123), and so of a namespace's name.
+const longestLabel = 63
+
+func checkTenants(v *validator) {
+	o := &v.Overlay
+	names, ids := v.unique(), v.unique()
+	for i, t := range o.Tenants {
+		at := fmt.Sprintf("overlay.tenants[%d]", i)
+		if v.fieldsAt(at+".name", srv6.CheckName("name", t.Name)) {
+			names.check(at+".name", t.Name, "give each tenant once")
+		}
+		v.refuse(t.ID == 0, at+".id", "a number of 1 to 255 that no other tenant has", "is missing")
+		if t.ID != 0 {
+			ids.check(at+".id", strconv.Itoa(int(t.ID)), "give each tenant a number of its own")
+		}
+		v.refuse(len(t.Namespaces) == 0,
+			at+".namespaces", "list the namespaces whose pods may join: nobody else may", "is missing")
+		for j, name := range t.Namespaces {
+			isValid := name != "" && len(name) <= longestLabel && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+			v.refuse(!isValid, fmt.Sprintf("%s.namespaces[%d]", at, j), "the name of a namespace of Kubernetes", "%q is none", name)
+		}
+		v.refuse(len(t.Pools) == 0,
+			at+".pools", "a prefix as long as that of all pods, such as 10.9.0.0/16 beside 10.244.0.0/16", "is missing")
+		checkPodPrefixes(v, at+".pools", t.Pools)
+		for j, p := range t.Pools {
+			for k, q := range t.Pools[:j] {
+				v.refuse(p.Overlaps(q), fmt.Sprintf("%s.pools[%d]", at, j), "remove one of the two", "%s overlaps with pools[%d]", p, k)
+			}
+		}
+		checkEach(v, at+".routes", t.Routes, srv6.CheckPrefix)
+		v.refuse(o.Mode == OverlayStatic && !o.Locator.IsValid() && len(o.Nodes) == 0,
+			at, "give overlay.locator: a tenant's SIDs are in it", "needs a locator")
 	}
 }

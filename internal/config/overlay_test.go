@@ -106,3 +106,42 @@ sids:
 		}
 	}
 }
+
+func TestTenants(t *testing.T) {
+	const good = `overlay:
+  mode: static
+  node: node-1
+  address: '2001:db8::1'
+  locator: 'fc00:0:1::/48'
+  pod_prefixes: [10.244.1.0/24]
+  tenants:
+    - {name: red, id: 7, namespaces: [shop, bank], pools: [10.9.0.0/16, 'fd09::/48'], routes: [192.0.2.0/24]}
+    - {name: blue, id: 8, namespaces: [lab], pools: [10.9.0.0/16]}
+steering: [{prefix: 10.9.3.0/24, tenant: 7, policy: gold}]
+policies: [{name: gold, segment_lists: [{segments: ['fc00:9::1']}]}]
+encapsulation: {source: '2001:db8::1'}
+`
+	if _, err := config.Parse([]byte(good)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ old, new, want string }{
+		{"name: blue", "name: red", "line 9: overlay.tenants[1].name: red is already"},
+		{"id: 8, ", "", "line 9: overlay.tenants[1].id: is missing"},
+		{"id: 8", "id: 7", "line 9: overlay.tenants[1].id: 7 is already"},
+		{"id: 8", "id: 256", "overlay.tenants[1].id"},
+		{"namespaces: [lab], ", "", "line 9: overlay.tenants[1].namespaces: is missing"},
+		{"[lab]", "['*']", `line 9: overlay.tenants[1].namespaces[0]: "*" is none`},
+		{"namespaces: [lab], pools: [10.9.0.0/16]", "namespaces: [lab]", "line 9: overlay.tenants[1].pools: is missing"},
+		{"[lab], pools: [10.9.0.0/16]", "[lab], pools: [10.9.1.0/16]", "overlay.tenants[1].pools[0]: 10.9.1.0/16 has bits"},
+		{"[10.9.0.0/16, 'fd09::/48']", "[10.9.0.0/16, 10.9.8.0/24]", "overlay.tenants[0].pools[1]: 10.9.8.0/24 overlaps"},
+		{"tenant: 7", "tenant: 9", "line 10: steering[0].tenant: there is no tenant 9"},
+		{"tenant: 7", "tenant: 7, interface: eth0", "steering[0].tenant: names who sends"},
+	} {
+		if !strings.Contains(good, tt.old) {
+			t.Fatalf("there is no %q", tt.old)
+		}
+		if _, err := config.Parse([]byte(strings.Replace(good, tt.old, tt.new, 1))); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q in place of %q: %v, want %s", tt.new, tt.old, err, tt.want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -190,6 +191,9 @@ func checkSteering(v *validator) {
 			match = at + ".interface"
 		}
 		keys.check(match, s.Key(), "remove one of the two")
+		isTenant := func(t overlay.Tenant) bool { return t.ID == s.Tenant }
+		v.refuse(s.Tenant != 0 && !slices.ContainsFunc(v.Overlay.Tenants, isTenant),
+			at+".tenant", "the id of one of overlay.tenants", "there is no tenant %d", s.Tenant)
 		if s.Interface != "" {
 			v.attached(at+".interface", s.Interface, roleOfSteering(s))
 			inPool := func(p netip.Prefix) bool { return p.Bits() <= s.Prefix.Bits() && p.Contains(s.Prefix.Addr()) }

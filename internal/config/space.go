@@ -163,6 +163,9 @@ func claims(v *validator) []claim {
 	}
 	for i := range v.Steering {
 		s := &v.Steering[i]
+		if s.Tenant != 0 {
+			continue // its addresses are its own
+		}
 		add(claimSteering, s.Prefix, false, func() (string, string) {
 			return fmt.Sprintf("steering[%d].prefix", i), "steered prefix " + s.Prefix.String()
 		})

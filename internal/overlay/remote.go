@@ -88,6 +88,7 @@ type builder struct {
 	policies       map[Color]string            // names
 	peers          map[netip.Addr]int          // places in Peers
 	served         map[netip.Addr][]netip.Addr // the last SIDs of a node's services
+	tenantPrefixes map[tenantPrefix]string     // whose they are
 }
 
 // Remote returns what this node needs to reach the others.
@@ -136,7 +137,12 @@ func newBuilder(c Cluster) *builder {
 	b := &builder{
 		Cluster: c, own: c.Self.SIDs(), addresses: map[netip.Addr]string{self.Address: thisNode}, sids: map[netip.Addr]string{},
 		services: map[netip.Prefix]string{}, bindings: map[netip.Addr]bool{}, policies: map[Color]string{}, peers: map[netip.Addr]int{},
-		served: map[netip.Addr][]netip.Addr{},
+		served: map[netip.Addr][]netip.Addr{}, tenantPrefixes: map[tenantPrefix]string{},
+	}
+	for _, t := range c.Self.Tenants {
+		for _, p := range t.Prefixes(self.Prefixes) {
+			b.tenantPrefixes[tenantPrefix{t.ID, p}] = thisNode
+		}
 	}
 	for _, r := range c.Reaches {
 		if n := len(r.Segments); n > 0 {
@@ -208,6 +214,7 @@ func (b *builder) node(n Node) {
 			peer.Problems = append(peer.Problems, why)
 		}
 	}
+	peer.Problems = append(peer.Problems, b.tenants(n)...)
 }
 
 // refused returns why nothing of a node can be used, or "".

@@ -21,6 +21,7 @@ type Self struct {
 	// DT4, DT6 and DT46 are configured SIDs, in place of those in the locator. DT46
 	// stands for DT4 or DT6 where one is missing.
 	DT4, DT6, DT46 netip.Addr
+	Tenants        []Tenant
 }
 
 // Functions in a node's locator. They are the same on all nodes, so that the locator
@@ -130,7 +131,7 @@ func (s Self) SIDs() []srv6.LocalSID {
 	case s.Locator.IsValid() && s.Locator.Contains(out[0].SID.Addr()): // else nobody routes the locator
 		out = append(out, srv6.LocalSID{SID: s.sidPrefix(sid(s.Locator, FunctionEnd)), Behavior: srv6.End})
 	}
-	return out
+	return append(out, s.tenantSIDs()...)
 }
 
 // End returns the SID for paths through a node. It is invalid if unknown.

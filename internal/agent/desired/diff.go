@@ -235,5 +235,5 @@ func equalLists(a, b []srpolicy.SegmentList) bool {
 // EqualSteering is reflect.DeepEqual, and quicker.
 func EqualSteering(p, q *srpolicy.Steering) bool {
 	return p.Prefix == q.Prefix && p.Interface == q.Interface && p.Policy == q.Policy && p.Tunnel == q.Tunnel &&
-		slices.Equal(p.VLANs, q.VLANs) && (p.GTP4D == q.GTP4D || p.GTP4D != nil && q.GTP4D != nil && *p.GTP4D == *q.GTP4D)
+		p.Tenant == q.Tenant && slices.Equal(p.VLANs, q.VLANs) && (p.GTP4D == q.GTP4D || p.GTP4D != nil && q.GTP4D != nil && *p.GTP4D == *q.GTP4D)
 }

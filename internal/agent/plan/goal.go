@@ -207,7 +207,7 @@ func (g *Goal) CheckInterfaces(to *config.Config, s Scope, links *netdev.Snapsho
 func SelfOf(o *config.Overlay, k observed.Self, links *netdev.Snapshot, former netip.Addr) overlay.Self {
 	s := overlay.Self{
 		Name: observed.NodeName(o), Double: o.SIDs == config.SIDsDouble,
-		DT4: k.SIDs.DT4, DT6: k.SIDs.DT6, DT46: k.SIDs.DT46,
+		DT4: k.SIDs.DT4, DT6: k.SIDs.DT6, DT46: k.SIDs.DT46, Tenants: o.Tenants,
 	}
 	var entry overlay.Node // of this node in the configuration's list
 	if i := slices.IndexFunc(o.Nodes, func(n overlay.Node) bool { return n.Name == s.Name }); i >= 0 {

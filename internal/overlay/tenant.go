@@ -1,0 +1,124 @@
+package overlay
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// Tenant is an L3VPN of pods (RFC 9252). They reach each other by a table of their own,
+// and nobody else; other tenants may have the same addresses.
+type Tenant struct {
+	Name string `json:"name"`
+	// ID numbers the tenant on all nodes: its SIDs follow from it. 1 to 255.
+	ID uint8 `json:"id"`
+	// Namespaces are those whose pods may be attached to the tenant's network.
+	Namespaces []string `json:"namespaces"`
+	// Pools are the tenant's addresses. Each node has the part of a pool that its own pods'
+	// prefix of the same family has of the cluster's: a node with pods in 10.244.3.0/24 has
+	// 10.9.3.0/24 of 10.9.0.0/16. So a pool is as long as the prefix of all pods, or shorter.
+	Pools []netip.Prefix `json:"pools"`
+	// Routes are the destinations that a pod reaches by the tenant's network. Default: Pools.
+	Routes []netip.Prefix `json:"routes,omitempty"`
+}
+
+// tenantFunction is the function of tenant 0, which there is not. A tenant's is this and its
+// id. It is also the color of the policies to a node for the tenant.
+const tenantFunction = 0x100
+
+func (t Tenant) function() uint16 { return tenantFunction | uint16(t.ID) }
+
+// Color is that of the policies that carry the tenant's packets.
+func (t Tenant) Color() uint32 { return uint32(t.function()) }
+
+// Reached are the destinations that a pod reaches by the tenant's network.
+func (t Tenant) Reached() []netip.Prefix {
+	if len(t.Routes) > 0 {
+		return t.Routes
+	}
+	return t.Pools
+}
+
+// Prefixes are the tenant's on a node whose pods have the prefixes `of`.
+func (t Tenant) Prefixes(of []netip.Prefix) (out []netip.Prefix) {
+	for _, pool := range t.Pools {
+		for _, p := range of {
+			if part := partOf(pool, p); part.IsValid() && !slices.Contains(out, part) {
+				out = append(out, part)
+			}
+		}
+	}
+	return out
+}
+
+// partOf is the part of a pool with the bits that p has behind the pool's length. It is not
+// valid where the families differ, or p is no longer than the pool.
+func partOf(pool, p netip.Prefix) netip.Prefix {
+	if pool.Addr().Is4() != p.Addr().Is4() || p.Bits() <= pool.Bits() {
+		return netip.Prefix{}
+	}
+	out, bits := pool.Masked().Addr().AsSlice(), p.Masked().Addr().AsSlice()
+	for i := pool.Bits(); i < p.Bits(); i++ {
+		out[i/8] |= bits[i/8] & (0x80 >> (i % 8))
+	}
+	a, _ := netip.AddrFromSlice(out)
+	return netip.PrefixFrom(a, p.Bits())
+}
+
+// tenantSIDs are this node's, one for each tenant; none without a locator.
+func (s Self) tenantSIDs() (out []srv6.LocalSID) {
+	if !s.Locator.IsValid() {
+		return nil
+	}
+	for _, t := range s.Tenants {
+		out = append(out, srv6.LocalSID{SID: s.sidPrefix(sid(s.Locator, t.function())), Behavior: srv6.EndDT46, Tenant: t.ID})
+	}
+	return out
+}
+
+// tenantPrefix is a prefix in a tenant's table.
+type tenantPrefix struct {
+	tenant uint8
+	prefix netip.Prefix
+}
+
+// tenants adds a way to a node's part of each tenant.
+func (b *builder) tenants(n Node) (problems []string) {
+	for _, t := range b.Self.Tenants {
+		prefixes := t.Prefixes(n.Prefixes)
+		if len(prefixes) == 0 {
+			continue
+		}
+		if !n.Locator.IsValid() {
+			problems = append(problems, fmt.Sprintf("tenant %s: the node has no locator, so its SID of the tenant is not known", t.Name))
+			continue
+		}
+		color := Color{t.Color(), n.Address}
+		name := n.Name + ":" + t.Name
+		if n.Name == "" || len(name) > srv6.MaxNameLength {
+			name = ByAddress(color.Color, n.Address)
+		}
+		isDouble := len(n.IPv4) == 2 || len(n.IPv6) == 2
+		b.policy(color, name, segmentList(n.Address, sid(n.Locator, t.function()), isDouble), netip.Addr{})
+		for _, p := range prefixes {
+			if why := b.steerTenant(t, p, n.Name, b.policies[color]); why != "" {
+				problems = append(problems, why)
+			}
+		}
+	}
+	return problems
+}
+
+// steerTenant steers what the tenant's pods send to a prefix, or reports why it cannot.
+func (b *builder) steerTenant(t Tenant, p netip.Prefix, owner, policy string) (problem string) {
+	place := tenantPrefix{t.ID, p}
+	if former := b.tenantPrefixes[place]; former != "" {
+		return fmt.Sprintf("tenant %s: prefix %s is already that of %s: is the pool longer than the prefix of all pods?", t.Name, p, former)
+	}
+	b.tenantPrefixes[place] = owner
+	b.Steering = append(b.Steering, srpolicy.Steering{Prefix: p, Tenant: t.ID, Policy: policy})
+	return ""
+}
