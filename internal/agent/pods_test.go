@@ -82,7 +82,7 @@ func TestPod(t *testing.T) {
 	}
 	for range 2 { // a repeated request gets the same addresses
 		given := mustAdd(t, d, 0)
-		if got := fmt.Sprint(given); got != "{[10.244.1.2 fd00:10:244:1::2] [169.254.1.1 fe80::1] 1500}" {
+		if got := fmt.Sprint(given); got != "{[10.244.1.2 fd00:10:244:1::2] [169.254.1.1 fe80::1] 1500 [0.0.0.0/0 ::/0]}" {
 			t.Errorf("given %s", got)
 		}
 	}
@@ -514,5 +514,80 @@ func TestPodsByChance(t *testing.T) {
 			t.Fatalf("step %d: %d pods with %d addresses, want %d; the kernel has %d, the data path %d",
 				step, len(list), len(seen), len(there), len(d.kernel.pods), len(dp.pods))
 		}
+	}
+}
+
+const tenantsFile = memberFile + `
+  tenants:
+    - {name: red, id: 7, namespaces: [shop], pools: [10.244.0.0/16]}
+    - {name: blue, id: 8, namespaces: [lab], pools: [10.244.0.0/16, "fd09::/48"], routes: [192.0.2.0/24]}
+`
+
+// Pods of tenants may have the addresses of others, the kernel has no way to them, and only
+// the namespaces that a tenant names may join.
+func TestPodsOfTenants(t *testing.T) {
+	dir, dp := t.TempDir(), newFake()
+	d := prepare(t, dir, tenantsFile, dp).start(t, podLinks(4))
+	join := func(n int, tenant, namespace string) (pods.Network, error) {
+		key, p := nthPod(n)
+		p.Tenant, p.Namespace, p.Network = tenant, namespace, tenant+"-net"
+		return d.AddPod(key, p)
+	}
+	plain := mustAdd(t, d, 0)
+	red, errRed := join(1, "red", "shop")
+	blue, errBlue := join(2, "blue", "lab")
+	if errRed != nil || errBlue != nil {
+		t.Fatal(errRed, errBlue)
+	}
+	for _, row := range []struct {
+		name string
+		pods.Network
+		want string
+	}{
+		{"the cluster's", plain, "[10.244.1.2 fd00:10:244:1::2] [0.0.0.0/0 ::/0]"},
+		{"red", red, "[10.244.1.2] [10.244.0.0/16]"},
+		{"blue", blue, "[10.244.1.2 fd09:0:0:1::2] [192.0.2.0/24]"},
+	} {
+		if got := fmt.Sprint(row.Addresses, " ", row.Routes); got != row.want {
+			t.Errorf("%s: %s, want %s", row.name, got, row.want)
+		}
+	}
+	for _, refused := range []struct{ tenant, namespace, want string }{
+		{"red", "lab", `namespace "lab" is not among its namespaces`},
+		{"red", "", `namespace "" is not among its namespaces`},
+		{"green", "shop", `there is none of that name`},
+	} {
+		if _, err := join(3, refused.tenant, refused.namespace); !errors.Is(err, pods.ErrTenant) || !strings.Contains(err.Error(), refused.want) {
+			t.Errorf("%s of %s: %v", refused.namespace, refused.tenant, err)
+		}
+	}
+	byTenant := func() (out []string) {
+		for _, p := range dp.Pods() {
+			out = append(out, fmt.Sprintf("%d %d %s", p.Ifindex, p.Tenant, p.Addresses))
+		}
+		slices.Sort(out)
+		return out
+	}
+	want := []string{"2 0 [10.244.1.2 fd00:10:244:1::2]", "3 7 [10.244.1.2]", "4 8 [10.244.1.2 fd09:0:0:1::2]"}
+	if got := byTenant(); !slices.Equal(got, want) {
+		t.Errorf("data path: %q, want %q", got, want)
+	}
+	for name, p := range d.kernel.pods {
+		if isPlain := name == "culv0"; isPlain != (len(p.Addresses) > 0) {
+			t.Errorf("the kernel has ways to %s: %s", name, p.Addresses)
+		}
+	}
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	d = prepare(t, dir, tenantsFile, dp).start(t, podLinks(4))
+	if got := byTenant(); !slices.Equal(got, want) {
+		t.Errorf("after a restart: %q, want %q", got, want)
+	}
+	if err := d.DeletePod(pods.Attachment{ContainerID: "container-1", Interface: "eth0"}); err != nil {
+		t.Error(err)
+	}
+	if got := byTenant(); len(got) != 2 {
+		t.Errorf("after red has gone: %q", got)
 	}
 }

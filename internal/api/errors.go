@@ -25,6 +25,7 @@ var codes = []struct {
 	{agent.ErrBusy, connect.CodeResourceExhausted},
 	{pods.ErrExhausted, connect.CodeResourceExhausted},
 	{pods.ErrNotReady, connect.CodeUnavailable},
+	{pods.ErrTenant, connect.CodePermissionDenied},
 	{agent.ErrNotUPF, connect.CodeUnimplemented},
 	{agent.ErrNotBGP, connect.CodeUnimplemented},
 	{pods.ErrNoCluster, connect.CodeUnimplemented},

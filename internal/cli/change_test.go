@@ -101,7 +101,7 @@ func TestFlagsAreComplete(t *testing.T) {
 			switch noun + "." + name {
 			case "interface.name", "locator.name", "sid.sid", "policy.name", "tunnel.name", "steering.prefix":
 				continue // the argument
-			case "policy.-":
+			case "policy.-", "sid.-":
 				continue // state, and no field
 			case "policy.segment_lists": // --segments and --weight
 				name = "segments"

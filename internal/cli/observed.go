@@ -46,9 +46,9 @@ var localPods = noun[pods.Status]{
 	kind: "pod", aliases: []string{"pods"}, keyName: "NAMESPACE/NAME",
 	short:  "Pods on this node, with their addresses",
 	fetch:  (*api.Client).Pods,
-	header: []any{"POD", "INTERFACE", "ADDRESSES", "MAC", "HOST INTERFACE", "PROBLEM"},
+	header: []any{"POD", "TENANT", "INTERFACE", "ADDRESSES", "MAC", "HOST INTERFACE", "PROBLEM"},
 	row: func(s pods.Status) []any {
-		return []any{s.Key(), s.Interface, textsOf(s.Addresses), s.MAC, s.HostInterface, s.Problem}
+		return []any{s.Key(), s.Tenant, s.Interface, textsOf(s.Addresses), s.MAC, s.HostInterface, s.Problem}
 	},
 }
 

@@ -23,9 +23,9 @@ func TestPods(t *testing.T) {
 	for line := range strings.Lines(f.ok(t, "pod")) {
 		rows = append(rows, strings.Join(strings.Fields(line), " "))
 	}
-	if got, want := strings.Join(rows, "\n"), `POD INTERFACE ADDRESSES MAC HOST INTERFACE PROBLEM
-default/web eth0 10.244.1.2,fd00:10:244:1::2 02:00:00:00:00:01 culv1web -
-c1/eth0 eth0 10.244.1.3,fd00:10:244:1::3 02:00:00:00:00:01 culv1 -`; got != want {
+	if got, want := strings.Join(rows, "\n"), `POD TENANT INTERFACE ADDRESSES MAC HOST INTERFACE PROBLEM
+default/web - eth0 10.244.1.2,fd00:10:244:1::2 02:00:00:00:00:01 culv1web -
+c1/eth0 - eth0 10.244.1.3,fd00:10:244:1::3 02:00:00:00:00:01 culv1 -`; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	var list []pods.Status

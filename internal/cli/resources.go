@@ -261,6 +261,7 @@ var steerings = noun[agent.SteeringStatus]{
 	section: "steering", addName: "[PREFIX]", addKey: "prefix",
 	fields: []field{
 		{name: "interface", about: "match packets received on this interface; with a PREFIX, those to it"},
+		{name: "tenant", about: "match what pods of the tenant with this `id` send to PREFIX"},
 		{name: "vlans", about: "`LIST` of VLAN tags for --interface, outermost first", list: true},
 		{name: "policy", about: "steer into this SR policy; with --sid-prefix, its segments come first"},
 		{name: "tunnel", about: "steer into this GTP-U tunnel"},

@@ -24,6 +24,8 @@ const DefaultSocket = "/run/culvert/culvert.sock"
 type configuration struct {
 	types.PluginConf
 	Socket string `json:"socket"` // of the agent
+	// Tenant names the tenant whose network it is; empty: the cluster's own network.
+	Tenant string `json:"tenant"`
 	// RuntimeConfig is what the runtime adds for the capabilities that the
 	// configuration names.
 	RuntimeConfig struct {
@@ -86,7 +88,7 @@ func newWanted(c *configuration, args *skel.CmdArgs) (wanted, error) {
 	w.pod = &pb.Pod{
 		Network: c.Name, Netns: args.Netns, Namespace: string(k.K8S_POD_NAMESPACE), Name: string(k.K8S_POD_NAME), Uid: string(k.K8S_POD_UID),
 		HostInterface: hostInterface(args.ContainerID, args.IfName), Mac: w.mac.String(),
-		Shaped: len(c.RuntimeConfig.Bandwidth) > 0,
+		Shaped: len(c.RuntimeConfig.Bandwidth) > 0, Tenant: c.Tenant,
 	}
 	return w, nil
 }

@@ -28,8 +28,17 @@ type veth struct {
 	mac   net.HardwareAddr
 }
 
-// address is one of a pod's, and the gateway to the rest of its family.
-type address struct{ addr, gateway netip.Addr }
+// address is one of a pod's, and what it reaches by the gateway.
+type address struct {
+	addr, gateway netip.Addr
+	routes        []netip.Prefix // of the family
+}
+
+// isPrimary says whether the rest of the family is reached by this address's gateway. Other
+// interfaces of the pod may have the same gateway, for other destinations.
+func (a address) isPrimary() bool {
+	return slices.ContainsFunc(a.routes, func(p netip.Prefix) bool { return p.Bits() == 0 })
+}
 
 // kernel makes interfaces. Its methods may be repeated.
 type kernel interface {
@@ -267,7 +276,7 @@ func inside(ns netns.NsHandle, f func() error) error {
 }
 
 // putAddress gives the pod an address at once, without a look for others that
-// have it, and the way to everybody else.
+// have it, and the ways by its gateway.
 func putAddress(h *netlink.Handle, link netlink.Link, a address) error {
 	addr := &netlink.Addr{IPNet: host(a.addr)}
 	if a.addr.Is6() {
@@ -281,10 +290,18 @@ func putAddress(h *netlink.Handle, link netlink.Link, a address) error {
 	if err != nil {
 		return fmt.Errorf("neighbour %s: %w", a.gateway, err)
 	}
-	for _, r := range []*netlink.Route{ // the gateway on the link, and everything by it
-		{LinkIndex: index, Dst: host(a.gateway), Scope: netlink.SCOPE_LINK},
-		{LinkIndex: index, Dst: everywhere(a.addr), Gw: gateway},
-	} {
+	var routes []*netlink.Route
+	if a.isPrimary() {
+		routes = append(routes, &netlink.Route{LinkIndex: index, Dst: host(a.gateway), Scope: netlink.SCOPE_LINK})
+	}
+	for _, p := range a.routes {
+		r := &netlink.Route{LinkIndex: index, Dst: network(p), Gw: gateway}
+		if !a.isPrimary() { // the route to the gateway is the primary interface's
+			r.Flags = int(netlink.FLAG_ONLINK)
+		}
+		routes = append(routes, r)
+	}
+	for _, r := range routes {
 		if err := h.RouteReplace(r); err != nil {
 			return fmt.Errorf("route to %s: %w", r.Dst, err)
 		}
@@ -292,13 +309,10 @@ func putAddress(h *netlink.Handle, link netlink.Link, a address) error {
 	return nil
 }
 
-func host(a netip.Addr) *net.IPNet {
-	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
-}
+func host(a netip.Addr) *net.IPNet { return network(netip.PrefixFrom(a, a.BitLen())) }
 
-// everywhere is a family's default route.
-func everywhere(a netip.Addr) *net.IPNet {
-	return &net.IPNet{IP: make(net.IP, a.BitLen()/8), Mask: net.CIDRMask(0, a.BitLen())}
+func network(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
 func (k *linux) remove(name string) error {
@@ -369,11 +383,19 @@ func checkAddresses(h *netlink.Handle, link netlink.Link, addresses []address, s
 		}) {
 			say("%s lacks the permanent neighbour %s", name, a.gateway)
 		}
-		if !slices.ContainsFunc(routes, func(r netlink.Route) bool {
-			return r.Gw.Equal(a.gateway.AsSlice()) && (r.Dst == nil || r.Dst.IP.IsUnspecified())
-		}) {
-			say("%s lacks the default route by %s", name, a.gateway)
+		for _, p := range a.routes {
+			if !slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.Gw.Equal(a.gateway.AsSlice()) && leadsToAll(r, p) }) {
+				say("%s lacks the route to %s by %s", name, p, a.gateway)
+			}
 		}
 	}
 	return nil
+}
+
+// leadsToAll says whether a route is to just this prefix: a default route may come without one.
+func leadsToAll(r netlink.Route, p netip.Prefix) bool {
+	if r.Dst == nil {
+		return p.Bits() == 0
+	}
+	return r.Dst.String() == network(p).String()
 }

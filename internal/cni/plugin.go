@@ -90,23 +90,41 @@ func (p *plugin) add(args *skel.CmdArgs) (err error) {
 	if err != nil {
 		return err
 	}
-	if len(given.GetAddresses()) != len(given.GetGateways()) {
-		return errors.New("the agent's answer has not one gateway for each address")
-	}
-	var addresses []address
-	for i, text := range given.GetAddresses() {
-		addr, errAddr := netip.ParseAddr(text)
-		gateway, errGateway := netip.ParseAddr(given.GetGateways()[i])
-		if err := cmp.Or(errAddr, errGateway); err != nil {
-			return fmt.Errorf("the agent's answer: %w", err)
-		}
-		addresses = append(addresses, address{addr, gateway})
+	addresses, err := addressesOf(given)
+	if err != nil {
+		return fmt.Errorf("the agent's answer: %w", err)
 	}
 	mtu := int(given.GetMtu())
 	if err := p.kernel.configure(v, addresses, mtu); err != nil {
 		return err
 	}
 	return types.PrintResult(p.result(v, addresses, mtu), p.CNIVersion)
+}
+
+// addressesOf reads what the agent gives a pod.
+func addressesOf(given *pb.AddPodResponse) (out []address, err error) {
+	if len(given.GetAddresses()) != len(given.GetGateways()) {
+		return nil, errors.New("it has not one gateway for each address")
+	}
+	for i, text := range given.GetAddresses() {
+		addr, errAddr := netip.ParseAddr(text)
+		gateway, errGateway := netip.ParseAddr(given.GetGateways()[i])
+		if err := cmp.Or(errAddr, errGateway); err != nil {
+			return nil, err
+		}
+		a := address{addr: addr, gateway: gateway}
+		for _, text := range given.GetRoutes() {
+			p, err := netip.ParsePrefix(text)
+			if err != nil {
+				return nil, err
+			}
+			if p.Addr().Is4() == addr.Is4() {
+				a.routes = append(a.routes, p)
+			}
+		}
+		out = append(out, a)
+	}
+	return out, nil
 }
 
 // undo takes back what add has made, and what the agent may have, because of
@@ -139,9 +157,12 @@ func (p *plugin) result(v veth, addresses []address, mtu int) *current.Result {
 	onLink := unix.RT_SCOPE_LINK
 	for _, a := range addresses {
 		r.IPs = append(r.IPs, &current.IPConfig{Interface: current.Int(1), Address: *host(a.addr), Gateway: a.gateway.AsSlice()})
-		r.Routes = append(r.Routes,
-			&types.Route{Dst: *host(a.gateway), Scope: &onLink},
-			&types.Route{Dst: *everywhere(a.addr), GW: a.gateway.AsSlice()})
+		if a.isPrimary() {
+			r.Routes = append(r.Routes, &types.Route{Dst: *host(a.gateway), Scope: &onLink})
+		}
+		for _, p := range a.routes {
+			r.Routes = append(r.Routes, &types.Route{Dst: *network(p), GW: a.gateway.AsSlice()})
+		}
 	}
 	return r
 }
@@ -205,7 +226,14 @@ func (p *plugin) added(args *skel.CmdArgs) (v veth, addresses []address, mtu int
 		}
 		addr, _ := netip.AddrFromSlice(ip.Address.IP)
 		gateway, _ := netip.AddrFromSlice(ip.Gateway)
-		addresses = append(addresses, address{addr.Unmap(), gateway.Unmap()})
+		a := address{addr: addr.Unmap(), gateway: gateway.Unmap()}
+		for _, r := range p.prev.Routes {
+			to, _ := netip.AddrFromSlice(r.Dst.IP)
+			if bits, _ := r.Dst.Mask.Size(); r.GW.Equal(a.gateway.AsSlice()) && to.Unmap().Is4() == a.addr.Is4() {
+				a.routes = append(a.routes, netip.PrefixFrom(to.Unmap(), bits))
+			}
+		}
+		addresses = append(addresses, a)
 	}
 	return v, addresses, mtu, nil
 }

@@ -305,7 +305,7 @@ func TestCheck(t *testing.T) {
 		"lacks the address 10.244.1.2": func(t *testing.T, _ *node, pod *netns.NS, _ *apitest.Agent) {
 			pod.IP(t, "addr del 10.244.1.2/32 dev eth0")
 		},
-		"lacks the default route by fe80::1": func(t *testing.T, _ *node, pod *netns.NS, _ *apitest.Agent) { pod.IP(t, "-6 route del default") },
+		"lacks the route to ::/0 by fe80::1": func(t *testing.T, _ *node, pod *netns.NS, _ *apitest.Agent) { pod.IP(t, "-6 route del default") },
 		"lacks the permanent neighbour 169.254.1.1": func(t *testing.T, _ *node, pod *netns.NS, _ *apitest.Agent) {
 			pod.IP(t, "neigh del 169.254.1.1 dev eth0")
 		},
@@ -474,5 +474,64 @@ func TestAddAgain(t *testing.T) {
 	n.mustAdd(t, attachment(pod))
 	if n.links(t) != 1 || strings.Contains(other.IP(t, "link"), "old") {
 		t.Errorf("%d links, elsewhere %s", n.links(t), other.IP(t, "link"))
+	}
+}
+
+// A pod has an interface into a tenant's network beside its own, and each keeps its routes.
+func TestTenantsNetwork(t *testing.T) {
+	n := newNode(t, "1.1.0", nil)
+	a, _ := fakeAgent(t, n.socket)
+	pod := netns.New(t)
+	first, second := attachment(pod), attachment(pod)
+	n.mustAdd(t, first)
+	cluster := n.list
+	text, err := json.Marshal(map[string]any{"cniVersion": "1.1.0", "name": "red-net", "plugins": []map[string]any{
+		{"type": "culvert-cni", "socket": n.socket, "tenant": "red"},
+	}})
+	if err == nil {
+		n.list, err = libcni.NetworkConfFromBytes(text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	red := n.list
+	second.IfName = "net1"
+	result := n.mustAdd(t, second)
+	if got := result.Routes; len(got) != 2 || got[0].Dst.String() != "10.9.0.0/16" || got[1].Dst.String() != "fd09::/48" {
+		t.Errorf("routes of the result: %v", got)
+	}
+	if list, err := a.Pods(); err != nil || len(list) != 2 || list[0].Tenant != "" || list[1].Tenant != "red" {
+		t.Errorf("the agent heard %+v, %v", list, err)
+	}
+	for command, wants := range map[string][]string{
+		"route":    {"default via 169.254.1.1 dev eth0", "169.254.1.1 dev eth0 scope link", "10.9.0.0/16 via 169.254.1.1 dev net1 onlink"},
+		"-6 route": {"default via fe80::1 dev eth0", "fe80::1 dev eth0", "fd09::/48 via fe80::1 dev net1"},
+	} {
+		out := pod.IP(t, command)
+		for _, want := range wants {
+			if !strings.Contains(out, want) {
+				t.Errorf("ip %s lacks %q:\n%s", command, want, out)
+			}
+		}
+	}
+	for _, of := range []struct {
+		list *libcni.NetworkConfigList
+		rc   *libcni.RuntimeConf
+	}{{cluster, first}, {red, second}} {
+		n.list = of.list
+		if err := n.check(t, of.rc); err != nil {
+			t.Errorf("CHECK of %s: %v", of.rc.IfName, err)
+		}
+	}
+	pod.IP(t, "route del 10.9.0.0/16")
+	if err := n.check(t, second); err == nil || !strings.Contains(err.Error(), "net1 lacks the route to 10.9.0.0/16 by 169.254.1.1") {
+		t.Errorf("CHECK without a route: %v", err)
+	}
+	if err := n.del(t, second); err != nil {
+		t.Error(err)
+	}
+	n.list = cluster
+	if err := n.check(t, first); err != nil {
+		t.Errorf("CHECK of eth0 after net1 is gone: %v", err)
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -39,6 +41,7 @@ func (k Key) bytes() []byte { return []byte(k.String()) }
 // Lease is the addresses of an attachment, and what its holder stored with them.
 type Lease[T any] struct {
 	Key
+	Tenant    uint8        `json:"tenant,omitempty"` // its id; 0: none
 	Addresses []netip.Addr `json:"addresses"`
 	Holder    T            `json:"holder"`
 }
@@ -48,24 +51,57 @@ type Pool struct {
 	Prefix netip.Prefix `json:"prefix"`
 	Used   uint64       `json:"used"`
 	Size   uint64       `json:"size"`
+	Tenant uint8        `json:"tenant,omitempty"`
 }
 
-// Book is the node's addresses. Its methods may be called from any goroutine,
-// but those about one key one after the other.
+// Book is the node's addresses. Each tenant has addresses of its own, which may be the
+// same as others'. The methods may be called from any goroutine, but those about one key
+// one after the other.
 type Book[T any] struct {
 	db *bbolt.DB
 
 	mu       sync.Mutex
-	prefixes []netip.Prefix
+	prefixes map[uint8][]netip.Prefix // by tenant
 	leases   map[Key]Lease[T]
-	used     map[netip.Addr]bool
-	turn     map[netip.Prefix]netip.Addr // the last given
+	used     map[home]bool
+	turn     map[source]netip.Addr // the last given
+}
+
+// home is an address of a tenant, source a prefix of one.
+type (
+	home struct {
+		tenant  uint8
+		address netip.Addr
+	}
+	source struct {
+		tenant uint8
+		prefix netip.Prefix
+	}
+)
+
+// String is how a source is named on disk: "10.9.1.0/24", or "7 10.9.1.0/24".
+func (s source) String() string {
+	if s.tenant == 0 {
+		return s.prefix.String()
+	}
+	return fmt.Sprintf("%d %s", s.tenant, s.prefix)
+}
+
+func parseSource(text string) (s source, err error) {
+	tenant, prefix, found := strings.Cut(text, " ")
+	if !found {
+		tenant, prefix = "0", text
+	}
+	id, errID := strconv.ParseUint(tenant, 10, 8)
+	s.tenant = uint8(id)
+	s.prefix, err = netip.ParsePrefix(prefix)
+	return s, errors.Join(errID, err)
 }
 
 // Open reads what is held. Changes are one transaction each; those that come at
 // the same time share one, as far as db's MaxBatchDelay lets them wait.
 func Open[T any](db *bbolt.DB) (*Book[T], error) {
-	b := &Book[T]{db: db, leases: map[Key]Lease[T]{}, used: map[netip.Addr]bool{}, turn: map[netip.Prefix]netip.Addr{}}
+	b := &Book[T]{db: db, leases: map[Key]Lease[T]{}, used: map[home]bool{}, turn: map[source]netip.Addr{}}
 	if err := db.Update(b.load); err != nil {
 		return nil, fmt.Errorf("pods' addresses in %s: %w", db.Path(), err)
 	}
@@ -87,7 +123,7 @@ func (b *Book[T]) load(tx *bbolt.Tx) error {
 			return fmt.Errorf("%s: %w", key, err)
 		}
 		for _, a := range l.Addresses {
-			if b.used[a] {
+			if b.used[home{l.Tenant, a}] {
 				return fmt.Errorf("%s is held twice, by %s too", a, key)
 			}
 		}
@@ -98,34 +134,36 @@ func (b *Book[T]) load(tx *bbolt.Tx) error {
 		return err
 	}
 	return turns.ForEach(func(key, value []byte) error {
-		p, errPrefix := netip.ParsePrefix(string(key))
+		s, errSource := parseSource(string(key))
 		a, errAddr := netip.ParseAddr(string(value))
-		b.turn[p] = a
-		return errors.Join(errPrefix, errAddr)
+		b.turn[s] = a
+		return errors.Join(errSource, errAddr)
 	})
 }
 
-// SetPrefixes says where addresses are taken from, in this order for each
+// SetPrefixes says where addresses are taken from, by tenant, in this order for each
 // family. What is held of others stays held.
-func (b *Book[T]) SetPrefixes(list []netip.Prefix) error {
-	prefixes := make([]netip.Prefix, len(list))
-	for i, p := range list {
-		if _, ok := usable(p); !ok {
-			return fmt.Errorf("%s holds no address for a pod: give an IPv4 prefix of /30 or an IPv6 prefix of /126 at most", p)
+func (b *Book[T]) SetPrefixes(of map[uint8][]netip.Prefix) error {
+	next := make(map[uint8][]netip.Prefix, len(of))
+	for tenant, list := range of {
+		for _, p := range list {
+			if _, ok := usable(p); !ok {
+				return fmt.Errorf("%s holds no address for a pod: give an IPv4 prefix of /30 or an IPv6 prefix of /126 at most", p)
+			}
+			next[tenant] = append(next[tenant], p.Masked())
 		}
-		prefixes[i] = p.Masked()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.prefixes = prefixes
+	b.prefixes = next
 	return nil
 }
 
-// Add gives key an address of each family that has a prefix. A key that holds
+// Add gives key an address of each family that the tenant has a prefix of. A key that holds
 // addresses keeps them, and holder replaces what was stored with them. Errors:
 // ErrExhausted, ErrNoPrefix, or the disk's.
-func (b *Book[T]) Add(key Key, holder T) (l Lease[T], existed bool, err error) {
-	l, existed, err = b.reserve(key, holder)
+func (b *Book[T]) Add(key Key, tenant uint8, holder T) (l Lease[T], existed bool, err error) {
+	l, existed, err = b.reserve(key, tenant, holder)
 	if err != nil {
 		return l, existed, err
 	}
@@ -144,16 +182,16 @@ func (b *Book[T]) Add(key Key, holder T) (l Lease[T], existed bool, err error) {
 }
 
 // reserve takes addresses in memory, so that nobody else can.
-func (b *Book[T]) reserve(key Key, holder T) (Lease[T], bool, error) {
+func (b *Book[T]) reserve(key Key, tenant uint8, holder T) (Lease[T], bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l, there := b.leases[key]; there {
 		l.Holder = holder
 		return l, true, nil
 	}
-	l := Lease[T]{Key: key, Holder: holder}
+	l := Lease[T]{Key: key, Tenant: tenant, Holder: holder}
 	for _, is4 := range []bool{true, false} {
-		a, wanted, err := b.choose(is4)
+		a, wanted, err := b.choose(tenant, is4)
 		if err != nil {
 			return l, false, err
 		}
@@ -170,14 +208,15 @@ func (b *Book[T]) reserve(key Key, holder T) (Lease[T], bool, error) {
 
 // choose finds a free address of a family. wanted is false where there is no
 // prefix of it.
-func (b *Book[T]) choose(is4 bool) (a netip.Addr, wanted bool, err error) {
+func (b *Book[T]) choose(tenant uint8, is4 bool) (a netip.Addr, wanted bool, err error) {
 	var full []string
-	for _, p := range b.prefixes {
+	for _, p := range b.prefixes[tenant] {
 		if p.Addr().Is4() != is4 {
 			continue
 		}
-		if a, ok := b.free(p); ok {
-			b.turn[p] = a
+		s := source{tenant, p}
+		if a, ok := b.free(s); ok {
+			b.turn[s] = a
 			return a, true, nil
 		}
 		full = append(full, p.String())
@@ -189,18 +228,18 @@ func (b *Book[T]) choose(is4 bool) (a netip.Addr, wanted bool, err error) {
 }
 
 // free is the first free address of a prefix after the one that was given last.
-func (b *Book[T]) free(p netip.Prefix) (netip.Addr, bool) {
-	o, _ := usable(p)
+func (b *Book[T]) free(s source) (netip.Addr, bool) {
+	o, _ := usable(s.prefix)
 	n := uint64(0)
-	if last, there := b.turn[p]; there {
-		n = offsetOf(p, last)
+	if last, there := b.turn[s]; there {
+		n = offsetOf(s.prefix, last)
 	}
 	// Among one more than are held there is one that is not.
 	for range min(uint64(len(b.used))+1, o.count()) {
 		if n++; n < o.first || n > o.last {
 			n = o.first
 		}
-		if a := at(p, n); !b.used[a] {
+		if a := at(s.prefix, n); !b.used[home{s.tenant, a}] {
 			return a, true
 		}
 	}
@@ -210,13 +249,13 @@ func (b *Book[T]) free(p netip.Prefix) (netip.Addr, bool) {
 func (b *Book[T]) hold(l Lease[T]) {
 	b.leases[l.Key] = l
 	for _, a := range l.Addresses {
-		b.used[a] = true
+		b.used[home{l.Tenant, a}] = true
 	}
 }
 
 func (b *Book[T]) drop(key Key) {
 	for _, a := range b.leases[key].Addresses {
-		delete(b.used, a)
+		delete(b.used, home{b.leases[key].Tenant, a})
 	}
 	delete(b.leases, key)
 }
@@ -233,11 +272,12 @@ func (b *Book[T]) write(l Lease[T]) error {
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		for _, p := range b.prefixes {
+		for _, p := range b.prefixes[l.Tenant] {
 			if !slices.ContainsFunc(l.Addresses, p.Contains) {
 				continue
 			}
-			if err := tx.Bucket(turnBucket).Put([]byte(p.String()), []byte(b.turn[p].String())); err != nil {
+			s := source{l.Tenant, p}
+			if err := tx.Bucket(turnBucket).Put([]byte(s.String()), []byte(b.turn[s].String())); err != nil {
 				return err
 			}
 		}
@@ -281,27 +321,29 @@ func (b *Book[T]) Leases() []Lease[T] {
 	return out
 }
 
-// Pools are the prefixes that addresses are taken from.
-func (b *Book[T]) Pools() []Pool {
+// Pools are the prefixes that addresses are taken from, by tenant.
+func (b *Book[T]) Pools() (out []Pool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := make([]Pool, len(b.prefixes))
-	for i, p := range b.prefixes {
-		o, _ := usable(p)
-		out[i] = Pool{Prefix: p, Size: o.count()}
-		for a := range b.used {
-			if p.Contains(a) {
-				out[i].Used++
+	for _, tenant := range slices.Sorted(maps.Keys(b.prefixes)) {
+		for _, p := range b.prefixes[tenant] {
+			o, _ := usable(p)
+			pool := Pool{Tenant: tenant, Prefix: p, Size: o.count()}
+			for h := range b.used {
+				if h.tenant == tenant && p.Contains(h.address) {
+					pool.Used++
+				}
 			}
+			out = append(out, pool)
 		}
 	}
 	return out
 }
 
-// Room returns the reason why no other attachment could get an address, or nil.
+// Room returns the reason why no other attachment without a tenant could get an address, or nil.
 func (b *Book[T]) Room() error {
 	var used, size [2]uint64 // by family
-	pools := b.Pools()
+	pools := slices.DeleteFunc(b.Pools(), func(p Pool) bool { return p.Tenant != 0 })
 	for _, p := range pools {
 		family := 0
 		if p.Prefix.Addr().Is6() {

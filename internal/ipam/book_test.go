@@ -41,7 +41,7 @@ func open(tb testing.TB, path string, prefixes ...string) (*Book[string], *bbolt
 	db.MaxBatchDelay = time.Millisecond
 	b, err := Open[string](db)
 	if err == nil {
-		err = b.SetPrefixes(parse(prefixes...))
+		err = b.SetPrefixes(cluster(parse(prefixes...)))
 	}
 	if err != nil {
 		tb.Fatal(err)
@@ -56,6 +56,11 @@ func parse(prefixes ...string) (out []netip.Prefix) {
 	return out
 }
 
+// cluster are the prefixes of whoever has no tenant.
+func cluster(prefixes []netip.Prefix) map[uint8][]netip.Prefix {
+	return map[uint8][]netip.Prefix{0: prefixes}
+}
+
 func temporary(tb testing.TB) string { return filepath.Join(tb.TempDir(), "state.db") }
 
 func key(n int) Key { return Key{fmt.Sprintf("container-%d", n), "eth0"} }
@@ -63,7 +68,7 @@ func key(n int) Key { return Key{fmt.Sprintf("container-%d", n), "eth0"} }
 // addresses of a lease that has to be given.
 func add(tb testing.TB, b *Book[string], k Key) string {
 	tb.Helper()
-	l, _, err := b.Add(k, "somebody")
+	l, _, err := b.Add(k, 0, "somebody")
 	if err != nil {
 		tb.Fatalf("%s: %v", k, err)
 	}
@@ -92,10 +97,10 @@ func TestOneOfEachFamilyInTurn(t *testing.T) {
 			t.Errorf("then: %s, want %s", got, want)
 		}
 	}
-	if _, _, err := b.Add(key(20), ""); !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), "10.244.1.0/29") {
+	if _, _, err := b.Add(key(20), 0, ""); !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), "10.244.1.0/29") {
 		t.Errorf("exhausted: %v", err)
 	}
-	if got, want := fmt.Sprint(b.Pools()), fmt.Sprintf("[{10.244.1.0/29 5 5} {fd00:10:244:1::/64 5 %d}]", uint64(1)<<62-2); got != want {
+	if got, want := fmt.Sprint(b.Pools()), fmt.Sprintf("[{10.244.1.0/29 5 5 0} {fd00:10:244:1::/64 5 %d 0}]", uint64(1)<<62-2); got != want {
 		t.Errorf("pools %s, want %s", got, want)
 	}
 	if l, ok := b.Get(key(1)); !ok || l.Holder != "somebody" || fmt.Sprint(l.Addresses) != "[10.244.1.3 fd00:10:244:1::3]" {
@@ -105,16 +110,16 @@ func TestOneOfEachFamilyInTurn(t *testing.T) {
 
 func TestPrefixes(t *testing.T) {
 	b, _ := open(t, temporary(t))
-	if _, _, err := b.Add(key(0), ""); !errors.Is(err, ErrNoPrefix) || !errors.Is(b.Room(), ErrNoPrefix) {
+	if _, _, err := b.Add(key(0), 0, ""); !errors.Is(err, ErrNoPrefix) || !errors.Is(b.Room(), ErrNoPrefix) {
 		t.Errorf("no prefix: %v, %v", err, b.Room())
 	}
 	for _, bad := range []string{"10.0.0.0/31", "10.0.0.1/32", "fd00::/127", "fd00::/128"} {
-		if err := b.SetPrefixes(parse(bad)); err == nil {
+		if err := b.SetPrefixes(cluster(parse(bad))); err == nil {
 			t.Errorf("%s was taken", bad)
 		}
 	}
 	// The second one of a family is for when the first is full; host bits do not matter.
-	if err := b.SetPrefixes(parse("10.0.0.9/30", "10.0.1.0/30", "fd00::/126", "fd00:0:0:1::/48")); err != nil {
+	if err := b.SetPrefixes(cluster(parse("10.0.0.9/30", "10.0.1.0/30", "fd00::/126", "fd00:0:0:1::/48"))); err != nil {
 		t.Fatal(err)
 	}
 	got := []string{add(t, b, key(0))}
@@ -125,14 +130,14 @@ func TestPrefixes(t *testing.T) {
 	if want := []string{"[10.0.0.10 fd00::2]", "[10.0.1.2 fd00::3]"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if _, _, err := b.Add(key(2), ""); !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), "10.0.0.8/30, 10.0.1.0/30") {
+	if _, _, err := b.Add(key(2), 0, ""); !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), "10.0.0.8/30, 10.0.1.0/30") {
 		t.Errorf("exhausted: %v", err)
 	}
 	if err := b.Room(); !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), "all 2 of IPv4") {
 		t.Errorf("room: %v", err)
 	}
 	// A node whose prefixes change keeps its pods' addresses.
-	if err := b.SetPrefixes(parse("fd00:1::/64")); err != nil {
+	if err := b.SetPrefixes(cluster(parse("fd00:1::/64"))); err != nil {
 		t.Fatal(err)
 	}
 	if got := []string{add(t, b, key(0)), add(t, b, key(3))}; !slices.Equal(got, []string{"[10.0.0.10 fd00::2]", "[fd00:1::2]"}) {
@@ -170,7 +175,7 @@ func (m *model) check(t *testing.T, b *Book[string]) {
 // as long as others were.
 func (m *model) add(t *testing.T, b *Book[string], k Key) {
 	t.Helper()
-	l, existed, err := b.Add(k, "x")
+	l, existed, err := b.Add(k, 0, "x")
 	before, there := m.held[k]
 	switch {
 	case there && (err != nil || !existed || fmt.Sprint(l.Addresses) != before):
@@ -224,7 +229,7 @@ func TestInParallel(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range pods {
 		all.Go(func() {
-			if _, _, err := b.Add(key(i), ""); err != nil {
+			if _, _, err := b.Add(key(i), 0, ""); err != nil {
 				t.Error(err)
 			}
 		})
@@ -256,10 +261,10 @@ func TestDiskFails(t *testing.T) {
 	b, db := open(t, temporary(t), "10.244.1.0/24")
 	add(t, b, key(0))
 	db.Close()
-	if _, _, err := b.Add(key(1), ""); err == nil {
+	if _, _, err := b.Add(key(1), 0, ""); err == nil {
 		t.Error("an address was given")
 	}
-	if _, _, err := b.Add(key(0), "another"); err == nil {
+	if _, _, err := b.Add(key(0), 0, "another"); err == nil {
 		t.Error("a change was not written, and no error")
 	}
 	if err := b.Release(key(0)); err == nil {
@@ -281,7 +286,7 @@ func comeAndGo(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := b.SetPrefixes(parse("10.244.1.0/24", "fd00::/64")); err != nil {
+	if err := b.SetPrefixes(cluster(parse("10.244.1.0/24", "fd00::/64"))); err != nil {
 		return err
 	}
 	var all sync.WaitGroup
@@ -295,7 +300,7 @@ func comeAndGo(path string) error {
 					}
 					continue
 				}
-				if l, _, err := b.Add(k, ""); err == nil {
+				if l, _, err := b.Add(k, 0, ""); err == nil {
 					fmt.Println("+", k, l.Addresses)
 				}
 			}
@@ -349,5 +354,56 @@ func TestCrash(t *testing.T) {
 	}
 	if len(told) < 10 || missing > 8 || len(found) > len(told)+8 {
 		t.Errorf("%d told, %d of them gone, %d found", len(told), missing, len(found))
+	}
+}
+
+// Each tenant has its own addresses, also after a restart, and goes on where it was.
+func TestTenantsHaveTheSameAddresses(t *testing.T) {
+	path := temporary(t)
+	of := map[uint8][]netip.Prefix{0: parse("10.9.1.0/24"), 7: parse("10.9.1.0/24", "fd09::/64"), 8: parse("10.9.1.0/30")}
+	b, db := open(t, path)
+	give := func(b *Book[string], n int, tenant uint8) string {
+		t.Helper()
+		l, _, err := b.Add(key(n), tenant, "")
+		if err != nil || l.Tenant != tenant {
+			t.Fatalf("%d: %+v, %v", n, l, err)
+		}
+		return fmt.Sprint(l.Addresses)
+	}
+	if err := b.SetPrefixes(of); err != nil {
+		t.Fatal(err)
+	}
+	for n, tenant := range []uint8{0, 7, 8} {
+		want := "[10.9.1.2]"
+		if tenant == 7 {
+			want = "[10.9.1.2 fd09::2]"
+		}
+		if got := give(b, n, tenant); got != want {
+			t.Errorf("tenant %d: %s, want %s", tenant, got, want)
+		}
+	}
+	if _, _, err := b.Add(key(9), 8, ""); !errors.Is(err, ErrExhausted) {
+		t.Errorf("tenant 8 has another address: %v", err)
+	}
+	if _, _, err := b.Add(key(9), 9, ""); !errors.Is(err, ErrNoPrefix) {
+		t.Errorf("a tenant without prefixes: %v", err)
+	}
+	if err := b.Room(); err != nil {
+		t.Errorf("the cluster's own: %v", err)
+	}
+	db.Close()
+	b, _ = open(t, path)
+	if err := b.SetPrefixes(of); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Release(key(1)); err != nil {
+		t.Fatal(err)
+	}
+	if got := give(b, 3, 7); got != "[10.9.1.3 fd09::3]" {
+		t.Errorf("the next of tenant 7: %s", got)
+	}
+	want := []Pool{{Prefix: parse("10.9.1.0/24")[0], Used: 1, Size: 253}, {Tenant: 7, Prefix: parse("10.9.1.0/24")[0], Used: 1, Size: 253}}
+	if got := b.Pools(); len(got) != 4 || got[0] != want[0] || got[1] != want[1] || got[3].Used != 1 {
+		t.Errorf("pools: %+v", got)
 	}
 }

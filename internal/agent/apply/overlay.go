@@ -224,8 +224,9 @@ func (o *Overlay) wantedRoutes() map[netip.Prefix]netdev.HostRoute {
 		sources[addr.Is4()] = addr
 	}
 	for _, s := range o.goal.Wanted.Steering {
-		// A default route by a VPN is for pods: the node keeps its own.
-		if s.Prefix.Bits() > 0 && o.entry.Ifindex != 0 {
+		// A default route by a VPN is for pods: the node keeps its own. What tenants have is
+		// none of the kernel's.
+		if s.Prefix.Bits() > 0 && s.Tenant == 0 && o.entry.Ifindex != 0 {
 			out[s.Prefix] = netdev.HostRoute{Prefix: s.Prefix, Ifindex: o.entry.Ifindex, Source: sources[s.Prefix.Addr().Is4()]}
 		}
 	}
@@ -270,7 +271,9 @@ func (o *Overlay) syncMasquerade(on bool) {
 		want[0] = g.Self.Prefixes
 		want[1] = append(slices.Clone(g.Self.Prefixes), addressesOf(g.Self.Node())...)
 		for _, s := range g.Wanted.Steering {
-			want[1] = append(want[1], s.Prefix)
+			if s.Tenant == 0 {
+				want[1] = append(want[1], s.Prefix)
+			}
 		}
 		for _, p := range g.Wanted.Peers {
 			want[1] = append(want[1], addressesOf(p.Node)...)
@@ -300,7 +303,13 @@ func addressesOf(n overlay.Node) []netip.Prefix {
 // syncPods has new pods get the prefixes and the MTU, and sets the MTU of the
 // present ones when it changes.
 func (o *Overlay) syncPods(mtu int) {
-	if !o.check(o.pods.Set(pods.Settings{Prefixes: o.goal.Self.Prefixes, MTU: mtu}), "set the prefixes of pods", o.goal.Self.Prefixes) {
+	settings := pods.Settings{Prefixes: o.goal.Self.Prefixes, MTU: mtu}
+	for _, t := range o.goal.Self.Tenants {
+		settings.Tenants = append(settings.Tenants, pods.Tenant{
+			Name: t.Name, ID: t.ID, Namespaces: t.Namespaces, Prefixes: t.Prefixes(settings.Prefixes), Routes: t.Reached(),
+		})
+	}
+	if !o.check(o.pods.Set(settings), "set the prefixes of pods", o.goal.Self.Prefixes) {
 		return
 	}
 	if o.mtu == mtu {

@@ -33,6 +33,8 @@ type Pod struct {
 	HostInterface string `json:"host_interface"` // the host's end of its veth
 	HostIfindex   int    `json:"host_ifindex"`
 	MAC           string `json:"mac"` // of its own end
+	// Tenant names the tenant whose network it is; empty: the cluster's own.
+	Tenant string `json:"tenant,omitempty"`
 	// Shaped: another plugin limits its bandwidth by queues of the kernel, which
 	// would not see what the data path forwards. So it leaves this pod to the
 	// kernel: other nodes' packets leave and come by the kernel's interface into
@@ -45,6 +47,8 @@ type Network struct {
 	Addresses []netip.Addr `json:"addresses"`
 	Gateways  []netip.Addr `json:"gateways"` // one for each address, on the link
 	MTU       int          `json:"mtu"`
+	// Routes are the destinations that the pod reaches by this interface.
+	Routes []netip.Prefix `json:"routes"`
 }
 
 // Status is a pod, and what is wrong with how it is reached.
@@ -109,6 +113,7 @@ type Host interface {
 // Settings are what pods depend on of the node's place in the cluster.
 type Settings struct {
 	Prefixes []netip.Prefix
+	Tenants  []Tenant
 	MTU      int
 	Problem  string // why no pod can be added
 	Limited  bool   // and pods that are there may be cut off
@@ -182,7 +187,11 @@ func (p *Pods) Close() {
 
 // Set goes along with what changes about the node.
 func (p *Pods) Set(s Settings) error {
-	if err := p.book.SetPrefixes(s.Prefixes); err != nil {
+	of := map[uint8][]netip.Prefix{0: s.Prefixes}
+	for _, t := range s.Tenants {
+		of[t.ID] = t.Prefixes
+	}
+	if err := p.book.SetPrefixes(of); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -237,15 +246,20 @@ func (p *Pods) Add(key Attachment, v Pod) (Network, error) {
 		return Network{}, err
 	}
 	defer p.hold(key)()
-	if problem := p.now().Problem; problem != "" {
-		return Network{}, fmt.Errorf("%w: %s", ErrNotReady, problem)
+	now := p.now()
+	if now.Problem != "" {
+		return Network{}, fmt.Errorf("%w: %s", ErrNotReady, now.Problem)
+	}
+	tenant, err := now.tenantOf(v)
+	if err != nil {
+		return Network{}, err
 	}
 	if old, there := p.book.Get(key); there && old.Holder.HostIfindex != v.HostIfindex {
 		if err := p.disconnect(old); err != nil {
 			return Network{}, err
 		}
 	}
-	lease, existed, err := p.book.Add(key, v)
+	lease, existed, err := p.book.Add(key, tenant.ID, v)
 	if err != nil {
 		return Network{}, err
 	}
@@ -257,7 +271,7 @@ func (p *Pods) Add(key Attachment, v Pod) (Network, error) {
 	}
 	p.log.Info("pod added", "pod", v.Namespace+"/"+v.Name, "addresses", lease.Addresses, "interface", v.HostInterface, "container", key.ContainerID)
 	// Who changes the MTU sees this pod, or this pod sees the change.
-	given := Network{Addresses: lease.Addresses, MTU: p.now().MTU}
+	given := Network{Addresses: lease.Addresses, MTU: p.now().MTU, Routes: routesOf(tenant, lease.Addresses)}
 	for _, a := range lease.Addresses {
 		if a.Is4() {
 			given.Gateways = append(given.Gateways, podGateway4)
@@ -274,12 +288,16 @@ func (p *Pods) Add(key Attachment, v Pod) (Network, error) {
 // forKernel and forTable are a lease as the kernel and the data path know it.
 func forKernel(l ipam.Lease[Pod]) netdev.Pod {
 	mac, _ := net.ParseMAC(l.Holder.MAC) // checked before it was written
-	return netdev.Pod{Name: l.Holder.HostInterface, Ifindex: l.Holder.HostIfindex, MAC: mac, Addresses: l.Addresses}
+	k := netdev.Pod{Name: l.Holder.HostInterface, Ifindex: l.Holder.HostIfindex, MAC: mac}
+	if l.Tenant == 0 { // the addresses of tenants are none of the kernel's
+		k.Addresses = l.Addresses
+	}
+	return k
 }
 
 func (p *Pods) forTable(l ipam.Lease[Pod]) pod.Pod {
 	k := forKernel(l)
-	return pod.Pod{Ifindex: k.Ifindex, MAC: k.MAC, Addresses: k.Addresses, Classifier: p.classifier(l.Holder)}
+	return pod.Pod{Ifindex: k.Ifindex, MAC: k.MAC, Addresses: l.Addresses, Classifier: p.classifier(l.Holder), Tenant: l.Tenant}
 }
 
 // classifier is that of what a pod sends.

@@ -30,7 +30,14 @@ func (a *Agent) AddPod(key pods.Attachment, p pods.Pod) (pods.Network, error) {
 		netip.MustParseAddr(fmt.Sprintf("10.244.1.%d", n)), netip.MustParseAddr(fmt.Sprintf("fd00:10:244:1::%d", n)),
 	}}
 	a.pods = append(a.pods, s)
-	return pods.Network{Addresses: s.Addresses, Gateways: []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1")}, MTU: PodMTU}, nil
+	given := pods.Network{
+		Addresses: s.Addresses, Gateways: []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1")}, MTU: PodMTU,
+		Routes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
+	}
+	if p.Tenant != "" {
+		given.Routes = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16"), netip.MustParsePrefix("fd09::/48")}
+	}
+	return given, nil
 }
 
 // DeletePod forgets a pod.
