@@ -518,12 +518,12 @@ func TestFormerNodes(t *testing.T) {
 		t.Fatal("nobody has reported the other node yet, and it is gone")
 	}
 	p := prefix("10.244.2.0/24")
-	d.bgp(t).PutReach(p, []bgp.Route{{Reach: overlay.Reach{Prefix: p, Address: addr("2001:db8::2")}, Best: true}})
+	d.bgp(t).PutReach(overlay.Destination{Prefix: p}, []bgp.Route{{Reach: overlay.Reach{Prefix: p, Address: addr("2001:db8::2")}, Best: true}})
 	d.holds(t, "the prefix is observed", func() bool { return len(d.core.goal.Observed.Reaches) == 1 })
 	if !there() || len(d.core.goal.Observed.Remaining()) != 1 {
 		t.Error("no path is observed yet")
 	}
-	d.core.queue.Push(observed.Update{Apply: func(s *observed.State) { s.DropReach(p); s.Former = nil }}) // its time is over
+	d.core.queue.Push(observed.Update{Apply: func(s *observed.State) { s.DropReach(overlay.Destination{Prefix: p}); s.Former = nil }}) // its time is over
 	d.holds(t, "it is gone", func() bool { return !there() })
 }
 
@@ -547,9 +547,9 @@ func TestMasqueradeKnowsNodes(t *testing.T) {
 // deaf is a node that ignores all updates.
 type deaf struct{}
 
-func (deaf) Put(bgp.Path)                       {}
-func (deaf) Withdraw(srpolicy.Advertised)       {}
-func (deaf) Complete(netip.Addr)                {}
-func (deaf) Speaks(netip.Addr, []string)        {}
-func (deaf) PutReach(netip.Prefix, []bgp.Route) {}
-func (deaf) WithdrawReach(netip.Prefix)         {}
+func (deaf) Put(bgp.Path)                              {}
+func (deaf) Withdraw(srpolicy.Advertised)              {}
+func (deaf) Complete(netip.Addr)                       {}
+func (deaf) Speaks(netip.Addr, []string)               {}
+func (deaf) PutReach(overlay.Destination, []bgp.Route) {}
+func (deaf) WithdrawReach(overlay.Destination)         {}

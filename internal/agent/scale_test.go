@@ -237,7 +237,7 @@ func bigByBGP(b *testing.B) (*bigCluster, *bgp.Speaker) {
 	for i := 2; i < manyNodes+2; i++ {
 		n := bigNode(i)
 		for _, p := range n.Prefixes {
-			c.sources.BGP().PutReach(p, []bgp.Route{{Reach: overlay.Reach{Prefix: p, Address: n.Address, From: addr("127.95.0.19")}, Best: true}})
+			c.sources.BGP().PutReach(overlay.Destination{Prefix: p}, []bgp.Route{{Reach: overlay.Reach{Prefix: p, Address: n.Address, From: addr("127.95.0.19")}, Best: true}})
 		}
 	}
 	peer, err := bgp.Start(b.Context(), bgp.Config{ASN: 65001, RouterID: addr("10.0.0.9"), Log: slog.New(slog.DiscardHandler),

@@ -65,9 +65,9 @@ func (c chance) update(t *testing.T) observed.Update {
 		k.DeleteNode(fmt.Sprintf("node-%d", 2+c.IntN(3)))
 	case 2:
 		p := prefix(c.one("10.99.1.0/24", "10.99.2.0/24", "fc00:0:2::/48"))
-		h.PutReach(p, []bgp.Route{{Reach: overlay.Reach{Prefix: p, Address: nodeOf(2 + c.IntN(4)).Address}, Best: true}})
+		h.PutReach(overlay.Destination{Prefix: p}, []bgp.Route{{Reach: overlay.Reach{Prefix: p, Address: nodeOf(2 + c.IntN(4)).Address}, Best: true}})
 	case 3:
-		h.WithdrawReach(prefix(c.one("10.99.1.0/24", "10.99.2.0/24", "fc00:0:2::/48")))
+		h.WithdrawReach(overlay.Destination{Prefix: prefix(c.one("10.99.1.0/24", "10.99.2.0/24", "fc00:0:2::/48"))})
 	case 4, 5, 6:
 		h.Put(bgp.Path{Advertised: a, Source: bgp.Source{ASN: 65001, Node: addr(c.one("10.0.0.1", "10.0.0.2"))}})
 	case 7:

@@ -26,7 +26,9 @@ type Cluster struct {
 	// Locator: the node's locator is advertised as an IPv6 prefix if segment lists
 	// need a route to it.
 	Locator bool
-	VPN     *VPN // nil: none
+	VPN     *VPN // of the node's own prefixes; nil: none
+	// Tenants are the VPNs of tenants, whose prefixes on this node SetNode gets.
+	Tenants []VPN
 	// Headends are the router IDs of nodes that were known before a restart. Paths
 	// sent to route reflectors name them before they are observed again.
 	Headends []netip.Addr
@@ -49,8 +51,9 @@ type reach struct {
 
 	// What follows is guarded by Speaker.reporting.
 	routes     rib
-	reported   map[netip.Prefix][]Route
+	reported   map[overlay.Destination][]Route
 	node       overlay.Node
+	parts      []overlay.Part
 	advertised map[string]advert
 	seen       map[netip.Addr]time.Time // when each headend was last known
 	named      []netip.Addr             // whom the candidate paths name
@@ -62,7 +65,7 @@ func newReach(c Config) (*reach, error) {
 	if c.Cluster == nil {
 		return nil, nil
 	}
-	v, err := parseVPN(c.Cluster.VPN)
+	vpns, err := parseVPNs(c.Cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -79,10 +82,10 @@ func newReach(c Config) (*reach, error) {
 	}
 	return &reach{
 		handler: c.Cluster.Handler,
-		reader:  reader{asn: c.ASN, vpn: v, takesSIDs: takesSIDs, prefixes: c.Cluster.Prefixes},
-		announcer: announcer{routerID: c.RouterID, vpn: v, withSIDs: c.Cluster.SIDs, locator: c.Cluster.Locator,
+		reader:  reader{asn: c.ASN, vpns: vpns, takesSIDs: takesSIDs, prefixes: c.Cluster.Prefixes},
+		announcer: announcer{routerID: c.RouterID, vpns: vpns, withSIDs: c.Cluster.SIDs, locator: c.Cluster.Locator,
 			reflected: slices.ContainsFunc(c.Peers, byReflector)},
-		routes: rib{}, reported: map[netip.Prefix][]Route{}, advertised: map[string]advert{}, seen: seen,
+		routes: rib{}, reported: map[overlay.Destination][]Route{}, advertised: map[string]advert{}, seen: seen,
 	}, nil
 }
 
@@ -116,45 +119,66 @@ func (r *reach) headends() []netip.Addr {
 }
 
 // observeRoute handles an update about a prefix: it puts the route into the RIB, or
-// treats it as withdrawn.
+// treats it as withdrawn. A route of a VPN is for each tenant that imports it.
 func (s *Speaker) observeRoute(p *apiutil.Path) {
 	prefix, key, label, ok := s.reach.reader.nlri(p)
 	if !ok {
 		return
 	}
-	defer s.report(prefix)
-	if p.Withdrawal {
-		s.reach.routes.remove(prefix, key)
-		return
+	for _, v := range s.reach.reader.vpnsFor(label) {
+		s.observeIn(v, p, prefix, key, label)
 	}
-	c, err := s.reach.reader.route(p, prefix, key, label)
-	switch {
-	case err == nil:
-		s.reach.routes.put(prefix, key, c)
-		return
-	case errors.Is(err, errNotForUs):
-		s.log.Debug("route ignored", "peer", p.PeerAddress, "prefix", prefix, "error", err)
-	default:
-		s.log.Warn("route rejected; treating it as withdrawn", "peer", p.PeerAddress, "prefix", prefix, "error", err)
-		s.countMalformed(p.PeerAddress)
-	}
-	s.reach.routes.remove(prefix, key)
 }
 
-// report reports the routes of a prefix if they have changed.
-func (s *Speaker) report(prefix netip.Prefix) {
+// observeIn is observeRoute for one VPN; nil: for the cluster's own routes.
+func (s *Speaker) observeIn(v *vpn, p *apiutil.Path, prefix netip.Prefix, key routeKey, label *uint32) {
+	to := overlay.Destination{Tenant: v.id(), Prefix: prefix}
+	defer s.report(to)
+	if p.Withdrawal {
+		s.reach.routes.remove(to, key)
+		return
+	}
+	c, err := s.reach.reader.route(v, p, prefix, key, label)
+	switch {
+	case err == nil:
+		s.reach.routes.put(to, key, c)
+		return
+	case errors.Is(err, errNotForUs):
+		s.log.Debug("route ignored", "peer", p.PeerAddress, "prefix", to, "error", err)
+	default:
+		s.log.Warn("route rejected; treating it as withdrawn", "peer", p.PeerAddress, "prefix", to, "error", err)
+		s.countMalformed(p.PeerAddress)
+	}
+	s.reach.routes.remove(to, key)
+}
+
+// own are the prefixes of this node in the table of a tenant, and its locator.
+func (r *reach) own(tenant uint8) (out []netip.Prefix) {
+	if tenant == 0 {
+		return append(slices.Clip(r.node.Prefixes), r.node.Locator)
+	}
+	for _, p := range r.parts {
+		if p.Tenant == tenant {
+			out = append(out, p.Prefix)
+		}
+	}
+	return out
+}
+
+// report reports the routes to a destination if they have changed.
+func (s *Speaker) report(to overlay.Destination) {
 	r := s.reach
-	routes := r.routes.routes(prefix, append(slices.Clip(r.node.Prefixes), r.node.Locator))
-	if slices.EqualFunc(routes, r.reported[prefix], sameRoute) {
+	routes := r.routes.routes(to, r.own(to.Tenant))
+	if slices.EqualFunc(routes, r.reported[to], sameRoute) {
 		return
 	}
 	if len(routes) == 0 {
-		delete(r.reported, prefix)
-		r.handler.WithdrawReach(prefix)
+		delete(r.reported, to)
+		r.handler.WithdrawReach(to)
 		return
 	}
-	r.reported[prefix] = routes
-	r.handler.PutReach(prefix, slices.Clone(routes))
+	r.reported[to] = routes
+	r.handler.PutReach(to, slices.Clone(routes))
 }
 
 func sameRoute(a, b Route) bool {

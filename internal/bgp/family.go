@@ -32,7 +32,7 @@ func (s *Speaker) familiesOf(p Peer) (list []bgp.Family) {
 		case s.reach == nil:
 		case f == Unicast:
 			list = append(list, unicastFamilies...)
-		case s.reach.announcer.vpn != nil:
+		case len(s.reach.announcer.vpns) > 0:
 			list = append(list, vpnFamilies...)
 		}
 	}

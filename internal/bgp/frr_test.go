@@ -372,7 +372,8 @@ func TestVPNWithFRR(t *testing.T) {
 	f.run("zebra", providerZebra, "unshare", "--mount", "sh", "-c", customer+` && exec "$@"`, "sh", filepath.Join(frrDir, "zebra"), "--vrfwnetns")
 	f.start("bgpd", strings.ReplaceAll(provider, "NODE", f.ours.String()))
 	vpn := func(target string) *Cluster {
-		return &Cluster{VPN: &VPN{Distinguisher: "65001:7", Import: []string{target}, Export: []string{"65000:100"}}}
+		return &Cluster{VPN: &VPN{Distinguisher: "65001:7", Import: []string{target}, Export: []string{"65000:100"}},
+			Tenants: []VPN{{Tenant: 9, Distinguisher: "10.0.0.1:9", Import: []string{target}, Export: []string{"65000:100"}}}}
 	}
 	m := beside(t, f, Config{Cluster: vpn("65000:100")}, Peer{Families: []Family{Unicast, L3VPN}})
 	for _, prefix := range []string{"198.51.100.0/24", "2001:db8:55::/64"} {
@@ -394,6 +395,19 @@ func TestVPNWithFRR(t *testing.T) {
 		eventually(t, "FRR knows "+prefix+" by "+want, func() bool {
 			routes := map[string]vpnRoute{}
 			return f.show("bgp "+family+" vpn "+prefix, &routes) == nil && len(routes["65001:7"].Paths) == 1 && routes["65001:7"].Paths[0].RemoteSid == want
+		})
+	}
+	// A tenant is one more VPN.
+	for _, prefix := range []string{"198.51.100.0/24@tenant/9", "2001:db8:55::/64@tenant/9"} {
+		eventually(t, "the customer's "+prefix+" arrives", func() bool { return len(m.routes.of(prefix)) == 1 })
+	}
+	if err := m.SetNode(m.node, partsOf("1", 9)...); err != nil {
+		t.Fatal(err)
+	}
+	for family, prefix := range map[string]string{"ipv4": "10.9.1.0/24", "ipv6": "fd09:1::/64"} {
+		eventually(t, "FRR knows "+prefix+" of the tenant", func() bool {
+			routes := map[string]vpnRoute{}
+			return f.show("bgp "+family+" vpn "+prefix, &routes) == nil && len(routes["10.0.0.1:9"].Paths) == 1 && routes["10.0.0.1:9"].Paths[0].RemoteSid == "fc00:0:1:109::"
 		})
 	}
 	m.Stop()

@@ -16,6 +16,7 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -148,11 +149,11 @@ func (c *checked) Put(p Path) {
 	}
 }
 
-func (c *checked) Withdraw(srpolicy.Advertised) {}
-func (c *checked) Complete(netip.Addr)          {}
-func (c *checked) Speaks(netip.Addr, []string)  {}
-func (c *checked) WithdrawReach(netip.Prefix)   {}
-func (c *checked) PutReach(p netip.Prefix, all []Route) {
+func (c *checked) Withdraw(srpolicy.Advertised)      {}
+func (c *checked) Complete(netip.Addr)               {}
+func (c *checked) Speaks(netip.Addr, []string)       {}
+func (c *checked) WithdrawReach(overlay.Destination) {}
+func (c *checked) PutReach(to overlay.Destination, all []Route) {
 	for _, r := range all {
 		where := append([]netip.Addr{}, r.Segments...)
 		if len(where) == 0 {
@@ -160,7 +161,7 @@ func (c *checked) PutReach(p netip.Prefix, all []Route) {
 		}
 		for _, a := range where {
 			if errs := srv6.CheckUnicast6("", a); len(errs) > 0 {
-				c.Errorf("%s is behind %+v: %v", p, r, errs[0])
+				c.Errorf("%s is behind %+v: %v", to, r, errs[0])
 			}
 		}
 	}

@@ -184,16 +184,43 @@ func TestReflectedByGoBGPd(t *testing.T) {
 	for _, i := range []string{"3", "8", "9"} {
 		g.address(t, at(i))
 	}
-	join := func(i string) *member {
-		return g.member(t, i, at(i), Config{Cluster: &Cluster{VPN: &VPN{Distinguisher: "65001:" + i, Import: []string{"65001:100", "65000:100"}, Export: []string{"65001:100"}}}},
-			Peer{ASN: 65001, RouteReflector: true})
+	join := func(i string, tenants ...VPN) *member {
+		return g.member(t, i, at(i), Config{Cluster: &Cluster{
+			VPN: &VPN{Distinguisher: "65001:" + i, Import: []string{"65001:100", "65000:100"}, Export: []string{"65001:100"}}, Tenants: tenants,
+		}}, Peer{ASN: 65001, RouteReflector: true})
 	}
-	a, b := join("1"), join("3")
+	a := join("1", VPN{Tenant: 7, Distinguisher: "10.0.0.1:7", Import: []string{"65001:7", "65001:8"}, Export: []string{"65001:7"}},
+		VPN{Tenant: 9, Distinguisher: "10.0.0.1:9", Import: []string{"65001:8"}, Export: []string{"65001:9"}})
+	b := join("3", VPN{Tenant: 7, Distinguisher: "10.0.0.3:7", Import: []string{"65001:7"}, Export: []string{"65001:7"}},
+		VPN{Tenant: 8, Distinguisher: "10.0.0.3:8", Import: []string{"65001:8"}, Export: []string{"65001:8"}})
 	eventually(t, "a knows b", func() bool { return a.routes.by("10.244.3.0/24", at("3").String()) && a.pathsTo(b.node) })
 	eventually(t, "a knows b's prefix in the VPN", func() bool {
 		return slices.ContainsFunc(a.routes.of("10.244.3.0/24"), func(r Route) bool {
 			return r.Distinguisher == "65001:3" && slices.Equal(r.Segments, b.node.IPv4)
 		})
+	})
+	// Tenant 7 is the same on both, b's tenant 8 is a's 9 and 7: an extranet.
+	if err := b.SetNode(b.node, partsOf("3", 7, 8)...); err != nil {
+		t.Fatal(err)
+	}
+	for destination, sid := range map[string]string{"10.9.3.0/24@tenant/7": "fc00:0:3:107::", "10.9.3.0/24@tenant/9": "fc00:0:3:108::", "fd09:3::/64@tenant/9": "fc00:0:3:108::"} {
+		eventually(t, "a knows "+destination+" by "+sid, func() bool {
+			routes := a.routes.of(destination)
+			return len(routes) > 0 && routes[0].Best && routes[0].Tenant != 0 && slices.Equal(routes[0].Segments, []netip.Addr{addr(sid)})
+		})
+	}
+	if routes := a.routes.of("10.9.3.0/24"); routes != nil {
+		t.Errorf("a tenant's prefix is the cluster's, too: %+v", routes)
+	}
+	if routes := a.routes.of("10.9.3.0/24@tenant/7"); len(routes) != 2 || routes[1].Distinguisher != "10.0.0.3:8" {
+		t.Errorf("routes of two tenants of b in tenant 7 of a: %+v", routes)
+	}
+	if err := b.SetNode(b.node, partsOf("3", 8)...); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "b's tenant 7 is withdrawn", func() bool {
+		routes := a.routes.of("10.9.3.0/24@tenant/7")
+		return len(routes) == 1 && routes[0].Distinguisher == "10.0.0.3:8"
 	})
 	if r := a.routes.of("10.244.3.0/24")[0]; r.Node != addr("10.0.0.3") || r.Peer != g.peer {
 		t.Errorf("route %+v", r)

@@ -34,12 +34,13 @@ func judged(t *testing.T) (all [][]byte) {
 		t.Fatal(err)
 	}
 	add(attrs...)
-	v, err := parseVPN(&VPN{Distinguisher: "65001:7", Export: []string{"65001:100"}})
+	vpns, err := parseVPNs(&Cluster{VPN: &VPN{Distinguisher: "65001:7", Export: []string{"65001:100"}},
+		Tenants: []VPN{{Tenant: 7, Distinguisher: "10.0.0.1:7", Export: []string{"65001:7"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := announcer{routerID: addr("10.0.0.1"), vpn: v, withSIDs: true, locator: true}
-	adverts, err := a.adverts(nodeOf("1"), nil)
+	a := announcer{routerID: addr("10.0.0.1"), vpns: vpns, withSIDs: true, locator: true}
+	adverts, err := a.adverts(nodeOf("1"), partsOf("1", 7), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,6 +69,8 @@ func TestTsharkFindsNoFault(t *testing.T) {
 		"Next hop: 2001:db8::1 IPv6 Address: 2001:db8::1 Number of Subnetwork points of attachment (SNPA): 0 Network Layer Reachability Information (NLRI) fc00:0:1::/48",
 		"SRv6 SID Value: fc00:0:1:4:: SRv6 SID Flags: 0x00 SRv6 Endpoint Behavior: End.DT4 (0x0013)",
 		"SRv6 SID Value: fc00:0:1:6:: SRv6 SID Flags: 0x00 SRv6 Endpoint Behavior: End.DT6 (0x0012)",
+		"Route Target: 65001:7",
+		"SRv6 SID Value: fc00:0:1:107:: SRv6 SID Flags: 0x00 SRv6 Endpoint Behavior: End.DT46 (0x0014)",
 		"Locator Block Length: 32 Locator Node Length: 16 Function Length: 16 Argument Length: 0 Transposition Length: 0 Transposition Offset: 0",
 		"Locator Block Length: 40 Locator Node Length: 24 Function Length: 16 Argument Length: 0 Transposition Length: 16 Transposition Offset: 64",
 	} {

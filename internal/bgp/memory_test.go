@@ -34,7 +34,7 @@ func BenchmarkReflected(b *testing.B) {
 		n := overlay.Complete(overlay.Node{Name: fmt.Sprintf("node-%d", i), Address: addr(fmt.Sprintf("2001:db8::%x", i+10)),
 			Locator:  prefix(fmt.Sprintf("fc00:0:%x::/48", i+10)),
 			Prefixes: []netip.Prefix{prefix(fmt.Sprintf("10.%d.%d.0/24", i/256, i%256)), prefix(fmt.Sprintf("fd00:%x::/64", i+10))}}, false)
-		adverts, err := a.adverts(n, append([]netip.Addr{addr("10.0.0.1")}, ids...))
+		adverts, err := a.adverts(n, nil, append([]netip.Addr{addr("10.0.0.1")}, ids...))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -28,7 +28,7 @@ type advert struct {
 // announcer makes the paths of a node.
 type announcer struct {
 	routerID netip.Addr
-	vpn      *vpn
+	vpns     []*vpn
 	withSIDs bool // unicast routes carry the node's SIDs
 	locator  bool // the node's locator is advertised too
 	// reflected: updates reach headends through route reflectors, which
@@ -36,9 +36,9 @@ type announcer struct {
 	reflected bool
 }
 
-// adverts returns the paths of a node by NLRI: its prefixes, and a candidate path
-// for each family.
-func (a announcer) adverts(n overlay.Node, headends []netip.Addr) (map[string]advert, error) {
+// adverts returns the paths of a node by NLRI: its prefixes, those of its tenants, and a
+// candidate path for each family.
+func (a announcer) adverts(n overlay.Node, parts []overlay.Part, headends []netip.Addr) (map[string]advert, error) {
 	all := map[string]advert{}
 	add := func(f bgp.Family, nlri bgp.NLRI, attrs []bgp.PathAttributeInterface) error {
 		p := &apiutil.Path{Family: f, Nlri: nlri, Attrs: attrs, Age: time.Now().Unix()}
@@ -56,6 +56,11 @@ func (a announcer) adverts(n overlay.Node, headends []netip.Addr) (map[string]ad
 	}
 	for _, p := range n.Prefixes {
 		if err := a.prefix(n, p.Masked(), add); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range parts {
+		if err := a.part(n, p, add); err != nil {
 			return nil, err
 		}
 	}
@@ -106,32 +111,62 @@ func octetsOfPath(p *apiutil.Path) (key, octets string, err error) {
 
 // prefix adds the unicast route of a prefix, and that of the VPN.
 func (a announcer) prefix(n overlay.Node, p netip.Prefix, add adder) error {
-	unicast, vpn := unicastFamilies[1], vpnFamilies[1]
+	unicast := unicastFamilies[1]
 	if p.Addr().Is4() {
-		unicast, vpn = unicastFamilies[0], vpnFamilies[0]
+		unicast = unicastFamilies[0]
 	}
 	nlri, attrs, err := unicastRoute(unicast, p, n.Address)
 	if err != nil {
 		return err
 	}
+	v := a.vpnOf(0)
 	s, err := serviceOf(n, p.Addr().Is4())
-	if (a.withSIDs || a.vpn != nil) && err != nil {
+	if (a.withSIDs || v != nil) && err != nil {
 		return fmt.Errorf("advertise %s: %w", p, err)
 	}
 	if a.withSIDs {
 		attrs = append(attrs, writeService(s))
 	}
-	if err := add(unicast, nlri, attrs); err != nil || a.vpn == nil {
+	if err := add(unicast, nlri, attrs); err != nil || v == nil {
 		return err
 	}
-	labelled, err := bgp.NewLabeledVPNIPAddrPrefix(p, *bgp.NewMPLSLabelStack(labelImplicitNull), a.vpn.rd)
+	return addVPN(v, p, n.Address, s, add)
+}
+
+// part adds the route of a tenant's prefix.
+func (a announcer) part(n overlay.Node, p overlay.Part, add adder) error {
+	v := a.vpnOf(p.Tenant)
+	if v == nil {
+		return nil
+	}
+	codepoint, _ := srv6.Codepoint(srv6.EndDT46)
+	return addVPN(v, p.Prefix, n.Address, structured(service{SID: p.SID, Behavior: codepoint}, n.Locator), add)
+}
+
+// vpnOf is the VPN of a tenant, or with 0 of the node's own prefixes. It may be nil.
+func (a announcer) vpnOf(tenant uint8) *vpn {
+	i := slices.IndexFunc(a.vpns, func(v *vpn) bool { return v.tenant == tenant })
+	if i < 0 {
+		return nil
+	}
+	return a.vpns[i]
+}
+
+// addVPN adds a route of a VPN (RFC 9252 sections 5.1 and 5.2).
+func addVPN(v *vpn, p netip.Prefix, nextHop netip.Addr, s service, add adder) error {
+	family := vpnFamilies[1]
+	if p.Addr().Is4() {
+		family = vpnFamilies[0]
+	}
+	labelled, err := bgp.NewLabeledVPNIPAddrPrefix(p, *bgp.NewMPLSLabelStack(labelImplicitNull), v.rd)
 	if err != nil {
 		return err
 	}
-	if attrs, err = routeAttrs(vpn, labelled, n.Address); err != nil {
+	attrs, err := routeAttrs(family, labelled, nextHop)
+	if err != nil {
 		return err
 	}
-	return add(vpn, labelled, append(attrs, bgp.NewPathAttributeExtendedCommunities(a.vpn.exports), writeService(s)))
+	return add(family, labelled, append(attrs, bgp.NewPathAttributeExtendedCommunities(v.exports), writeService(s)))
 }
 
 // routeAttrs returns the attributes of every route. IPv4 prefixes have an IPv6 next
@@ -164,11 +199,15 @@ func serviceOf(n overlay.Node, ipv4 bool) (service, error) {
 		behavior = srv6.EndDT46
 	}
 	codepoint, _ := srv6.Codepoint(behavior)
-	s := service{SID: list[0], Behavior: codepoint}
-	if bits := n.Locator.Bits(); n.Locator.IsValid() && n.Locator.Contains(s.SID) && bits > nodeBits && bits+functionBits <= 128 {
+	return structured(service{SID: list[0], Behavior: codepoint}, n.Locator), nil
+}
+
+// structured has the lengths of the SID's parts, if it is in the locator.
+func structured(s service, locator netip.Prefix) service {
+	if bits := locator.Bits(); locator.IsValid() && locator.Contains(s.SID) && bits > nodeBits && bits+functionBits <= 128 {
 		s.Block, s.Node, s.Function = uint8(bits-nodeBits), nodeBits, functionBits
 	}
-	return s, nil
+	return s
 }
 
 // policies adds a candidate path for each family that the node's pods have.
@@ -213,18 +252,18 @@ func (a announcer) policies(n overlay.Node, headends []netip.Addr, add adder) er
 }
 
 // SetNode advertises n as this node, in place of what was advertised: its prefixes
-// with its address as next hop, and a candidate path for each family (colors
-// overlay.ColorIPv4 and ColorIPv6). The first call connects to the peers. Connecting
+// with its address as next hop, a candidate path for each family (colors
+// overlay.ColorIPv4 and ColorIPv6), and its parts of tenants. The first call connects to the peers. Connecting
 // earlier would let them forget this node's routes of before a restart.
-func (s *Speaker) SetNode(n overlay.Node) error {
+func (s *Speaker) SetNode(n overlay.Node, parts ...overlay.Part) error {
 	if s.reach == nil {
 		return errNoCluster
 	}
 	s.reporting.Lock()
-	s.reach.node = n
+	s.reach.node, s.reach.parts = n, parts
 	err := s.announce()
-	for prefix := range s.reach.routes { // the node's own prefixes may have changed
-		s.report(prefix)
+	for to := range s.reach.routes { // the node's own prefixes may have changed
+		s.report(to)
 	}
 	s.reporting.Unlock()
 	if err != nil {
@@ -238,7 +277,7 @@ func (s *Speaker) SetNode(n overlay.Node) error {
 func (s *Speaker) announce() error {
 	r := s.reach
 	r.named = r.headends()
-	wanted, err := r.announcer.adverts(r.node, r.named)
+	wanted, err := r.announcer.adverts(r.node, r.parts, r.named)
 	if err != nil {
 		return err
 	}

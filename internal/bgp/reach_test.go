@@ -2,6 +2,7 @@ package bgp
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -18,29 +19,50 @@ func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 // routes is a ReachHandler that keeps what it receives.
 type routes struct {
 	mu     sync.Mutex
-	routes map[netip.Prefix][]Route
-	gone   []netip.Prefix
+	routes map[overlay.Destination][]Route
+	gone   []overlay.Destination
 }
 
-func newRoutes() *routes { return &routes{routes: map[netip.Prefix][]Route{}} }
-
-func (h *routes) PutReach(p netip.Prefix, routes []Route) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.routes[p] = routes
+// partsOf are node i's parts of tenants, which all have the same addresses.
+func partsOf(i string, tenants ...uint8) (out []overlay.Part) {
+	for _, id := range tenants {
+		for _, p := range []string{"10.9." + i + ".0/24", "fd09:" + i + "::/64"} {
+			out = append(out, overlay.Part{
+				Destination: overlay.Destination{Tenant: id, Prefix: prefix(p)}, SID: addr(fmt.Sprintf("fc00:0:%s:1%02x::", i, id)),
+			})
+		}
+	}
+	return out
 }
 
-func (h *routes) WithdrawReach(p netip.Prefix) {
+func newRoutes() *routes { return &routes{routes: map[overlay.Destination][]Route{}} }
+
+// to is the destination that a text names: overlay.Destination.String.
+func to(s string) overlay.Destination {
+	d, err := overlay.ParseDestination(s)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+func (h *routes) PutReach(d overlay.Destination, routes []Route) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.routes, p)
-	h.gone = append(h.gone, p)
+	h.routes[d] = routes
+}
+
+func (h *routes) WithdrawReach(d overlay.Destination) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.routes, d)
+	h.gone = append(h.gone, d)
 }
 
 func (h *routes) of(p string) []Route {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.routes[prefix(p)]
+	return h.routes[to(p)]
 }
 
 // by says behind which address a prefix is.

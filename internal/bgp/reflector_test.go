@@ -86,7 +86,7 @@ func TestManyHeadends(t *testing.T) {
 	}
 	for _, n := range []int{0, 1, 2, namedMost + 1, namedMost + 2, 600} {
 		a := announcer{routerID: addr("10.0.0.0"), reflected: true} // the first of them
-		adverts, err := a.adverts(nodeOf("1"), headends[:n])
+		adverts, err := a.adverts(nodeOf("1"), nil, headends[:n])
 		if err != nil {
 			t.Fatal(err)
 		}

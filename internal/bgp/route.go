@@ -28,11 +28,11 @@ type Route struct {
 // ReachHandler receives routes. Its methods and those of Handler are called one
 // after the other.
 type ReachHandler interface {
-	// PutReach reports all routes of a prefix after a change, the best first. None
+	// PutReach reports all routes to a destination after a change, the best first. None
 	// of them is Best if the prefix belongs to this node.
-	PutReach(netip.Prefix, []Route)
-	// WithdrawReach reports a prefix that no peer advertises any more.
-	WithdrawReach(netip.Prefix)
+	PutReach(overlay.Destination, []Route)
+	// WithdrawReach reports a destination that no peer advertises any more.
+	WithdrawReach(overlay.Destination)
 }
 
 // Families of prefixes.
@@ -66,11 +66,20 @@ var errNotForUs = errors.New("it is not for this node")
 
 // reader reads routes.
 type reader struct {
-	asn uint32
-	vpn *vpn
+	asn  uint32
+	vpns []*vpn // that routes are imported into
 	// takesSIDs says whether SRv6 SIDs of a peer are accepted.
 	takesSIDs func(peer netip.Addr) bool
 	prefixes  []netip.Prefix // that are accepted; none: any
+}
+
+// vpnsFor are the VPNs that a route may be for, by the label of its NLRI. For one without a
+// label there is one answer: none, the cluster's own.
+func (r reader) vpnsFor(label *uint32) []*vpn {
+	if label == nil {
+		return []*vpn{nil}
+	}
+	return r.vpns
 }
 
 // nlri returns prefix, key and label of a route.
@@ -89,21 +98,21 @@ func (r reader) nlri(p *apiutil.Path) (prefix netip.Prefix, key routeKey, label 
 	return prefix, key, nil, false
 }
 
-// route reads an update about a prefix. The error wraps errNotForUs for a valid
-// route that this node cannot use; otherwise the update is malformed.
-func (r reader) route(p *apiutil.Path, prefix netip.Prefix, key routeKey, label *uint32) (candidate, error) {
+// route reads an update about a prefix, for a VPN or, nil, for the cluster. The error wraps
+// errNotForUs for a valid route that this node cannot use; otherwise the update is malformed.
+func (r reader) route(v *vpn, p *apiutil.Path, prefix netip.Prefix, key routeKey, label *uint32) (candidate, error) {
 	a := prefix.Addr()
 	switch {
-	case prefix.Bits() == 0:
+	case v == nil && prefix.Bits() == 0:
 		return candidate{}, fmt.Errorf("%w: default routes are not accepted", errNotForUs)
-	case a.IsMulticast(), a.IsLoopback(), a.IsLinkLocalUnicast(), a.Is4In6(), a.IsUnspecified():
+	case a.IsMulticast(), a.IsLoopback(), a.IsLinkLocalUnicast(), a.Is4In6(), a.IsUnspecified() && prefix.Bits() > 0:
 		return candidate{}, fmt.Errorf("%w: %s cannot be a prefix of pods", errNotForUs, prefix)
-	case key.rd == "" && len(r.prefixes) > 0 && !slices.ContainsFunc(r.prefixes, func(p netip.Prefix) bool { return contains(p, prefix) }):
+	case v == nil && len(r.prefixes) > 0 && !slices.ContainsFunc(r.prefixes, func(p netip.Prefix) bool { return contains(p, prefix) }):
 		return candidate{}, fmt.Errorf("%w: %s is in none of the accepted prefixes", errNotForUs, prefix)
 	}
 	c := newCandidate(p, r.asn)
-	c.Prefix, c.From, c.Distinguisher = prefix, p.PeerAddress, key.rd
-	return c, r.readWay(&c, p, label)
+	c.Tenant, c.Prefix, c.From, c.Distinguisher = v.id(), prefix, p.PeerAddress, key.rd
+	return c, r.readWay(v, &c, p, label)
 }
 
 // contains says whether all of inner is in outer.
@@ -143,8 +152,8 @@ func newCandidate(p *apiutil.Path, asn uint32) candidate {
 
 // readWay reads how packets reach the prefix: by a SID, or by the policies to the
 // next hop.
-func (r reader) readWay(c *candidate, p *apiutil.Path, label *uint32) error {
-	if label != nil && (r.vpn == nil || !r.vpn.wants(p.Attrs)) {
+func (r reader) readWay(v *vpn, c *candidate, p *apiutil.Path, label *uint32) error {
+	if v != nil && !v.wants(p.Attrs) {
 		return fmt.Errorf("%w: none of its Route Targets is imported", errNotForUs)
 	}
 	if r.takesSIDs(p.PeerAddress) {
@@ -207,31 +216,31 @@ func decide(a, b *candidate) (int, string) {
 	return 0, ""
 }
 
-// rib holds the routes of each prefix.
-type rib map[netip.Prefix]map[routeKey]*candidate
+// rib holds the routes to each destination.
+type rib map[overlay.Destination]map[routeKey]*candidate
 
-func (t rib) put(prefix netip.Prefix, key routeKey, c candidate) {
-	if t[prefix] == nil {
-		t[prefix] = map[routeKey]*candidate{}
+func (t rib) put(to overlay.Destination, key routeKey, c candidate) {
+	if t[to] == nil {
+		t[to] = map[routeKey]*candidate{}
 	}
-	t[prefix][key] = &c
+	t[to][key] = &c
 }
 
-func (t rib) remove(prefix netip.Prefix, key routeKey) {
-	delete(t[prefix], key)
-	if len(t[prefix]) == 0 {
-		delete(t, prefix)
+func (t rib) remove(to overlay.Destination, key routeKey) {
+	delete(t[to], key)
+	if len(t[to]) == 0 {
+		delete(t, to)
 	}
 }
 
-// routes returns the routes of a prefix, best first, with the reason. own are the
-// prefixes of this node and its locator.
-func (t rib) routes(prefix netip.Prefix, own []netip.Prefix) []Route {
-	all := slices.SortedFunc(maps.Values(t[prefix]), func(a, b *candidate) int {
+// routes returns the routes to a destination, best first, with the reason. own are the
+// prefixes of this node there, and its locator.
+func (t rib) routes(to overlay.Destination, own []netip.Prefix) []Route {
+	all := slices.SortedFunc(maps.Values(t[to]), func(a, b *candidate) int {
 		n, _ := decide(a, b)
 		return n
 	})
-	ours := slices.ContainsFunc(own, func(p netip.Prefix) bool { return contains(p, prefix) })
+	ours := slices.ContainsFunc(own, func(p netip.Prefix) bool { return contains(p, to.Prefix) })
 	out := make([]Route, len(all))
 	for i, c := range all {
 		out[i] = c.Route

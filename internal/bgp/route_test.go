@@ -33,9 +33,9 @@ func TestBestRoute(t *testing.T) {
 		better(&one)
 		for _, pair := range [][2]candidate{{one, other}, {other, one}} {
 			table := rib{}
-			table.put(prefix("10.244.1.0/24"), routeKey{peer: addr("127.0.0.1")}, pair[0])
-			table.put(prefix("10.244.1.0/24"), routeKey{peer: addr("127.0.0.2")}, pair[1])
-			got := table.routes(prefix("10.244.1.0/24"), nil)
+			table.put(to("10.244.1.0/24"), routeKey{peer: addr("127.0.0.1")}, pair[0])
+			table.put(to("10.244.1.0/24"), routeKey{peer: addr("127.0.0.2")}, pair[1])
+			got := table.routes(to("10.244.1.0/24"), nil)
 			if !sameRoute(withoutVerdict(got[0]), one.Route) || !got[0].Best || got[0].Why != why || got[1].Best {
 				t.Errorf("%s: %+v", why, got)
 			}
@@ -44,14 +44,14 @@ func TestBestRoute(t *testing.T) {
 	cluster, outside := plain(), plain()
 	cluster.localPref = 1
 	vpn(&outside)
-	table := rib{prefix("10.244.1.0/24"): {{rd: "65000:2"}: &outside, {}: &cluster}}
-	if got := table.routes(prefix("10.244.1.0/24"), nil); got[0].Distinguisher != "" || got[0].Why != "of the cluster before those of a VPN" {
+	table := rib{to("10.244.1.0/24"): {{rd: "65000:2"}: &outside, {}: &cluster}}
+	if got := table.routes(to("10.244.1.0/24"), nil); got[0].Distinguisher != "" || got[0].Why != "of the cluster before those of a VPN" {
 		t.Errorf("%+v", got)
 	}
 	another := outside
 	another.Distinguisher = "65000:1"
-	table = rib{prefix("10.244.1.0/24"): {{rd: "65000:2"}: &outside, {rd: "65000:1"}: &another}}
-	if got := table.routes(prefix("10.244.1.0/24"), nil); got[0].Distinguisher != "65000:1" || got[0].Why != "lowest route distinguisher" {
+	table = rib{to("10.244.1.0/24"): {{rd: "65000:2"}: &outside, {rd: "65000:1"}: &another}}
+	if got := table.routes(to("10.244.1.0/24"), nil); got[0].Distinguisher != "65000:1" || got[0].Why != "lowest route distinguisher" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -76,7 +76,7 @@ func TestRoutesThatAreNotTaken(t *testing.T) {
 		}
 		p := &apiutil.Path{Nlri: nlri, Attrs: append(attrs, more...), PeerASN: 65001, PeerAddress: addr(peer)}
 		at, key, label, _ := r.nlri(p)
-		return r.route(p, at, key, label)
+		return r.route(nil, p, at, key, label)
 	}
 	for of, want := range map[string]string{
 		"0.0.0.0/0": "default route", "::/0": "default route", "10.245.0.0/24": "in none", "10.0.0.0/8": "in none",

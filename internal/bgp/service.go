@@ -118,6 +118,7 @@ const labelImplicitNull = 3
 
 // VPN is the layer-3 VPN of the node's prefixes (RFC 4364) through SRv6 (RFC 9252).
 type VPN struct {
+	Tenant uint8 // its id; 0: the VPN is of the node's own prefixes
 	// Distinguisher is the route distinguisher of this node's routes; Import and
 	// Export are Route Targets: "65001:100" or "192.0.2.1:100".
 	Distinguisher  string
@@ -126,21 +127,42 @@ type VPN struct {
 
 // vpn is a VPN in encoded form.
 type vpn struct {
+	tenant  uint8
 	rd      bgp.RouteDistinguisherInterface
 	imports []string // Route Targets, as octets
 	exports []bgp.ExtendedCommunityInterface
 }
 
-// parseVPN encodes a VPN; nil for nil.
-func parseVPN(c *VPN) (*vpn, error) {
-	if c == nil {
-		return nil, nil
+// id is the tenant's; 0 for nil.
+func (v *vpn) id() uint8 {
+	if v == nil {
+		return 0
 	}
+	return v.tenant
+}
+
+// parseVPNs encodes the VPNs of a cluster, that of the node's own prefixes first.
+func parseVPNs(c *Cluster) (out []*vpn, err error) {
+	all := c.Tenants
+	if c.VPN != nil {
+		all = append([]VPN{*c.VPN}, all...)
+	}
+	for i := range all {
+		v, err := parseVPN(&all[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func parseVPN(c *VPN) (*vpn, error) {
 	rd, err := bgp.ParseRouteDistinguisher(c.Distinguisher)
 	if err != nil {
 		return nil, fmt.Errorf("vpn: route distinguisher %q: want 65001:100 or 192.0.2.1:100", c.Distinguisher)
 	}
-	v := &vpn{rd: rd}
+	v := &vpn{tenant: c.Tenant, rd: rd}
 	imports, err := parseTargets(c.Import)
 	if err != nil {
 		return nil, err

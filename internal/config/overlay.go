@@ -216,7 +216,25 @@ func checkTenants(v *validator) {
 			}
 		}
 		checkEach(v, at+".routes", t.Routes, srv6.CheckPrefix)
+		checkTenantVPN(v, at, t)
 		v.refuse(o.Mode == OverlayStatic && !o.Locator.IsValid() && len(o.Nodes) == 0,
 			at, "give overlay.locator: a tenant's SIDs are in it", "needs a locator")
 	}
+}
+
+// checkTenantVPN checks what BGP peers hear of a tenant.
+func checkTenantVPN(v *validator, at string, t overlay.Tenant) {
+	isSet := t.Distinguisher != "" || len(t.Import) > 0 || len(t.Export) > 0
+	v.refuse(isSet && v.Overlay.Mode != OverlayBGP,
+		at+".route_distinguisher", "remove route_distinguisher and targets, or set overlay.mode: bgp", "is for BGP peers, and overlay.mode is %s", v.Overlay.Mode)
+	if t.Distinguisher != "" {
+		checkAdministered(v, at+".route_distinguisher", t.Distinguisher)
+	}
+	for field, list := range map[string][]string{"import": t.Import, "export": t.Export} {
+		for i, target := range list {
+			checkAdministered(v, fmt.Sprintf("%s.%s_targets[%d]", at, field, i), target)
+		}
+	}
+	v.refuse(v.Overlay.Mode == OverlayBGP && v.Overlay.SIDs == SIDsDouble,
+		at, "set overlay.sids: single", "a route of a VPN names one SID, and overlay.sids is double")
 }

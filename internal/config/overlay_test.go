@@ -134,6 +134,8 @@ encapsulation: {source: '2001:db8::1'}
 		{"namespaces: [lab], pools: [10.9.0.0/16]", "namespaces: [lab]", "line 9: overlay.tenants[1].pools: is missing"},
 		{"[lab], pools: [10.9.0.0/16]", "[lab], pools: [10.9.1.0/16]", "overlay.tenants[1].pools[0]: 10.9.1.0/16 has bits"},
 		{"[10.9.0.0/16, 'fd09::/48']", "[10.9.0.0/16, 10.9.8.0/24]", "overlay.tenants[0].pools[1]: 10.9.8.0/24 overlaps"},
+		{"[lab], ", "[lab], import_targets: ['65001:8'], ", "line 9: overlay.tenants[1].route_distinguisher: is for BGP peers, and overlay.mode is static"},
+		{"[lab], ", "[lab], export_targets: [x], ", `line 9: overlay.tenants[1].export_targets[0]: "x" begins with neither`},
 		{"tenant: 7", "tenant: 9", "line 10: steering[0].tenant: there is no tenant 9"},
 		{"tenant: 7", "tenant: 7, interface: eth0", "steering[0].tenant: names who sends"},
 	} {

@@ -8,7 +8,12 @@
 package overlay
 
 import (
+	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // Node is what a node of the cluster advertises to the others.
@@ -31,8 +36,34 @@ type Node struct {
 	BSID6 netip.Addr `json:"bsid6,omitzero"`
 }
 
+// Destination is a prefix in the table of a tenant, or with Tenant 0 in the cluster's.
+type Destination struct {
+	Tenant uint8
+	Prefix netip.Prefix
+}
+
+// String is the key of steering to it: "10.9.2.0/24", or "10.9.2.0/24@tenant/7".
+func (d Destination) String() string {
+	return srpolicy.Steering{Prefix: d.Prefix, Tenant: d.Tenant}.Key()
+}
+
+// ParseDestination is the reverse of String.
+func ParseDestination(text string) (d Destination, err error) {
+	prefix, tenant, found := strings.Cut(text, "@tenant/")
+	if found {
+		id, err := strconv.ParseUint(tenant, 10, 8)
+		if err != nil {
+			return d, fmt.Errorf("%q: a tenant has an id of 1 to 255", text)
+		}
+		d.Tenant = uint8(id)
+	}
+	d.Prefix, err = netip.ParsePrefix(prefix)
+	return d, err
+}
+
 // Reach says that Prefix is behind the node with Address.
 type Reach struct {
+	Tenant  uint8        `json:"tenant,omitempty"` // 0: the cluster's own
 	Prefix  netip.Prefix `json:"prefix"`
 	Address netip.Addr   `json:"address"`
 	From    netip.Addr   `json:"from,omitzero"` // the peer that advertised it
@@ -40,6 +71,9 @@ type Reach struct {
 	// them packets take the policies to Address.
 	Segments []netip.Addr `json:"segments,omitempty"`
 }
+
+// Destination is where it leads.
+func (r Reach) Destination() Destination { return Destination{r.Tenant, r.Prefix} }
 
 // Rival is an advertised prefix that is not used, because another node has it.
 type Rival struct {

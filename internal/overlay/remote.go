@@ -88,7 +88,7 @@ type builder struct {
 	policies       map[Color]string            // names
 	peers          map[netip.Addr]int          // places in Peers
 	served         map[netip.Addr][]netip.Addr // the last SIDs of a node's services
-	tenantPrefixes map[tenantPrefix]string     // whose they are
+	parts          map[Destination]string      // of tenants: whose they are
 }
 
 // Remote returns what this node needs to reach the others.
@@ -105,7 +105,10 @@ func Remote(c Cluster) Wanted {
 		}
 	}
 	for _, r := range c.Reaches {
-		if len(r.Segments) > 0 {
+		switch {
+		case r.Tenant != 0:
+			b.tenantReach(r)
+		case len(r.Segments) > 0:
 			b.service(r)
 		}
 	}
@@ -137,11 +140,11 @@ func newBuilder(c Cluster) *builder {
 	b := &builder{
 		Cluster: c, own: c.Self.SIDs(), addresses: map[netip.Addr]string{self.Address: thisNode}, sids: map[netip.Addr]string{},
 		services: map[netip.Prefix]string{}, bindings: map[netip.Addr]bool{}, policies: map[Color]string{}, peers: map[netip.Addr]int{},
-		served: map[netip.Addr][]netip.Addr{}, tenantPrefixes: map[tenantPrefix]string{},
+		served: map[netip.Addr][]netip.Addr{}, parts: map[Destination]string{},
 	}
 	for _, t := range c.Self.Tenants {
 		for _, p := range t.Prefixes(self.Prefixes) {
-			b.tenantPrefixes[tenantPrefix{t.ID, p}] = thisNode
+			b.parts[Destination{t.ID, p}] = thisNode
 		}
 	}
 	for _, r := range c.Reaches {
@@ -154,7 +157,9 @@ func newBuilder(c Cluster) *builder {
 		pods, locators = append(pods, n.Prefixes...), append(locators, n.Locator)
 	}
 	for _, r := range c.Reaches { // of either sort
-		pods, locators = append(pods, r.Prefix), append(locators, r.Prefix)
+		if r.Tenant == 0 {
+			pods, locators = append(pods, r.Prefix), append(locators, r.Prefix)
+		}
 	}
 	b.pods, b.locators = newSpace(pods), newSpace(locators)
 	for _, p := range self.Prefixes {
@@ -423,12 +428,17 @@ func (b *builder) service(r Reach) {
 	}
 	b.services[p] = r.Address.String()
 	peer.Prefixes = append(peer.Prefixes, p)
-	sid := r.Segments[len(r.Segments)-1]
+	b.Steering = append(b.Steering, srpolicy.Steering{Prefix: p, Policy: b.toSID(r.Segments)})
+}
+
+// toSID is the policy to the SID of a service, which ends the list.
+func (b *builder) toSID(list []netip.Addr) (policy string) {
+	sid := list[len(list)-1]
 	color := Color{Endpoint: sid}
 	if b.policies[color] == "" {
-		b.add(color, "vpn:"+sid.String(), []srpolicy.SegmentList{{Weight: 1, Segments: r.Segments}}, netip.Addr{})
+		b.add(color, "vpn:"+sid.String(), []srpolicy.SegmentList{{Weight: 1, Segments: list}}, netip.Addr{})
 	}
-	b.Steering = append(b.Steering, srpolicy.Steering{Prefix: p, Policy: b.policies[color]})
+	return b.policies[color]
 }
 
 // ByAddress returns the name of the policy to a node of which only the address is known.

@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -23,6 +24,12 @@ type Tenant struct {
 	Pools []netip.Prefix `json:"pools"`
 	// Routes are the destinations that a pod reaches by the tenant's network. Default: Pools.
 	Routes []netip.Prefix `json:"routes,omitempty"`
+	// RouteDistinguisher, ImportTargets and ExportTargets are of the VPN that the tenant is
+	// for BGP peers. Default, where BGP is in use: this node's router ID, or the AS number,
+	// and the tenant's id.
+	Distinguisher string   `json:"route_distinguisher,omitempty"`
+	Import        []string `json:"import_targets,omitempty"`
+	Export        []string `json:"export_targets,omitempty"`
 }
 
 // tenantFunction is the function of tenant 0, which there is not. A tenant's is this and its
@@ -79,10 +86,20 @@ func (s Self) tenantSIDs() (out []srv6.LocalSID) {
 	return out
 }
 
-// tenantPrefix is a prefix in a tenant's table.
-type tenantPrefix struct {
-	tenant uint8
-	prefix netip.Prefix
+// Part is a prefix of a tenant on this node, and the SID that leads to it.
+type Part struct {
+	Destination
+	SID netip.Addr
+}
+
+// Parts are this node's parts of all tenants; none without a locator.
+func (s Self) Parts() (out []Part) {
+	for i, l := range s.tenantSIDs() {
+		for _, p := range s.Tenants[i].Prefixes(s.Prefixes) {
+			out = append(out, Part{Destination{l.Tenant, p}, l.SID.Addr()})
+		}
+	}
+	return out
 }
 
 // tenants adds a way to a node's part of each tenant.
@@ -114,11 +131,27 @@ func (b *builder) tenants(n Node) (problems []string) {
 
 // steerTenant steers what the tenant's pods send to a prefix, or reports why it cannot.
 func (b *builder) steerTenant(t Tenant, p netip.Prefix, owner, policy string) (problem string) {
-	place := tenantPrefix{t.ID, p}
-	if former := b.tenantPrefixes[place]; former != "" {
+	place := Destination{t.ID, p}
+	if former := b.parts[place]; former != "" {
 		return fmt.Sprintf("tenant %s: prefix %s is already that of %s: is the pool longer than the prefix of all pods?", t.Name, p, former)
 	}
-	b.tenantPrefixes[place] = owner
+	b.parts[place] = owner
 	b.Steering = append(b.Steering, srpolicy.Steering{Prefix: p, Tenant: t.ID, Policy: policy})
 	return ""
+}
+
+// tenantReach adds a prefix of a tenant that BGP advertised, with the SID that it came with.
+func (b *builder) tenantReach(r Reach) {
+	i := slices.IndexFunc(b.Self.Tenants, func(t Tenant) bool { return t.ID == r.Tenant })
+	if i < 0 || b.addresses[r.Address] == thisNode {
+		return // of an earlier configuration, or back through a route reflector
+	}
+	peer := b.peer(r.Address)
+	if owner := b.parts[r.Destination()]; owner != "" && owner == peer.Name {
+		return // the node is known by itself
+	}
+	if why := b.steerTenant(b.Self.Tenants[i], r.Prefix.Masked(), cmp.Or(peer.Name, r.Address.String()), b.toSID(r.Segments)); why != "" {
+		peer = b.peer(r.Address)
+		peer.Problems = append(peer.Problems, why)
+	}
 }

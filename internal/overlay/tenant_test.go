@@ -52,6 +52,24 @@ func ofTenants(w Wanted) (out []string) {
 	return out
 }
 
+// reachOf is a prefix that a router outside of the cluster advertised.
+func reachOf(tenant uint8, prefix, sid string) Reach {
+	return Reach{Tenant: tenant, Prefix: prefixes(prefix)[0], Address: addr("2001:db8::99"), Segments: addrs(sid)}
+}
+
+func TestDestination(t *testing.T) {
+	for _, text := range []string{"10.9.2.0/24", "10.9.2.0/24@tenant/7", "::/0@tenant/255"} {
+		if d, err := ParseDestination(text); err != nil || d.String() != text {
+			t.Errorf("%s is read as %s, %v", text, d, err)
+		}
+	}
+	for _, text := range []string{"", "10.9.2.0", "10.9.2.0/24@tenant/256", "10.9.2.0/24@tenant/", "10.9.2.0/24@eth0"} {
+		if d, err := ParseDestination(text); err == nil {
+			t.Errorf("%q is read as %s", text, d)
+		}
+	}
+}
+
 func TestTenants(t *testing.T) {
 	member := self
 	member.Tenants = []Tenant{red, {Name: "blue", ID: 255, Pools: red.Pools}}
@@ -60,10 +78,11 @@ func TestTenants(t *testing.T) {
 	narrow := member
 	narrow.Tenants = []Tenant{{Name: "red", ID: 7, Pools: prefixes("fd09:1::/32")}}
 	for name, tt := range map[string]struct {
-		self  Self
-		nodes []Node
-		known map[Color]Known
-		want  string
+		self    Self
+		nodes   []Node
+		reaches []Reach
+		known   map[Color]Known
+		want    string
 	}{
 		"no tenants": {self: self, nodes: []Node{node(2)}},
 		"two": {self: member, nodes: []Node{node(2)}, want: `policy node-2:red 263 2001:db8::2 [fc00:0:2:107::]
@@ -84,10 +103,20 @@ policy node-3:blue 511 2001:db8::3 [2001:db8::3 fc00:0:3:1ff::]
 10.244.3.0/24@tenant/255 > node-3:blue`},
 		"a pool of which all have the same part": {self: narrow, nodes: []Node{node(2)}, want: `policy node-2:red 263 2001:db8::2 [fc00:0:2:107::]
 ! node-2 tenant red: prefix fd09:1::/64 is already that of this node: is the pool longer than the prefix of all pods?`},
+		"told by BGP": {self: member, reaches: []Reach{reachOf(7, "10.9.0.0/16", "fc00:99::d"), reachOf(255, "0.0.0.0/0", "fc00:99::e"), reachOf(8, "10.9.0.0/16", "fc00:99::f")},
+			want: `10.9.0.0/16@tenant/7 > vpn:fc00:99::d
+0.0.0.0/0@tenant/255 > vpn:fc00:99::e`},
+		"told by BGP and the node": {self: member, nodes: []Node{double}, reaches: []Reach{{Tenant: 7, Prefix: prefixes("10.244.3.0/24")[0], Address: double.Address, Segments: addrs("fc00:0:3:107::")}},
+			want: `policy node-3:red 263 2001:db8::3 [2001:db8::3 fc00:0:3:107::]
+policy node-3:blue 511 2001:db8::3 [2001:db8::3 fc00:0:3:1ff::]
+10.244.3.0/24@tenant/7 > node-3:red
+10.244.3.0/24@tenant/255 > node-3:blue`},
+		"our own part, told by another": {self: member, reaches: []Reach{reachOf(7, "10.244.1.0/24", "fc00:99::d")},
+			want: "!  tenant red: prefix 10.244.1.0/24 is already that of this node: is the pool longer than the prefix of all pods?"},
 		"a node that is refused": {self: member, nodes: []Node{{Name: "x", Address: member.Address, IPv4: addrs("fd09::4"), Locator: prefixes("fc00:0:9::/48")[0], Prefixes: prefixes("10.244.9.0/24")}},
 			want: "! x address 2001:db8::1 is already that of this node"},
 	} {
-		got := strings.Join(ofTenants(Remote(Cluster{Self: tt.self, Nodes: tt.nodes, Known: tt.known})), "\n")
+		got := strings.Join(ofTenants(Remote(Cluster{Self: tt.self, Nodes: tt.nodes, Reaches: tt.reaches, Known: tt.known})), "\n")
 		if got != tt.want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, tt.want)
 		}

@@ -25,7 +25,8 @@ type BGP struct {
 	speaker  *bgp.Speaker
 	queue    *Queue
 	node     overlay.Node // that it advertises
-	expiry   *time.Timer  // of the state of an earlier speaker
+	parts    []overlay.Part
+	expiry   *time.Timer // of the state of an earlier speaker
 	families map[netip.Addr][]string
 }
 
@@ -106,8 +107,27 @@ func NewBGP(c Config, s *State, to *Queue, log *slog.Logger) (*BGP, error) {
 		if v := b.VPN; v.IsSet() {
 			h.config.Cluster.VPN = &bgp.VPN{Distinguisher: v.Distinguisher, Import: v.Import, Export: v.Export}
 		}
+		for _, t := range c.Overlay.Tenants {
+			h.config.Cluster.Tenants = append(h.config.Cluster.Tenants, vpnOf(t, b))
+		}
 	}
 	return h, nil
+}
+
+// vpnOf is the VPN of a tenant, with what it does not say.
+func vpnOf(t overlay.Tenant, b *config.BGP) bgp.VPN {
+	v := bgp.VPN{Tenant: t.ID, Distinguisher: t.Distinguisher, Import: t.Import, Export: t.Export}
+	if v.Distinguisher == "" {
+		v.Distinguisher = fmt.Sprintf("%s:%d", b.RouterID, t.ID)
+	}
+	target := []string{fmt.Sprintf("%d:%d", b.ASN, t.ID)}
+	if len(v.Import) == 0 {
+		v.Import = target
+	}
+	if len(v.Export) == 0 {
+		v.Export = target
+	}
+	return v
 }
 
 // start connects. The state of an earlier daemon, or of another configuration, holds
@@ -167,16 +187,16 @@ func (h *BGP) Speaks(peer netip.Addr, families []string) {
 	}})
 }
 
-// PutReach pushes the routes to a prefix, as a bgp.ReachHandler.
-func (h *BGP) PutReach(p netip.Prefix, routes []bgp.Route) {
+// PutReach pushes the routes to a destination, as a bgp.ReachHandler.
+func (h *BGP) PutReach(to overlay.Destination, routes []bgp.Route) {
 	h.queue.Push(Update{
-		Entry:    Entry{EntryReach, p.String()},
-		Apply:    func(s *State) { s.PutReach(p, routes) },
-		Withdraw: func(s *State) { s.DropReach(p) },
+		Entry:    Entry{EntryReach, to.String()},
+		Apply:    func(s *State) { s.PutReach(to, routes) },
+		Withdraw: func(s *State) { s.DropReach(to) },
 	})
 }
 
-// WithdrawReach removes the routes to a prefix, as a bgp.ReachHandler.
-func (h *BGP) WithdrawReach(p netip.Prefix) {
-	h.queue.Push(Update{Apply: func(s *State) { s.DropReach(p) }})
+// WithdrawReach removes the routes to a destination, as a bgp.ReachHandler.
+func (h *BGP) WithdrawReach(to overlay.Destination) {
+	h.queue.Push(Update{Apply: func(s *State) { s.DropReach(to) }})
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ func TestReachesBeforeARestart(t *testing.T) {
 		return r
 	}
 	state, queue := State{}.Edit(), NewQueue()
-	state.PutReach(p, []bgp.Route{by(a, true), by(b, false)})
+	state.PutReach(overlay.Destination{Prefix: p}, []bgp.Route{by(a, true), by(b, false)})
 	state.MarkStale()
 	h := &BGP{queue: queue}
 	complete := func(peer netip.Addr) {
@@ -94,4 +95,25 @@ bgp:
 	if b := of(self); b.RouterID != netip.MustParseAddr("192.0.2.7") {
 		t.Errorf("router ID %s in place of the one that is set", b.RouterID)
 	}
+}
+
+func TestVPNsOfTenants(t *testing.T) {
+	c := Config{BGP: config.BGP{ASN: 4200000001, RouterID: netip.MustParseAddr("10.0.0.1")}, Overlay: config.Overlay{Mode: config.OverlayBGP, Tenants: []overlay.Tenant{
+		{Name: "red", ID: 7}, {Name: "blue", ID: 8, Distinguisher: "65000:1", Import: []string{"65000:2", "65000:3"}, Export: []string{"65000:2"}},
+	}}}
+	h, err := NewBGP(c, &State{}, NewQueue(), slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []bgp.VPN{
+		{Tenant: 7, Distinguisher: "10.0.0.1:7", Import: []string{"4200000001:7"}, Export: []string{"4200000001:7"}},
+		{Tenant: 8, Distinguisher: "65000:1", Import: []string{"65000:2", "65000:3"}, Export: []string{"65000:2"}},
+	}
+	if got := h.Config().Cluster.Tenants; !reflect.DeepEqual(got, want) {
+		t.Errorf("VPNs %+v, want %+v", got, want)
+	}
+	if err := h.start(t.Context()); err != nil { // GoBGP takes them
+		t.Fatal(err)
+	}
+	h.speaker.Stop()
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -66,7 +67,7 @@ func (s *Sources) Problem() string {
 func (s *Sources) Adjust(ctx context.Context, c Config, self overlay.Self, state *State) error {
 	// What each of them depends on.
 	o := &c.Overlay
-	forBGP := Config{BGP: c.BGP, Overlay: config.Overlay{Mode: o.Mode}}
+	forBGP := Config{BGP: c.BGP, Overlay: config.Overlay{Mode: o.Mode, Tenants: o.Tenants}}
 	forKube := Config{Overlay: config.Overlay{Mode: o.Mode, Node: o.Node, LocatorPool: o.LocatorPool, Kube: o.Kube}}
 	return errors.Join(s.adjustBGP(ctx, forBGP, self, state), s.adjustKube(ctx, forKube, o.UsesKube(), self, state))
 }
@@ -93,14 +94,14 @@ func (s *Sources) adjustBGP(ctx context.Context, c Config, self overlay.Self, st
 		s.log.Info("speaks BGP", "asn", c.BGP.ASN, "router_id", c.BGP.RouterID)
 		s.bgp.Store(h)
 	}
-	n := self.Node()
-	if self.Name == "" || h.config.Cluster == nil || desired.Same(h.node, n) {
+	n, parts := self.Node(), self.Parts()
+	if self.Name == "" || h.config.Cluster == nil || desired.Same(h.node, n) && slices.Equal(h.parts, parts) {
 		return nil
 	}
-	if err := h.speaker.SetNode(n); err != nil {
+	if err := h.speaker.SetNode(n, parts...); err != nil {
 		return fmt.Errorf("bgp: %w", err)
 	}
-	h.node = n
+	h.node, h.parts = n, parts
 	return nil
 }
 

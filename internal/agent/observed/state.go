@@ -24,7 +24,7 @@ import (
 type State struct {
 	Paths    map[string]Path // by PathName
 	Nodes    map[string]Node // other nodes, by name: Kubernetes
-	Reaches  map[netip.Prefix]Reach
+	Reaches  map[overlay.Destination]Reach
 	Families map[netip.Addr][]string // address families, by BGP peer
 	Self     Self
 	// Former are the nodes that another control plane knew before the present
@@ -63,11 +63,10 @@ type Node struct {
 	Number uint64 `json:"number"`
 }
 
-// Reach is a prefix that peers advertise, with all routes to it, best first.
+// Reach is what peers advertise about a destination: all routes to it, best first.
 type Reach struct {
-	Prefix netip.Prefix `json:"prefix"`
-	Routes []bgp.Route  `json:"routes"`
-	Number uint64       `json:"number"`
+	Routes []bgp.Route `json:"routes"`
+	Number uint64      `json:"number"`
 	// awaited are the peers of an earlier daemon that had sent it. It holds until one
 	// of them has sent it again, or all have sent everything.
 	awaited []netip.Addr
@@ -210,7 +209,7 @@ func (s *State) Remaining() []overlay.Node {
 		if p.Addr().Is4() {
 			color.Color = overlay.ColorIPv4
 		}
-		return len(s.Reaches[p].Routes) == 0 || !policies[color]
+		return len(s.Reaches[overlay.Destination{Prefix: p}].Routes) == 0 || !policies[color]
 	}
 	return slices.DeleteFunc(slices.Clone(s.Former), func(n overlay.Node) bool {
 		return names[n.Name] || addresses[n.Address] ||

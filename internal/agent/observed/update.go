@@ -52,22 +52,22 @@ func (s *State) DropNode(name string) {
 	delete(s.Nodes, name)
 }
 
-// PutReach replaces the routes to a prefix.
-func (s *State) PutReach(p netip.Prefix, routes []bgp.Route) {
+// PutReach replaces the routes to a destination.
+func (s *State) PutReach(to overlay.Destination, routes []bgp.Route) {
 	edit(&s.Reaches, &s.own.reaches)
-	r, there := s.Reaches[p]
+	r, there := s.Reaches[to]
 	if !there {
 		s.Last++
 		r.Number = s.Last
 	}
-	r.Prefix, r.Routes, r.awaited = p, routes, nil
-	s.Reaches[p] = r
+	r.Routes, r.awaited = routes, nil
+	s.Reaches[to] = r
 }
 
-// DropReach removes all routes to a prefix.
-func (s *State) DropReach(p netip.Prefix) {
+// DropReach removes all routes to a destination.
+func (s *State) DropReach(to overlay.Destination) {
 	edit(&s.Reaches, &s.own.reaches)
-	delete(s.Reaches, p)
+	delete(s.Reaches, to)
 }
 
 // forget removes the paths and prefixes that the two functions choose.
@@ -77,9 +77,9 @@ func (s *State) forget(path func(Path) bool, reach func(Reach) bool) {
 			s.DropPath(name)
 		}
 	}
-	for p, r := range s.Reaches {
+	for to, r := range s.Reaches {
 		if reach(r) {
-			s.DropReach(p)
+			s.DropReach(to)
 		}
 	}
 }
@@ -94,12 +94,12 @@ func (s *State) MarkStale() {
 		s.Paths[name] = p
 	}
 	edit(&s.Reaches, &s.own.reaches)
-	for prefix, r := range s.Reaches {
+	for to, r := range s.Reaches {
 		r.awaited = nil
 		for _, o := range r.Routes {
 			r.awaited = append(r.awaited, o.From)
 		}
-		s.Reaches[prefix] = r
+		s.Reaches[to] = r
 	}
 }
 
@@ -107,17 +107,17 @@ func (s *State) MarkStale() {
 // again.
 func (s *State) complete(peer netip.Addr) {
 	s.forget(func(p Path) bool { return p.Stale && p.Peer == peer }, func(Reach) bool { return false })
-	for prefix, r := range s.Reaches {
+	for to, r := range s.Reaches {
 		if !slices.Contains(r.awaited, peer) {
 			continue
 		}
 		r.awaited = slices.DeleteFunc(slices.Clone(r.awaited), func(a netip.Addr) bool { return a == peer })
 		if len(r.awaited) == 0 {
-			s.DropReach(prefix)
+			s.DropReach(to)
 			continue
 		}
 		edit(&s.Reaches, &s.own.reaches)
-		s.Reaches[prefix] = r
+		s.Reaches[to] = r
 	}
 }
 
@@ -162,7 +162,7 @@ type EntryKind string
 const (
 	EntryPath     EntryKind = "candidate path" // name on this node
 	EntryNode     EntryKind = "node"           // name
-	EntryReach    EntryKind = "prefix"         // prefix
+	EntryReach    EntryKind = "prefix"         // overlay.Destination
 	EntryFamilies EntryKind = "families of"    // address of the BGP peer
 	EntrySelf     EntryKind = "this node:"     // part of Self
 )

@@ -254,8 +254,9 @@ func (g *Goal) entriesOf(refs []desired.Ref) map[observed.Entry]bool {
 	for name, n := range g.Observed.Nodes {
 		out[observed.Entry{Kind: observed.EntryNode, Key: name}] = to[n.Address]
 	}
-	for prefix, r := range g.Observed.Reaches {
-		out[observed.Entry{Kind: observed.EntryReach, Key: prefix.String()}] = names[prefix.String()] || len(r.Routes) > 0 && to[r.Routes[0].Address]
+	for destination, r := range g.Observed.Reaches {
+		key := destination.String()
+		out[observed.Entry{Kind: observed.EntryReach, Key: key}] = names[key] || len(r.Routes) > 0 && to[r.Routes[0].Address]
 	}
 	for _, part := range []string{"Node", "SIDs", "locator"} {
 		out[observed.Entry{Kind: observed.EntrySelf, Key: part}] = self

@@ -21,6 +21,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/overlay"
 )
 
 // Store is the state file. It has a bucket for each kind of resources.
@@ -243,8 +244,8 @@ var buckets = []bucket{
 		func(s *observed.State, m map[string]observed.Path) { s.Paths = m }, plain, parsed),
 	bucketOf("nodes", func(s *observed.State) map[string]observed.Node { return s.Nodes },
 		func(s *observed.State, m map[string]observed.Node) { s.Nodes = m }, plain, parsed),
-	bucketOf("reach", func(s *observed.State) map[netip.Prefix]observed.Reach { return s.Reaches },
-		func(s *observed.State, m map[netip.Prefix]observed.Reach) { s.Reaches = m }, netip.Prefix.String, netip.ParsePrefix),
+	bucketOf("reach", func(s *observed.State) map[overlay.Destination]observed.Reach { return s.Reaches },
+		func(s *observed.State, m map[overlay.Destination]observed.Reach) { s.Reaches = m }, overlay.Destination.String, overlay.ParseDestination),
 	bucketOf("spoken", func(s *observed.State) map[netip.Addr][]string { return s.Families },
 		func(s *observed.State, m map[netip.Addr][]string) { s.Families = m }, netip.Addr.String, netip.ParseAddr),
 	bucketOf("node", self, func(s *observed.State, m map[string]observed.Self) { s.Self = m["self"] }, plain, parsed),

@@ -1486,14 +1486,17 @@ func (x *Overlay) GetTenants() []*Tenant {
 
 // Tenant is an L3VPN of pods.
 type Tenant struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Id            uint32                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
-	Namespaces    []string               `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // that may join
-	Pools         []string               `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
-	Routes        []string               `protobuf:"bytes,5,rep,name=routes,proto3" json:"routes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Name               string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Id                 uint32                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	Namespaces         []string               `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // that may join
+	Pools              []string               `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
+	Routes             []string               `protobuf:"bytes,5,rep,name=routes,proto3" json:"routes,omitempty"`
+	RouteDistinguisher string                 `protobuf:"bytes,6,opt,name=route_distinguisher,json=routeDistinguisher,proto3" json:"route_distinguisher,omitempty"`
+	ImportTargets      []string               `protobuf:"bytes,7,rep,name=import_targets,json=importTargets,proto3" json:"import_targets,omitempty"`
+	ExportTargets      []string               `protobuf:"bytes,8,rep,name=export_targets,json=exportTargets,proto3" json:"export_targets,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
@@ -1557,6 +1560,27 @@ func (x *Tenant) GetPools() []string {
 func (x *Tenant) GetRoutes() []string {
 	if x != nil {
 		return x.Routes
+	}
+	return nil
+}
+
+func (x *Tenant) GetRouteDistinguisher() string {
+	if x != nil {
+		return x.RouteDistinguisher
+	}
+	return ""
+}
+
+func (x *Tenant) GetImportTargets() []string {
+	if x != nil {
+		return x.ImportTargets
+	}
+	return nil
+}
+
+func (x *Tenant) GetExportTargets() []string {
+	if x != nil {
+		return x.ExportTargets
 	}
 	return nil
 }
@@ -8656,7 +8680,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05nodes\x18\n" +
 	" \x03(\v2\x17.culvert.v1.OverlayNodeR\x05nodes\x12$\n" +
 	"\x04kube\x18\v \x01(\v2\x10.culvert.v1.KubeR\x04kube\x12,\n" +
-	"\atenants\x18\f \x03(\v2\x12.culvert.v1.TenantR\atenants\"z\n" +
+	"\atenants\x18\f \x03(\v2\x12.culvert.v1.TenantR\atenants\"\xf9\x01\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\rR\x02id\x12\x1e\n" +
@@ -8664,7 +8688,10 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"namespaces\x18\x03 \x03(\tR\n" +
 	"namespaces\x12\x14\n" +
 	"\x05pools\x18\x04 \x03(\tR\x05pools\x12\x16\n" +
-	"\x06routes\x18\x05 \x03(\tR\x06routes\"\xe3\x01\n" +
+	"\x06routes\x18\x05 \x03(\tR\x06routes\x12/\n" +
+	"\x13route_distinguisher\x18\x06 \x01(\tR\x12routeDistinguisher\x12%\n" +
+	"\x0eimport_targets\x18\a \x03(\tR\rimportTargets\x12%\n" +
+	"\x0eexport_targets\x18\b \x03(\tR\rexportTargets\"\xe3\x01\n" +
 	"\vOverlayNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1a\n" +
