@@ -66,6 +66,7 @@ var layers = []struct {
 		"internal/dataplane/settings", "internal/dataplane/table", "internal/dataplane/target", "internal/session"},
 		"it knows the rest of the data path by an interface, so that plans are tested without a kernel"},
 	{"internal/slowpath", append([]string{"internal/netdev", "internal/checksum"}, models...), "an adapter: agent joins adapters, they never import each other"},
+	{"internal/liveness", []string{"internal/checksum"}, "sends and judges probes: which lists there are, and what follows, its caller knows"},
 	{"internal/pfcp", models, "an adapter: it declares the user plane that it speaks for, and does not know it"},
 	{"internal/pfcp/wire", models, "PFCP as octets: it knows no request and no server"},
 	{"internal/pfcp/request", append([]string{"internal/pfcp/wire"}, models...), "a request becomes a session: who serves it is above it"},
