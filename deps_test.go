@@ -120,7 +120,7 @@ var layers = []struct {
 	{"internal/upf/lan", []string{"internal/dataplane", "internal/upf/stats"}, "knows links and hosts by their session's number"},
 	{"internal/upf/store", []string{"internal/session", "internal/pfcp", "internal/upf/buffer", "internal/upf/codec", "internal/upf/journal", "internal/upf/stats", "internal/upf/usage", "internal/upf/wheel"},
 		"owns sessions: it reaches neither the data path nor an SMF"},
-	{"internal/agent", append([]string{"internal/config", "internal/dataplane", "internal/netdev", "internal/slowpath", "internal/pfcp", "internal/upf", "internal/bgp", "internal/kube", "internal/ipam", "internal/frame"}, models...),
+	{"internal/agent", append([]string{"internal/config", "internal/dataplane", "internal/netdev", "internal/slowpath", "internal/pfcp", "internal/upf", "internal/bgp", "internal/kube", "internal/ipam", "internal/frame", "internal/liveness"}, models...),
 		"joins adapters; who asks it (api, cli) is above it"},
 	{"internal/agent/desired", append([]string{"internal/config"}, models...), "what people ask for does not depend on what others say, or on how it is done"},
 	{"internal/agent/observed", append([]string{"internal/agent/desired", "internal/config", "internal/bgp", "internal/kube"}, models...),

@@ -151,6 +151,16 @@ type PolicyStatus struct {
 	// Down says of each list why packets do not take it; empty: they do. Nil: all are up.
 	Down  []string           `json:"down,omitempty"`
 	Paths []srpolicy.Verdict `json:"paths"` // best first
+	// Delays are of each list; nil: none is probed.
+	Delays []Delay `json:"delays,omitempty"`
+}
+
+// Delay is of the latest round trips of a list's probes, in microseconds: the list's way and the
+// way back. 0: none has returned.
+type Delay struct {
+	Minimum uint64 `json:"minimum"`
+	Mean    uint64 `json:"mean"`
+	P99     uint64 `json:"p99"`
 }
 
 // DownAt returns why packets do not take a list now; empty: they do.

@@ -47,6 +47,7 @@ type core struct {
 	upf      *userPlane
 	pods     *pods.Pods
 	spread   *spreader
+	probing  *probing
 }
 
 // proposal is a goal that somebody asks for.
@@ -395,7 +396,7 @@ func (a *Agent) adjustSources(ctx context.Context) error {
 	c.mu.RUnlock()
 	p := &g.Desired.Process
 	config := observed.Config{BGP: observed.BGPConfig(p.BGP, p.Overlay.Mode, g.Self), Overlay: p.Overlay}
-	err := a.sources.Adjust(ctx, config, g.Self, &g.Observed)
+	err := errors.Join(a.sources.Adjust(ctx, config, g.Self, &g.Observed), c.probing.adjust(g))
 	if k := a.sources.Kubernetes(); k != nil {
 		c.mu.RLock()
 		verdicts := c.goal.Observed.Verdicts(c.writer.Tables.Verdicts, c.refused)

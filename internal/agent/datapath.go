@@ -150,6 +150,7 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 		DataPath: apply.DataPath{
 			SetSettings: dp.SetSettings, SetSpread: steering.apply,
 			Policies:    apply.Table[srpolicy.Policy, string]{Put: dp.Policies.Put, Delete: dp.Policies.Delete},
+			TurnLists:   dp.Policies.Turn,
 			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: dp.Tunnels.Put, Delete: dp.Tunnels.Delete},
 			SIDs:        apply.Table[srv6.LocalSID, netip.Prefix]{Put: dp.SIDs.Put, Delete: dp.SIDs.Delete},
 			SessionSIDs: apply.Table[netip.Prefix, netip.Prefix]{Put: dp.SIDs.PutForSessions, Delete: dp.SIDs.DeleteForSessions},

@@ -48,6 +48,7 @@ type fakeDataPath struct {
 	tunnels     map[string]gtpu.Tunnel
 	teids       map[uint32]string // owner
 	sids        map[netip.Prefix]srv6.LocalSID
+	turned      []string // lists
 	steering    map[string]srpolicy.Steering
 	rows        map[string]*class.Row // by steering
 	classes     []string
@@ -86,6 +87,7 @@ func (f *fakeDataPath) joined() *dataPath {
 		DataPath: apply.DataPath{
 			SetSettings: f.SetSettings, SetSpread: f.SetSpread,
 			Policies:    apply.Table[srpolicy.Policy, string]{Put: f.PutPolicy, Delete: f.DeletePolicy},
+			TurnLists:   f.TurnLists,
 			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: f.PutTunnel, Delete: f.DeleteTunnel},
 			SIDs:        apply.Table[srv6.LocalSID, netip.Prefix]{Put: f.PutSID, Delete: f.DeleteSID},
 			SessionSIDs: apply.Table[netip.Prefix, netip.Prefix]{Put: f.PutSessionSID, Delete: f.DeleteSessionSID},
@@ -197,6 +199,19 @@ func (f *fakeDataPath) needTunnel(name string) error {
 		return fmt.Errorf("tunnel %q does not exist or does not send", name)
 	}
 	return nil
+}
+
+// TurnLists is for lists that nobody probes in these tests.
+func (f *fakeDataPath) TurnLists(was, now func([]netip.Addr) string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, p := range f.policies {
+		for i, l := range p.SegmentLists {
+			if p.DownAt(i) == was(l.Segments) && was(l.Segments) != now(l.Segments) {
+				f.turned = append(f.turned, fmt.Sprintf("%s %d %s", name, i, now(l.Segments)))
+			}
+		}
+	}
 }
 
 func (f *fakeDataPath) PutPolicy(p srpolicy.Policy) error {

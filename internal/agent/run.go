@@ -79,6 +79,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	c.spread = &spreader{dp: c.dp.Spread, cards: c.dp.SpreadCards, times: cpuClocks, log: a.log}
 	c.dp.ClassifyPods = c.pods.SetClasses
+	c.probing = newProbing(a.log, c.turn)
+	defer c.probing.stop()
 	c.writer = apply.NewWriter(&c.dp.DataPath, c.upf.upf, a.log)
 	c.network = apply.NewNetwork(&c.dp.DataPath, c.watch.KeepAlive, a.log)
 	c.overlay = apply.NewOverlay(host, &c.dp.DataPath, c.pods, a.log)

@@ -136,12 +136,18 @@ func (a *Agent) SIDs() ([]SIDStatus, error) {
 
 // Policies are the SR policies, with what each segment list carried.
 func (a *Agent) Policies() ([]PolicyStatus, error) {
+	delays := a.core.probing.delays()
 	return each(a.core, func(r desired.Resource, v srpolicy.Policy) (PolicyStatus, error) {
 		t := a.core.writer.Tables
 		s := PolicyStatus{Policy: v, Origin: r.Origin, Paths: t.Verdicts[v.Name]}
 		s.SegmentLists = t.Policies[v.Name].SegmentLists
 		lists, all, err := a.core.dp.Counters.Lists(v.Name)
 		s.Lists, s.Counter, s.Down = append([]Counter{}, lists...), all, t.Policies[v.Name].Down
+		for _, l := range s.SegmentLists {
+			if d := delays[l.Key()]; delays != nil {
+				s.Delays = append(s.Delays, Delay{uint64(d.Minimum.Microseconds()), uint64(d.Mean.Microseconds()), uint64(d.P99.Microseconds())})
+			}
+		}
 		return s, err
 	})
 }

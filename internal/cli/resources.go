@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -237,16 +238,20 @@ func segmentLists(lists []srpolicy.SegmentList) string {
 	return strings.Join(out, "; ")
 }
 
-// listStates are a policy's lists, and why packets do not take some of them.
+// listStates are a policy's lists, how long probes of them take, and why packets do not take
+// some of them.
 func listStates(s agent.PolicyStatus) string {
-	if len(s.Down) == 0 {
+	if len(s.Down) == 0 && len(s.Delays) == 0 {
 		return segmentLists(s.SegmentLists)
 	}
 	out := make([]string, len(s.SegmentLists))
 	for i, l := range s.SegmentLists {
 		out[i] = fmt.Sprintf("%d: %s", max(1, l.Weight), textsOf(l.Segments))
-		if down := s.DownAt(i); down != "" {
+		switch down := s.DownAt(i); {
+		case down != "":
 			out[i] += " (down: " + down + ")"
+		case i < len(s.Delays) && s.Delays[i].Mean > 0:
+			out[i] += fmt.Sprintf(" (%s there and back)", time.Duration(s.Delays[i].Mean)*time.Microsecond)
 		}
 	}
 	return strings.Join(out, "; ")

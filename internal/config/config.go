@@ -32,6 +32,7 @@ type Config struct {
 	UPF            UPF           `json:"upf,omitzero"`
 	Slices         []slice.Slice `json:"slices,omitempty"`
 	Spread         Spread        `json:"spread,omitzero"`
+	Liveness       Liveness      `json:"liveness,omitzero"`
 
 	Limits  Limits  `json:"limits,omitzero"`
 	API     API     `json:"api,omitzero"`

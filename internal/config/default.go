@@ -65,6 +65,10 @@ func (c *Config) SetDefaults() {
 			setDefault(&c.BGP.Peers[i].HoldTime, DefaultBGPHoldTime)
 		}
 	}
+	if c.Liveness.Enabled {
+		setDefault(&c.Liveness.Interval, DefaultLivenessInterval)
+		setDefault(&c.Liveness.Multiplier, DefaultLivenessMultiplier)
+	}
 	if c.Overlay.IsSet() {
 		setDefault(&c.Overlay.SIDs, SIDsSingle)
 	}

@@ -147,3 +147,33 @@ encapsulation: {source: '2001:db8::1'}
 		}
 	}
 }
+
+func TestLiveness(t *testing.T) {
+	const good = `encapsulation: {source: '2001:db8::1'}
+liveness: {enabled: true, sid: 'fc00:1:0:f::', ends: [{locator: 'fc00:e::/48', sid: 'fc00:e:0:1::'}]}
+`
+	c, err := config.Parse([]byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := c.Liveness; l.Interval != 10 || l.Multiplier != 3 {
+		t.Errorf("defaults: %+v", l)
+	}
+	for _, tt := range []struct{ old, new, want string }{
+		{"enabled: true, ", "", "liveness.enabled: is missing"},
+		{"sid: 'fc00:1:0:f::', ", "", "liveness.sid: is missing"},
+		{"sid: 'fc00:1:0:f::'", "sid: 192.0.2.1", "line 2: liveness.sid: 192.0.2.1 is an IPv4 address"},
+		{"encapsulation: {source: '2001:db8::1'}\n", "", "encapsulation.source: is missing"},
+		{"ends:", "interval: 2000, ends:", "line 2: liveness.interval: 2000 finds nothing in time"},
+		{"ends:", "multiplier: 1, ends:", "line 2: liveness.multiplier: is 1"},
+		{"'fc00:e:0:1::'", "'fc00:f:0:1::'", "line 2: liveness.ends[0].sid: fc00:f:0:1:: is not in fc00:e::/48"},
+		{"'fc00:e::/48'", "10.0.0.0/8", "liveness.ends[0].locator"},
+	} {
+		if !strings.Contains(good, tt.old) {
+			t.Fatalf("there is no %q", tt.old)
+		}
+		if _, err := config.Parse([]byte(strings.Replace(good, tt.old, tt.new, 1))); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q in place of %q: %v, want %s", tt.new, tt.old, err, tt.want)
+		}
+	}
+}

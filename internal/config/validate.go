@@ -49,6 +49,7 @@ func (c *Config) Validate() error {
 	checkTrafficClasses(v)
 	checkBGP(v)
 	checkOverlay(v)
+	checkLiveness(v)
 	checkUPF(v)
 	checkSlices(v)
 	checkSpace(v)

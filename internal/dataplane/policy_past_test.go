@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -76,5 +77,45 @@ func TestPolicyCountersOnlyGrow(t *testing.T) {
 	want("a new policy of the same name", 0, 0)
 	if _, none, err := d.Policies.Counters("q"); err != nil || none != (counter.Counter{}) {
 		t.Errorf("no policy: %v, %v", none, err)
+	}
+}
+
+// A list turns in every policy that has it, by its bit alone, and what is down for another reason
+// stays so.
+func TestListsTurn(t *testing.T) {
+	d := open(t)
+	a, b := srpolicy.SegmentList{Segments: addrs("fc00:a::1", "fc00:f::1")}, srpolicy.SegmentList{Segments: addrs("fc00:b::1", "fc00:f::1")}
+	must(t, d.Policies.Put(srpolicy.Policy{Name: "ab", SegmentLists: []srpolicy.SegmentList{a, b}}))
+	must(t, d.Policies.Put(srpolicy.Policy{Name: "ba", SegmentLists: []srpolicy.SegmentList{b, a}}))
+	must(t, d.Policies.Put(srpolicy.Policy{Name: "other", SegmentLists: []srpolicy.SegmentList{a, b}, Down: []string{"no route", ""}}))
+	must(t, d.Policies.Put(srpolicy.Policy{Name: "alone", SegmentLists: []srpolicy.SegmentList{a}}))
+	down := func() (out [4]uint8) {
+		for i, name := range []string{"ab", "ba", "other", "alone"} {
+			out[i] = d.Policies.Entries.Get(d.Policies.Get(name).Index()).Down
+		}
+		return out
+	}
+	before := d.Policies.Entries.Get(d.Policies.Get("ab").Index())
+	none := func([]netip.Addr) string { return "" }
+	dead := func(segments []netip.Addr) string {
+		if segments[0] == a.Segments[0] {
+			return "no probe returns"
+		}
+		return ""
+	}
+	for _, step := range []struct {
+		was, now func([]netip.Addr) string
+		want     [4]uint8
+	}{
+		{none, dead, [4]uint8{1, 2, 1, 0}}, // the only list stays: packets try it
+		{dead, dead, [4]uint8{1, 2, 1, 0}},
+		{dead, none, [4]uint8{0, 0, 1, 0}},
+	} {
+		if d.Policies.Turn(step.was, step.now); down() != step.want {
+			t.Errorf("down %v, want %v", down(), step.want)
+		}
+	}
+	if now := d.Policies.Entries.Get(d.Policies.Get("ab").Index()); now != before {
+		t.Errorf("there and back it is %+v, and was %+v", now, before)
 	}
 }

@@ -25,7 +25,7 @@ const StatusAnnotation = Group + "/status"
 const (
 	stateActive  = "Active"  // packets take it
 	stateStandby = "Standby" // another one is preferred
-	stateInvalid = "Invalid" // no first segment can be reached
+	stateInvalid = "Invalid" // no segment list can be used
 	stateRefused = "Refused" // it says what cannot be used
 	stateWaiting = "Waiting" // something is not known yet
 )

@@ -31,6 +31,8 @@ const (
 	FunctionDT4  = 0x4
 	FunctionDT6  = 0x6
 	FunctionBSID = 0xb0 // and the color
+	// FunctionProbe is where this node's probes of segment lists return to.
+	FunctionProbe = 0xf
 )
 
 // functionBits is the length of a function, behind the locator.
@@ -145,6 +147,15 @@ func (n Node) End() netip.Addr {
 		}
 	}
 	return netip.Addr{}
+}
+
+// ProbeSID is where this node's probes of segment lists return to: its address where locators
+// need no routes. It may be invalid.
+func (s Self) ProbeSID() netip.Addr {
+	if !s.Locator.IsValid() || s.Double {
+		return netip.Addr{}
+	}
+	return sid(s.Locator, FunctionProbe)
 }
 
 // sidPrefix returns LOC:FUNC of a SID in the locator, or else the whole address.

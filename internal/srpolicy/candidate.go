@@ -71,22 +71,22 @@ type judged struct {
 }
 
 // Choose selects the active candidate path among a policy's own lists and the others
-// (RFC 9256 section 2.9). reachable returns why the first segment of a list cannot be
-// reached, or nil. A list is valid if that segment is reachable, and a path is valid if
-// one of its lists is (section 5.1). Of valid paths with the same preference and
+// (RFC 9256 section 2.9). usable returns why a list cannot be used, or nil: its first segment
+// has to be reachable (section 5.1), and probes have to return where there are some. A path is
+// valid if one of its lists can be used. Of valid paths with the same preference and
 // protocol origin the installed one stays.
 //
 // Choose returns the policy with the lists of the active path, which of them are down, and
 // a verdict on each path, best first. If no path is valid, the policy has the best one, and
 // no list of it is down: packets try what was chosen, and take no path that nobody chose
 // (section 8.2).
-func Choose(p Policy, others []Candidate, installed string, reachable func(netip.Addr) error) (Policy, []Verdict) {
+func Choose(p Policy, others []Candidate, installed string, usable func(SegmentList) error) (Policy, []Verdict) {
 	var all []judged
 	if len(p.SegmentLists) > 0 {
-		all = append(all, judge(Candidate{CandidatePath: CandidatePath{Preference: p.Preference, SegmentLists: p.SegmentLists}}, reachable))
+		all = append(all, judge(Candidate{CandidatePath: CandidatePath{Preference: p.Preference, SegmentLists: p.SegmentLists}}, usable))
 	}
 	for _, c := range others {
-		all = append(all, judge(c, reachable))
+		all = append(all, judge(c, usable))
 	}
 	if len(all) == 0 {
 		return p, nil
@@ -114,12 +114,12 @@ func Choose(p Policy, others []Candidate, installed string, reachable func(netip
 }
 
 // judge finds out whether a candidate path is valid, and which of its lists are.
-func judge(c Candidate, reachable func(netip.Addr) error) judged {
+func judge(c Candidate, usable func(SegmentList) error) judged {
 	j := judged{Verdict: Verdict{Path: c.Name, Preference: cmp.Or(c.Preference, DefaultPreference)}, of: c}
 	var reasons []string
 	down := make([]string, len(c.SegmentLists))
 	for i, l := range c.SegmentLists {
-		if err := reachable(l.Segments[0]); err != nil {
+		if err := usable(l); err != nil {
 			down[i] = err.Error()
 			reasons = append(reasons, down[i])
 		}
@@ -128,7 +128,7 @@ func judge(c Candidate, reachable func(netip.Addr) error) judged {
 	j.Valid = up > 0
 	switch {
 	case !j.Valid:
-		j.Why = "no first segment can be reached: " + strings.Join(reasons, "; ")
+		j.Why = "no segment list can be used: " + strings.Join(reasons, "; ")
 	case len(reasons) > 0:
 		j.down, j.Why = down, fmt.Sprintf("%d of %d segment lists can be used: %s", up, len(down), strings.Join(reasons, "; "))
 	}

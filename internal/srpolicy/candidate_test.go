@@ -43,7 +43,7 @@ func TestChoose(t *testing.T) {
 		why       []string // a part of each
 	}{
 		"nothing but its own":    {own: lists(a), lists: lists(a), order: []string{""}, why: []string{"the only one"}},
-		"its own does not reach": {own: lists(dead), lists: lists(dead), order: []string{""}, why: []string{"no first segment can be reached: no route"}},
+		"its own does not reach": {own: lists(dead), lists: lists(dead), order: []string{""}, why: []string{"no segment list can be used: no route"}},
 		"higher preference": {
 			own: lists(a), others: []Candidate{path("x", 200, b), path("y", 150, c)},
 			lists: lists(b), order: []string{"x", "y", ""}, why: []string{"highest preference", "stands by", "stands by"},
@@ -54,11 +54,11 @@ func TestChoose(t *testing.T) {
 		},
 		"valid before preferred": {
 			own: lists(a), others: []Candidate{path("x", 200, dead)},
-			lists: lists(a), order: []string{"", "x"}, why: []string{"the only valid one", "no first segment"},
+			lists: lists(a), order: []string{"", "x"}, why: []string{"the only valid one", "no segment list"},
 		},
 		"none is valid": {
 			own: lists(dead), others: []Candidate{path("x", 200, dead, dead)},
-			lists: lists(dead, dead), order: []string{"x", ""}, why: []string{"no first segment", "no first segment"},
+			lists: lists(dead, dead), order: []string{"x", ""}, why: []string{"no segment list", "no segment list"},
 		},
 		"a list less": {
 			own: lists(a, dead, b), lists: lists(a, dead, b), down: []int{1}, order: []string{""}, why: []string{"the only one; 2 of 3 segment lists"},
@@ -89,7 +89,7 @@ func TestChoose(t *testing.T) {
 		},
 		"nothing at all": {},
 	} {
-		got, verdicts := Choose(Policy{Name: "p", SegmentLists: tt.own}, tt.others, tt.installed, reachable)
+		got, verdicts := Choose(Policy{Name: "p", SegmentLists: tt.own}, tt.others, tt.installed, func(l SegmentList) error { return reachable(l.Segments[0]) })
 		if !slices.EqualFunc(got.SegmentLists, tt.lists, func(x, y SegmentList) bool { return slices.Equal(x.Segments, y.Segments) }) {
 			t.Errorf("%s: packets take %v, want %v", name, got.SegmentLists, tt.lists)
 		}
@@ -107,7 +107,7 @@ func TestChoose(t *testing.T) {
 			continue
 		}
 		for i, v := range verdicts {
-			if v.Path != tt.order[i] || v.Active != (i == 0) || !strings.Contains(v.Why, tt.why[i]) || v.Valid == strings.HasPrefix(v.Why, "no first") {
+			if v.Path != tt.order[i] || v.Active != (i == 0) || !strings.Contains(v.Why, tt.why[i]) || v.Valid == strings.HasPrefix(v.Why, "no segment list") {
 				t.Errorf("%s: path %d is %+v, want %q because of %q", name, i, v, tt.order[i], tt.why[i])
 			}
 		}

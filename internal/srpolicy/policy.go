@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -139,4 +140,13 @@ func checkSegments(segments []netip.Addr) []srv6.FieldError {
 		}
 	}
 	return errs
+}
+
+// Key names a list by its segments, in order.
+func (l SegmentList) Key() string {
+	texts := make([]string, len(l.Segments))
+	for i, s := range l.Segments {
+		texts[i] = s.String()
+	}
+	return strings.Join(texts, ",")
 }

@@ -35,6 +35,9 @@ type DataPath struct {
 	SetSettings func(settings.Settings) error
 	SetSpread   func(plan.Spread) error
 	Policies    Table[srpolicy.Policy, string]
+	// TurnLists takes segment lists out of policies, or back: was and now say why packets
+	// do not take a list; empty: they do.
+	TurnLists   func(was, now func(segments []netip.Addr) string)
 	Tunnels     Table[gtpu.Tunnel, string]
 	SIDs        Table[srv6.LocalSID, netip.Prefix]
 	SessionSIDs Table[netip.Prefix, netip.Prefix]

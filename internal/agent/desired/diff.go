@@ -90,6 +90,7 @@ func Diff(from, to []Resource, before, after Process) ([]Change, error) {
 		{"api", before.API, after.API, " (from the next start on)"},
 		{"bgp", before.BGP, after.BGP, ""},
 		{"overlay", before.Overlay, after.Overlay, ""},
+		{"liveness", before.Liveness, after.Liveness, ""},
 		{"metrics", before.Metrics, after.Metrics, " (from the next start on)"},
 		{"upf", before.UPF, after.UPF, ""},
 		{"log", before.Log, after.Log, logWhen},

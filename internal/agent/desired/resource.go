@@ -125,7 +125,7 @@ func flatten(c *config.Config, origin Origin) []Resource {
 func Config(list []Resource, p Process) *config.Config {
 	c := &config.Config{
 		Limits: p.Limits, API: p.API, Metrics: p.Metrics, Log: p.Log,
-		UPF: p.UPF, BGP: p.BGP, Overlay: p.Overlay,
+		UPF: p.UPF, BGP: p.BGP, Overlay: p.Overlay, Liveness: p.Liveness,
 	}
 	for len(list) > 0 {
 		i := slices.IndexFunc(sections, func(s section) bool { return s.holds(list[0].Ref) })

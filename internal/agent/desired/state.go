@@ -19,11 +19,13 @@ type Process struct {
 	UPF     config.UPF     `json:"upf,omitzero"`
 	BGP     config.BGP     `json:"bgp,omitzero"`
 	Overlay config.Overlay `json:"overlay,omitzero"`
+
+	Liveness config.Liveness `json:"liveness,omitzero"`
 }
 
 // ProcessOf are the settings of a configuration.
 func ProcessOf(c *config.Config) Process {
-	return Process{Limits: c.Limits, API: c.API, Metrics: c.Metrics, Log: c.Log, UPF: c.UPF, BGP: c.BGP, Overlay: c.Overlay}
+	return Process{Limits: c.Limits, API: c.API, Metrics: c.Metrics, Log: c.Log, UPF: c.UPF, BGP: c.BGP, Overlay: c.Overlay, Liveness: c.Liveness}
 }
 
 // State is what the file and the API ask for. Its values never change in place:

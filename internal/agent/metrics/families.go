@@ -152,6 +152,16 @@ var families = slices.Concat(
 				}
 			}
 		}, "policy", "list"),
+	gauge("segment_list_round_trip_seconds", "Mean of the latest round trips of a segment list's probes: its way, and the way back.",
+		func(r *reading, emit emit) {
+			for _, v := range r.policies {
+				for i, d := range v.Delays {
+					if d.Mean > 0 {
+						emit(float64(d.Mean)/1e6, v.Name, strconv.Itoa(i))
+					}
+				}
+			}
+		}, "policy", "list"),
 	counters("tunnel_", "T-PDUs of a GTP-U tunnel.", "Bytes of these T-PDUs.",
 		func(r *reading, emit func(agent.Counter, ...string)) {
 			if r.tooMany(desired.KindTunnel) {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
@@ -27,6 +28,10 @@ func (g *Goal) Derive(self overlay.Self, from *Goal, s Scope) *Goal {
 		d.index()
 		if self.Name != "" {
 			d.cluster()
+		}
+		if l, ok := d.Liveness(); ok {
+			probes := srv6.LocalSID{SID: netip.PrefixFrom(l.SID, l.SID.BitLen()), Behavior: srv6.End, AllowUpperLayer: true}
+			d.add(&d.rest, desired.Ref{Kind: desired.KindSID, Key: desired.SIDKey(probes.SID)}, probes)
 		}
 	} else {
 		next.Self, next.Problems, next.Wanted, next.Named = from.Self, from.Problems, from.Wanted, from.Named

@@ -36,7 +36,7 @@ spread: %s`, row.addresses, row.spread))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := Compile(nil, c, row.links, nil, Scope{}).Spread
+		s := Compile(&Goal{}, c, row.links, nil, Scope{}).Spread
 		if got := fmt.Sprint(s.By, " ", s.Method, " ", s.Cards); got != row.want {
 			t.Errorf("%s: %s, want %s", row.spread, got, row.want)
 		}
@@ -52,7 +52,7 @@ func TestSpreadAsksAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Compile(nil, c, here, nil, Scope{}).Spread
+		return Compile(&Goal{}, c, here, nil, Scope{}).Spread
 	}
 	if desired.Same(of("auto"), of("generic")) || !desired.Same(of("auto"), of("auto")) {
 		t.Errorf("%+v, %+v", of("auto"), of("generic"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
@@ -72,6 +73,7 @@ type Tables struct {
 	entries  []srpolicy.Steering // those of Steering that are asked for
 	// lists are the segment lists that each policy can have at most.
 	lists map[string]int
+	dead  map[string]string // the goal's
 }
 
 // Compile makes the tables of a goal; c is the part of the configuration in the
@@ -87,13 +89,15 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 		former = t
 	}
 	t.Links = links
+	turned := !observed.SameMap(t.dead, g.Dead)
+	t.dead = g.Dead
 	if s.has(desired.KindLocator, desired.KindSID, desired.KindInterface, desired.KindSettings) {
 		t.compileSettings(c)
 	}
 	if moved || s.has(desired.KindSlice, desired.KindSettings) {
 		t.compileUPF(c)
 	}
-	if moved || s.has(desired.KindPolicy, desired.KindCandidatePath, desired.KindSettings) {
+	if moved || turned || s.has(desired.KindPolicy, desired.KindCandidatePath, desired.KindSettings) {
 		t.compilePolicies(g, c, former, s)
 	}
 	if s.has(desired.KindTunnel, desired.KindSettings) {
@@ -170,7 +174,7 @@ func (t *Tables) compilePolicies(g *Goal, c *config.Config, former *Tables, s Sc
 		if !p.Source.IsValid() {
 			p.Source = c.Encapsulation.Source
 		}
-		t.Policies[p.Name], t.Verdicts[p.Name] = srpolicy.Choose(p, others[p.Name], former.ActivePath(p.Name), t.unreachable)
+		t.Policies[p.Name], t.Verdicts[p.Name] = srpolicy.Choose(p, others[p.Name], former.ActivePath(p.Name), t.usable)
 	}
 }
 

@@ -177,7 +177,7 @@ func (a *Agent) Policies() ([]agent.PolicyStatus, error) {
 				paths = append(paths, srpolicy.Candidate{CandidatePath: p})
 			}
 		}
-		s.Policy, s.Paths = srpolicy.Choose(v, paths, "", func(netip.Addr) error { return nil })
+		s.Policy, s.Paths = srpolicy.Choose(v, paths, "", func(srpolicy.SegmentList) error { return nil })
 		for j := range s.SegmentLists {
 			s.Lists = append(s.Lists, counted(2, 10*i+j))
 			s.Counter.Add(s.Lists[j])

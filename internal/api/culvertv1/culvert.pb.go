@@ -51,6 +51,7 @@ type Config struct {
 	Overlay        *Overlay               `protobuf:"bytes,18,opt,name=overlay,proto3" json:"overlay,omitempty"`
 	Spread         *Spread                `protobuf:"bytes,19,opt,name=spread,proto3" json:"spread,omitempty"`
 	TrafficClasses []*TrafficClass        `protobuf:"bytes,20,rep,name=traffic_classes,json=trafficClasses,proto3" json:"traffic_classes,omitempty"`
+	Liveness       *Liveness              `protobuf:"bytes,21,opt,name=liveness,proto3" json:"liveness,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -225,6 +226,143 @@ func (x *Config) GetTrafficClasses() []*TrafficClass {
 	return nil
 }
 
+func (x *Config) GetLiveness() *Liveness {
+	if x != nil {
+		return x.Liveness
+	}
+	return nil
+}
+
+// Liveness probes segment lists.
+type Liveness struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Enabled       bool                   `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	Sid           string                 `protobuf:"bytes,2,opt,name=sid,proto3" json:"sid,omitempty"`            // where probes end
+	Interval      uint32                 `protobuf:"varint,3,opt,name=interval,proto3" json:"interval,omitempty"` // milliseconds
+	Multiplier    uint32                 `protobuf:"varint,4,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
+	Ends          []*LivenessEnd         `protobuf:"bytes,5,rep,name=ends,proto3" json:"ends,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Liveness) Reset() {
+	*x = Liveness{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Liveness) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Liveness) ProtoMessage() {}
+
+func (x *Liveness) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Liveness.ProtoReflect.Descriptor instead.
+func (*Liveness) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Liveness) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *Liveness) GetSid() string {
+	if x != nil {
+		return x.Sid
+	}
+	return ""
+}
+
+func (x *Liveness) GetInterval() uint32 {
+	if x != nil {
+		return x.Interval
+	}
+	return 0
+}
+
+func (x *Liveness) GetMultiplier() uint32 {
+	if x != nil {
+		return x.Multiplier
+	}
+	return 0
+}
+
+func (x *Liveness) GetEnds() []*LivenessEnd {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
+// LivenessEnd is a SID with the behaviour End of the router that has the locator.
+type LivenessEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Locator       string                 `protobuf:"bytes,1,opt,name=locator,proto3" json:"locator,omitempty"`
+	Sid           string                 `protobuf:"bytes,2,opt,name=sid,proto3" json:"sid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LivenessEnd) Reset() {
+	*x = LivenessEnd{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LivenessEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LivenessEnd) ProtoMessage() {}
+
+func (x *LivenessEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LivenessEnd.ProtoReflect.Descriptor instead.
+func (*LivenessEnd) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LivenessEnd) GetLocator() string {
+	if x != nil {
+		return x.Locator
+	}
+	return ""
+}
+
+func (x *LivenessEnd) GetSid() string {
+	if x != nil {
+		return x.Sid
+	}
+	return ""
+}
+
 // TrafficClass says which packets take policies of a color.
 type TrafficClass struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -239,7 +377,7 @@ type TrafficClass struct {
 
 func (x *TrafficClass) Reset() {
 	*x = TrafficClass{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[1]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -251,7 +389,7 @@ func (x *TrafficClass) String() string {
 func (*TrafficClass) ProtoMessage() {}
 
 func (x *TrafficClass) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[1]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -264,7 +402,7 @@ func (x *TrafficClass) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficClass.ProtoReflect.Descriptor instead.
 func (*TrafficClass) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{1}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TrafficClass) GetName() string {
@@ -316,7 +454,7 @@ type TrafficMatch struct {
 
 func (x *TrafficMatch) Reset() {
 	*x = TrafficMatch{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[2]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -328,7 +466,7 @@ func (x *TrafficMatch) String() string {
 func (*TrafficMatch) ProtoMessage() {}
 
 func (x *TrafficMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[2]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -341,7 +479,7 @@ func (x *TrafficMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficMatch.ProtoReflect.Descriptor instead.
 func (*TrafficMatch) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{2}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TrafficMatch) GetInterfaces() []string {
@@ -391,7 +529,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[3]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -403,7 +541,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[3]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -416,7 +554,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{3}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Spread) GetBy() string {
@@ -453,7 +591,7 @@ type Interface struct {
 
 func (x *Interface) Reset() {
 	*x = Interface{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[4]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -465,7 +603,7 @@ func (x *Interface) String() string {
 func (*Interface) ProtoMessage() {}
 
 func (x *Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[4]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -478,7 +616,7 @@ func (x *Interface) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interface.ProtoReflect.Descriptor instead.
 func (*Interface) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{4}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Interface) GetName() string {
@@ -526,7 +664,7 @@ type Encapsulation struct {
 
 func (x *Encapsulation) Reset() {
 	*x = Encapsulation{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[5]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -538,7 +676,7 @@ func (x *Encapsulation) String() string {
 func (*Encapsulation) ProtoMessage() {}
 
 func (x *Encapsulation) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[5]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -551,7 +689,7 @@ func (x *Encapsulation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Encapsulation.ProtoReflect.Descriptor instead.
 func (*Encapsulation) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{5}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Encapsulation) GetSource() string {
@@ -579,7 +717,7 @@ type Locator struct {
 
 func (x *Locator) Reset() {
 	*x = Locator{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[6]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +729,7 @@ func (x *Locator) String() string {
 func (*Locator) ProtoMessage() {}
 
 func (x *Locator) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[6]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +742,7 @@ func (x *Locator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Locator.ProtoReflect.Descriptor instead.
 func (*Locator) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{6}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Locator) GetName() string {
@@ -655,7 +793,7 @@ type LocalSID struct {
 
 func (x *LocalSID) Reset() {
 	*x = LocalSID{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[7]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -667,7 +805,7 @@ func (x *LocalSID) String() string {
 func (*LocalSID) ProtoMessage() {}
 
 func (x *LocalSID) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[7]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -680,7 +818,7 @@ func (x *LocalSID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocalSID.ProtoReflect.Descriptor instead.
 func (*LocalSID) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{7}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LocalSID) GetSid() string {
@@ -832,7 +970,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[8]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +982,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[8]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +995,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{8}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Policy) GetName() string {
@@ -928,7 +1066,7 @@ type CandidatePath struct {
 
 func (x *CandidatePath) Reset() {
 	*x = CandidatePath{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[9]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1078,7 @@ func (x *CandidatePath) String() string {
 func (*CandidatePath) ProtoMessage() {}
 
 func (x *CandidatePath) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[9]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1091,7 @@ func (x *CandidatePath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CandidatePath.ProtoReflect.Descriptor instead.
 func (*CandidatePath) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{9}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CandidatePath) GetName() string {
@@ -994,7 +1132,7 @@ type SegmentList struct {
 
 func (x *SegmentList) Reset() {
 	*x = SegmentList{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1006,7 +1144,7 @@ func (x *SegmentList) String() string {
 func (*SegmentList) ProtoMessage() {}
 
 func (x *SegmentList) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,7 +1157,7 @@ func (x *SegmentList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentList.ProtoReflect.Descriptor instead.
 func (*SegmentList) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{10}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SegmentList) GetWeight() uint32 {
@@ -1056,7 +1194,7 @@ type BGP struct {
 
 func (x *BGP) Reset() {
 	*x = BGP{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1206,7 @@ func (x *BGP) String() string {
 func (*BGP) ProtoMessage() {}
 
 func (x *BGP) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1219,7 @@ func (x *BGP) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGP.ProtoReflect.Descriptor instead.
 func (*BGP) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{11}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BGP) GetAsn() uint32 {
@@ -1179,7 +1317,7 @@ type BGPVPN struct {
 
 func (x *BGPVPN) Reset() {
 	*x = BGPVPN{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1329,7 @@ func (x *BGPVPN) String() string {
 func (*BGPVPN) ProtoMessage() {}
 
 func (x *BGPVPN) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1342,7 @@ func (x *BGPVPN) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGPVPN.ProtoReflect.Descriptor instead.
 func (*BGPVPN) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{12}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BGPVPN) GetRouteDistinguisher() string {
@@ -1247,7 +1385,7 @@ type BGPPeer struct {
 
 func (x *BGPPeer) Reset() {
 	*x = BGPPeer{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1397,7 @@ func (x *BGPPeer) String() string {
 func (*BGPPeer) ProtoMessage() {}
 
 func (x *BGPPeer) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1410,7 @@ func (x *BGPPeer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGPPeer.ProtoReflect.Descriptor instead.
 func (*BGPPeer) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{13}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BGPPeer) GetAddress() string {
@@ -1372,7 +1510,7 @@ type Overlay struct {
 
 func (x *Overlay) Reset() {
 	*x = Overlay{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1522,7 @@ func (x *Overlay) String() string {
 func (*Overlay) ProtoMessage() {}
 
 func (x *Overlay) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1535,7 @@ func (x *Overlay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Overlay.ProtoReflect.Descriptor instead.
 func (*Overlay) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{14}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Overlay) GetMode() string {
@@ -1501,7 +1639,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1651,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1664,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{15}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Tenant) GetName() string {
@@ -1602,7 +1740,7 @@ type OverlayNode struct {
 
 func (x *OverlayNode) Reset() {
 	*x = OverlayNode{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +1752,7 @@ func (x *OverlayNode) String() string {
 func (*OverlayNode) ProtoMessage() {}
 
 func (x *OverlayNode) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +1765,7 @@ func (x *OverlayNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayNode.ProtoReflect.Descriptor instead.
 func (*OverlayNode) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{16}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OverlayNode) GetName() string {
@@ -1703,7 +1841,7 @@ type Kube struct {
 
 func (x *Kube) Reset() {
 	*x = Kube{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1853,7 @@ func (x *Kube) String() string {
 func (*Kube) ProtoMessage() {}
 
 func (x *Kube) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1866,7 @@ func (x *Kube) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kube.ProtoReflect.Descriptor instead.
 func (*Kube) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Kube) GetKubeconfig() string {
@@ -1760,7 +1898,7 @@ type Steering struct {
 
 func (x *Steering) Reset() {
 	*x = Steering{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +1910,7 @@ func (x *Steering) String() string {
 func (*Steering) ProtoMessage() {}
 
 func (x *Steering) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +1923,7 @@ func (x *Steering) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steering.ProtoReflect.Descriptor instead.
 func (*Steering) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Steering) GetPrefix() string {
@@ -1849,7 +1987,7 @@ type GTP4D struct {
 
 func (x *GTP4D) Reset() {
 	*x = GTP4D{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1999,7 @@ func (x *GTP4D) String() string {
 func (*GTP4D) ProtoMessage() {}
 
 func (x *GTP4D) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +2012,7 @@ func (x *GTP4D) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GTP4D.ProtoReflect.Descriptor instead.
 func (*GTP4D) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GTP4D) GetSidPrefix() string {
@@ -1915,7 +2053,7 @@ type GTPU struct {
 
 func (x *GTPU) Reset() {
 	*x = GTPU{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1927,7 +2065,7 @@ func (x *GTPU) String() string {
 func (*GTPU) ProtoMessage() {}
 
 func (x *GTPU) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1940,7 +2078,7 @@ func (x *GTPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GTPU.ProtoReflect.Descriptor instead.
 func (*GTPU) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GTPU) GetAddresses() []string {
@@ -1976,7 +2114,7 @@ type Tunnel struct {
 
 func (x *Tunnel) Reset() {
 	*x = Tunnel{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2126,7 @@ func (x *Tunnel) String() string {
 func (*Tunnel) ProtoMessage() {}
 
 func (x *Tunnel) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +2139,7 @@ func (x *Tunnel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnel.ProtoReflect.Descriptor instead.
 func (*Tunnel) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Tunnel) GetName() string {
@@ -2097,7 +2235,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2109,7 +2247,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2122,7 +2260,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Limits) GetSids() uint32 {
@@ -2200,7 +2338,7 @@ type UPF struct {
 
 func (x *UPF) Reset() {
 	*x = UPF{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2350,7 @@ func (x *UPF) String() string {
 func (*UPF) ProtoMessage() {}
 
 func (x *UPF) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2363,7 @@ func (x *UPF) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPF.ProtoReflect.Descriptor instead.
 func (*UPF) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UPF) GetNodeId() string {
@@ -2315,7 +2453,7 @@ type UEPool struct {
 
 func (x *UEPool) Reset() {
 	*x = UEPool{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2465,7 @@ func (x *UEPool) String() string {
 func (*UEPool) ProtoMessage() {}
 
 func (x *UEPool) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2478,7 @@ func (x *UEPool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UEPool.ProtoReflect.Descriptor instead.
 func (*UEPool) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UEPool) GetNetworkInstance() string {
@@ -2367,7 +2505,7 @@ type Buffer struct {
 
 func (x *Buffer) Reset() {
 	*x = Buffer{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2379,7 +2517,7 @@ func (x *Buffer) String() string {
 func (*Buffer) ProtoMessage() {}
 
 func (x *Buffer) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2392,7 +2530,7 @@ func (x *Buffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Buffer.ProtoReflect.Descriptor instead.
 func (*Buffer) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Buffer) GetPackets() uint32 {
@@ -2424,7 +2562,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2574,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2587,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Slice) GetName() string {
@@ -2512,7 +2650,7 @@ type N6 struct {
 
 func (x *N6) Reset() {
 	*x = N6{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +2662,7 @@ func (x *N6) String() string {
 func (*N6) ProtoMessage() {}
 
 func (x *N6) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2675,7 @@ func (x *N6) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N6.ProtoReflect.Descriptor instead.
 func (*N6) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *N6) GetInterface() string {
@@ -2564,7 +2702,7 @@ type SNSSAI struct {
 
 func (x *SNSSAI) Reset() {
 	*x = SNSSAI{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2576,7 +2714,7 @@ func (x *SNSSAI) String() string {
 func (*SNSSAI) ProtoMessage() {}
 
 func (x *SNSSAI) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2589,7 +2727,7 @@ func (x *SNSSAI) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SNSSAI.ProtoReflect.Descriptor instead.
 func (*SNSSAI) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SNSSAI) GetSst() uint32 {
@@ -2622,7 +2760,7 @@ type N9 struct {
 
 func (x *N9) Reset() {
 	*x = N9{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2634,7 +2772,7 @@ func (x *N9) String() string {
 func (*N9) ProtoMessage() {}
 
 func (x *N9) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2647,7 +2785,7 @@ func (x *N9) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N9.ProtoReflect.Descriptor instead.
 func (*N9) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *N9) GetTransport() string {
@@ -2717,7 +2855,7 @@ type BitRate struct {
 
 func (x *BitRate) Reset() {
 	*x = BitRate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2867,7 @@ func (x *BitRate) String() string {
 func (*BitRate) ProtoMessage() {}
 
 func (x *BitRate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2880,7 @@ func (x *BitRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BitRate.ProtoReflect.Descriptor instead.
 func (*BitRate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *BitRate) GetUplink() uint32 {
@@ -2772,7 +2910,7 @@ type API struct {
 
 func (x *API) Reset() {
 	*x = API{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2922,7 @@ func (x *API) String() string {
 func (*API) ProtoMessage() {}
 
 func (x *API) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2935,7 @@ func (x *API) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use API.ProtoReflect.Descriptor instead.
 func (*API) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *API) GetSocket() string {
@@ -2844,7 +2982,7 @@ type Metrics struct {
 
 func (x *Metrics) Reset() {
 	*x = Metrics{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2856,7 +2994,7 @@ func (x *Metrics) String() string {
 func (*Metrics) ProtoMessage() {}
 
 func (x *Metrics) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2869,7 +3007,7 @@ func (x *Metrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metrics.ProtoReflect.Descriptor instead.
 func (*Metrics) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Metrics) GetListen() string {
@@ -2889,7 +3027,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +3039,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3052,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Log) GetLevel() string {
@@ -2942,7 +3080,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2954,7 +3092,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2967,7 +3105,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Counter) GetPackets() uint64 {
@@ -2992,7 +3130,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3004,7 +3142,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3017,7 +3155,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
 }
 
 type StatusResponse struct {
@@ -3038,7 +3176,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3188,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3201,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -3154,7 +3292,7 @@ type SpreadStatus struct {
 
 func (x *SpreadStatus) Reset() {
 	*x = SpreadStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3166,7 +3304,7 @@ func (x *SpreadStatus) String() string {
 func (*SpreadStatus) ProtoMessage() {}
 
 func (x *SpreadStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3179,7 +3317,7 @@ func (x *SpreadStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpreadStatus.ProtoReflect.Descriptor instead.
 func (*SpreadStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SpreadStatus) GetBy() string {
@@ -3263,7 +3401,7 @@ type CPUStatus struct {
 
 func (x *CPUStatus) Reset() {
 	*x = CPUStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3275,7 +3413,7 @@ func (x *CPUStatus) String() string {
 func (*CPUStatus) ProtoMessage() {}
 
 func (x *CPUStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3288,7 +3426,7 @@ func (x *CPUStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUStatus.ProtoReflect.Descriptor instead.
 func (*CPUStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CPUStatus) GetCpu() int32 {
@@ -3368,7 +3506,7 @@ type BucketStatus struct {
 
 func (x *BucketStatus) Reset() {
 	*x = BucketStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3380,7 +3518,7 @@ func (x *BucketStatus) String() string {
 func (*BucketStatus) ProtoMessage() {}
 
 func (x *BucketStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3393,7 +3531,7 @@ func (x *BucketStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketStatus.ProtoReflect.Descriptor instead.
 func (*BucketStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BucketStatus) GetBucket() int32 {
@@ -3452,7 +3590,7 @@ type OverlayStatus struct {
 
 func (x *OverlayStatus) Reset() {
 	*x = OverlayStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3464,7 +3602,7 @@ func (x *OverlayStatus) String() string {
 func (*OverlayStatus) ProtoMessage() {}
 
 func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3477,7 +3615,7 @@ func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayStatus.ProtoReflect.Descriptor instead.
 func (*OverlayStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *OverlayStatus) GetMode() string {
@@ -3578,7 +3716,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3728,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3741,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *NodeStatus) GetNode() *OverlayNode {
@@ -3650,7 +3788,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3662,7 +3800,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3675,7 +3813,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListNodesRequest) GetKey() string {
@@ -3694,7 +3832,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3706,7 +3844,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3719,7 +3857,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeStatus {
@@ -3746,7 +3884,7 @@ type UPFStatus struct {
 
 func (x *UPFStatus) Reset() {
 	*x = UPFStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3758,7 +3896,7 @@ func (x *UPFStatus) String() string {
 func (*UPFStatus) ProtoMessage() {}
 
 func (x *UPFStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3771,7 +3909,7 @@ func (x *UPFStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPFStatus.ProtoReflect.Descriptor instead.
 func (*UPFStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UPFStatus) GetSessions() uint32 {
@@ -3843,7 +3981,7 @@ type N4Counts struct {
 
 func (x *N4Counts) Reset() {
 	*x = N4Counts{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3855,7 +3993,7 @@ func (x *N4Counts) String() string {
 func (*N4Counts) ProtoMessage() {}
 
 func (x *N4Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3868,7 +4006,7 @@ func (x *N4Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N4Counts.ProtoReflect.Descriptor instead.
 func (*N4Counts) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *N4Counts) GetHeartbeats() uint64 {
@@ -3912,7 +4050,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3924,7 +4062,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3937,7 +4075,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PoolStatus) GetNetworkInstance() string {
@@ -3980,7 +4118,7 @@ type PeerStatus struct {
 
 func (x *PeerStatus) Reset() {
 	*x = PeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3992,7 +4130,7 @@ func (x *PeerStatus) String() string {
 func (*PeerStatus) ProtoMessage() {}
 
 func (x *PeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4005,7 +4143,7 @@ func (x *PeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatus.ProtoReflect.Descriptor instead.
 func (*PeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PeerStatus) GetAddr() string {
@@ -4042,7 +4180,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4054,7 +4192,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4067,7 +4205,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SliceStatus) GetResource() *Slice {
@@ -4120,7 +4258,7 @@ type AssociationStatus struct {
 
 func (x *AssociationStatus) Reset() {
 	*x = AssociationStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4132,7 +4270,7 @@ func (x *AssociationStatus) String() string {
 func (*AssociationStatus) ProtoMessage() {}
 
 func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4145,7 +4283,7 @@ func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssociationStatus.ProtoReflect.Descriptor instead.
 func (*AssociationStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AssociationStatus) GetNode() string {
@@ -4220,7 +4358,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4232,7 +4370,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4245,7 +4383,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SessionStatus) GetSeid() uint64 {
@@ -4356,7 +4494,7 @@ type PDRStatus struct {
 
 func (x *PDRStatus) Reset() {
 	*x = PDRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4368,7 +4506,7 @@ func (x *PDRStatus) String() string {
 func (*PDRStatus) ProtoMessage() {}
 
 func (x *PDRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4381,7 +4519,7 @@ func (x *PDRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PDRStatus.ProtoReflect.Descriptor instead.
 func (*PDRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PDRStatus) GetPdr() uint32 {
@@ -4412,7 +4550,7 @@ type URRStatus struct {
 
 func (x *URRStatus) Reset() {
 	*x = URRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4424,7 +4562,7 @@ func (x *URRStatus) String() string {
 func (*URRStatus) ProtoMessage() {}
 
 func (x *URRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4437,7 +4575,7 @@ func (x *URRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
 func (*URRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *URRStatus) GetUrr() uint32 {
@@ -4487,7 +4625,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4499,7 +4637,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4512,7 +4650,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -4557,7 +4695,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4569,7 +4707,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4582,7 +4720,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Outcome) GetReason() string {
@@ -4631,7 +4769,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4643,7 +4781,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4656,7 +4794,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -4692,7 +4830,7 @@ type SIDStatus struct {
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4704,7 +4842,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4717,7 +4855,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -4757,13 +4895,14 @@ type PolicyStatus struct {
 	Lists         []*Counter             `protobuf:"bytes,4,rep,name=lists,proto3" json:"lists,omitempty"`     // in the order of segment_lists
 	Paths         []*Verdict             `protobuf:"bytes,5,rep,name=paths,proto3" json:"paths,omitempty"`     // the candidate paths, best first
 	Down          []string               `protobuf:"bytes,6,rep,name=down,proto3" json:"down,omitempty"`       // why packets do not take a list, in the order of segment_lists; empty: they do
+	Delays        []*Delay               `protobuf:"bytes,7,rep,name=delays,proto3" json:"delays,omitempty"`   // round trips of probes, in the order of segment_lists; empty: nothing is probed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4775,7 +4914,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4788,7 +4927,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -4833,6 +4972,74 @@ func (x *PolicyStatus) GetDown() []string {
 	return nil
 }
 
+func (x *PolicyStatus) GetDelays() []*Delay {
+	if x != nil {
+		return x.Delays
+	}
+	return nil
+}
+
+// Delay is of the latest round trips of a list's probes, in microseconds; 0: none has returned.
+type Delay struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Minimum       uint64                 `protobuf:"varint,1,opt,name=minimum,proto3" json:"minimum,omitempty"`
+	Mean          uint64                 `protobuf:"varint,2,opt,name=mean,proto3" json:"mean,omitempty"`
+	P99           uint64                 `protobuf:"varint,3,opt,name=p99,proto3" json:"p99,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Delay) Reset() {
+	*x = Delay{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Delay) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Delay) ProtoMessage() {}
+
+func (x *Delay) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Delay.ProtoReflect.Descriptor instead.
+func (*Delay) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *Delay) GetMinimum() uint64 {
+	if x != nil {
+		return x.Minimum
+	}
+	return 0
+}
+
+func (x *Delay) GetMean() uint64 {
+	if x != nil {
+		return x.Mean
+	}
+	return 0
+}
+
+func (x *Delay) GetP99() uint64 {
+	if x != nil {
+		return x.P99
+	}
+	return 0
+}
+
 // Verdict is what became of a candidate path (RFC 9256 section 2.9).
 type Verdict struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4847,7 +5054,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4859,7 +5066,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4872,7 +5079,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Verdict) GetPath() string {
@@ -4921,7 +5128,7 @@ type CandidatePathStatus struct {
 
 func (x *CandidatePathStatus) Reset() {
 	*x = CandidatePathStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4933,7 +5140,7 @@ func (x *CandidatePathStatus) String() string {
 func (*CandidatePathStatus) ProtoMessage() {}
 
 func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4946,7 +5153,7 @@ func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CandidatePathStatus.ProtoReflect.Descriptor instead.
 func (*CandidatePathStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CandidatePathStatus) GetResource() *CandidatePath {
@@ -4985,7 +5192,7 @@ type ClassStatus struct {
 
 func (x *ClassStatus) Reset() {
 	*x = ClassStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4997,7 +5204,7 @@ func (x *ClassStatus) String() string {
 func (*ClassStatus) ProtoMessage() {}
 
 func (x *ClassStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5010,7 +5217,7 @@ func (x *ClassStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassStatus.ProtoReflect.Descriptor instead.
 func (*ClassStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ClassStatus) GetResource() *TrafficClass {
@@ -5065,7 +5272,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5077,7 +5284,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5090,7 +5297,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -5119,7 +5326,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5131,7 +5338,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5144,7 +5351,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -5186,7 +5393,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5198,7 +5405,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5211,7 +5418,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Attachment) GetContainerId() string {
@@ -5247,7 +5454,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5259,7 +5466,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5272,7 +5479,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Pod) GetNetwork() string {
@@ -5357,7 +5564,7 @@ type PodStatus struct {
 
 func (x *PodStatus) Reset() {
 	*x = PodStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5369,7 +5576,7 @@ func (x *PodStatus) String() string {
 func (*PodStatus) ProtoMessage() {}
 
 func (x *PodStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5382,7 +5589,7 @@ func (x *PodStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodStatus.ProtoReflect.Descriptor instead.
 func (*PodStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PodStatus) GetAttachment() *Attachment {
@@ -5427,7 +5634,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5439,7 +5646,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5452,7 +5659,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -5506,7 +5713,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5518,7 +5725,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5531,7 +5738,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -5550,7 +5757,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5562,7 +5769,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5575,7 +5782,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -5594,7 +5801,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5606,7 +5813,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5619,7 +5826,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -5638,7 +5845,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5650,7 +5857,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5663,7 +5870,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -5682,7 +5889,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5694,7 +5901,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5707,7 +5914,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -5726,7 +5933,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5738,7 +5945,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5751,7 +5958,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -5770,7 +5977,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5782,7 +5989,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5795,7 +6002,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -5814,7 +6021,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5826,7 +6033,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5839,7 +6046,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -5858,7 +6065,7 @@ type ListCandidatePathsRequest struct {
 
 func (x *ListCandidatePathsRequest) Reset() {
 	*x = ListCandidatePathsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5870,7 +6077,7 @@ func (x *ListCandidatePathsRequest) String() string {
 func (*ListCandidatePathsRequest) ProtoMessage() {}
 
 func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5883,7 +6090,7 @@ func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsRequest.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListCandidatePathsRequest) GetKey() string {
@@ -5902,7 +6109,7 @@ type ListCandidatePathsResponse struct {
 
 func (x *ListCandidatePathsResponse) Reset() {
 	*x = ListCandidatePathsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5914,7 +6121,7 @@ func (x *ListCandidatePathsResponse) String() string {
 func (*ListCandidatePathsResponse) ProtoMessage() {}
 
 func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5927,7 +6134,7 @@ func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsResponse.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListCandidatePathsResponse) GetCandidatePaths() []*CandidatePathStatus {
@@ -5946,7 +6153,7 @@ type ListClassesRequest struct {
 
 func (x *ListClassesRequest) Reset() {
 	*x = ListClassesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5958,7 +6165,7 @@ func (x *ListClassesRequest) String() string {
 func (*ListClassesRequest) ProtoMessage() {}
 
 func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5971,7 +6178,7 @@ func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesRequest.ProtoReflect.Descriptor instead.
 func (*ListClassesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListClassesRequest) GetKey() string {
@@ -5990,7 +6197,7 @@ type ListClassesResponse struct {
 
 func (x *ListClassesResponse) Reset() {
 	*x = ListClassesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6002,7 +6209,7 @@ func (x *ListClassesResponse) String() string {
 func (*ListClassesResponse) ProtoMessage() {}
 
 func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6015,7 +6222,7 @@ func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesResponse.ProtoReflect.Descriptor instead.
 func (*ListClassesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListClassesResponse) GetClasses() []*ClassStatus {
@@ -6034,7 +6241,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6046,7 +6253,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6059,7 +6266,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -6078,7 +6285,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6090,7 +6297,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6103,7 +6310,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -6122,7 +6329,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6134,7 +6341,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6147,7 +6354,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -6166,7 +6373,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6178,7 +6385,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6191,7 +6398,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -6210,7 +6417,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6222,7 +6429,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6235,7 +6442,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -6254,7 +6461,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6266,7 +6473,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6279,7 +6486,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -6298,7 +6505,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6310,7 +6517,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6323,7 +6530,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -6342,7 +6549,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6354,7 +6561,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6367,7 +6574,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -6386,7 +6593,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6398,7 +6605,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6411,7 +6618,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListPodsRequest) GetKey() string {
@@ -6430,7 +6637,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6442,7 +6649,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6455,7 +6662,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListPodsResponse) GetPods() []*PodStatus {
@@ -6474,7 +6681,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6486,7 +6693,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6499,7 +6706,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -6518,7 +6725,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6530,7 +6737,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6543,7 +6750,7 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
@@ -6568,7 +6775,7 @@ type BGPPeerStatus struct {
 
 func (x *BGPPeerStatus) Reset() {
 	*x = BGPPeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6580,7 +6787,7 @@ func (x *BGPPeerStatus) String() string {
 func (*BGPPeerStatus) ProtoMessage() {}
 
 func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6593,7 +6800,7 @@ func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGPPeerStatus.ProtoReflect.Descriptor instead.
 func (*BGPPeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *BGPPeerStatus) GetAddress() string {
@@ -6654,7 +6861,7 @@ type ListBGPPeersRequest struct {
 
 func (x *ListBGPPeersRequest) Reset() {
 	*x = ListBGPPeersRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6666,7 +6873,7 @@ func (x *ListBGPPeersRequest) String() string {
 func (*ListBGPPeersRequest) ProtoMessage() {}
 
 func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6679,7 +6886,7 @@ func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersRequest.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListBGPPeersRequest) GetKey() string {
@@ -6698,7 +6905,7 @@ type ListBGPPeersResponse struct {
 
 func (x *ListBGPPeersResponse) Reset() {
 	*x = ListBGPPeersResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6710,7 +6917,7 @@ func (x *ListBGPPeersResponse) String() string {
 func (*ListBGPPeersResponse) ProtoMessage() {}
 
 func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6723,7 +6930,7 @@ func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersResponse.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListBGPPeersResponse) GetPeers() []*BGPPeerStatus {
@@ -6742,7 +6949,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6754,7 +6961,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6767,7 +6974,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -6786,7 +6993,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6798,7 +7005,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6811,7 +7018,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -6837,7 +7044,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6849,7 +7056,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6862,7 +7069,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -6917,7 +7124,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6929,7 +7136,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6942,7 +7149,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -6973,7 +7180,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6985,7 +7192,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6998,7 +7205,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -7049,7 +7256,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7061,7 +7268,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7074,7 +7281,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Change) GetOp() string {
@@ -7116,7 +7323,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7128,7 +7335,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7141,7 +7348,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Ref) GetKind() string {
@@ -7166,7 +7373,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7178,7 +7385,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7191,7 +7398,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
 }
 
 type GetConfigResponse struct {
@@ -7203,7 +7410,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7215,7 +7422,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7228,7 +7435,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -7247,7 +7454,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7259,7 +7466,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7272,7 +7479,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -7291,7 +7498,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7303,7 +7510,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7316,7 +7523,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -7336,7 +7543,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7348,7 +7555,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7361,7 +7568,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -7387,7 +7594,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7399,7 +7606,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7412,7 +7619,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -7431,7 +7638,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7443,7 +7650,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7456,7 +7663,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -7475,7 +7682,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7487,7 +7694,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7500,7 +7707,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -7519,7 +7726,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7531,7 +7738,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7544,7 +7751,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -7563,7 +7770,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7575,7 +7782,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7588,7 +7795,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -7615,7 +7822,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7627,7 +7834,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7640,7 +7847,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -7713,7 +7920,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7725,7 +7932,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7738,7 +7945,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -7884,7 +8091,7 @@ type AddPodRequest struct {
 
 func (x *AddPodRequest) Reset() {
 	*x = AddPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7896,7 +8103,7 @@ func (x *AddPodRequest) String() string {
 func (*AddPodRequest) ProtoMessage() {}
 
 func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7909,7 +8116,7 @@ func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodRequest.ProtoReflect.Descriptor instead.
 func (*AddPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *AddPodRequest) GetAttachment() *Attachment {
@@ -7938,7 +8145,7 @@ type AddPodResponse struct {
 
 func (x *AddPodResponse) Reset() {
 	*x = AddPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7950,7 +8157,7 @@ func (x *AddPodResponse) String() string {
 func (*AddPodResponse) ProtoMessage() {}
 
 func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7963,7 +8170,7 @@ func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodResponse.ProtoReflect.Descriptor instead.
 func (*AddPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *AddPodResponse) GetAddresses() []string {
@@ -8003,7 +8210,7 @@ type DeletePodRequest struct {
 
 func (x *DeletePodRequest) Reset() {
 	*x = DeletePodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8015,7 +8222,7 @@ func (x *DeletePodRequest) String() string {
 func (*DeletePodRequest) ProtoMessage() {}
 
 func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8028,7 +8235,7 @@ func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodRequest.ProtoReflect.Descriptor instead.
 func (*DeletePodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *DeletePodRequest) GetAttachment() *Attachment {
@@ -8046,7 +8253,7 @@ type DeletePodResponse struct {
 
 func (x *DeletePodResponse) Reset() {
 	*x = DeletePodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8058,7 +8265,7 @@ func (x *DeletePodResponse) String() string {
 func (*DeletePodResponse) ProtoMessage() {}
 
 func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8071,7 +8278,7 @@ func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodResponse.ProtoReflect.Descriptor instead.
 func (*DeletePodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
 }
 
 type CheckPodRequest struct {
@@ -8083,7 +8290,7 @@ type CheckPodRequest struct {
 
 func (x *CheckPodRequest) Reset() {
 	*x = CheckPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8095,7 +8302,7 @@ func (x *CheckPodRequest) String() string {
 func (*CheckPodRequest) ProtoMessage() {}
 
 func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8108,7 +8315,7 @@ func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodRequest.ProtoReflect.Descriptor instead.
 func (*CheckPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *CheckPodRequest) GetAttachment() *Attachment {
@@ -8127,7 +8334,7 @@ type CheckPodResponse struct {
 
 func (x *CheckPodResponse) Reset() {
 	*x = CheckPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8139,7 +8346,7 @@ func (x *CheckPodResponse) String() string {
 func (*CheckPodResponse) ProtoMessage() {}
 
 func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8152,7 +8359,7 @@ func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodResponse.ProtoReflect.Descriptor instead.
 func (*CheckPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *CheckPodResponse) GetDifferences() []string {
@@ -8172,7 +8379,7 @@ type RetainPodsRequest struct {
 
 func (x *RetainPodsRequest) Reset() {
 	*x = RetainPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8184,7 +8391,7 @@ func (x *RetainPodsRequest) String() string {
 func (*RetainPodsRequest) ProtoMessage() {}
 
 func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8197,7 +8404,7 @@ func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsRequest.ProtoReflect.Descriptor instead.
 func (*RetainPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *RetainPodsRequest) GetNetwork() string {
@@ -8223,7 +8430,7 @@ type RetainPodsResponse struct {
 
 func (x *RetainPodsResponse) Reset() {
 	*x = RetainPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8235,7 +8442,7 @@ func (x *RetainPodsResponse) String() string {
 func (*RetainPodsResponse) ProtoMessage() {}
 
 func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8248,7 +8455,7 @@ func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsResponse.ProtoReflect.Descriptor instead.
 func (*RetainPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *RetainPodsResponse) GetRemoved() []*Attachment {
@@ -8266,7 +8473,7 @@ type GetPodReadinessRequest struct {
 
 func (x *GetPodReadinessRequest) Reset() {
 	*x = GetPodReadinessRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8278,7 +8485,7 @@ func (x *GetPodReadinessRequest) String() string {
 func (*GetPodReadinessRequest) ProtoMessage() {}
 
 func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8291,7 +8498,7 @@ func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessRequest.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
 }
 
 type GetPodReadinessResponse struct {
@@ -8305,7 +8512,7 @@ type GetPodReadinessResponse struct {
 
 func (x *GetPodReadinessResponse) Reset() {
 	*x = GetPodReadinessResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8317,7 +8524,7 @@ func (x *GetPodReadinessResponse) String() string {
 func (*GetPodReadinessResponse) ProtoMessage() {}
 
 func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8330,7 +8537,7 @@ func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessResponse.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *GetPodReadinessResponse) GetReady() bool {
@@ -8363,7 +8570,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8375,7 +8582,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8388,7 +8595,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -8407,7 +8614,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8419,7 +8626,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8432,7 +8639,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -8456,7 +8663,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8468,7 +8675,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8481,7 +8688,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *Finding) GetName() string {
@@ -8524,7 +8731,7 @@ var File_culvert_v1_culvert_proto protoreflect.FileDescriptor
 const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\n" +
 	"\x18culvert/v1/culvert.proto\x12\n" +
-	"culvert.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9d\a\n" +
+	"culvert.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\a\n" +
 	"\x06Config\x125\n" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\v2\x15.culvert.v1.InterfaceR\n" +
@@ -8548,7 +8755,19 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x03bgp\x18\x11 \x01(\v2\x0f.culvert.v1.BGPR\x03bgp\x12-\n" +
 	"\aoverlay\x18\x12 \x01(\v2\x13.culvert.v1.OverlayR\aoverlay\x12*\n" +
 	"\x06spread\x18\x13 \x01(\v2\x12.culvert.v1.SpreadR\x06spread\x12A\n" +
-	"\x0ftraffic_classes\x18\x14 \x03(\v2\x18.culvert.v1.TrafficClassR\x0etrafficClasses\"\x9c\x01\n" +
+	"\x0ftraffic_classes\x18\x14 \x03(\v2\x18.culvert.v1.TrafficClassR\x0etrafficClasses\x120\n" +
+	"\bliveness\x18\x15 \x01(\v2\x14.culvert.v1.LivenessR\bliveness\"\x9f\x01\n" +
+	"\bLiveness\x12\x18\n" +
+	"\aenabled\x18\x01 \x01(\bR\aenabled\x12\x10\n" +
+	"\x03sid\x18\x02 \x01(\tR\x03sid\x12\x1a\n" +
+	"\binterval\x18\x03 \x01(\rR\binterval\x12\x1e\n" +
+	"\n" +
+	"multiplier\x18\x04 \x01(\rR\n" +
+	"multiplier\x12+\n" +
+	"\x04ends\x18\x05 \x03(\v2\x17.culvert.v1.LivenessEndR\x04ends\"9\n" +
+	"\vLivenessEnd\x12\x18\n" +
+	"\alocator\x18\x01 \x01(\tR\alocator\x12\x10\n" +
+	"\x03sid\x18\x02 \x01(\tR\x03sid\"\x9c\x01\n" +
 	"\fTrafficClass\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05color\x18\x02 \x01(\rR\x05color\x12.\n" +
@@ -8967,14 +9186,19 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bresource\x18\x01 \x01(\v2\x14.culvert.v1.LocalSIDR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +
 	"\acounter\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12$\n" +
-	"\x0enext_hop_state\x18\x04 \x01(\tR\fnextHopState\"\xef\x01\n" +
+	"\x0enext_hop_state\x18\x04 \x01(\tR\fnextHopState\"\x9a\x02\n" +
 	"\fPolicyStatus\x12.\n" +
 	"\bresource\x18\x01 \x01(\v2\x12.culvert.v1.PolicyR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +
 	"\acounter\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12)\n" +
 	"\x05lists\x18\x04 \x03(\v2\x13.culvert.v1.CounterR\x05lists\x12)\n" +
 	"\x05paths\x18\x05 \x03(\v2\x13.culvert.v1.VerdictR\x05paths\x12\x12\n" +
-	"\x04down\x18\x06 \x03(\tR\x04down\"}\n" +
+	"\x04down\x18\x06 \x03(\tR\x04down\x12)\n" +
+	"\x06delays\x18\a \x03(\v2\x11.culvert.v1.DelayR\x06delays\"G\n" +
+	"\x05Delay\x12\x18\n" +
+	"\aminimum\x18\x01 \x01(\x04R\aminimum\x12\x12\n" +
+	"\x04mean\x18\x02 \x01(\x04R\x04mean\x12\x10\n" +
+	"\x03p99\x18\x03 \x01(\x04R\x03p99\"}\n" +
 	"\aVerdict\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1e\n" +
 	"\n" +
@@ -9263,313 +9487,319 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 128)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 131)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
-	(*TrafficClass)(nil),               // 1: culvert.v1.TrafficClass
-	(*TrafficMatch)(nil),               // 2: culvert.v1.TrafficMatch
-	(*Spread)(nil),                     // 3: culvert.v1.Spread
-	(*Interface)(nil),                  // 4: culvert.v1.Interface
-	(*Encapsulation)(nil),              // 5: culvert.v1.Encapsulation
-	(*Locator)(nil),                    // 6: culvert.v1.Locator
-	(*LocalSID)(nil),                   // 7: culvert.v1.LocalSID
-	(*Policy)(nil),                     // 8: culvert.v1.Policy
-	(*CandidatePath)(nil),              // 9: culvert.v1.CandidatePath
-	(*SegmentList)(nil),                // 10: culvert.v1.SegmentList
-	(*BGP)(nil),                        // 11: culvert.v1.BGP
-	(*BGPVPN)(nil),                     // 12: culvert.v1.BGPVPN
-	(*BGPPeer)(nil),                    // 13: culvert.v1.BGPPeer
-	(*Overlay)(nil),                    // 14: culvert.v1.Overlay
-	(*Tenant)(nil),                     // 15: culvert.v1.Tenant
-	(*OverlayNode)(nil),                // 16: culvert.v1.OverlayNode
-	(*Kube)(nil),                       // 17: culvert.v1.Kube
-	(*Steering)(nil),                   // 18: culvert.v1.Steering
-	(*GTP4D)(nil),                      // 19: culvert.v1.GTP4D
-	(*GTPU)(nil),                       // 20: culvert.v1.GTPU
-	(*Tunnel)(nil),                     // 21: culvert.v1.Tunnel
-	(*Limits)(nil),                     // 22: culvert.v1.Limits
-	(*UPF)(nil),                        // 23: culvert.v1.UPF
-	(*UEPool)(nil),                     // 24: culvert.v1.UEPool
-	(*Buffer)(nil),                     // 25: culvert.v1.Buffer
-	(*Slice)(nil),                      // 26: culvert.v1.Slice
-	(*N6)(nil),                         // 27: culvert.v1.N6
-	(*SNSSAI)(nil),                     // 28: culvert.v1.SNSSAI
-	(*N9)(nil),                         // 29: culvert.v1.N9
-	(*BitRate)(nil),                    // 30: culvert.v1.BitRate
-	(*API)(nil),                        // 31: culvert.v1.API
-	(*Metrics)(nil),                    // 32: culvert.v1.Metrics
-	(*Log)(nil),                        // 33: culvert.v1.Log
-	(*Counter)(nil),                    // 34: culvert.v1.Counter
-	(*StatusRequest)(nil),              // 35: culvert.v1.StatusRequest
-	(*StatusResponse)(nil),             // 36: culvert.v1.StatusResponse
-	(*SpreadStatus)(nil),               // 37: culvert.v1.SpreadStatus
-	(*CPUStatus)(nil),                  // 38: culvert.v1.CPUStatus
-	(*BucketStatus)(nil),               // 39: culvert.v1.BucketStatus
-	(*OverlayStatus)(nil),              // 40: culvert.v1.OverlayStatus
-	(*NodeStatus)(nil),                 // 41: culvert.v1.NodeStatus
-	(*ListNodesRequest)(nil),           // 42: culvert.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),          // 43: culvert.v1.ListNodesResponse
-	(*UPFStatus)(nil),                  // 44: culvert.v1.UPFStatus
-	(*N4Counts)(nil),                   // 45: culvert.v1.N4Counts
-	(*PoolStatus)(nil),                 // 46: culvert.v1.PoolStatus
-	(*PeerStatus)(nil),                 // 47: culvert.v1.PeerStatus
-	(*SliceStatus)(nil),                // 48: culvert.v1.SliceStatus
-	(*AssociationStatus)(nil),          // 49: culvert.v1.AssociationStatus
-	(*SessionStatus)(nil),              // 50: culvert.v1.SessionStatus
-	(*PDRStatus)(nil),                  // 51: culvert.v1.PDRStatus
-	(*URRStatus)(nil),                  // 52: culvert.v1.URRStatus
-	(*InterfaceStatus)(nil),            // 53: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                    // 54: culvert.v1.Outcome
-	(*LocatorStatus)(nil),              // 55: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),                  // 56: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),               // 57: culvert.v1.PolicyStatus
-	(*Verdict)(nil),                    // 58: culvert.v1.Verdict
-	(*CandidatePathStatus)(nil),        // 59: culvert.v1.CandidatePathStatus
-	(*ClassStatus)(nil),                // 60: culvert.v1.ClassStatus
-	(*SteeringStatus)(nil),             // 61: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),               // 62: culvert.v1.TunnelStatus
-	(*Attachment)(nil),                 // 63: culvert.v1.Attachment
-	(*Pod)(nil),                        // 64: culvert.v1.Pod
-	(*PodStatus)(nil),                  // 65: culvert.v1.PodStatus
-	(*AdjacencyStatus)(nil),            // 66: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),      // 67: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),     // 68: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),        // 69: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),       // 70: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),            // 71: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),           // 72: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),        // 73: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),       // 74: culvert.v1.ListPoliciesResponse
-	(*ListCandidatePathsRequest)(nil),  // 75: culvert.v1.ListCandidatePathsRequest
-	(*ListCandidatePathsResponse)(nil), // 76: culvert.v1.ListCandidatePathsResponse
-	(*ListClassesRequest)(nil),         // 77: culvert.v1.ListClassesRequest
-	(*ListClassesResponse)(nil),        // 78: culvert.v1.ListClassesResponse
-	(*ListSteeringRequest)(nil),        // 79: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),       // 80: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),         // 81: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),        // 82: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),     // 83: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),    // 84: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),        // 85: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),       // 86: culvert.v1.ListOutcomesResponse
-	(*ListPodsRequest)(nil),            // 87: culvert.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),           // 88: culvert.v1.ListPodsResponse
-	(*ListSlicesRequest)(nil),          // 89: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),         // 90: culvert.v1.ListSlicesResponse
-	(*BGPPeerStatus)(nil),              // 91: culvert.v1.BGPPeerStatus
-	(*ListBGPPeersRequest)(nil),        // 92: culvert.v1.ListBGPPeersRequest
-	(*ListBGPPeersResponse)(nil),       // 93: culvert.v1.ListBGPPeersResponse
-	(*ListAssociationsRequest)(nil),    // 94: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil),   // 95: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),        // 96: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 97: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                    // 98: culvert.v1.Problem
-	(*Change)(nil),                     // 99: culvert.v1.Change
-	(*Ref)(nil),                        // 100: culvert.v1.Ref
-	(*GetConfigRequest)(nil),           // 101: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),          // 102: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),               // 103: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),              // 104: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),               // 105: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),              // 106: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),                 // 107: culvert.v1.AddRequest
-	(*AddResponse)(nil),                // 108: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),              // 109: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),             // 110: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),               // 111: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),              // 112: culvert.v1.TraceResponse
-	(*AddPodRequest)(nil),              // 113: culvert.v1.AddPodRequest
-	(*AddPodResponse)(nil),             // 114: culvert.v1.AddPodResponse
-	(*DeletePodRequest)(nil),           // 115: culvert.v1.DeletePodRequest
-	(*DeletePodResponse)(nil),          // 116: culvert.v1.DeletePodResponse
-	(*CheckPodRequest)(nil),            // 117: culvert.v1.CheckPodRequest
-	(*CheckPodResponse)(nil),           // 118: culvert.v1.CheckPodResponse
-	(*RetainPodsRequest)(nil),          // 119: culvert.v1.RetainPodsRequest
-	(*RetainPodsResponse)(nil),         // 120: culvert.v1.RetainPodsResponse
-	(*GetPodReadinessRequest)(nil),     // 121: culvert.v1.GetPodReadinessRequest
-	(*GetPodReadinessResponse)(nil),    // 122: culvert.v1.GetPodReadinessResponse
-	(*DoctorRequest)(nil),              // 123: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),             // 124: culvert.v1.DoctorResponse
-	(*Finding)(nil),                    // 125: culvert.v1.Finding
-	nil,                                // 126: culvert.v1.TrafficMatch.PodLabelsEntry
-	nil,                                // 127: culvert.v1.StatusResponse.ResourcesEntry
-	(*timestamppb.Timestamp)(nil),      // 128: google.protobuf.Timestamp
+	(*Liveness)(nil),                   // 1: culvert.v1.Liveness
+	(*LivenessEnd)(nil),                // 2: culvert.v1.LivenessEnd
+	(*TrafficClass)(nil),               // 3: culvert.v1.TrafficClass
+	(*TrafficMatch)(nil),               // 4: culvert.v1.TrafficMatch
+	(*Spread)(nil),                     // 5: culvert.v1.Spread
+	(*Interface)(nil),                  // 6: culvert.v1.Interface
+	(*Encapsulation)(nil),              // 7: culvert.v1.Encapsulation
+	(*Locator)(nil),                    // 8: culvert.v1.Locator
+	(*LocalSID)(nil),                   // 9: culvert.v1.LocalSID
+	(*Policy)(nil),                     // 10: culvert.v1.Policy
+	(*CandidatePath)(nil),              // 11: culvert.v1.CandidatePath
+	(*SegmentList)(nil),                // 12: culvert.v1.SegmentList
+	(*BGP)(nil),                        // 13: culvert.v1.BGP
+	(*BGPVPN)(nil),                     // 14: culvert.v1.BGPVPN
+	(*BGPPeer)(nil),                    // 15: culvert.v1.BGPPeer
+	(*Overlay)(nil),                    // 16: culvert.v1.Overlay
+	(*Tenant)(nil),                     // 17: culvert.v1.Tenant
+	(*OverlayNode)(nil),                // 18: culvert.v1.OverlayNode
+	(*Kube)(nil),                       // 19: culvert.v1.Kube
+	(*Steering)(nil),                   // 20: culvert.v1.Steering
+	(*GTP4D)(nil),                      // 21: culvert.v1.GTP4D
+	(*GTPU)(nil),                       // 22: culvert.v1.GTPU
+	(*Tunnel)(nil),                     // 23: culvert.v1.Tunnel
+	(*Limits)(nil),                     // 24: culvert.v1.Limits
+	(*UPF)(nil),                        // 25: culvert.v1.UPF
+	(*UEPool)(nil),                     // 26: culvert.v1.UEPool
+	(*Buffer)(nil),                     // 27: culvert.v1.Buffer
+	(*Slice)(nil),                      // 28: culvert.v1.Slice
+	(*N6)(nil),                         // 29: culvert.v1.N6
+	(*SNSSAI)(nil),                     // 30: culvert.v1.SNSSAI
+	(*N9)(nil),                         // 31: culvert.v1.N9
+	(*BitRate)(nil),                    // 32: culvert.v1.BitRate
+	(*API)(nil),                        // 33: culvert.v1.API
+	(*Metrics)(nil),                    // 34: culvert.v1.Metrics
+	(*Log)(nil),                        // 35: culvert.v1.Log
+	(*Counter)(nil),                    // 36: culvert.v1.Counter
+	(*StatusRequest)(nil),              // 37: culvert.v1.StatusRequest
+	(*StatusResponse)(nil),             // 38: culvert.v1.StatusResponse
+	(*SpreadStatus)(nil),               // 39: culvert.v1.SpreadStatus
+	(*CPUStatus)(nil),                  // 40: culvert.v1.CPUStatus
+	(*BucketStatus)(nil),               // 41: culvert.v1.BucketStatus
+	(*OverlayStatus)(nil),              // 42: culvert.v1.OverlayStatus
+	(*NodeStatus)(nil),                 // 43: culvert.v1.NodeStatus
+	(*ListNodesRequest)(nil),           // 44: culvert.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 45: culvert.v1.ListNodesResponse
+	(*UPFStatus)(nil),                  // 46: culvert.v1.UPFStatus
+	(*N4Counts)(nil),                   // 47: culvert.v1.N4Counts
+	(*PoolStatus)(nil),                 // 48: culvert.v1.PoolStatus
+	(*PeerStatus)(nil),                 // 49: culvert.v1.PeerStatus
+	(*SliceStatus)(nil),                // 50: culvert.v1.SliceStatus
+	(*AssociationStatus)(nil),          // 51: culvert.v1.AssociationStatus
+	(*SessionStatus)(nil),              // 52: culvert.v1.SessionStatus
+	(*PDRStatus)(nil),                  // 53: culvert.v1.PDRStatus
+	(*URRStatus)(nil),                  // 54: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),            // 55: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                    // 56: culvert.v1.Outcome
+	(*LocatorStatus)(nil),              // 57: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                  // 58: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),               // 59: culvert.v1.PolicyStatus
+	(*Delay)(nil),                      // 60: culvert.v1.Delay
+	(*Verdict)(nil),                    // 61: culvert.v1.Verdict
+	(*CandidatePathStatus)(nil),        // 62: culvert.v1.CandidatePathStatus
+	(*ClassStatus)(nil),                // 63: culvert.v1.ClassStatus
+	(*SteeringStatus)(nil),             // 64: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),               // 65: culvert.v1.TunnelStatus
+	(*Attachment)(nil),                 // 66: culvert.v1.Attachment
+	(*Pod)(nil),                        // 67: culvert.v1.Pod
+	(*PodStatus)(nil),                  // 68: culvert.v1.PodStatus
+	(*AdjacencyStatus)(nil),            // 69: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),      // 70: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),     // 71: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),        // 72: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),       // 73: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),            // 74: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),           // 75: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),        // 76: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),       // 77: culvert.v1.ListPoliciesResponse
+	(*ListCandidatePathsRequest)(nil),  // 78: culvert.v1.ListCandidatePathsRequest
+	(*ListCandidatePathsResponse)(nil), // 79: culvert.v1.ListCandidatePathsResponse
+	(*ListClassesRequest)(nil),         // 80: culvert.v1.ListClassesRequest
+	(*ListClassesResponse)(nil),        // 81: culvert.v1.ListClassesResponse
+	(*ListSteeringRequest)(nil),        // 82: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),       // 83: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),         // 84: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),        // 85: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),     // 86: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),    // 87: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),        // 88: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),       // 89: culvert.v1.ListOutcomesResponse
+	(*ListPodsRequest)(nil),            // 90: culvert.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),           // 91: culvert.v1.ListPodsResponse
+	(*ListSlicesRequest)(nil),          // 92: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),         // 93: culvert.v1.ListSlicesResponse
+	(*BGPPeerStatus)(nil),              // 94: culvert.v1.BGPPeerStatus
+	(*ListBGPPeersRequest)(nil),        // 95: culvert.v1.ListBGPPeersRequest
+	(*ListBGPPeersResponse)(nil),       // 96: culvert.v1.ListBGPPeersResponse
+	(*ListAssociationsRequest)(nil),    // 97: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil),   // 98: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),        // 99: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 100: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                    // 101: culvert.v1.Problem
+	(*Change)(nil),                     // 102: culvert.v1.Change
+	(*Ref)(nil),                        // 103: culvert.v1.Ref
+	(*GetConfigRequest)(nil),           // 104: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),          // 105: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),               // 106: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),              // 107: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),               // 108: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 109: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),                 // 110: culvert.v1.AddRequest
+	(*AddResponse)(nil),                // 111: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),              // 112: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),             // 113: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),               // 114: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),              // 115: culvert.v1.TraceResponse
+	(*AddPodRequest)(nil),              // 116: culvert.v1.AddPodRequest
+	(*AddPodResponse)(nil),             // 117: culvert.v1.AddPodResponse
+	(*DeletePodRequest)(nil),           // 118: culvert.v1.DeletePodRequest
+	(*DeletePodResponse)(nil),          // 119: culvert.v1.DeletePodResponse
+	(*CheckPodRequest)(nil),            // 120: culvert.v1.CheckPodRequest
+	(*CheckPodResponse)(nil),           // 121: culvert.v1.CheckPodResponse
+	(*RetainPodsRequest)(nil),          // 122: culvert.v1.RetainPodsRequest
+	(*RetainPodsResponse)(nil),         // 123: culvert.v1.RetainPodsResponse
+	(*GetPodReadinessRequest)(nil),     // 124: culvert.v1.GetPodReadinessRequest
+	(*GetPodReadinessResponse)(nil),    // 125: culvert.v1.GetPodReadinessResponse
+	(*DoctorRequest)(nil),              // 126: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),             // 127: culvert.v1.DoctorResponse
+	(*Finding)(nil),                    // 128: culvert.v1.Finding
+	nil,                                // 129: culvert.v1.TrafficMatch.PodLabelsEntry
+	nil,                                // 130: culvert.v1.StatusResponse.ResourcesEntry
+	(*timestamppb.Timestamp)(nil),      // 131: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
-	4,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
-	5,   // 1: culvert.v1.Config.encapsulation:type_name -> culvert.v1.Encapsulation
-	6,   // 2: culvert.v1.Config.locators:type_name -> culvert.v1.Locator
-	7,   // 3: culvert.v1.Config.sids:type_name -> culvert.v1.LocalSID
-	8,   // 4: culvert.v1.Config.policies:type_name -> culvert.v1.Policy
-	18,  // 5: culvert.v1.Config.steering:type_name -> culvert.v1.Steering
-	20,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
-	21,  // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
-	22,  // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
-	31,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
-	32,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
-	33,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
-	23,  // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
-	26,  // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
-	9,   // 14: culvert.v1.Config.candidate_paths:type_name -> culvert.v1.CandidatePath
-	11,  // 15: culvert.v1.Config.bgp:type_name -> culvert.v1.BGP
-	14,  // 16: culvert.v1.Config.overlay:type_name -> culvert.v1.Overlay
-	3,   // 17: culvert.v1.Config.spread:type_name -> culvert.v1.Spread
-	1,   // 18: culvert.v1.Config.traffic_classes:type_name -> culvert.v1.TrafficClass
-	2,   // 19: culvert.v1.TrafficClass.match:type_name -> culvert.v1.TrafficMatch
-	126, // 20: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
-	10,  // 21: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
-	10,  // 22: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
-	13,  // 23: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
-	12,  // 24: culvert.v1.BGP.vpn:type_name -> culvert.v1.BGPVPN
-	16,  // 25: culvert.v1.Overlay.nodes:type_name -> culvert.v1.OverlayNode
-	17,  // 26: culvert.v1.Overlay.kube:type_name -> culvert.v1.Kube
-	15,  // 27: culvert.v1.Overlay.tenants:type_name -> culvert.v1.Tenant
-	19,  // 28: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
-	24,  // 29: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
-	25,  // 30: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
-	28,  // 31: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
-	29,  // 32: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
-	30,  // 33: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
-	27,  // 34: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
-	128, // 35: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	53,  // 36: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	127, // 37: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	54,  // 38: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
-	44,  // 39: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
-	40,  // 40: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
-	37,  // 41: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
-	38,  // 42: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
-	39,  // 43: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
-	39,  // 44: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
-	16,  // 45: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
-	16,  // 46: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
-	41,  // 47: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
-	46,  // 48: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
-	47,  // 49: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
-	45,  // 50: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
-	26,  // 51: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
-	34,  // 52: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
-	34,  // 53: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	128, // 54: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	128, // 55: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
-	34,  // 56: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
-	34,  // 57: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
-	51,  // 58: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
-	52,  // 59: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
-	34,  // 60: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
-	4,   // 61: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	6,   // 62: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	7,   // 63: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	34,  // 64: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	8,   // 65: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	34,  // 66: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	34,  // 67: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	58,  // 68: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
-	9,   // 69: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
-	58,  // 70: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
-	1,   // 71: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
-	34,  // 72: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
-	18,  // 73: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	21,  // 74: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	34,  // 75: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	34,  // 76: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	63,  // 77: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
-	64,  // 78: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
-	53,  // 79: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	55,  // 80: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	56,  // 81: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	57,  // 82: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	59,  // 83: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
-	60,  // 84: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
-	61,  // 85: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	62,  // 86: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	66,  // 87: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	54,  // 88: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	65,  // 89: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
-	48,  // 90: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	91,  // 91: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
-	49,  // 92: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	50,  // 93: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,   // 94: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,   // 95: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	98,  // 96: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,   // 97: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	99,  // 98: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,   // 99: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	99,  // 100: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	100, // 101: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	99,  // 102: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	128, // 103: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	63,  // 104: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
-	64,  // 105: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
-	63,  // 106: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
-	63,  // 107: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
-	63,  // 108: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
-	63,  // 109: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
-	125, // 110: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	35,  // 111: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	67,  // 112: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	69,  // 113: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	71,  // 114: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	73,  // 115: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	77,  // 116: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
-	75,  // 117: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	79,  // 118: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	81,  // 119: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	83,  // 120: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	85,  // 121: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	89,  // 122: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	92,  // 123: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	87,  // 124: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	42,  // 125: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	94,  // 126: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	96,  // 127: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	101, // 128: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	103, // 129: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	105, // 130: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	107, // 131: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	109, // 132: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	111, // 133: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	123, // 134: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	113, // 135: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	115, // 136: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	117, // 137: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	119, // 138: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	121, // 139: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	36,  // 140: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	68,  // 141: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	70,  // 142: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	72,  // 143: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	74,  // 144: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	78,  // 145: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	76,  // 146: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	80,  // 147: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	82,  // 148: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	84,  // 149: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	86,  // 150: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	90,  // 151: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	93,  // 152: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	88,  // 153: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	43,  // 154: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	95,  // 155: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	97,  // 156: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	102, // 157: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	104, // 158: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	106, // 159: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	108, // 160: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	110, // 161: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	112, // 162: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	124, // 163: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	114, // 164: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	116, // 165: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	118, // 166: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	120, // 167: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	122, // 168: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	140, // [140:169] is the sub-list for method output_type
-	111, // [111:140] is the sub-list for method input_type
-	111, // [111:111] is the sub-list for extension type_name
-	111, // [111:111] is the sub-list for extension extendee
-	0,   // [0:111] is the sub-list for field type_name
+	6,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
+	7,   // 1: culvert.v1.Config.encapsulation:type_name -> culvert.v1.Encapsulation
+	8,   // 2: culvert.v1.Config.locators:type_name -> culvert.v1.Locator
+	9,   // 3: culvert.v1.Config.sids:type_name -> culvert.v1.LocalSID
+	10,  // 4: culvert.v1.Config.policies:type_name -> culvert.v1.Policy
+	20,  // 5: culvert.v1.Config.steering:type_name -> culvert.v1.Steering
+	22,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
+	23,  // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
+	24,  // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
+	33,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
+	34,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
+	35,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
+	25,  // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
+	28,  // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
+	11,  // 14: culvert.v1.Config.candidate_paths:type_name -> culvert.v1.CandidatePath
+	13,  // 15: culvert.v1.Config.bgp:type_name -> culvert.v1.BGP
+	16,  // 16: culvert.v1.Config.overlay:type_name -> culvert.v1.Overlay
+	5,   // 17: culvert.v1.Config.spread:type_name -> culvert.v1.Spread
+	3,   // 18: culvert.v1.Config.traffic_classes:type_name -> culvert.v1.TrafficClass
+	1,   // 19: culvert.v1.Config.liveness:type_name -> culvert.v1.Liveness
+	2,   // 20: culvert.v1.Liveness.ends:type_name -> culvert.v1.LivenessEnd
+	4,   // 21: culvert.v1.TrafficClass.match:type_name -> culvert.v1.TrafficMatch
+	129, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
+	12,  // 23: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
+	12,  // 24: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
+	15,  // 25: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
+	14,  // 26: culvert.v1.BGP.vpn:type_name -> culvert.v1.BGPVPN
+	18,  // 27: culvert.v1.Overlay.nodes:type_name -> culvert.v1.OverlayNode
+	19,  // 28: culvert.v1.Overlay.kube:type_name -> culvert.v1.Kube
+	17,  // 29: culvert.v1.Overlay.tenants:type_name -> culvert.v1.Tenant
+	21,  // 30: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
+	26,  // 31: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
+	27,  // 32: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
+	30,  // 33: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
+	31,  // 34: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
+	32,  // 35: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
+	29,  // 36: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
+	131, // 37: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	55,  // 38: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	130, // 39: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	56,  // 40: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	46,  // 41: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
+	42,  // 42: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
+	39,  // 43: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
+	40,  // 44: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
+	41,  // 45: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
+	41,  // 46: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
+	18,  // 47: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
+	18,  // 48: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
+	43,  // 49: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
+	48,  // 50: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
+	49,  // 51: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
+	47,  // 52: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
+	28,  // 53: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
+	36,  // 54: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
+	36,  // 55: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
+	131, // 56: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	131, // 57: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	36,  // 58: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
+	36,  // 59: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
+	53,  // 60: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
+	54,  // 61: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	36,  // 62: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
+	6,   // 63: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	8,   // 64: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	9,   // 65: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	36,  // 66: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	10,  // 67: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	36,  // 68: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	36,  // 69: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	61,  // 70: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
+	60,  // 71: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
+	11,  // 72: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
+	61,  // 73: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
+	3,   // 74: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
+	36,  // 75: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
+	20,  // 76: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	23,  // 77: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	36,  // 78: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	36,  // 79: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	66,  // 80: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
+	67,  // 81: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
+	55,  // 82: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	57,  // 83: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	58,  // 84: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	59,  // 85: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	62,  // 86: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	63,  // 87: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
+	64,  // 88: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	65,  // 89: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	69,  // 90: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	56,  // 91: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	68,  // 92: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
+	50,  // 93: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	94,  // 94: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
+	51,  // 95: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	52,  // 96: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,   // 97: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,   // 98: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	101, // 99: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,   // 100: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	102, // 101: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,   // 102: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	102, // 103: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	103, // 104: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	102, // 105: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	131, // 106: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	66,  // 107: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
+	67,  // 108: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
+	66,  // 109: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
+	66,  // 110: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
+	66,  // 111: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
+	66,  // 112: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
+	128, // 113: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	37,  // 114: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	70,  // 115: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	72,  // 116: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	74,  // 117: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	76,  // 118: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	80,  // 119: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
+	78,  // 120: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	82,  // 121: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	84,  // 122: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	86,  // 123: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	88,  // 124: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	92,  // 125: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	95,  // 126: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	90,  // 127: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	44,  // 128: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	97,  // 129: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	99,  // 130: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	104, // 131: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	106, // 132: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	108, // 133: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	110, // 134: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	112, // 135: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	114, // 136: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	126, // 137: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	116, // 138: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	118, // 139: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	120, // 140: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	122, // 141: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	124, // 142: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	38,  // 143: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	71,  // 144: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	73,  // 145: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	75,  // 146: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	77,  // 147: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	81,  // 148: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	79,  // 149: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	83,  // 150: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	85,  // 151: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	87,  // 152: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	89,  // 153: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	93,  // 154: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	96,  // 155: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	91,  // 156: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	45,  // 157: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	98,  // 158: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	100, // 159: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	105, // 160: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	107, // 161: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	109, // 162: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	111, // 163: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	113, // 164: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	115, // 165: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	127, // 166: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	117, // 167: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	119, // 168: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	121, // 169: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	123, // 170: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	125, // 171: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	143, // [143:172] is the sub-list for method output_type
+	114, // [114:143] is the sub-list for method input_type
+	114, // [114:114] is the sub-list for extension type_name
+	114, // [114:114] is the sub-list for extension extendee
+	0,   // [0:114] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -9577,15 +9807,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[96].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[111].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[99].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[114].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   128,
+			NumMessages:   131,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -326,6 +326,29 @@ func (t *Table) program(p *Policy) (former []uint32, err error) {
 	return slices.Collect(maps.Keys(idle)), nil
 }
 
+// Turn takes segment lists out of all policies that have them, or back, by one store in each.
+// was and now say why packets do not take a list, for a reason that the caller knows; empty: they
+// do. What is down for another reason stays so.
+func (t *Table) Turn(was, now func(segments []netip.Addr) string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.policies {
+		down := make([]string, len(p.model.SegmentLists))
+		for i, l := range p.model.SegmentLists {
+			if down[i] = p.model.DownAt(i); down[i] == was(l.Segments) {
+				down[i] = now(l.Segments)
+			}
+		}
+		if slices.Equal(down, p.model.Down) {
+			continue
+		}
+		p.model.Down = down
+		entry := t.Entries.Get(p.index)
+		entry.Down = downOf(p.model)
+		t.write(p.index, entry)
+	}
+}
+
 // downOf has bit i where list i is down; none where all are: packets try what there is.
 func downOf(m srpolicy.Policy) (down uint8) {
 	for i, why := range m.Down {
