@@ -41,6 +41,14 @@ func (t Tenant) function() uint16 { return tenantFunction | uint16(t.ID) }
 // Color is that of the policies that carry the tenant's packets.
 func (t Tenant) Color() uint32 { return uint32(t.function()) }
 
+// SIDIn is the tenant's SID in the locator of a node. It is invalid without one.
+func (t Tenant) SIDIn(locator netip.Prefix) netip.Addr {
+	if !locator.IsValid() {
+		return netip.Addr{}
+	}
+	return sid(locator, t.function())
+}
+
 // Reached are the destinations that a pod reaches by the tenant's network.
 func (t Tenant) Reached() []netip.Prefix {
 	if len(t.Routes) > 0 {
@@ -81,7 +89,7 @@ func (s Self) tenantSIDs() (out []srv6.LocalSID) {
 		return nil
 	}
 	for _, t := range s.Tenants {
-		out = append(out, srv6.LocalSID{SID: s.sidPrefix(sid(s.Locator, t.function())), Behavior: srv6.EndDT46, Tenant: t.ID})
+		out = append(out, srv6.LocalSID{SID: s.sidPrefix(t.SIDIn(s.Locator)), Behavior: srv6.EndDT46, Tenant: t.ID})
 	}
 	return out
 }
@@ -119,7 +127,7 @@ func (b *builder) tenants(n Node) (problems []string) {
 			name = ByAddress(color.Color, n.Address)
 		}
 		isDouble := len(n.IPv4) == 2 || len(n.IPv6) == 2
-		b.policy(color, name, segmentList(n.Address, sid(n.Locator, t.function()), isDouble), netip.Addr{})
+		b.policy(color, name, segmentList(n.Address, t.SIDIn(n.Locator), isDouble), netip.Addr{})
 		for _, p := range prefixes {
 			if why := b.steerTenant(t, p, n.Name, b.policies[color]); why != "" {
 				problems = append(problems, why)

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"errors"
 	"net/netip"
 	"slices"
 
@@ -90,17 +89,4 @@ func (g *Goal) endOf(sid netip.Addr) netip.Addr {
 		return netip.Addr{}
 	}
 	return g.Wanted.Peers[i].End()
-}
-
-// usable says why packets cannot take a list.
-func (t *Tables) usable(l srpolicy.SegmentList) error {
-	if err := t.unreachable(l.Segments[0]); err != nil {
-		return err
-	}
-	if len(t.dead) > 0 {
-		if why := t.dead[l.Key()]; why != "" {
-			return errors.New(why)
-		}
-	}
-	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/upf"
 	"github.com/culvert-net/culvert/internal/upf/pool"
@@ -73,7 +74,9 @@ type Tables struct {
 	entries  []srpolicy.Steering // those of Steering that are asked for
 	// lists are the segment lists that each policy can have at most.
 	lists map[string]int
-	dead  map[string]string // the goal's
+	// The goal's, which say what lists can be used.
+	dead   map[string]string
+	wanted *overlay.Wanted
 }
 
 // Compile makes the tables of a goal; c is the part of the configuration in the
@@ -89,8 +92,8 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 		former = t
 	}
 	t.Links = links
-	turned := !observed.SameMap(t.dead, g.Dead)
-	t.dead = g.Dead
+	turned := !observed.SameMap(t.dead, g.Dead) || t.wanted != g.Wanted // which lists can be used may differ
+	t.dead, t.wanted = g.Dead, g.Wanted
 	if s.has(desired.KindLocator, desired.KindSID, desired.KindInterface, desired.KindSettings) {
 		t.compileSettings(c)
 	}
@@ -174,7 +177,7 @@ func (t *Tables) compilePolicies(g *Goal, c *config.Config, former *Tables, s Sc
 		if !p.Source.IsValid() {
 			p.Source = c.Encapsulation.Source
 		}
-		t.Policies[p.Name], t.Verdicts[p.Name] = srpolicy.Choose(p, others[p.Name], former.ActivePath(p.Name), t.usable)
+		t.Policies[p.Name], t.Verdicts[p.Name] = srpolicy.Choose(p, others[p.Name], former.ActivePath(p.Name), t.usable(g, &p))
 	}
 }
 
