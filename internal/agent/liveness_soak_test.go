@@ -60,7 +60,7 @@ func (d *diamond) load(t *testing.T, flows int, duration time.Duration) (octets 
 		senders.Go(func() {
 			defer out.Close()
 			for end := time.Now().Add(duration); time.Now().Before(end); {
-				_, _ = out.Write(make([]byte, 1300)) // a full queue is what is wanted
+				_, _ = out.Write(make([]byte, 1300)) // full queues lose some
 			}
 		})
 	}
