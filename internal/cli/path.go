@@ -30,8 +30,8 @@ type podPath struct {
 	Interface string     `json:"interface,omitempty"`
 	To        netip.Addr `json:"to"`
 	DSCP      uint8      `json:"dscp"`
-	// Way is pod (of the same node), policy, drop (of a strict class) or kernel (no entry:
-	// the host's routes).
+	// Way is pod (of the same node), policy, drop (of a strict class, or of a tenant that has
+	// nothing there) or kernel (no entry: the host's routes).
 	Way    string       `json:"way"`
 	Prefix netip.Prefix `json:"prefix,omitzero"` // of the steering entry
 	// Class and Color are of the packet's traffic class; empty: best effort. Fallback: no
@@ -76,12 +76,14 @@ type known struct {
 	interfaces  []agent.InterfaceStatus
 	classes     []agent.ClassStatus
 	dscp        uint8 // of the packets
+	tenant      uint8 // its id; 0: none
 }
 
 func pathCommand(a *app) *cobra.Command {
 	var where operator.Options
 	var byName bool
 	var dscp uint8
+	var tenant string
 	c := &cobra.Command{
 		Use:   "path FROM TO",
 		Short: "Show the path of packets from a pod or an interface, SID by SID",
@@ -90,7 +92,8 @@ it: the steering entry, the traffic class, the policy and its active candidate p
 and for each segment the node that has the SID. FROM is the name of a pod of this
 node (namespace/name), its address, or an interface that the data path is attached
 to. TO is a pod of this node, or any address. --dscp is that of the packets; classes
-by labels of pods are not looked at.
+by labels of pods are not looked at. With --tenant FROM and TO are in the tenant's
+network.
 
 With --kube the command works from anywhere, with your own rights in the cluster.
 PODs are then names of any pods; it asks the agent on the first pod's node.`,
@@ -100,6 +103,9 @@ PODs are then names of any pods; it asks the agent on the first pod's node.`,
 			if dscp > class.MaxDSCP {
 				return cmdline.Usagef("--dscp %d: give 0 to %d", dscp, class.MaxDSCP)
 			}
+			if byName && tenant != "" {
+				return cmdline.Usagef("--tenant does not go with --kube: Kubernetes knows no addresses of tenants")
+			}
 			if byName {
 				return a.pathByName(c, where, args[0], args[1], dscp)
 			}
@@ -108,12 +114,16 @@ PODs are then names of any pods; it asks the agent on the first pod's node.`,
 				if err != nil {
 					return nil, err
 				}
+				if k, err = k.of(tenant); err != nil {
+					return nil, err
+				}
 				k.dscp = dscp
 				return k.between(args[0], args[1])
 			}, pathRows)
 		},
 	}
 	c.Flags().Uint8Var(&dscp, "dscp", 0, "differentiated services `code` point of the packets, 0 to 63")
+	c.Flags().StringVar(&tenant, "tenant", "", "`name` of the tenant that the packets are of")
 	c.Flags().BoolVar(&byName, "kube", false, "ask the cluster where the pods are, and the agent there")
 	a.agentFlags(c, &where)
 	return a.printing(c)
@@ -181,6 +191,19 @@ func knows(ctx context.Context, client *api.Client) (k known, err error) {
 	return k, cmp.Or(errs[:]...)
 }
 
+// of is what pods of a tenant meet; without a name what the cluster's own pods do.
+func (k known) of(tenant string) (known, error) {
+	k.pods = slices.DeleteFunc(slices.Clone(k.pods), func(p pods.Status) bool { return p.Tenant != tenant })
+	if tenant != "" && len(k.pods) == 0 {
+		return k, fmt.Errorf("tenant %q has no pod on this node: see culvert pod", tenant)
+	}
+	if tenant != "" {
+		k.tenant = k.pods[0].TenantID
+	}
+	k.steering = slices.DeleteFunc(slices.Clone(k.steering), func(s agent.SteeringStatus) bool { return s.Tenant != k.tenant })
+	return k, nil
+}
+
 // between finds the paths of all families that both pods have.
 func (k known) between(from, to string) (list []podPath, err error) {
 	if slices.ContainsFunc(k.interfaces, func(i agent.InterfaceStatus) bool { return i.Name == from }) {
@@ -240,6 +263,9 @@ func (k known) find(p podPath) podPath {
 	k.steer(&p)
 	best := k.policy(p.Policy)
 	if best == nil {
+		if k.tenant != 0 {
+			p.Way = "drop" // the kernel has no part in it
+		}
 		return p
 	}
 	policy := k.classify(&p, best)
@@ -420,6 +446,10 @@ func pathRows(g *printer.Grid, paths []podPath) {
 		case "kernel":
 			row("kernel", "by the host's routes: no pod of the cluster has this address")
 		case "drop":
+			if p.Class == "" {
+				row("tenant", "dropped: no pod and no prefix of the tenant is there")
+				break
+			}
 			row("class", "%s, color %d, DSCP %d: strict, and no valid policy of this color leads there: dropped", p.Class, p.Color, p.DSCP)
 		default:
 			match := "all of the interface"

@@ -41,6 +41,34 @@ func cluster() known {
 	}
 }
 
+// A tenant's pods meet the tenant's own, and others nothing of it.
+func TestPathOfTenant(t *testing.T) {
+	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
+	c := cluster()
+	c.pods = append(c.pods, pods.Status{Pod: pods.Pod{Namespace: "default", Name: "a", Tenant: "red"}, TenantID: 7, Addresses: []netip.Addr{addr("10.244.1.2")}})
+	c.steering = append(c.steering, agent.SteeringStatus{Steering: srpolicy.Steering{Prefix: prefix("10.244.2.0/25"), Tenant: 7, Policy: "narrow"}})
+	for _, tt := range []struct{ tenant, to, way, prefix string }{
+		{"", "10.244.2.9", "policy", "10.244.2.0/24"},
+		{"red", "10.244.2.9", "policy", "10.244.2.0/25"},
+		{"red", "10.244.2.200", "drop", "invalid Prefix"},
+		{"", "192.0.2.1", "kernel", "invalid Prefix"},
+		{"red", "10.244.1.3", "drop", "invalid Prefix"}, // a pod of the cluster's
+		{"", "10.244.1.3", "pod", "invalid Prefix"},
+	} {
+		k, err := c.of(tt.tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := k.between("default/a", tt.to)
+		if err != nil || len(got) != 1 || got[0].Way != tt.way || got[0].Prefix.String() != tt.prefix {
+			t.Errorf("%q to %s: %+v, %v, want %s by %s", tt.tenant, tt.to, got, err, tt.way, tt.prefix)
+		}
+	}
+	if _, err := c.of("blue"); err == nil || !strings.Contains(err.Error(), "see culvert pod") {
+		t.Errorf("a tenant without pods: %v", err)
+	}
+}
+
 // Packets of a list that is down go to the others.
 func TestPathOfPolicyWithAListDown(t *testing.T) {
 	c := cluster()

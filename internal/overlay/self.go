@@ -149,8 +149,8 @@ func (n Node) End() netip.Addr {
 	return netip.Addr{}
 }
 
-// ProbeSID is where this node's probes of segment lists return to: its address where locators
-// need no routes. It may be invalid.
+// ProbeSID is where this node's probes of segment lists return to. It is invalid where no
+// locator is routed here.
 func (s Self) ProbeSID() netip.Addr {
 	if !s.Locator.IsValid() || s.Double {
 		return netip.Addr{}

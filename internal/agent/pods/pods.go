@@ -57,6 +57,7 @@ type Status struct {
 	Pod
 	Addresses []netip.Addr `json:"addresses"`
 	Problem   string       `json:"problem,omitempty"`
+	TenantID  uint8        `json:"tenant_id,omitempty"` // of the tenant that the pod is in
 }
 
 // Key is how people call a pod: namespace/name, or the attachment where a pod
@@ -524,7 +525,7 @@ func (p *Pods) List() []Status {
 	defer p.mu.Unlock()
 	out := make([]Status, len(leases))
 	for i, l := range leases {
-		out[i] = Status{Attachment: l.Key, Pod: l.Holder, Addresses: l.Addresses}
+		out[i] = Status{Attachment: l.Key, Pod: l.Holder, Addresses: l.Addresses, TenantID: l.Tenant}
 		if err := p.failures[l.Key]; err != nil {
 			out[i].Problem = err.Error()
 		}

@@ -5557,7 +5557,8 @@ type PodStatus struct {
 	Attachment    *Attachment            `protobuf:"bytes,1,opt,name=attachment,proto3" json:"attachment,omitempty"`
 	Pod           *Pod                   `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
 	Addresses     []string               `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
-	Problem       string                 `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"` // with how it is reached
+	Problem       string                 `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`                    // with how it is reached
+	TenantId      uint32                 `protobuf:"varint,5,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"` // of the pod's tenant; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5618,6 +5619,13 @@ func (x *PodStatus) GetProblem() string {
 		return x.Problem
 	}
 	return ""
+}
+
+func (x *PodStatus) GetTenantId() uint32 {
+	if x != nil {
+		return x.TenantId
+	}
+	return 0
 }
 
 type AdjacencyStatus struct {
@@ -9241,14 +9249,15 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x03mac\x18\b \x01(\tR\x03mac\x12\x16\n" +
 	"\x06shaped\x18\t \x01(\bR\x06shaped\x12\x16\n" +
 	"\x06tenant\x18\n" +
-	" \x01(\tR\x06tenant\"\x9e\x01\n" +
+	" \x01(\tR\x06tenant\"\xbb\x01\n" +
 	"\tPodStatus\x126\n" +
 	"\n" +
 	"attachment\x18\x01 \x01(\v2\x16.culvert.v1.AttachmentR\n" +
 	"attachment\x12!\n" +
 	"\x03pod\x18\x02 \x01(\v2\x0f.culvert.v1.PodR\x03pod\x12\x1c\n" +
 	"\taddresses\x18\x03 \x03(\tR\taddresses\x12\x18\n" +
-	"\aproblem\x18\x04 \x01(\tR\aproblem\"\x91\x01\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\x12\x1b\n" +
+	"\ttenant_id\x18\x05 \x01(\rR\btenantId\"\x91\x01\n" +
 	"\x0fAdjacencyStatus\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1c\n" +
