@@ -310,9 +310,13 @@ policies:
 `
 	before := endPackets(t, via)
 	n.reload(t, fmt.Sprintf(overlayFile, 1, "single")+scenic)
-	time.Sleep(500 * time.Millisecond)
-	if got := endPackets(t, via); got-before < 100 {
-		t.Errorf("node-3 forwarded %d packets of those that should come by it", got-before)
+	const enough = 100
+	came := 0
+	for until := time.Now().Add(10 * time.Second); came < enough && time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+		came = endPackets(t, via) - before
+	}
+	if came < enough {
+		t.Errorf("node-3 forwarded %d packets of those that should come by it", came)
 	}
 	if routes := a.IP(t, "-6 route"); !strings.Contains(routes, fmt.Sprintf("default via fe80::1 dev eth0 metric 1024 mtu %d", a.mtu-24)) {
 		t.Errorf("the pod's routes have another MTU than %d: %s", a.mtu-24, routes)
