@@ -53,6 +53,28 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// An installed list that takes longer than its class allows is left, however empty links are,
+// and one for which there is no quicker list stays.
+func TestSlowList(t *testing.T) {
+	const file = `
+nodes: [{name: a, sid: "fc00:a::1"}, {name: b, sid: "fc00:b::1"}, {name: c, sid: "fc00:c::1"}, {name: d, sid: "fc00:d::1"}]
+links:
+  - {from: a, to: b, capacity: 1Gbit, delay: 30ms}
+  - {from: b, to: d, capacity: 1Gbit, delay: 30ms}
+  - {from: a, to: c, capacity: 1Gbit, delay: 5ms, metric: 20}
+  - {from: c, to: d, capacity: 1Gbit, delay: 5ms, metric: 20}
+classes: [{color: 1, max_delay: 20ms}, {color: 2, max_delay: 1ms}]
+demands: [{headend: a, endpoint: d, color: 1, rate: 10Mbit}, {headend: a, endpoint: d, color: 2, rate: 10Mbit}, {headend: a, endpoint: d, color: 3, rate: 10Mbit}]
+`
+	p, err := Compute(t.Context(), parsed(t, file), Options{Change: change.Options{Target: 0.8}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Moves) != 1 || p.Moves[0].Color != 1 || p.Moves[0].Then != "by c" || !strings.Contains(p.Why, "longer than their class allows") {
+		t.Errorf("%+v, because %s", p.Moves, p.Why)
+	}
+}
+
 // A list that leads nowhere and a class that no list suits are said where users look.
 func TestExplainProblems(t *testing.T) {
 	n := parsed(t, strings.Replace(strings.Replace(swap, "exclude: [1]}", "exclude: [1, 2]}", 1), "{name: c,", "{name: z}, {name: c,", 1))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/internal/te/change"
@@ -72,6 +73,7 @@ func Compute(ctx context.Context, n te.Network, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Change.Must = slow(g, n, best.Routing)
 	choice := change.Choose(g, n.Demands, n.Routing, best.Routing, o.Change)
 	steps, overload := change.Steps(g, n.Demands, n.Routing, choice.Routing, choice.Moves)
 	p := &Plan{
@@ -97,6 +99,27 @@ func Compute(ctx context.Context, n te.Network, o Options) (*Plan, error) {
 		p.Moves = append(p.Moves, p.move(g, n, key, before))
 	}
 	return p, nil
+}
+
+// slow are the demands whose installed lists take longer than their class allows, and whose
+// wanted lists do not.
+func slow(g *graph.Graph, n te.Network, wanted te.Routing) map[te.Key]bool {
+	bounds := map[uint32]time.Duration{}
+	for _, c := range n.Classes {
+		bounds[c.Color] = c.MaxDelay
+	}
+	flows := g.Flows()
+	within := func(key te.Key, lists []te.List, bound time.Duration) bool {
+		ways, _, fate := flows.Ways(key, lists)
+		return fate != graph.Nowhere && !slices.ContainsFunc(ways, func(w graph.Way) bool { return w.Longest > bound })
+	}
+	out := map[te.Key]bool{}
+	for _, d := range n.Demands {
+		if bound := bounds[d.Color]; bound > 0 && !within(d.Key, n.Routing[d.Key], bound) && within(d.Key, wanted[d.Key], bound) {
+			out[d.Key] = true
+		}
+	}
+	return out
 }
 
 // move says what a demand's change is.

@@ -17,8 +17,6 @@ type Class struct {
 	IncludeAny uint32 `json:"include_any,omitempty"`
 	// MaxLists is how many lists share a demand; 0: 8, the most that a policy has.
 	MaxLists int `json:"max_lists,omitempty"`
-	// Disjoint has two lists at least that share no link, where the topology has them.
-	Disjoint bool `json:"disjoint,omitempty"`
 }
 
 // Key names a demand, and the policy at its headend (RFC 9256 section 2.1).

@@ -61,6 +61,40 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// What breaks a bound changes first, also below the target, at most as many as may change, and
+// what is held stays.
+func TestMust(t *testing.T) {
+	g, demands, wanted := problem(t, 1, 0.9)
+	must := map[te.Key]bool{}
+	for _, d := range demands {
+		if lists, has := wanted[d.Key]; has && !same(lists, nil) && len(must) < 3 {
+			must[d.Key] = true
+		}
+	}
+	c := Choose(g, demands, nil, wanted, Options{Target: 1, Must: must})
+	if len(c.Moves) != 3 || !strings.Contains(c.Why, "longer than their class allows") {
+		t.Errorf("below the target: %d changes, %q", len(c.Moves), c.Why)
+	}
+	for _, key := range c.Moves {
+		if !must[key] || !same(c.Routing[key], wanted[key]) {
+			t.Errorf("%v changes to %v", key, c.Routing[key])
+		}
+	}
+	if u := fullest(g, demands, c.Routing); u < c.Then*0.999 || u > c.Then*1.001 {
+		t.Errorf("it says %v, and is %v", c.Then, u)
+	}
+	if c := Choose(g, demands, nil, wanted, Options{Target: 1, Must: must, Most: 2}); len(c.Moves) != 2 {
+		t.Errorf("at most 2: %d changes", len(c.Moves))
+	}
+	held := map[te.Key]bool{c.Moves[0]: true, c.Moves[1]: true, c.Moves[2]: true}
+	if c := Choose(g, demands, nil, wanted, Options{Target: 1, Must: must, Held: held}); len(c.Moves) != 0 {
+		t.Errorf("held: %v change", c.Moves)
+	}
+	if c := Choose(g, demands, nil, wanted, Options{Must: must, Most: 1000}); len(c.Moves) <= 3 || !must[c.Moves[0]] || c.Then >= c.Now {
+		t.Errorf("above the target: %d changes to %v, %q", len(c.Moves), c.Then, c.Why)
+	}
+}
+
 func TestNothingChanges(t *testing.T) {
 	g, demands, wanted := problem(t, 2, 0.9)
 	for why, tt := range map[string]struct {

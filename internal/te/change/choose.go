@@ -22,6 +22,8 @@ type Options struct {
 	Most int
 	// Held are demands that may not change now.
 	Held map[te.Key]bool
+	// Must are demands whose installed lists break a bound of their class.
+	Must map[te.Key]bool
 }
 
 // Choice is the demands that change.
@@ -35,38 +37,64 @@ type Choice struct {
 }
 
 // Choose finds which changes from one routing to another lower the largest utilisation most:
-// as few as reach the target, or what all of them together would.
+// as few as reach the target, or what all of them together would. Those that must change come
+// first, whatever links carry.
 func Choose(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, o Options) Choice {
+	o.Gain, o.Most = cmp.Or(o.Gain, 0.05), cmp.Or(o.Most, 20)
 	c := newChooser(g, demands, now, wanted)
 	_, before := g.Fullest(c.loads)
-	stay := Choice{Routing: now, Now: before, Then: before}
-	if before <= o.Target {
-		stay.Why = fmt.Sprintf("the largest utilisation is %s, at most the target of %s", Percent(before), Percent(o.Target))
-		return stay
-	}
 	enough := max(o.Target, c.all()*(1+1e-3))
-	var moves []te.Key
-	routing := maps.Clone(now)
-	if routing == nil {
-		routing = te.Routing{}
+	moves := c.moveAll(o)
+	_, then := g.Fullest(c.loads)
+	why := fmt.Sprintf("the largest utilisation is %s, at most the target of %s", Percent(then), Percent(o.Target))
+	if then > o.Target {
+		more, after := c.lower(o, o.Most-len(moves), enough)
+		if after > then*(1-o.Gain) && after > o.Target {
+			why = fmt.Sprintf("the largest utilisation is %s, and no %d changes lower it by %s of that", Percent(then), o.Most, Percent(o.Gain))
+		} else {
+			why = fmt.Sprintf("the largest utilisation falls from %s to %s", Percent(then), Percent(after))
+			moves, then = append(moves, more...), after
+		}
 	}
-	then := before
-	for len(moves) < cmp.Or(o.Most, 20) && then > enough {
+	if len(moves) > 0 && o.Must[moves[0]] {
+		why = "installed lists take longer than their class allows; " + why
+	}
+	routing := now
+	if len(moves) > 0 {
+		routing = te.Routing{}
+		maps.Copy(routing, now)
+	}
+	for _, key := range moves {
+		routing[key] = wanted[key]
+	}
+	return Choice{Routing: routing, Moves: moves, Now: before, Then: then, Why: why}
+}
+
+// moveAll does the changes that must be, at most as many as may be.
+func (c *chooser) moveAll(o Options) (moves []te.Key) {
+	for i, d := range c.demands {
+		if o.Must[d.Key] && c.new[i] != nil && !o.Held[d.Key] && len(moves) < o.Most {
+			c.move(i)
+			moves = append(moves, d.Key)
+		}
+	}
+	return moves
+}
+
+// lower does the changes that lower the largest utilisation most, until it is enough, and
+// returns what it is then.
+func (c *chooser) lower(o Options, most int, enough float64) (moves []te.Key, then float64) {
+	_, then = c.g.Fullest(c.loads)
+	for len(moves) < most && then > enough {
 		i := c.best(o.Held)
 		if i < 0 {
 			break
 		}
 		c.move(i)
-		key := c.demands[i].Key
-		moves, routing[key] = append(moves, key), wanted[key]
-		_, then = g.Fullest(c.loads)
+		moves = append(moves, c.demands[i].Key)
+		_, then = c.g.Fullest(c.loads)
 	}
-	if gain := cmp.Or(o.Gain, 0.05); then > before*(1-gain) && then > o.Target {
-		stay.Why = fmt.Sprintf("the largest utilisation is %s, and no %d changes lower it by %s of that", Percent(before), cmp.Or(o.Most, 20), Percent(gain))
-		return stay
-	}
-	return Choice{Routing: routing, Moves: moves, Now: before, Then: then,
-		Why: fmt.Sprintf("the largest utilisation falls from %s to %s", Percent(before), Percent(then))}
+	return moves, then
 }
 
 // Percent is a utilisation as people read it.
