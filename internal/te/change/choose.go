@@ -70,7 +70,7 @@ func Choose(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, o Optio
 	return Choice{Routing: routing, Moves: moves, Now: before, Then: then, Why: why}
 }
 
-// moveAll does the changes that must be, at most as many as may be.
+// moveAll does the changes that must be, up to the limit.
 func (c *chooser) moveAll(o Options) (moves []te.Key) {
 	for i, d := range c.demands {
 		if o.Must[d.Key] && c.new[i] != nil && !o.Held[d.Key] && len(moves) < o.Most {
