@@ -54,7 +54,7 @@ func (f *planFlags) compute(c *cobra.Command, n te.Network) (*engine.Plan, error
 	case f.most < 1:
 		return nil, cmdline.Usagef("--changes: give 1 or more")
 	}
-	return engine.Compute(c.Context(), n, engine.Options{Change: change.Options{Target: f.target / 100, Most: f.most}})
+	return engine.Compute(c.Context(), n, engine.Options{Target: f.target / 100, Most: f.most})
 }
 
 // linkRow is a link as `culvert te show` prints it.

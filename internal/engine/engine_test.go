@@ -1,12 +1,12 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/engine/netfile"
 	"github.com/culvert-net/culvert/internal/te"
-	"github.com/culvert-net/culvert/internal/te/change"
 )
 
 // Color 1 may not take the links that it has.
@@ -47,7 +47,7 @@ func TestPlan(t *testing.T) {
 	if _, err := p.Explain(n, te.Key{Headend: "a", Endpoint: "d", Color: 3}); err == nil {
 		t.Error("there is no demand of color 3")
 	}
-	stays, err := Compute(t.Context(), n, Options{Change: change.Options{Target: 2}})
+	stays, err := Compute(t.Context(), n, Options{Target: 2})
 	if err != nil || len(stays.Moves) != 0 || stays.Steps != 0 || !strings.Contains(stays.Why, "at most the target") {
 		t.Errorf("below the target: %+v, %v", stays, err)
 	}
@@ -66,7 +66,7 @@ links:
 classes: [{color: 1, max_delay: 20ms}, {color: 2, max_delay: 1ms}]
 demands: [{headend: a, endpoint: d, color: 1, rate: 10Mbit}, {headend: a, endpoint: d, color: 2, rate: 10Mbit}, {headend: a, endpoint: d, color: 3, rate: 10Mbit}]
 `
-	p, err := Compute(t.Context(), parsed(t, file), Options{Change: change.Options{Target: 0.8}})
+	p, err := Compute(t.Context(), parsed(t, file), Options{Target: 0.8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,12 +75,33 @@ demands: [{headend: a, endpoint: d, color: 1, rate: 10Mbit}, {headend: a, endpoi
 	}
 }
 
+// What is held keeps its lists, with the reason; what is broken changes though all others are held.
+func TestHeld(t *testing.T) {
+	n := parsed(t, swap)
+	key := te.Key{Headend: "a", Endpoint: "d", Color: 1}
+	p, err := Compute(t.Context(), n, Options{Held: map[te.Key]string{key: "it changed a moment ago"}})
+	if err != nil || slices.ContainsFunc(p.Moves, func(m Move) bool { return m.Key == key }) {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if e, err := p.Explain(n, key); err != nil || e.Why != "it keeps its lists: it changed a moment ago" {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if p, err := Compute(t.Context(), n, Options{OnlyBroken: true}); err != nil || len(p.Moves) != 0 {
+		t.Errorf("nothing is broken: %+v, %v", p, err)
+	}
+	n.Topology.Links = n.Topology.Links[4:] // a-b and b-d are gone
+	p, err = Compute(t.Context(), n, Options{OnlyBroken: true})
+	if err != nil || len(p.Moves) != 2 || !strings.Contains(p.Why, "lead nowhere") {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 // A list that leads nowhere and a class that no list suits are said where users look.
 func TestExplainProblems(t *testing.T) {
 	n := parsed(t, strings.Replace(strings.Replace(swap, "exclude: [1]}", "exclude: [1, 2]}", 1), "{name: c,", "{name: z}, {name: c,", 1))
 	key := te.Key{Headend: "a", Endpoint: "d", Color: 1}
 	n.Routing[key] = append(n.Routing[key], te.List{Weight: 1, Waypoints: []te.Waypoint{{Node: "z"}}})
-	p, err := Compute(t.Context(), n, Options{Change: change.Options{Target: 5}})
+	p, err := Compute(t.Context(), n, Options{Target: 5})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,6 +41,10 @@ func (p *Plan) Explain(n te.Network, key te.Key) (*Explanation, error) {
 	}
 	g := graph.New(n.Topology, graph.Without{})
 	e := &Explanation{Demand: n.Demands[at], Now: p.reports(g, n, key, n.Routing)}
+	e.Why = "it stays: " + p.Why
+	if why, held := p.held[key]; held {
+		e.Why = "it keeps its lists: " + why
+	}
 	if i := slices.IndexFunc(p.Moves, func(m Move) bool { return m.Key == key }); i >= 0 {
 		m := p.Moves[i]
 		e.Then = p.reports(g, n, key, p.Routing)
@@ -48,12 +52,10 @@ func (p *Plan) Explain(n te.Network, key te.Key) (*Explanation, error) {
 		if m.Away != "" {
 			e.Why += "; the fullest link that it leaves is " + m.Away
 		}
-		return e, nil
 	}
-	e.Why = "it stays: " + p.Why
 	for _, problem := range p.Problems {
 		if problem.Key == key {
-			e.Why = problem.Why
+			e.Why += "; " + problem.Why
 		}
 	}
 	return e, nil

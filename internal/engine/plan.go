@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,10 +16,16 @@ import (
 	"github.com/culvert-net/culvert/internal/te/optimize"
 )
 
-// Options say when a plan changes something. The zero value is valid.
+// Options say what a plan may change, and when. The zero value is valid.
 type Options struct {
-	Change   change.Options
-	Optimize optimize.Options
+	// Target is the utilisation up to which nothing has to change: 0.8 is 80 %.
+	Target float64
+	// Most is how many demands may change; 0: 20.
+	Most int
+	// Held are demands that keep their lists, and why.
+	Held map[te.Key]string
+	// OnlyBroken holds all demands but those whose lists lead nowhere, or take too long.
+	OnlyBroken bool
 }
 
 // Plan is what should change, and what that does.
@@ -45,6 +52,7 @@ type Plan struct {
 	By      []change.Step `json:"-"`
 
 	prices []float64 // of links
+	held   map[te.Key]string
 }
 
 // Move is a demand that gets other lists.
@@ -68,17 +76,15 @@ type Link struct {
 // Compute finds a plan.
 func Compute(ctx context.Context, n te.Network, o Options) (*Plan, error) {
 	g := graph.New(n.Topology, graph.Without{})
-	o.Optimize.Target = o.Change.Target
-	best, err := optimize.Solve(ctx, g, n.Classes, n.Demands, o.Optimize)
+	best, err := optimize.Solve(ctx, g, n.Classes, n.Demands, optimize.Options{Target: o.Target, Fixed: o.fixed(g, n)})
 	if err != nil {
 		return nil, err
 	}
-	o.Change.Must = slow(g, n, best.Routing)
-	choice := change.Choose(g, n.Demands, n.Routing, best.Routing, o.Change)
+	choice := change.Choose(g, n.Demands, n.Routing, best.Routing, change.Options{Target: o.Target, Most: o.Most, Must: mended(g, n, best.Routing)})
 	steps, overload := change.Steps(g, n.Demands, n.Routing, choice.Routing, choice.Moves)
 	p := &Plan{
 		Why: choice.Why, Now: choice.Now, Then: choice.Then, Best: best.Utilisation, Bound: best.Bound,
-		Steps: len(steps), Overload: overload, Moves: []Move{}, Problems: best.Problems, Routing: choice.Routing, By: steps, prices: best.Prices,
+		Steps: len(steps), Overload: overload, Moves: []Move{}, Problems: best.Problems, Routing: choice.Routing, By: steps, prices: best.Prices, held: o.Held,
 	}
 	before, after := loads(g, n.Demands, n.Routing), loads(g, n.Demands, choice.Routing)
 	for i, l := range n.Topology.Links {
@@ -101,21 +107,61 @@ func Compute(ctx context.Context, n te.Network, o Options) (*Plan, error) {
 	return p, nil
 }
 
-// slow are the demands whose installed lists take longer than their class allows, and whose
-// wanted lists do not.
-func slow(g *graph.Graph, n te.Network, wanted te.Routing) map[te.Key]bool {
-	bounds := map[uint32]time.Duration{}
-	for _, c := range n.Classes {
-		bounds[c.Color] = c.MaxDelay
-	}
-	flows := g.Flows()
-	within := func(key te.Key, lists []te.List, bound time.Duration) bool {
-		ways, _, fate := flows.Ways(key, lists)
-		return fate != graph.Nowhere && !slices.ContainsFunc(ways, func(w graph.Way) bool { return w.Longest > bound })
-	}
-	out := map[te.Key]bool{}
+// fixed are the demands that keep their lists.
+func (o Options) fixed(g *graph.Graph, n te.Network) te.Routing {
+	r, broken := te.Routing{}, broken(g, n)
 	for _, d := range n.Demands {
-		if bound := bounds[d.Color]; bound > 0 && !within(d.Key, n.Routing[d.Key], bound) && within(d.Key, wanted[d.Key], bound) {
+		if _, held := o.Held[d.Key]; held || o.OnlyBroken && !broken[d.Key] {
+			r[d.Key] = n.Routing[d.Key]
+		}
+	}
+	return r
+}
+
+// broken are the demands that have a list which leads nowhere, or takes longer than their
+// class allows.
+func broken(g *graph.Graph, n te.Network) map[te.Key]bool {
+	out := astray(g, n.Demands, n.Routing, nil)
+	maps.Copy(out, astray(g, n.Demands, n.Routing, bounds(n.Classes)))
+	return out
+}
+
+// mended are the demands that are broken, and better with the wanted lists.
+func mended(g *graph.Graph, n te.Network, wanted te.Routing) map[te.Key]bool {
+	out := map[te.Key]bool{}
+	for _, bounds := range []map[uint32]time.Duration{nil, bounds(n.Classes)} {
+		then := astray(g, n.Demands, wanted, bounds)
+		for key := range astray(g, n.Demands, n.Routing, bounds) {
+			if !then[key] {
+				out[key] = true
+			}
+		}
+	}
+	return out
+}
+
+// bounds are the delays that colors allow.
+func bounds(classes []te.Class) map[uint32]time.Duration {
+	out := map[uint32]time.Duration{}
+	for _, c := range classes {
+		out[c.Color] = c.MaxDelay
+	}
+	return out
+}
+
+// astray are the demands that have a list which leads nowhere, or takes longer than the bound of
+// their color where there is one.
+func astray(g *graph.Graph, demands []te.Demand, r te.Routing, bounds map[uint32]time.Duration) map[te.Key]bool {
+	flows, out := g.Flows(), map[te.Key]bool{}
+	for _, d := range demands {
+		lists, bound := r[d.Key], bounds[d.Color]
+		if len(lists) == 0 {
+			lists = []te.List{{Weight: 1}}
+		}
+		if slices.ContainsFunc(lists, func(l te.List) bool {
+			w, leads := flows.Way(d.Key, l)
+			return !leads || bound > 0 && w.Longest > bound
+		}) {
 			out[d.Key] = true
 		}
 	}

@@ -20,9 +20,7 @@ type Options struct {
 	Gain float64
 	// Most is how many demands may change at once; 0: 20.
 	Most int
-	// Held are demands that may not change now.
-	Held map[te.Key]bool
-	// Must are demands whose installed lists break a bound of their class.
+	// Must are demands whose installed lists lead nowhere, or break a bound of their class.
 	Must map[te.Key]bool
 }
 
@@ -48,7 +46,7 @@ func Choose(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, o Optio
 	_, then := g.Fullest(c.loads)
 	why := fmt.Sprintf("the largest utilisation is %s, at most the target of %s", Percent(then), Percent(o.Target))
 	if then > o.Target {
-		more, after := c.lower(o, o.Most-len(moves), enough)
+		more, after := c.lower(o.Most-len(moves), enough)
 		if after > then*(1-o.Gain) && after > o.Target {
 			why = fmt.Sprintf("the largest utilisation is %s, and no %d changes lower it by %s of that", Percent(then), o.Most, Percent(o.Gain))
 		} else {
@@ -57,7 +55,7 @@ func Choose(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, o Optio
 		}
 	}
 	if len(moves) > 0 && o.Must[moves[0]] {
-		why = "installed lists take longer than their class allows; " + why
+		why = "installed lists lead nowhere, or take longer than their class allows; " + why
 	}
 	routing := now
 	if len(moves) > 0 {
@@ -73,7 +71,7 @@ func Choose(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, o Optio
 // moveAll does the changes that must be, up to the limit.
 func (c *chooser) moveAll(o Options) (moves []te.Key) {
 	for i, d := range c.demands {
-		if o.Must[d.Key] && c.new[i] != nil && !o.Held[d.Key] && len(moves) < o.Most {
+		if o.Must[d.Key] && c.new[i] != nil && len(moves) < o.Most {
 			c.move(i)
 			moves = append(moves, d.Key)
 		}
@@ -83,10 +81,10 @@ func (c *chooser) moveAll(o Options) (moves []te.Key) {
 
 // lower does the changes that lower the largest utilisation most, until it is enough, and
 // returns what it is then.
-func (c *chooser) lower(o Options, most int, enough float64) (moves []te.Key, then float64) {
+func (c *chooser) lower(most int, enough float64) (moves []te.Key, then float64) {
 	_, then = c.g.Fullest(c.loads)
 	for len(moves) < most && then > enough {
-		i := c.best(o.Held)
+		i := c.best()
 		if i < 0 {
 			break
 		}
@@ -162,10 +160,10 @@ func (c *chooser) pressure(link int, load float64) float64 {
 }
 
 // best is the demand whose change lowers the pressure most; -1: none does.
-func (c *chooser) best(held map[te.Key]bool) (best int) {
+func (c *chooser) best() (best int) {
 	best, least := -1, -1e-9
 	for i := range c.demands {
-		if c.new[i] == nil || held[c.demands[i].Key] {
+		if c.new[i] == nil {
 			continue
 		}
 		var change float64

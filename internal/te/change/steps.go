@@ -202,8 +202,9 @@ func (p *planner) finish(s Step) {
 	p.open = slices.DeleteFunc(p.open, func(m *moving) bool { return m.done == parts })
 }
 
+// same says whether lists and the ratio of their weights are equal.
 func same(a, b []te.List) bool {
-	return slices.EqualFunc(a, b, func(x, y te.List) bool { return x.Weight == y.Weight && slices.Equal(x.Waypoints, y.Waypoints) })
+	return slices.EqualFunc(lowest(a), lowest(b), func(x, y te.List) bool { return x.Weight == y.Weight && slices.Equal(x.Waypoints, y.Waypoints) })
 }
 
 // Apply is a routing after a step.

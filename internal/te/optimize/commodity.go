@@ -28,7 +28,7 @@ type round struct {
 }
 
 // rounds sorts demands by priority, the highest priority first. What no list suits
-// goes by the IGP, and is no commodity.
+// goes by the IGP, and is no commodity; neither is what keeps its lists.
 func (s *solver) rounds(classes []te.Class, demands []te.Demand) (rounds []round) {
 	class := map[uint32]te.Class{}
 	for _, c := range classes {
@@ -36,7 +36,13 @@ func (s *solver) rounds(classes []te.Class, demands []te.Demand) (rounds []round
 	}
 	suits := map[uint32]*suitability{}
 	byPriority := map[int][]commodity{}
+	flows := s.g.Flows()
 	for _, d := range sum(demands) {
+		if lists, fixed := s.options.Fixed[d.Key]; fixed {
+			s.result.Routing[d.Key] = lists
+			flows.Load(s.result.Loads, d, lists)
+			continue
+		}
 		c, known := class[d.Color]
 		if !known {
 			c = te.Class{Color: d.Color}
@@ -54,9 +60,7 @@ func (s *solver) rounds(classes []te.Class, demands []te.Demand) (rounds []round
 		case from == to || !s.g.Reaches(from, to):
 		case why != "":
 			s.result.Routing[d.Key] = []te.List{{Weight: 1}}
-			for _, share := range s.shares.of(from, to) {
-				s.result.Loads[share.Link] += d.Rate * float64(share.Part)
-			}
+			flows.Load(s.result.Loads, d, nil)
 		default:
 			byPriority[c.Priority] = append(byPriority[c.Priority], commodity{
 				Demand: d, from: from, to: to, via: via, most: min(cmp.Or(c.MaxLists, srpolicy.MaxSegmentLists), srpolicy.MaxSegmentLists)})

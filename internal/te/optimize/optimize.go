@@ -28,6 +28,8 @@ type Options struct {
 	// Target is the largest utilisation that is no trouble: below it lists are chosen by
 	// delay alone. 0: none is.
 	Target float64
+	// Fixed has demands that keep these lists.
+	Fixed te.Routing
 	// Progress is called now and then, by the goroutine of Solve; nil: by nobody.
 	Progress func(Progress)
 }
