@@ -73,14 +73,17 @@ type Link struct {
 	Then     float64 `json:"then"`
 }
 
+// aim is how far below the target changes bring the largest utilisation, relative to it.
+const aim = 0.9
+
 // Compute finds a plan.
 func Compute(ctx context.Context, n te.Network, o Options) (*Plan, error) {
 	g := graph.New(n.Topology, graph.Without{})
-	best, err := optimize.Solve(ctx, g, n.Classes, n.Demands, optimize.Options{Target: o.Target, Fixed: o.fixed(g, n)})
+	best, err := optimize.Solve(ctx, g, n.Classes, n.Demands, optimize.Options{Target: aim * o.Target, Fixed: o.fixed(g, n)})
 	if err != nil {
 		return nil, err
 	}
-	choice := change.Choose(g, n.Demands, n.Routing, best.Routing, change.Options{Target: o.Target, Most: o.Most, Must: mended(g, n, best.Routing)})
+	choice := change.Choose(g, n.Demands, n.Routing, best.Routing, change.Options{Target: o.Target, Aim: aim * o.Target, Most: o.Most, Must: repaired(g, n, best.Routing)})
 	steps, overload := change.Steps(g, n.Demands, n.Routing, choice.Routing, choice.Moves)
 	p := &Plan{
 		Why: choice.Why, Now: choice.Now, Then: choice.Then, Best: best.Utilisation, Bound: best.Bound,
@@ -126,8 +129,8 @@ func broken(g *graph.Graph, n te.Network) map[te.Key]bool {
 	return out
 }
 
-// mended are the demands that are broken, and better with the wanted lists.
-func mended(g *graph.Graph, n te.Network, wanted te.Routing) map[te.Key]bool {
+// repaired are the demands that are broken, and better with the wanted lists.
+func repaired(g *graph.Graph, n te.Network, wanted te.Routing) map[te.Key]bool {
 	out := map[te.Key]bool{}
 	for _, bounds := range []map[uint32]time.Duration{nil, bounds(n.Classes)} {
 		then := astray(g, n.Demands, wanted, bounds)

@@ -47,7 +47,7 @@ func TestChoose(t *testing.T) {
 	if all.Then > best*1.01 || len(all.Moves) >= len(demands) {
 		t.Errorf("%d of %d demands change, to %v; all of them reach %v", len(all.Moves), len(demands), all.Then, best)
 	}
-	target := Choose(g, demands, nil, wanted, Options{Target: 0.8, Most: 1000})
+	target := Choose(g, demands, nil, wanted, Options{Target: 0.8, Aim: 0.8, Most: 1000})
 	if target.Then > 0.8 || len(target.Moves) >= len(all.Moves) {
 		t.Errorf("to a target of 80 %%: %d changes, %v; to the best: %d", len(target.Moves), target.Then, len(all.Moves))
 	}

@@ -14,8 +14,9 @@ import (
 
 // Options say when a change is worth it. The zero value is valid.
 type Options struct {
-	// Target is the utilisation up to which nothing has to change.
-	Target float64
+	// Target is the utilisation up to which nothing has to change, and Aim the one that changes
+	// bring about if they can: below the target, so that a little more traffic changes nothing.
+	Target, Aim float64
 	// Gain is by how much the largest utilisation has to fall, relative to what it is; 0: 0.05.
 	Gain float64
 	// Most is how many demands may change at once; 0: 20.
@@ -35,13 +36,13 @@ type Choice struct {
 }
 
 // Choose finds which changes from one routing to another lower the largest utilisation most:
-// as few as reach the target, or what all of them together would. Those that must change come
+// as few as reach the aim, or what all of them together would. Those that must change come
 // first, whatever links carry.
 func Choose(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, o Options) Choice {
 	o.Gain, o.Most = cmp.Or(o.Gain, 0.05), cmp.Or(o.Most, 20)
 	c := newChooser(g, demands, now, wanted)
 	_, before := g.Fullest(c.loads)
-	enough := max(o.Target, c.all()*(1+1e-3))
+	enough := max(o.Aim, c.all()*(1+1e-3))
 	moves := c.moveAll(o)
 	_, then := g.Fullest(c.loads)
 	why := fmt.Sprintf("the largest utilisation is %s, at most the target of %s", Percent(then), Percent(o.Target))
