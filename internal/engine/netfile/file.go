@@ -3,6 +3,7 @@
 package netfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,6 +23,21 @@ type Network struct {
 	Demands []Demand `json:"demands"`
 	// Policies are the lists that headends have now. A demand without a policy follows the IGP.
 	Policies []Policy `json:"policies"`
+	Engine   Engine   `json:"engine"`
+}
+
+// Engine says what `culvert te run` may do.
+type Engine struct {
+	// Apply has it change headends; else it says what it would change.
+	Apply bool   `json:"apply"`
+	Every Period `json:"every"` // default 10s
+	Hold  Period `json:"hold"`  // default 60s
+	// Target is the utilisation in percent up to which nothing has to change; default 80.
+	Target     *float64 `json:"target"`
+	Changes    int      `json:"changes"`    // demands in a round; default 20
+	Preference uint32   `json:"preference"` // of its candidate paths; default 150
+	Name       string   `json:"name"`       // begins the names of its candidate paths; default te
+	Listen     string   `json:"listen"`     // of its state and metrics; default 127.0.0.1:9474
 }
 
 // Node is te.Node.
@@ -30,6 +46,8 @@ type Node struct {
 	SID         netip.Addr   `json:"sid"`
 	Locator     netip.Prefix `json:"locator"`
 	MaxSegments int          `json:"max_segments"`
+	// API is where the node's daemon is: host:port, or the path of its socket.
+	API string `json:"api"`
 }
 
 // Link is both directions of a link, or with OneWay one of them: two such links may differ.
@@ -120,6 +138,10 @@ func (n *Network) setDefaults() {
 			}
 		}
 	}
+	e, target := &n.Engine, 80.0
+	e.Every, e.Hold = cmp.Or(e.Every, Period(10*time.Second)), cmp.Or(e.Hold, Period(time.Minute))
+	e.Target, e.Changes, e.Preference = cmp.Or(e.Target, &target), cmp.Or(e.Changes, 20), cmp.Or(e.Preference, 150)
+	e.Name, e.Listen = cmp.Or(e.Name, "te"), cmp.Or(e.Listen, "127.0.0.1:9474")
 }
 
 // Values are the network as the engine computes with it.

@@ -64,3 +64,19 @@ func (d *Delay) UnmarshalText(text []byte) error {
 
 // MarshalText is the duration as Go writes it.
 func (d Delay) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// Period is a time from one thing to the next. In a file it has a unit, as in 10s.
+type Period time.Duration
+
+// UnmarshalText reads a duration of Go.
+func (p *Period) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil || v < time.Second || v > time.Hour {
+		return fmt.Errorf("%q is no time from 1s to 1h: give one such as 10s", text)
+	}
+	*p = Period(v)
+	return nil
+}
+
+// MarshalText is the duration as Go writes it.
+func (p Period) MarshalText() ([]byte, error) { return []byte(time.Duration(p).String()), nil }

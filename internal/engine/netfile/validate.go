@@ -2,12 +2,17 @@ package netfile
 
 import (
 	"fmt"
+	"net"
 	"slices"
+	"strings"
 
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
+
+// ListenOff is the address of an engine that serves nothing.
+const ListenOff = "off"
 
 // checker collects what is wrong with a network.
 type checker struct {
@@ -67,10 +72,24 @@ func (n *Network) validate() error {
 		c.once(at, fmt.Sprintf("policy %s to %s, color %d", p.Headend, p.Endpoint, p.Color))
 		c.checkLists(at, p.Lists)
 	}
+	c.checkEngine(n.Engine)
 	if len(c.found) > 0 {
 		return c.found
 	}
 	return nil
+}
+
+func (c *checker) checkEngine(e Engine) {
+	c.fields("engine", srv6.CheckName("name", e.Name))
+	switch {
+	case !(*e.Target > 0 && *e.Target <= 100):
+		c.add("engine.target", "give more than 0, and at most 100 percent", "is %v", *e.Target)
+	case e.Changes < 1:
+		c.add("engine.changes", "give 1 or more, or leave it out", "is %d", e.Changes)
+	}
+	if _, _, err := net.SplitHostPort(e.Listen); err != nil && e.Listen != ListenOff {
+		c.add("engine.listen", `give host:port, such as 127.0.0.1:9474, or "off"`, "%q is no address", e.Listen)
+	}
 }
 
 func (c *checker) checkNode(at string, n Node) {
@@ -81,6 +100,9 @@ func (c *checker) checkNode(at string, n Node) {
 		if n.Locator.IsValid() && !n.Locator.Contains(n.SID) {
 			c.add(at+".sid", "give one in locator, or leave locator out", "%s is not in %s", n.SID, n.Locator)
 		}
+	}
+	if _, _, err := net.SplitHostPort(n.API); n.API != "" && !strings.HasPrefix(n.API, "/") && err != nil {
+		c.add(at+".api", "give host:port, or the path of a socket", "%q is no address", n.API)
 	}
 	if n.MaxSegments < 0 {
 		c.add(at+".max_segments", "give 1 or more, or leave it out", "is %d", n.MaxSegments)

@@ -1,0 +1,76 @@
+// Package headend is what the engine reads from headends, and writes to them.
+package headend
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// Policy is an SR policy as its headend has it.
+type Policy struct {
+	Name     string
+	Color    uint32
+	Endpoint netip.Addr
+	// Octets is what it has sent.
+	Octets uint64
+	// Lists are those of the active candidate path.
+	Lists []srpolicy.SegmentList
+	// Paths are all candidate paths, the best first.
+	Paths []srpolicy.Verdict
+}
+
+// Active is the candidate path that packets take.
+func (p Policy) Active() srpolicy.Verdict {
+	for _, v := range p.Paths {
+		if v.Active {
+			return v
+		}
+	}
+	return srpolicy.Verdict{}
+}
+
+// Headend is a node with policies. Its methods may be called at any time.
+type Headend interface {
+	// Policies are all that it has.
+	Policies(context.Context) ([]Policy, error)
+	// Put adds candidate paths, and replaces those of the same name: all of them, or none.
+	Put(context.Context, []srpolicy.CandidatePath) error
+}
+
+// Reading is what one headend answered.
+type Reading struct {
+	Headend  string
+	At       time.Time
+	Policies []Policy
+	Err      error
+}
+
+// patience is how long a headend may take to answer.
+const patience = 5 * time.Second
+
+// Read asks all headends at the same time, and returns their answers in the order of names.
+// Counters are those in the middle between question and answer.
+func Read(ctx context.Context, headends map[string]Headend) []Reading {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	readings := make([]Reading, 0, len(headends))
+	for _, name := range slices.Sorted(maps.Keys(headends)) {
+		readings = append(readings, Reading{Headend: name})
+	}
+	var all sync.WaitGroup
+	for i := range readings {
+		all.Go(func() {
+			asked := time.Now()
+			readings[i].Policies, readings[i].Err = headends[readings[i].Headend].Policies(ctx)
+			readings[i].At = asked.Add(time.Since(asked) / 2)
+		})
+	}
+	all.Wait()
+	return readings
+}

@@ -1,0 +1,114 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/engine/headend"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/internal/te/change"
+)
+
+// grace is how long the steps that have begun may take when the engine is told to end.
+const grace = 10 * time.Second
+
+// apply does the steps of the plan, one after the other. A step has ended when its headends say
+// that packets take the new lists.
+func (e *Engine) apply(ctx context.Context, r *round) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	for i, step := range r.state.Plan.By {
+		if err := e.step(ctx, r, step); err != nil {
+			return fmt.Errorf("step %d of %d: %w", i+1, len(r.state.Plan.By), err)
+		}
+	}
+	for _, m := range r.state.Plan.Moves {
+		e.log.Info("demand changed", "headend", m.Headend, "endpoint", m.Endpoint, "color", m.Color, "from", m.Now, "to", m.Then, "step", m.Step)
+	}
+	e.count.Changes += uint64(len(r.state.Plan.Moves))
+	return nil
+}
+
+// step changes all headends of a step at the same time.
+func (e *Engine) step(ctx context.Context, r *round, step change.Step) error {
+	paths := map[string][]srpolicy.CandidatePath{}
+	for key, lists := range step.Lists {
+		for _, p := range r.found.Policies[key] {
+			c, err := p.Path(r.in.Network.Topology, pathName(r.in.Settings, p), r.in.Settings.Preference, lists)
+			if err != nil {
+				return fmt.Errorf("policy %s of %s: %w", p.Name, key.Headend, err)
+			}
+			paths[key.Headend] = append(paths[key.Headend], c)
+		}
+		e.changed[key] = r.now
+	}
+	names := slices.Sorted(maps.Keys(paths))
+	errs := make([]error, len(names))
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() { errs[i] = put(ctx, r.in.Headends[name], paths[name]) })
+	}
+	all.Wait()
+	for i, name := range names {
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("%s: %w", name, errs[i])
+		}
+		for _, c := range paths[name] {
+			if e.wrote[written{name, c.Policy}] = c; errs[i] != nil {
+				delete(e.wrote, written{name, c.Policy}) // nobody knows what it has
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// put writes paths to a headend, and waits until packets take them.
+func put(ctx context.Context, h headend.Headend, paths []srpolicy.CandidatePath) error {
+	if err := h.Put(ctx, paths); err != nil {
+		return err
+	}
+	for wait := 10 * time.Millisecond; ; wait *= 2 {
+		policies, err := h.Policies(ctx)
+		if err != nil {
+			return err
+		}
+		late := missing(policies, paths)
+		if late == "" {
+			return nil
+		}
+		if wait > time.Second {
+			return errors.New(late)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New(late)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// missing says which path packets do not take; empty: they take all.
+func missing(policies []headend.Policy, paths []srpolicy.CandidatePath) string {
+	of := map[string]headend.Policy{}
+	for _, p := range policies {
+		of[p.Name] = p
+	}
+	for _, c := range paths {
+		p := of[c.Policy]
+		if p.Active().Path == c.Name && p.Equal(c) {
+			continue
+		}
+		for _, v := range p.Paths {
+			if v.Path == c.Name {
+				return fmt.Sprintf("packets do not take candidate path %s: %s", c.Name, v.Why)
+			}
+		}
+		return fmt.Sprintf("candidate path %s is not there", c.Name)
+	}
+	return ""
+}
