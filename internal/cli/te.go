@@ -28,10 +28,10 @@ func teCommand(a *app) *cobra.Command {
 		Long: `Computes segment lists for a network: which demands take which way, so that the
 fullest link is as little used as possible. FILE has the network: its nodes, links,
 classes, demands, and the lists that are installed (docs/how-to/traffic-engineering.md).
-These commands change nothing.`,
+Only run, with engine.apply in FILE, and withdraw change something.`,
 	}
 	topologyFlag(c)
-	c.AddCommand(build(a, teShow, tePlan, teExplain, teSimulate, teDemands)...)
+	c.AddCommand(build(a, teShow, tePlan, teExplain, teSimulate, teDemands, teRun, teStatus, teWithdraw)...)
 	return c
 }
 

@@ -5,17 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/engine/headend"
 	"github.com/culvert-net/culvert/internal/engine/netfile"
 	"github.com/culvert-net/culvert/internal/printer"
 	"github.com/culvert-net/culvert/internal/te"
@@ -37,9 +35,9 @@ func teDemands(a *app) *cobra.Command {
 	var nodes map[string]string
 	every, length := 10*time.Second, 30*time.Second
 	c := a.printing(&cobra.Command{
-		Use:   "demands FILE --node NAME=ADDRESS...",
+		Use:   "demands FILE [--node NAME=ADDRESS]...",
 		Short: "Measure demands by the counters of the headends' policies",
-		Long: `Reads the counters of policies from each --node, again and again, and prints their
+		Long: `Reads the counters of policies from each node that has an api, again and again, and prints their
 rates as demands for FILE. FILE has the nodes: a policy's endpoint is the node whose SID
 or locator has that address. A rate is the larger one of the moving average and what the
 policy sends at most for 95 % of the time. It exits with 3 if a node does not answer or
@@ -47,9 +45,12 @@ a rate is unknown.`,
 		Example: "  culvert te demands network.yaml --node r1=192.0.2.1:7443 --node r2=192.0.2.2:7443 --token-file token\n  culvert te demands network.yaml --node r1=/run/culvert/culvert.sock -o yaml",
 		Args:    cmdline.Exactly(1, "the file of a network"),
 		RunE: func(c *cobra.Command, args []string) error {
-			n, err := network(c, args)
+			file, n, left, err := readNetwork(c, args[0])
 			if err != nil {
 				return err
+			}
+			for _, l := range left {
+				fmt.Fprintln(c.ErrOrStderr(), l)
 			}
 			switch {
 			case every <= 0:
@@ -57,7 +58,7 @@ a rate is unknown.`,
 			case length < every:
 				return cmdline.Usagef("--for: give %s or more, the time between two readings", every)
 			}
-			headends, err := a.headends(n.Topology, nodes)
+			headends, err := a.headends(file, nodes)
 			if err != nil {
 				return err
 			}
@@ -68,24 +69,28 @@ a rate is unknown.`,
 			return m.judge(len(headends))
 		},
 	})
-	c.Flags().StringToStringVar(&nodes, "node", nil, "a headend to read, and where its daemon is: `NAME=ADDRESS`, host:port or the path of its socket")
-	if err := c.RegisterFlagCompletionFunc("node", nodeNames); err != nil {
-		panic(err) // the flag is above
-	}
+	nodeFlag(c, &nodes)
 	c.Flags().DurationVar(&every, "every", every, "`time` between two readings")
 	c.Flags().DurationVar(&length, "for", length, "`time` from the first reading to the last")
 	return c
 }
 
-// headends are the clients of --node.
-func (a *app) headends(t te.Topology, nodes map[string]string) (map[string]*api.Client, error) {
-	if len(nodes) == 0 {
-		return nil, cmdline.Usagef("--node: give the headends to read, such as --node r1=192.0.2.1:7443")
+// headends are the clients of a file's nodes that have an api, and of --node, which is preferred.
+func (a *app) headends(file *netfile.Network, nodes map[string]string) (map[string]headend.Headend, error) {
+	addresses := map[string]string{}
+	for _, n := range file.Nodes {
+		addresses[n.Name] = n.API
 	}
-	clients := map[string]*api.Client{}
 	for name, address := range nodes {
-		if !slices.ContainsFunc(t.Nodes, func(n te.Node) bool { return n.Name == name }) {
+		if _, known := addresses[name]; !known {
 			return nil, cmdline.Usagef("--node: no node is called %q", name)
+		}
+		addresses[name] = address
+	}
+	clients := map[string]headend.Headend{}
+	for name, address := range addresses {
+		if address == "" {
+			continue
 		}
 		e := a.endpoint
 		if e.Address = address; strings.HasPrefix(address, "/") {
@@ -93,36 +98,30 @@ func (a *app) headends(t te.Topology, nodes map[string]string) (map[string]*api.
 		}
 		client, err := api.NewClient(e)
 		if err != nil {
-			return nil, cmdline.Usagef("--node %s: %w", name, err)
+			return nil, cmdline.Usagef("node %s: %w", name, err)
 		}
-		clients[name] = client
+		clients[name] = remote{client}
+	}
+	if len(clients) == 0 {
+		return nil, cmdline.Usagef("no node has an address: give nodes their api in the file, or --node r1=192.0.2.1:7443")
 	}
 	return clients, nil
 }
 
-// answer is what one reading of a headend found.
-type answer struct {
-	headend  string
-	at       time.Time
-	policies []agent.PolicyStatus
-	err      error
-}
-
 // measure reads all headends so many times, or until the context ends.
-func measure(ctx context.Context, t te.Topology, headends map[string]*api.Client, every time.Duration, progress func(done int), times int) measured {
-	matrix, last := demand.New(demand.Options{Period: every}), []answer(nil)
+func measure(ctx context.Context, t te.Topology, headends map[string]headend.Headend, every time.Duration, progress func(done int), times int) measured {
+	matrix, last := demand.New(demand.Options{Period: every}), []headend.Reading(nil)
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for i := range times {
-		answers := read(ctx, headends)
+		readings := headend.Read(ctx, headends)
 		if ctx.Err() != nil {
 			break
 		}
-		last = answers
-		for _, v := range last {
-			octets, _ := sent(t, v.headend, v.policies)
-			for key, n := range octets {
-				matrix.Read(key, v.at, n)
+		last = readings
+		for _, r := range readings {
+			for key, n := range headend.Find(t, []headend.Reading{r}).Octets {
+				matrix.Read(key, r.At, n)
 			}
 		}
 		if progress != nil {
@@ -139,51 +138,8 @@ func measure(ctx context.Context, t te.Topology, headends map[string]*api.Client
 	return measurement(t, matrix, last)
 }
 
-// read asks all headends at the same time. Counters are those in the middle between question
-// and answer.
-func read(ctx context.Context, headends map[string]*api.Client) []answer {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	answers := make([]answer, 0, len(headends))
-	for _, name := range slices.Sorted(maps.Keys(headends)) {
-		answers = append(answers, answer{headend: name})
-	}
-	var all sync.WaitGroup
-	for i := range answers {
-		all.Go(func() {
-			asked := time.Now()
-			answers[i].policies, answers[i].err = headends[answers[i].headend].Policies(ctx, "")
-			answers[i].at = asked.Add(time.Since(asked) / 2)
-		})
-	}
-	all.Wait()
-	return answers
-}
-
-// sent is how many octets a headend's policies have sent to each endpoint in each color, and
-// which of them are left out.
-func sent(t te.Topology, headend string, policies []agent.PolicyStatus) (octets map[te.Key]uint64, left []string) {
-	octets = map[te.Key]uint64{}
-	for _, p := range policies {
-		endpoint, why := t.Owner(p.Endpoint), ""
-		switch {
-		case !p.Endpoint.IsValid():
-			why = "it has no endpoint"
-		case endpoint == "":
-			why = fmt.Sprintf("no node has %s as its SID, or in its locator", p.Endpoint)
-		case endpoint == headend:
-			why = "its endpoint is the headend"
-		default:
-			octets[te.Key{Headend: headend, Endpoint: endpoint, Color: p.Color}] += p.Counter.Bytes
-			continue
-		}
-		left = append(left, fmt.Sprintf("policy %s of %s: %s", p.Name, headend, why))
-	}
-	return octets, left
-}
-
 // measurement is what the readings gave.
-func measurement(t te.Topology, matrix *demand.Matrix, last []answer) measured {
+func measurement(t te.Topology, matrix *demand.Matrix, last []headend.Reading) measured {
 	m := measured{Demands: []netfile.Demand{}}
 	known, unknown := matrix.At(time.Now())
 	for _, d := range known {
@@ -193,12 +149,13 @@ func measurement(t te.Topology, matrix *demand.Matrix, last []answer) measured {
 	for _, key := range unknown {
 		m.Unknown = append(m.Unknown, keyWords(key))
 	}
-	for _, v := range last {
-		if v.err != nil {
-			m.Failed = append(m.Failed, fmt.Sprintf("%s: %v", v.headend, v.err))
+	for _, r := range last {
+		if r.Err != nil {
+			m.Failed = append(m.Failed, fmt.Sprintf("%s: %v", r.Headend, r.Err))
 		}
-		_, left := sent(t, v.headend, v.policies)
-		m.LeftOut = append(m.LeftOut, left...)
+	}
+	for _, l := range headend.Find(t, last).LeftOut {
+		m.LeftOut = append(m.LeftOut, l.String())
 	}
 	return m
 }
@@ -232,6 +189,14 @@ func (m measured) judge(headends int) error {
 		return nil
 	}
 	return cmdline.WithCode(cmdline.ExitCheckFailed, errors.Join(errs...))
+}
+
+// nodeFlag adds --node.
+func nodeFlag(c *cobra.Command, nodes *map[string]string) {
+	c.Flags().StringToStringVar(nodes, "node", nil, "where the daemon of a node is, in place of its api in FILE: `NAME=ADDRESS`, host:port or the path of a socket")
+	if err := c.RegisterFlagCompletionFunc("node", nodeNames); err != nil {
+		panic(err) // the flag is above
+	}
 }
 
 // nodeNames completes --node.

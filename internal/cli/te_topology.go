@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,12 +17,12 @@ import (
 
 // topologyFlag adds the flag that says where the topology of all `culvert te` comes from.
 func topologyFlag(c *cobra.Command) {
-	c.PersistentFlags().String("topology", "", "`source` of nodes, links and metrics in place of FILE: frr:PATH, what FRR's \"show isis mpls-te database json\" prints")
+	c.PersistentFlags().String("topology", "", "`source` of nodes, links and metrics in place of FILE: vtysh[:FOLDER], which asks FRR's isisd, or frr:PATH, what its \"show isis mpls-te database json\" prints")
 	complete := func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		if strings.HasPrefix(word, "frr:") {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		return []string{"frr:"}, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+		return []string{"frr:", "vtysh"}, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}
 	if err := c.RegisterFlagCompletionFunc("topology", complete); err != nil {
 		panic(err) // the flag is above
@@ -29,44 +32,74 @@ func topologyFlag(c *cobra.Command) {
 // network reads the network of the first argument, and the topology of --topology; - is
 // standard input. What cannot be used of the topology is said on standard error.
 func network(c *cobra.Command, args []string) (te.Network, error) {
+	_, n, left, err := readNetwork(c, args[0])
+	for _, l := range left {
+		fmt.Fprintln(c.ErrOrStderr(), l)
+	}
+	return n, err
+}
+
+// readNetwork reads a file, and the network that it and --topology describe.
+func readNetwork(c *cobra.Command, path string) (file *netfile.Network, n te.Network, left []te.LeftOut, err error) {
 	source, err := c.Flags().GetString("topology")
 	if err != nil {
-		return te.Network{}, err
+		return nil, n, nil, err
 	}
-	if args[0] == "-" && source == "frr:-" {
-		return te.Network{}, cmdline.Usagef("--topology: the network is read from standard input: give the path of a file")
+	if path == "-" && source == "frr:-" {
+		return nil, n, nil, cmdline.Usagef("--topology: the network is read from standard input: give the path of a file")
 	}
-	data, err := cmdline.ReadFile(c, args[0])
+	data, err := cmdline.ReadFile(c, path)
 	if err != nil {
-		return te.Network{}, err
+		return nil, n, nil, err
 	}
-	n, err := netfile.Parse(data)
-	if err != nil {
-		return te.Network{}, err
+	if file, err = netfile.Parse(data); err != nil {
+		return nil, n, nil, err
 	}
 	if source == "" {
-		return n.Values(), nil
+		return file, file.Values(), nil, nil
 	}
 	live, left, err := topology(c, source)
 	if err != nil {
-		return te.Network{}, err
+		return nil, n, nil, err
 	}
-	laid, more := n.Over(live)
-	for _, l := range append(left, more...) {
-		fmt.Fprintln(c.ErrOrStderr(), l)
-	}
-	return laid, nil
+	n, more := file.Over(live)
+	return file, n, append(left, more...), nil
 }
 
 // topology reads the topology of a source.
 func topology(c *cobra.Command, source string) (te.Topology, []te.LeftOut, error) {
-	path, isFRR := strings.CutPrefix(source, "frr:")
-	if !isFRR || path == "" {
-		return te.Topology{}, nil, cmdline.Usagef("--topology: %q is no source: give frr:PATH, or frr:- for standard input", source)
+	kind, path, _ := strings.Cut(source, ":")
+	var data []byte
+	var err error
+	switch {
+	case kind == "frr" && path != "":
+		data, err = cmdline.ReadFile(c, path)
+	case kind == "vtysh":
+		data, err = askFRR(c.Context(), path)
+	default:
+		return te.Topology{}, nil, cmdline.Usagef("--topology: %q is no source: give frr:PATH, frr:- for standard input, or vtysh", source)
 	}
-	data, err := cmdline.ReadFile(c, path)
 	if err != nil {
 		return te.Topology{}, nil, err
 	}
 	return frr.Parse(data)
+}
+
+// askFRR has vtysh ask FRR for its database. sockets is the folder of the daemons' sockets; empty:
+// where vtysh looks.
+func askFRR(ctx context.Context, sockets string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	args := []string{"-d", "isisd", "-c", "show isis mpls-te database json"}
+	if sockets != "" {
+		args = append([]string{"--vty_socket", sockets}, args...)
+	}
+	out, err := exec.CommandContext(ctx, "vtysh", args...).Output()
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		return nil, fmt.Errorf("vtysh: %w: %s", err, strings.TrimSpace(string(failed.Stderr)+string(out)))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("vtysh: %w (fix: run this where FRR is, or give --topology frr:PATH)", err)
+	}
+	return out, nil
 }
