@@ -38,6 +38,7 @@ type flow struct {
 
 	found  float64
 	best   [][]sent // that makes found
+	first  []int32  // the list that each commodity began with
 	bound  float64
 	prices []float64 // that prove bound
 }
@@ -67,14 +68,14 @@ func newFlow(s *solver, r round) *flow {
 
 // direct begins with the lists that have no waypoint, or the cheapest.
 func (f *flow) direct() {
-	f.best = make([][]sent, len(f.r.commodities))
+	f.best, f.first = make([][]sent, len(f.r.commodities)), make([]int32, len(f.r.commodities))
 	load := slices.Clone(f.r.fixed)
 	for i, c := range f.r.commodities {
 		via := int32(c.to)
 		if !slices.Contains(c.via, via) {
 			via = f.cheapest(i)
 		}
-		f.best[i] = []sent{{via, 1}}
+		f.best[i], f.first[i] = []sent{{via, 1}}, via
 		f.way.take(c.from, int(via), c.to)
 		for _, l := range f.way.links {
 			load[l] += c.Rate * f.way.part[l]

@@ -209,3 +209,23 @@ func waypoints(g *graph.Graph, l te.List) (nodes []int) {
 	}
 	return nodes
 }
+
+// A demand that sends nothing has lists beside one that fills links: the engine measures such ones.
+func TestNothingSent(t *testing.T) {
+	topology, demands := generate.Make(generate.Parameters{Nodes: 8, Links: 44, Seed: 3})
+	g := graph.New(topology, graph.Without{})
+	for i := range demands {
+		demands[i].Rate *= float64(i % 2)
+	}
+	for _, target := range []float64{0, 0.8} {
+		r, err := Solve(t.Context(), g, nil, demands, Options{Target: target})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range demands {
+			if len(r.Routing[d.Key]) == 0 {
+				t.Errorf("%v has no lists", d)
+			}
+		}
+	}
+}

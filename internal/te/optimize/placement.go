@@ -40,6 +40,9 @@ func newPlacement(s *solver, r round, f *flow) *placement {
 		change: make([]float64, len(s.g.Topology.Links))}
 	for i, c := range r.commodities {
 		p.parts[i] = apportion(f.best[i], c.most)
+		if len(p.parts[i]) == 0 { // nothing was sent
+			p.parts[i] = []part{{f.first[i], whole}}
+		}
 		for _, part := range p.parts[i] {
 			p.add(i, part.via, part.units, p.loads)
 		}
@@ -58,6 +61,9 @@ func apportion(list []sent, most int) []part {
 	var sum float64
 	for _, s := range list {
 		sum += s.amount
+	}
+	if sum == 0 {
+		return nil
 	}
 	type rest struct {
 		at   int
