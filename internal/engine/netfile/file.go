@@ -48,6 +48,8 @@ type Node struct {
 	MaxSegments int          `json:"max_segments"`
 	// API is where the node's daemon is: host:port, or the path of its socket.
 	API string `json:"api"`
+	// Outside says that the node speaks no IGP: its links are always as the file has them.
+	Outside bool `json:"outside"`
 }
 
 // Link is both directions of a link, or with OneWay one of them: two such links may differ.

@@ -15,7 +15,8 @@ type pair struct{ from, to, name string }
 // it has them. An entry of links without a name is for all links between its nodes. Links
 // lose their names where two nodes have one only.
 //
-// Nodes that only the file has stay, without links: what is asked of them has no path.
+// Nodes that only the file has stay, without links: what is asked of them has no path. Those
+// that are outside keep their links.
 func (n *Network) Over(live te.Topology) (te.Network, []te.LeftOut) {
 	v := n.Values()
 	said := map[pair]te.Link{}
@@ -30,14 +31,20 @@ func (n *Network) Over(live te.Topology) (te.Network, []te.LeftOut) {
 	for _, l := range live.Links {
 		beside[pair{l.From, l.To, ""}]++
 	}
+	outside := map[string]bool{}
+	for _, node := range n.Nodes {
+		outside[node.Name] = node.Outside
+	}
 	out, left := te.Topology{}, []te.LeftOut(nil)
 	for _, node := range live.Nodes {
 		out.Nodes = append(out.Nodes, layNode(node, nodes[node.Name]))
 		delete(nodes, node.Name)
 	}
 	for _, node := range v.Topology.Nodes {
-		if _, absent := nodes[node.Name]; absent {
-			out.Nodes = append(out.Nodes, node)
+		if _, absent := nodes[node.Name]; !absent {
+			continue
+		}
+		if out.Nodes = append(out.Nodes, node); !outside[node.Name] {
 			left = append(left, te.LeftOut{What: "node " + node.Name, Why: "the running network does not have it: it has no links"})
 		}
 	}
@@ -59,7 +66,9 @@ func (n *Network) Over(live te.Topology) (te.Network, []te.LeftOut) {
 		out.Links = append(out.Links, l)
 	}
 	for _, l := range v.Topology.Links {
-		if !directions[pair{l.From, l.To, l.Name}] {
+		if outside[l.From] || outside[l.To] {
+			out.Links = append(out.Links, l)
+		} else if !directions[pair{l.From, l.To, l.Name}] {
 			left = append(left, te.LeftOut{What: direction(l.From, l.To, l.Name), Why: "the running network does not have it"})
 		}
 	}

@@ -11,11 +11,12 @@ import (
 
 func TestOver(t *testing.T) {
 	n, err := Parse([]byte(`
-nodes: [{name: a, sid: "fc00:1::1", locator: "fc00:1::/32", max_segments: 3}, {name: b}, {name: gone}]
+nodes: [{name: a, sid: "fc00:1::1", locator: "fc00:1::/32", max_segments: 3}, {name: b}, {name: gone}, {name: edge, outside: true}]
 links:
   - {from: a, to: b, metric: 99, capacity: 10Gbit, delay: 2ms, affinity: [1]}
   - {from: a, to: b, name: second, capacity: 1Gbit, sid: "fc00:1::2"}
   - {from: b, to: gone, capacity: 1Gbit, one_way: true}
+  - {from: edge, to: a, capacity: 1Gbit, one_way: true}
 demands: [{headend: a, endpoint: gone, rate: 1bit}]
 `))
 	if err != nil {
@@ -35,13 +36,14 @@ demands: [{headend: a, endpoint: gone, rate: 1bit}]
 	want := te.Topology{
 		Nodes: []te.Node{
 			{Name: "a", SID: sid("fc00:1::1"), Locator: netip.MustParsePrefix("fc00:1::/32"), MaxSegments: 3},
-			{Name: "b", SID: sid("fc00:2::1")}, {Name: "c"}, {Name: "gone"},
+			{Name: "b", SID: sid("fc00:2::1")}, {Name: "c"}, {Name: "gone"}, {Name: "edge"},
 		},
 		Links: []te.Link{
 			{From: "a", To: "b", Name: "first", Metric: 5, Capacity: 10e9, Delay: 2 * time.Millisecond, Affinity: 2},
 			{From: "b", To: "a", Metric: 6, Capacity: 10e9, Delay: 2 * time.Millisecond, Affinity: 2},
 			{From: "a", To: "b", Name: "second", Metric: 7, Capacity: 1e9, Affinity: 9, SID: sid("fc00:1::2")},
 			{From: "b", To: "c", Metric: 8, Capacity: 1e6},
+			{From: "edge", To: "a", Metric: 10, Capacity: 1e9},
 		},
 	}
 	if !reflect.DeepEqual(got.Topology, want) {
