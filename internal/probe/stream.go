@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,8 @@ type Stream struct {
 	Flows    int            // source ports, taken in turn; 1 unless set
 	Count    int            // at least so many
 	Interval time.Duration
-	Size     int // of the datagram's data
+	Size     int   // of the datagram's data
+	DSCP     uint8 // of each packet
 	Wait     time.Duration
 	// While, if set, keeps the stream going beyond Count.
 	While func() bool
@@ -37,13 +39,17 @@ type Stream struct {
 // StreamResult is what became of them.
 type StreamResult struct {
 	Sent       int
-	Received   int // distinct, whole
+	Took       time.Duration // from the first that was sent to the last
+	Received   int           // distinct, whole
 	Duplicates int
 	Reordered  int // arrived behind a later one of the same flow
 	Overtaking int // arrived ahead of an earlier one of the same flow, or of one that is lost
 	Corrupt    int
 	// Gap is the longest time in which nothing arrived.
 	Gap time.Duration
+	// P99 is how long 99 % of what arrived took at most, from the sender's socket to the
+	// receiver's.
+	P99 time.Duration
 	// Rate of what arrived, as IP packets, in kbit/s.
 	Rate float64
 }
@@ -52,7 +58,7 @@ type StreamResult struct {
 // make up for more by a burst.
 const mostBehind = 20 * time.Millisecond
 
-const streamHeader = 16 // number, flow
+const streamHeader = 24 // number, flow, time
 
 // Run sends and receives.
 func (s Stream) Run(ctx context.Context) (StreamResult, error) {
@@ -75,14 +81,16 @@ func (s Stream) Run(ctx context.Context) (StreamResult, error) {
 	var end atomic.Pointer[streamEnd]
 	results := make(chan StreamResult, 1)
 	go func() { results <- s.receive(receiver, &end) }()
+	began := time.Now()
 	n, err := s.send(ctx, senders)
+	took := time.Since(began)
 	end.Store(&streamEnd{n, time.Now().Add(s.Wait)})
 	// Wakes the receiver, which may have all of them, or waits for the rest.
 	if err := receiver.SetReadDeadline(time.Now()); err != nil {
 		return StreamResult{}, err
 	}
 	result := <-results
-	result.Sent = n
+	result.Sent, result.Took = n, took
 	return result, err
 }
 
@@ -119,10 +127,22 @@ func (s Stream) dial(to netip.AddrPort) (list []*net.UDPConn, err error) {
 				return err
 			}
 			list = append(list, c.(*net.UDPConn))
+			if err := s.mark(c.(*net.UDPConn)); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
 	return list, err
+}
+
+// mark has a socket's packets carry the DSCP.
+func (s Stream) mark(c *net.UDPConn) error {
+	level, option := unix.IPPROTO_IPV6, unix.IPV6_TCLASS
+	if s.To.Is4() {
+		level, option = unix.IPPROTO_IP, unix.IP_TOS
+	}
+	return control(c, func(fd int) error { return unix.SetsockoptInt(fd, level, option, int(s.DSCP)<<2) })
 }
 
 func (s Stream) send(ctx context.Context, senders []*net.UDPConn) (n int, err error) {
@@ -138,6 +158,7 @@ func (s Stream) send(ctx context.Context, senders []*net.UDPConn) (n int, err er
 		flow := n % len(senders)
 		binary.BigEndian.PutUint64(b, uint64(n))
 		binary.BigEndian.PutUint64(b[8:], uint64(flow))
+		binary.BigEndian.PutUint64(b[16:], uint64(time.Since(epoch)))
 		if _, err := senders[flow].Write(b); err != nil {
 			// An ICMP error for an earlier datagram: this one was not sent.
 			if _, err = senders[flow].Write(b); err != nil {
@@ -160,7 +181,8 @@ func (s Stream) receive(c *net.UDPConn, end *atomic.Pointer[streamEnd]) (r Strea
 	latest := map[uint64]uint64{}
 	last := time.Now()
 	meter := rateMeter{settle: s.Settle}
-	defer func() { r.Rate = meter.rate() }()
+	var delays []time.Duration
+	defer func() { r.Rate, r.P99 = meter.rate(), percentile(delays, 0.99) }()
 	b := make([]byte, 1<<16)
 	for {
 		n, err := c.Read(b)
@@ -179,7 +201,9 @@ func (s Stream) receive(c *net.UDPConn, end *atomic.Pointer[streamEnd]) (r Strea
 		}
 		last = now
 		meter.add(now, s.IPLength())
-		s.take(b[:n], seen, latest, &r)
+		if s.take(b[:n], seen, latest, &r) {
+			delays = append(delays, now.Sub(epoch)-time.Duration(binary.BigEndian.Uint64(b[16:])))
+		}
 		if e := end.Load(); e != nil && r.Received >= e.sent {
 			return r
 		}
@@ -224,15 +248,28 @@ func (m *rateMeter) rate() float64 {
 	return float64(m.octets) * 8 / 1000 / m.last.Sub(m.began).Seconds()
 }
 
-func (s Stream) take(b []byte, seen map[uint64]bool, latest map[uint64]uint64, r *StreamResult) {
+// epoch is what times in datagrams count from: sender and receiver are one process.
+var epoch = time.Now()
+
+// percentile is what so much of the values are at most; 0 of none.
+func percentile(values []time.Duration, part float64) time.Duration {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return values[int(part*float64(len(values)-1))]
+}
+
+// take counts a datagram, and says whether it is a new one.
+func (s Stream) take(b []byte, seen map[uint64]bool, latest map[uint64]uint64, r *StreamResult) bool {
 	if len(b) != s.Size || !isPattern(b[streamHeader:]) {
 		r.Corrupt++
-		return
+		return false
 	}
 	number, flow := binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
 	if seen[number] {
 		r.Duplicates++
-		return
+		return false
 	}
 	seen[number] = true
 	r.Received++
@@ -243,6 +280,7 @@ func (s Stream) take(b []byte, seen map[uint64]bool, latest map[uint64]uint64, r
 		r.Overtaking++
 	}
 	latest[flow] = max(latest[flow], number)
+	return true
 }
 
 func isPattern(b []byte) bool {
