@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/probe"
@@ -67,8 +68,10 @@ func wantAll(o *report.Outcome, x *topology.Expect) {
 	switch lost := o.Sent - o.Received; {
 	case x.Nothing && o.Received > 0:
 		o.Fail("%d of %d arrived: none should", o.Received, o.Sent)
-	case !x.Nothing && lost > x.MaxLost:
+	case !x.Nothing && x.MinLost == 0 && lost > x.MaxLost:
 		o.Fail("%d of %d lost", lost, o.Sent)
+	case lost < x.MinLost:
+		o.Fail("%d of %d lost: want %d at least", lost, o.Sent, x.MinLost)
 	}
 	if o.Sent == 0 {
 		o.Fail("nothing was sent")
@@ -98,12 +101,13 @@ func wantErrors(o *report.Outcome, kind string, mtu uint32, list []probe.ICMPErr
 
 // streams are what a check of kind udp sends.
 func streams(r *disturb.Runner, c *topology.Check) (list []probe.Stream) {
-	first := topology.Way{From: c.From, At: c.At, Source: c.Source, To: c.To, Device: c.Device, Both: c.Both}
+	first := topology.Way{From: c.From, At: c.At, Source: c.Source, To: c.To, Device: c.Device, Both: c.Both, DSCP: c.DSCP}
 	for _, w := range append([]topology.Way{first}, c.Also...) {
 		from, at := r.Namespace(r.Node(w.From)), r.Namespace(r.Node(w.At))
+		pace, interval := c.Interval.Or(2*time.Millisecond), w.Interval.Or(c.Interval.Or(2*time.Millisecond))
 		stream := probe.Stream{
-			From: from, At: at, Source: w.Source, To: w.To, Device: w.Device, Flows: c.Flows, Count: max(c.Count, 1),
-			Interval: w.Interval.Or(c.Interval.Or(2 * time.Millisecond)), Size: c.Size, Wait: AnswerTime, Port: c.Port, Listen: c.Listen,
+			From: from, At: at, Source: w.Source, To: w.To, Device: w.Device, Flows: cmp.Or(w.Flows, c.Flows), Count: max(1, c.Count*int(pace/time.Microsecond)/int(interval/time.Microsecond)), DSCP: w.DSCP,
+			Interval: interval, Size: cmp.Or(w.Size, c.Size), Wait: AnswerTime, Port: c.Port, Listen: c.Listen,
 		}
 		if c.Expect.Rate != nil { // what is held back does not come later
 			stream.Settle, stream.Wait = settleTime, AnswerTime/3
@@ -132,6 +136,10 @@ func udp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 		}
 		since = daemon.OutputEnd(r.Instance, r.SMF(u.SMF))
 	}
+	queues, err := network.Queues(r.Instance)
+	if err != nil {
+		return err
+	}
 	streams := streams(r, c)
 	results, errs := make([]probe.StreamResult, len(streams)), make([]error, len(streams))
 	err = disturb.During(ctx, r, c, o, func(busy func() bool) error {
@@ -146,10 +154,10 @@ func udp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 	if err != nil {
 		return err
 	}
-	var gap time.Duration
+	var gap, took time.Duration
 	for _, result := range results {
 		judgeStream(c, result, o)
-		gap = max(gap, result.Gap)
+		gap, took = max(gap, result.Gap), max(took, result.Took)
 	}
 	if len(c.AllEvents()) > 0 {
 		o.Say("longest gap %.1f ms", float64(gap.Microseconds())/1000)
@@ -157,6 +165,10 @@ func udp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 	if c.Expect.Rate == nil {
 		wantAll(o, &c.Expect)
 	}
+	if err := wantLinks(r, c, o, queues, took); err != nil {
+		return err
+	}
+	wantQuick(c, results[0], o)
 	if err := wantFromEndpoint(r, c, o, outerBefore); err != nil {
 		return err
 	}
@@ -168,6 +180,41 @@ func udp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 		wantWhole(results[first:], o)
 	}
 	return wantUsage(ctx, r, c.Expect.Usage, since, streams[:first], results, o)
+}
+
+// wantLinks fails unless the fullest of the links with a rate is as full as it should be.
+func wantLinks(r *disturb.Runner, c *topology.Check, o *report.Outcome, before []network.Queue, over time.Duration) error {
+	x := c.Expect.Busiest
+	if x == nil {
+		return nil
+	}
+	after, err := network.Queues(r.Instance)
+	if err != nil {
+		return err
+	}
+	var fullest float64
+	var name string
+	for i, q := range after {
+		if used := float64(q.Bytes-before[i].Bytes) * 8 / 10 / float64(q.Kbits) / over.Seconds(); used > fullest {
+			fullest, name = used, q.Node+"-"+q.Device
+		}
+	}
+	o.Say("busiest link %s, %.1f %%", name, fullest)
+	if fullest < x.Min || fullest > x.Max {
+		o.Fail("the busiest link is %.1f %% full: want %v to %v %%", fullest, x.Min, x.Max)
+	}
+	return nil
+}
+
+// wantQuick fails where the first stream took too long.
+func wantQuick(c *topology.Check, s probe.StreamResult, o *report.Outcome) {
+	if c.Expect.P99 == 0 {
+		return
+	}
+	o.Say("99 %% of the first stream in %.1f ms", float64(s.P99.Microseconds())/1000)
+	if limit := time.Duration(c.Expect.P99); s.P99 > limit {
+		o.Fail("99 %% of the first stream took up to %v: want %v", s.P99, limit)
+	}
 }
 
 // wantWhole fails where a stream lost something.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -39,7 +40,7 @@ func StartFRR(ctx context.Context, in *instance.Instance, n *topology.Node) erro
 		return err
 	}
 	daemons := append([]string{"zebra"}, n.FRR.Daemons...)
-	text := n.FRR.Config
+	text := "hostname " + n.Name + "\n" + n.FRR.Config
 	if n.FRR.ISIS != nil {
 		daemons = append(daemons, "isisd")
 		text = isisText(n.FRR.ISIS, in.Topology, n) + text
@@ -65,7 +66,7 @@ func StartFRR(ctx context.Context, in *instance.Instance, n *topology.Node) erro
 	return nil
 }
 
-// A neighbour that says nothing is gone after three seconds; that a link is
+// A neighbour that says nothing is gone after some seconds; that a link is
 // down is seen at once. The SPF runs 10 ms after a change, or within 200 ms if
 // it ran just before. The order counts: isisd makes its first LSP at the line net,
 // and the next one only when the interval that it knows by then is over; and it
@@ -76,8 +77,14 @@ const isisInterface = `interface %s
  isis circuit-type level-2-only
  isis network point-to-point
  isis hello-interval 1
- isis hello-multiplier 3
+ isis hello-multiplier %d
  isis metric %d
+`
+
+// isisLink has a link be in the traffic engineering database.
+const isisLink = ` link-params
+  enable
+ exit-link-params
 `
 
 const isisRouter = `interface lo
@@ -99,16 +106,27 @@ func isisText(i *topology.ISIS, t *topology.Topology, n *topology.Node) string {
 		if peer := t.Node(there.Node); peer.FRR == nil || peer.FRR.ISIS == nil {
 			continue
 		}
-		fmt.Fprintf(&b, isisInterface, here.Name, cmp.Or(i.Metrics[here.Name], 10))
+		lost := 3
+		if i.TE { // links may be full, of data and of hellos
+			lost = 20
+		}
+		fmt.Fprintf(&b, isisInterface, here.Name, lost, cmp.Or(i.Metrics[here.Name], 10))
+		if i.TE {
+			b.WriteString(isisLink)
+		}
+	}
+	te := ""
+	if i.TE {
+		te = fmt.Sprintf(" mpls-te on\n mpls-te router-address ipv6 %v\n", netip.MustParsePrefix(n.Addresses[0]).Addr()) // it is valid: validated
 	}
 	if len(i.Kernel) == 0 {
-		fmt.Fprintf(&b, isisRouter, i.System)
+		fmt.Fprintf(&b, isisRouter+te, i.System)
 		return b.String()
 	}
 	for _, prefix := range i.Kernel {
 		fmt.Fprintf(&b, "ipv6 prefix-list kernel permit %s\n", prefix)
 	}
 	b.WriteString("route-map kernel permit 10\n match ipv6 address prefix-list kernel\n")
-	fmt.Fprintf(&b, isisRouter+" redistribute ipv6 kernel level-2 route-map kernel\n", i.System)
+	fmt.Fprintf(&b, isisRouter+te+" redistribute ipv6 kernel level-2 route-map kernel\n", i.System)
 	return b.String()
 }

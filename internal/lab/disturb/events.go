@@ -77,6 +77,10 @@ var events = map[string]func(context.Context, action) error{
 		_, err := cluster.RunKubectl(ctx, a.Instance, a.event.Kubectl)
 		return err
 	},
+	"engine_start": startEngine,
+	"engine_stop":  func(_ context.Context, a action) error { return stopEngine(a, unix.SIGTERM) },
+	"engine_kill":  func(_ context.Context, a action) error { return stopEngine(a, unix.SIGKILL) },
+	"engine_shows": awaitEngine,
 	"wait": func(ctx context.Context, a action) error {
 		select {
 		case <-ctx.Done():

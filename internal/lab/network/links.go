@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -122,7 +123,58 @@ func MakeLinks(in *instance.Instance, links []topology.Link) error {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 	}
+	return shape(in, links)
+}
+
+// shape holds links to their rates.
+func shape(in *instance.Instance, links []topology.Link) error {
+	for _, l := range links {
+		if l.Kbits == 0 {
+			continue
+		}
+		for _, e := range l.Ends {
+			err := in.Namespace(in.Node(e.Node)).Do(func() error {
+				_, err := namespace.Output(exec.Command("tc", "qdisc", "add", "dev", e.Name, "root", "tbf", "rate", fmt.Sprintf("%dkbit", l.Kbits), "burst", "4k", "latency", "50ms"))
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", e.Node, e.Name, err)
+			}
+		}
+	}
 	return nil
+}
+
+// Queue is what a queue of a link with a rate has sent and dropped.
+type Queue struct {
+	Node, Device string
+	Kbits        int // of the link
+	Bytes        uint64
+	Drops        uint64
+}
+
+// Queues are of all links with a rate.
+func Queues(in *instance.Instance) (list []Queue, err error) {
+	for _, l := range in.Links {
+		if l.Kbits == 0 {
+			continue
+		}
+		for _, e := range l.Ends {
+			var got []struct {
+				Kind  string `json:"kind"`
+				Bytes uint64 `json:"bytes"`
+				Drops uint64 `json:"drops"`
+			}
+			if err := in.Namespace(in.Node(e.Node)).JSON(&got, "tc", "-s", "-j", "qdisc", "show", "dev", e.Name, "root"); err != nil {
+				return nil, err
+			}
+			if len(got) != 1 || got[0].Kind != "tbf" {
+				return nil, fmt.Errorf("%s: %s has the queues %+v: want one of kind tbf", e.Node, e.Name, got)
+			}
+			list = append(list, Queue{e.Node, e.Name, l.Kbits, got[0].Bytes, got[0].Drops})
+		}
+	}
+	return list, nil
 }
 
 // addressLines add addresses to a device, for ip.

@@ -19,20 +19,20 @@ func Shows(ctx context.Context, in *instance.Instance, n *topology.Node, want an
 	if err := daemon.AskJSON(ctx, in, n, &got, command...); err != nil {
 		return err
 	}
-	if err := includes(got, want); err != nil {
+	if err := Includes(got, want); err != nil {
 		return fmt.Errorf("culvert %s: %w", strings.Join(command, " "), err)
 	}
 	return nil
 }
 
-// includes wants all of want to be in got: what is a mapping may have more keys,
+// Includes wants all of want to be in got: what is a mapping may have more keys,
 // what is a list more items, and what is a text, more of it.
-func includes(got, want any) error {
+func Includes(got, want any) error {
 	switch want := want.(type) {
 	case map[string]any:
 		object, _ := got.(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(want)) {
-			if err := includes(object[key], want[key]); err != nil {
+			if err := Includes(object[key], want[key]); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 		}
@@ -42,7 +42,7 @@ func includes(got, want any) error {
 		for _, item := range want {
 			var errs []error
 			one := slices.ContainsFunc(list, func(g any) bool {
-				errs = append(errs, includes(g, item))
+				errs = append(errs, Includes(g, item))
 				return errs[len(errs)-1] == nil
 			})
 			if !one {

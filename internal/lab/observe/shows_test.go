@@ -33,7 +33,7 @@ func TestIncludes(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(tt.want), &want); err != nil {
 			t.Fatal(err)
 		}
-		err := includes(shown, want)
+		err := Includes(shown, want)
 		if tt.err == nil && err != nil {
 			t.Errorf("%s: %v", tt.want, err)
 		}

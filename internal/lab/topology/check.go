@@ -32,7 +32,8 @@ type Check struct {
 	Device string `json:"device,omitempty"`
 	// Both sends in both directions (udp; needs Source).
 	Both bool `json:"both,omitempty"`
-	// Also are more streams at the same time (udp), of the same pace unless they say another.
+	// Also are more streams at the same time (udp), for as long, and of the same pace unless
+	// they say another.
 	Also     []Way `json:"also,omitempty"`
 	Variants       // in which it is made: all unless set
 
@@ -41,6 +42,7 @@ type Check struct {
 	Size     int      `json:"size,omitempty"`
 	Bytes    int64    `json:"bytes,omitempty"`
 	Flows    int      `json:"flows,omitempty"`
+	DSCP     uint8    `json:"dscp,omitempty"` // (udp)
 	HopLimit int      `json:"hop_limit,omitempty"`
 	DF       bool     `json:"df,omitempty"`
 	// Command of culvert is asked, with the address of ToName if there is one
@@ -81,6 +83,9 @@ type Way struct {
 	Both   bool       `json:"both,omitempty"`
 
 	Interval Duration `json:"interval,omitempty"`
+	DSCP     uint8    `json:"dscp,omitempty"`
+	Size     int      `json:"size,omitempty"`
+	Flows    int      `json:"flows,omitempty"`
 }
 
 // AllEvents are all that happens under load.
@@ -98,6 +103,11 @@ type Expect struct {
 	MTU     uint32 `json:"mtu,omitempty"`      // that it names
 	Nothing bool   `json:"nothing,omitempty"`  // nothing arrives
 	MaxLost int    `json:"max_lost,omitempty"` // this many may be lost
+	MinLost int    `json:"min_lost,omitempty"` // this many at least have to be lost, and any number may (udp)
+	// P99 is how long 99 % of the first stream may take at most (udp).
+	P99 Duration `json:"p99,omitempty"`
+	// Busiest is how full the fullest of the links with kbit_s may be (udp).
+	Busiest *BusiestExpect `json:"busiest,omitempty"`
 	// AlsoWhole wants nothing of the streams in Also to be lost.
 	AlsoWhole bool `json:"also_whole,omitempty"`
 	// Outer wants an ICMP error about the GTP-U packets, at the endpoint
@@ -129,6 +139,12 @@ type Expect struct {
 	Shows any `json:"shows,omitempty"`
 	// Reports of UPFs.
 	Reports []ReportExpect `json:"reports,omitempty"`
+}
+
+// BusiestExpect is a range, in percent of kbit_s. What queues drop does not count.
+type BusiestExpect struct {
+	Min float64 `json:"min,omitempty"`
+	Max float64 `json:"max"`
 }
 
 // RateExpect is a rate of IP packets.

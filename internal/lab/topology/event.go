@@ -36,7 +36,7 @@ type Event struct {
 	// Route is in iproute2's grammar, MTU that of a pod's packets.
 	Route string `json:"route,omitempty"`
 	MTU   int    `json:"mtu,omitempty"`
-	// Command of culvert is to show Shows, and may show more.
+	// Command of culvert, or the engine's state, is to show Shows, and may show more.
 	Command []string `json:"command,omitempty"`
 	Shows   any      `json:"shows,omitempty"`
 	// Program of a node of kind kubelet that is killed; culvert unless set.

@@ -35,6 +35,9 @@ type ISIS struct {
 	Metrics map[string]int `json:"metrics,omitempty"` // of interfaces: 10 unless set
 	// Kernel are networks of static routes that are advertised beside.
 	Kernel []string `json:"kernel,omitempty"`
+	// TE has isisd keep a traffic engineering database. Each interface needs an address whose
+	// last 64 bits no other has.
+	TE bool `json:"te,omitempty"`
 }
 
 // Counts says whether the kernel of the node counts: SIDs of routes with the word
@@ -135,6 +138,9 @@ type Node struct {
 	GTPU []gtpulink.Link `json:"gtpu,omitempty"`
 	// FRR are routing daemons that run beside whatever the node is.
 	FRR *FRRConfig `json:"frr,omitempty"`
+	// Engine is the network of a `culvert te run` that events start in a node with FRR. The
+	// topology is what its isisd says, and the api of nodes is added.
+	Engine map[string]any `json:"engine,omitempty"`
 }
 
 // FRRConfig is what FRR runs in a node.
@@ -173,6 +179,9 @@ type Link struct {
 	// Offloads leaves the ends as the kernel makes them, with GSO: fit for tc, not
 	// for XDP.
 	Offloads bool `json:"offloads,omitempty"`
+	// Kbits is what each direction carries, in kbit/s; 0: as much as there is. A queue holds
+	// 50 ms. The ends are kernel routers: XDP does not see the queue.
+	Kbits int `json:"kbit_s,omitempty"`
 }
 
 // End is one interface of a link.

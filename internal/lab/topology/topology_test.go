@@ -127,6 +127,10 @@ func TestParse(t *testing.T) {
 		{"counter of no daemon", "to: 10.0.0.2", "to: 10.0.0.2, counters: [{node: right, sid: x}]", []string{"right", "culvert"}},
 		{"device without a type", "name: right, kind: host", "name: right, kind: host, devices: [{name: d}]", []string{"nodes[1]", "devices[0]", "type"}},
 		{"device's name", "name: right, kind: host", "name: right, kind: host, devices: [{name: ethernet0123456789, type: dummy}]", []string{"devices[0]", "15"}},
+		{"rate of no router", "  - ends:", "  - kbit_s: 1000\n    ends:", []string{"links[0]", "left is no router of the kernel"}},
+		{"engine without FRR", "name: right, kind: host", "name: right, kind: host, engine: {}", []string{"nodes[1]", "engine"}},
+		{"event of no engine", "to: 10.0.0.2", "to: 10.0.0.2, event: {do: engine_start, node: left}", []string{"left", "no engine"}},
+		{"P99 of a ping", "to: 10.0.0.2", "to: 10.0.0.2, expect: {p99: 1ms}", []string{"p99", "udp"}},
 		{"gtpu", "name: right, kind: host", "name: right, kind: host, gtpu: [{device: g, local: 10.0.0.2}]", []string{"nodes[1]", "gtpu[0]", "remote"}},
 	}
 	for _, tt := range tests {

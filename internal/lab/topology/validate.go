@@ -91,6 +91,8 @@ func (v validator) topology() {
 		in.want(len(l.Ends) == 2, "ends: %d given: a link has two", len(l.Ends))
 		in = in.in("ends")
 		for _, e := range l.Ends {
+			n := v.t.Node(e.Node)
+			in.want(l.Kbits == 0 || l.Kbits > 0 && n != nil && (n.Kind == FRR || n.Kind == Kernel), "kbit_s: %s is no router of the kernel", e.Node)
 			in.exists(e.Node)
 			in.device(e.Name)
 			in.want(!devices[e.Node+" "+e.Name], "node %s has two interfaces %q", e.Node, e.Name)
@@ -156,7 +158,9 @@ func (v validator) node(n *Node, seen, smfs map[string]bool) {
 			in.want(slices.Contains(v.t.Devices(n), device), "metrics: %s has no link %q", n.Name, device)
 		}
 		in.prefixes("kernel", i.Kernel)
+		in.want(!i.TE || len(n.Addresses) > 0 && strings.Contains(n.Addresses[0], ":"), "te: the first of addresses is no IPv6 address")
 	}
+	v.want(n.Engine == nil || n.Kind == FRR && n.FRR.ISIS != nil && n.FRR.ISIS.TE, "engine: %s is no node of kind frr whose isis has te", n.Name)
 	v.prefixes("addresses", n.Addresses)
 	v.prefixes("pod_cidrs", n.PodCIDRs)
 }

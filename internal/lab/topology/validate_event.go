@@ -57,7 +57,11 @@ var needs = map[string]need{
 	"shows": {validator.culvert, func(v validator, e *Event) {
 		v.want(len(e.Command) > 0 && e.Shows != nil, "command, shows: missing")
 	}},
-	"wait": {nil, func(v validator, e *Event) { v.want(e.For > 0, "for: missing: how long") }},
+	"engine_start": {validator.engine, nil},
+	"engine_stop":  {validator.engine, nil},
+	"engine_kill":  {validator.engine, nil},
+	"engine_shows": {validator.engine, func(v validator, e *Event) { v.want(e.Shows != nil, "shows: missing") }},
+	"wait":         {nil, func(v validator, e *Event) { v.want(e.For > 0, "for: missing: how long") }},
 	"busy": {nil, func(v validator, e *Event) {
 		v.want(e.For > 0 && e.For <= Duration(3*time.Second), "for: %v: a CPU that is busy for more than 3s harms others", time.Duration(e.For))
 	}},
@@ -93,6 +97,12 @@ func kindIs(kinds ...Kind) func(validator, string) bool {
 		n := v.t.Node(name)
 		return v.want(n != nil && slices.Contains(kinds, n.Kind), "%q is no node of kind %s", name, text)
 	}
+}
+
+// engine wants a node with an engine.
+func (v validator) engine(name string) bool {
+	n := v.t.Node(name)
+	return v.want(n != nil && n.Engine != nil, "%q has no engine", name)
 }
 
 func (v validator) linkOf(e *Event) {
