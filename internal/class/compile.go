@@ -70,6 +70,24 @@ func Compile(classes []Class, former *Table) (*Table, error) {
 	return t, nil
 }
 
+// Fits says why the last one of some classes, of which the others fit together, does not fit
+// with them; empty: it does.
+func Fits(classes []Class) string {
+	last := len(classes) - 1
+	for i := range last {
+		if classes[i].Priority != classes[last].Priority {
+			continue
+		}
+		if example, meet := meets(&classes[i].Match, &classes[last].Match); meet {
+			return fmt.Sprintf("%s are in class %q too, which has the same priority: give one of the two a higher priority", example, classes[i].Name)
+		}
+	}
+	if _, err := Compile(classes, nil); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 func (t *Table) column(key string) uint8 {
 	if t == nil {
 		return 0
