@@ -102,8 +102,8 @@ func TestPodsOfClasses(t *testing.T) {
 	if first[46] == 0 || first[0] != 0 || first != second {
 		t.Errorf("columns %v and %v", first, second)
 	}
-	d.core.pods.SetLabels(func(_, name string) map[string]string {
-		return map[string]map[string]string{"pod-1": {"app": "web", "tier": "front"}}[name]
+	d.core.pods.SetLabels(func(_, name string) (map[string]string, bool) {
+		return map[string]map[string]string{"pod-1": {"app": "web", "tier": "front"}}[name], true
 	})
 	if now := dp.pods[3].Classifier; dp.pods[2].Classifier != first || now[0] == 0 || now[46] != now[0] || now[0] == first[46] {
 		t.Errorf("with labels: columns %v and %v", dp.pods[2].Classifier, now)

@@ -33,10 +33,10 @@ func TestPods(t *testing.T) {
 	rpc, ctx := plugin("unix", path), t.Context()
 	first, second := &pb.Attachment{ContainerId: "c1", Interface: "eth0"}, &pb.Attachment{ContainerId: "c2", Interface: "eth0"}
 	want := pods.Status{Attachment: pods.Attachment{ContainerID: "c1", Interface: "eth0"}, Pod: pods.Pod{
-		Network: "culvert", NetNS: "/run/netns/x", Namespace: "default", Name: "web", UID: "1-2", HostInterface: "culv0", HostIfindex: 7, MAC: "02:00:00:00:00:01", Shaped: true,
+		Network: "culvert", NetNS: "/run/netns/x", Namespace: "default", Name: "web", UID: "1-2", HostInterface: "culv0", HostIfindex: 7, MAC: "02:00:00:00:00:01", Shaped: true, Labels: map[string]string{"app": "web"},
 	}}
 	added, err := rpc.AddPod(ctx, &pb.AddPodRequest{Attachment: first, Pod: &pb.Pod{
-		Network: "culvert", Netns: "/run/netns/x", Namespace: "default", Name: "web", Uid: "1-2", HostInterface: "culv0", HostIfindex: 7, Mac: "02:00:00:00:00:01", Shaped: true,
+		Network: "culvert", Netns: "/run/netns/x", Namespace: "default", Name: "web", Uid: "1-2", HostInterface: "culv0", HostIfindex: 7, Mac: "02:00:00:00:00:01", Shaped: true, Labels: map[string]string{"app": "web"},
 	}})
 	if err != nil || fmt.Sprint(added.Addresses, added.Gateways, added.Mtu) != "[10.244.1.2 fd00:10:244:1::2] [169.254.1.1 fe80::1] 1440" {
 		t.Fatalf("add: %v, %v", added, err)

@@ -40,6 +40,9 @@ type Pod struct {
 	// kernel: other nodes' packets leave and come by the kernel's interface into
 	// the overlay.
 	Shaped bool `json:"shaped,omitempty"`
+	// Labels are what Kubernetes said last. They are kept, so that a daemon knows the
+	// classes of its pods' packets before the API answers.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // Network is what a pod is to be configured with.
@@ -138,8 +141,11 @@ type Pods struct {
 	failures map[Attachment]error // of pods to be connected again
 	fresh    map[Attachment]freshPod
 	classes  *class.Table
-	labels   func(namespace, name string) map[string]string // of pods; nil: none are known
+	labels   Labels
 }
+
+// Labels returns the labels of a pod, and whether they are known.
+type Labels func(namespace, name string) (map[string]string, bool)
 
 // freshPod is one that the plugin may still be configuring, with the MTU that it was
 // given: a change of that may have come too early for it.
@@ -260,6 +266,7 @@ func (p *Pods) Add(key Attachment, v Pod) (Network, error) {
 			return Network{}, err
 		}
 	}
+	p.relabel(&v)
 	lease, existed, err := p.book.Add(key, tenant.ID, v)
 	if err != nil {
 		return Network{}, err
@@ -304,13 +311,8 @@ func (p *Pods) forTable(l ipam.Lease[Pod]) pod.Pod {
 // classifier is that of what a pod sends.
 func (p *Pods) classifier(v Pod) class.Classifier {
 	p.mu.Lock()
-	classes, labels := p.classes, p.labels
-	p.mu.Unlock()
-	s := class.Source{Kind: class.SourcePod, Namespace: v.Namespace}
-	if labels != nil {
-		s.Labels = labels(v.Namespace, v.Name)
-	}
-	return classes.Classifier(s)
+	defer p.mu.Unlock()
+	return p.classes.Classifier(class.Source{Kind: class.SourcePod, Namespace: v.Namespace, Labels: v.Labels})
 }
 
 // SetClasses has pods' packets classified by other classes.
@@ -321,24 +323,60 @@ func (p *Pods) SetClasses(classes *class.Table) {
 	p.Reclassify()
 }
 
-// SetLabels says where the labels of pods are known. When some change, Reclassify has to
-// come next.
-func (p *Pods) SetLabels(labels func(namespace, name string) map[string]string) {
+// SetLabels says where the labels of pods are known. When some change, Relabel has to come
+// next.
+func (p *Pods) SetLabels(labels Labels) {
 	p.mu.Lock()
 	p.labels = labels
 	p.mu.Unlock()
-	p.Reclassify()
+	p.Relabel()
+}
+
+// relabel fills in a pod's labels where they are known, and says whether they have changed.
+func (p *Pods) relabel(v *Pod) (changed bool) {
+	p.mu.Lock()
+	labels := p.labels
+	p.mu.Unlock()
+	if labels == nil {
+		return false
+	}
+	now, known := labels(v.Namespace, v.Name)
+	if !known || maps.Equal(now, v.Labels) {
+		return false
+	}
+	v.Labels = now
+	return true
 }
 
 // Reclassify writes the classifiers that differ, once Restore has connected the pods.
 func (p *Pods) Reclassify() {
+	p.each(func(ipam.Lease[Pod]) bool { return true })
+}
+
+// Relabel does so for pods whose labels have changed.
+func (p *Pods) Relabel() {
+	p.each(func(l ipam.Lease[Pod]) bool { return p.relabel(&l.Holder) })
+}
+
+// each connects again, with the labels of now, the pods that some chooses.
+func (p *Pods) each(some func(ipam.Lease[Pod]) bool) {
 	if p.table == nil {
 		return
 	}
 	for _, l := range p.book.Leases() {
+		if !some(l) {
+			continue
+		}
 		release := p.hold(l.Key)
 		if now, there := p.book.Get(l.Key); there {
-			p.note(l.Key, p.connect(now))
+			var err error
+			if p.relabel(&now.Holder) {
+				now, _, err = p.book.Add(now.Key, now.Tenant, now.Holder)
+			}
+			if err == nil {
+				err = p.connect(now)
+			}
+			p.note(l.Key, err)
 		}
 		release()
 	}

@@ -5445,9 +5445,10 @@ type Pod struct {
 	Uid           string                 `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
 	HostInterface string                 `protobuf:"bytes,6,opt,name=host_interface,json=hostInterface,proto3" json:"host_interface,omitempty"` // the host's end of its veth
 	HostIfindex   int32                  `protobuf:"varint,7,opt,name=host_ifindex,json=hostIfindex,proto3" json:"host_ifindex,omitempty"`
-	Mac           string                 `protobuf:"bytes,8,opt,name=mac,proto3" json:"mac,omitempty"`        // of its own end
-	Shaped        bool                   `protobuf:"varint,9,opt,name=shaped,proto3" json:"shaped,omitempty"` // another plugin limits its bandwidth, by queues of the kernel
-	Tenant        string                 `protobuf:"bytes,10,opt,name=tenant,proto3" json:"tenant,omitempty"` // whose network it is; empty: the cluster's own
+	Mac           string                 `protobuf:"bytes,8,opt,name=mac,proto3" json:"mac,omitempty"`                                                                                  // of its own end
+	Shaped        bool                   `protobuf:"varint,9,opt,name=shaped,proto3" json:"shaped,omitempty"`                                                                           // another plugin limits its bandwidth, by queues of the kernel
+	Tenant        string                 `protobuf:"bytes,10,opt,name=tenant,proto3" json:"tenant,omitempty"`                                                                           // whose network it is; empty: the cluster's own
+	Labels        map[string]string      `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // as Kubernetes has them; those of a request do not matter
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5550,6 +5551,13 @@ func (x *Pod) GetTenant() string {
 		return x.Tenant
 	}
 	return ""
+}
+
+func (x *Pod) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 type PodStatus struct {
@@ -9237,7 +9245,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\n" +
 	"Attachment\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x1c\n" +
-	"\tinterface\x18\x02 \x01(\tR\tinterface\"\x85\x02\n" +
+	"\tinterface\x18\x02 \x01(\tR\tinterface\"\xf5\x02\n" +
 	"\x03Pod\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12\x14\n" +
 	"\x05netns\x18\x02 \x01(\tR\x05netns\x12\x1c\n" +
@@ -9249,7 +9257,11 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x03mac\x18\b \x01(\tR\x03mac\x12\x16\n" +
 	"\x06shaped\x18\t \x01(\bR\x06shaped\x12\x16\n" +
 	"\x06tenant\x18\n" +
-	" \x01(\tR\x06tenant\"\xbb\x01\n" +
+	" \x01(\tR\x06tenant\x123\n" +
+	"\x06labels\x18\v \x03(\v2\x1b.culvert.v1.Pod.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbb\x01\n" +
 	"\tPodStatus\x126\n" +
 	"\n" +
 	"attachment\x18\x01 \x01(\v2\x16.culvert.v1.AttachmentR\n" +
@@ -9496,7 +9508,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 131)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 132)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Liveness)(nil),                   // 1: culvert.v1.Liveness
@@ -9629,7 +9641,8 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Finding)(nil),                    // 128: culvert.v1.Finding
 	nil,                                // 129: culvert.v1.TrafficMatch.PodLabelsEntry
 	nil,                                // 130: culvert.v1.StatusResponse.ResourcesEntry
-	(*timestamppb.Timestamp)(nil),      // 131: google.protobuf.Timestamp
+	nil,                                // 131: culvert.v1.Pod.LabelsEntry
+	(*timestamppb.Timestamp)(nil),      // 132: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	6,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -9669,7 +9682,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	31,  // 34: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
 	32,  // 35: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
 	29,  // 36: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
-	131, // 37: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	132, // 37: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
 	55,  // 38: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
 	130, // 39: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
 	56,  // 40: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
@@ -9688,8 +9701,8 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	28,  // 53: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
 	36,  // 54: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
 	36,  // 55: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	131, // 56: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	131, // 57: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	132, // 56: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	132, // 57: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
 	36,  // 58: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
 	36,  // 59: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
 	53,  // 60: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
@@ -9712,103 +9725,104 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	23,  // 77: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
 	36,  // 78: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
 	36,  // 79: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	66,  // 80: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
-	67,  // 81: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
-	55,  // 82: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	57,  // 83: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	58,  // 84: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	59,  // 85: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	62,  // 86: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
-	63,  // 87: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
-	64,  // 88: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	65,  // 89: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	69,  // 90: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	56,  // 91: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	68,  // 92: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
-	50,  // 93: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	94,  // 94: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
-	51,  // 95: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	52,  // 96: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,   // 97: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,   // 98: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	101, // 99: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,   // 100: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	102, // 101: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,   // 102: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	102, // 103: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	103, // 104: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	102, // 105: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	131, // 106: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	66,  // 107: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
-	67,  // 108: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
-	66,  // 109: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
-	66,  // 110: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
-	66,  // 111: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
-	66,  // 112: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
-	128, // 113: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	37,  // 114: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	70,  // 115: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	72,  // 116: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	74,  // 117: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	76,  // 118: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	80,  // 119: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
-	78,  // 120: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	82,  // 121: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	84,  // 122: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	86,  // 123: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	88,  // 124: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	92,  // 125: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	95,  // 126: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	90,  // 127: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	44,  // 128: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	97,  // 129: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	99,  // 130: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	104, // 131: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	106, // 132: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	108, // 133: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	110, // 134: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	112, // 135: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	114, // 136: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	126, // 137: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	116, // 138: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	118, // 139: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	120, // 140: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	122, // 141: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	124, // 142: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	38,  // 143: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	71,  // 144: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	73,  // 145: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	75,  // 146: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	77,  // 147: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	81,  // 148: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	79,  // 149: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	83,  // 150: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	85,  // 151: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	87,  // 152: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	89,  // 153: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	93,  // 154: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	96,  // 155: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	91,  // 156: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	45,  // 157: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	98,  // 158: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	100, // 159: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	105, // 160: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	107, // 161: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	109, // 162: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	111, // 163: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	113, // 164: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	115, // 165: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	127, // 166: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	117, // 167: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	119, // 168: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	121, // 169: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	123, // 170: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	125, // 171: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	143, // [143:172] is the sub-list for method output_type
-	114, // [114:143] is the sub-list for method input_type
-	114, // [114:114] is the sub-list for extension type_name
-	114, // [114:114] is the sub-list for extension extendee
-	0,   // [0:114] is the sub-list for field type_name
+	131, // 80: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
+	66,  // 81: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
+	67,  // 82: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
+	55,  // 83: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	57,  // 84: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	58,  // 85: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	59,  // 86: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	62,  // 87: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	63,  // 88: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
+	64,  // 89: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	65,  // 90: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	69,  // 91: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	56,  // 92: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	68,  // 93: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
+	50,  // 94: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	94,  // 95: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
+	51,  // 96: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	52,  // 97: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,   // 98: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,   // 99: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	101, // 100: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,   // 101: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	102, // 102: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,   // 103: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	102, // 104: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	103, // 105: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	102, // 106: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	132, // 107: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	66,  // 108: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
+	67,  // 109: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
+	66,  // 110: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
+	66,  // 111: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
+	66,  // 112: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
+	66,  // 113: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
+	128, // 114: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	37,  // 115: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	70,  // 116: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	72,  // 117: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	74,  // 118: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	76,  // 119: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	80,  // 120: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
+	78,  // 121: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	82,  // 122: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	84,  // 123: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	86,  // 124: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	88,  // 125: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	92,  // 126: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	95,  // 127: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	90,  // 128: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	44,  // 129: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	97,  // 130: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	99,  // 131: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	104, // 132: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	106, // 133: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	108, // 134: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	110, // 135: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	112, // 136: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	114, // 137: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	126, // 138: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	116, // 139: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	118, // 140: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	120, // 141: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	122, // 142: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	124, // 143: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	38,  // 144: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	71,  // 145: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	73,  // 146: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	75,  // 147: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	77,  // 148: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	81,  // 149: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	79,  // 150: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	83,  // 151: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	85,  // 152: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	87,  // 153: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	89,  // 154: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	93,  // 155: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	96,  // 156: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	91,  // 157: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	45,  // 158: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	98,  // 159: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	100, // 160: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	105, // 161: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	107, // 162: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	109, // 163: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	111, // 164: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	113, // 165: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	115, // 166: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	127, // 167: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	117, // 168: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	119, // 169: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	121, // 170: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	123, // 171: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	125, // 172: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	144, // [144:173] is the sub-list for method output_type
+	115, // [115:144] is the sub-list for method input_type
+	115, // [115:115] is the sub-list for extension type_name
+	115, // [115:115] is the sub-list for extension extendee
+	0,   // [0:115] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -9824,7 +9838,7 @@ func file_culvert_v1_culvert_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   131,
+			NumMessages:   132,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
