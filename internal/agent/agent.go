@@ -84,7 +84,7 @@ func New(o Options) (*Agent, error) {
 		o.Config = c
 	}
 	queue := observed.NewQueue()
-	return &Agent{
+	a := &Agent{
 		options: o,
 		log:     o.Logger,
 		started: time.Now(),
@@ -98,8 +98,9 @@ func New(o Options) (*Agent, error) {
 			log: o.Logger, level: o.LogLevel, queue: queue, refused: map[observed.Entry]observed.Refusal{},
 			ready: make(chan struct{}), ending: make(chan struct{}), adjust: make(chan struct{}, 1),
 		},
-		sources: observed.NewSources(queue, o.Version, o.Logger),
-	}, nil
+	}
+	a.sources = observed.NewSources(queue, o.Version, a.core.relabel, o.Logger)
+	return a, nil
 }
 
 // Ready is closed when every packet meets the tables of the desired state.
@@ -183,6 +184,14 @@ func usePods[T any](c *core, f func(*pods.Pods) (T, error)) (out T, err error) {
 		return err
 	})
 	return out, err
+}
+
+// relabel classifies pods by the labels that they have now. A daemon that is ending does not.
+func (c *core) relabel() {
+	_ = c.pods.Use(func() error {
+		c.pods.Relabel()
+		return nil
+	})
 }
 
 // AddPod gives a pod its addresses, and has packets reach it: all of it, or

@@ -7,8 +7,10 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/class"
+	"github.com/culvert-net/culvert/internal/kube"
 )
 
 // Classes are the traffic classes, with what they carried.
@@ -52,4 +54,20 @@ func classStatus(t *plan.Tables, v class.Class) ClassStatus {
 		s.Problem = fmt.Sprintf("no valid policy of color %d leads to %d of its endpoints: there %s", v.Color, len(s.Without), what)
 	}
 	return s
+}
+
+// classVerdicts are those on the observed traffic classes. mu is held.
+func (c *core) classVerdicts() (out []kube.Verdict) {
+	for name, v := range c.goal.Observed.Classes {
+		if why, refused := c.goal.Refused[name]; refused {
+			out = append(out, kube.Verdict{Path: name, Why: why})
+			continue
+		}
+		s := classStatus(c.writer.Tables, v.Class)
+		if r, refused := c.refused[observed.KubeClasses]; refused {
+			s.Problem = "it is as it was before: " + r.Why.Error()
+		}
+		out = append(out, kube.Verdict{Path: name, Valid: len(s.Policies) > 0, Active: true, Why: s.Problem})
+	}
+	return out
 }

@@ -3,13 +3,18 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
+	"github.com/culvert-net/culvert/internal/kube"
 )
 
 func asked(t *testing.T, text string) *config.Config {
@@ -114,4 +119,76 @@ func TestPodsOfClasses(t *testing.T) {
 	if dp.pods[2].Classifier != first {
 		t.Errorf("after a restart: columns %v", dp.pods[2].Classifier)
 	}
+}
+
+// Classes of Kubernetes find room beside those of the file and each other, in their rank; of
+// those that do not, the API says why. They stay over a restart, as labels of pods do.
+func TestClassesOfKubernetes(t *testing.T) {
+	dir, dp := t.TempDir(), newFake()
+	start := func() *daemon {
+		text := strings.ReplaceAll(kubeFile, "/nowhere", kubeconfig(t)) + `
+traffic_classes: [{name: voice, color: 100, match: {dscp: [46]}}]
+policies: [{name: far, color: 200, endpoint: '2001:db8::2', source: '2001:db8::1', segment_lists: [{segments: ['2001:db8::7', 'fc00:0:2:4::']}]}]
+`
+		links := underlay()
+		links.Links = append(links.Links, link(2, "culv0"))
+		return prepare(t, dir, text, dp).start(t, links)
+	}
+	d := start()
+	k := d.sources.Kubernetes()
+	k.SetSelf(kube.Self{UID: "1", PodCIDRs: []netip.Prefix{prefix("10.244.1.0/24")}, Addresses: []netip.Addr{addr("2001:db8::1")}})
+	d.core.queue.Push(observed.Update{Apply: func(s *observed.State) { s.Self.Locator = prefix("fc00:0:1::/48") }})
+	k.PutNode(nodeOf(2))
+	all := map[string]kube.Class{}
+	put := func(name string, rank int, color uint32, priority int, m class.Match) {
+		all[name] = kube.Class{Class: class.Class{Name: name, Color: color, Priority: priority, Match: m}, Rank: rank}
+	}
+	put("kube:b", 0, 200, 1, class.Match{PodLabels: map[string]string{"app": "web"}})
+	put("kube:a:late", 1, 200, 1, class.Match{Namespaces: []string{"default"}})
+	put("kube:ef", 0, 200, 0, class.Match{DSCP: []uint16{46}})
+	put("kube:poor", 0, 300, 2, class.Match{DSCP: []uint16{10}})
+	k.SetClasses(all)
+	verdicts := func(d *daemon) string {
+		d.core.mu.RLock()
+		defer d.core.mu.RUnlock()
+		var out []string
+		for _, v := range d.core.classVerdicts() {
+			out = append(out, fmt.Sprintf("%s %t %s", v.Path, v.Valid, v.Why))
+		}
+		slices.Sort(out)
+		return strings.Join(out, "\n")
+	}
+	const want = `kube:a:late false packets of pods of namespace default are in class "kube:b" too, which has the same priority: give one of the two a higher priority
+kube:b true 
+kube:ef false packets of any source with DSCP 46 are in class "voice" too, which has the same priority: give one of the two a higher priority
+kube:poor false no policy has color 300: its packets take best effort`
+	waits(t, "all are judged", func() bool {
+		return strings.Count(verdicts(d), "\n") == 3 && strings.Contains(verdicts(d), "kube:b true")
+	})
+	if got := verdicts(d); got != want {
+		t.Errorf("verdicts\n%s\nwant\n%s", got, want)
+	}
+	shown, err := d.Classes()
+	if err != nil || len(shown) != 3 || shown[1].Name != "kube:b" || shown[1].Origin != desired.OriginKube {
+		t.Errorf("classes %+v, %v", shown, err)
+	}
+	mustAdd(t, d, 0)
+	if dp.pods[2].Classifier[0] != 0 {
+		t.Errorf("without labels: %v", dp.pods[2].Classifier)
+	}
+	d.core.pods.SetLabels(func(string, string) (map[string]string, bool) { return map[string]string{"app": "web"}, true })
+	column := dp.pods[2].Classifier[0]
+	if column == 0 {
+		t.Error("a pod with the label is not in the class")
+	}
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	delete(dp.pods, 2)
+	d = start()
+	if got := dp.pods[2].Classifier[0]; got == 0 || verdicts(d) != want {
+		t.Errorf("after a restart: column %d, verdicts\n%s", got, verdicts(d))
+	}
+	d.sources.Kubernetes().SetClasses(nil)
+	waits(t, "no class is left", func() bool { return verdicts(d) == "" })
 }

@@ -399,7 +399,7 @@ func (a *Agent) adjustSources(ctx context.Context) error {
 	err := errors.Join(a.sources.Adjust(ctx, config, g.Self, &g.Observed), c.probing.adjust(g))
 	if k := a.sources.Kubernetes(); k != nil {
 		c.mu.RLock()
-		verdicts := c.goal.Observed.Verdicts(c.writer.Tables.Verdicts, c.refused)
+		verdicts := append(c.goal.Observed.Verdicts(c.writer.Tables.Verdicts, c.refused), c.classVerdicts()...)
 		c.mu.RUnlock()
 		k.SetVerdicts(verdicts)
 	}

@@ -79,6 +79,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	c.spread = &spreader{dp: c.dp.Spread, cards: c.dp.SpreadCards, times: cpuClocks, log: a.log}
 	c.dp.ClassifyPods = c.pods.SetClasses
+	c.pods.SetLabels(a.sources.PodLabels)
 	c.probing = newProbing(a.log, c.turn)
 	defer c.probing.stop()
 	c.writer = apply.NewWriter(&c.dp.DataPath, c.upf.upf, a.log)

@@ -7,7 +7,8 @@
 // Publish and SetVerdicts may be called at any time.
 //
 // What a node watches does not grow with the cluster, except for the metadata of
-// Nodes: it watches its own Node, its own ConfigMap, and the SRv6Policies that name
-// it or choose nodes by labels. Packets never wait for this package. While the API
+// Nodes: it watches its own Node, its own ConfigMap, the SRv6Policies that name
+// it or choose nodes by labels, traffic classes and their claims with the endpoints of the
+// Services in them, and the metadata of its own pods. Packets never wait for this package. While the API
 // server is away, slow or reports a conflict, everything observed stays valid.
 package kube

@@ -41,6 +41,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	kinds := map[schema.GroupVersionResource]string{
 		nodeResource: "NodeList", configMapResource: "ConfigMapList", eventResource: "EventList", policyResource: "SRv6PolicyList",
+		classResource: "SRv6TrafficClassList", claimResource: "SRv6TrafficClassClaimList", sliceResource: "EndpointSliceList",
 	}
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
@@ -211,6 +212,9 @@ type observed struct {
 	paths map[string]Path
 	sids  LocalSIDs
 	log   []string
+
+	classes map[string]Class
+	pods    int // times that labels have changed
 }
 
 func newObserved(k Known) *observed {
@@ -268,6 +272,19 @@ func (h *observed) SetLocalSIDs(s LocalSIDs) {
 	defer h.mu.Unlock()
 	h.sids = s
 	h.note("local SIDs")
+}
+
+func (h *observed) SetClasses(all map[string]Class) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.classes = all
+	h.note("classes")
+}
+
+func (h *observed) PodsChanged() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pods++
 }
 
 // take is what was said since the last time, in order.

@@ -57,6 +57,10 @@ type Handler interface {
 	WithdrawPath(name string)
 	// SetLocalSIDs reports the SIDs in the ConfigMap.
 	SetLocalSIDs(LocalSIDs)
+	// SetClasses reports all traffic classes by their names.
+	SetClasses(map[string]Class)
+	// PodsChanged reports that PodLabels may return something else.
+	PodsChanged()
 }
 
 // Known is what an earlier watcher reported to the handler. It stays valid until the
@@ -65,9 +69,10 @@ type Known struct {
 	Nodes     []overlay.Node
 	Paths     []Path
 	LocalSIDs LocalSIDs
+	Classes   map[string]Class
 }
 
-// Verdict is the state of a path that the handler received.
+// Verdict is the state of a path or a class that the handler received.
 type Verdict struct {
 	Path   string // its name
 	Valid  bool

@@ -20,9 +20,11 @@ type reported struct {
 	nodes map[string]overlay.Node
 	paths map[string]Path
 	sids  LocalSIDs
+
+	classes map[string]Class
 }
 
-// origin is an object that candidate paths come from.
+// origin is an object that candidate paths, or a traffic class, come from.
 type origin struct {
 	object   *unstructured.Unstructured // as it is now
 	text     string                     // what it says
@@ -32,6 +34,7 @@ type origin struct {
 	listing  *reading                   // of a ConfigMap: too
 	waiting  map[string]error           // why entries are not reported, by name
 	progress map[string]progress        // of the entries, by name
+	note     string                     // of a class that is in use by others
 }
 
 // Origins are named after the kind and the name of the object.
@@ -194,6 +197,9 @@ func (w *Watcher) comparePaths() (put []Path, withdrawn []string) {
 	now := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(w.origins)) {
 		o := w.origins[name]
+		if o.isClass() {
+			continue
+		}
 		waited := o.waiting
 		o.waiting = map[string]error{}
 		for _, e := range o.entries {

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -22,7 +23,11 @@ var (
 	nodeResource      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	configMapResource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	eventResource     = schema.GroupVersionResource{Version: "v1", Resource: "events"}
+	podResource       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	sliceResource     = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 	policyResource    = schema.GroupVersionResource{Group: Group, Version: "v1alpha1", Resource: "srv6policies"}
+	classResource     = schema.GroupVersionResource{Group: Group, Version: "v1alpha1", Resource: "srv6trafficclasses"}
+	claimResource     = schema.GroupVersionResource{Group: Group, Version: "v1alpha1", Resource: "srv6trafficclassclaims"}
 )
 
 // lister is what client-go has for each kind of client and resource.
@@ -46,6 +51,7 @@ type wanted struct {
 	client  any            // the resource is of
 	example runtime.Object // of what it lists
 	with    fields.Set     // that they have
+	labels  labels.Set     // too
 	keep    cache.TransformFunc
 	changed func(name string) // called for an object that is new, different or gone
 }
@@ -63,16 +69,16 @@ func only[T any](keep func(*T) (any, error)) cache.TransformFunc {
 // follow makes a source of a resource.
 func follow[T runtime.Object](from lister[T], w wanted) (*source, error) {
 	s := &source{}
-	selector := fields.SelectorFromSet(w.with).String()
+	having, labelled := fields.SelectorFromSet(w.with).String(), labels.SelectorFromSet(w.labels).String()
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = selector
+			o.FieldSelector, o.LabelSelector = having, labelled
 			list, err := from.List(ctx, o)
 			s.observe(err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = selector
+			o.FieldSelector, o.LabelSelector = having, labelled
 			answer, err := from.Watch(ctx, o)
 			s.observe(err)
 			return answer, err

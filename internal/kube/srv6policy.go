@@ -33,14 +33,16 @@ type PolicySpec struct {
 	SegmentLists []srpolicy.SegmentList `json:"segmentLists"`
 }
 
-// keepPolicy drops the parts of a policy that this node does not read: above all
+// keepOwn drops the parts of a policy or a class that this node does not read: above all
 // the status of other nodes. It keeps only their number.
-func (w *Watcher) keepPolicy(u *unstructured.Unstructured) (any, error) {
+func (w *Watcher) keepOwn(u *unstructured.Unstructured) (any, error) {
 	kept := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "metadata": map[string]any{},
 		"spec": u.Object["spec"], "status": map[string]any{"count": statusNodes(u), "nodes": []any{}},
 	}}
 	kept.SetName(u.GetName())
+	kept.SetNamespace(u.GetNamespace())
+	kept.SetCreationTimestamp(u.GetCreationTimestamp())
 	kept.SetUID(u.GetUID())
 	kept.SetResourceVersion(u.GetResourceVersion())
 	kept.SetGeneration(u.GetGeneration())
@@ -50,7 +52,7 @@ func (w *Watcher) keepPolicy(u *unstructured.Unstructured) (any, error) {
 	return kept, nil
 }
 
-// statusNodes is how many nodes said something of a policy.
+// statusNodes is how many nodes said something of it.
 func statusNodes(u *unstructured.Unstructured) int64 {
 	if n, there, err := unstructured.NestedInt64(u.Object, "status", "count"); there && err == nil {
 		return n
@@ -59,7 +61,7 @@ func statusNodes(u *unstructured.Unstructured) int64 {
 	return int64(len(all))
 }
 
-// nodeStatus is what a node said of a policy.
+// nodeStatus is what a node said of a policy or a class.
 func nodeStatus(u *unstructured.Unstructured, node string) map[string]any {
 	all, _, _ := unstructured.NestedSlice(u.Object, "status", "nodes")
 	for _, s := range all {
@@ -96,24 +98,10 @@ func isFor(u *unstructured.Unstructured, node string, of map[string]string) (boo
 
 // readPolicy reads an SRv6Policy, or says all that is wrong with it by field.
 func readPolicy(u *unstructured.Unstructured, node string) (entry, error) {
-	fields, _, err := unstructured.NestedMap(u.Object, "spec")
-	if err != nil {
-		return entry{}, fmt.Errorf("spec: %w", err)
-	}
-	delete(fields, "nodeSelector")
-	text, err := json.Marshal(map[string]any{"spec": fields})
-	if err != nil {
-		return entry{}, err
-	}
 	var object struct {
 		Spec PolicySpec `json:"spec"`
 	}
-	if _, err := config.Unmarshal(text, &object); err != nil {
-		if faults, ok := errors.AsType[config.Errors](err); ok {
-			for i := range faults {
-				faults[i].Line = 0 // nobody wrote lines
-			}
-		}
+	if err := readSpec(u, &object, "nodeSelector"); err != nil {
 		return entry{}, err
 	}
 	s := object.Spec
@@ -130,4 +118,27 @@ func readPolicy(u *unstructured.Unstructured, node string) (entry, error) {
 	e.name = u.GetName()
 	e.path.Name, e.path.Advertised.Name = pathName("srv6policy", e.name), e.name
 	return e, nil
+}
+
+// readSpec reads the spec of an object into a struct with a field of that name, or says all that
+// is wrong with it by field. Some fields are left out.
+func readSpec(u *unstructured.Unstructured, into any, leave ...string) error {
+	fields, _, err := unstructured.NestedMap(u.Object, "spec")
+	if err != nil {
+		return fmt.Errorf("spec: %w", err)
+	}
+	for _, name := range leave {
+		delete(fields, name)
+	}
+	text, err := json.Marshal(map[string]any{"spec": fields})
+	if err != nil {
+		return err
+	}
+	_, err = config.Unmarshal(text, into)
+	if faults, ok := errors.AsType[config.Errors](err); ok {
+		for i := range faults {
+			faults[i].Line = 0 // nobody wrote lines
+		}
+	}
+	return err
 }

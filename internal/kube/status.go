@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 )
@@ -21,7 +22,7 @@ import (
 // StatusAnnotation is where a node says of its ConfigMap what became of it.
 const StatusAnnotation = Group + "/status"
 
-// States of a candidate path.
+// States of a candidate path, or a traffic class.
 const (
 	stateActive  = "Active"  // packets take it
 	stateStandby = "Standby" // another one is preferred
@@ -30,9 +31,9 @@ const (
 	stateWaiting = "Waiting" // something is not known yet
 )
 
-// progress is what a node says of a candidate path.
+// progress is what a node says of a candidate path, or a traffic class.
 type progress struct {
-	Name   string `json:"name"` // of the path; in an SRv6Policy of the node
+	Name   string `json:"name"` // of the path; in a status with nodes of the node
 	State  string `json:"state"`
 	Since  string `json:"since"` // RFC 3339
 	Reason string `json:"reason,omitempty"`
@@ -73,7 +74,7 @@ func (w *Watcher) SetVerdicts(all []Verdict) {
 // judge brings the progress of an origin's entries up to date.
 func (w *Watcher) judge(o *origin) []progress {
 	entries := o.entries
-	if o.isPolicy() && len(entries) == 0 { // it never was what can be used
+	if !o.isListing() && len(entries) == 0 { // it never was what can be used
 		entries = []entry{{name: o.object.GetName()}}
 	}
 	before := o.progress
@@ -90,17 +91,26 @@ func (w *Watcher) judge(o *origin) []progress {
 	return out
 }
 
-func (o *origin) isPolicy() bool { return o.object.GetKind() == policyKind }
+func (o *origin) isListing() bool { return !hasNodes(o.object) }
+
+func (o *origin) isClass() bool { return hasNodes(o.object) && o.object.GetKind() != policyKind }
+
+// ours are the resources whose status has a list of nodes, by kind.
+var ours = map[string]schema.GroupVersionResource{policyKind: policyResource, classKind: classResource, claimKind: claimResource}
+
+func hasNodes(u *unstructured.Unstructured) bool { return ours[u.GetKind()].Resource != "" }
 
 func (w *Watcher) stateOf(o *origin, e entry) (state, reason string) {
 	v, judged := w.verdicts[e.path.Name]
 	switch {
-	case o.problem != nil && o.isPolicy() && v.Active:
+	case o.problem != nil && !o.isListing() && v.Active:
 		return stateRefused, o.problem.Error() + "; what it said before is active"
-	case o.problem != nil && o.isPolicy():
+	case o.problem != nil && !o.isListing():
 		return stateRefused, o.problem.Error()
 	case o.waiting[e.name] != nil:
 		return stateWaiting, o.waiting[e.name].Error()
+	case o.note != "":
+		return stateActive, o.note
 	case !judged:
 		return stateWaiting, "the node has not judged it yet"
 	case !v.Valid:
@@ -121,11 +131,11 @@ func (w *Watcher) writeStatus(ctx context.Context, name string) error {
 		if !is {
 			return nil
 		}
-		return ButGone(w.applyStatus(ctx, policy, []any{})) // it is for this node no more
+		return ButGone(w.applyStatus(ctx, policyKind, "", policy, []any{})) // it is for this node no more
 	}
 	object, problem, paths := o.object, o.problem, w.judge(o)
 	w.mu.Unlock()
-	if object.GetKind() != policyKind {
+	if !hasNodes(object) {
 		return w.writeListingStatus(ctx, object, paths, problem)
 	}
 	own := paths[0]
@@ -135,7 +145,7 @@ func (w *Watcher) writeStatus(ctx context.Context, name string) error {
 	if full || reflect.DeepEqual(said, own.fields()) {
 		return nil
 	}
-	return ButGone(w.applyStatus(ctx, object.GetName(), []any{own.fields()}))
+	return ButGone(w.applyStatus(ctx, object.GetKind(), object.GetNamespace(), object.GetName(), []any{own.fields()}))
 }
 
 func (w *Watcher) writeListingStatus(ctx context.Context, u *unstructured.Unstructured, paths []progress, problem error) error {
@@ -158,20 +168,21 @@ func (w *Watcher) writeListingStatus(ctx context.Context, u *unstructured.Unstru
 
 const byNeed = stateInvalid + stateWaiting + stateStandby + stateActive
 
-// applyStatus makes these the entries that this node has in a policy's status.
-// Each node is the manager of its own, so that they are never in conflict.
-func (w *Watcher) applyStatus(ctx context.Context, name string, nodes []any) error {
+// applyStatus makes these the entries that this node has in the status of an object of
+// ours. Each node is the manager of its own, so that they are never in conflict.
+func (w *Watcher) applyStatus(ctx context.Context, kind, namespace, name string, nodes []any) error {
 	u := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": policyVersion, "kind": policyKind, "metadata": map[string]any{"name": name},
+		"apiVersion": policyVersion, "kind": kind, "metadata": map[string]any{"name": name},
 		"status": map[string]any{"nodes": nodes},
 	}}
+	u.SetNamespace(namespace)
 	const longest = 128
 	manager := "culvert:" + w.config.Node
 	if len(manager) > longest {
 		sum := sha256.Sum256([]byte(manager))
 		manager = fmt.Sprintf("culvert:%x", sum[:16])
 	}
-	_, err := w.api.objects.Resource(policyResource).ApplyStatus(ctx, name, u, metav1.ApplyOptions{FieldManager: manager, Force: true})
+	_, err := w.api.objects.Resource(ours[kind]).Namespace(namespace).ApplyStatus(ctx, name, u, metav1.ApplyOptions{FieldManager: manager, Force: true})
 	return err
 }
 
@@ -187,7 +198,7 @@ func (p progress) fields() map[string]any {
 // progressOf is what a node said of an object's paths before.
 func progressOf(u *unstructured.Unstructured, node string) map[string]progress {
 	out := map[string]progress{}
-	if u.GetKind() == policyKind {
+	if hasNodes(u) {
 		said := nodeStatus(u, node)
 		state, _ := said["state"].(string)
 		since, _ := said["since"].(string)
@@ -206,7 +217,7 @@ func progressOf(u *unstructured.Unstructured, node string) map[string]progress {
 
 // saidOf is what an object has of what a node said.
 func saidOf(u *unstructured.Unstructured, node string) any {
-	if u.GetKind() == policyKind {
+	if hasNodes(u) {
 		return nodeStatus(u, node)
 	}
 	return u.GetAnnotations()[StatusAnnotation]

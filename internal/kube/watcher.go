@@ -31,7 +31,10 @@ type Watcher struct {
 	log    *slog.Logger
 	api    connection
 
-	self, nodes, listing, named, selecting *source
+	self, nodes, listing, named, selecting, classes, classClaims, pods *source
+
+	// run has a source followed, and what a task is about observed once it is complete.
+	run func(ctx context.Context, s *source, about ...string)
 
 	observe workqueue.TypedRateLimitingInterface[task]
 	write   workqueue.TypedRateLimitingInterface[task]
@@ -44,6 +47,7 @@ type Watcher struct {
 	claims    bool // this node has a locator of a pool
 	origins   map[string]*origin
 	verdicts  map[string]Verdict // by path
+	services  map[Service]followed
 }
 
 // task is something to bring up to date: what it is about, and which of them.
@@ -51,10 +55,12 @@ type task struct{ about, name string }
 
 // Kinds of tasks: first those that observe, then those that write.
 const (
-	aboutSelf  = "self"
-	aboutNode  = "node"
-	aboutGone  = "gone" // nodes that are no longer there
-	aboutPaths = "paths"
+	aboutSelf    = "self"
+	aboutNode    = "node"
+	aboutGone    = "gone" // nodes that are no longer there
+	aboutPaths   = "paths"
+	aboutClasses = "classes"
+	aboutPods    = "pods"
 
 	aboutPublication = "publication"
 	aboutStatus      = "status"
@@ -85,7 +91,7 @@ func newWatcher(c Config, api connection) (*Watcher, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	w := &Watcher{
 		config: c, log: c.Log, api: api,
-		origins: map[string]*origin{}, verdicts: map[string]Verdict{},
+		origins: map[string]*origin{}, verdicts: map[string]Verdict{}, services: map[Service]followed{},
 		observe: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](firstRetry, lastRetry)),
 		write:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](firstRetry, lastRetry)),
 	}
@@ -103,7 +109,7 @@ func newWatcher(c Config, api connection) (*Watcher, error) {
 // to known.
 func (w *Watcher) Run(ctx context.Context, h Handler, known Known) error {
 	w.mu.Lock()
-	w.reported = reported{nodes: map[string]overlay.Node{}, paths: map[string]Path{}, sids: known.LocalSIDs}
+	w.reported = reported{nodes: map[string]overlay.Node{}, paths: map[string]Path{}, sids: known.LocalSIDs, classes: known.Classes}
 	for _, n := range known.Nodes {
 		w.reported.nodes[n.Name] = n
 	}
@@ -118,28 +124,23 @@ func (w *Watcher) Run(ctx context.Context, h Handler, known Known) error {
 	w.events = broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "culvert", Host: w.config.Node})
 	broadcaster.StartRecordingToSink(eventSink{ctx, w.api})
 	var group sync.WaitGroup
-	for _, s := range w.sources() {
+	w.run = func(ctx context.Context, s *source, about ...string) {
 		group.Go(func() { s.informer.RunWithContext(ctx) })
 		group.Go(func() {
-			// Once a source has received all objects, what was known before and is missing is gone.
 			if cache.WaitForCacheSync(ctx.Done(), s.complete) {
-				w.observe.Add(task{about: aboutGone})
-				w.observe.Add(task{about: aboutPaths})
+				for _, what := range about {
+					w.observe.Add(task{about: what})
+				}
 			}
 		})
 	}
+	for _, s := range w.sources() {
+		// Once a source has received all objects, what was known before and is missing is gone.
+		w.run(ctx, s, aboutGone, aboutPaths, aboutClasses, aboutPods)
+	}
 	group.Go(func() {
 		work(w.observe, func(t task) error {
-			switch t.about {
-			case aboutSelf:
-				w.observeSelf(h)
-			case aboutNode:
-				w.observeNode(t.name, h)
-			case aboutGone:
-				w.observeGone(h)
-			case aboutPaths:
-				w.observePaths(h)
-			}
+			w.look(ctx, t, h)
 			return nil
 		})
 	})
@@ -149,6 +150,24 @@ func (w *Watcher) Run(ctx context.Context, h Handler, known Known) error {
 	w.write.ShutDown()
 	group.Wait()
 	return nil
+}
+
+// look observes what a task is about.
+func (w *Watcher) look(ctx context.Context, t task, h Handler) {
+	switch t.about {
+	case aboutSelf:
+		w.observeSelf(h)
+	case aboutNode:
+		w.observeNode(t.name, h)
+	case aboutGone:
+		w.observeGone(h)
+	case aboutPaths:
+		w.observePaths(h)
+	case aboutClasses:
+		w.observeClasses(ctx, h)
+	case aboutPods:
+		h.PodsChanged()
+	}
 }
 
 // work does one task after the other, those that fail again later.
@@ -189,30 +208,38 @@ func (w *Watcher) bring(ctx context.Context, t task) error {
 
 // sources are all that is followed.
 func (w *Watcher) sources() []*source {
-	return []*source{w.self, w.nodes, w.listing, w.named, w.selecting}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := []*source{w.self, w.nodes, w.listing, w.named, w.selecting, w.classes, w.classClaims, w.pods}
+	for _, f := range w.services {
+		out = append(out, f.source)
+	}
+	return out
 }
 
 func (w *Watcher) makeSources() error {
 	one := func(name string) fields.Set { return fields.Set{"metadata.name": name} }
-	paths := func(string) { w.observe.Add(task{about: aboutPaths}) }
-	client := w.api.objects
-	whole, policies := &unstructured.Unstructured{}, client.Resource(policyResource)
-	var errs [5]error
-	w.self, errs[0] = follow(client.Resource(nodeResource), wanted{"this node", client, whole, one(w.config.Node), only(keepSelf), func(name string) {
-		w.observe.Add(task{about: aboutSelf})
-		paths(name) // policies choose it by its labels
-	}})
-	w.nodes, errs[1] = follow(w.api.metadata.Resource(nodeResource), wanted{"nodes", w.api.metadata, &metav1.PartialObjectMetadata{}, nil, only(keepNode), func(name string) {
-		w.observe.Add(task{aboutNode, name})
-	}})
-	keepConfigMap := func(u *unstructured.Unstructured) (any, error) { // drops what is not read here
-		u.SetManagedFields(nil)
-		return u, nil
+	soon := func(about string) func(string) {
+		return func(string) { w.observe.Add(task{about: about}) }
 	}
+	client, metadata := w.api.objects, w.api.metadata
+	whole, part := &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}
+	policies := client.Resource(policyResource)
+	self := func(name string) {
+		soon(aboutSelf)(name)
+		soon(aboutPaths)(name) // policies choose it by its labels
+	}
+	node := func(name string) { w.observe.Add(task{aboutNode, name}) }
+	var errs [8]error
+	w.self, errs[0] = follow(client.Resource(nodeResource), wanted{"this node", client, whole, one(w.config.Node), nil, only(keepSelf), self})
+	w.nodes, errs[1] = follow(metadata.Resource(nodeResource), wanted{"nodes", metadata, part, nil, nil, only(keepNode), node})
 	w.listing, errs[2] = follow(client.Resource(configMapResource).Namespace(w.config.Namespace),
-		wanted{"ConfigMap", client, whole, one(ListingName(w.config.Node)), only(keepConfigMap), paths})
-	w.named, errs[3] = follow(policies, wanted{"SRv6Policies by name", client, whole, fields.Set{"spec.node": w.config.Node}, only(w.keepPolicy), paths})
-	w.selecting, errs[4] = follow(policies, wanted{"SRv6Policies by label", client, whole, fields.Set{"spec.node": ""}, only(w.keepPolicy), paths})
+		wanted{"ConfigMap", client, whole, one(ListingName(w.config.Node)), nil, only(lean), soon(aboutPaths)})
+	w.named, errs[3] = follow(policies, wanted{"SRv6Policies by name", client, whole, fields.Set{"spec.node": w.config.Node}, nil, only(w.keepOwn), soon(aboutPaths)})
+	w.selecting, errs[4] = follow(policies, wanted{"SRv6Policies by label", client, whole, fields.Set{"spec.node": ""}, nil, only(w.keepOwn), soon(aboutPaths)})
+	w.classes, errs[5] = follow(client.Resource(classResource), wanted{"SRv6TrafficClasses", client, whole, nil, nil, only(w.keepOwn), soon(aboutClasses)})
+	w.classClaims, errs[6] = follow(client.Resource(claimResource), wanted{"SRv6TrafficClassClaims", client, whole, nil, nil, only(w.keepOwn), soon(aboutClasses)})
+	w.pods, errs[7] = follow(metadata.Resource(podResource), wanted{"pods", metadata, part, fields.Set{"spec.nodeName": w.config.Node}, nil, only(keepPod), soon(aboutPods)})
 	return errors.Join(errs[:]...)
 }
 

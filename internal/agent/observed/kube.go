@@ -29,19 +29,21 @@ type Kubernetes struct {
 	claims  chan struct{} // the Node is there, or is another one
 	uid     string        // of the Node, as the API had it last
 	node    overlay.Node  // that was published
+
+	relabelled func() // the labels of pods have changed
 }
 
 // NewKubernetes makes one that pushes updates to a queue. The watcher asks nothing
 // before start.
 func NewKubernetes(c Config, w *kube.Watcher, to *Queue, log *slog.Logger) *Kubernetes {
-	return &Kubernetes{of: c, watcher: w, queue: to, log: log, pool: c.Overlay.LocatorPool, claims: make(chan struct{}, 1)}
+	return &Kubernetes{of: c, watcher: w, queue: to, log: log, pool: c.Overlay.LocatorPool, claims: make(chan struct{}, 1), relabelled: func() {}}
 }
 
 // start watches. What s holds of Kubernetes stays until the API server says
 // otherwise.
 func (k *Kubernetes) start(ctx context.Context, s *State) {
 	ctx, k.cancel = context.WithCancel(ctx)
-	known := kube.Known{Nodes: s.InOrder(), LocalSIDs: s.Self.SIDs}
+	known := kube.Known{Nodes: s.InOrder(), LocalSIDs: s.Self.SIDs, Classes: s.Classes}
 	for _, p := range s.Paths {
 		if p.Kube != "" {
 			known.Paths = append(known.Paths, kube.Path{Name: p.KubeName, Origin: p.Kube, Advertised: p.Advertised})
@@ -149,3 +151,17 @@ func (k *Kubernetes) WithdrawPath(name string) {
 	name = shortName("kube", name)
 	k.queue.Push(Update{Entry: Entry{EntryPath, name}, Apply: func(s *State) { s.DropPath(name) }})
 }
+
+// Class is a traffic class of Kubernetes.
+type Class = kube.Class
+
+// KubeClasses is the entry of all traffic classes of Kubernetes.
+var KubeClasses = Entry{EntryClasses, "Kubernetes"}
+
+// SetClasses pushes all traffic classes, as a kube.Handler.
+func (k *Kubernetes) SetClasses(all map[string]Class) {
+	k.queue.Push(Update{Entry: KubeClasses, Apply: func(s *State) { s.Classes = all }, Retry: true})
+}
+
+// PodsChanged says that labels of pods have changed, as a kube.Handler.
+func (k *Kubernetes) PodsChanged() { k.relabelled() }

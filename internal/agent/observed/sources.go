@@ -26,6 +26,8 @@ type Sources struct {
 
 	bgp  atomic.Pointer[BGP]
 	kube atomic.Pointer[Kubernetes]
+
+	relabelled func()
 }
 
 // Config is what the control planes are made of.
@@ -34,9 +36,10 @@ type Config struct {
 	Overlay config.Overlay
 }
 
-// NewSources are none; Adjust starts them. They push what they observe to a queue.
-func NewSources(to *Queue, version string, log *slog.Logger) *Sources {
-	return &Sources{queue: to, version: version, log: log}
+// NewSources are none; Adjust starts them. They push what they observe to a queue, and
+// call relabelled where PodLabels may return something else.
+func NewSources(to *Queue, version string, relabelled func(), log *slog.Logger) *Sources {
+	return &Sources{queue: to, version: version, relabelled: relabelled, log: log}
 }
 
 // BGP is the speaker that runs; nil: the node speaks no BGP.
@@ -44,6 +47,14 @@ func (s *Sources) BGP() *BGP { return s.bgp.Load() }
 
 // Kubernetes returns the running watch, or nil.
 func (s *Sources) Kubernetes() *Kubernetes { return s.kube.Load() }
+
+// PodLabels returns the labels of a pod on this node, and whether they are known.
+func (s *Sources) PodLabels(namespace, name string) (map[string]string, bool) {
+	if k := s.Kubernetes(); k != nil {
+		return k.watcher.PodLabels(namespace, name)
+	}
+	return nil, false
+}
 
 // Problem is why the Kubernetes API says nothing now; "": it does, or nobody
 // asks it.
@@ -124,6 +135,7 @@ func (s *Sources) adjustKube(ctx context.Context, c Config, uses bool, self over
 			return fmt.Errorf("overlay: %w", err)
 		}
 		k = NewKubernetes(c, w, s.queue, s.log)
+		k.relabelled = s.relabelled
 		k.start(ctx, state)
 		s.kube.Store(k)
 	}

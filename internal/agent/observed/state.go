@@ -27,6 +27,8 @@ type State struct {
 	Reaches  map[overlay.Destination]Reach
 	Families map[netip.Addr][]string // address families, by BGP peer
 	Self     Self
+	// Classes are traffic classes of Kubernetes by name. The map never changes in place.
+	Classes map[string]kube.Class
 	// Former are the nodes that another control plane knew before the present
 	// one. Each stays until the present one knows it, or for FormerTime.
 	Former []overlay.Node
@@ -120,7 +122,7 @@ func edit[K comparable, V any](m *map[K]V, own *bool) {
 
 // OnlyPaths says whether the two differ in nothing but candidate paths.
 func (s *State) OnlyPaths(o *State) bool {
-	return SameMap(s.Nodes, o.Nodes) && SameMap(s.Reaches, o.Reaches) && SameMap(s.Families, o.Families) &&
+	return SameMap(s.Nodes, o.Nodes) && SameMap(s.Reaches, o.Reaches) && SameMap(s.Families, o.Families) && SameMap(s.Classes, o.Classes) &&
 		len(s.Former) == len(o.Former) && desired.Same(s.Self, o.Self)
 }
 
@@ -141,7 +143,7 @@ func (s State) Of(c *config.Config) State {
 		}
 	}
 	if !usesKube {
-		s.Nodes, s.Self = nil, Self{}
+		s.Nodes, s.Self, s.Classes = nil, Self{}, nil
 	}
 	return s
 }
@@ -154,6 +156,13 @@ func (s *State) InOrder() []overlay.Node {
 		out[i] = m.Node
 	}
 	return out
+}
+
+// InRank are the traffic classes in the order in which they find room.
+func (s *State) InRank() []kube.Class {
+	return slices.SortedFunc(maps.Values(s.Classes), func(a, b kube.Class) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 // Best are the routes that are used, in the order in which they came.

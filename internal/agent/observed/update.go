@@ -125,7 +125,7 @@ func (s *State) complete(peer netip.Addr) {
 func (s State) Cleared() State {
 	s = s.Edit()
 	s.forget(func(Path) bool { return true }, func(Reach) bool { return true })
-	s.Nodes, s.Families, s.Self, s.Former = nil, nil, Self{}, nil
+	s.Nodes, s.Families, s.Self, s.Former, s.Classes = nil, nil, Self{}, nil, nil
 	return s
 }
 
@@ -165,6 +165,7 @@ const (
 	EntryReach    EntryKind = "prefix"         // overlay.Destination
 	EntryFamilies EntryKind = "families of"    // address of the BGP peer
 	EntrySelf     EntryKind = "this node:"     // part of Self
+	EntryClasses  EntryKind = "classes of"     // Kubernetes
 )
 
 // String is "node node-2".

@@ -7,6 +7,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/observed"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -33,8 +34,9 @@ func (g *Goal) Derive(self overlay.Self, from *Goal, s Scope) *Goal {
 			probes := srv6.LocalSID{SID: netip.PrefixFrom(l.SID, l.SID.BitLen()), Behavior: srv6.End, AllowUpperLayer: true}
 			d.add(&d.rest, desired.Ref{Kind: desired.KindSID, Key: desired.SIDKey(probes.SID)}, probes)
 		}
+		d.observedClasses(from)
 	} else {
-		next.Self, next.Problems, next.Wanted, next.Named = from.Self, from.Problems, from.Wanted, from.Named
+		next.Self, next.Problems, next.Wanted, next.Named, next.Refused = from.Self, from.Problems, from.Wanted, from.Named, from.Refused
 		before := func(r desired.Resource) bool {
 			return r.Kind == desired.KindCandidatePath && r.Origin != desired.OriginOverlay && s.holds(r)
 		}
@@ -59,6 +61,7 @@ type deriver struct {
 	asked          map[desired.Ref]bool
 	sourced        bool // policies have an outer source
 	located        bool // somebody configured the node's locator
+	classes        []class.Class
 }
 
 // index indexes the desired resources.
@@ -75,6 +78,8 @@ func (d *deriver) index() {
 			}
 		case config.Encapsulation:
 			d.sourced = v.Source.IsValid()
+		case class.Class:
+			d.classes = append(d.classes, v)
 		case config.Locator:
 			d.located = d.located || v.Prefix == d.Self.Locator
 		}
@@ -123,6 +128,32 @@ func (d *deriver) cluster() {
 	}
 	for _, s := range slices.Concat(wanted.Steering, wanted.ToNodes) {
 		d.add(&d.rest, ref(desired.KindSteering, s.Key()), s)
+	}
+}
+
+// observedClasses derives the observed traffic classes that find room beside those that
+// somebody configured, and beside each other. The others are refused: they never keep a
+// configuration from being used. Where from has the same classes, the same find room.
+func (d *deriver) observedClasses(from *Goal) {
+	d.Refused = map[string]string{}
+	same := from != nil && observed.SameMap(from.Observed.Classes, d.Observed.Classes) &&
+		desired.SameList(from.Desired.File, d.Desired.File) && desired.SameList(from.Desired.API, d.Desired.API)
+	for _, c := range d.Observed.InRank() {
+		ref, why := desired.Ref{Kind: desired.KindClass, Key: c.Name}, ""
+		switch all := append(slices.Clip(d.classes), c.Class); {
+		case same:
+			why = from.Refused[c.Name]
+		case d.asked[ref]:
+			why = fmt.Sprintf("%s is configured otherwise", ref)
+		default:
+			why = class.Fits(all)
+		}
+		if why != "" {
+			d.Refused[c.Name] = why
+			continue
+		}
+		d.classes = append(d.classes, c.Class)
+		d.rest = append(d.rest, desired.Resource{Ref: ref, Origin: desired.OriginKube, Value: c.Class})
 	}
 }
 

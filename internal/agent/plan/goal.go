@@ -29,6 +29,7 @@ type Goal struct {
 	Wanted   *overlay.Wanted          // of the cluster; a new one each time that it is made
 	Named    map[overlay.Color]string // policies by color and endpoint
 	Problems []string                 // what cannot be as it is asked for
+	Refused  map[string]string        // observed traffic classes that are not used, and why
 	// Dead are the segment lists of which no probe returns, by SegmentList.Key, and why.
 	Dead map[string]string
 }

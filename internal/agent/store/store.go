@@ -248,6 +248,8 @@ var buckets = []bucket{
 		func(s *observed.State, m map[overlay.Destination]observed.Reach) { s.Reaches = m }, overlay.Destination.String, overlay.ParseDestination),
 	bucketOf("spoken", func(s *observed.State) map[netip.Addr][]string { return s.Families },
 		func(s *observed.State, m map[netip.Addr][]string) { s.Families = m }, netip.Addr.String, netip.ParseAddr),
+	bucketOf("classes", func(s *observed.State) map[string]observed.Class { return s.Classes },
+		func(s *observed.State, m map[string]observed.Class) { s.Classes = m }, plain, parsed),
 	bucketOf("node", self, func(s *observed.State, m map[string]observed.Self) { s.Self = m["self"] }, plain, parsed),
 }
 
