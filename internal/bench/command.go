@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/overlay"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
 	"github.com/culvert-net/culvert/internal/bench/scale"
+	"github.com/culvert-net/culvert/internal/bench/te"
 	"github.com/culvert-net/culvert/internal/cmdline"
 )
 
@@ -171,5 +172,15 @@ first kind, the latency of that at 5,000 sessions a second, and, with 10,000
 sessions, the time from kill -9 to the first answer of the restarted UPF.`,
 		example: "  culvert bench upf --entries 1,1000\n  culvert bench upf --functions uplink,downlink -o json",
 		values:  map[string]func() []string{"functions": func() []string { return catalog.Names(catalog.UPFFunctions(catalog.ShortSize)) }},
+	},
+	{
+		name: "te", table: te.PrintTable, json: te.PrintJSON,
+		short: "How good segment lists are beside the optimum, and how long they take to find",
+		long: `Computes ways for all demands of networks of 8 to 100 nodes: by the IGP's shortest path
+(igp), by all that are equally short (ecmp), by CSPF, one demand after the other
+(cspf), and by the optimiser of culvert te (culvert). The largest utilisation of each
+stands beside the smallest that segment lists with one waypoint can have, by HiGHS.`,
+		example: "  culvert bench te\n  culvert bench te --graphs n50 --methods ecmp,culvert -o json",
+		values:  map[string]func() []string{"graphs": te.Graphs, "methods": te.Methods},
 	},
 }

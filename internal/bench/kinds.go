@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/overlay"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
 	"github.com/culvert-net/culvert/internal/bench/scale"
+	"github.com/culvert-net/culvert/internal/bench/te"
 )
 
 //go:embed experiments/*.yaml
@@ -24,8 +25,8 @@ func library() *experiment.Library {
 	below, err := fs.Sub(files, "experiments")
 	must(err)
 	return &experiment.Library{
-		Kinds:       []experiment.Kind{functions.Kind, n9.Kind, scale.Kind, device.Kind, designs.Kind, disrupt.Kind, overlay.Kind, scale.ScalingKind, scale.UPFKind},
-		Names:       []string{"functions", "slices", "scale", "device", "designs", "disrupt", "overlay", "scaling", "upf"},
+		Kinds:       []experiment.Kind{functions.Kind, n9.Kind, scale.Kind, device.Kind, designs.Kind, disrupt.Kind, overlay.Kind, scale.ScalingKind, scale.UPFKind, te.Kind},
+		Names:       []string{"functions", "slices", "scale", "device", "designs", "disrupt", "overlay", "scaling", "upf", "te"},
 		Suite:       []string{"functions", "slices", "scale", "device", "designs", "disrupt"},
 		Files:       below,
 		Environment: node.Machine,

@@ -1,0 +1,223 @@
+package te
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/proc"
+	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/bench/stats"
+)
+
+// Experiment is methods on graphs.
+type Experiment struct {
+	Graphs  []string `json:"graphs"`
+	Methods []string `json:"methods"`
+}
+
+// Kind is the kind "te".
+var Kind = experiment.Kind{Name: "te", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
+	return &Experiment{Graphs: Graphs(), Methods: Methods()}
+}}
+
+// The metrics: the largest utilisation with the optimum beside it, and how long a method takes.
+const (
+	metricUtilisation = "max_utilisation"
+	metricTime        = "time"
+)
+
+// Flags offers the parameters.
+func (e *Experiment) Flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&e.Graphs, "graphs", e.Graphs, "`graphs` to compute on")
+	f.StringSliceVar(&e.Methods, "methods", e.Methods, "`methods` to compare")
+}
+
+// Quick leaves the large graphs out.
+func (e *Experiment) Quick() { e.Graphs = e.Graphs[:min(4, len(e.Graphs))] }
+
+// CPUs are those that it measures on.
+func (e *Experiment) CPUs(chosen int) ([]int, error) { return proc.One(chosen) }
+
+// Validate says what is wrong with the parameters.
+func (e *Experiment) Validate() error {
+	var list experiment.Problems
+	want := experiment.WantInto(&list)
+	experiment.Chosen(want, "graphs", e.Graphs, Graphs())
+	experiment.Chosen(want, "methods", e.Methods, Methods())
+	return experiment.Check(list)
+}
+
+// Plan is each method on each graph.
+func (e *Experiment) Plan() (experiment.Plan, error) {
+	var plan experiment.Plan
+	for _, name := range e.Graphs {
+		n, err := load(name)
+		if err != nil {
+			return plan, err
+		}
+		for _, method := range e.Methods {
+			p := experiment.Point{ID: method + " on " + name, Takes: time.Millisecond}
+			if pairs := time.Duration(len(n.demands)); method == "culvert" || method == "cspf" {
+				p.Takes = pairs * time.Duration(len(n.topology.Links)) * 3 * time.Microsecond
+			}
+			plan.Points = append(plan.Points, p)
+		}
+	}
+	return plan, nil
+}
+
+// Open makes the graphs.
+func (e *Experiment) Open(context.Context, experiment.Setting) (experiment.Bench, error) {
+	b := &bench{of: map[string]point{}}
+	for _, name := range e.Graphs {
+		n, err := load(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, method := range e.Methods {
+			b.of[method+" on "+name] = point{n, method}
+		}
+	}
+	return b, nil
+}
+
+// bench computes.
+type bench struct{ of map[string]point }
+
+// point is a method on a graph.
+type point struct {
+	network
+	method string
+}
+
+func (p point) labels() result.Labels {
+	return result.Labels{"graph": p.name, "method": p.method, "nodes": strconv.Itoa(len(p.topology.Nodes))}
+}
+
+// Environment has nothing to say beyond the machine.
+func (b *bench) Environment(context.Context) (result.Environment, error) {
+	return result.Environment{}, nil
+}
+
+// Measure computes once.
+func (b *bench) Measure(ctx context.Context, p experiment.Point, _ int) ([]experiment.Sample, error) {
+	of, began := b.of[p.ID], time.Now()
+	u, err := methods[of.method](ctx, of.network)
+	if err != nil {
+		return nil, err
+	}
+	return []experiment.Sample{
+		{Metric: metricUtilisation, Labels: of.labels(), Unit: "ratio", Value: u, Baseline: &of.best.Optimum},
+		{Metric: metricTime, Labels: of.labels(), Unit: "s", Value: time.Since(began).Seconds()},
+	}, nil
+}
+
+// Close has nothing to remove.
+func (b *bench) Close() error { return nil }
+
+// Figures show what is measured.
+func (e *Experiment) Figures() []result.Figure {
+	return []result.Figure{
+		{
+			ID: "te_quality", Title: "The fullest link, beside the optimum", Kind: result.Bars, Metric: metricUtilisation, X: "graph", Series: "method", Value: result.ToBaseline,
+			LogY: true, XTitle: "graph", YTitle: "largest utilisation by the optimum's",
+			Caption:  "1 is the smallest largest utilisation that segment lists with one waypoint can have, by a solver of linear programs. CSPF places demand by demand on any path, and may be below 1.",
+			Headline: "times the optimum's largest utilisation",
+		},
+		{
+			ID: "te_time", Title: "How long a plan takes", Kind: result.Lines, Metric: metricTime, X: "nodes", Series: "method", LogX: true, LogY: true,
+			XTitle: "nodes", YTitle: "time on one core", Caption: "All pairs of nodes have a demand; with 100 nodes the 3,000 largest.",
+		},
+	}
+}
+
+// Claims say whether the goals are met.
+func (e *Experiment) Claims(run *result.Run) (claims []string) {
+	for _, goal := range []struct {
+		most  int
+		ratio float64
+	}{{30, 1.02}, {50, 1.05}} {
+		worst, of := 0.0, ""
+		for _, r := range rows(run) {
+			if r.Method == "culvert" && r.Nodes <= goal.most && r.Ratio > worst {
+				worst, of = r.Ratio, r.Graph
+			}
+		}
+		if of != "" {
+			claims = append(claims, fmt.Sprintf("Up to %d nodes the fullest link is at most %.3f times as full as the optimum's (%s); the goal is %.2f.", goal.most, worst, of, goal.ratio))
+		}
+	}
+	return claims
+}
+
+// Report is what `culvert bench te -o json` prints.
+type Report struct {
+	Bench       string             `json:"bench"`
+	Rows        []row              `json:"rows"`
+	Environment result.Environment `json:"environment"`
+}
+
+// row is a method on a graph.
+type row struct {
+	Graph          string  `json:"graph"`
+	Nodes          int     `json:"nodes"`
+	Links          int     `json:"links"` // directions
+	Demands        int     `json:"demands"`
+	Method         string  `json:"method"`
+	MaxUtilisation float64 `json:"max_utilisation"`
+	Optimum        float64 `json:"optimum"`
+	By             string  `json:"by"` // whose optimum
+	Ratio          float64 `json:"ratio"`
+	Seconds        float64 `json:"seconds"`
+}
+
+// rows are what a run has measured.
+func rows(run *result.Run) (list []row) {
+	for _, name := range Graphs() {
+		n, err := load(name)
+		if err != nil {
+			panic(err) // it is one of them
+		}
+		for _, method := range Methods() {
+			labels := point{n, method}.labels()
+			u, took := run.Select(metricUtilisation, labels), run.Select(metricTime, labels)
+			if len(u) == 0 || len(took) == 0 {
+				continue // not measured
+			}
+			list = append(list, row{
+				Graph: name, Nodes: len(n.topology.Nodes), Links: len(n.topology.Links), Demands: len(n.demands), Method: method,
+				MaxUtilisation: stats.Median(u[0].Samples), Optimum: n.best.Optimum, By: n.best.By, Ratio: u[0].Estimate(result.ToBaseline).Value, Seconds: stats.Median(took[0].Samples),
+			})
+		}
+	}
+	return list
+}
+
+// PrintJSON writes the rows.
+func PrintJSON(w io.Writer, _ *experiment.File, run *result.Run) error {
+	return experiment.WriteJSON(w, Report{"te", rows(run), run.Environment})
+}
+
+// PrintTable writes the rows for people.
+func PrintTable(w io.Writer, _ *experiment.File, run *result.Run) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "graph\tnodes\tlinks\tdemands\tmethod\tfullest link\toptimum\tby optimum\ttime")
+	for _, r := range rows(run) {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%.1f %%\t%.1f %%\t%.3f\t%.3g s\n", r.Graph, r.Nodes, r.Links, r.Demands, r.Method, 100*r.MaxUtilisation, 100*r.Optimum, r.Ratio, r.Seconds)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, c := range run.Claims {
+		fmt.Fprintln(w, c)
+	}
+	_, err := fmt.Fprintln(w, run.Environment)
+	return err
+}

@@ -1,0 +1,156 @@
+package te
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/te/graph"
+	"github.com/culvert-net/culvert/internal/te/program"
+)
+
+var (
+	update = flag.Bool("update", false, "write optima.json")
+	solver = flag.String("solver", "", "program that prints a linear program's optimum and its own name")
+)
+
+// Each graph has the optimum of a solver. GLPK finds the same for those that it can do in time.
+func TestOptima(t *testing.T) {
+	all := map[string]best{}
+	for _, name := range Graphs() {
+		n, err := load(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), name+".lp")
+		if *update || len(n.topology.Nodes) <= 12 {
+			if err := os.WriteFile(file, program.Text(graph.New(n.topology, graph.Without{}), n.demands), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if *update {
+			all[name] = solve(t, file)
+			continue
+		}
+		if n.best.Optimum <= 0 || n.best.By == "" {
+			t.Errorf("%s has no optimum", name)
+		}
+		if len(n.topology.Nodes) <= 12 {
+			if u := glpk(t, file); math.Abs(u/n.best.Optimum-1) > 1e-4 {
+				t.Errorf("%s: GLPK finds %v, and %s %v", name, u, n.best.By, n.best.Optimum)
+			}
+		}
+	}
+	if *update {
+		text, err := json.MarshalIndent(all, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile("optima.json", append(text, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func solve(t *testing.T, file string) (b best) {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("../../..", *solver))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), path, file).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", *solver, err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n") // the solver's own come first
+	number, by, _ := strings.Cut(lines[len(lines)-1], " ")
+	if _, err := fmt.Sscan(number, &b.Optimum); err != nil {
+		t.Fatalf("%q: %v", out, err)
+	}
+	b.By = by
+	return b
+}
+
+func glpk(t *testing.T, file string) (u float64) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "glpsol", "--lp", file, "-o", file+".solution").CombinedOutput()
+	if err != nil {
+		t.Fatalf("glpsol (tools/need.sh test installs it): %v\n%s", err, out)
+	}
+	text, err := os.ReadFile(file + ".solution")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "Objective:  obj =")
+	if _, err := fmt.Sscan(rest, &u); err != nil {
+		t.Fatalf("glpsol's solution: %v\n%s", err, text)
+	}
+	return u
+}
+
+// The methods keep their places: nobody is below the optimum but CSPF, whose paths are freer, and
+// the optimiser is near it.
+func TestMethods(t *testing.T) {
+	for _, name := range []string{"n8", "n12", "n16"} {
+		n, err := load(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := map[string]float64{}
+		for _, method := range Methods() {
+			if u[method], err = methods[method](t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		best := n.best.Optimum
+		if u["culvert"] > 1.02*best || u["culvert"] < best*(1-1e-6) || u["ecmp"] < best || u["igp"] < best || u["cspf"] > u["igp"] {
+			t.Errorf("%s: %v, and the optimum is %v", name, u, best)
+		}
+	}
+}
+
+func TestRows(t *testing.T) {
+	e := Kind.New().(*Experiment)
+	e.Quick()
+	b, err := e.Open(t.Context(), experiment.Setting{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := e.Plan()
+	if err != nil || len(plan.Points) != 16 {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	run := &result.Run{}
+	for _, p := range plan.Points[:4] {
+		samples, err := b.Measure(t.Context(), p, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range samples {
+			m := result.Measurement{Metric: s.Metric, Labels: s.Labels, Unit: s.Unit, Samples: []float64{s.Value}}
+			if s.Baseline != nil {
+				m.Baseline = []float64{*s.Baseline}
+			}
+			run.Measurements = append(run.Measurements, m)
+		}
+	}
+	list := rows(run)
+	if len(list) != 4 || list[3].Method != "culvert" || list[3].Ratio < 1 || list[3].Ratio > 1.02 || list[0].Demands != 56 || list[0].Seconds <= 0 {
+		t.Errorf("%+v", list)
+	}
+	if claims := e.Claims(run); len(claims) != 2 || !strings.Contains(claims[0], "the goal is 1.02") {
+		t.Errorf("%q", claims)
+	}
+	e.Graphs = []string{"n9"}
+	if err := e.Validate(); err == nil || !strings.Contains(err.Error(), `there is no "n9"`) {
+		t.Error(err)
+	}
+}
