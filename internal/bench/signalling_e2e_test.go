@@ -1,9 +1,12 @@
 package bench
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -100,9 +103,7 @@ func TestSignalling(t *testing.T) {
 // answers, and it answers all.
 func whileStopped(t *testing.T, n *device.Node, l *signalling.Load, fast bool) {
 	t.Helper()
-	if err := n.Daemon.Cmd.Process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, n.Daemon.Cmd.Process.Pid)
 	r, err := l.Run(t.Context(), signalling.Settings{Rate: 500, Duration: 300 * time.Millisecond, T1: time.Second, On: -1})
 	if err := errors.Join(err, n.Daemon.Cmd.Process.Signal(unix.SIGCONT)); err != nil {
 		t.Fatal(err)
@@ -111,4 +112,45 @@ func whileStopped(t *testing.T, n *device.Node, l *signalling.Load, fast bool) {
 		out, _ := exec.Command("ip", "-netns", n.Net.Node.Name, "-s", "link", "show", "n4").CombinedOutput()
 		t.Errorf("while the daemon is stopped: %+v\n%s", r, out)
 	}
+}
+
+// stop sends SIGSTOP and waits until no thread of the process runs: the signal returns
+// before they have stopped, and one of them may still answer a request.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		running := runningThreads(t, pid)
+		if len(running) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after SIGSTOP process %d still has threads that run: %q", pid, running)
+		}
+	}
+}
+
+// runningThreads lists the threads of a process that are not stopped, as proc(5)'s stat does.
+func runningThreads(t *testing.T, pid int) (running []string) {
+	t.Helper()
+	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("process %d has no threads: %v", pid, err)
+	}
+	for _, path := range paths {
+		stat, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // it has ended
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The state is the first field after the name, which is in parentheses.
+		if i := bytes.LastIndexByte(stat, ')'); !bytes.HasPrefix(stat[i+1:], []byte(" T")) {
+			running = append(running, string(stat))
+		}
+	}
+	return running
 }
