@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
@@ -29,6 +30,8 @@ func (s *Speaker) familiesOf(p Peer) (list []bgp.Family) {
 		switch {
 		case f == SRPolicy:
 			list = append(list, families...)
+		case f == LinkState:
+			list = append(list, lsFamilies...)
 		case s.reach == nil:
 		case f == Unicast:
 			list = append(list, unicastFamilies...)
@@ -69,6 +72,12 @@ func (s *Speaker) sessionUp(state apiutil.PeerState) {
 		}
 	}
 	s.awaited[at] = both
+	if t := s.links[at]; t != nil {
+		t.begin(time.Now())
+		if !both[bgp.RF_LS] {
+			t.finish() // it has nothing to say
+		}
+	}
 	if len(without) > 0 {
 		s.log.Info("BGP peer does not accept all configured families", "peer", at, "without", without)
 	}
@@ -92,6 +101,15 @@ func (s *Speaker) sessionUp(state apiutil.PeerState) {
 			s.log.Info("BGP peer lost its routes over its restart; resetting the session", "peer", at)
 			s.logReset(at, s.server.ResetPeer(context.Background(), &api.ResetPeerRequest{Address: at.String()}))
 		}()
+	}
+}
+
+// sessionDown handles the end of a session.
+func (s *Speaker) sessionDown(peer netip.Addr) {
+	s.reporting.Lock()
+	defer s.reporting.Unlock()
+	if t := s.links[peer]; t != nil {
+		t.end(time.Now())
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/internal/te/linkstate"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -70,7 +71,7 @@ func receiveUpdate(t *testing.T, body []byte) {
 		return
 	}
 	all := map[bgp.Family]bgp.BGPAddPathMode{}
-	for _, f := range slices.Concat(families, unicastFamilies, vpnFamilies) {
+	for _, f := range slices.Concat(families, unicastFamilies, vpnFamilies, lsFamilies) {
 		all[f] = bgp.BGP_ADD_PATH_NONE
 	}
 	m, err := bgp.ParseBGPBody(&bgp.BGPHeader{Type: bgp.BGP_MSG_UPDATE, Len: uint16(size)}, body, &bgp.MarshallingOption{AddPath: all, ExtendedMessage: true})
@@ -83,6 +84,8 @@ func receiveUpdate(t *testing.T, body []byte) {
 	}
 	s := listener(t, &checked{T: t})
 	s.update(pathsOf(m.Body.(*bgp.BGPUpdate)), time.Time{})
+	topology, _ := linkstate.Topology(s.Network(time.Hour).Objects)
+	soundTopology(t, topology)
 }
 
 // pathsOf are an update's routes as GoBGP reports them.
@@ -110,13 +113,15 @@ func pathsOf(u *bgp.BGPUpdate) (out []*apiutil.Path) {
 func listener(t *testing.T, h *checked) *Speaker {
 	t.Helper()
 	c := Config{ASN: 65001, RouterID: addr("10.0.0.5"), Log: slog.New(slog.DiscardHandler),
-		Peers:   []Peer{{Address: addr("127.94.10.66"), ASN: 65001}},
+		Peers:   []Peer{{Address: addr("127.94.10.66"), ASN: 65001, Families: []Family{SRPolicy, Unicast, L3VPN, LinkState}}},
 		Cluster: &Cluster{Handler: h, VPN: &VPN{Distinguisher: "65001:7", Import: []string{"65000:100"}}}}
 	r, err := newReach(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Speaker{config: c, handler: h, log: c.Log, reach: r,
+	links := linkStateTables(&c)
+	links[c.Peers[0].Address].begin(time.Now())
+	return &Speaker{config: c, handler: h, log: c.Log, reach: r, links: links, isUp: func(netip.Addr) bool { return true },
 		offers: map[key]map[netip.Addr]*offer{}, reported: map[key]Path{}, malformed: map[netip.Addr]uint64{}}
 }
 

@@ -88,6 +88,9 @@ const (
 	// L3VPN are prefixes of the VPN through SRv6. A peer with this family belongs
 	// to the SR domain: its SIDs are accepted (RFC 9252 section 9).
 	L3VPN Family = "l3vpn"
+	// LinkState is BGP-LS (AFI 16388, SAFI 71): the topology of an IGP. No peer has
+	// it by default. It is only received.
+	LinkState Family = "link-state"
 )
 
 // Source says who advertises a candidate path: the originator of RFC 9256 section
@@ -139,6 +142,8 @@ type Speaker struct {
 	reported  map[key]Path // to the handler
 	stopped   bool
 	limitDue  bool // checkLimit is scheduled
+	links     map[netip.Addr]*lsTable
+	isUp      func(peer netip.Addr) bool // its session is established
 
 	mu        sync.Mutex
 	own       map[key]*apiutil.Path
@@ -176,10 +181,11 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 	}
 	s := &Speaker{
 		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{}, offered: map[netip.Addr][]bgp.Family{},
-		keeps: map[netip.Addr][]bgp.Family{}, offers: map[key]map[netip.Addr]*offer{}, reported: map[key]Path{},
+		links: linkStateTables(&c), keeps: map[netip.Addr][]bgp.Family{}, offers: map[key]map[netip.Addr]*offer{}, reported: map[key]Path{},
 		own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
 		server: server.NewBgpServer(server.LoggerOption(c.Log, level)),
 	}
+	s.isUp = s.isEstablished
 	go s.server.Serve()
 	if err := s.begin(ctx); err != nil {
 		return nil, errors.Join(err, s.server.StopBgp(context.Background(), &api.StopBgpRequest{}))
@@ -200,7 +206,11 @@ func (s *Speaker) begin(ctx context.Context) error {
 	// GoBGP allocates two tables of 200 KiB for each family that it gets, and for all
 	// families if it gets none.
 	var numbers []uint32
-	for _, f := range slices.Concat(families, unicastFamilies, vpnFamilies) {
+	all := slices.Concat(families, unicastFamilies, vpnFamilies)
+	if len(s.links) > 0 {
+		all = append(all, lsFamilies...)
+	}
+	for _, f := range all {
 		numbers = append(numbers, uint32(oc.AfiSafiType(f.String()).ToInt()))
 	}
 	err := s.server.StartBgp(ctx, &api.StartBgpRequest{Global: &api.Global{
@@ -353,11 +363,17 @@ func (s *Speaker) update(paths []*apiutil.Path, _ time.Time) {
 		s.limitDue = true
 		time.AfterFunc(lookEvery, s.checkLimit)
 	}
+	isUp := once(s.isUp)
 	for _, p := range paths {
-		if n, ok := p.Nlri.(*bgp.SRPolicyNLRI); ok {
+		switch n := p.Nlri.(type) {
+		case *bgp.SRPolicyNLRI:
 			s.observePath(p, n)
-		} else if s.reach != nil {
-			s.observeRoute(p)
+		case *bgp.LsAddrPrefix:
+			s.observeLinkState(p, n, isUp)
+		default:
+			if s.reach != nil {
+				s.observeRoute(p)
+			}
 		}
 	}
 	if s.reach != nil {
@@ -376,6 +392,9 @@ func (s *Speaker) countMalformed(peer netip.Addr) {
 func (s *Speaker) complete(p *apiutil.Path, _ time.Time) {
 	s.reporting.Lock()
 	defer s.reporting.Unlock()
+	if t := s.links[p.PeerAddress]; t != nil && p.Family == bgp.RF_LS {
+		t.finish()
+	}
 	if delete(s.awaited[p.PeerAddress], p.Family); s.stopped || len(s.awaited[p.PeerAddress]) > 0 {
 		return
 	}
@@ -395,6 +414,7 @@ func (s *Speaker) peerChanged(e *apiutil.WatchEventMessage_PeerEvent, _ time.Tim
 		s.log.Info("BGP session is up", "peer", state.NeighborAddress, "asn", state.PeerASN, "router_id", state.RouterID)
 		s.sessionUp(state)
 	case bgp.BGP_FSM_IDLE:
+		s.sessionDown(state.NeighborAddress)
 		s.log.Warn("BGP session is down", "peer", state.NeighborAddress, "reason", strings.TrimSpace(state.DisconnectMessage))
 	}
 }

@@ -145,3 +145,18 @@ func (Link) object()       {}
 func (Prefix) object()     {}
 func (SID) object()        {}
 func (Unreadable) object() {}
+
+// Of is the router that advertises an object: at the near end of a link.
+func Of(o Object) Router {
+	switch v := o.(type) {
+	case Node:
+		return v.Router
+	case Link:
+		return v.From
+	case Prefix:
+		return v.Router
+	case SID:
+		return v.Router
+	}
+	return Router{}
+}
