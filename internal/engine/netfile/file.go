@@ -38,6 +38,10 @@ type Engine struct {
 	Preference uint32   `json:"preference"` // of its candidate paths; default 150
 	Name       string   `json:"name"`       // begins the names of its candidate paths; default te
 	Listen     string   `json:"listen"`     // of its state and metrics; default 127.0.0.1:9474
+	// Write says how candidate paths reach headends: WriteAPI, the default, or WriteBGP. It and
+	// BGP are read when the engine starts.
+	Write string `json:"write"`
+	BGP   BGP    `json:"bgp"`
 }
 
 // Node is te.Node.
@@ -48,6 +52,8 @@ type Node struct {
 	MaxSegments int          `json:"max_segments"`
 	// API is where the node's daemon is: host:port, or the path of its socket.
 	API string `json:"api"`
+	// RouterID is bgp.router_id of its daemon, where Engine.Write is WriteBGP.
+	RouterID netip.Addr `json:"router_id"`
 	// Outside says that the node speaks no IGP: its links are always as the file has them.
 	Outside bool `json:"outside"`
 }
@@ -143,7 +149,8 @@ func (n *Network) setDefaults() {
 	e, target := &n.Engine, 80.0
 	e.Every, e.Hold = cmp.Or(e.Every, Period(10*time.Second)), cmp.Or(e.Hold, Period(time.Minute))
 	e.Target, e.Changes, e.Preference = cmp.Or(e.Target, &target), cmp.Or(e.Changes, 20), cmp.Or(e.Preference, 150)
-	e.Name, e.Listen = cmp.Or(e.Name, "te"), cmp.Or(e.Listen, "127.0.0.1:9474")
+	e.Name, e.Listen, e.Write = cmp.Or(e.Name, "te"), cmp.Or(e.Listen, "127.0.0.1:9474"), cmp.Or(e.Write, WriteAPI)
+	e.BGP.setDefaults()
 }
 
 // Values are the network as the engine computes with it.

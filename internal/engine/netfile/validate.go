@@ -73,6 +73,8 @@ func (n *Network) validate() error {
 		c.checkLists(at, p.Lists)
 	}
 	c.checkEngine(n.Engine)
+	c.checkBGP(&n.Engine.BGP)
+	c.checkWrite(n)
 	if len(c.found) > 0 {
 		return c.found
 	}
@@ -103,6 +105,10 @@ func (c *checker) checkNode(at string, n Node) {
 	}
 	if _, _, err := net.SplitHostPort(n.API); n.API != "" && !strings.HasPrefix(n.API, "/") && err != nil {
 		c.add(at+".api", "give host:port, or the path of a socket", "%q is no address", n.API)
+	}
+	c.want(!n.RouterID.IsValid() || n.RouterID.Is4(), at+".router_id", "give an IPv4 address, the bgp.router_id of the node's daemon", "%v is no router ID", n.RouterID)
+	if n.RouterID.IsValid() {
+		c.once(at+".router_id", "router ID "+n.RouterID.String())
 	}
 	if n.MaxSegments < 0 {
 		c.add(at+".max_segments", "give 1 or more, or leave it out", "is %d", n.MaxSegments)
