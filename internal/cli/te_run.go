@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -51,43 +52,62 @@ engine.apply is true, changes lists step by step. FILE is read anew in each roun
 have an api: where their daemons are.
 
 The engine writes candidate paths whose names begin with engine.name, at engine.preference,
-150. Paths of others that are preferred stay in use. When the engine ends, its paths stay;
-when it starts again, it goes on from there. "culvert te withdraw" removes them.`,
-		Example: "  culvert te run network.yaml --token-file token\n  culvert te run network.yaml --topology vtysh",
+150: by each node's api, or, if engine.write is bgp, as a BGP speaker (engine.bgp). Paths of
+others that are preferred stay in use. When the engine ends, its paths stay, those by BGP for
+engine.bgp.restart; when it starts again, it goes on from there. "culvert te withdraw" removes
+them.`,
+		Example: "  culvert te run network.yaml --token-file token\n  culvert te run network.yaml --topology vtysh\n  culvert te run network.yaml --topology bgp-ls",
 		Args:    cmdline.Exactly(1, "the file of a network"),
-		RunE: func(c *cobra.Command, args []string) error {
-			file, _, _, err := readNetwork(c, args[0])
-			if err != nil {
-				return err
-			}
-			if _, err := a.headends(file, nodes); err != nil {
-				return err
-			}
-			log := newLogger(c.ErrOrStderr(), config.Log{}, &slog.LevelVar{})
-			e := loop.New(func(context.Context) (loop.Input, error) { return a.input(c, args[0], nodes) }, log)
-			group, ctx := errgroup.WithContext(c.Context())
-			group.Go(func() error { return e.Run(ctx) })
-			group.Go(func() error { return monitor.Serve(ctx, e, file.Engine.Listen) })
-			if err := group.Wait(); err != nil {
-				return err
-			}
-			log.Info("ended; lists stay")
-			return nil
-		},
+		RunE:    func(c *cobra.Command, args []string) error { return a.runEngine(c, args[0], nodes) },
 	}
 	nodeFlag(c, &nodes)
 	return c
 }
 
+// runEngine does rounds until the context ends.
+func (a *app) runEngine(c *cobra.Command, path string, nodes map[string]string) error {
+	file, source, err := readFile(c, path)
+	if err != nil {
+		return err
+	}
+	if source != sourceBGP { // it takes its time
+		_, _, _, err = readNetwork(c, path)
+	}
+	if _, headendsErr := a.headends(file, nodes); err != nil || headendsErr != nil {
+		return cmp.Or(err, headendsErr)
+	}
+	log := newLogger(c.ErrOrStderr(), config.Log{}, &slog.LevelVar{})
+	speaker, paths, err := a.startEngine(c.Context(), file, nodes, source, log)
+	if err != nil {
+		return err
+	}
+	if speaker != nil {
+		defer speaker.Stop()
+	}
+	write := file.Engine.Write
+	e := loop.New(func(context.Context) (loop.Input, error) { return a.input(c, path, nodes, write, speaker, paths) }, log)
+	group, ctx := errgroup.WithContext(c.Context())
+	group.Go(func() error { return e.Run(ctx) })
+	group.Go(func() error { return monitor.Serve(ctx, e, file.Engine.Listen) })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	log.Info("ended; lists stay")
+	return nil
+}
+
 // input reads what a round begins with.
-func (a *app) input(c *cobra.Command, path string, nodes map[string]string) (loop.Input, error) {
-	file, n, left, err := readNetwork(c, path)
+func (a *app) input(c *cobra.Command, path string, nodes map[string]string, write string, s *teSpeaker, paths *advertiser) (loop.Input, error) {
+	file, n, left, err := readNetworkBy(c, path, s)
 	if err != nil {
 		return loop.Input{}, err
 	}
 	headends, err := a.headends(file, nodes)
 	e := file.Engine
-	return loop.Input{Network: n, LeftOut: left, Headends: headends, Settings: loop.Settings{
+	if err == nil && e.Write != write {
+		err = fmt.Errorf("engine.write has changed from %s to %s (fix: end the engine, withdraw its paths, and start it again)", write, e.Write)
+	}
+	return loop.Input{Network: n, LeftOut: left, Headends: written(file, headends, paths), Settings: loop.Settings{
 		Apply: e.Apply, Every: time.Duration(e.Every), Hold: time.Duration(e.Hold), Target: *e.Target / 100,
 		Changes: e.Changes, Preference: e.Preference, Name: e.Name,
 	}}, err
@@ -157,7 +177,7 @@ func teWithdraw(a *app) *cobra.Command {
 		Example: "  culvert te withdraw network.yaml --token-file token",
 		Args:    cmdline.Exactly(1, "the file of a network"),
 		RunE: func(c *cobra.Command, args []string) error {
-			file, _, _, err := readNetwork(c, args[0])
+			file, _, err := readFile(c, args[0])
 			if err != nil {
 				return err
 			}
@@ -165,19 +185,24 @@ func teWithdraw(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			headends, had, end, err := forget(c.Context(), file, headends)
+			if err != nil {
+				return err
+			}
+			defer end()
 			failed := 0
 			for _, n := range file.Nodes {
 				h, has := headends[n.Name]
 				if !has {
 					continue
 				}
-				removed, err := h.(remote).withdraw(c.Context(), file.Engine.Name+":")
+				removed, err := h.(withdrawer).withdraw(c.Context(), file.Engine.Name+":")
 				if err != nil {
 					failed++
 					fmt.Fprintf(c.ErrOrStderr(), "%s: %v\n", n.Name, err)
 					continue
 				}
-				fmt.Fprintf(c.OutOrStdout(), "%s: %d candidate paths removed\n", n.Name, removed)
+				fmt.Fprintf(c.OutOrStdout(), "%s: %d candidate paths removed\n", n.Name, removed+had[n.Name])
 			}
 			if failed > 0 {
 				return fmt.Errorf("%d of %d headends have kept their paths", failed, len(headends))
@@ -187,6 +212,11 @@ func teWithdraw(a *app) *cobra.Command {
 	}
 	nodeFlag(c, &nodes)
 	return c
+}
+
+// withdrawer removes the engine's paths from a headend.
+type withdrawer interface {
+	withdraw(ctx context.Context, prefix string) (removed int, err error)
 }
 
 // withdraw removes the candidate paths whose names begin so, and that the API added.

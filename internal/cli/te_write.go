@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/observed"
+	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/engine/headend"
+	"github.com/culvert-net/culvert/internal/engine/netfile"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// written are headends whose candidate paths go the way that engine.write says.
+func written(file *netfile.Network, headends map[string]headend.Headend, paths *advertiser) map[string]headend.Headend {
+	if file.Engine.Write != netfile.WriteBGP {
+		return headends
+	}
+	out := map[string]headend.Headend{}
+	for _, n := range file.Nodes {
+		if h, has := headends[n.Name].(remote); has {
+			out[n.Name] = byBGP{remote: h, paths: paths, self: file.Engine.BGP.RouterID, router: n.RouterID, prefix: file.Engine.Name + ":"}
+		}
+	}
+	return out
+}
+
+// byBGP is a headend that is read by its management API, and written by BGP.
+type byBGP struct {
+	remote
+	paths  *advertiser
+	self   netip.Addr // the engine's router ID
+	router netip.Addr // bgp.router_id of the headend's daemon
+	prefix string     // of the engine's names
+}
+
+// advertised is a candidate path as BGP carries it. Its distinguisher is the headend's router ID: one
+// engine may have paths of the same color and endpoint for several headends.
+func (h byBGP) advertised(color uint32, endpoint netip.Addr) srpolicy.Advertised {
+	a := srpolicy.Advertised{Color: color, Endpoint: endpoint}
+	if h.router.Is4() {
+		id := h.router.As4()
+		a.Distinguisher = binary.BigEndian.Uint32(id[:])
+	}
+	return a
+}
+
+// here is the name that the headend gives the engine's path of a policy.
+func (h byBGP) here(p headend.Policy) string {
+	return observed.PathName(h.self, h.advertised(p.Color, p.Endpoint))
+}
+
+// Policies are all that the node has. The engine's paths have the names that it gave them.
+func (h byBGP) Policies(ctx context.Context) ([]headend.Policy, error) {
+	list, err := h.remote.Policies(ctx)
+	for _, p := range list {
+		name := h.here(p)
+		for i := range p.Paths {
+			if p.Paths[i].Path == name {
+				p.Paths[i].Path = h.prefix + p.Name
+			}
+		}
+	}
+	return list, err
+}
+
+// Put advertises candidate paths to the headend.
+func (h byBGP) Put(ctx context.Context, paths []srpolicy.CandidatePath) error {
+	if !h.router.Is4() {
+		return errors.New("router_id is missing (fix: give the node's entry in the file the bgp.router_id of its daemon)")
+	}
+	policies, err := h.remote.Policies(ctx)
+	if err != nil {
+		return err
+	}
+	var list []bgp.Injection
+	for _, c := range paths {
+		i := slices.IndexFunc(policies, func(p headend.Policy) bool { return p.Name == c.Policy })
+		if i < 0 {
+			return fmt.Errorf("there is no policy %s", c.Policy)
+		}
+		list = append(list, h.injection(policies[i], c))
+	}
+	return h.paths.put(list)
+}
+
+// injection is a candidate path of a policy for this headend alone.
+func (h byBGP) injection(p headend.Policy, c srpolicy.CandidatePath) bgp.Injection {
+	a := h.advertised(p.Color, p.Endpoint)
+	a.Name, a.Preference, a.SegmentLists = h.prefix+p.Name, c.Preference, c.SegmentLists
+	return bgp.Injection{Advertised: a, Headends: []netip.Addr{h.router}}
+}
+
+// has are the paths of an earlier engine that the headend has.
+func (h byBGP) has(ctx context.Context) (list []bgp.Injection, err error) {
+	policies, err := h.remote.Policies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := h.CandidatePaths(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range policies {
+		for _, c := range paths {
+			if c.Origin == desired.OriginBGP && p.Endpoint.IsValid() && c.Name == h.here(p) {
+				list = append(list, h.injection(p, c.CandidatePath))
+			}
+		}
+	}
+	return list, nil
+}
+
+// forget is a speaker in the engine's place that advertises nothing: headends drop what they had of
+// the engine, of which it says how many paths that are. Only where engine.write says so.
+func forget(ctx context.Context, file *netfile.Network, headends map[string]headend.Headend) (_ map[string]headend.Headend, had map[string]int, end func(), err error) {
+	if file.Engine.Write != netfile.WriteBGP {
+		return headends, nil, func() {}, nil
+	}
+	headends, had = written(file, headends, nil), map[string]int{}
+	for name, h := range headends {
+		if list, err := h.(byBGP).has(ctx); err == nil { // else it says so later
+			had[name] = len(list)
+		}
+	}
+	s, err := startSpeaker(ctx, file, false, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return headends, had, s.Stop, s.Connect()
+}
+
+// withdraw removes what the API added, and waits until what BGP had brought is gone.
+func (h byBGP) withdraw(ctx context.Context, prefix string) (removed int, err error) {
+	if removed, err = h.remote.withdraw(ctx, prefix); err != nil {
+		return removed, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	for {
+		list, err := h.has(ctx)
+		switch {
+		case err != nil:
+			return removed, err
+		case len(list) == 0:
+			return removed, nil
+		}
+		select {
+		case <-ctx.Done():
+			return removed, fmt.Errorf("%d candidate paths are still there (fix: end the engine first, and see that the headend's BGP peers include the engine)", len(list))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// advertiser has the paths that the engine advertises.
+type advertiser struct {
+	mu       sync.Mutex
+	injector *bgp.Injector
+	paths    map[pathKey]bgp.Injection
+}
+
+type pathKey struct {
+	color, distinguisher uint32
+	endpoint             netip.Addr
+}
+
+// put advertises paths beside the others: all of them, or none.
+func (a *advertiser) put(list []bgp.Injection) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next := maps.Clone(a.paths)
+	for _, v := range list {
+		next[pathKey{v.Color, v.Distinguisher, v.Endpoint}] = v
+	}
+	if _, err := a.injector.Set(slices.Collect(maps.Values(next))); err != nil {
+		return err
+	}
+	a.paths = next
+	return nil
+}
+
+// adopt finds what headends have of an earlier engine. It waits for headends that do not answer,
+// but not for longer than they keep these paths.
+func adopt(ctx context.Context, headends map[string]headend.Headend, wait time.Duration, log *slog.Logger) (list []bgp.Injection) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	waits := slices.Sorted(maps.Keys(headends))
+	for len(waits) > 0 {
+		var again []string
+		for _, name := range waits {
+			found, err := headends[name].(byBGP).has(ctx)
+			if err != nil {
+				again = append(again, name)
+				continue
+			}
+			list = append(list, found...)
+		}
+		if waits = again; len(waits) == 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			log.Warn("headends do not answer: candidate paths that they have of an earlier engine will go", "headends", strings.Join(waits, ", "))
+			return list
+		case <-time.After(time.Second):
+		}
+	}
+	return list
+}
