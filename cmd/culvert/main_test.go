@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -23,9 +24,21 @@ import (
 // asProgram in the environment makes the test binary be culvert.
 const asProgram = "CULVERT_TEST_AS_PROGRAM"
 
+// roles are what else the test binary can be, by the variable in the environment that says so.
+var roles = map[string]func(value string) error{}
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
+	}
+	for variable, be := range roles {
+		if value := os.Getenv(variable); value != "" {
+			if err := be(value); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}
 	}
 	os.Exit(m.Run())
 }
@@ -33,15 +46,15 @@ func TestMain(m *testing.M) {
 // node is a namespace with culvert in it and a link; the test holds the link's
 // other end.
 type node struct {
-	ns                       *netns.NS
+	ns, peer                 *netns.NS
 	dir, config, socket, pin string
 	near, far                net.Interface
 	packets                  int // a packet socket at the link's other end
 }
 
 func newNode(t *testing.T) *node {
-	n := &node{ns: netns.New(t), dir: t.TempDir()}
-	peer := netns.New(t)
+	n := &node{ns: netns.New(t), peer: netns.New(t), dir: t.TempDir()}
+	peer := n.peer
 	n.near, n.far = netns.Veth(t, n.ns, "eth0", peer, "eth1")
 	// What XDP sends to a veth arrives only if its peer polls.
 	peer.Run(t, "ethtool", "-K", "eth1", "gro", "on")
