@@ -81,9 +81,11 @@ func (c *chooser) moveAll(o Options) (moves []te.Key) {
 }
 
 // lower does the changes that lower the largest utilisation most, until it is enough, and
-// returns what it is then.
+// returns what it is then. A change that raises it is tried where none lowers it, and stays if
+// others after it lower it enough for all of them.
 func (c *chooser) lower(most int, enough float64) (moves []te.Key, then float64) {
 	_, then = c.g.Fullest(c.loads)
+	best := 0
 	for len(moves) < most && then > enough {
 		i := c.best()
 		if i < 0 {
@@ -91,10 +93,15 @@ func (c *chooser) lower(most int, enough float64) (moves []te.Key, then float64)
 		}
 		c.move(i)
 		moves = append(moves, c.demands[i].Key)
-		_, then = c.g.Fullest(c.loads)
+		if _, u := c.g.Fullest(c.loads); u < then*(1-worth*float64(len(moves)-best)) {
+			then, best = u, len(moves)
+		}
 	}
-	return moves, then
+	return moves[:best], then
 }
+
+// worth is what a change has to lower the largest utilisation by, relative to it.
+const worth = 1e-3
 
 // Percent is a utilisation as people read it.
 func Percent(u float64) string { return fmt.Sprintf("%.1f %%", 100*u) }
@@ -160,9 +167,10 @@ func (c *chooser) pressure(link int, load float64) float64 {
 	return math.Pow(load/c.g.Topology.Links[link].Capacity/c.fullest, steep)
 }
 
-// best is the demand whose change lowers the pressure most; -1: none does.
+// best is the demand whose change lowers the pressure most, or raises it least; -1: all have
+// changed.
 func (c *chooser) best() (best int) {
-	best, least := -1, -1e-9
+	best, least := -1, math.Inf(1)
 	for i := range c.demands {
 		if c.new[i] == nil {
 			continue

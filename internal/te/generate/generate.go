@@ -26,6 +26,8 @@ type Parameters struct {
 	Pairs int
 	// Utilisation is that of the fullest link if all demands follow the IGP; 0: 1.
 	Utilisation float64
+	// LinkSIDs gives links an End.X SID.
+	LinkSIDs bool
 }
 
 // Make places nodes at random in a square of 3,000 km, joins them to a ring, and adds links
@@ -52,6 +54,9 @@ func Make(p Parameters) (te.Topology, []te.Demand) {
 		l := te.Link{Metric: uint32(10 + km/10), Capacity: []float64{1e10, 4e10, 1e11}[r.IntN(3)], Delay: time.Duration(km / 200 * float64(time.Millisecond))}
 		for _, ends := range [][2]int{{a, b}, {b, a}} {
 			l.From, l.To = t.Nodes[ends[0]].Name, t.Nodes[ends[1]].Name
+			if p.LinkSIDs {
+				l.SID = endX(t.Nodes[ends[0]].Locator, len(t.Links))
+			}
 			t.Links = append(t.Links, l)
 		}
 	}
@@ -79,6 +84,13 @@ func Make(p Parameters) (te.Topology, []te.Demand) {
 	list := demands(t, p, r)
 	scale(t, list, cmp.Or(p.Utilisation, 1))
 	return t, list
+}
+
+// endX is an End.X SID of a link in its node's locator.
+func endX(locator netip.Prefix, link int) netip.Addr {
+	a := locator.Addr().As16()
+	a[6], a[7], a[8], a[9] = 0, 2, byte(link>>8), byte(link)
+	return netip.AddrFrom16(a)
 }
 
 // scale has the IGP fill the fullest link as far as `utilisation`.

@@ -2,10 +2,8 @@ package optimize
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/te"
@@ -15,9 +13,13 @@ import (
 type commodity struct {
 	te.Demand
 	from, to int
-	via      []int32 // nodes that its lists may visit; `to` stands for the IGP's way
+	class    *suitability
 	most     int     // lists
+	only     []int32 // that it may have; nil: all
 }
+
+// suits says whether a list has what the class asks for.
+func (c *commodity) suits(via int32) bool { return c.class.suits(c.from, via, c.to) }
 
 // round is the demands of a priority. fixed has what is on each link whatever they do, in
 // bit/s.
@@ -52,7 +54,7 @@ func (s *solver) rounds(classes []te.Class, demands []te.Demand) (rounds []round
 		}
 		from, _ := s.g.Node(d.Headend)
 		to, _ := s.g.Node(d.Endpoint)
-		via, why := suits[c.Color].lists(from, to)
+		why := suits[c.Color].problem(from, to)
 		if why != "" {
 			s.result.Problems = append(s.result.Problems, Problem{d.Key, why})
 		}
@@ -63,7 +65,7 @@ func (s *solver) rounds(classes []te.Class, demands []te.Demand) (rounds []round
 			flows.Load(s.result.Loads, d, nil)
 		default:
 			byPriority[c.Priority] = append(byPriority[c.Priority], commodity{
-				Demand: d, from: from, to: to, via: via, most: min(cmp.Or(c.MaxLists, srpolicy.MaxSegmentLists), srpolicy.MaxSegmentLists)})
+				Demand: d, from: from, to: to, class: suits[c.Color], most: min(cmp.Or(c.MaxLists, srpolicy.MaxSegmentLists), srpolicy.MaxSegmentLists)})
 		}
 	}
 	for priority, list := range byPriority {
@@ -87,66 +89,4 @@ func sum(demands []te.Demand) []te.Demand {
 		return cmp.Or(strings.Compare(a.Headend, b.Headend), strings.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.Color, b.Color))
 	})
 	return list
-}
-
-// suitability says which lists have what a class asks for.
-type suitability struct {
-	s     *solver
-	class te.Class
-	clear []bool // by pair: none of its links is one that the class avoids
-}
-
-func newSuitability(s *solver, c te.Class) *suitability {
-	u := &suitability{s: s, class: c, clear: make([]bool, s.shares.nodes*s.shares.nodes)}
-	for i := range u.clear {
-		u.clear[i] = true
-	}
-	for link, users := range s.shares.users {
-		a := s.g.Topology.Links[link].Affinity
-		if a&c.Exclude == 0 && (c.IncludeAny == 0 || a&c.IncludeAny != 0) {
-			continue
-		}
-		for _, p := range users {
-			u.clear[int(p.from)*s.shares.nodes+int(p.to)] = false
-		}
-	}
-	return u
-}
-
-// lists are the waypoints of those that suit. why says what speaks against all.
-func (u *suitability) lists(from, to int) (via []int32, why string) {
-	g, nodes := u.s.g, u.s.g.Topology.Nodes
-	if from == to {
-		return nil, "headend and endpoint are the same node"
-	}
-	if !g.Reaches(from, to) {
-		return nil, "no path leads there"
-	}
-	var shortest time.Duration = -1
-	affine := false
-	for k, node := range nodes {
-		if k == from || k != to && (!node.SID.IsValid() || nodes[from].MaxSegments == 1) || !g.Reaches(from, k) || !g.Reaches(k, to) {
-			continue
-		}
-		if !u.clear[from*len(nodes)+k] || !u.clear[k*len(nodes)+to] {
-			continue
-		}
-		affine = true
-		_, first := g.Delay(from, k)
-		_, second := g.Delay(k, to)
-		if d := first + second; u.class.MaxDelay > 0 && d > u.class.MaxDelay {
-			if shortest < 0 || d < shortest {
-				shortest = d
-			}
-			continue
-		}
-		via = append(via, int32(k))
-	}
-	switch {
-	case len(via) > 0:
-		return via, ""
-	case affine:
-		return nil, fmt.Sprintf("the quickest list takes %v, more than max_delay: %v; it goes by the IGP", shortest, u.class.MaxDelay)
-	}
-	return nil, "each list has a link with an affinity that the class excludes, or without one that it asks for; it goes by the IGP"
 }

@@ -7,81 +7,79 @@ import (
 )
 
 const (
-	firstStep  = 0.3
-	lastStep   = 0.004
-	mostLength = 1e120 // of all links times capacities, before lengths are scaled down
+	// gentle is what steepness begins with, steeper what it grows by, both in units of
+	// ln(links)/utilisation: with prices of steepness s the least potential has a largest
+	// utilisation of at most 1/s times that more than the least.
+	gentle, steeper = 2, 1.5
+	// settled is by how many times that the bound may miss before prices get steeper, and
+	// patient after how many sweeps they do in any case.
+	settled, patient = 2, 10
+	mostSweeps       = 400
+	// mostColumns is how many lists of a commodity a sweep chooses from, and dear what they
+	// cost at most, by the cheapest.
+	mostColumns, dear = 24, 1.5
+	// level is the relative difference of costs at which flow stays.
+	level = 1e-4
+	// lowest bounds exponents, so that a price is never 0.
+	lowest = -300
 )
 
-// flow approximates the fractional optimum of a round. A phase sends each commodity once.
-// The mean of phases is a routing, and the largest utilisation of it is at most that of the
-// optimum times a factor that falls with the number of phases and the step.
+// flow approximates the fractional optimum of a round. The price of a link grows exponentially
+// with its utilisation. A sweep has each commodity's flow leave its dearest list for the cheapest,
+// as far as that lowers the sum of what links cost (the potential); when sweeps gain little,
+// prices get steeper.
 type flow struct {
-	s     *solver
-	r     round
-	step  float64 // how much longer a full link gets; epsilon in the literature
-	scale float64 // of all rates: makes the largest utilisation about 1
+	s *solver
+	r round
 
-	length []float64 // of links: their price
-	total  float64   // of lengths times capacities
-	cost   []float64 // of a pair's flow, by from and to
-	back   []float64 // the same by to and from: what is read one after the other lies so
-	way    *way
-	// columns are the lists of each commodity that a phase chooses from.
-	columns [][]int32
+	load    []float64 // of links, in bit/s
+	steep   float64
+	fullest float64   // utilisation that prices are relative to
+	price   []float64 // of links
+	tariff  *tariff   // by the prices at the beginning of the sweep
+	costs   []float64 // of each commodity's cheapest list then, by the bit/s
+	// columns are the lists of each commodity that a sweep chooses from, and sent those that it
+	// has.
+	columns  [][]column
+	sent     [][]sent
+	from, to *way // of lists that flow leaves and goes to
 
-	// sent is by commodity what its lists carried since mean was begun, and load what links
-	// did, of so many phases.
-	sent   [][]sent
-	load   []float64
-	mean   []float64 // sum of lengths, each time scaled to a total of 1
-	phases int
-
-	found  float64
-	best   [][]sent // that makes found
-	first  []int32  // the list that each commodity began with
+	found  float64 // utilisation
+	best   [][]sent
 	bound  float64
-	prices []float64 // that prove bound
+	prices []float64 // that prove bound, by total
 }
 
-// sent is what a list carried.
+// sent is what a list carries, in bit/s.
 type sent struct {
 	via    int32
 	amount float64
 }
 
 func newFlow(s *solver, r round) *flow {
-	links, n := len(s.g.Topology.Links), s.shares.nodes
+	links, n := len(s.g.Topology.Links), len(r.commodities)
 	f := &flow{
-		s: s, r: r, length: make([]float64, links), cost: make([]float64, n*n), back: make([]float64, n*n), way: newWay(s.shares),
-		columns: make([][]int32, len(r.commodities)), sent: make([][]sent, len(r.commodities)), load: make([]float64, links), mean: make([]float64, links), prices: make([]float64, links),
+		s: s, r: r, load: slices.Clone(r.fixed), price: make([]float64, links), tariff: newTariff(s), costs: make([]float64, n),
+		columns: make([][]column, n), sent: make([][]sent, n), from: newWay(s), to: newWay(s), found: math.Inf(1), best: make([][]sent, n), prices: make([]float64, links),
 	}
-	for link := range f.length {
+	for link := range f.price {
 		if s.g.Used(link) {
-			f.length[link] = 1 / s.capacity(link)
+			f.price[link] = 1 / s.capacity(link)
 		}
 	}
-	f.prove()
-	f.direct()
-	f.scale = 1 / f.found
-	return f
-}
-
-// direct begins with the lists that have no waypoint, or the cheapest.
-func (f *flow) direct() {
-	f.best, f.first = make([][]sent, len(f.r.commodities)), make([]int32, len(f.r.commodities))
-	load := slices.Clone(f.r.fixed)
-	for i, c := range f.r.commodities {
+	f.choose()
+	for i := range r.commodities { // lists without a waypoint, or the cheapest
+		c := &r.commodities[i]
 		via := int32(c.to)
-		if !slices.Contains(c.via, via) {
-			via = f.cheapest(i)
+		if !c.suits(via) || c.only != nil && !slices.Contains(c.only, via) {
+			via = f.columns[i][0].via
 		}
-		f.best[i], f.first[i] = []sent{{via, 1}}, via
-		f.way.take(c.from, int(via), c.to)
-		for _, l := range f.way.links {
-			load[l] += c.Rate * f.way.part[l]
-		}
+		f.sent[i] = []sent{{via, c.Rate}}
+		f.to.take(c.from, via, c.to)
+		f.to.carry(f.load, c.Rate)
 	}
-	f.found = f.s.largest(load)
+	f.keep()
+	return f
 }
 
 // largest is the utilisation of the most used link.
@@ -94,219 +92,163 @@ func (s *solver) largest(load []float64) (u float64) {
 	return u
 }
 
-// run sends until the tolerance is met, the step is too small to gain more, or ctx ends.
+// run sweeps until the tolerance is met, or it gains nothing more, or ctx ends.
 func (f *flow) run(ctx context.Context) error {
-	for f.step = firstStep; f.step >= lastStep && f.found > 0; f.step /= 2 {
-		gap := f.gap()
-		for all, until := 0, 1; ; all++ {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if all%f.every() == 0 {
-				f.prove()
-			}
-			if f.gap() <= f.s.options.Tolerance {
-				return nil
-			}
-			if all == until { // forget the first half, which knew least
-				if float64(all) >= 3/f.step && f.gap() > 0.85*gap {
-					break
-				}
-				gap, until = f.gap(), 2*until
-				f.proveMean()
-				f.forget()
-				f.scale = 1 / f.found
-			}
-			f.phase()
-			f.keep()
-			if p := f.s.options.Progress; p != nil {
-				p(Progress{Priority: f.r.priority, Phases: all + 1, Found: f.found, Bound: f.bound})
+	unit := math.Log(float64(len(f.load)) + 1)
+	f.steep = gentle * unit / f.found
+	for sweep, stays := 0, 1; f.found > 0; sweep, stays = sweep+1, stays+1 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		f.repriceAll()
+		f.choose()
+		if p := f.s.options.Progress; p != nil {
+			p(Progress{Priority: f.r.priority, Sweeps: sweep, Found: f.found, Bound: f.bound})
+		}
+		if f.found <= f.bound*(1+f.s.options.Tolerance) || sweep == mostSweeps {
+			return nil
+		}
+		if stays > patient || f.fullest-f.bound < settled*unit/f.steep {
+			f.steep, stays = f.steep*steeper, 0
+			f.repriceAll()
+		}
+		for i := range f.r.commodities {
+			for again := 3; again > 0 && f.improve(i); again-- {
 			}
 		}
-		f.forget()
+		f.keep()
 	}
 	return nil
 }
 
-// gap is how far what was found is above the bound, relative to it.
-func (f *flow) gap() float64 {
-	if f.bound == 0 {
-		return math.Inf(1)
-	}
-	return f.found/f.bound - 1
-}
-
-func (f *flow) forget() {
-	for i := range f.sent {
-		f.sent[i] = f.sent[i][:0]
-	}
-	clear(f.load)
-	clear(f.mean)
-	f.phases = 0
-}
-
-// price computes the costs of all pairs, and total, by the lengths.
-func (f *flow) price() {
-	if f.total > mostLength {
-		for link := range f.length {
-			f.length[link] /= f.total
-		}
-	}
-	f.total = 0
-	for link, length := range f.length {
-		if length > 0 {
-			f.total += length * f.s.capacity(link)
-		}
-	}
-	n := f.s.shares.nodes
-	for from := range n {
-		for to := range n {
-			cost := f.pay(from, to)
-			f.cost[from*n+to], f.back[to*n+from] = cost, cost
-		}
+func (f *flow) repriceAll() {
+	f.fullest = f.s.largest(f.load)
+	for link := range f.load {
+		f.reprice(link)
 	}
 }
 
-// pay is what a bit/s costs from one node to another.
-func (f *flow) pay(from, to int) (cost float64) {
-	for _, s := range f.s.shares.of(from, to) {
-		cost += f.length[s.Link] * float64(s.Part)
+// reprice has the price of a link follow its load.
+func (f *flow) reprice(link int) {
+	if c := f.s.capacity(link); f.s.g.Used(link) {
+		f.price[link] = math.Exp(max(f.steep*(f.load[link]/c-f.fullest), lowest)) / c
+	}
+}
+
+// choose finds the columns by the prices, and the bound that these prove: each routing costs at
+// least what all commodities cost by their cheapest lists, and at most its utilisation times total.
+func (f *flow) choose() {
+	f.tariff.set(f.price)
+	each(len(f.columns), func(i int) {
+		f.columns[i] = f.tariff.cheapest(f.columns[i][:0], &f.r.commodities[i], mostColumns, dear)
+		f.costs[i] = f.columns[i][0].cost
+	})
+	var sum, total float64
+	for i := range f.costs {
+		sum += f.r.commodities[i].Rate * f.costs[i]
+	}
+	for link, price := range f.price {
+		sum, total = sum+f.r.fixed[link]*price, total+f.s.capacity(link)*price
+	}
+	if bound := sum / total; bound > f.bound {
+		f.bound = bound
+		for link, price := range f.price {
+			f.prices[link] = price / total
+		}
+	}
+}
+
+// pay is what a bit/s costs by a list now.
+func (f *flow) pay(c *commodity, via int32) (cost float64) {
+	enter, leave, link := f.s.legs(via)
+	if link >= 0 {
+		cost = f.price[link]
+	}
+	for _, s := range f.s.shares.of(c.from, enter) {
+		cost += f.price[s.Link] * float64(s.Part)
+	}
+	for _, s := range f.s.shares.of(leave, c.to) {
+		cost += f.price[s.Link] * float64(s.Part)
 	}
 	return cost
 }
 
-// choose finds what a bit/s costs by the cheapest list, as of the last price(), and the lists
-// that can become the cheapest before the next.
-func (f *flow) choose(c *commodity, columns []int32) (_ []int32, least float64) {
-	n := f.s.shares.nodes
-	there, back := f.cost[c.from*n:(c.from+1)*n], f.back[c.to*n:(c.to+1)*n]
-	least = math.Inf(1)
-	for _, k := range c.via {
-		least = min(least, there[k]+back[k])
-	}
-	within := least * math.Pow(1+f.step, 2*float64(f.every()))
-	for _, k := range c.via {
-		if there[k]+back[k] <= within {
-			columns = append(columns, k)
+// improve has flow of a commodity leave its dearest list for the cheapest; it says whether some
+// does.
+func (f *flow) improve(commodity int) bool {
+	c, list := &f.r.commodities[commodity], f.sent[commodity]
+	least, most, cheapest, dearest := math.Inf(1), 0.0, int32(0), 0
+	for i, s := range list {
+		cost := f.pay(c, s.via)
+		if cost < least {
+			least, cheapest = cost, s.via
+		}
+		if cost > most {
+			most, dearest = cost, i
 		}
 	}
-	return columns, least
-}
-
-// every is after how many phases all prices are computed again.
-func (f *flow) every() int {
-	if f.step > 0.1 {
-		return 1
-	}
-	return 4
-}
-
-// cheapest is the list of a commodity that costs least now, of its columns.
-func (f *flow) cheapest(commodity int) (via int32) {
-	c, least := &f.r.commodities[commodity], math.Inf(1)
-	for _, k := range f.columns[commodity] {
-		if cost := f.pay(c.from, int(k)) + f.pay(int(k), c.to); cost < least {
-			via, least = k, cost
+	for _, column := range f.columns[commodity] {
+		if slices.ContainsFunc(list, func(s sent) bool { return s.via == column.via }) {
+			continue
+		}
+		if cost := f.pay(c, column.via); cost < least {
+			least, cheapest = cost, column.via
 		}
 	}
-	return via
+	if most <= least*(1+level) {
+		return false
+	}
+	f.from.take(c.from, list[dearest].via, c.to)
+	f.to.take(c.from, cheapest, c.to)
+	f.to.subtract(f.from)
+	amount := f.step(list[dearest].amount)
+	if amount <= 0 {
+		return false
+	}
+	f.to.carry(f.load, amount)
+	for _, link := range f.to.links {
+		f.reprice(int(link))
+	}
+	f.note(commodity, cheapest, amount)
+	f.note(commodity, list[dearest].via, -amount)
+	return true
 }
 
-// prove finds the columns, and the bound that the lengths prove: each routing costs at least what all
-// commodities cost by their cheapest lists, and at most its utilisation times total.
-func (f *flow) prove() {
-	f.price()
-	var sum float64
-	for i := range f.r.commodities {
-		c := &f.r.commodities[i]
-		var cost float64
-		f.columns[i], cost = f.choose(c, f.columns[i][:0])
-		sum += c.Rate * cost
-	}
-	for link, load := range f.r.fixed {
-		sum += load * f.length[link]
-	}
-	if bound := sum / f.total; bound > f.bound {
-		f.bound = bound
-		for link, length := range f.length {
-			f.prices[link] = length / f.total
+// step is how much flow has to take the way f.to, at most so much, so that the potential is least: by
+// Newton's method, since that is convex.
+func (f *flow) step(most float64) (amount float64) {
+	for range 3 {
+		var slope, bend float64
+		for _, l := range f.to.links {
+			part, c := f.to.part[l], f.s.capacity(int(l))
+			p := f.price[l] * math.Exp(f.steep*amount*part/c) * part
+			slope, bend = slope+p, bend+p*part/c
 		}
-	}
-}
-
-// proveMean finds the bound that the mean of lengths proves. These swing about the best ones,
-// and what they prove is concave, so that their mean proves at least the mean of it.
-func (f *flow) proveMean() {
-	if f.phases == 0 {
-		return
-	}
-	lengths := f.length
-	f.length = f.mean
-	f.prove()
-	f.length = lengths
-}
-
-// phase sends each commodity once, in parts that no link is too small for.
-func (f *flow) phase() {
-	f.phases++
-	f.way.take(0, 0, 0) // nothing
-	for link, load := range f.r.fixed {
-		if load > 0 {
-			f.way.links = append(f.way.links, int32(link))
-			f.way.part[link] = load * f.scale
+		step := -slope / (bend * f.steep)
+		amount = min(max(amount+step, 0), most)
+		if amount == most || math.Abs(step) < 0.05*amount {
+			break
 		}
-	}
-	for left := 1.0; left > 0 && len(f.way.links) > 0; {
-		left -= f.send(left)
-	}
-	for i := range f.r.commodities {
-		c := &f.r.commodities[i]
-		for left := c.Rate * f.scale; left > 0; {
-			via := f.cheapest(i)
-			f.way.take(c.from, int(via), c.to)
-			amount := f.send(left)
-			left -= amount
-			f.note(i, via, amount)
-		}
-	}
-	var total float64
-	for link, length := range f.length {
-		total += length * f.s.capacity(link)
-	}
-	for link, length := range f.length {
-		f.mean[link] += length / total
-	}
-}
-
-// send has links carry what is left, or what they can at once, by the way.
-func (f *flow) send(left float64) (amount float64) {
-	amount = left
-	for _, l := range f.way.links {
-		amount = min(amount, f.s.capacity(int(l))/f.way.part[l])
-	}
-	for _, l := range f.way.links {
-		link := int(l)
-		load := amount * f.way.part[l]
-		f.load[link] += load
-		f.length[link] += f.length[link] * f.step * load / f.s.capacity(link)
 	}
 	return amount
 }
 
+// note has a list carry more of a commodity, or less; what carries nothing is none.
 func (f *flow) note(commodity int, via int32, amount float64) {
 	list := f.sent[commodity]
-	for i := range list {
-		if list[i].via == via {
-			list[i].amount += amount
-			return
-		}
+	at := slices.IndexFunc(list, func(s sent) bool { return s.via == via })
+	if at < 0 {
+		f.sent[commodity] = append(list, sent{via, amount})
+		return
 	}
-	f.sent[commodity] = append(list, sent{via, amount})
+	if list[at].amount += amount; list[at].amount <= 1e-9*f.r.commodities[commodity].Rate {
+		f.sent[commodity] = slices.Delete(list, at, at+1)
+	}
 }
 
-// keep remembers the mean of phases if it is better.
+// keep remembers what is sent if it is better.
 func (f *flow) keep() {
-	u := f.s.largest(f.load) / float64(f.phases) / f.scale
+	u := f.s.largest(f.load)
 	if u >= f.found {
 		return
 	}

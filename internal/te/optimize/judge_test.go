@@ -20,6 +20,7 @@ import (
 func TestGLPK(t *testing.T) {
 	for _, p := range []generate.Parameters{
 		{Nodes: 6, Links: 20, Seed: 1}, {Nodes: 8, Links: 44, Seed: 2}, {Nodes: 10, Links: 30, Seed: 3}, {Nodes: 12, Links: 60, Seed: 4}, {Nodes: 16, Links: 70, Seed: 5},
+		{Nodes: 6, Links: 20, Seed: 1, LinkSIDs: true}, {Nodes: 8, Links: 24, Seed: 7, LinkSIDs: true}, {Nodes: 10, Links: 30, Seed: 3, LinkSIDs: true},
 	} {
 		topology, demands := generate.Make(p)
 		g := graph.New(topology, graph.Without{})

@@ -1,19 +1,20 @@
 // Package optimize finds the segment lists of demands that keep the most used link of a
 // network as little used as possible.
 //
-// A list has no waypoint or one, a node; on the way to it and behind it packets follow the
-// shortest paths of the IGP and share equal ones ("2-segment routing": Bhatia et al.,
-// INFOCOM 2015). The smallest utilisation over all such routings is a linear program. Solve
-// approximates it as Garg, Könemann and Fleischer do: it sends each demand again and again
-// by its cheapest list, and a link costs more the more it was taken. Any prices of links
-// prove a bound that no routing is below, so that each result says how far it may be from
-// the optimum. Solve goes on until that is Tolerance.
+// A list has no waypoint or one, a node (its End SID) or a link that packets leave a node by (its
+// End.X SID); on the way to it and behind it packets follow the shortest paths of the IGP and
+// share equal ones ("2-segment routing": Bhatia et al., INFOCOM 2015). The smallest utilisation over all such routings is a linear program. Solve
+// approximates it by an exponential potential (Shahrokhi and Matula; Plotkin, Shmoys and Tardos):
+// a link costs more the fuller it is, and one demand after the other goes over from its dearest
+// list to its cheapest. Any prices of links prove a bound that no routing is below, so that each
+// result says how far it may be from the optimum. Solve goes on until that is Tolerance.
 package optimize
 
 import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/te"
@@ -37,7 +38,7 @@ type Options struct {
 // Progress is how far Solve is with the demands of a priority.
 type Progress struct {
 	Priority int
-	Phases   int     // how often each demand was sent
+	Sweeps   int     // how often each demand was looked at
 	Found    float64 // utilisation
 	Bound    float64
 }
@@ -77,10 +78,11 @@ func Solve(ctx context.Context, g *graph.Graph, classes []te.Class, demands []te
 	if o.Tolerance == 0 {
 		o.Tolerance = 0.01
 	}
-	s := &solver{g: g, shares: allShares(g), options: o, result: Result{Routing: te.Routing{}, Loads: make([]float64, len(g.Topology.Links))}}
+	s := newSolver(g, o)
 	if err := s.check(classes, demands); err != nil {
 		return Result{}, err
 	}
+	s.prepare()
 	for _, r := range s.rounds(classes, demands) {
 		if err := s.place(ctx, r); err != nil {
 			return Result{}, err
@@ -95,10 +97,49 @@ func Solve(ctx context.Context, g *graph.Graph, classes []te.Class, demands []te
 // solver holds what all priorities share.
 type solver struct {
 	g       *graph.Graph
-	shares  *pairs
 	options Options
 	result  Result
+
+	shares *pairs
+	into   [][]int32 // by node: links with a SID that lead into it
+	links  int       // how many have a SID
+	// random has links cost random numbers, and delays their delay.
+	random, delays *tariff
 }
+
+func newSolver(g *graph.Graph, o Options) *solver {
+	return &solver{g: g, options: o, result: Result{Routing: te.Routing{}, Loads: make([]float64, len(g.Topology.Links))}}
+}
+
+// prepare computes what all priorities share.
+func (s *solver) prepare() {
+	s.shares, s.into = allShares(s.g), make([][]int32, len(s.g.Topology.Nodes))
+	random, delay, r := make([]float64, len(s.g.Topology.Links)), make([]float64, len(s.g.Topology.Links)), rand.New(rand.NewPCG(1, 2))
+	for i, l := range s.g.Topology.Links {
+		random[i], delay[i] = 1+r.Float64(), float64(l.Delay)
+		if l.SID.IsValid() && s.g.Used(i) {
+			_, to := s.g.Ends(i)
+			s.into[to] = append(s.into[to], int32(i))
+			s.links++
+		}
+	}
+	s.random, s.delays = newTariff(s), newTariff(s)
+	s.random.set(random)
+	s.delays.set(delay)
+}
+
+// visits says whether lists of a headend may have a node as their waypoint.
+func (s *solver) visits(headend, node int) bool {
+	return node != headend && s.g.Topology.Nodes[node].SID.IsValid() && s.pushes(headend)
+}
+
+// leaves says whether lists of a headend may have links of a node as their waypoint. Its own are
+// none: a headend has no route to its own SIDs.
+func (s *solver) leaves(headend, node int) bool { return node != headend && s.pushes(headend) }
+
+// pushes says whether lists of a headend may have a waypoint before the last segment, which is
+// the endpoint's.
+func (s *solver) pushes(headend int) bool { return s.g.Topology.Nodes[headend].MaxSegments != 1 }
 
 func (s *solver) capacity(link int) float64 { return s.g.Topology.Links[link].Capacity }
 
@@ -151,14 +192,22 @@ func (s *solver) place(ctx context.Context, r round) error {
 // without a waypoint.
 func (p *placement) lists(commodity int) (lists []te.List) {
 	for _, part := range p.parts[commodity] {
-		l := te.List{Weight: uint32(part.units)}
-		if int(part.via) != p.round.commodities[commodity].to {
-			l.Waypoints = []te.Waypoint{{Node: p.solver.g.Topology.Nodes[part.via].Name}}
-		}
-		lists = append(lists, l)
+		lists = append(lists, te.List{Weight: uint32(part.units), Waypoints: p.solver.waypoints(part.via, p.round.commodities[commodity].to)})
 	}
 	slices.SortStableFunc(lists, func(a, b te.List) int {
 		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(len(a.Waypoints), len(b.Waypoints)))
 	})
 	return lists
+}
+
+// waypoints are those of a list.
+func (s *solver) waypoints(via int32, to int) []te.Waypoint {
+	switch enter, _, link := s.legs(via); {
+	case link >= 0:
+		return []te.Waypoint{{Node: s.g.Topology.Nodes[enter].Name, Link: link + 1}}
+	case enter == to:
+		return nil
+	default:
+		return []te.Waypoint{{Node: s.g.Topology.Nodes[enter].Name}}
+	}
 }

@@ -25,7 +25,8 @@ type placement struct {
 	loads  []float64
 	flow   *flow
 	way    *way
-	change []float64 // by link, of a move
+	change []float64  // by link, of a move
+	near   [][]column // by commodity: the cheapest lists; nil: not looked for yet
 }
 
 // part is a list's units of a commodity.
@@ -36,19 +37,18 @@ type part struct {
 
 // newPlacement rounds the fractional routing.
 func newPlacement(s *solver, r round, f *flow) *placement {
-	p := &placement{solver: s, round: r, parts: make([][]part, len(r.commodities)), loads: slices.Clone(r.fixed), flow: f, way: f.way,
-		change: make([]float64, len(s.g.Topology.Links))}
+	p := &placement{solver: s, round: r, parts: make([][]part, len(r.commodities)), loads: slices.Clone(r.fixed), flow: f, way: f.to,
+		change: make([]float64, len(s.g.Topology.Links)), near: make([][]column, len(r.commodities))}
 	for i, c := range r.commodities {
 		p.parts[i] = apportion(f.best[i], c.most)
 		if len(p.parts[i]) == 0 { // nothing was sent
-			p.parts[i] = []part{{f.first[i], whole}}
+			p.parts[i] = []part{{f.sent[i][0].via, whole}}
 		}
 		for _, part := range p.parts[i] {
 			p.add(i, part.via, part.units, p.loads)
 		}
 	}
-	copy(f.length, f.prices) // the best ones say which lists to try
-	f.price()
+	f.tariff.set(f.prices) // the best ones say which lists to try
 	return p
 }
 
@@ -86,7 +86,7 @@ func apportion(list []sent, most int) []part {
 // add has links carry units more of a commodity by a list; units may be negative.
 func (p *placement) add(commodity int, via int32, units int, loads []float64) {
 	c := p.round.commodities[commodity]
-	p.way.take(c.from, int(via), c.to)
+	p.way.take(c.from, via, c.to)
 	rate := c.Rate * float64(units) / whole
 	for _, l := range p.way.links {
 		loads[l] += rate * p.way.part[l]
@@ -160,29 +160,26 @@ type move struct {
 // partOn is how much of a list's flow takes a link.
 func (p *placement) partOn(commodity int, via int32, link int) float64 {
 	c := p.round.commodities[commodity]
-	p.way.take(c.from, int(via), c.to)
+	p.way.take(c.from, via, c.to)
 	return p.way.part[link]
 }
 
 // others are lists that a commodity may have besides one: those that it has, and where it
 // may have more, the cheapest.
 func (p *placement) others(commodity int, besides int32) []int32 {
-	c := p.round.commodities[commodity]
+	c := &p.round.commodities[commodity]
 	var list []int32
 	for _, part := range p.parts[commodity] {
 		if part.via != besides {
 			list = append(list, part.via)
 		}
 	}
-	n := p.solver.shares.nodes
-	near := slices.Clone(c.via)
-	slices.SortFunc(near, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(p.flow.cost[c.from*n+int(a)]+p.flow.back[c.to*n+int(a)],
-			p.flow.cost[c.from*n+int(b)]+p.flow.back[c.to*n+int(b)]), cmp.Compare(a, b))
-	})
-	for _, via := range near[:min(nearby, len(near))] {
-		if via != besides && !slices.Contains(list, via) {
-			list = append(list, via)
+	if p.near[commodity] == nil {
+		p.near[commodity] = p.flow.tariff.cheapest(nil, c, nearby, 0)
+	}
+	for _, n := range p.near[commodity] {
+		if n.via != besides && !slices.Contains(list, n.via) {
+			list = append(list, n.via)
 		}
 	}
 	return list
@@ -242,16 +239,18 @@ func (p *placement) do(m move) {
 // shorten moves units to lists of less delay while no link gets fuller than the limit.
 func (p *placement) shorten(ctx context.Context) {
 	limit := p.limit()
-	for i, c := range p.round.commodities {
+	for i := range p.round.commodities {
 		if ctx.Err() != nil {
 			return
 		}
-		near := slices.Clone(c.via)
-		slices.SortStableFunc(near, func(a, b int32) int { return cmp.Compare(p.delay(c, a), p.delay(c, b)) })
-		for _, to := range near[:min(nearby, len(near))] {
+		c, slowest := &p.round.commodities[i], time.Duration(0)
+		for _, part := range p.parts[i] {
+			slowest = max(slowest, p.delay(c, part.via))
+		}
+		for _, to := range p.solver.delays.cheapest(nil, c, nearby, 0) {
 			for _, from := range slices.Clone(p.parts[i]) {
-				if p.delay(c, to) < p.delay(c, from.via) {
-					p.shift(move{i, from.via, to, from.units}, limit)
+				if p.delay(c, to.via) < p.delay(c, from.via) {
+					p.shift(move{i, from.via, to.via, from.units}, limit)
 				}
 			}
 		}
@@ -286,11 +285,10 @@ func (p *placement) keeps(m move, limit float64) bool {
 
 // delay is the mean of a list's equal paths. Of lists of the same delay that with a
 // waypoint counts as longer: it pushes a segment more.
-func (p *placement) delay(c commodity, via int32) time.Duration {
-	first, _ := p.solver.g.Delay(c.from, int(via))
-	second, _ := p.solver.g.Delay(int(via), c.to)
+func (p *placement) delay(c *commodity, via int32) time.Duration {
+	d := time.Duration(p.solver.delays.of(c.from, via, c.to))
 	if int(via) != c.to {
-		return first + second + 1
+		d++
 	}
-	return first + second
+	return d
 }
