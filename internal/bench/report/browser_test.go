@@ -4,115 +4,16 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
 	cdpage "github.com/chromedp/cdproto/page"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
 	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/testutil/browser"
 )
-
-// browser is a Chromium that remembers what a page did that it should not.
-type browser struct {
-	ctx  context.Context
-	mu   sync.Mutex
-	done []string
-}
-
-func openBrowser(t *testing.T) *browser {
-	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.WSURLReadTimeout(time.Minute)) // a busy machine
-	// Not the test's context, which ends before the browser has been closed.
-	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel := chromedp.NewContext(allocator)
-	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
-	t.Cleanup(func() {
-		if err := chromedp.Cancel(ctx); err != nil { // waits for its end
-			t.Error(err)
-		}
-		cancel()
-	})
-	b := &browser{ctx: ctx}
-	chromedp.ListenTarget(ctx, b.listen)
-	if err := chromedp.Run(ctx, network.Enable(), log.Enable(), runtime.Enable()); err != nil {
-		t.Fatalf("chromium (tools/need.sh test installs it): %v", err)
-	}
-	return b
-}
-
-func (b *browser) listen(event any) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch e := event.(type) {
-	case *runtime.EventExceptionThrown:
-		b.done = append(b.done, "exception: "+e.ExceptionDetails.Error())
-	case *runtime.EventConsoleAPICalled:
-		b.done = append(b.done, fmt.Sprintf("console.%s of %d values", e.Type, len(e.Args)))
-	case *log.EventEntryAdded:
-		b.done = append(b.done, "log: "+e.Entry.Text)
-	case *network.EventRequestWillBeSent:
-		if !strings.HasPrefix(e.Request.URL, "file://") && !strings.HasPrefix(e.Request.URL, "data:") {
-			b.done = append(b.done, "request: "+e.Request.URL)
-		}
-	}
-}
-
-// deeds are what the page did since they were asked for last.
-func (b *browser) deeds() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	done := b.done
-	b.done = nil
-	return done
-}
-
-// open shows a page in a window of some size.
-func (b *browser) open(t *testing.T, path string, width, height int64, dark bool) {
-	t.Helper()
-	scheme := "light"
-	if dark {
-		scheme = "dark"
-	}
-	err := chromedp.Run(b.ctx,
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
-		chromedp.EmulateViewport(width, height),
-		chromedp.Navigate("file://"+path),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// ask evaluates an expression.
-func (b *browser) ask(t *testing.T, expression string, answer any) {
-	t.Helper()
-	if err := chromedp.Run(b.ctx, chromedp.Evaluate(expression, answer)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// picture keeps what the page looks like: go test -artifacts -outputdir .
-func (b *browser) picture(t *testing.T, name string) {
-	t.Helper()
-	var png []byte
-	if err := chromedp.Run(b.ctx, chromedp.FullScreenshot(&png, 100)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(t.ArtifactDir(), name+".png"), png, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // drawnScript counts what charts have drawn: marks of values and of others' figures,
 // each where something is painted on the screen, and lines.
@@ -172,7 +73,7 @@ func drawTo(t *testing.T, dirs ...string) string {
 // Every chart has what was measured, in wide windows and narrow ones, light and
 // dark; nothing reaches over the edge, nothing is fetched, nothing goes wrong.
 func TestPageInBrowser(t *testing.T) {
-	b := openBrowser(t)
+	b := browser.New(t)
 	suite := drawTo(t, "testdata/suite")
 	for _, tt := range []struct {
 		name, path    string
@@ -186,14 +87,14 @@ func TestPageInBrowser(t *testing.T) {
 		{"comparison-390", drawTo(t, "testdata/suite", "testdata/later"), 390, 844, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b.open(t, tt.path, tt.width, tt.height, tt.dark)
+			b.Open(t, tt.path, tt.width, tt.height, tt.dark)
 			var over []string
-			b.ask(t, overflowScript, &over)
+			b.Ask(t, overflowScript, &over)
 			for _, what := range over {
 				t.Errorf("reaches over the edge: %s", what)
 			}
 			var charts map[string]drawnChart
-			b.ask(t, drawnScript, &charts)
+			b.Ask(t, drawnScript, &charts)
 			if len(charts) == 0 {
 				t.Error("no charts")
 			}
@@ -202,10 +103,10 @@ func TestPageInBrowser(t *testing.T) {
 					t.Errorf("%s is empty: %+v", id, c)
 				}
 			}
-			for _, what := range b.deeds() {
+			for _, what := range b.Deeds() {
 				t.Error(what)
 			}
-			b.picture(t, tt.name)
+			b.Picture(t, tt.name)
 		})
 	}
 }
@@ -213,11 +114,11 @@ func TestPageInBrowser(t *testing.T) {
 // What is on the screen is what was measured: counted from the runs, with none
 // of the report's own code between.
 func TestChartsHaveTheirData(t *testing.T) {
-	b := openBrowser(t)
+	b := browser.New(t)
 	for _, width := range []int64{1440, 390} {
-		b.open(t, drawTo(t, "testdata/suite"), width, 900, false)
+		b.Open(t, drawTo(t, "testdata/suite"), width, 900, false)
 		var charts map[string]drawnChart
-		b.ask(t, drawnScript, &charts)
+		b.Ask(t, drawnScript, &charts)
 		for _, name := range []string{"functions", "slices"} {
 			run, err := result.Read("testdata/suite/" + name)
 			if err != nil {
@@ -286,10 +187,10 @@ func TestBarsOnLogarithms(t *testing.T) {
 	r := oneBar(0.5)
 	r.Figures[0].LogY = true
 	r.Measurements = append(r.Measurements, result.Measurement{Metric: "cost", Labels: result.Labels{"function": "other"}, Unit: "ns", Samples: []float64{300}})
-	b := openBrowser(t)
-	b.open(t, drawTo(t, store(t, r)), 1440, 900, false)
+	b := browser.New(t)
+	b.Open(t, drawTo(t, store(t, r)), 1440, 900, false)
 	var left []float64
-	b.ask(t, `(() => {
+	b.Ask(t, `(() => {
   return [...document.querySelectorAll("#one .s0 path")].filter((p) => !p.getAttribute("style").includes("fill:none")).map((p) => p.getBoundingClientRect().x);
 })()`, &left)
 	if len(left) != 2 || math.Abs(left[0]-left[1]) > 0.5 {
@@ -300,15 +201,15 @@ func TestBarsOnLogarithms(t *testing.T) {
 // A button hides a series and shows it again; the theme changes; the printed page
 // is white and has every row.
 func TestPageIsUsed(t *testing.T) {
-	b := openBrowser(t)
-	b.open(t, drawTo(t, "testdata/suite", "testdata/later"), 1440, 900, true)
+	b := browser.New(t)
+	b.Open(t, drawTo(t, "testdata/suite", "testdata/later"), 1440, 900, true)
 	shown := func() (n int) {
-		b.ask(t, `[...document.querySelectorAll("#tunnels .s0 path")].filter((p) => p.getClientRects().length > 0).length`, &n)
+		b.Ask(t, `[...document.querySelectorAll("#tunnels .s0 path")].filter((p) => p.getClientRects().length > 0).length`, &n)
 		return n
 	}
 	press := `(() => { const b = document.querySelector("#tunnels .key"); b.focus(); b.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter"})); return b.getAttribute("aria-pressed") })()`
 	before, pressed := shown(), ""
-	b.ask(t, press, &pressed)
+	b.Ask(t, press, &pressed)
 	if pressed != "false" {
 		t.Errorf("the button says pressed=%s", pressed)
 	}
@@ -317,37 +218,37 @@ func TestPageIsUsed(t *testing.T) {
 		t.Errorf("of %d parts %d are left: want the legend's only", before, keyAlone)
 	}
 	ground := func() (colour string) {
-		b.ask(t, `getComputedStyle(document.body).backgroundColor + getComputedStyle(document.querySelector("#tunnels svg path")).fill`, &colour)
+		b.Ask(t, `getComputedStyle(document.body).backgroundColor + getComputedStyle(document.querySelector("#tunnels svg path")).fill`, &colour)
 		return colour
 	}
 	dark := ground()
 	var ignored any
-	b.ask(t, `document.getElementById("theme").click()`, &ignored)
+	b.Ask(t, `document.getElementById("theme").click()`, &ignored)
 	if light := ground(); light == dark {
 		t.Errorf("the theme stays %s", light)
 	}
 	if shown() != keyAlone {
 		t.Error("the series came back with the theme")
 	}
-	b.ask(t, press, &pressed)
+	b.Ask(t, press, &pressed)
 	if now := shown(); pressed != "true" || now != before {
 		t.Errorf("the series did not come back: %d of %d", now, before)
 	}
 	var closed int
-	b.ask(t, `(() => { dispatchEvent(new Event("beforeprint")); return document.querySelectorAll("details:not([open])").length })()`, &closed)
+	b.Ask(t, `(() => { dispatchEvent(new Event("beforeprint")); return document.querySelectorAll("details:not([open])").length })()`, &closed)
 	if white := ground(); closed != 0 || white != "rgb(255, 255, 255)rgb(255, 255, 255)" {
 		t.Errorf("on paper %d tables are folded, the ground is %s", closed, white)
 	}
-	b.ask(t, `dispatchEvent(new Event("afterprint"))`, &ignored)
+	b.Ask(t, `dispatchEvent(new Event("afterprint"))`, &ignored)
 	var paper []byte
-	err := chromedp.Run(b.ctx, chromedp.ActionFunc(func(ctx context.Context) (err error) {
+	err := chromedp.Run(b.Ctx, chromedp.ActionFunc(func(ctx context.Context) (err error) {
 		paper, _, err = cdpage.PrintToPDF().Do(ctx)
 		return err
 	}))
 	if err != nil || len(paper) < 20_000 {
 		t.Errorf("printed: %d octets, %v", len(paper), err)
 	}
-	for _, what := range b.deeds() {
+	for _, what := range b.Deeds() {
 		t.Error(what)
 	}
 }
