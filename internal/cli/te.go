@@ -31,7 +31,7 @@ classes, demands, and the lists that are installed (docs/how-to/traffic-engineer
 Only run, with engine.apply in FILE, and withdraw change something.`,
 	}
 	topologyFlag(c)
-	c.AddCommand(build(a, teShow, tePlan, teExplain, teSimulate, teDemands, teRun, teStatus, teWithdraw)...)
+	c.AddCommand(build(a, teShow, tePlan, teExplain, teSimulate, teReport, teDemands, teRun, teStatus, teWithdraw)...)
 	return c
 }
 

@@ -92,6 +92,9 @@ func TestEngineRuns(t *testing.T) {
 			t.Errorf("metrics have no %s", want)
 		}
 	}
+	if page := get(t, listen, "/"); !strings.Contains(page, "<h1>Traffic engineering</h1>") || !strings.Contains(page, "demand a:d:") || !strings.Contains(page, "changes headends") {
+		t.Errorf("the page does not say what the engine did: %.2000s", page)
+	}
 	end()
 	if r := <-ended; r.code != cmdline.ExitOK || !strings.Contains(r.stderr, "demand changed") || !strings.Contains(r.stderr, "lists stay") {
 		t.Errorf("the engine: exit %d: %s", r.code, r.stderr)

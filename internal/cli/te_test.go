@@ -64,6 +64,24 @@ demands: [{headend: a, endpoint: c, rate: 1Gbit}]
 	}
 }
 
+// The page has what the plan and the failures are about; package picture tests how it looks.
+func TestReport(t *testing.T) {
+	r := command(t.Context(), "", "te", "report", network8, "--fail", "r7-r2")
+	if r.code != cmdline.ExitOK || r.stderr != "" {
+		t.Fatalf("exit %d: %s", r.code, r.stderr)
+	}
+	for _, want := range []string{"<!doctype html>", "<h1>Traffic engineering: network.yaml</h1>", "r1:r8:46", "after step 1", "<h2>Failures</h2>", "the largest utilisation falls from 180.0 % to 71.9 %"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	for args, want := range map[string]string{"--fail x": `no node or link is called "x"`, "--target 101": "--target: give 0 to 100"} {
+		if r := command(t.Context(), "", strings.Fields("te report "+network8+" "+args)...); r.code != cmdline.ExitUsage || r.stdout != "" || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: exit %d: %s", args, r.code, r.stderr)
+		}
+	}
+}
+
 // isis is what FRR prints of r1 to r4, two links between r1 and r2.
 const isis = "../te/frr/testdata/database.json"
 

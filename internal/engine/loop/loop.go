@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/engine/headend"
+	"github.com/culvert-net/culvert/internal/engine/picture"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/internal/te/demand"
@@ -58,6 +59,8 @@ type Engine struct {
 	source Source
 	log    *slog.Logger
 	state  atomic.Pointer[State]
+	// History is what the last rounds found and did, for a picture.
+	History picture.History
 
 	matrix  *demand.Matrix
 	every   time.Duration              // of the matrix
@@ -68,6 +71,7 @@ type Engine struct {
 	links   returns
 	standBy time.Time
 	count   Counts
+	problem string // of the last round
 }
 
 // written names a policy at its headend.
@@ -117,6 +121,7 @@ func (e *Engine) Round(ctx context.Context, now time.Time) State {
 	r := &round{now: now, state: State{At: now}}
 	e.do(ctx, r)
 	r.state.Took, r.state.Counts = time.Since(now), e.count
+	e.History.Add(e.seen(r))
 	return r.state
 }
 
@@ -141,7 +146,9 @@ func (e *Engine) do(ctx context.Context, r *round) {
 	if e.changes(r) {
 		if err := e.apply(ctx, r); err != nil {
 			failed("a change has stopped; the next round goes on from what is installed", err)
+			return
 		}
+		r.applied = true
 	}
 }
 

@@ -22,6 +22,7 @@ type round struct {
 	found   headend.Installed
 	silent  map[string]bool // headends that do not answer
 	young   bool            // there are demands whose rates have never been known
+	applied bool            // the plan is installed
 	state   State
 }
 

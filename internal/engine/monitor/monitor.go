@@ -1,4 +1,5 @@
-// Package monitor shows what an engine does: /state as JSON, /metrics for Prometheus, /healthz.
+// Package monitor shows what an engine does: a page at /, /state as JSON, /metrics for
+// Prometheus, /healthz.
 package monitor
 
 import (
@@ -16,6 +17,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/engine/loop"
 	"github.com/culvert-net/culvert/internal/engine/netfile"
+	"github.com/culvert-net/culvert/internal/engine/picture"
 )
 
 // Serve serves the state of an engine until ctx ends, which is no error; on netfile.ListenOff it
@@ -55,8 +57,40 @@ func Handler(e *loop.Engine) (http.Handler, error) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(e.State()) // the client is gone
 	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		for name, value := range map[string]string{
+			"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": picture.Policy + "; frame-ancestors 'none'",
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+		} {
+			w.Header().Set(name, value)
+		}
+		_ = picture.Write(w, page(e)) // the client is gone
+	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	return mux, nil
+}
+
+// page shows the last round, and those before it.
+func page(e *loop.Engine) picture.Page {
+	s := e.State()
+	p := e.History.Page("Traffic engineering")
+	p.Problem = s.Problem
+	p.Facts = [][2]string{{"state", s.Word}}
+	if !s.At.IsZero() {
+		mode := "changes headends"
+		if !s.Apply {
+			mode = "changes nothing: engine.apply is false"
+		}
+		p.Facts = append(p.Facts,
+			[2]string{"round", fmt.Sprintf("%d, at %s; lists of demands changed %d times", s.Counts.Rounds, s.At.Format(time.DateTime), s.Counts.Changes)},
+			[2]string{"mode", mode})
+	}
+	for name, list := range map[string][]string{"no answer": s.Failed, "left out": s.LeftOut} {
+		for _, text := range list {
+			p.Facts = append(p.Facts, [2]string{name, text})
+		}
+	}
+	return p
 }
 
 // Get asks the engine at an address for its state.
