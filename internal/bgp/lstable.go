@@ -23,8 +23,6 @@ type Network struct {
 	// Unknown are peers that are away for longer than is bearable. What they alone had
 	// advertised is gone.
 	Unknown []netip.Addr
-	// Heard is how many peers have advertised something.
-	Heard int
 }
 
 // settled is how long a peer that sends no End-of-RIB is silent when it has advertised everything.
@@ -138,9 +136,6 @@ func networkOf(tables map[netip.Addr]*lsTable, keep time.Duration, now time.Time
 		t := tables[peer]
 		if t.up && !t.complete && min(now.Sub(t.since), now.Sub(t.heard)) >= settled {
 			t.finish()
-		}
-		if len(t.objects) > 0 {
-			out.Heard++
 		}
 		switch {
 		case t.since.IsZero(), t.up && !t.complete:
