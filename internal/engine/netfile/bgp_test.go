@@ -32,6 +32,9 @@ func TestBGP(t *testing.T) {
 	if b.Has(FamilySRPolicy) {
 		t.Error("a peer has a family that it is not configured for")
 	}
+	if n, err := Load("../../../examples/te/bgp.yaml"); err != nil || n.Engine.Write != WriteBGP {
+		t.Errorf("the example: %+v, %v", n, err)
+	}
 	if n, err := Parse(nil); err != nil || n.Engine.Write != WriteAPI || n.Engine.BGP.IsSet() {
 		t.Errorf("by default: %+v, %v", n, err)
 	}
