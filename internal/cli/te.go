@@ -84,7 +84,7 @@ func teShow(a *app) *cobra.Command {
 			}
 			rows := make([]linkRow, 0, len(loads))
 			for i, l := range n.Topology.Links {
-				rows = append(rows, linkRow{engine.Link{Link: engine.LinkName(l), Capacity: l.Capacity, Now: loads[i] / l.Capacity}, l.Metric, netfile.Delay(l.Delay)})
+				rows = append(rows, linkRow{engine.Link{Link: l.Direction(), Capacity: l.Capacity, Now: loads[i] / l.Capacity}, l.Metric, netfile.Delay(l.Delay)})
 			}
 			slices.SortStableFunc(rows, func(x, y linkRow) int { return cmp.Compare(y.Now, x.Now) })
 			return a.print(c, rows, func(g *printer.Grid) {

@@ -32,6 +32,34 @@ func TestTrafficEngineering(t *testing.T) {
 	golden(t, "te", all.String())
 }
 
+// Two links lie beside each other, and the IGP fills the small one as far as the large one: only
+// their End.X SIDs lead around that.
+func TestLinksAsWaypoints(t *testing.T) {
+	const file = `
+nodes: [{name: r1, sid: "fc00:1::1"}, {name: r2, sid: "fc00:2::1"}, {name: r3, sid: "fc00:3::1"}]
+links:
+  - {from: r1, to: r2, capacity: 20Gbit}
+  - {from: r2, to: r3, name: large, capacity: 10Gbit, sid: "fc00:2:0:2::"}
+  - {from: r2, to: r3, name: small, capacity: 2Gbit, sid: "fc00:2:0:3::"}
+demands: [{headend: r1, endpoint: r3, rate: 6Gbit}]
+`
+	var all strings.Builder
+	for _, tt := range []struct{ of, file string }{
+		{"with End.X SIDs", file}, {"without", strings.NewReplacer(`, sid: "fc00:2:0:2::"`, "", `, sid: "fc00:2:0:3::"`, "").Replace(file)},
+		{"installed", file + `policies: [{headend: r1, endpoint: r3, lists: [{via: ["r2-r3:large"], weight: 4}, {via: ["r2-r3:small"]}]}]`},
+		{"a headend that pushes one segment", strings.Replace(file, "{name: r1,", "{name: r1, max_segments: 1,", 1)},
+	} {
+		for _, line := range []string{"te plan -", "te explain - r1:r3"} {
+			r := command(t.Context(), tt.file, strings.Fields(line)...)
+			if r.code != cmdline.ExitOK || r.stderr != "" {
+				t.Errorf("%s: exit %d: %s", line, r.code, r.stderr)
+			}
+			all.WriteString("$ culvert " + line + " # " + tt.of + "\n" + r.stdout + "\n")
+		}
+	}
+	golden(t, "te_links", all.String())
+}
+
 func TestTrafficEngineeringErrors(t *testing.T) {
 	const three = `
 nodes: [{name: a}, {name: b}, {name: c}]

@@ -112,6 +112,7 @@ func TestExplainProblems(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
+	topology := te.Topology{Links: []te.Link{{From: "r3", To: "r4"}, {From: "r4", To: "r5", Name: "x"}}}
 	by := func(weight uint32, nodes ...string) te.List {
 		l := te.List{Weight: weight}
 		for _, n := range nodes {
@@ -121,10 +122,11 @@ func TestWords(t *testing.T) {
 	}
 	for want, lists := range map[string][]te.List{
 		"the IGP's way":                  nil,
+		"by r3-r4, r4-r5:x":              {{Weight: 1, Waypoints: []te.Waypoint{{Node: "r3", Link: 1}, {Node: "r4", Link: 2}}}},
 		"by r3, r4":                      {by(7, "r3", "r4")},
 		"75 % by r3; 25 % the IGP's way": {by(1), by(3, "r3")},
 	} {
-		if got := Words(lists); got != want {
+		if got := Words(topology, lists); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

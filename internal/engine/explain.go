@@ -76,14 +76,14 @@ func (p *Plan) reports(g *graph.Graph, n te.Network, key te.Key, r te.Routing) (
 	for _, l := range lists {
 		w, leads := flows.Way(key, l)
 		if !leads {
-			list = append(list, ListReport{List: Words([]te.List{l}), Bottleneck: "it leads nowhere"})
+			list = append(list, ListReport{List: Words(n.Topology, []te.List{l}), Bottleneck: "it leads nowhere"})
 			continue
 		}
-		v := ListReport{List: Words([]te.List{l}), Part: float64(l.Weight) / sum, Delay: w.Delay, Longest: w.Longest}
+		v := ListReport{List: Words(n.Topology, []te.List{l}), Part: float64(l.Weight) / sum, Delay: w.Delay, Longest: w.Longest}
 		for _, s := range w.Shares {
 			link := n.Topology.Links[s.Link]
 			if u := all[s.Link] / link.Capacity; u > v.Utilisation {
-				v.Utilisation, v.Bottleneck = u, LinkName(link)
+				v.Utilisation, v.Bottleneck = u, link.Direction()
 			}
 		}
 		if cheapest > 0 {
@@ -107,8 +107,22 @@ func (p *Plan) cheapest(g *graph.Graph, key te.Key) float64 {
 	flows := g.Flows()
 	w, _ := flows.Way(key, te.List{})
 	least := p.price(w)
+	if from, _ := g.Node(key.Headend); g.Topology.Nodes[from].MaxSegments == 1 {
+		return least // it pushes the endpoint's segment, and none before it
+	}
+	var waypoints []te.Waypoint
 	for _, node := range g.Topology.Nodes {
-		if w, leads := flows.Way(key, te.List{Waypoints: []te.Waypoint{{Node: node.Name}}}); leads && node.SID.IsValid() {
+		if node.SID.IsValid() {
+			waypoints = append(waypoints, te.Waypoint{Node: node.Name})
+		}
+	}
+	for i, l := range g.Topology.Links {
+		if l.SID.IsValid() && l.From != key.Headend {
+			waypoints = append(waypoints, te.Waypoint{Node: l.From, Link: i + 1})
+		}
+	}
+	for _, at := range waypoints {
+		if w, leads := flows.Way(key, te.List{Waypoints: []te.Waypoint{at}}); leads {
 			least = min(least, p.price(w))
 		}
 	}

@@ -92,7 +92,7 @@ func Compute(ctx context.Context, n te.Network, o Options) (*Plan, error) {
 	before, after := loads(g, n.Demands, n.Routing), loads(g, n.Demands, choice.Routing)
 	for i, l := range n.Topology.Links {
 		if g.Used(i) {
-			p.Links = append(p.Links, Link{LinkName(l), l.Capacity, before[i] / l.Capacity, after[i] / l.Capacity})
+			p.Links = append(p.Links, Link{l.Direction(), l.Capacity, before[i] / l.Capacity, after[i] / l.Capacity})
 		}
 	}
 	slices.SortStableFunc(p.Links, func(a, b Link) int {
@@ -174,7 +174,7 @@ func astray(g *graph.Graph, demands []te.Demand, r te.Routing, bounds map[uint32
 // move says what a demand's change is.
 func (p *Plan) move(g *graph.Graph, n te.Network, key te.Key, before []float64) Move {
 	at := slices.IndexFunc(n.Demands, func(d te.Demand) bool { return d.Key == key })
-	m := Move{Demand: n.Demands[at], Now: Words(n.Routing[key]), Then: Words(p.Routing[key])}
+	m := Move{Demand: n.Demands[at], Now: Words(n.Topology, n.Routing[key]), Then: Words(n.Topology, p.Routing[key])}
 	for i, s := range p.By {
 		if _, changes := s.Lists[key]; changes {
 			m.Step = i + 1
@@ -186,7 +186,7 @@ func (p *Plan) move(g *graph.Graph, n te.Network, key te.Key, before []float64) 
 	var fullest float64
 	for i, l := range n.Topology.Links {
 		if u := before[i] / l.Capacity; old[i] > new[i] && u > fullest {
-			fullest, m.Away = u, LinkName(l)
+			fullest, m.Away = u, l.Direction()
 		}
 	}
 	return m
@@ -201,16 +201,9 @@ func loads(g *graph.Graph, demands []te.Demand, r te.Routing) []float64 {
 	return loads
 }
 
-// LinkName is a link's direction: FROM-TO, with :NAME where it has one.
-func LinkName(l te.Link) string {
-	if l.Name != "" {
-		return l.From + "-" + l.To + ":" + l.Name
-	}
-	return l.From + "-" + l.To
-}
-
-// Words say which lists a demand has, the heaviest first.
-func Words(lists []te.List) string {
+// Words say which lists a demand has, the heaviest first. A link is FROM-TO: packets leave FROM by
+// it.
+func Words(t te.Topology, lists []te.List) string {
 	if len(lists) == 0 {
 		return "the IGP's way"
 	}
@@ -224,11 +217,13 @@ func Words(lists []te.List) string {
 	for i, l := range lists {
 		by := "the IGP's way"
 		if len(l.Waypoints) > 0 {
-			nodes := make([]string, len(l.Waypoints))
+			names := make([]string, len(l.Waypoints))
 			for j, w := range l.Waypoints {
-				nodes[j] = w.Node
+				if names[j] = w.Node; w.Link > 0 {
+					names[j] = t.Links[w.Link-1].Direction()
+				}
 			}
-			by = "by " + strings.Join(nodes, ", ")
+			by = "by " + strings.Join(names, ", ")
 		}
 		if words[i] = by; len(lists) > 1 {
 			words[i] = fmt.Sprintf("%.0f %% %s", 100*float64(l.Weight)/sum, by)

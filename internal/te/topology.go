@@ -44,6 +44,14 @@ type Link struct {
 	SID netip.Addr `json:"sid,omitzero"`
 }
 
+// Direction names a link's direction: FROM-TO, with :NAME where it has one.
+func (l Link) Direction() string {
+	if l.Name != "" {
+		return l.From + "-" + l.To + ":" + l.Name
+	}
+	return l.From + "-" + l.To
+}
+
 // Owner is the name of the node that an address leads to: the one whose SID it is, or whose
 // locator has it, the longest where several do. Empty: no node.
 func (t Topology) Owner(a netip.Addr) (name string) {

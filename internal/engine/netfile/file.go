@@ -60,15 +60,17 @@ type Node struct {
 
 // Link is both directions of a link, or with OneWay one of them: two such links may differ.
 type Link struct {
-	From     string     `json:"from"`
-	To       string     `json:"to"`
-	Name     string     `json:"name"`
-	Metric   uint32     `json:"metric"` // default 10
-	Capacity Rate       `json:"capacity"`
-	Delay    Delay      `json:"delay"`
-	Affinity []uint8    `json:"affinity"` // numbers of bits, 0 to 31
-	SID      netip.Addr `json:"sid"`
-	OneWay   bool       `json:"one_way"`
+	From     string  `json:"from"`
+	To       string  `json:"to"`
+	Name     string  `json:"name"`
+	Metric   uint32  `json:"metric"` // default 10
+	Capacity Rate    `json:"capacity"`
+	Delay    Delay   `json:"delay"`
+	Affinity []uint8 `json:"affinity"` // numbers of bits, 0 to 31
+	// SID is the End.X SID at From, and ReverseSID that of the other direction at To.
+	SID        netip.Addr `json:"sid"`
+	ReverseSID netip.Addr `json:"reverse_sid"`
+	OneWay     bool       `json:"one_way"`
 }
 
 // Class is te.Class.
@@ -98,9 +100,9 @@ type Policy struct {
 	Lists    []List `json:"lists"`
 }
 
-// List visits nodes, and has a part of the demand.
+// List visits nodes, and links that leave one, and has a part of the demand.
 type List struct {
-	Via    []string `json:"via"`
+	Via    []string `json:"via"`    // NODE, or FROM-TO of a link, with :NAME where it has one
 	Weight uint32   `json:"weight"` // default 1
 }
 
@@ -155,7 +157,8 @@ func (n *Network) setDefaults() {
 
 // Values are the network as the engine computes with it.
 func (n *Network) Values() te.Network {
-	return te.Network{Topology: n.topology(), Classes: n.classes(), Demands: n.matrix(), Routing: n.installed()}
+	t := n.topology()
+	return te.Network{Topology: t, Classes: n.classes(), Demands: n.matrix(), Routing: n.installed(t)}
 }
 
 func (n *Network) topology() (t te.Topology) {
@@ -166,7 +169,7 @@ func (n *Network) topology() (t te.Topology) {
 		l := te.Link{From: v.From, To: v.To, Name: v.Name, Metric: v.Metric, Capacity: float64(v.Capacity), Delay: time.Duration(v.Delay), Affinity: bits(v.Affinity), SID: v.SID}
 		t.Links = append(t.Links, l)
 		if !v.OneWay {
-			l.From, l.To, l.SID = v.To, v.From, netip.Addr{}
+			l.From, l.To, l.SID = v.To, v.From, v.ReverseSID
 			t.Links = append(t.Links, l)
 		}
 	}
@@ -196,17 +199,35 @@ func (n *Network) matrix() (list []te.Demand) {
 	return list
 }
 
-func (n *Network) installed() te.Routing {
-	r := te.Routing{}
+// installed are the lists of policies. Where a list visits what the topology does not have, it
+// leads nowhere.
+func (n *Network) installed(t te.Topology) te.Routing {
+	r, waypoints := te.Routing{}, waypoints(t)
 	for _, p := range n.Policies {
 		key := te.Key{Headend: p.Headend, Endpoint: p.Endpoint, Color: p.Color}
 		for _, l := range p.Lists {
 			list := te.List{Weight: l.Weight}
-			for _, node := range l.Via {
-				list.Waypoints = append(list.Waypoints, te.Waypoint{Node: node})
+			for _, name := range l.Via {
+				at, has := waypoints[name]
+				if !has {
+					at.Node = name
+				}
+				list.Waypoints = append(list.Waypoints, at)
 			}
 			r[key] = append(r[key], list)
 		}
 	}
 	return r
+}
+
+// waypoints are what lists can visit, by name: a node rather than a link of that name.
+func waypoints(t te.Topology) map[string]te.Waypoint {
+	all := map[string]te.Waypoint{}
+	for i, l := range t.Links {
+		all[l.Direction()] = te.Waypoint{Node: l.From, Link: i + 1}
+	}
+	for _, v := range t.Nodes {
+		all[v.Name] = te.Waypoint{Node: v.Name}
+	}
+	return all
 }

@@ -72,7 +72,7 @@ func (n *Network) Over(live te.Topology) (te.Network, []te.LeftOut) {
 			left = append(left, te.LeftOut{What: direction(l.From, l.To, l.Name), Why: "the running network does not have it"})
 		}
 	}
-	v.Topology = out
+	v.Topology, v.Routing = out, n.installed(out)
 	return v, left
 }
 

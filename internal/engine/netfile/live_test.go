@@ -18,6 +18,7 @@ links:
   - {from: b, to: gone, capacity: 1Gbit, one_way: true}
   - {from: edge, to: a, capacity: 1Gbit, one_way: true}
 demands: [{headend: a, endpoint: gone, rate: 1bit}]
+policies: [{headend: b, endpoint: a, lists: [{via: ["a-b:second"]}, {via: [b-gone]}]}]
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -51,6 +52,9 @@ demands: [{headend: a, endpoint: gone, rate: 1bit}]
 	}
 	if len(got.Demands) != 1 || got.Demands[0].Endpoint != "gone" {
 		t.Errorf("demands %+v", got.Demands)
+	}
+	if lists := got.Routing[te.Key{Headend: "b", Endpoint: "a"}]; lists[0].Waypoints[0] != (te.Waypoint{Node: "a", Link: 3}) || lists[1].Waypoints[0].Link != 0 {
+		t.Errorf("lists %+v: want the links of the running network", lists)
 	}
 	wantLeft := []te.LeftOut{
 		{What: "node gone", Why: "the running network does not have it: it has no links"},

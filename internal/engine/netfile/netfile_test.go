@@ -1,6 +1,7 @@
 package netfile
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,11 +15,11 @@ nodes:
   - {name: a, sid: "fc00:1::1", locator: "fc00:1::/32", max_segments: 3}
   - {name: b}
 links:
-  - {from: a, to: b, capacity: 2.5Gbit/s, delay: 150us, affinity: [0, 31], sid: "fc00:1::2"}
+  - {from: a, to: b, capacity: 2.5Gbit/s, delay: 150us, affinity: [0, 31], sid: "fc00:1::2", reverse_sid: "fc00:2::2"}
   - {from: a, to: b, name: second, metric: 7, capacity: 100Mbit, one_way: true}
 classes: [{color: 46, name: voice, priority: 2, max_delay: 3ms, exclude: [1], include_any: [0, 2], max_lists: 4}]
 demands: [{headend: a, endpoint: b, color: 46, rate: 64kbit}]
-policies: [{headend: a, endpoint: b, color: 46, lists: [{via: [b], weight: 3}, {}]}]
+policies: [{headend: a, endpoint: b, color: 46, lists: [{via: [b], weight: 3}, {}, {via: [b-a, "a-b:second"]}]}]
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +32,7 @@ policies: [{headend: a, endpoint: b, color: 46, lists: [{via: [b], weight: 3}, {
 	if there.Capacity != 2.5e9 || there.Delay != 150*time.Microsecond || there.Affinity != 1|1<<31 || there.Metric != 10 || !there.SID.IsValid() {
 		t.Errorf("%+v", there)
 	}
-	if back.From != "b" || back.To != "a" || back.SID.IsValid() || back.Capacity != there.Capacity {
+	if back.From != "b" || back.To != "a" || back.SID.String() != "fc00:2::2" || back.Capacity != there.Capacity {
 		t.Errorf("the other direction: %+v", back)
 	}
 	if second.Name != "second" || second.Metric != 7 || second.Capacity != 1e8 {
@@ -45,7 +46,7 @@ policies: [{headend: a, endpoint: b, color: 46, lists: [{via: [b], weight: 3}, {
 	if v.Demands[0] != (te.Demand{Key: key, Rate: 64e3}) {
 		t.Errorf("demand %+v", v.Demands[0])
 	}
-	if lists := v.Routing[key]; len(lists) != 2 || lists[0].Weight != 3 || lists[0].Waypoints[0].Node != "b" || lists[1].Weight != 1 || len(lists[1].Waypoints) != 0 {
+	if lists := v.Routing[key]; len(lists) != 3 || !slices.Equal(lists[2].Waypoints, []te.Waypoint{{Node: "b", Link: 2}, {Node: "a", Link: 3}}) || lists[0].Weight != 3 || lists[0].Waypoints[0].Node != "b" || lists[1].Weight != 1 || len(lists[1].Waypoints) != 0 {
 		t.Errorf("lists %+v", lists)
 	}
 	if v.Topology.Nodes[0].MaxSegments != 3 || !v.Topology.Nodes[0].Locator.IsValid() {
@@ -77,7 +78,11 @@ func TestFaults(t *testing.T) {
 		two + "demands: [{headend: a, endpoint: a, rate: 1bit}]":                                        "demands[0].endpoint: is the headend",
 		two + "demands: [{headend: a, endpoint: b, rate: 1bit}, {headend: a, endpoint: b, rate: 1bit}]": "demand a to b, color 0 is also demands[0]",
 		two + "policies: [{headend: a, endpoint: b}]":                                                   "policies[0].lists: has 0 lists",
-		two + "policies: [{headend: a, endpoint: b, lists: [{via: [z]}]}]":                              `policies[0].lists[0].via[0]: no node is called "z"`,
+		two + "policies: [{headend: a, endpoint: b, lists: [{via: [z]}]}]":                              `policies[0].lists[0].via[0]: no node or link is called "z"`,
+		two + "links: [{from: a, to: b, capacity: 1Gbit, one_way: true}]\npolicies: [{headend: a, endpoint: b, lists: [{via: [b-a]}]}]": `no node or link is called "b-a"`,
+		two + "links: [{from: a, to: b, capacity: 1Gbit, one_way: true, reverse_sid: 'fc00::1'}]":                                       "links[0].reverse_sid: is of a direction that the link does not have",
+		two + "links: [{from: a, to: b, capacity: 1Gbit, reverse_sid: 'ff02::1'}]":                                                      "links[0].reverse_sid",
+		two + "links: [{from: a, to: b, capacity: 1Gbit, sid: 'fc00::1', reverse_sid: 'fc00::1'}]":                                      "SID fc00::1 is also links[0]",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "line ") {
 			t.Errorf("%s\ngot  %v\nwant %q, with its line", text, err, want)

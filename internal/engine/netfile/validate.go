@@ -18,6 +18,7 @@ const ListenOff = "off"
 type checker struct {
 	found config.Errors
 	nodes []string
+	links []string          // by direction
 	keys  map[string]string // field by what may be there once
 }
 
@@ -51,6 +52,9 @@ func (n *Network) validate() error {
 	c := &checker{keys: map[string]string{}}
 	for _, v := range n.Nodes {
 		c.nodes = append(c.nodes, v.Name)
+	}
+	for _, l := range n.topology().Links {
+		c.links = append(c.links, l.Direction())
 	}
 	for i, v := range n.Nodes {
 		c.checkNode(fmt.Sprintf("nodes[%d]", i), v)
@@ -126,6 +130,14 @@ func (c *checker) checkLink(at string, l Link) {
 	}
 	if l.SID.IsValid() {
 		c.fields(at, srv6.CheckUnicast6("sid", l.SID))
+		c.once(at, "SID "+l.SID.String())
+	}
+	if l.ReverseSID.IsValid() {
+		c.fields(at, srv6.CheckUnicast6("reverse_sid", l.ReverseSID))
+		c.once(at, "SID "+l.ReverseSID.String())
+		if l.OneWay {
+			c.add(at+".reverse_sid", "remove it, or one_way", "is of a direction that the link does not have")
+		}
 	}
 	c.affinity(at+".affinity", l.Affinity)
 	c.once(at, direction(l.From, l.To, l.Name))
@@ -175,8 +187,10 @@ func (c *checker) checkLists(at string, lists []List) {
 		c.add(at+".lists", "give 1 to 8", "has %d lists", n)
 	}
 	for i, l := range lists {
-		for j, node := range l.Via {
-			c.node(fmt.Sprintf("%s.lists[%d].via[%d]", at, i, j), node)
+		for j, name := range l.Via {
+			if !slices.Contains(c.nodes, name) && !slices.Contains(c.links, name) {
+				c.add(fmt.Sprintf("%s.lists[%d].via[%d]", at, i, j), "give the name of one in nodes, or FROM-TO of a link", "no node or link is called %q", name)
+			}
 		}
 	}
 }
