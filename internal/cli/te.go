@@ -288,7 +288,7 @@ func outcomeTable(g *printer.Grid, outcomes []simulate.Outcome) {
 		for _, v := range []struct {
 			n    int
 			what string
-		}{{o.Gone, "gone with the node"}, {len(o.Nowhere), "without a path"}, {o.Broken, "lost lists"}, {o.ByIGP, "of these all"}} {
+		}{{o.Gone, "gone with the node"}, {len(o.Nowhere), "without a path"}, {o.Broken, "lost lists"}, {o.ByIGP, "of these all"}, {len(o.Together), "without disjoint lists"}} {
 			if v.n > 0 {
 				words = append(words, fmt.Sprintf("%d %s", v.n, v.what))
 			}

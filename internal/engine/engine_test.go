@@ -75,6 +75,28 @@ demands: [{headend: a, endpoint: d, color: 1, rate: 10Mbit}, {headend: a, endpoi
 	}
 }
 
+// Lists that fail together are left where the class asks for disjoint ones, however empty links
+// are; what cannot be apart is said.
+func TestDisjointLists(t *testing.T) {
+	n := parsed(t, strings.Replace(swap, "classes: [{color: 1, exclude: [1]}, {color: 2, exclude: [2]}]", "classes: [{color: 1, disjoint: link}]", 1))
+	key := te.Key{Headend: "a", Endpoint: "d", Color: 1}
+	p, err := Compute(t.Context(), n, Options{Target: 5})
+	if err != nil || len(p.Moves) != 1 || p.Moves[0].Key != key || len(p.Routing[key]) != 2 || !strings.Contains(p.Why, "fail together") {
+		t.Errorf("%+v, %v", p, err)
+	}
+	n.Routing = p.Routing
+	if p, err = Compute(t.Context(), n, Options{Target: 5}); err != nil || len(p.Moves) != 0 {
+		t.Errorf("they are apart: %+v, %v", p, err)
+	}
+	n.Topology.Links = n.Topology.Links[:4] // c is gone
+	if p, err = Compute(t.Context(), n, Options{Target: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := p.Explain(n, key); err != nil || !strings.Contains(e.Why, "no two lists are disjoint by link: all have link a-b, link b-d in common") {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
 // What is held keeps its lists, with the reason; what is broken changes though all others are held.
 func TestHeld(t *testing.T) {
 	n := parsed(t, swap)

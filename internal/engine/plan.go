@@ -122,10 +122,13 @@ func (o Options) fixed(g *graph.Graph, n te.Network) te.Routing {
 }
 
 // broken are the demands that have a list which leads nowhere, or takes longer than their
-// class allows.
+// class allows, and those whose lists fail together where their class asks for disjoint ones.
 func broken(g *graph.Graph, n te.Network) map[te.Key]bool {
 	out := astray(g, n.Demands, n.Routing, nil)
 	maps.Copy(out, astray(g, n.Demands, n.Routing, bounds(n.Classes)))
+	for key := range g.Together(n.Classes, n.Demands, n.Routing) {
+		out[key] = true
+	}
 	return out
 }
 
@@ -138,6 +141,12 @@ func repaired(g *graph.Graph, n te.Network, wanted te.Routing) map[te.Key]bool {
 			if !then[key] {
 				out[key] = true
 			}
+		}
+	}
+	then := g.Together(n.Classes, n.Demands, wanted)
+	for key := range g.Together(n.Classes, n.Demands, n.Routing) {
+		if then[key] == nil {
+			out[key] = true
 		}
 	}
 	return out

@@ -17,7 +17,20 @@ type Class struct {
 	IncludeAny uint32 `json:"include_any,omitempty"`
 	// MaxLists is how many lists share a demand; 0: 8, the most that a policy has.
 	MaxLists int `json:"max_lists,omitempty"`
+	// Disjoint is what no two lists of a demand share, so that one failure does not take both.
+	Disjoint Disjoint `json:"disjoint,omitempty"`
 }
+
+// Disjoint is what fails at once.
+type Disjoint string
+
+// Lists that are disjoint by link take no link in common, in either direction. By node they visit
+// no node in common either but headend and endpoint, and by SRLG they take no links of one SRLG.
+const (
+	DisjointByLink Disjoint = "link"
+	DisjointByNode Disjoint = "node"
+	DisjointBySRLG Disjoint = "srlg"
+)
 
 // Key names a demand, and the policy at its headend (RFC 9256 section 2.1).
 type Key struct {

@@ -40,6 +40,8 @@ type Link struct {
 	// Affinity is the administrative group: 32 bits that a class asks for or avoids
 	// (RFC 9552: TLV 1088).
 	Affinity uint32 `json:"affinity,omitempty"`
+	// SRLG are the groups of links that fail together (RFC 9552: TLV 1096).
+	SRLG []uint32 `json:"srlg,omitempty"`
 	// SID is the End.X SID of this direction at From.
 	SID netip.Addr `json:"sid,omitzero"`
 }

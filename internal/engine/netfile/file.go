@@ -60,13 +60,14 @@ type Node struct {
 
 // Link is both directions of a link, or with OneWay one of them: two such links may differ.
 type Link struct {
-	From     string  `json:"from"`
-	To       string  `json:"to"`
-	Name     string  `json:"name"`
-	Metric   uint32  `json:"metric"` // default 10
-	Capacity Rate    `json:"capacity"`
-	Delay    Delay   `json:"delay"`
-	Affinity []uint8 `json:"affinity"` // numbers of bits, 0 to 31
+	From     string   `json:"from"`
+	To       string   `json:"to"`
+	Name     string   `json:"name"`
+	Metric   uint32   `json:"metric"` // default 10
+	Capacity Rate     `json:"capacity"`
+	Delay    Delay    `json:"delay"`
+	Affinity []uint8  `json:"affinity"` // numbers of bits, 0 to 31
+	SRLG     []uint32 `json:"srlg"`     // groups of links that fail together
 	// SID is the End.X SID at From, and ReverseSID that of the other direction at To.
 	SID        netip.Addr `json:"sid"`
 	ReverseSID netip.Addr `json:"reverse_sid"`
@@ -82,6 +83,8 @@ type Class struct {
 	Exclude    []uint8 `json:"exclude"`
 	IncludeAny []uint8 `json:"include_any"`
 	MaxLists   int     `json:"max_lists"`
+	// Disjoint is link, node or srlg.
+	Disjoint te.Disjoint `json:"disjoint"`
 }
 
 // Demand is te.Demand.
@@ -166,7 +169,7 @@ func (n *Network) topology() (t te.Topology) {
 		t.Nodes = append(t.Nodes, te.Node{Name: v.Name, SID: v.SID, Locator: v.Locator, MaxSegments: v.MaxSegments})
 	}
 	for _, v := range n.Links {
-		l := te.Link{From: v.From, To: v.To, Name: v.Name, Metric: v.Metric, Capacity: float64(v.Capacity), Delay: time.Duration(v.Delay), Affinity: bits(v.Affinity), SID: v.SID}
+		l := te.Link{From: v.From, To: v.To, Name: v.Name, Metric: v.Metric, Capacity: float64(v.Capacity), Delay: time.Duration(v.Delay), Affinity: bits(v.Affinity), SRLG: v.SRLG, SID: v.SID}
 		t.Links = append(t.Links, l)
 		if !v.OneWay {
 			l.From, l.To, l.SID = v.To, v.From, v.ReverseSID
@@ -187,7 +190,7 @@ func bits(numbers []uint8) (affinity uint32) {
 func (n *Network) classes() (list []te.Class) {
 	for _, c := range n.Classes {
 		list = append(list, te.Class{Color: c.Color, Name: c.Name, Priority: c.Priority, MaxDelay: time.Duration(c.MaxDelay),
-			Exclude: bits(c.Exclude), IncludeAny: bits(c.IncludeAny), MaxLists: c.MaxLists})
+			Exclude: bits(c.Exclude), IncludeAny: bits(c.IncludeAny), MaxLists: c.MaxLists, Disjoint: c.Disjoint})
 	}
 	return list
 }

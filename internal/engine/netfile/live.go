@@ -99,6 +99,9 @@ func layLink(live, file te.Link) te.Link {
 	if file.Affinity != 0 {
 		live.Affinity = file.Affinity
 	}
+	if len(file.SRLG) > 0 {
+		live.SRLG = file.SRLG
+	}
 	if file.SID != (netip.Addr{}) {
 		live.SID = file.SID
 	}

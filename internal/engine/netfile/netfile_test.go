@@ -15,9 +15,9 @@ nodes:
   - {name: a, sid: "fc00:1::1", locator: "fc00:1::/32", max_segments: 3}
   - {name: b}
 links:
-  - {from: a, to: b, capacity: 2.5Gbit/s, delay: 150us, affinity: [0, 31], sid: "fc00:1::2", reverse_sid: "fc00:2::2"}
+  - {from: a, to: b, capacity: 2.5Gbit/s, delay: 150us, affinity: [0, 31], sid: "fc00:1::2", reverse_sid: "fc00:2::2", srlg: [7, 8]}
   - {from: a, to: b, name: second, metric: 7, capacity: 100Mbit, one_way: true}
-classes: [{color: 46, name: voice, priority: 2, max_delay: 3ms, exclude: [1], include_any: [0, 2], max_lists: 4}]
+classes: [{color: 46, name: voice, priority: 2, max_delay: 3ms, exclude: [1], include_any: [0, 2], max_lists: 4, disjoint: srlg}]
 demands: [{headend: a, endpoint: b, color: 46, rate: 64kbit}]
 policies: [{headend: a, endpoint: b, color: 46, lists: [{via: [b], weight: 3}, {}, {via: [b-a, "a-b:second"]}]}]
 `))
@@ -32,13 +32,13 @@ policies: [{headend: a, endpoint: b, color: 46, lists: [{via: [b], weight: 3}, {
 	if there.Capacity != 2.5e9 || there.Delay != 150*time.Microsecond || there.Affinity != 1|1<<31 || there.Metric != 10 || !there.SID.IsValid() {
 		t.Errorf("%+v", there)
 	}
-	if back.From != "b" || back.To != "a" || back.SID.String() != "fc00:2::2" || back.Capacity != there.Capacity {
+	if back.From != "b" || back.To != "a" || back.SID.String() != "fc00:2::2" || back.Capacity != there.Capacity || !slices.Equal(back.SRLG, []uint32{7, 8}) {
 		t.Errorf("the other direction: %+v", back)
 	}
 	if second.Name != "second" || second.Metric != 7 || second.Capacity != 1e8 {
 		t.Errorf("%+v", second)
 	}
-	want := te.Class{Color: 46, Name: "voice", Priority: 2, MaxDelay: 3 * time.Millisecond, Exclude: 2, IncludeAny: 5, MaxLists: 4}
+	want := te.Class{Color: 46, Name: "voice", Priority: 2, MaxDelay: 3 * time.Millisecond, Exclude: 2, IncludeAny: 5, MaxLists: 4, Disjoint: te.DisjointBySRLG}
 	if v.Classes[0] != want {
 		t.Errorf("class %+v, want %+v", v.Classes[0], want)
 	}
@@ -74,6 +74,8 @@ func TestFaults(t *testing.T) {
 		two + "links: [{from: a, to: b, capacity: 1Gbit}, {from: b, to: a, capacity: 1Gbit}]":           "link b to a without a name is also links[0]",
 		"classes: [{color: 1}, {color: 1}]":                                                             "class of color 1 is also classes[0]",
 		"classes: [{color: 1, exclude: [3, 4], include_any: [3]}]":                                      "asks only for what exclude forbids",
+		"classes: [{color: 1, disjoint: way}]":                                                          "classes[0].disjoint: is \"way\"",
+		"classes: [{color: 1, disjoint: node, max_lists: 1}]":                                           "classes[0].max_lists: is 1, and disjoint asks for two lists",
 		"classes: [{color: 1, max_lists: 9}]":                                                           "classes[0].max_lists: is 9",
 		two + "demands: [{headend: a, endpoint: a, rate: 1bit}]":                                        "demands[0].endpoint: is the headend",
 		two + "demands: [{headend: a, endpoint: b, rate: 1bit}, {headend: a, endpoint: b, rate: 1bit}]": "demand a to b, color 0 is also demands[0]",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -171,6 +172,15 @@ func (c *checker) checkClass(at string, v Class) {
 	}
 	if v.MaxLists < 0 || v.MaxLists > srpolicy.MaxSegmentLists {
 		c.add(at+".max_lists", "give 1 to 8, or leave it out", "is %d", v.MaxLists)
+	}
+	switch v.Disjoint {
+	case "":
+	case te.DisjointByLink, te.DisjointByNode, te.DisjointBySRLG:
+		if v.MaxLists == 1 {
+			c.add(at+".max_lists", "give 2 or more, or remove disjoint", "is 1, and disjoint asks for two lists")
+		}
+	default:
+		c.add(at+".disjoint", "give link, node or srlg, or leave it out", "is %q", v.Disjoint)
 	}
 }
 

@@ -38,6 +38,9 @@ type Outcome struct {
 	ByIGP   int      `json:"by_igp"`
 	Nowhere []te.Key `json:"nowhere,omitempty"`
 	Gone    int      `json:"gone"`
+	// Together are the demands that have no disjoint lists left, where their class asks for them:
+	// the next failure may take all that they have after repair.
+	Together []te.Key `json:"together,omitempty"`
 }
 
 // Failures are those of a name: "all", a node's, or FROM-TO of a link, with :NAME where there
@@ -155,6 +158,12 @@ func one(ctx context.Context, n te.Network, f Failure) (Outcome, error) {
 	}
 	r, err := optimize.Solve(ctx, g, n.Classes, left, optimize.Options{})
 	o.Repaired, o.Bound = r.Utilisation, r.Bound
+	together := g.Together(n.Classes, left, r.Routing)
+	for _, d := range left {
+		if together[d.Key] != nil {
+			o.Together = append(o.Together, d.Key)
+		}
+	}
 	return o, err
 }
 

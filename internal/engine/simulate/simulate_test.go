@@ -66,6 +66,21 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// After repair lists are disjoint where the network still allows it.
+func TestDisjoint(t *testing.T) {
+	n := network(t)
+	n.Classes = []te.Class{{Color: 7, Disjoint: te.DisjointByNode}}
+	for name, together := range map[string]int{"d-e": 0, "c-d:spare": 0, "b": 1, "a-c": 1} {
+		failures, err := Failures(n.Topology, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, err := Run(t.Context(), n, failures, nil); err != nil || len(o[0].Together) != together {
+			t.Errorf("%s: %+v, %v: want %d demands without disjoint lists", name, o, err, together)
+		}
+	}
+}
+
 func TestAllFailures(t *testing.T) {
 	n := network(t)
 	failures, err := Failures(n.Topology, "all")

@@ -143,6 +143,40 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// In each step, and whichever headends have changed, no failure takes all lists of a demand that
+// has disjoint ones before and after.
+func TestStepsKeepListsApart(t *testing.T) {
+	topology, demands := generate.Make(generate.Parameters{Nodes: 12, Links: 60, Seed: 5, Utilisation: 4})
+	g, classes := graph.New(topology, graph.Without{}), []te.Class{{Disjoint: te.DisjointByLink}}
+	now, err := optimize.Solve(t.Context(), g, classes, demands[:40], optimize.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range demands {
+		demands[i].Rate *= 1 + float64(i%7) // another optimum
+	}
+	wanted, err := optimize.Solve(t.Context(), g, classes, demands, optimize.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	demands = demands[:40]
+	var moves []te.Key
+	for _, d := range demands {
+		moves = append(moves, d.Key)
+	}
+	before := len(g.Together(classes, demands, now.Routing))
+	steps, _ := Steps(g, demands, now.Routing, wanted.Routing, moves)
+	if len(steps) < 2 {
+		t.Errorf("%d steps: want some between the first and the last", len(steps))
+	}
+	routing := now.Routing
+	for i, s := range steps {
+		if routing = Apply(routing, s); len(g.Together(classes, demands, routing)) > before {
+			t.Errorf("after step %d: %v", i+1, g.Together(classes, demands, routing))
+		}
+	}
+}
+
 // Two demands that want each other's full links cannot change places without a third way;
 // in parts they can, as far as links have room.
 func TestSwap(t *testing.T) {

@@ -21,7 +21,7 @@ type Options struct {
 	Gain float64
 	// Most is how many demands may change at once; 0: 20.
 	Most int
-	// Must are demands whose installed lists lead nowhere, or break a bound of their class.
+	// Must are demands whose installed lists lead nowhere, or are not what their class asks for.
 	Must map[te.Key]bool
 }
 
@@ -56,7 +56,7 @@ func Choose(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, o Optio
 		}
 	}
 	if len(moves) > 0 && o.Must[moves[0]] {
-		why = "installed lists lead nowhere, or take longer than their class allows; " + why
+		why = "installed lists lead nowhere, take longer than their class allows, or fail together; " + why
 	}
 	routing := now
 	if len(moves) > 0 {

@@ -3,6 +3,7 @@ package frr
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -37,11 +38,11 @@ func TestParse(t *testing.T) {
 		t.Fatalf("%d directions of links, want 8: %+v", len(got.Links), got.Links)
 	}
 	want := te.Link{From: "r1", To: "r2", Name: "2001:db8:120::120", Metric: 10, Capacity: 10e9, Delay: 1200 * time.Microsecond, Affinity: 5}
-	if got.Links[0] != want {
+	if !reflect.DeepEqual(got.Links[0], want) {
 		t.Errorf("%+v\nwant %+v", got.Links[0], want)
 	}
 	want.From, want.To = want.To, want.From
-	if got.Links[3] != want {
+	if !reflect.DeepEqual(got.Links[3], want) {
 		t.Errorf("the other direction: %+v\nwant %+v", got.Links[3], want)
 	}
 	if l := got.Links[5]; l.From != "r2" || l.To != "r3" || l.Delay != 5*time.Millisecond {

@@ -16,6 +16,7 @@ type commodity struct {
 	class    *suitability
 	most     int     // lists
 	only     []int32 // that it may have; nil: all
+	fewest   int     // lists, where only has as many
 }
 
 // suits says whether a list has what the class asks for.

@@ -156,6 +156,9 @@ func (s *solver) check(classes []te.Class, demands []te.Demand) error {
 			return fmt.Errorf("color %d has two classes: give one", c.Color)
 		}
 		colors[c.Color] = true
+		if c.Disjoint != "" && c.MaxLists == 1 {
+			return fmt.Errorf("color %d asks for disjoint lists, and for one at most: give max_lists of 2 or more", c.Color)
+		}
 	}
 	for _, d := range demands {
 		for _, name := range []string{d.Headend, d.Endpoint} {
@@ -177,8 +180,12 @@ func (s *solver) place(ctx context.Context, r round) error {
 	if err := f.run(ctx); err != nil {
 		return err
 	}
+	f, err := s.apart(ctx, r, f)
+	if err != nil {
+		return err
+	}
 	s.result.Fractional, s.result.Bound, s.result.Prices = f.found, f.bound, f.prices
-	p := newPlacement(s, r, f)
+	p := newPlacement(s, f.r, f)
 	p.relieve(ctx)
 	p.shorten(ctx)
 	for i, c := range r.commodities {

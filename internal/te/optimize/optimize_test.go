@@ -94,6 +94,15 @@ func TestSolve(t *testing.T) {
 		"asked for": {classes: []te.Class{{Color: 7, IncludeAny: 2}}, demands: []te.Demand{demand("a", "e", 7, 5e8)}, want: "a>e 50 by c", utilisation: 0.5},
 		"excluded everywhere": {classes: []te.Class{{Color: 7, Exclude: 3}}, demands: []te.Demand{demand("a", "d", 7, 5e8)}, want: "a>d 1", utilisation: 0.5,
 			problems: []string{"each list has a link with an affinity that the class excludes, or without one that it asks for; it goes by the IGP"}},
+		"disjoint below the target": {classes: []te.Class{{Color: 7, Disjoint: te.DisjointByNode}}, demands: []te.Demand{demand("a", "d", 7, 5e8)}, options: Options{Target: 0.8},
+			want: "a>d 49, 1 by c", utilisation: 0.49},
+		"not disjoint behind d": {classes: []te.Class{{Color: 7, Disjoint: te.DisjointByLink}}, demands: []te.Demand{demand("a", "e", 7, 5e8)}, options: Options{Target: 0.8},
+			want: "a>e 49, 1 by c", utilisation: 0.49, problems: []string{"no two lists are disjoint by link: all have link d-e in common"}},
+		"disjoint by SRLG": {classes: []te.Class{{Color: 7, Disjoint: te.DisjointBySRLG}}, demands: []te.Demand{demand("a", "d", 7, 5e8)}, options: Options{Target: 0.8},
+			change: func(t *te.Topology) { t.Links[0].SRLG, t.Links[4].SRLG = []uint32{1, 9}, []uint32{2, 9} },
+			want:   "a>d 49, 1 by c", utilisation: 0.49, problems: []string{"no two lists are disjoint by srlg: all have SRLG 9 in common"}},
+		"disjoint, and delay leaves one": {classes: []te.Class{{Color: 7, Disjoint: te.DisjointByLink, MaxDelay: 3 * time.Millisecond}}, demands: []te.Demand{demand("a", "d", 7, 5e8)},
+			want: "a>d 50", utilisation: 0.5, problems: []string{"no two lists are disjoint by link: all have link a-b, link b-d in common"}},
 		"the higher priority goes first": {classes: []te.Class{{Color: 7, Priority: 2, MaxDelay: 3 * time.Millisecond}, {Color: 8, Priority: 1}},
 			demands: []te.Demand{demand("a", "d", 8, 5e8), demand("a", "d", 7, 5e8)}, want: "a>d 50 by c; a>d 50", utilisation: 0.5},
 		"no path":         {demands: []te.Demand{demand("a", "alone", 0, 5e8)}, want: "a>alone ", problems: []string{"no path leads there"}},
@@ -128,12 +137,13 @@ func TestSolveErrors(t *testing.T) {
 		demand  te.Demand
 		change  func(*te.Topology)
 	}{
-		"the topology has no node z":         {demand: demand("a", "z", 0, 1)},
-		"rate is -1 bit/s":                   {demand: demand("a", "d", 0, -1)},
-		"rate is NaN bit/s":                  {demand: demand("a", "d", 0, math.NaN())},
-		"link a to b: capacity is 0 bit/s":   {change: func(t *te.Topology) { t.Links[0].Capacity = 0 }},
-		"link a to b: capacity is NaN bit/s": {change: func(t *te.Topology) { t.Links[0].Capacity = math.NaN() }},
-		"color 7 has two classes":            {classes: []te.Class{{Color: 7}, {Color: 7, Priority: 1}}},
+		"the topology has no node z":                           {demand: demand("a", "z", 0, 1)},
+		"rate is -1 bit/s":                                     {demand: demand("a", "d", 0, -1)},
+		"rate is NaN bit/s":                                    {demand: demand("a", "d", 0, math.NaN())},
+		"link a to b: capacity is 0 bit/s":                     {change: func(t *te.Topology) { t.Links[0].Capacity = 0 }},
+		"link a to b: capacity is NaN bit/s":                   {change: func(t *te.Topology) { t.Links[0].Capacity = math.NaN() }},
+		"color 7 has two classes":                              {classes: []te.Class{{Color: 7}, {Color: 7, Priority: 1}}},
+		"color 7 asks for disjoint lists, and for one at most": {classes: []te.Class{{Color: 7, Disjoint: te.DisjointByLink, MaxLists: 1}}},
 	} {
 		topology := square()
 		if tt.change != nil {

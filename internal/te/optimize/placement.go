@@ -44,6 +44,7 @@ func newPlacement(s *solver, r round, f *flow) *placement {
 		if len(p.parts[i]) == 0 { // nothing was sent
 			p.parts[i] = []part{{f.sent[i][0].via, whole}}
 		}
+		p.parts[i] = spread(p.parts[i], c)
 		for _, part := range p.parts[i] {
 			p.add(i, part.via, part.units, p.loads)
 		}
@@ -81,6 +82,20 @@ func apportion(list []sent, most int) []part {
 		parts[rests[i%len(rests)].at].units++
 	}
 	return slices.DeleteFunc(parts, func(p part) bool { return p.units == 0 })
+}
+
+// spread has a commodity have as many lists as it needs: a unit for each that it does not have.
+func spread(parts []part, c commodity) []part {
+	for _, via := range c.only {
+		if len(parts) >= c.fewest {
+			break
+		}
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.via == via }) {
+			parts[0].units--
+			parts = append(parts, part{via, 1})
+		}
+	}
+	return parts
 }
 
 // add has links carry units more of a commodity by a list; units may be negative.
@@ -198,7 +213,8 @@ func (p *placement) after(m move, also int) (u float64) {
 	return u
 }
 
-// fits says whether the commodity has no more lists than it may have after a move.
+// fits says whether the commodity has no more lists than it may have after a move, and as many as
+// it needs.
 func (p *placement) fits(m move) bool {
 	n := len(p.parts[m.commodity])
 	for _, part := range p.parts[m.commodity] {
@@ -206,7 +222,8 @@ func (p *placement) fits(m move) bool {
 			n--
 		}
 	}
-	return n < p.round.commodities[m.commodity].most
+	c := &p.round.commodities[m.commodity]
+	return n < c.most && n+1 >= c.fewest
 }
 
 // plan has in change what a move does to links, and in way the list that it goes to.
