@@ -94,8 +94,11 @@ func (p *Plan) reports(g *graph.Graph, n te.Network, key te.Key, r te.Routing) (
 	return list
 }
 
-// price is what a bit/s costs by a way.
+// price is what a bit/s costs by a way; 0 where the optimiser had nothing to place.
 func (p *Plan) price(w graph.Way) (sum float64) {
+	if len(p.prices) == 0 {
+		return 0
+	}
 	for _, s := range w.Shares {
 		sum += p.prices[s.Link] * float64(s.Part)
 	}

@@ -79,10 +79,12 @@ const aim = 0.9
 // Compute finds a plan.
 func Compute(ctx context.Context, n te.Network, o Options) (*Plan, error) {
 	g := graph.New(n.Topology, graph.Without{})
-	best, err := optimize.Solve(ctx, g, n.Classes, n.Demands, optimize.Options{Target: aim * o.Target, Fixed: o.fixed(g, n)})
+	fixed := o.fixed(g, n)
+	best, err := optimize.Solve(ctx, g, n.Classes, n.Demands, optimize.Options{Target: aim * o.Target, Fixed: fixed})
 	if err != nil {
 		return nil, err
 	}
+	best.Problems = append(best.Problems, stranded(g, n, fixed)...)
 	choice := change.Choose(g, n.Demands, n.Routing, best.Routing, change.Options{Target: o.Target, Aim: aim * o.Target, Most: o.Most, Must: repaired(g, n, best.Routing)})
 	steps, overload := change.Steps(g, n.Demands, n.Routing, choice.Routing, choice.Moves)
 	p := &Plan{
@@ -119,6 +121,20 @@ func (o Options) fixed(g *graph.Graph, n te.Network) te.Routing {
 		}
 	}
 	return r
+}
+
+// stranded are problems of the demands that keep their lists, and that nothing leads to their
+// endpoints: the optimiser says it of the others.
+func stranded(g *graph.Graph, n te.Network, fixed te.Routing) (list []optimize.Problem) {
+	flows := g.Flows()
+	for _, d := range n.Demands {
+		if lists, kept := fixed[d.Key]; kept {
+			if _, _, fate := flows.Ways(d.Key, lists); fate == graph.Nowhere {
+				list = append(list, optimize.Problem{Key: d.Key, Why: "no path leads there"})
+			}
+		}
+	}
+	return list
 }
 
 // broken are the demands that have a list which leads nowhere, or takes longer than their
