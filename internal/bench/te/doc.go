@@ -2,9 +2,6 @@
 // how long it takes, beside the ways that routers and per-demand computations take.
 //
 // Graphs are of internal/te/generate. What is the best is known from a solver of linear programs:
-// optima.json holds its results, and this is the command that made them, for each graph:
-//
-//	go test ./internal/bench/te -run Optima -solver tools/te/optimum.py -update
-//
-// tools/te/optimum.py needs highspy of PyPI. The test compares the small ones with GLPK's.
+// optima.json holds its results for each graph, and optimaCommand is what made them. The test
+// compares the small ones with GLPK's, and holds the optimiser to its goals.
 package te

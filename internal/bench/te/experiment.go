@@ -27,9 +27,11 @@ var Kind = experiment.Kind{Name: "te", NoiseLimit: experiment.NoiseOfRatios, New
 	return &Experiment{Graphs: Graphs(), Methods: Methods()}
 }}
 
-// The metrics: the largest utilisation with the optimum beside it, and how long a method takes.
+// The metrics: the largest utilisation with the optimum beside it, what a method proves that the
+// optimum is not below, and how long it takes.
 const (
 	metricUtilisation = "max_utilisation"
+	metricBound       = "bound"
 	metricTime        = "time"
 )
 
@@ -109,14 +111,18 @@ func (b *bench) Environment(context.Context) (result.Environment, error) {
 // Measure computes once.
 func (b *bench) Measure(ctx context.Context, p experiment.Point, _ int) ([]experiment.Sample, error) {
 	of, began := b.of[p.ID], time.Now()
-	u, err := methods[of.method](ctx, of.network)
+	out, err := methods[of.method](ctx, of.network)
 	if err != nil {
 		return nil, err
 	}
-	return []experiment.Sample{
-		{Metric: metricUtilisation, Labels: of.labels(), Unit: "ratio", Value: u, Baseline: &of.best.Optimum},
+	samples := []experiment.Sample{
+		{Metric: metricUtilisation, Labels: of.labels(), Unit: "ratio", Value: out.utilisation, Baseline: &of.best.Optimum},
 		{Metric: metricTime, Labels: of.labels(), Unit: "s", Value: time.Since(began).Seconds()},
-	}, nil
+	}
+	if out.bound > 0 {
+		samples = append(samples, experiment.Sample{Metric: metricBound, Labels: of.labels(), Unit: "ratio", Value: out.bound})
+	}
+	return samples, nil
 }
 
 // Close has nothing to remove.
@@ -159,9 +165,11 @@ func (e *Experiment) Claims(run *result.Run) (claims []string) {
 
 // Report is what `culvert bench te -o json` prints.
 type Report struct {
-	Bench       string             `json:"bench"`
-	Rows        []row              `json:"rows"`
-	Environment result.Environment `json:"environment"`
+	Bench string `json:"bench"`
+	Rows  []row  `json:"rows"`
+	// OptimaCommand is what the optima were made with.
+	OptimaCommand string             `json:"optima_command"`
+	Environment   result.Environment `json:"environment"`
 }
 
 // row is a method on a graph.
@@ -174,8 +182,10 @@ type row struct {
 	MaxUtilisation float64 `json:"max_utilisation"`
 	Optimum        float64 `json:"optimum"`
 	By             string  `json:"by"` // whose optimum
-	Ratio          float64 `json:"ratio"`
-	Seconds        float64 `json:"seconds"`
+	// Bound is what the method proves that the optimum is not below; 0: nothing.
+	Bound   float64 `json:"bound,omitempty"`
+	Ratio   float64 `json:"ratio"`
+	Seconds float64 `json:"seconds"`
 }
 
 // rows are what a run has measured.
@@ -191,8 +201,12 @@ func rows(run *result.Run) (list []row) {
 			if len(u) == 0 || len(took) == 0 {
 				continue // not measured
 			}
+			var bound float64
+			if b := run.Select(metricBound, labels); len(b) > 0 {
+				bound = stats.Median(b[0].Samples)
+			}
 			list = append(list, row{
-				Graph: name, Nodes: len(n.topology.Nodes), Links: len(n.topology.Links), Demands: len(n.demands), Method: method,
+				Bound: bound, Graph: name, Nodes: len(n.topology.Nodes), Links: len(n.topology.Links), Demands: len(n.demands), Method: method,
 				MaxUtilisation: stats.Median(u[0].Samples), Optimum: n.best.Optimum, By: n.best.By, Ratio: u[0].Estimate(result.ToBaseline).Value, Seconds: stats.Median(took[0].Samples),
 			})
 		}
@@ -202,7 +216,7 @@ func rows(run *result.Run) (list []row) {
 
 // PrintJSON writes the rows.
 func PrintJSON(w io.Writer, _ *experiment.File, run *result.Run) error {
-	return experiment.WriteJSON(w, Report{"te", rows(run), run.Environment})
+	return experiment.WriteJSON(w, Report{Bench: "te", Rows: rows(run), OptimaCommand: optimaCommand, Environment: run.Environment})
 }
 
 // PrintTable writes the rows for people.

@@ -30,6 +30,9 @@ type best struct {
 	By      string  `json:"by"` // the solver
 }
 
+// optimaCommand makes optima.json, with highspy of PyPI.
+const optimaCommand = "go test ./internal/bench/te -run Optima -solver tools/te/optimum.py -update"
+
 //go:embed optima.json
 var optimaText []byte
 

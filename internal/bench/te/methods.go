@@ -12,8 +12,16 @@ import (
 	"github.com/culvert-net/culvert/internal/te/optimize"
 )
 
-// methods find ways for all demands, and return the largest utilisation, by name.
-var methods = map[string]func(context.Context, network) (float64, error){
+// outcome is what a method reaches.
+type outcome struct {
+	utilisation float64 // of the fullest link
+	// bound is what no lists of one waypoint are below, as far as the method can prove; 0: it
+	// proves nothing.
+	bound float64
+}
+
+// methods find paths for all demands, by name.
+var methods = map[string]func(context.Context, network) (outcome, error){
 	"igp":     igp,
 	"ecmp":    ecmp,
 	"cspf":    cspf,
@@ -24,7 +32,7 @@ var methods = map[string]func(context.Context, network) (float64, error){
 func Methods() []string { return []string{"igp", "ecmp", "cspf", "culvert"} }
 
 // igp has each demand take one shortest path, the same at each node.
-func igp(_ context.Context, n network) (float64, error) {
+func igp(_ context.Context, n network) (outcome, error) {
 	g := graph.New(n.topology, graph.Without{})
 	loads := make([]float64, len(n.topology.Links))
 	for _, d := range n.demands {
@@ -37,31 +45,31 @@ func igp(_ context.Context, n network) (float64, error) {
 		}
 	}
 	_, u := g.Fullest(loads)
-	return u, nil
+	return outcome{utilisation: u}, nil
 }
 
 // ecmp has demands share all shortest paths.
-func ecmp(_ context.Context, n network) (float64, error) {
+func ecmp(_ context.Context, n network) (outcome, error) {
 	g := graph.New(n.topology, graph.Without{})
 	loads, flows := make([]float64, len(n.topology.Links)), g.Flows()
 	for _, d := range n.demands {
 		flows.Load(loads, d, nil)
 	}
 	_, u := g.Fullest(loads)
-	return u, nil
+	return outcome{utilisation: u}, nil
 }
 
 // culvert is the optimiser.
-func culvert(ctx context.Context, n network) (float64, error) {
+func culvert(ctx context.Context, n network) (outcome, error) {
 	g := graph.New(n.topology, graph.Without{})
 	r, err := optimize.Solve(ctx, g, nil, n.demands, optimize.Options{})
-	return r.Utilisation, err
+	return outcome{r.Utilisation, r.Bound}, err
 }
 
 // cspf places one demand after the other, the largest first, each on the shortest path of links
 // that have room for it, wherever that leads: no list of segments is that free. It finds the
 // smallest utilisation, to 1 %, below which all demands find room.
-func cspf(ctx context.Context, n network) (float64, error) {
+func cspf(ctx context.Context, n network) (outcome, error) {
 	p := newPather(n.topology)
 	demands := slices.Clone(n.demands)
 	slices.SortStableFunc(demands, func(a, b te.Demand) int { return cmp.Compare(b.Rate, a.Rate) })
@@ -69,12 +77,12 @@ func cspf(ctx context.Context, n network) (float64, error) {
 	for ; !p.fits(demands, high); high *= 2 {
 		low = high
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return outcome{}, err
 		}
 	}
 	for high-low > 0.01*high {
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return outcome{}, err
 		}
 		if middle := (low + high) / 2; p.fits(demands, middle) {
 			high = middle
@@ -82,7 +90,7 @@ func cspf(ctx context.Context, n network) (float64, error) {
 			low = middle
 		}
 	}
-	return high, nil
+	return outcome{utilisation: high}, nil
 }
 
 // pather finds paths where there is room.
