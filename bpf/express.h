@@ -22,7 +22,7 @@ INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *
 
 	if (!t->ipv4 || !from || !express_pdu_hash(pdu, end, &g.hash))
 		return NOT_TAKEN;
-	x->hop = express_adjacency(t->adjacency, x->length);
+	x->hop = express_shared(t->adjacency, g.hash, x->length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	x->tunnel = &t->volume;
@@ -77,7 +77,8 @@ INLINE int express_send_srv6(struct xdp_md *ctx, struct express *x, struct tunne
 	struct express_ipv6_header h = {};
 	__u32 key = t->index;
 
-	x->hop = express_adjacency(t->adjacency, x->length + IPV6_LEN);
+	h.hash = express_hash4(ip);
+	x->hop = express_shared(t->adjacency, h.hash, x->length + IPV6_LEN);
 	if (!x->hop)
 		return NOT_TAKEN;
 	x->list = key ? bpf_map_lookup_elem(&list_counter, &key) : 0;
@@ -87,7 +88,6 @@ INLINE int express_send_srv6(struct xdp_md *ctx, struct express *x, struct tunne
 	h.class = ip->tos;
 	h.hop_limit = x->cfg->hop_limit;
 	h.next_header = NH_IPV4;
-	h.hash = express_hash4(ip);
 	ipv4_spend(ip);
 	return express_push6(ctx, x, &h, 0);
 }
@@ -97,14 +97,14 @@ INLINE int express_send_gtpu6(struct xdp_md *ctx, struct express *x, struct tunn
 {
 	struct express_gtpu6_header h = { .container = express_container(t->container, t->qfi) };
 
-	x->hop = express_adjacency(t->adjacency,
-				   x->length + IPV6_LEN + express_gtpu_length(h.container));
+	h.hash = express_hash4(ip);
+	x->hop = express_shared(t->adjacency, h.hash,
+				x->length + IPV6_LEN + express_gtpu_length(h.container));
 	if (!x->hop)
 		return NOT_TAKEN;
 	h.teid = t->teid;
 	h.class = ip->tos;
 	h.hop_limit = x->cfg->hop_limit;
-	h.hash = express_hash4(ip);
 	h.sum = express_sum4(ip, end);
 	if (!h.sum)
 		return NOT_TAKEN;
@@ -119,8 +119,9 @@ INLINE int express_send_gtpu4(struct xdp_md *ctx, struct express *x, struct tunn
 {
 	struct express_gtpu_header g = { .container = express_container(t->container, t->qfi) };
 
-	x->hop = express_adjacency(t->adjacency,
-				   x->length + IPV4_LEN + express_gtpu_length(g.container));
+	g.hash = express_hash4(ip);
+	x->hop = express_shared(t->adjacency, g.hash,
+				x->length + IPV4_LEN + express_gtpu_length(g.container));
 	if (!x->hop)
 		return NOT_TAKEN;
 	g.src = ld32(&from->b[12]);
@@ -128,7 +129,6 @@ INLINE int express_send_gtpu4(struct xdp_md *ctx, struct express *x, struct tunn
 	g.teid = t->teid;
 	g.tos = ip->tos;
 	g.ttl = x->cfg->hop_limit;
-	g.hash = express_hash4(ip);
 	ipv4_spend(ip);
 	return express_push_gtpu4(ctx, x, &g, 0);
 }
@@ -163,9 +163,11 @@ INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy, s
 	struct express_ipv6_header h = {};
 
 	if (!express_ipv4(ip, end, x->port_flags) || express_odd4(ld32(&ip->src)) ||
-	    express_odd4(ld32(&ip->dst)) || express_encaps(ctx, x, policy, &h, 0) == NOT_TAKEN)
+	    express_odd4(ld32(&ip->dst)))
 		return NOT_TAKEN;
 	h.hash = express_hash4(ip);
+	if (express_encaps(ctx, x, policy, &h, 0) == NOT_TAKEN)
+		return NOT_TAKEN;
 	h.class = ip->tos;
 	h.next_header = NH_IPV4;
 	ipv4_spend(ip);

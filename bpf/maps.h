@@ -100,6 +100,8 @@ MAP(route_root, BPF_MAP_TYPE_ARRAY, __u32, struct route_root, ROUTE_ROOTS);
 MAP(route_block, BPF_MAP_TYPE_ARRAY, __u32, struct route_block, 1);
 /* next hops: device and ready-made Ethernet header */
 MAP(adjacency, BPF_MAP_TYPE_ARRAY, __u32, struct adjacency, 4096);
+/* at the same index, the next hops that flows share */
+MAP(shared_hop, BPF_MAP_TYPE_ARRAY, __u32, struct shared_hop, 4096);
 /* how journeys ended, by enum reason */
 MAP(outcomes, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, REASON_COUNT);
 /* what is left of this second's ICMP errors, and of its floods */

@@ -102,8 +102,19 @@ GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 	return hop_of_flow(several, p->hash);
 }
 
+/* The next hop of a flow, of an adjacency that flows share; 0: they do not. */
+GLOBAL int shared_adjacency(__u32 index, __u32 hash)
+{
+	struct adjacency *adj = bpf_map_lookup_elem(&adjacency, &index);
+	struct shared_hop *shared = bpf_map_lookup_elem(&shared_hop, &index);
+
+	if (!adj || !shared || adj->half[adj->current & 1].flags != NEXT_HOP_SHARED)
+		return 0;
+	return *(volatile __u32 *)&shared->adjacency[flow_part(hash)];
+}
+
 /* 1: p->hop is true. */
-INLINE int use_adjacency(struct packet *p, __u32 index)
+INLINE int use_adjacency(struct xdp_md *ctx, struct packet *p, __u32 index)
 {
 	struct adjacency *adj = bpf_map_lookup_elem(&adjacency, &index);
 	struct next_hop *hop;
@@ -111,6 +122,18 @@ INLINE int use_adjacency(struct packet *p, __u32 index)
 	if (!adj)
 		return 0;
 	hop = &adj->half[adj->current & 1];
+	if (hop->flags == NEXT_HOP_SHARED) {
+		if (!p->hashed)
+			p->hash = hash_at(ctx, p->keep, p->keep_length, p->keep_version);
+		index = shared_adjacency(index, p->hash);
+		if (!index)
+			return 0;
+		p->adjacency = index;
+		adj = bpf_map_lookup_elem(&adjacency, &index);
+		if (!adj)
+			return 0;
+		hop = &adj->half[adj->current & 1];
+	}
 	if (!(hop->flags & NEXT_HOP_READY))
 		return 0;
 	p->hop = *hop;
@@ -215,7 +238,7 @@ GLOBAL int find_next_hop(struct xdp_md *ctx, struct packet *p)
 	if (!index && p->table)
 		index = choose_adjacency(ctx, p);
 	p->to_kernel = 0;
-	if (index && use_adjacency(p, index)) {
+	if (index && use_adjacency(ctx, p, index)) {
 		if (p->to_kernel && p->table != MAIN_TABLE)
 			return REASON_NO_NEIGHBOUR;
 		if (!p->to_kernel || !martian(p))

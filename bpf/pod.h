@@ -91,12 +91,16 @@ INLINE int is_known(struct next_hop *hop)
 }
 
 /* 0, or a reason. */
-INLINE int find_way(struct __sk_buff *skb, struct tunnel_headers *h, __u32 length,
+INLINE int find_way(struct __sk_buff *skb, struct tunnel_headers *h, __u32 hash, __u32 length,
 		    struct next_hop *hop)
 {
 	__u32 index = h->list->adjacency;
 	struct adjacency *adj = bpf_map_lookup_elem(&adjacency, &index);
 
+	if (adj && adj->half[adj->current & 1].flags == NEXT_HOP_SHARED) {
+		index = shared_adjacency(index, hash);
+		adj = bpf_map_lookup_elem(&adjacency, &index);
+	}
 	if (adj) {
 		*hop = adj->half[adj->current & 1];
 		if (is_known(hop))
@@ -192,7 +196,7 @@ INLINE int encapsulate(struct __sk_buff *skb, struct settings *cfg, __u32 policy
 
 	if (reason)
 		return reason;
-	reason = find_way(skb, &h, largest(skb, in) + h.length, &hop);
+	reason = find_way(skb, &h, in->hash, largest(skb, in) + h.length, &hop);
 	if (reason)
 		return reason;
 	if (spend_hop(skb, ETH_LEN, in->version) || make_room(skb, h.length) ||

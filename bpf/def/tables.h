@@ -488,6 +488,7 @@ enum next_hop_flags {
 	NEXT_HOP_READY = 1,
 	NEXT_HOP_PASS = 2, /* XDP cannot send there: the kernel does */
 	NEXT_HOP_KNOWN = 4, /* with PASS: tcx can, the addresses are true */
+	NEXT_HOP_SHARED = 8, /* alone: flows share several; see struct shared_hop */
 };
 
 struct next_hop {
@@ -505,6 +506,15 @@ struct adjacency {
 	__u32 current;
 	__u32 pad;
 	struct next_hop half[2];
+};
+
+/* shared_hop[index of an adjacency that flows share]: adjacencies of next hops that are
+ * equally good, one for each part of the flows (flow_part). What changes are the parts of a
+ * next hop that comes or goes. */
+#define FLOW_PARTS 64
+
+struct shared_hop {
+	__u32 adjacency[FLOW_PARTS];
 };
 
 /* End.Limit: one bucket for each group, created by the data path. */

@@ -49,6 +49,13 @@ INLINE struct next_hop *express_adjacency(__u32 index, __u32 length)
 	return hop;
 }
 
+/* The same for a flow, which may share several next hops with others. */
+INLINE struct next_hop *express_shared(__u32 index, __u32 hash, __u32 length)
+{
+	return express_adjacency(index, length)
+		       ?: express_adjacency(shared_adjacency(index, hash), length);
+}
+
 /* What an earlier packet found, or NULL. */
 INLINE struct cached *express_cached(struct express *x, __u64 hi, __u64 lo, __u32 table)
 {

@@ -189,7 +189,7 @@ INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct expr
 	return express_out(x, ip, TYPE_IPV6);
 }
 
-/* Into the one segment of a policy's one list. */
+/* Into the one segment of a policy's one list; h->hash is given. */
 INLINE int express_encaps(struct xdp_md *ctx, struct express *x, __u32 index,
 			  struct express_ipv6_header *h, __u32 popped)
 {
@@ -205,7 +205,7 @@ INLINE int express_encaps(struct xdp_md *ctx, struct express *x, __u32 index,
 	list = bpf_map_lookup_elem(&segment_list, &index);
 	if (!list || list->count != 1)
 		return NOT_TAKEN;
-	x->hop = express_adjacency(list->adjacency, length);
+	x->hop = express_shared(list->adjacency, h->hash, length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	h->src = &list->source;

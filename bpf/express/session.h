@@ -144,10 +144,9 @@ INLINE int express_rule_gtpu6(struct xdp_md *ctx, struct express *x, struct rule
 
 /* Into one segment, the forwarding's or its policy's. */
 INLINE int express_rule_srv6(struct xdp_md *ctx, struct express *x, struct forwarding *f,
-			     __u8 class, __u32 hash, __u8 next_header,
-			     struct express_ipv6_header *h, __u32 kept)
+			     __u8 class, __u8 next_header, struct express_ipv6_header *h,
+			     __u32 kept)
 {
-	h->hash = hash;
 	h->class = express_mark(f, class);
 	h->next_header = next_header;
 	return express_push6(ctx, x, h, x->length - kept);
@@ -158,7 +157,7 @@ INLINE int express_rule_segment(struct xdp_md *ctx, struct express *x, struct fo
 {
 	if (f->kind == FORWARD_POLICY)
 		return express_encaps(ctx, x, f->index, h, x->length - kept) != NOT_TAKEN;
-	x->hop = express_adjacency(f->adjacency, kept + IPV6_LEN);
+	x->hop = express_shared(f->adjacency, h->hash, kept + IPV6_LEN);
 	h->src = &f->source;
 	h->dst = &f->remote;
 	h->hop_limit = x->cfg->hop_limit;
@@ -169,7 +168,7 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 			struct forwarding *f, void *ip, void *end, __u8 version, __u8 class,
 			__u32 hash)
 {
-	struct express_ipv6_header h = {};
+	struct express_ipv6_header h = { .hash = hash };
 	__u32 kept = (long)end - (long)ip;
 	__u64 sum = 0;
 	__u32 pushed = express_gtpu_length(rule->flags >> PDR_CONTAINER_SHIFT) +
@@ -180,7 +179,7 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 		if (!express_rule_segment(ctx, x, f, &h, kept))
 			return NOT_TAKEN;
 	} else if (f->kind == FORWARD_GTPU) {
-		x->hop = express_adjacency(f->adjacency, kept + pushed);
+		x->hop = express_shared(f->adjacency, hash, kept + pushed);
 		if (!f->ipv4)
 			sum = version == 4 ? express_sum4(ip, end) : express_sum6(ip, end);
 		if (!x->hop || (!f->ipv4 && !sum))
@@ -196,8 +195,8 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 	else
 		((struct ipv6 *)ip)->hop_limit--;
 	if (h.src)
-		return express_rule_srv6(ctx, x, f, class, hash, version == 4 ? NH_IPV4 : NH_IPV6,
-					 &h, kept);
+		return express_rule_srv6(ctx, x, f, class, version == 4 ? NH_IPV4 : NH_IPV6, &h,
+					 kept);
 	if (f->ipv4)
 		return express_rule_gtpu4(ctx, x, rule, f, class, hash, kept);
 	/* the hop that was spent: IPv4's own checksum makes it good */
@@ -322,7 +321,7 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 	if (inner->version_ihl == 0x45 ? express_nested4(x, inner)
 				       : express_nested6(x, (void *)inner))
 		return NOT_TAKEN;
-	x->hop = express_adjacency(f->adjacency, x->length);
+	x->hop = express_shared(f->adjacency, g.hash, x->length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	verdict = express_rates(x, f, entry, rule, octets);

@@ -48,6 +48,13 @@ INLINE __u32 flow_again(__u32 hash)
 	return hash * 0x9E3779B1u;
 }
 
+/* Which of FLOW_PARTS parts of all flows has one, whatever segment list it takes, and
+ * whatever routers choose by its label. */
+INLINE __u32 flow_part(__u32 hash)
+{
+	return hash * 0x85EBCA77u >> 26;
+}
+
 INLINE __u16 flow_port(__u32 hash)
 {
 	return 0xc000 | (hash & 0x3fff);

@@ -100,6 +100,7 @@ static void make_maps(void)
 	MAKE_MAP(route4, ENTRIES);
 	MAKE_MAP(route6, ENTRIES);
 	MAKE_MAP(adjacency, ADJACENCIES);
+	MAKE_MAP(shared_hop, ADJACENCIES);
 	MAKE_MAP(outcomes, REASON_COUNT);
 	MAKE_MAP(errors_left, 2);
 	MAKE_MAP(trace_filter, 1);

@@ -12,6 +12,18 @@
 
 static const __u16 mtus[] = { 1500, 1500, 9000, 1280, 576, 0 };
 
+/* Flows share others, of which some may not be ready, or are shared themselves. */
+static void share_next_hops(struct input *in, __u32 index, struct next_hop *h)
+{
+	struct shared_hop *s = VALUE(shared_hop, struct shared_hop, index);
+	__u32 i, n = next_number(in);
+
+	memset(h, 0, sizeof(*h));
+	h->flags = NEXT_HOP_SHARED;
+	for (i = 0; i < FLOW_PARTS; i++)
+		s->adjacency[i] = (n >> i % 4 * 8) % ADJACENCIES;
+}
+
 static void make_next_hops(struct input *in)
 {
 	__u32 i, n;
@@ -40,6 +52,8 @@ static void make_next_hops(struct input *in)
 		h->vlan[0] = h->vlan[1] = n >> 20 & 0xfff;
 		memset(h->dst, 0x02, 6);
 		memset(h->src, 0x06, 6);
+		if ((n >> 24 & 3) == 3)
+			share_next_hops(in, i, h);
 	}
 }
 

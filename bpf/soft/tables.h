@@ -179,6 +179,7 @@ static void open_maps(const char *pins)
 	OPEN_MAP(route4);
 	OPEN_MAP(route6);
 	OPEN_MAP(adjacency);
+	OPEN_MAP(shared_hop);
 	OPEN_MAP(outcomes)->by = BY_COUNTING;
 	OPEN_MAP(errors_left);
 	OPEN_MAP(trace_filter);

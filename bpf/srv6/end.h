@@ -122,6 +122,7 @@ INLINE int end_b6(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, s
 	p->hop_limit = fresh;
 	p->next_header = NH_IPV6;
 	p->hash = payload_hash(ctx, p);
+	p->hashed = 1;
 	p->keep_version = 0;
 	copy16(&p->last, &p->dst);
 	reason = plan_policy(ctx, p, sid->policy, 0);

@@ -164,7 +164,7 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 			Locals:   apply.Table[netip.Addr, netip.Addr]{Put: dp.Steering.PutLocal, Delete: dp.Steering.DeleteLocal},
 			Devices:  apply.Table[int, int]{Put: dp.Ports.PutDevice, Delete: dp.Ports.DeleteDevice},
 			PutRoute: dp.Routes.Put, DeleteRoute: dp.Routes.Delete,
-			AdjacencyKeys: dp.Adjacencies.Keys, AdjacencyChanges: dp.Adjacencies.Changes, SetNextHop: dp.Adjacencies.SetNextHop,
+			AdjacencyKeys: dp.Adjacencies.Keys, AdjacencyChanges: dp.Adjacencies.Changes, SetNextHop: dp.Adjacencies.SetNextHop, SetShared: dp.Adjacencies.SetShared,
 		},
 		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, Spread: dp.Spread, N4: dp.N4, SpreadCards: steering.cards,
 		Punts:    punt.DataPath{Injector: dp.Frames, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read},

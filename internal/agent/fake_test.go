@@ -101,7 +101,7 @@ func (f *fakeDataPath) joined() *dataPath {
 			Locals:   apply.Table[netip.Addr, netip.Addr]{Put: f.PutLocal, Delete: f.DeleteLocal},
 			Devices:  apply.Table[int, int]{Put: f.PutDevice, Delete: f.DeleteDevice},
 			PutRoute: f.PutRoute, DeleteRoute: f.DeleteRoute,
-			AdjacencyKeys: f.AdjacencyKeys, AdjacencyChanges: f.AdjacencyChanges, SetNextHop: f.SetNextHop,
+			AdjacencyKeys: f.AdjacencyKeys, AdjacencyChanges: f.AdjacencyChanges, SetNextHop: f.SetNextHop, SetShared: f.SetShared,
 		},
 		Pods: podTable{f}, Sessions: f, Trace: tracing{f}, Spread: &f.spread, N4: n4.New(0), SpreadCards: func() []string { return nil },
 		Punts: punt.DataPath{Injector: f, InjectToUE: f.InjectToUE, Read: f.Punts},
@@ -397,6 +397,10 @@ func (f *fakeDataPath) AdjacencyChanges() (fresh, gone []adjacency.Key) {
 
 func (f *fakeDataPath) SetNextHop(k adjacency.Key, n *adjacency.NextHop) error {
 	return f.do(func() error { f.hops[k] = n; return nil }, "next hop %s", netdev.Key(k))
+}
+
+func (f *fakeDataPath) SetShared(k adjacency.Key, members []adjacency.Member) error {
+	return f.do(func() error { f.hops[k] = nil; return nil }, "next hop %s is shared by %d", netdev.Key(k), len(members))
 }
 
 func (f *fakeDataPath) PutRoute(table uint32, p netip.Prefix, via []adjacency.Key) error {

@@ -183,7 +183,7 @@ func (a *Agent) Tunnels() ([]TunnelStatus, error) {
 func (a *Agent) Adjacencies() (out []AdjacencyStatus, err error) {
 	err = a.core.read(func() error {
 		for key, h := range a.core.network.Hops() {
-			s := AdjacencyStatus{Key: netdev.Key(key).String(), State: h.State()}
+			s := AdjacencyStatus{Key: netdev.Key(key).String(), State: h.State(), Interface: h.Interfaces()}
 			if h.Next != nil {
 				l, _ := a.core.links.LinkByIndex(h.Next.Ifindex)
 				s.Interface, s.MTU = l.Name, h.Next.MTU
@@ -410,6 +410,8 @@ func (a *Agent) Gauges() Gauges {
 	g.Hops = map[string]int{"ready": 0, "kernel": 0, "not_ready": 0}
 	for _, h := range c.network.Hops() {
 		switch {
+		case h.IsShared():
+			g.Hops["ready"]++
 		case h.Next == nil:
 			g.Hops["not_ready"]++
 		case h.Next.Pass:

@@ -225,10 +225,15 @@ func reap(d *DataPlane) error {
 // setNextHops resolves what the tables refer to; what the network does not
 // know is not ready.
 func (r *rig) setNextHops() error {
-	for _, k := range r.d.Adjacencies.Keys() {
+	before := r.d.Adjacencies.Keys()
+	for _, k := range before {
 		var hop *adjacency.NextHop
+		var shared []adjacency.Member
 		for _, a := range r.network.Adjacencies {
 			if a.Key == model.Key(k) {
+				for _, m := range a.Shared {
+					shared = append(shared, adjacency.Member{Key: AdjacencyKey(m), Weight: 1})
+				}
 				hop = &adjacency.NextHop{Ifindex: r.ifindex(a.Out), MTU: a.MTU, Pass: a.Pass, Src: net.HardwareAddr(a.Src[:])}
 				if !a.Pass || a.Dst != (model.MAC{}) {
 					hop.Dst = net.HardwareAddr(a.Dst[:])
@@ -238,9 +243,16 @@ func (r *rig) setNextHops() error {
 				}
 			}
 		}
-		if err := r.d.Adjacencies.SetNextHop(k, hop); err != nil {
+		set := func() error { return r.d.Adjacencies.SetNextHop(k, hop) }
+		if shared != nil {
+			set = func() error { return r.d.Adjacencies.SetShared(k, shared) }
+		}
+		if err := set(); err != nil {
 			return err
 		}
+	}
+	if len(r.d.Adjacencies.Keys()) > len(before) { // those that are shared
+		return r.setNextHops()
 	}
 	return nil
 }

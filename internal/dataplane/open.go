@@ -110,6 +110,7 @@ type tables struct {
 	Settings   *table.Array[abi.Settings]                       `map:"settings"`
 	Names      *table.Hash[abi.NameKey, [table.NameLength]byte] `map:"name_by_index"`
 	Routes     adjacency.RouteTables
+	Shared     *adjacency.Parts `map:"shared_hop"`
 	Ports      port.Maps
 	Targets    target.Tables
 	Policies   policy.Tables
@@ -182,7 +183,7 @@ func (d *DataPlane) openTables() (err error) {
 	if d.Ports, err = port.Open(&d.mu, t.Ports, d.grace); err != nil {
 		return err
 	}
-	if d.Adjacencies, err = adjacency.Open(&d.mu, m[abi.MapAdjacency], d.names, d.grace); err != nil {
+	if d.Adjacencies, err = adjacency.Open(&d.mu, m[abi.MapAdjacency], t.Shared, d.names, d.grace); err != nil {
 		return err
 	}
 	if d.sources, err = adjacency.OpenSources(m[abi.MapSource], d.grace); err != nil {

@@ -102,7 +102,7 @@ func TestGoldenPods(t *testing.T) {
 type podKind struct{ pass, translates, tunnelled bool }
 
 func goldenPods(t *testing.T, how podKind) {
-	files := loadGolden(t, "h_encaps", "h_encaps_red", "traffic_classes")
+	files := loadGolden(t, "h_encaps", "h_encaps_red", "shared_next_hops", "traffic_classes")
 	inNamespace(t, allPorts(files), func() {
 		r := newRig(t)
 		program := podProgramsOf(t, r.d)[abi.ProgCulvertPod]

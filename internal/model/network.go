@@ -60,6 +60,9 @@ type Adjacency struct {
 	MTU  int    `json:"mtu"`
 	// Pass says that only the kernel can send there.
 	Pass bool `json:"pass,omitempty"`
+	// Shared are the next hops that flows share, and then nothing else is given: part i of
+	// the flows has next hop i modulo their number.
+	Shared []Key `json:"shared,omitempty"`
 }
 
 // VLAN is a tag to push.
@@ -139,7 +142,7 @@ func New(n Network) (*Model, error) {
 		tunnels:   index(n.Config.Tunnels, func(t *gtpu.Tunnel) string { return t.Name }),
 	}
 	for _, a := range n.Adjacencies {
-		if m.portNames[a.Out] == nil {
+		if m.portNames[a.Out] == nil && a.Shared == nil {
 			return nil, fmt.Errorf("adjacency %v: no port is named %q", a.Key, a.Out)
 		}
 	}

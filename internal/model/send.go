@@ -71,7 +71,12 @@ func (j *journey) due() Counts {
 // route. nil: the kernel is asked, which here knows no routes.
 func (j *journey) nextHop(o outbound) *Adjacency {
 	if o.via != (Key{}) {
-		return j.m.adjacency[normal(o.via)]
+		a := j.m.adjacency[normal(o.via)]
+		if a != nil && a.Shared != nil {
+			part := o.hash * 0x85EBCA77 >> 26
+			a = j.m.adjacency[normal(a.Shared[part%uint32(len(a.Shared))])]
+		}
+		return a
 	}
 	_, dst := addresses(o.packet)
 	if o.routed.IsValid() {

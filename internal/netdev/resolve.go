@@ -67,28 +67,17 @@ func (s *Snapshot) locate(k Key) (*Link, netip.Addr, error) {
 	return s.route(k)
 }
 
-// route looks up a next hop without an interface in its table.
+// route looks up a next hop without an interface in its table: the first one that is alive.
 func (s *Snapshot) route(k Key) (*Link, netip.Addr, error) {
-	x, number := s.lookup(), cmp.Or(k.Table, TableMain)
-	if number == TableMain && x.local[k.NextHop] {
-		return x.byName["lo"], netip.Addr{}, nil
+	if cmp.Or(k.Table, TableMain) == TableMain && s.lookup().local[k.NextHop] {
+		return s.lookup().byName["lo"], netip.Addr{}, nil
 	}
-	routes := x.tables[number].match(k.NextHop)
-	if len(routes) == 0 {
-		return nil, netip.Addr{}, fmt.Errorf("%s in table %d: %w", k.NextHop, number, ErrNoRoute)
+	r, err := s.unicast(k)
+	if err != nil {
+		return nil, netip.Addr{}, err
 	}
-	r := routes[0]
-	switch r.Type {
-	case RouteUnicast:
-	case RouteBlackhole, RouteUnreachable, RouteProhibit:
-		return nil, netip.Addr{}, fmt.Errorf("%s by %s in table %d: %w", k.NextHop, r.Prefix, number, ErrUnreachable)
-	default:
-		return nil, netip.Addr{}, fmt.Errorf("%s by %s in table %d: %w: not a unicast route", k.NextHop, r.Prefix, number, ErrNoRoute)
-	}
-	// The first next hop that is alive. Flows are not spread, because the key names one
-	// neighbour.
 	for _, h := range r.Hops {
-		if l := x.byIndex[h.Ifindex]; l != nil && !h.Dead {
+		if l := s.lookup().byIndex[h.Ifindex]; l != nil && !h.Dead {
 			return l, cmp.Or(h.Gateway, k.NextHop), nil
 		}
 	}
@@ -96,6 +85,53 @@ func (s *Snapshot) route(k Key) (*Link, netip.Addr, error) {
 		return nil, netip.Addr{}, fmt.Errorf("%s by %s: %w", k.NextHop, r.Prefix, ErrDown)
 	}
 	return nil, netip.Addr{}, fmt.Errorf("%s by %s: %w: it names no interface", k.NextHop, r.Prefix, ErrNoRoute)
+}
+
+// unicast is the route that leads to a next hop.
+func (s *Snapshot) unicast(k Key) (*Route, error) {
+	number := cmp.Or(k.Table, TableMain)
+	routes := s.lookup().tables[number].match(k.NextHop)
+	if len(routes) == 0 {
+		return nil, fmt.Errorf("%s in table %d: %w", k.NextHop, number, ErrNoRoute)
+	}
+	switch r := routes[0]; r.Type {
+	case RouteUnicast:
+		return r, nil
+	case RouteBlackhole, RouteUnreachable, RouteProhibit:
+		return nil, fmt.Errorf("%s by %s in table %d: %w", k.NextHop, r.Prefix, number, ErrUnreachable)
+	default:
+		return nil, fmt.Errorf("%s by %s in table %d: %w: not a unicast route", k.NextHop, r.Prefix, number, ErrNoRoute)
+	}
+}
+
+// Share is one of several next hops that are equally good.
+type Share struct {
+	Key
+	Weight int
+}
+
+// Shares are the next hops that the flows to a key share. There are none where one next hop
+// takes them all: the key is on a link or at this node, its route has one next hop, or only
+// the kernel can follow the route.
+func (s *Snapshot) Shares(k Key) []Share {
+	k.NextHop = k.NextHop.WithZone("").Unmap()
+	if k.Interface != "" || !k.NextHop.IsValid() || s.lookup().local[k.NextHop] {
+		return nil
+	}
+	r, err := s.unicast(k)
+	if err != nil || r.KernelOnly != "" {
+		return nil
+	}
+	var out []Share
+	for _, h := range r.Hops {
+		if l := s.lookup().byIndex[h.Ifindex]; l != nil && !h.Dead {
+			out = append(out, Share{Key{NextHop: cmp.Or(h.Gateway, k.NextHop), Interface: l.Name}, max(h.Weight, 1)})
+		}
+	}
+	if len(out) < 2 {
+		return nil
+	}
+	return out
 }
 
 // egress returns the device that sends a link's frames, and their tags. framed says that

@@ -261,6 +261,39 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// Flows share the next hops that are alive; where one takes them all, nothing is shared.
+func TestSharedNextHops(t *testing.T) {
+	s := network()
+	by := func(kernelOnly string, hops ...Hop) Route {
+		r := unicast(254, "2001:db8:e::/48", hops...)
+		r.KernelOnly = kernelOnly
+		return r
+	}
+	one := Hop{Gateway: addr("fe80::7"), Ifindex: 2, Weight: 3}
+	two := Hop{Gateway: addr("fe80::8"), Ifindex: 4}
+	both := []Share{{Key{NextHop: addr("fe80::7"), Interface: "eth0"}, 3}, {Key{NextHop: addr("fe80::8"), Interface: "inner"}, 1}}
+	for what, c := range map[string]struct {
+		route Route
+		key   Key
+		want  []Share
+	}{
+		"two next hops":         {by("", one, two), Key{NextHop: addr("2001:db8:e::1")}, both},
+		"on two links":          {by("", Hop{Ifindex: 2}, Hop{Ifindex: 4}), Key{NextHop: addr("2001:db8:e::1")}, []Share{{Key{NextHop: addr("2001:db8:e::1"), Interface: "eth0"}, 1}, {Key{NextHop: addr("2001:db8:e::1"), Interface: "inner"}, 1}}},
+		"one is dead":           {by("", one, Hop{Gateway: addr("fe80::9"), Ifindex: 7, Dead: true}), Key{NextHop: addr("2001:db8:e::1")}, nil},
+		"one of three is dead":  {by("", one, Hop{Gateway: addr("fe80::9"), Ifindex: 7, Dead: true}, two), Key{NextHop: addr("2001:db8:e::1")}, both},
+		"the kernel's business": {by("it has an encapsulation", one, two), Key{NextHop: addr("2001:db8:e::1")}, nil},
+		"a neighbour":           {by("", one, two), Key{NextHop: addr("2001:db8:e::1"), Interface: "eth0"}, nil},
+		"an interface":          {by("", one, two), Key{Interface: "eth0"}, nil},
+		"another table":         {by("", one, two), Key{NextHop: addr("2001:db8:e::1"), Table: 100}, nil},
+		"this node":             {by("", one, two), Key{NextHop: addr("192.0.2.1")}, nil},
+	} {
+		s := &Snapshot{Links: s.Links, Addresses: s.Addresses, Routes: append(slices.Clip(s.Routes), c.route)}
+		if got := s.Shares(c.key); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
+		}
+	}
+}
+
 func TestLocal(t *testing.T) {
 	got := network().Local()
 	want := []netip.Addr{addr("192.0.2.1"), addr("2001:db8::1")}

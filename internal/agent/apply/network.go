@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
@@ -69,10 +70,12 @@ type Network struct {
 	resolved *netdev.Snapshot
 }
 
-// Hop is how an adjacency is resolved: by Next, or by nothing because of Why.
+// Hop is how an adjacency is resolved: by Next, by those that its flows share, or by nothing
+// because of Why.
 type Hop struct {
-	Next *adjacency.NextHop
-	Why  string
+	Next   *adjacency.NextHop
+	Shared []adjacency.Member
+	Why    string
 }
 
 // NewNetwork has written nothing yet.
@@ -214,31 +217,50 @@ func (n *Network) putRoute(key netdev.RouteKey, via []netdev.Key) bool {
 // SyncHops resolves the adjacencies that the tables refer to, and has the kernel
 // keep their neighbours. On the same links these are the new ones only.
 func (n *Network) SyncHops() {
-	keys, gone := n.dp.AdjacencyChanges()
-	changed := len(keys)+len(gone) > 0
-	for _, key := range slices.Concat(keys, gone) {
-		delete(n.hops, key) // a new one leads nowhere, be there one before
-	}
+	keys, changed := n.newHops()
 	if n.resolved != n.links {
 		keys = n.dp.AdjacencyKeys()
 	}
 	n.resolved = n.links
-	for _, key := range keys {
-		want := Resolve(n.links, key)
-		if old, known := n.hops[key]; known && old.Why == want.Why && reflect.DeepEqual(old.Next, want.Next) {
-			continue
+	for len(keys) > 0 {
+		for _, key := range keys {
+			n.syncHop(key)
 		}
-		if !n.check(n.dp.SetNextHop(key, want.Next), "set next hop", netdev.Key(key)) {
-			delete(n.hops, key)
-			n.resolved = nil // all again
-			continue
-		}
-		n.hops[key] = want
-		n.log.Debug("next hop", "key", netdev.Key(key), "state", want.State())
+		fresh, more := n.newHops() // that flows share
+		keys, changed = fresh, changed || more
 	}
 	if changed {
 		n.keep()
 	}
+}
+
+// newHops are the adjacencies that tables refer to since it was asked last. changed says
+// whether some are new or gone.
+func (n *Network) newHops() (fresh []adjacency.Key, changed bool) {
+	fresh, gone := n.dp.AdjacencyChanges()
+	for _, key := range slices.Concat(fresh, gone) {
+		delete(n.hops, key) // a new one leads nowhere, be there one before
+	}
+	return fresh, len(fresh)+len(gone) > 0
+}
+
+// syncHop has an adjacency lead where the links say.
+func (n *Network) syncHop(key adjacency.Key) {
+	want := Resolve(n.links, key)
+	if old, known := n.hops[key]; known && old.Why == want.Why && reflect.DeepEqual(old.Next, want.Next) && slices.Equal(old.Shared, want.Shared) {
+		return
+	}
+	set := func() error { return n.dp.SetNextHop(key, want.Next) }
+	if want.Shared != nil {
+		set = func() error { return n.dp.SetShared(key, want.Shared) }
+	}
+	if !n.check(set(), "set next hop", netdev.Key(key)) {
+		delete(n.hops, key)
+		n.resolved = nil // all again
+		return
+	}
+	n.hops[key] = want
+	n.log.Debug("next hop", "key", netdev.Key(key), "state", want.State())
 }
 
 // keep has the kernel resolve the neighbours that tables refer to and those
@@ -269,6 +291,16 @@ func (n *Network) Ask(key netdev.Key) {
 
 // Resolve says how the links resolve an adjacency.
 func Resolve(links *netdev.Snapshot, key adjacency.Key) Hop {
+	var shared []adjacency.Member
+	for _, s := range links.Shares(netdev.Key(key)) {
+		if _, err := netdev.Resolve(links, s.Key); err != nil {
+			s.Weight = 0 // its neighbour is asked for
+		}
+		shared = append(shared, adjacency.Member{Key: adjacency.Key(s.Key), Weight: s.Weight})
+	}
+	if shared != nil {
+		return Hop{Shared: shared}
+	}
 	nh, err := netdev.Resolve(links, netdev.Key(key))
 	if err != nil {
 		return Hop{Why: err.Error()}
@@ -286,6 +318,8 @@ func Resolve(links *netdev.Snapshot, key adjacency.Key) Hop {
 // State is ready, or why not.
 func (h Hop) State() string {
 	switch {
+	case h.Shared != nil:
+		return h.shared()
 	case h.Next == nil:
 		return h.Why
 	case h.Next.Pass && h.Next.Dst != nil:
@@ -294,4 +328,40 @@ func (h Hop) State() string {
 		return "by the kernel: " + h.Why
 	}
 	return "ready"
+}
+
+// IsShared says whether flows share next hops that are resolved.
+func (h Hop) IsShared() bool {
+	return slices.ContainsFunc(h.Shared, func(m adjacency.Member) bool { return m.Weight > 0 })
+}
+
+// Interfaces are those of the next hops that flows share, if they do.
+func (h Hop) Interfaces() string {
+	var names []string
+	for _, m := range h.Shared {
+		if m.Weight > 0 && !slices.Contains(names, m.Interface) {
+			names = append(names, m.Interface)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// shared says which next hops flows share, and which of them get none.
+func (h Hop) shared() string {
+	var ready, others []string
+	for _, m := range h.Shared {
+		if name := netdev.Key(m.Key).String(); m.Weight > 0 {
+			ready = append(ready, name)
+		} else {
+			others = append(others, name)
+		}
+	}
+	state := "no next hop is ready"
+	if len(ready) > 0 {
+		state = "flows share " + strings.Join(ready, ", ")
+	}
+	if len(others) > 0 {
+		state += "; not resolved: " + strings.Join(others, ", ")
+	}
+	return state
 }

@@ -64,6 +64,7 @@ type DataPath struct {
 	AdjacencyKeys    func() []adjacency.Key
 	AdjacencyChanges func() (fresh, gone []adjacency.Key)
 	SetNextHop       func(adjacency.Key, *adjacency.NextHop) error
+	SetShared        func(adjacency.Key, []adjacency.Member) error
 }
 
 // Writer writes tables to the data path, and knows what the data path holds.

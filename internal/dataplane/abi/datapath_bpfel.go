@@ -419,9 +419,10 @@ type NextHop struct {
 type NextHopFlags uint32
 
 const (
-	NextHopFlagsNEXT_HOP_READY NextHopFlags = 1
-	NextHopFlagsNEXT_HOP_PASS  NextHopFlags = 2
-	NextHopFlagsNEXT_HOP_KNOWN NextHopFlags = 4
+	NextHopFlagsNEXT_HOP_READY  NextHopFlags = 1
+	NextHopFlagsNEXT_HOP_PASS   NextHopFlags = 2
+	NextHopFlagsNEXT_HOP_KNOWN  NextHopFlags = 4
+	NextHopFlagsNEXT_HOP_SHARED NextHopFlags = 8
 )
 
 type Overlay struct {
@@ -746,6 +747,11 @@ type Settings struct {
 	Pool6           [8]Pool6
 }
 
+type SharedHop struct {
+	_         structs.HostLayout
+	Adjacency [64]uint32
+}
+
 type SidFlags uint32
 
 const (
@@ -997,6 +1003,7 @@ const (
 	MapRouteRoot      = "route_root"
 	MapSegmentList    = "segment_list"
 	MapSessionEvents  = "session_events"
+	MapSharedHop      = "shared_hop"
 	MapSidByPrefix    = "sid_by_prefix"
 	MapSidCounter     = "sid_counter"
 	MapSliceCounter   = "slice_counter"
@@ -1124,6 +1131,7 @@ type MapSpecs struct {
 	RouteRoot      *ebpf.MapSpec `ebpf:"route_root"`
 	SegmentList    *ebpf.MapSpec `ebpf:"segment_list"`
 	SessionEvents  *ebpf.MapSpec `ebpf:"session_events"`
+	SharedHop      *ebpf.MapSpec `ebpf:"shared_hop"`
 	SidByPrefix    *ebpf.MapSpec `ebpf:"sid_by_prefix"`
 	SidCounter     *ebpf.MapSpec `ebpf:"sid_counter"`
 	SliceCounter   *ebpf.MapSpec `ebpf:"slice_counter"`
@@ -1217,6 +1225,7 @@ type Maps struct {
 	RouteRoot      *ebpf.Map `ebpf:"route_root"`
 	SegmentList    *ebpf.Map `ebpf:"segment_list"`
 	SessionEvents  *ebpf.Map `ebpf:"session_events"`
+	SharedHop      *ebpf.Map `ebpf:"shared_hop"`
 	SidByPrefix    *ebpf.Map `ebpf:"sid_by_prefix"`
 	SidCounter     *ebpf.Map `ebpf:"sid_counter"`
 	SliceCounter   *ebpf.Map `ebpf:"slice_counter"`
@@ -1286,6 +1295,7 @@ func (m *Maps) Close() error {
 		m.RouteRoot,
 		m.SegmentList,
 		m.SessionEvents,
+		m.SharedHop,
 		m.SidByPrefix,
 		m.SidCounter,
 		m.SliceCounter,

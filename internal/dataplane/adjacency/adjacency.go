@@ -75,6 +75,7 @@ type NextHop struct {
 type Table struct {
 	mu      *sync.Mutex
 	hops    *ebpf.Map
+	parts   *Parts
 	names   *table.Names
 	grace   *table.Grace
 	indexes *table.Indexes
@@ -82,11 +83,11 @@ type Table struct {
 	changed map[Key]bool // since Changes; true: it is a new one
 }
 
-// Open takes the map, and from names what an earlier daemon put. mu is the data
+// Open takes the tables, and from names what an earlier daemon put. mu is the data
 // path's lock.
-func Open(mu *sync.Mutex, hops *ebpf.Map, names *table.Names, grace *table.Grace) (*Table, error) {
+func Open(mu *sync.Mutex, hops *ebpf.Map, parts *Parts, names *table.Names, grace *table.Grace) (*Table, error) {
 	t := &Table{
-		mu: mu, hops: hops, names: names, grace: grace, entries: map[Key]*adjacency{}, changed: map[Key]bool{},
+		mu: mu, hops: hops, parts: parts, names: names, grace: grace, entries: map[Key]*adjacency{}, changed: map[Key]bool{},
 		indexes: table.NewIndexes(grace, abi.MapAdjacency, "adjacencies", 1, hops.MaxEntries()),
 	}
 	taken := map[uint32]bool{}
@@ -139,6 +140,8 @@ type adjacency struct {
 	index uint32
 	refs  int
 	value abi.Adjacency
+	// members are the next hops that its flows share.
+	members []Key
 	// flipped is the epoch in which the other half became idle.
 	flipped uint64
 }
@@ -162,6 +165,7 @@ func (t *Table) Acquire(k Key) (uint32, error) {
 	if err := t.hops.Put(index, &a.value); err != nil {
 		return 0, fmt.Errorf("write table adjacency: %w", err)
 	}
+	t.parts.Put(index, &abi.SharedHop{})
 	if err := t.names.Put(table.NameAdjacency, index, k.name()); err != nil {
 		return 0, err
 	}
@@ -191,7 +195,7 @@ func (t *Table) forget(k Key) error {
 	delete(t.entries, k)
 	t.changed[k] = false
 	t.indexes.Retire(a.index)
-	return t.names.Delete(table.NameAdjacency, a.index)
+	return errors.Join(t.names.Delete(table.NameAdjacency, a.index), t.Release(a.members...))
 }
 
 // OrRelease releases keys after a failure, and returns err with what failed then.
@@ -244,6 +248,13 @@ func (t *Table) SetNextHop(k Key, n *NextHop) error {
 	if err != nil {
 		return fmt.Errorf("next hop %s: %w", k.name(), err)
 	}
+	before := a.members
+	a.members = nil
+	return errors.Join(t.point(a, hop), t.Release(before...))
+}
+
+// point has an adjacency lead to a next hop.
+func (t *Table) point(a *adjacency, hop abi.NextHop) error {
 	if a.value.Half[a.value.Current&1] == hop {
 		return nil
 	}

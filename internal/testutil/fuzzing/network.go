@@ -308,10 +308,14 @@ func (src tableSource) nextHops(n *model.Network) {
 		}
 	}
 	for _, name := range names {
-		if !known[name] {
+		switch {
+		case known[name]:
+		case src.s.chance(20):
+			src.shared(n, model.Key{NextHop: name})
+		default:
 			src.adjacency(n, model.Key{NextHop: name}, 85)
-			known[name] = true
 		}
+		known[name] = true
 	}
 	for _, table := range []uint32{0, 100} {
 		src.route(n, table, "::/0", "fd00::%d")
@@ -330,6 +334,18 @@ func (src tableSource) route(n *model.Network, table uint32, p, next string) {
 		r.Via = append(r.Via, model.Key{NextHop: ip(fmt.Sprintf(next, src.s.upTo(1, 4))), Interface: "n6"})
 	}
 	n.Routes = append(n.Routes, r)
+}
+
+// shared makes an adjacency whose flows share next hops.
+func (src tableSource) shared(n *model.Network, key model.Key) {
+	next, a := "fd00::%d", model.Adjacency{Key: key}
+	if key.NextHop.Is4() {
+		next = "10.200.1.%d"
+	}
+	for i := range src.s.upTo(2, 4) {
+		a.Shared = append(a.Shared, model.Key{NextHop: ip(fmt.Sprintf(next, i+1)), Interface: "n6"})
+	}
+	n.Adjacencies = append(n.Adjacencies, a)
 }
 
 // serial makes each adjacency's address its own.
