@@ -178,7 +178,8 @@ INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy, s
 INLINE int express_classes4(struct xdp_md *ctx, struct express *x, __u32 row, struct ipv4 *ip,
 			    void *end)
 {
-	struct class_way *way = class_way_from(ctx->ingress_ifindex, ip->tos, row);
+	struct class_way *way =
+		class_way_from(ctx->ingress_ifindex | CLASS_IPV4, ip->tos, row, ld32(&ip->src), 0);
 	__u32 policy, class;
 
 	if (!way)

@@ -195,14 +195,37 @@ INLINE struct class_way *class_way_of(__u32 index, __u32 tos, __u32 row)
 	return bpf_map_lookup_elem(&class_way, &way);
 }
 
-/* The same for what arrives by a port. A function: packets without a class do not pay for
- * the stack that it needs. */
-static __attribute__((noinline)) struct class_way *class_way_from(__u32 ifindex, __u32 tos,
-								  __u32 row)
+/* The classifier of what arrives by a port with PORT_SOURCES: that of its VLAN, or of all
+ * that have none of their own, and of the longest prefix that has its source address, in
+ * network order (IPv4: `hi`). 0: that of the port. */
+GLOBAL __u32 classifier_of_source(__u32 from, __u64 hi, __u64 lo)
 {
+	struct lpm6_key key ALIGNED = { .prefixlen = 160, .table = from };
+	__u32 *found;
+
+	st64(&key.addr, hi);
+	st64(&key.addr.b[8], lo);
+	found = bpf_map_lookup_elem(&class_by_source, &key);
+	if (!found && from & CLASS_VLAN_MASK) {
+		key.table = from & ~CLASS_VLAN_MASK;
+		found = bpf_map_lookup_elem(&class_by_source, &key);
+	}
+	return found ? *found : 0;
+}
+
+/* The same for what arrives: `from` is a table of class_by_source. A function: packets
+ * without a class do not pay for the stack that it needs. */
+static __attribute__((noinline)) struct class_way *class_way_from(__u32 from, __u32 tos, __u32 row,
+								  __u64 hi, __u64 lo)
+{
+	__u32 ifindex = from & (MAX_PORTS - 1), index = 0;
 	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
 
-	return in ? class_way_of(in->classifier, tos, row) : 0;
+	if (!in)
+		return 0;
+	if (in->flags & PORT_SOURCES)
+		index = classifier_of_source(from, hi, lo);
+	return class_way_of(index ?: in->classifier, tos, row);
 }
 
 /* ---- prefixes ---- */

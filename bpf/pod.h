@@ -222,7 +222,7 @@ INLINE int crosses_edge(struct settings *cfg, struct inner *in)
 /* Its class's policy, or best effort's; 0: it is dropped. */
 INLINE __u32 pod_policy_of_class(struct __sk_buff *skb, struct inner *in, __u32 row)
 {
-	struct class_way *way = class_way_from(skb->ifindex, in->class, row);
+	struct class_way *way = class_way_from(skb->ifindex, in->class, row, 0, 0);
 
 	if (!way)
 		return 0;

@@ -81,17 +81,36 @@ GLOBAL int take_steered(struct xdp_md *ctx, struct packet *p)
 /* The policy of the IP packet at p->l3 by its class, or by best effort; 0: it is dropped. */
 GLOBAL __u32 policy_of_class(struct xdp_md *ctx, struct packet *p, __u32 row)
 {
+	__u32 from, tos, offset;
+	__u64 hi, lo = 0;
 	struct class_way *way;
 	struct ipv6 *ip;
-	__u32 tos;
+	__u8 *tag;
 
 	if (!p)
 		return 0;
-	ip = at(ctx, p->l3, IPV4_LEN);
-	if (!ip)
-		return 0;
-	tos = p->version == 4 ? ((struct ipv4 *)ip)->tos : ipv6_class(ip);
-	way = class_way_from(p->ifindex, tos, row);
+	from = p->ifindex;
+	offset = p->l3;
+	tag = at(ctx, ETH_LEN, VLAN_LEN);
+	if (tag && offset > ETH_LEN)
+		from |= (be16(ld16(tag)) & 0xfffu) << CLASS_VLAN_SHIFT;
+	if (p->version == 4) {
+		struct ipv4 *four = at(ctx, offset, IPV4_LEN);
+
+		if (!four)
+			return 0;
+		from |= CLASS_IPV4;
+		tos = four->tos;
+		hi = ld32(&four->src);
+	} else {
+		ip = at(ctx, offset, IPV6_LEN);
+		if (!ip)
+			return 0;
+		tos = ipv6_class(ip);
+		hi = ld64(&ip->src);
+		lo = ld64(&ip->src.b[8]);
+	}
+	way = class_way_from(from, tos, row, hi, lo);
 	if (!way)
 		return 0;
 	p->class_index = way->class;

@@ -5,6 +5,7 @@
 #ifndef CULVERT_DEF_BTF_H
 #define CULVERT_DEF_BTF_H
 
+#include "class.h"
 #include "n4.h"
 #include "spread.h"
 #include "tables.h"
@@ -15,6 +16,7 @@
 	const kind name *const btf_##name __attribute__((section("btf_types"))) = 0
 
 BTF_TYPE(enum, behavior);
+BTF_TYPE(enum, class_table);
 BTF_TYPE(enum, container);
 BTF_TYPE(enum, filter_flags);
 BTF_TYPE(enum, flavor);

@@ -11,6 +11,14 @@
 #define CLASS_COLUMNS 16
 #define CLASS_ROWS 8192
 
+/* The table of a key of class_by_source: the ifindex, and above it the VLAN id (0: any
+ * that has no entries) and the family. An IPv4 address is in the first octets. */
+enum class_table {
+	CLASS_VLAN_SHIFT = 16,
+	CLASS_VLAN_MASK = 0xfff << CLASS_VLAN_SHIFT,
+	CLASS_IPV4 = 1 << 30,
+};
+
 /* classifier[index]: the column of each DSCP; column 0 is best effort. An entry that
  * something names is never changed. */
 struct classifier {

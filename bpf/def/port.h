@@ -19,6 +19,7 @@ enum port_flags {
 	/* what the kernel gets, beside the services of access */
 	PORT_HOST_ANY = 512,      /* everything for this host */
 	PORT_HOST_FORWARD = 1024, /* packets for others */
+	PORT_SOURCES = 2048,      /* has entries in class_by_source */
 	/* the rest: the table that steers untagged packets before the node's, which has
 	 * the number of the port's ifindex, or a pod's tenant's table; 0: none */
 	PORT_TABLE_SHIFT = 16,

@@ -69,6 +69,7 @@ static void make_maps(void)
 	MAKE_MAP(limit_by_group, ENTRIES);
 	MAKE_MAP(target_by_dst4, ENTRIES);
 	MAKE_MAP(target_by_dst6, ENTRIES);
+	MAKE_MAP(class_by_source, ENTRIES);
 	MAKE_MAP(classifier, CLASSIFIERS);
 	MAKE_MAP(class_way, WAYS);
 	MAKE_MAP(class_counter, CLASSES);

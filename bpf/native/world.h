@@ -273,6 +273,28 @@ static void make_classes(struct input *in)
 	put_target6(address, 49, TARGET_CLASSES, 2 * CLASS_COLUMNS);
 }
 
+/* Of half of the ports, which then have PORT_SOURCES: by prefixes, of which one lies in
+ * another, in two VLANs and without a tag. */
+static void make_class_sources(struct input *in)
+{
+	struct lpm6_key six = { .addr.b = { 0x20, 0x01, 0x0d, 0xb8 } };
+	struct lpm6_key four = { .addr.b = { 10 } };
+	__u32 ifindex, i;
+
+	for (ifindex = 2; ifindex <= PORTS; ifindex += 2)
+		for (i = 0; i < 3; i++) {
+			__u32 bits = 32 + (next_number(in) & 7) * 8;
+			__u32 found = next_number(in) % CLASSIFIERS;
+
+			six.table = ifindex | (i ? 100u * i : 0) << CLASS_VLAN_SHIFT;
+			four.table = six.table | CLASS_IPV4;
+			six.prefixlen = bits;
+			four.prefixlen = bits > 64 ? 64 : bits;
+			put(&class_by_source, &six, &found);
+			put(&class_by_source, &four, &found);
+		}
+}
+
 /* In the tables of two ports. */
 static void make_own_targets(struct input *in)
 {
@@ -304,6 +326,7 @@ static void make_steering(struct input *in)
 	}
 	make_own_targets(in);
 	make_classes(in);
+	make_class_sources(in);
 	put_target6(gtpu6_address, 128, TARGET_PASS, 0);
 	make_pods(in);
 	mobile_of(in, BEHAVIOR_NONE, MOBILES - 1);
@@ -351,9 +374,10 @@ static void make_settings(struct input *in)
 	f->drops_only = n >> 12 & 1;
 	for (i = 1; i <= PORTS; i++) {
 		n = next_number(in);
-		VALUE(port, struct port, i)->flags =
-			(n & 31 ? PORT_ATTACHED : 0) | (n & 0x800 ? PORT_PARTIAL_CHECKSUM : 0) |
-			(i <= 5 ? PORT_STEERED : 0) | (i & 1 ? i << PORT_TABLE_SHIFT : 0);
+		VALUE(port, struct port, i)->flags = (n & 31 ? PORT_ATTACHED : 0) |
+						     (n & 0x800 ? PORT_PARTIAL_CHECKSUM : 0) |
+						     (i <= 5 ? PORT_STEERED : 0) |
+						     (i & 1 ? i << PORT_TABLE_SHIFT : PORT_SOURCES);
 		VALUE(port, struct port, i)->classifier = i % CLASSIFIERS;
 		VALUE(port, struct port, i)->mtu = n & 0x1000 ? 0 : n >> 16;
 		n = next_number(in);

@@ -149,6 +149,7 @@ static void open_maps(const char *pins)
 	OPEN_MAP(limit_by_group)->by = BY_OWN_HASH;
 	OPEN_MAP(target_by_dst4);
 	OPEN_MAP(target_by_dst6);
+	OPEN_MAP(class_by_source);
 	OPEN_MAP(classifier);
 	OPEN_MAP(class_way);
 	OPEN_MAP(class_counter)->by = BY_COUNTING;

@@ -17,6 +17,9 @@ const MaxClasses = 63
 // list of classes that are candidates for a packet.
 const MaxColumns = 15
 
+// MaxVLAN is the highest VLAN ID (IEEE 802.1Q).
+const MaxVLAN = 4094
+
 // MaxDSCP is the highest differentiated services code point (RFC 2474).
 const MaxDSCP = 63
 
@@ -35,11 +38,16 @@ type Class struct {
 }
 
 // Match says which packets a class has: those that meet all of the fields that are set. Of
-// a list one entry has to match. Only one kind of source may be set: interfaces; or pods, by
-// namespaces or pod_labels. Without a source it is any of these.
+// a list one entry has to match. Only one kind of source may be set: what arrives by
+// interfaces, with its vlans and sources; or pods, by namespaces or pod_labels. Without a
+// source it is any of these.
 type Match struct {
 	// Interfaces by which packets arrive, whatever their VLAN tags.
 	Interfaces []string `json:"interfaces,omitempty"`
+	// VLANs are the IDs of their outermost tags, 1 to 4094. They need interfaces.
+	VLANs []uint16 `json:"vlans,omitempty" jsonschema:"minimum=1,maximum=4094"`
+	// Sources are prefixes that the packets come from. Without interfaces: by any.
+	Sources []netip.Prefix `json:"sources,omitempty"`
 	// Namespaces of the pods that send.
 	Namespaces []string `json:"namespaces,omitempty"`
 	// PodLabels that the sending pods have, all of them.
@@ -63,8 +71,12 @@ const (
 
 // Source is a sender of packets, as this node can tell them apart before it reads them.
 type Source struct {
-	Kind      SourceKind
-	Interface string // of SourceInterface
+	Kind SourceKind
+	// Of SourceInterface. VLAN 0: none, or one that no class names. Without a prefix: an
+	// address that is in no prefix that classes name.
+	Interface string
+	VLAN      uint16
+	Prefix    netip.Prefix
 	// Of SourcePod. This node's own stack is a pod without a namespace and labels.
 	Namespace string
 	Labels    map[string]string
@@ -76,7 +88,7 @@ func (m *Match) kinds() (out []SourceKind) {
 		kind SourceKind
 		set  bool
 	}{
-		{SourceInterface, len(m.Interfaces) > 0},
+		{SourceInterface, len(m.Interfaces)+len(m.VLANs)+len(m.Sources) > 0},
 		{SourcePod, len(m.Namespaces)+len(m.PodLabels) > 0},
 	} {
 		if k.set {
@@ -98,7 +110,7 @@ func (m *Match) Kind() SourceKind {
 func (m *Match) From(s Source) bool {
 	switch m.Kind() {
 	case SourceInterface:
-		return s.Kind == SourceInterface && slices.Contains(m.Interfaces, s.Interface)
+		return s.Kind == SourceInterface && has(m.Interfaces, s.Interface) && has(m.VLANs, s.VLAN) && holds(m.Sources, s.Prefix)
 	case SourcePod:
 		if s.Kind != SourcePod || !has(m.Namespaces, s.Namespace) {
 			return false
@@ -115,8 +127,14 @@ func (m *Match) From(s Source) bool {
 
 // To says whether packets for all addresses of a prefix can be in the class.
 func (m *Match) To(p netip.Prefix) bool {
-	return len(m.Destinations) == 0 || slices.ContainsFunc(m.Destinations, func(d netip.Prefix) bool {
-		return d.Bits() <= p.Bits() && d.Contains(p.Addr())
+	return holds(m.Destinations, p)
+}
+
+// holds says whether a list of prefixes is empty, and so matches anything, or one of them
+// has all addresses of p.
+func holds(list []netip.Prefix, p netip.Prefix) bool {
+	return len(list) == 0 || slices.ContainsFunc(list, func(q netip.Prefix) bool {
+		return q.Bits() <= p.Bits() && q.Contains(p.Addr())
 	})
 }
 
@@ -131,7 +149,18 @@ func (c Class) Validate() []srv6.FieldError {
 	}
 	m := &c.Match
 	if kinds := m.kinds(); len(kinds) > 1 {
-		errs.add("match", "write a class for each, of the same color", "a packet comes from an interface or from a pod: interfaces do not go with namespaces and pod_labels")
+		errs.add("match", "write a class for each, of the same color", "a packet comes from an interface or from a pod: interfaces, vlans and sources do not go with namespaces and pod_labels")
+	}
+	if len(m.VLANs) > 0 && len(m.Interfaces) == 0 {
+		errs.add("match.vlans", "give the interfaces by which the frames arrive", "no interfaces go with it")
+	}
+	for i, v := range m.VLANs {
+		if v < 1 || v > MaxVLAN {
+			errs.add(fmt.Sprintf("match.vlans[%d]", i), "give 1 to 4094; what has no tag is in classes without vlans", "%d is not a VLAN ID", v)
+		}
+	}
+	for i, p := range m.Sources {
+		errs = append(errs, srv6.CheckPrefix(fmt.Sprintf("match.sources[%d]", i), p)...)
 	}
 	for i, d := range m.DSCP {
 		if d > MaxDSCP {
@@ -183,7 +212,7 @@ func meets(a, b *Match) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	to, ok := destinationOfBoth(a.Destinations, b.Destinations)
+	to, ok := prefixOfBoth(a.Destinations, b.Destinations)
 	if !ok {
 		return "", false
 	}
@@ -208,8 +237,7 @@ func sourceOfBoth(a, b *Match) (string, bool) {
 	case b.Kind() != SourceAny && a.Kind() != b.Kind():
 		return "", false
 	case a.Kind() == SourceInterface:
-		name, ok := common(a.Interfaces, b.Interfaces)
-		return "interface " + name, ok
+		return arrivalOfBoth(a, b)
 	}
 	namespace, ok := common(a.Namespaces, b.Namespaces)
 	for _, key := range slices.Sorted(maps.Keys(a.PodLabels)) {
@@ -221,6 +249,24 @@ func sourceOfBoth(a, b *Match) (string, bool) {
 		return "pods", ok
 	}
 	return "pods of namespace " + namespace, ok
+}
+
+// arrivalOfBoth describes how packets of both matches arrive.
+func arrivalOfBoth(a, b *Match) (string, bool) {
+	name, ok := common(a.Interfaces, b.Interfaces)
+	vlan, also := common(a.VLANs, b.VLANs)
+	from, too := prefixOfBoth(a.Sources, b.Sources)
+	text := "interface " + name
+	if name == "" {
+		text = "any interface"
+	}
+	if vlan != 0 {
+		text += fmt.Sprintf(", VLAN %d", vlan)
+	}
+	if from.IsValid() {
+		text += ", from " + from.String()
+	}
+	return text, ok && also && too
 }
 
 // common returns what two lists have in common, of which an empty one holds everything.
@@ -239,8 +285,8 @@ func common[V comparable](a, b []V) (v V, ok bool) {
 	return v, true
 }
 
-// destinationOfBoth returns the longest prefix that both lists have.
-func destinationOfBoth(a, b []netip.Prefix) (netip.Prefix, bool) {
+// prefixOfBoth returns the longest prefix that both lists have.
+func prefixOfBoth(a, b []netip.Prefix) (netip.Prefix, bool) {
 	if len(a) == 0 || len(b) == 0 {
 		for _, p := range append(a[:len(a):len(a)], b...) {
 			return p, true

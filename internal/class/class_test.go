@@ -26,6 +26,10 @@ func TestInvalidClasses(t *testing.T) {
 		"name: is missing":           func(c *Class) { c.Name = "" },
 		"color: is missing":          func(c *Class) { c.Color = 0 },
 		"match: a packet comes":      func(c *Class) { c.Match.Namespaces = []string{"prod"} },
+		"match.vlans: no interfaces": func(c *Class) { c.Match.Interfaces, c.Match.VLANs = nil, []uint16{100} },
+		"match.vlans[1]: 4095 is":    func(c *Class) { c.Match.VLANs = []uint16{4094, 4095} },
+		"match.vlans[0]: 0 is not":   func(c *Class) { c.Match.VLANs = []uint16{0} },
+		"match.sources[0]: 10.":      func(c *Class) { c.Match.Sources = []netip.Prefix{prefix("10.0.0.1/8")} },
 		"match.dscp[1]: 64 is not":   func(c *Class) { c.Match.DSCP = []uint16{63, 64} },
 		"match.destinations[0]: 10.": func(c *Class) { c.Match.Destinations[0] = prefix("10.0.0.1/8") },
 	} {
@@ -50,6 +54,8 @@ func TestConflicts(t *testing.T) {
 	prod := of(func(m *Match) { m.Namespaces = []string{"prod"} })
 	web := of(func(m *Match) { m.PodLabels = map[string]string{"app": "web"} })
 	ten := of(func(m *Match) { m.Destinations = []netip.Prefix{prefix("10.0.0.0/8")} })
+	blue := of(func(m *Match) { m.Interfaces, m.VLANs = []string{"eth1"}, []uint16{100, 200} })
+	branch := of(func(m *Match) { m.Sources = []netip.Prefix{prefix("10.1.0.0/16")} })
 	for _, tt := range []struct {
 		a, b Class
 		want string
@@ -64,6 +70,13 @@ func TestConflicts(t *testing.T) {
 		{web, of(func(m *Match) { m.PodLabels = map[string]string{"app": "db"} }), ""},
 		{ten, of(func(m *Match) { m.Destinations = []netip.Prefix{prefix("10.1.0.0/16")} }), "packets of any source to 10.1.0.0/16"},
 		{ten, of(func(m *Match) { m.Destinations = []netip.Prefix{prefix("11.0.0.0/8")} }), ""},
+		{blue, eth1, "packets of interface eth1, VLAN 100"},
+		{blue, of(func(m *Match) { m.Interfaces, m.VLANs = []string{"eth1"}, []uint16{300} }), ""},
+		{blue, of(func(m *Match) { m.Interfaces, m.VLANs = []string{"eth2"}, []uint16{100} }), ""},
+		{blue, branch, "packets of interface eth1, VLAN 100, from 10.1.0.0/16"},
+		{branch, of(func(m *Match) { m.Sources = []netip.Prefix{prefix("10.1.7.0/24")} }), "packets of any interface, from 10.1.7.0/24"},
+		{branch, of(func(m *Match) { m.Sources = []netip.Prefix{prefix("10.2.0.0/16")} }), ""},
+		{branch, prod, ""},
 	} {
 		got := ""
 		if c := Conflicts([]Class{tt.a, tt.b}); len(c) > 0 {
@@ -87,6 +100,9 @@ func classes() []Class {
 		{Name: "prod", Color: 20, Priority: 1, Match: Match{Namespaces: []string{"prod"}}},
 		{Name: "near", Color: 30, Priority: 2, Strict: true, Match: Match{Interfaces: []string{"eth1"}, Destinations: []netip.Prefix{prefix("10.1.0.0/16")}}},
 		{Name: "voice", Color: 40, Priority: 3, Match: Match{DSCP: []uint16{46}}},
+		{Name: "branch", Color: 20, Priority: 4, Match: Match{Sources: []netip.Prefix{prefix("10.9.0.0/16"), prefix("2001:db8:9::/48")}, DSCP: []uint16{10, 46}}},
+		{Name: "blue", Color: 10, Priority: 5, Match: Match{Interfaces: []string{"eth1"}, VLANs: []uint16{100}, Sources: []netip.Prefix{prefix("10.9.7.0/24")}}},
+		{Name: "red", Color: 40, Priority: 6, Match: Match{Interfaces: []string{"eth1"}, VLANs: []uint16{200}}},
 	}
 }
 
@@ -100,6 +116,8 @@ func TestRowsAgreeWithApply(t *testing.T) {
 	for _, s := range []Source{
 		{Kind: SourceInterface, Interface: "eth1"}, {Kind: SourceInterface, Interface: "eth2"},
 		{Kind: SourcePod, Namespace: "prod"}, {Kind: SourcePod},
+		{Kind: SourceInterface, Interface: "eth1", VLAN: 100, Prefix: prefix("10.9.7.0/24")},
+		{Kind: SourceInterface, Interface: "eth1", VLAN: 200}, {Kind: SourceInterface, Interface: "eth2", Prefix: prefix("2001:db8:9::/48")},
 	} {
 		classifier := table.Classifier(s)
 		for _, to := range []string{"10.1.2.0/24", "10.2.0.0/16", "0.0.0.0/0", "2001:db8::/32"} {
@@ -118,7 +136,7 @@ func TestRowsAgreeWithApply(t *testing.T) {
 			}
 		}
 	}
-	if _, needed := table.Row(prefix("192.0.2.0/24"), "best", map[uint32]string{10: "p10"}); needed {
+	if _, needed := table.Row(prefix("192.0.2.0/24"), "best", map[uint32]string{30: "p30"}); needed {
 		t.Error("a destination whose classes have no policy has a row")
 	}
 	if got := table.destinations(prefix("10.0.0.0/9")); !slices.Equal(got, []netip.Prefix{prefix("10.1.0.0/16")}) {

@@ -42,9 +42,9 @@ func Compile(classes []Class, former *Table) (*Table, error) {
 	slices.SortStableFunc(t.classes, func(a, b Class) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Name, b.Name))
 	})
-	all := map[string][]int{}
+	all, sources := map[string][]int{}, t.sources()
 	for dscp := range uint16(MaxDSCP + 1) {
-		for _, s := range t.sources() {
+		for _, s := range sources {
 			t.candidates(s, dscp, 0, nil, all)
 		}
 	}
@@ -105,20 +105,53 @@ func (t *Table) count() int {
 	return len(t.columns)
 }
 
-// sources are those that the classes can tell apart. Of pods there is one for each
-// namespace: their labels are left open.
+// sources are those that the classes can tell apart: one for each set of classes.
 func (t *Table) sources() []Source {
-	interfaces, namespaces := []string{""}, []string{""}
+	var interfaces, namespaces []string
+	var vlans []uint16
+	var prefixes []netip.Prefix
 	for i := range t.classes {
 		m := &t.classes[i].Match
 		interfaces, namespaces = append(interfaces, m.Interfaces...), append(namespaces, m.Namespaces...)
+		vlans, prefixes = append(vlans, m.VLANs...), append(prefixes, m.Sources...)
 	}
-	var out []Source
-	for _, name := range distinct(interfaces) {
-		out = append(out, Source{Kind: SourceInterface, Interface: name})
+	arriving := map[classSet]Source{}
+	by := apart(t, interfaces, func(m *Match, v string) bool { return has(m.Interfaces, v) })
+	in := apart(t, vlans, func(m *Match, v uint16) bool { return has(m.VLANs, v) })
+	from := apart(t, prefixes, func(m *Match, v netip.Prefix) bool { return holds(m.Sources, v) })
+	for a, name := range by {
+		for b, vlan := range in {
+			for c, prefix := range from {
+				arriving[a&b&c] = Source{Kind: SourceInterface, Interface: name, VLAN: vlan, Prefix: prefix}
+			}
+		}
 	}
-	for _, name := range distinct(namespaces) {
+	out := slices.Collect(maps.Values(arriving))
+	for _, name := range distinct(append(namespaces, "")) {
 		out = append(out, Source{Kind: SourcePod, Namespace: name})
+	}
+	return out
+}
+
+// classSet has a bit for each class.
+type classSet uint64
+
+// apart returns one of the values, or the zero value, for each set of classes that have it.
+func apart[V comparable](t *Table, values []V, has func(*Match, V) bool) map[classSet]V {
+	var none V
+	out, seen := map[classSet]V{}, map[V]bool{}
+	for _, v := range append(values, none) {
+		if seen[v] {
+			continue
+		}
+		seen[v] = true
+		var set classSet
+		for i := range t.classes {
+			if has(&t.classes[i].Match, v) {
+				set |= 1 << i
+			}
+		}
+		out[set] = v
 	}
 	return out
 }

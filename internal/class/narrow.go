@@ -3,7 +3,6 @@ package class
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 
 	"github.com/culvert-net/culvert/srv6"
@@ -14,11 +13,11 @@ import (
 func (m Match) Within(outer Match) (Match, []srv6.FieldError) {
 	var errs faults
 	m.Interfaces = within(&errs, "interfaces", m.Interfaces, outer.Interfaces, slices.Contains)
+	m.VLANs = within(&errs, "vlans", m.VLANs, outer.VLANs, slices.Contains)
+	m.Sources = within(&errs, "sources", m.Sources, outer.Sources, holds)
 	m.Namespaces = within(&errs, "namespaces", m.Namespaces, outer.Namespaces, slices.Contains)
 	m.DSCP = within(&errs, "dscp", m.DSCP, outer.DSCP, slices.Contains)
-	m.Destinations = within(&errs, "destinations", m.Destinations, outer.Destinations, func(list []netip.Prefix, p netip.Prefix) bool {
-		return (&Match{Destinations: list}).To(p)
-	})
+	m.Destinations = within(&errs, "destinations", m.Destinations, outer.Destinations, holds)
 	labels := maps.Clone(outer.PodLabels)
 	if labels == nil {
 		labels = map[string]string{}

@@ -32,3 +32,15 @@ func TestWithin(t *testing.T) {
 		}
 	}
 }
+
+func TestWithinVLANsAndSources(t *testing.T) {
+	outer := Match{Interfaces: []string{"eth1"}, VLANs: []uint16{100, 200}, Sources: []netip.Prefix{prefix("10.1.0.0/16")}}
+	m := Match{VLANs: []uint16{200}, Sources: []netip.Prefix{prefix("10.1.7.0/24")}}
+	want := Match{Interfaces: outer.Interfaces, VLANs: m.VLANs, Sources: m.Sources}
+	if got, errs := m.Within(outer); len(errs) > 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, errs)
+	}
+	if _, errs := (Match{VLANs: []uint16{300}, Sources: []netip.Prefix{prefix("10.0.0.0/8")}}).Within(outer); len(errs) != 2 {
+		t.Errorf("want two, got %v", errs)
+	}
+}

@@ -31,6 +31,8 @@ var classes = noun[agent.ClassStatus]{
 		{name: "strict", about: "drop packets to where no valid policy of the color leads", flag: true},
 		{name: "dscp", path: "match.dscp", about: "`LIST` of DSCPs, 0 to 63", list: true},
 		{name: "interfaces", path: "match.interfaces", about: "`LIST` of interfaces that the packets arrive by", list: true},
+		{name: "vlans", path: "match.vlans", about: "`LIST` of VLANs of --interfaces, 1 to 4094", list: true},
+		{name: "sources", path: "match.sources", about: "`LIST` of prefixes that packets come from which arrive by interfaces", list: true},
 		{name: "namespaces", path: "match.namespaces", about: "`LIST` of namespaces of the pods that send", list: true},
 		{name: "destinations", path: "match.destinations", about: "`LIST` of prefixes that the packets are for", list: true},
 	},
@@ -47,6 +49,8 @@ func matchText(m *class.Match) string {
 		}
 	}
 	add("interface", m.Interfaces...)
+	add("vlan", texts(m.VLANs)...)
+	add("from", texts(m.Sources)...)
 	add("namespace", m.Namespaces...)
 	for _, key := range slices.Sorted(maps.Keys(m.PodLabels)) {
 		add("label", key+"="+m.PodLabels[key])

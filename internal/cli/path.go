@@ -28,6 +28,7 @@ type podPath struct {
 	From netip.Addr `json:"from,omitzero"`
 	// Interface that the packets arrive by, where they are no pod's.
 	Interface string     `json:"interface,omitempty"`
+	VLAN      uint16     `json:"vlan,omitempty"` // of their outermost tag
 	To        netip.Addr `json:"to"`
 	DSCP      uint8      `json:"dscp"`
 	// Way is pod (of the same node), policy, drop (of a strict class, or of a tenant that has
@@ -75,15 +76,45 @@ type known struct {
 	adjacencies []agent.AdjacencyStatus
 	interfaces  []agent.InterfaceStatus
 	classes     []agent.ClassStatus
-	dscp        uint8 // of the packets
+	packets     asked // about
 	tenant      uint8 // its id; 0: none
+}
+
+// asked is what a user says of the packets, beside where they come from and go to.
+type asked struct {
+	dscp   uint8
+	vlan   uint16     // by an interface; 0: no tag
+	source netip.Addr // by an interface; not valid: in no class's sources
+	tenant string
+	byName bool
+}
+
+func (q *asked) flags(c *cobra.Command) {
+	c.Flags().Uint8Var(&q.dscp, "dscp", 0, "differentiated services `code` point of the packets, 0 to 63")
+	c.Flags().Uint16Var(&q.vlan, "vlan", 0, "`ID` of the outermost tag of packets by an interface; 0: no tag")
+	c.Flags().TextVar(&q.source, "source", netip.Addr{}, "source `address` of packets by an interface")
+	c.Flags().StringVar(&q.tenant, "tenant", "", "`name` of the tenant that the packets are of")
+	c.Flags().BoolVar(&q.byName, "kube", false, "ask the cluster where the pods are, and the agent there")
+}
+
+// check says what does not go together.
+func (q *asked) check() error {
+	switch {
+	case q.dscp > class.MaxDSCP:
+		return cmdline.Usagef("--dscp %d: give 0 to %d", q.dscp, class.MaxDSCP)
+	case q.vlan > class.MaxVLAN:
+		return cmdline.Usagef("--vlan %d: give 1 to %d, or 0 for packets without a tag", q.vlan, class.MaxVLAN)
+	case q.byName && q.tenant != "":
+		return cmdline.Usagef("--tenant does not go with --kube: Kubernetes knows no addresses of tenants")
+	case q.byName && (q.vlan != 0 || q.source.IsValid()):
+		return cmdline.Usagef("--vlan and --source do not go with --kube: they are of packets that arrive by an interface")
+	}
+	return nil
 }
 
 func pathCommand(a *app) *cobra.Command {
 	var where operator.Options
-	var byName bool
-	var dscp uint8
-	var tenant string
+	var packets asked
 	c := &cobra.Command{
 		Use:   "path FROM TO",
 		Short: "Show the path of packets from a pod or an interface, SID by SID",
@@ -91,40 +122,35 @@ func pathCommand(a *app) *cobra.Command {
 it: the steering entry, the traffic class, the policy and its active candidate path,
 and for each segment the node that has the SID. FROM is the name of a pod of this
 node (namespace/name), its address, or an interface that the data path is attached
-to. TO is a pod of this node, or any address. --dscp is that of the packets; classes
-by labels of pods are not looked at. With --tenant FROM and TO are in the tenant's
-network.
+to. TO is a pod of this node, or any address. --dscp is that of the packets, and
+--vlan and --source say which ones of an interface; classes by labels of pods are not
+looked at. With --tenant FROM and TO are in the tenant's network.
 
 With --kube the command works from anywhere, with your own rights in the cluster.
 PODs are then names of any pods; it asks the agent on the first pod's node.`,
-		Example: "  culvert path default/web-1 10.244.2.7\n  culvert path default/web-1 default/db-0 --kube\n  culvert path eth1 203.0.113.7 --dscp 46",
+		Example: "  culvert path default/web-1 10.244.2.7\n  culvert path default/web-1 default/db-0 --kube\n  culvert path eth1 203.0.113.7 --dscp 46 --vlan 100 --source 10.1.2.3",
 		Args:    cmdline.Exactly(2, "where packets come from, and where to"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if dscp > class.MaxDSCP {
-				return cmdline.Usagef("--dscp %d: give 0 to %d", dscp, class.MaxDSCP)
+			if err := packets.check(); err != nil {
+				return err
 			}
-			if byName && tenant != "" {
-				return cmdline.Usagef("--tenant does not go with --kube: Kubernetes knows no addresses of tenants")
-			}
-			if byName {
-				return a.pathByName(c, where, args[0], args[1], dscp)
+			if packets.byName {
+				return a.pathByName(c, where, args[0], args[1], packets.dscp)
 			}
 			return show(a, c, func(client *api.Client, ctx context.Context) ([]podPath, error) {
 				k, err := knows(ctx, client)
 				if err != nil {
 					return nil, err
 				}
-				if k, err = k.of(tenant); err != nil {
+				if k, err = k.of(packets.tenant); err != nil {
 					return nil, err
 				}
-				k.dscp = dscp
+				k.packets = packets
 				return k.between(args[0], args[1])
 			}, pathRows)
 		},
 	}
-	c.Flags().Uint8Var(&dscp, "dscp", 0, "differentiated services `code` point of the packets, 0 to 63")
-	c.Flags().StringVar(&tenant, "tenant", "", "`name` of the tenant that the packets are of")
-	c.Flags().BoolVar(&byName, "kube", false, "ask the cluster where the pods are, and the agent there")
+	packets.flags(c)
 	a.agentFlags(c, &where)
 	return a.printing(c)
 }
@@ -209,9 +235,12 @@ func (k known) between(from, to string) (list []podPath, err error) {
 	if slices.ContainsFunc(k.interfaces, func(i agent.InterfaceStatus) bool { return i.Name == from }) {
 		targets, err := k.addresses(to)
 		for _, target := range targets {
-			list = append(list, k.find(podPath{Interface: from, To: target}))
+			list = append(list, k.find(podPath{Interface: from, VLAN: k.packets.vlan, From: k.packets.source, To: target}))
 		}
 		return list, err
+	}
+	if k.packets.vlan != 0 || k.packets.source.IsValid() {
+		return nil, fmt.Errorf("%s is not an interface of the data path: --vlan and --source are of packets that arrive by one", from)
 	}
 	sources, err := k.addresses(from)
 	if err != nil {
@@ -255,7 +284,7 @@ func (k known) isPod(a netip.Addr) bool {
 
 // find completes a path that has its ends.
 func (k known) find(p podPath) podPath {
-	p.Way, p.DSCP = "kernel", k.dscp
+	p.Way, p.DSCP = "kernel", k.packets.dscp
 	if k.isPod(p.To) {
 		p.Way = "pod"
 		return p
@@ -280,19 +309,19 @@ func (k known) find(p podPath) podPath {
 }
 
 // steer finds the entry: of the interface's own before the node's, the longest prefix, and
-// then that of the interface alone.
+// then that of the interface alone. What has a tag does not meet the interface's own.
 func (k known) steer(p *podPath) {
 	own := false
 	for _, s := range k.steering {
 		switch {
-		case s.Policy == "" || !s.Prefix.Contains(p.To) || s.Interface != "" && s.Interface != p.Interface:
+		case s.Policy == "" || !s.Prefix.Contains(p.To) || s.Interface != "" && (s.Interface != p.Interface || p.VLAN != 0):
 		case own && s.Interface == "", own == (s.Interface != "") && p.Policy != "" && s.Prefix.Bits() < p.Prefix.Bits():
 		default:
 			p.Way, p.Prefix, p.Policy, own = "policy", s.Prefix, s.Policy, s.Interface != ""
 		}
 	}
 	for _, s := range k.steering {
-		if p.Policy == "" && s.Policy != "" && !s.Prefix.IsValid() && s.Interface == p.Interface && len(s.VLANs) == 0 {
+		if p.Policy == "" && s.Policy != "" && !s.Prefix.IsValid() && s.Interface == p.Interface && slices.Equal(s.VLANs, p.tags()) {
 			p.Way, p.Policy = "policy", s.Policy
 		}
 	}
@@ -309,9 +338,11 @@ func (k known) classify(p *podPath, best *agent.PolicyStatus) *agent.PolicyStatu
 	if err != nil { // of such classes the agent has none
 		return best
 	}
-	source := class.Source{Kind: class.SourceInterface, Interface: p.Interface}
+	source := class.Source{Kind: class.SourceInterface, Interface: p.Interface, VLAN: p.VLAN}
 	if p.Interface == "" {
 		source = class.Source{Kind: class.SourcePod, Namespace: k.namespace(p.From)}
+	} else if p.From.IsValid() {
+		source.Prefix = netip.PrefixFrom(p.From, p.From.BitLen())
 	}
 	to := netip.PrefixFrom(p.To, p.To.BitLen())
 	if !p.Prefix.IsValid() {
@@ -333,6 +364,14 @@ func (k known) classify(p *podPath, best *agent.PolicyStatus) *agent.PolicyStatu
 		return nil
 	}
 	return best
+}
+
+// tags are those of the packets, as steering by interface names them.
+func (p *podPath) tags() []uint16 {
+	if p.VLAN == 0 {
+		return nil
+	}
+	return []uint16{p.VLAN}
 }
 
 func (k known) policy(name string) *agent.PolicyStatus {

@@ -189,7 +189,7 @@ func TestPathOfClass(t *testing.T) {
 		{"default/a", 8, podPath{Way: "policy", Policy: "narrow", Class: "bulk", Color: 300, Fallback: true}, 2},
 		{"eth1", 46, podPath{Way: "policy", Policy: "fast"}, 2}, // its own table, and no pod
 	} {
-		k.dscp = tt.dscp
+		k.packets.dscp = tt.dscp
 		got, err := k.between(tt.from, "10.244.2.9")
 		if err != nil || len(got) != 1 {
 			t.Fatal(got, err)
@@ -201,6 +201,52 @@ func TestPathOfClass(t *testing.T) {
 		var out strings.Builder
 		if err := printer.WriteTable(&out, func(g *printer.Grid) { pathRows(g, got) }); err != nil || !strings.Contains(out.String(), tt.want.Class) {
 			t.Errorf("%s, DSCP %d prints %s", tt.from, tt.dscp, out.String())
+		}
+	}
+}
+
+// Of what arrives by an interface, VLAN and source decide, too.
+func TestPathOfVLANAndSource(t *testing.T) {
+	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
+	k := cluster()
+	k.interfaces = []agent.InterfaceStatus{{Interface: config.Interface{Name: "eth1"}}}
+	k.policies[0].Endpoint = addr("2001:db8::2")
+	fast := k.policies[0]
+	fast.Name, fast.Color, fast.Paths = "fast", 100, []srpolicy.Verdict{{Active: true, Valid: true}}
+	k.policies = append(k.policies, fast)
+	k.steering = append(k.steering,
+		agent.SteeringStatus{Steering: srpolicy.Steering{Prefix: prefix("10.244.2.0/24"), Interface: "eth1", Policy: "own"}},
+		agent.SteeringStatus{Steering: srpolicy.Steering{Interface: "eth1", VLANs: []uint16{100}, Policy: "narrow"}})
+	k.classes = []agent.ClassStatus{
+		{Class: class.Class{Name: "blue", Color: 100, Priority: 1, Match: class.Match{Interfaces: []string{"eth1"}, VLANs: []uint16{100}}}},
+		{Class: class.Class{Name: "branch", Color: 100, Match: class.Match{Sources: []netip.Prefix{prefix("10.1.0.0/16")}}}},
+	}
+	for _, tt := range []struct {
+		vlan         uint16
+		source       netip.Addr
+		to           string
+		class, entry string
+	}{
+		{100, netip.Addr{}, "10.244.2.9", "blue", "fast"},
+		{101, netip.Addr{}, "10.244.2.9", "", "narrow"},
+		{101, addr("10.1.2.3"), "10.244.2.9", "branch", "fast"},
+		{101, addr("10.2.2.3"), "10.244.2.9", "", "narrow"},
+		{0, netip.Addr{}, "10.244.2.9", "", "own"},
+		{100, netip.Addr{}, "192.0.2.1", "blue", "fast"},
+		{101, netip.Addr{}, "192.0.2.1", "", ""},
+	} {
+		k.packets = asked{vlan: tt.vlan, source: tt.source}
+		got, err := k.between("eth1", tt.to)
+		if err != nil || len(got) != 1 || got[0].Class != tt.class || got[0].Policy != tt.entry {
+			t.Errorf("VLAN %d from %s to %s: %+v, %v, want class %q, policy %q", tt.vlan, tt.source, tt.to, got, err, tt.class, tt.entry)
+		}
+	}
+	if _, err := k.between("default/a", "10.244.2.9"); err == nil || !strings.Contains(err.Error(), "is not an interface") {
+		t.Errorf("a VLAN of a pod: %v", err)
+	}
+	for _, q := range []asked{{dscp: 64}, {vlan: 4095}, {vlan: 5, byName: true}, {tenant: "red", byName: true}} {
+		if q.check() == nil {
+			t.Errorf("%+v is allowed", q)
 		}
 	}
 }

@@ -30,7 +30,15 @@ func checkTrafficClasses(v *validator) {
 	if !valid {
 		return
 	}
-	if _, err := class.Compile(v.TrafficClasses, nil); err != nil {
+	table, err := class.Compile(v.TrafficClasses, nil)
+	if err != nil {
 		v.add("traffic_classes", "write fewer classes", "%s", err)
+		return
 	}
+	origins := 0
+	for name := range v.interfaces {
+		origins += table.CountOrigins(name)
+	}
+	v.refuse(origins > class.MaxOrigins, "traffic_classes", "write fewer or shorter lists of vlans and sources, or name the interfaces",
+		"their vlans and sources combine in up to %d ways on the interfaces, at most %d", origins, class.MaxOrigins)
 }

@@ -129,7 +129,7 @@ func (r *rig) program(n model.Network) error {
 				return err
 			}
 			set := portWithRoles(c, p.Name)
-			set.Classifier = r.classifier(p.Name)
+			set.Classifier, set.Origins = r.classifier(p.Name), classes.Origins(p.Name)
 			set.PartialChecksum, set.MTU, set.MAC = p.PartialChecksum, p.MTU, p.MAC
 			return r.d.Ports.Set(p.Ifindex, set)
 		}),

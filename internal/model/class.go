@@ -10,8 +10,8 @@ import (
 
 // classify finds the policy that a steered packet takes by its traffic class (section 2,
 // "Traffic classes"), and the class that counts it; no policy: it is dropped.
-func (m *Model) classify(port string, to *srpolicy.Steering, packet []byte) (policy, name string) {
-	_, dst := addresses(packet)
+func (m *Model) classify(port string, vlan uint16, to *srpolicy.Steering, packet []byte) (policy, name string) {
+	src, dst := addresses(packet)
 	best := m.policies[to.Policy]
 	valid := func(color uint32) string {
 		for _, p := range m.network.Config.Policies {
@@ -45,6 +45,8 @@ func (m *Model) classify(port string, to *srpolicy.Steering, packet []byte) (pol
 		p := valid(c.Color)
 		different = different || p != to.Policy && (p != "" || c.Strict)
 		from := len(c.Match.Interfaces) == 0 || slices.Contains(c.Match.Interfaces, port)
+		from = from && (len(c.Match.VLANs) == 0 || slices.Contains(c.Match.VLANs, vlan))
+		from = from && (len(c.Match.Sources) == 0 || within(c.Match.Sources, src))
 		from = from && len(c.Match.Namespaces)+len(c.Match.PodLabels) == 0
 		code := len(c.Match.DSCP) == 0 || slices.Contains(c.Match.DSCP, uint16(class(packet)>>2))
 		if from && code && (found == nil || c.Priority > found.Priority) {

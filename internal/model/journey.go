@@ -17,6 +17,7 @@ type journey struct {
 	guard   *guard
 	foreign bool // the frame is for another device, of this host or of another one
 	ifindex int
+	vlan    uint16 // outermost tag; 0: none
 	l3      int    // where the layer-3 packet starts in frame
 	packet  []byte // layer 3 without padding, as received; never written
 	pending []pending
@@ -64,6 +65,7 @@ func (j *journey) run() Result {
 	if !ok {
 		return j.untouched()
 	}
+	j.vlan = key.outer
 	byPort := j.m.byPort[key]
 	if byPort != nil && byPort.Policy != "" {
 		if b := j.m.policies[byPort.Policy].Behavior; b == srv6.HEncapsL2 || b == srv6.HEncapsL2Red {
@@ -263,7 +265,7 @@ func (j *journey) steer(to *srpolicy.Steering) Result {
 	}
 	packet := tpdu{packet: j.packet, l3: j.l3, outer: noOuter}
 	if to.Tunnel == "" {
-		policy, name := j.m.classify(j.port.Name, to, j.packet)
+		policy, name := j.m.classify(j.port.Name, j.vlan, to, j.packet)
 		if policy == "" {
 			return j.drop(NoClassPolicy)
 		}

@@ -141,6 +141,7 @@ func (t *Tables) portOf(i *config.Interface, l netdev.Link) port.Port {
 	p := port.Port{PartialChecksum: l.Virtual(), MTU: l.MTU, Access: port.Access{Peers: i.Peers}}
 	copy(p.MAC[:], l.MAC)
 	p.Classifier = t.Classes.Classifier(class.Source{Kind: class.SourceInterface, Interface: i.Name})
+	p.Origins = t.Classes.Origins(i.Name)
 	for _, r := range i.Roles {
 		p.Roles |= port.RoleOf[string(r)]
 	}

@@ -448,6 +448,8 @@ type TrafficMatch struct {
 	PodLabels     map[string]string      `protobuf:"bytes,3,rep,name=pod_labels,json=podLabels,proto3" json:"pod_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Dscp          []uint32               `protobuf:"varint,4,rep,packed,name=dscp,proto3" json:"dscp,omitempty"`
 	Destinations  []string               `protobuf:"bytes,5,rep,name=destinations,proto3" json:"destinations,omitempty"`
+	Vlans         []uint32               `protobuf:"varint,6,rep,packed,name=vlans,proto3" json:"vlans,omitempty"`
+	Sources       []string               `protobuf:"bytes,7,rep,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -513,6 +515,20 @@ func (x *TrafficMatch) GetDscp() []uint32 {
 func (x *TrafficMatch) GetDestinations() []string {
 	if x != nil {
 		return x.Destinations
+	}
+	return nil
+}
+
+func (x *TrafficMatch) GetVlans() []uint32 {
+	if x != nil {
+		return x.Vlans
+	}
+	return nil
+}
+
+func (x *TrafficMatch) GetSources() []string {
+	if x != nil {
+		return x.Sources
 	}
 	return nil
 }
@@ -8789,7 +8805,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05color\x18\x02 \x01(\rR\x05color\x12.\n" +
 	"\x05match\x18\x03 \x01(\v2\x18.culvert.v1.TrafficMatchR\x05match\x12\x16\n" +
 	"\x06strict\x18\x04 \x01(\bR\x06strict\x12\x1a\n" +
-	"\bpriority\x18\x05 \x01(\x05R\bpriority\"\x8c\x02\n" +
+	"\bpriority\x18\x05 \x01(\x05R\bpriority\"\xbc\x02\n" +
 	"\fTrafficMatch\x12\x1e\n" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\tR\n" +
@@ -8800,7 +8816,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\n" +
 	"pod_labels\x18\x03 \x03(\v2'.culvert.v1.TrafficMatch.PodLabelsEntryR\tpodLabels\x12\x12\n" +
 	"\x04dscp\x18\x04 \x03(\rR\x04dscp\x12\"\n" +
-	"\fdestinations\x18\x05 \x03(\tR\fdestinations\x1a<\n" +
+	"\fdestinations\x18\x05 \x03(\tR\fdestinations\x12\x14\n" +
+	"\x05vlans\x18\x06 \x03(\rR\x05vlans\x12\x18\n" +
+	"\asources\x18\a \x03(\tR\asources\x1a<\n" +
 	"\x0ePodLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"D\n" +

@@ -78,6 +78,14 @@ type Cached struct {
 	Index      uint32
 }
 
+type ClassTable uint32
+
+const (
+	ClassTableCLASS_VLAN_SHIFT ClassTable = 16
+	ClassTableCLASS_VLAN_MASK  ClassTable = 268369920
+	ClassTableCLASS_IPV4       ClassTable = 1073741824
+)
+
 type ClassWay struct {
 	_      structs.HostLayout
 	Policy uint32
@@ -535,6 +543,7 @@ const (
 	PortFlagsPORT_EDGE             PortFlags = 256
 	PortFlagsPORT_HOST_ANY         PortFlags = 512
 	PortFlagsPORT_HOST_FORWARD     PortFlags = 1024
+	PortFlagsPORT_SOURCES          PortFlags = 2048
 	PortFlagsPORT_TABLE_SHIFT      PortFlags = 16
 )
 
@@ -964,6 +973,7 @@ const (
 	MapAccess         = "access"
 	MapAdjacency      = "adjacency"
 	MapCachedRoute    = "cached_route"
+	MapClassBySource  = "class_by_source"
 	MapClassCounter   = "class_counter"
 	MapClassWay       = "class_way"
 	MapClassifier     = "classifier"
@@ -1092,6 +1102,7 @@ type MapSpecs struct {
 	Access         *ebpf.MapSpec `ebpf:"access"`
 	Adjacency      *ebpf.MapSpec `ebpf:"adjacency"`
 	CachedRoute    *ebpf.MapSpec `ebpf:"cached_route"`
+	ClassBySource  *ebpf.MapSpec `ebpf:"class_by_source"`
 	ClassCounter   *ebpf.MapSpec `ebpf:"class_counter"`
 	ClassWay       *ebpf.MapSpec `ebpf:"class_way"`
 	Classifier     *ebpf.MapSpec `ebpf:"classifier"`
@@ -1186,6 +1197,7 @@ type Maps struct {
 	Access         *ebpf.Map `ebpf:"access"`
 	Adjacency      *ebpf.Map `ebpf:"adjacency"`
 	CachedRoute    *ebpf.Map `ebpf:"cached_route"`
+	ClassBySource  *ebpf.Map `ebpf:"class_by_source"`
 	ClassCounter   *ebpf.Map `ebpf:"class_counter"`
 	ClassWay       *ebpf.Map `ebpf:"class_way"`
 	Classifier     *ebpf.Map `ebpf:"classifier"`
@@ -1256,6 +1268,7 @@ func (m *Maps) Close() error {
 		m.Access,
 		m.Adjacency,
 		m.CachedRoute,
+		m.ClassBySource,
 		m.ClassCounter,
 		m.ClassWay,
 		m.Classifier,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
@@ -29,7 +30,7 @@ type Pod struct {
 	// nobody else. 0: it has none.
 	Tenant uint8
 	// Classifier has the column of its packets by DSCP, as port.Port has.
-	Classifier [64]uint8
+	Classifier class.Classifier
 }
 
 // pod is one that is in the tables.

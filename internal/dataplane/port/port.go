@@ -10,17 +10,21 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
-// Table is the tables port, access, classifier and device: which interfaces' frames the data path
-// handles, what may enter there, and by which interfaces frames may leave.
+// Table is the tables port, access, classifier, class_by_source and device: which interfaces'
+// frames the data path handles, what may enter there, which classes it has, and by which
+// interfaces frames may leave.
 type Table struct {
 	mu             *sync.Mutex
 	ports, devices *ebpf.Map
 	accesses       *shared[abi.Access]
 	classifiers    *shared[abi.Classifier]
+	bySource       *table.Hash[abi.Lpm6Key, uint32]
+	origins        map[int]map[abi.Lpm6Key]bool // entries of bySource, by ifindex
 	// put since Open
 	havePorts, haveDevices map[int]bool
 	// Steered says whether frames of an interface are steered, and HasTable whether it has
@@ -30,29 +34,40 @@ type Table struct {
 
 // Maps are the tables as packets see them.
 type Maps struct {
-	Ports       *ebpf.Map `map:"port"`
-	Access      *ebpf.Map `map:"access"`
-	Classifiers *ebpf.Map `map:"classifier"`
-	Devices     *ebpf.Map `map:"device"`
+	Ports       *ebpf.Map                        `map:"port"`
+	Access      *ebpf.Map                        `map:"access"`
+	Classifiers *ebpf.Map                        `map:"classifier"`
+	BySource    *table.Hash[abi.Lpm6Key, uint32] `map:"class_by_source"`
+	Devices     *ebpf.Map                        `map:"device"`
 }
 
 // Open takes the maps, and finds what an earlier daemon left in access and classifier. mu
 // is the data path's lock.
 func Open(mu *sync.Mutex, maps Maps, grace *table.Grace) (*Table, error) {
-	accesses, classifiers := map[int]uint8{}, map[int]uint8{}
+	accesses, classifiers := map[user]uint32{}, map[user]uint32{}
 	_, named, err := table.ReadAll[uint32, abi.Port](maps.Ports)
 	if err != nil {
 		return nil, err
 	}
 	for ifindex, p := range named {
-		accesses[ifindex], classifiers[ifindex] = p.Access, p.Classifier
+		accesses[user{ifindex: ifindex}], classifiers[user{ifindex: ifindex}] = uint32(p.Access), uint32(p.Classifier)
+	}
+	origins := map[int]map[abi.Lpm6Key]bool{}
+	for k, index := range maps.BySource.All() {
+		ifindex := ifindexOf(k)
+		classifiers[user{ifindex, k}] = index
+		if origins[ifindex] == nil {
+			origins[ifindex] = map[abi.Lpm6Key]bool{}
+		}
+		origins[ifindex][k] = true
 	}
 	a, err := openShared[abi.Access](maps.Access, abi.MapAccess, accesses, grace)
 	if err != nil {
 		return nil, err
 	}
 	c, err := openShared[abi.Classifier](maps.Classifiers, abi.MapClassifier, classifiers, grace)
-	return &Table{mu: mu, ports: maps.Ports, devices: maps.Devices, accesses: a, classifiers: c, havePorts: map[int]bool{}, haveDevices: map[int]bool{},
+	return &Table{mu: mu, ports: maps.Ports, devices: maps.Devices, accesses: a, classifiers: c, bySource: maps.BySource, origins: origins,
+		havePorts: map[int]bool{}, haveDevices: map[int]bool{},
 		Steered: func(int) bool { return false }, HasTable: func(int) bool { return false }}, err
 }
 
@@ -70,7 +85,9 @@ type Port struct {
 	MAC [6]byte
 	// Classifier has the column of class_way for each DSCP of the packets that arrive; the
 	// zero value: all are best effort.
-	Classifier [64]uint8
+	Classifier class.Classifier
+	// Origins are those of its packets that have a classifier of their own.
+	Origins []class.Origin
 	// Tenant is that of the pod behind the interface; 0: none.
 	Tenant uint8
 }
@@ -115,21 +132,28 @@ func (t *Table) SetLocked(ifindex int, p Port) error {
 	if err != nil {
 		return err
 	}
-	access, err := t.accesses.take(ifindex, entry)
+	access, err := t.accesses.take(user{ifindex: ifindex}, entry)
 	if err != nil {
 		return err
 	}
-	classifier, err := t.classifiers.take(ifindex, abi.Classifier{Column: p.Classifier})
+	classifier, err := t.classifiers.take(user{ifindex: ifindex}, abi.Classifier{Column: p.Classifier})
 	if err != nil {
 		return err
+	}
+	if err := t.putOrigins(ifindex, p.Origins); err != nil {
+		return err
+	}
+	if len(p.Origins) > 0 {
+		flags |= abi.PortFlagsPORT_SOURCES
 	}
 	t.havePorts[ifindex] = true
-	err = t.write(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint16(min(max(p.MTU, 0), math.MaxUint16)), Access: access, Classifier: classifier, Mac: number(p.MAC)})
-	if err == nil {
-		t.accesses.leave(ifindex, access)
-		t.classifiers.leave(ifindex, classifier)
+	err = t.write(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint16(min(max(p.MTU, 0), math.MaxUint16)), Access: uint8(access), Classifier: uint8(classifier), Mac: number(p.MAC)})
+	if err != nil {
+		return err
 	}
-	return err
+	t.accesses.leave(user{ifindex: ifindex}, access)
+	t.classifiers.leave(user{ifindex: ifindex}, classifier)
+	return t.dropOrigins(ifindex, p.Origins)
 }
 
 // MAC is an interface's own address, as Set was told. Zero: not known.
@@ -163,12 +187,17 @@ func (t *Table) DeleteLocked(ifindex int) error {
 		return err
 	}
 	delete(t.havePorts, ifindex)
-	err := t.write(ifindex, abi.Port{})
-	if err == nil {
-		t.accesses.leave(ifindex, 0)
-		t.classifiers.leave(ifindex, 0)
+	return t.clear(ifindex)
+}
+
+// clear leaves an interface without an entry.
+func (t *Table) clear(ifindex int) error {
+	if err := t.write(ifindex, abi.Port{}); err != nil {
+		return err
 	}
-	return err
+	t.accesses.leave(user{ifindex: ifindex}, 0)
+	t.classifiers.leave(user{ifindex: ifindex}, 0)
+	return t.dropOrigins(ifindex, nil)
 }
 
 func (t *Table) write(ifindex int, next abi.Port) error {
@@ -259,9 +288,12 @@ func (t *Table) Sweep() error {
 	errs := []error{err}
 	for ifindex, p := range ports {
 		if ifindex != 0 && !t.havePorts[ifindex] && p != (abi.Port{}) {
-			errs = append(errs, t.write(ifindex, abi.Port{}))
-			t.accesses.leave(ifindex, 0)
-			t.classifiers.leave(ifindex, 0)
+			errs = append(errs, t.clear(ifindex))
+		}
+	}
+	for ifindex := range t.origins {
+		if !t.havePorts[ifindex] {
+			errs = append(errs, t.dropOrigins(ifindex, nil))
 		}
 	}
 	// Of devices only the interfaces that exist. The kernel deletes the entries of

@@ -5,47 +5,66 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
-// shared hands out the entries of a table that ports name. Those that are equal are one;
-// an entry that a port names is never changed.
+// user names an entry of a shared table: a port, or an origin of its packets.
+type user struct {
+	ifindex int
+	origin  abi.Lpm6Key // key of class_by_source; the zero value: the port itself
+}
+
+// shared hands out the entries of a table that users name. Those that are equal are one;
+// an entry that a user names is never changed.
 type shared[V comparable] struct {
 	m       *ebpf.Map
 	index   *table.Indexes
 	entries map[V]*sharedEntry
+	values  map[uint32]V // by index
+	of      map[user]map[uint32]bool
 }
 
 type sharedEntry struct {
 	index uint32
-	ports map[int]bool // by ifindex
+	users int
 }
 
-// openShared finds the entries that the ports of an earlier daemon name, by ifindex: they
-// stay until this one has set or cleared each of these ports.
-func openShared[V comparable](m *ebpf.Map, name string, named map[int]uint8, grace *table.Grace) (*shared[V], error) {
-	s := &shared[V]{m, table.NewIndexes(grace, name, "", 1, m.MaxEntries()), map[V]*sharedEntry{}}
+// openShared finds the entries that the users of an earlier daemon name: they stay until
+// this one has set or cleared each of these users.
+func openShared[V comparable](m *ebpf.Map, name string, named map[user]uint32, grace *table.Grace) (*shared[V], error) {
+	s := &shared[V]{m, table.NewIndexes(grace, name, "", 1, m.MaxEntries()), map[V]*sharedEntry{}, map[uint32]V{}, map[user]map[uint32]bool{}}
 	taken := map[uint32]bool{}
-	for ifindex, index := range named {
+	for u, index := range named {
 		if index == 0 {
 			continue
 		}
 		var entry V
-		if err := m.Lookup(uint32(index), &entry); err != nil {
+		if err := m.Lookup(index, &entry); err != nil {
 			return nil, fmt.Errorf("read table %s: %w", name, err)
 		}
 		if s.entries[entry] == nil {
-			s.entries[entry] = &sharedEntry{uint32(index), map[int]bool{}}
+			s.entries[entry], s.values[index] = &sharedEntry{index: index}, entry
 		}
-		s.entries[entry].ports[ifindex] = true
-		taken[uint32(index)] = true
+		s.use(u, s.entries[entry])
+		taken[index] = true
 	}
 	s.index.Restore(taken)
 	return s, nil
 }
 
-// take returns the index of an entry for a port; 0 where there is nothing to say.
-func (s *shared[V]) take(ifindex int, want V) (uint8, error) {
+func (s *shared[V]) use(u user, e *sharedEntry) {
+	if s.of[u] == nil {
+		s.of[u] = map[uint32]bool{}
+	}
+	if !s.of[u][e.index] {
+		s.of[u][e.index] = true
+		e.users++
+	}
+}
+
+// take returns the index of an entry for a user; 0 where there is nothing to say.
+func (s *shared[V]) take(u user, want V) (uint32, error) {
 	var nothing V
 	if want == nothing {
 		return 0, nil
@@ -60,22 +79,30 @@ func (s *shared[V]) take(ifindex int, want V) (uint8, error) {
 			s.index.Retire(index)
 			return 0, fmt.Errorf("write %s: %w", s.m, err)
 		}
-		e = &sharedEntry{index, map[int]bool{}}
-		s.entries[want] = e
+		e = &sharedEntry{index: index}
+		s.entries[want], s.values[index] = e, want
 	}
-	e.ports[ifindex] = true
-	return uint8(e.index), nil
+	s.use(u, e)
+	return e.index, nil
 }
 
-// leave takes a port off all entries but one, and gives back what no port names then.
-func (s *shared[V]) leave(ifindex int, but uint8) {
-	for entry, e := range s.entries {
-		if e.index == uint32(but) {
+// leave takes a user off all entries but one, and gives back what no user names then.
+func (s *shared[V]) leave(u user, but uint32) {
+	for index := range s.of[u] {
+		if index == but {
 			continue
 		}
-		if delete(e.ports, ifindex); len(e.ports) == 0 {
-			delete(s.entries, entry)
-			s.index.Retire(e.index)
+		delete(s.of[u], index)
+		entry := s.values[index]
+		if e := s.entries[entry]; e.users > 1 {
+			e.users--
+			continue
 		}
+		delete(s.entries, entry)
+		delete(s.values, index)
+		s.index.Retire(index)
+	}
+	if len(s.of[u]) == 0 {
+		delete(s.of, u)
 	}
 }

@@ -276,6 +276,12 @@ func (src tableSource) classes(c *config.Config) {
 		}
 		if src.s.chance(40) {
 			one.Match.Interfaces = []string{pick(src.s, "n3", "n6")}
+			if src.s.chance(30) {
+				one.Match.VLANs = []uint16{pick[uint16](src.s, 5, 77), 100}
+			}
+		}
+		if src.s.chance(30) {
+			one.Match.Sources = []netip.Prefix{prefix(pick(src.s, "10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0")), prefix(pick(src.s, "2001:db8::/32", "::/0"))}
 		}
 		if i < 2 && src.s.chance(60) {
 			one.Match.Destinations = []netip.Prefix{prefix(pick(src.s, "10.50.0.128/25", "10.50.0.0/16", "10.50.7.0/25")), prefix("2001:db8:50:7::/64")}
