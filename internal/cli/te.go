@@ -213,7 +213,11 @@ func demandOf(n te.Network, words string) (te.Key, error) {
 }
 
 func explainTable(g *printer.Grid, e *engine.Explanation) {
-	g.Row("demand", fmt.Sprintf("%s, %s", keyWords(e.Key), netfile.Rate(e.Rate)))
+	rate := netfile.Rate(e.Rate).String()
+	if e.Measured > 0 {
+		rate = fmt.Sprintf("forecast to be %s; measured are %s", rate, netfile.Rate(e.Measured))
+	}
+	g.Row("demand", fmt.Sprintf("%s, %s", keyWords(e.Key), rate))
 	g.Row("why", e.Why)
 	for _, part := range []struct {
 		title string

@@ -40,7 +40,8 @@ func teDemands(a *app) *cobra.Command {
 		Long: `Reads the counters of policies from each node that has an api, again and again, and prints their
 rates as demands for FILE. FILE has the nodes: a policy's endpoint is the node whose SID
 or locator has that address. A rate is the larger one of the moving average and what the
-policy sends at most for 95 % of the time. It exits with 3 if a node does not answer or
+policy sends at most for 95 % of the time, or, from four readings on, what it will be at
+engine.horizon if it goes on rising; then MEASURED is less. It exits with 3 if a node does not answer or
 a rate is unknown.`,
 		Example: "  culvert te demands network.yaml --node r1=192.0.2.1:7443 --node r2=192.0.2.2:7443 --token-file token\n  culvert te demands network.yaml --node r1=/run/culvert/culvert.sock -o yaml",
 		Args:    cmdline.Exactly(1, "the file of a network"),
@@ -62,7 +63,7 @@ a rate is unknown.`,
 			if err != nil {
 				return err
 			}
-			m := measure(c.Context(), n.Topology, headends, every, progressOn(c, int(length/every)+1, "readings"), int(length/every)+1)
+			m := measure(c.Context(), n.Topology, headends, demand.Options{Period: every, Horizon: time.Duration(*file.Engine.Horizon)}, progressOn(c, int(length/every)+1, "readings"), int(length/every)+1)
 			if err := a.print(c, m, func(g *printer.Grid) { m.table(g) }); err != nil {
 				return err
 			}
@@ -109,9 +110,9 @@ func (a *app) headends(file *netfile.Network, nodes map[string]string) (map[stri
 }
 
 // measure reads all headends so many times, or until the context ends.
-func measure(ctx context.Context, t te.Topology, headends map[string]headend.Headend, every time.Duration, progress func(done int), times int) measured {
-	matrix, last := demand.New(demand.Options{Period: every}), []headend.Reading(nil)
-	ticker := time.NewTicker(every)
+func measure(ctx context.Context, t te.Topology, headends map[string]headend.Headend, o demand.Options, progress func(done int), times int) measured {
+	matrix, last := demand.New(o), []headend.Reading(nil)
+	ticker := time.NewTicker(o.Period)
 	defer ticker.Stop()
 	for i := range times {
 		readings := headend.Read(ctx, headends)
@@ -143,7 +144,7 @@ func measurement(t te.Topology, matrix *demand.Matrix, last []headend.Reading) m
 	m := measured{Demands: []netfile.Demand{}}
 	known, unknown := matrix.At(time.Now())
 	for _, d := range known {
-		m.Demands = append(m.Demands, netfile.Demand{Headend: d.Headend, Endpoint: d.Endpoint, Color: d.Color, Rate: netfile.Rate(d.Rate)})
+		m.Demands = append(m.Demands, netfile.Demand{Headend: d.Headend, Endpoint: d.Endpoint, Color: d.Color, Rate: netfile.Rate(d.Rate), Measured: netfile.Rate(d.Measured)})
 	}
 	slices.SortStableFunc(m.Demands, func(x, y netfile.Demand) int { return cmp.Compare(y.Rate, x.Rate) })
 	for _, key := range unknown {
@@ -170,9 +171,9 @@ func (m measured) table(g *printer.Grid) {
 		}
 	}
 	g.Gap()
-	g.Row("DEMAND", "RATE")
+	g.Row("DEMAND", "RATE", "MEASURED")
 	for _, d := range m.Demands {
-		g.Row(keyWords(te.Key{Headend: d.Headend, Endpoint: d.Endpoint, Color: d.Color}), d.Rate)
+		g.Row(keyWords(te.Key{Headend: d.Headend, Endpoint: d.Endpoint, Color: d.Color}), d.Rate, cmp.Or(d.Measured, d.Rate))
 	}
 }
 

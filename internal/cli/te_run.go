@@ -108,7 +108,7 @@ func (a *app) input(c *cobra.Command, path string, nodes map[string]string, writ
 		err = fmt.Errorf("engine.write has changed from %s to %s (fix: end the engine, withdraw its paths, and start it again)", write, e.Write)
 	}
 	return loop.Input{Network: n, LeftOut: left, Headends: written(file, headends, paths), Settings: loop.Settings{
-		Apply: e.Apply, Every: time.Duration(e.Every), Hold: time.Duration(e.Hold), Target: *e.Target / 100,
+		Apply: e.Apply, Every: time.Duration(e.Every), Horizon: time.Duration(*e.Horizon), Hold: time.Duration(e.Hold), Target: *e.Target / 100,
 		Changes: e.Changes, Preference: e.Preference, Name: e.Name,
 	}}, err
 }

@@ -86,6 +86,9 @@ demands: [{headend: a, endpoint: c, rate: 1Gbit}]
 			t.Errorf("%s: exit %d: %s\nwant %d, %q", tt.args, r.code, r.stderr, tt.code, tt.stderr)
 		}
 	}
+	if r := command(t.Context(), strings.Replace(three, "rate: 1Gbit", "rate: 1Gbit, measured: 900Mbit", 1), "te", "explain", "-", "a:c"); !strings.Contains(r.stdout, "a:c, forecast to be 1Gbit/s; measured are 900Mbit/s") {
+		t.Errorf("a forecast: %s", r.stdout+r.stderr)
+	}
 	r := command(t.Context(), "", "__complete", "te", "explain", network8, "r1:")
 	if !strings.Contains(r.stdout, "r1:r8:46") {
 		t.Errorf("completion of demands: %q", r.stdout)

@@ -43,6 +43,8 @@ type Key struct {
 type Demand struct {
 	Key
 	Rate float64 `json:"rate"` // bit/s
+	// Measured is what it is now, where Rate is a forecast; else 0.
+	Measured float64 `json:"measured,omitempty"`
 }
 
 // List is a way from headend to endpoint: between its waypoints packets follow the IGP's

@@ -31,6 +31,8 @@ type Settings struct {
 	// Hold is how long a demand that has changed keeps its lists, and for how long after the
 	// return of a link only broken lists change; then twice as long each time, up to 16 times.
 	Hold time.Duration
+	// Horizon is how far ahead rising demands are forecast; 0: they are not.
+	Horizon time.Duration
 	// Target is the utilisation up to which nothing has to change: 0.8 is 80 %.
 	Target float64
 	// Changes is how many demands change in a round at most.

@@ -167,6 +167,23 @@ func TestLoop(t *testing.T) {
 	})
 }
 
+// A demand that rises moves before a link is too full: the forecast is, and the state says both.
+func TestForecast(t *testing.T) {
+	for horizon, moves := range map[time.Duration]bool{0: false, 20 * time.Second: true} {
+		in(t, func(t *testing.T, w *world) {
+			w.in.Settings.Horizon = horizon
+			e := w.engine()
+			var s State
+			for i := range 8 { // up to 280 + 335 Mbit/s
+				s = w.round(210e6+10e6*float64(i), 265e6+10e6*float64(i), e)
+			}
+			if d := s.Demands[0]; s.Counts.Changes > 0 != moves || d.Measured > 0 != moves || moves && d.Rate < d.Measured+1e7 {
+				t.Errorf("horizon %v: %+v, %+v", horizon, s.Counts, s.Demands)
+			}
+		})
+	}
+}
+
 func TestApplyIsOff(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		w.in.Settings.Apply = false

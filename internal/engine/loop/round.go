@@ -31,6 +31,7 @@ func (e *Engine) measure(ctx context.Context, r *round) {
 	if o := r.in.Settings; e.matrix == nil || e.every != o.Every {
 		e.every, e.matrix = o.Every, demand.New(demand.Options{Period: o.Every})
 	}
+	e.matrix.Look(r.in.Settings.Horizon)
 	r.silent = map[string]bool{}
 	readings := headend.Read(ctx, r.in.Headends)
 	for i, reading := range readings {

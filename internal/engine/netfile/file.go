@@ -32,6 +32,9 @@ type Engine struct {
 	Apply bool   `json:"apply"`
 	Every Period `json:"every"` // default 10s
 	Hold  Period `json:"hold"`  // default 60s
+	// Horizon is how far ahead rising demands are forecast: 0s does not. Default: a round, and the
+	// 10 s that a change may take.
+	Horizon *Span `json:"horizon"`
 	// Target is the utilisation in percent up to which nothing has to change; default 80.
 	Target     *float64 `json:"target"`
 	Changes    int      `json:"changes"`    // demands in a round; default 20
@@ -93,6 +96,8 @@ type Demand struct {
 	Endpoint string `json:"endpoint"`
 	Color    uint32 `json:"color"`
 	Rate     Rate   `json:"rate"`
+	// Measured is what it is now, where Rate is a forecast.
+	Measured Rate `json:"measured,omitempty"`
 }
 
 // Policy is the lists of a headend for an endpoint and color.
@@ -153,6 +158,8 @@ func (n *Network) setDefaults() {
 	}
 	e, target := &n.Engine, 80.0
 	e.Every, e.Hold = cmp.Or(e.Every, Period(10*time.Second)), cmp.Or(e.Hold, Period(time.Minute))
+	ahead := Span(e.Every) + Span(10*time.Second)
+	e.Horizon = cmp.Or(e.Horizon, &ahead)
 	e.Target, e.Changes, e.Preference = cmp.Or(e.Target, &target), cmp.Or(e.Changes, 20), cmp.Or(e.Preference, 150)
 	e.Name, e.Listen, e.Write = cmp.Or(e.Name, "te"), cmp.Or(e.Listen, "127.0.0.1:9474"), cmp.Or(e.Write, WriteAPI)
 	e.BGP.setDefaults()
@@ -197,7 +204,7 @@ func (n *Network) classes() (list []te.Class) {
 
 func (n *Network) matrix() (list []te.Demand) {
 	for _, d := range n.Demands {
-		list = append(list, te.Demand{Key: te.Key{Headend: d.Headend, Endpoint: d.Endpoint, Color: d.Color}, Rate: float64(d.Rate)})
+		list = append(list, te.Demand{Key: te.Key{Headend: d.Headend, Endpoint: d.Endpoint, Color: d.Color}, Rate: float64(d.Rate), Measured: float64(d.Measured)})
 	}
 	return list
 }

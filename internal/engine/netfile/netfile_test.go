@@ -74,6 +74,7 @@ func TestFaults(t *testing.T) {
 		two + "links: [{from: a, to: b, capacity: 1Gbit}, {from: b, to: a, capacity: 1Gbit}]":           "link b to a without a name is also links[0]",
 		"classes: [{color: 1}, {color: 1}]":                                                             "class of color 1 is also classes[0]",
 		"classes: [{color: 1, exclude: [3, 4], include_any: [3]}]":                                      "asks only for what exclude forbids",
+		"engine: {horizon: 2h}":                                                                         `"2h" is no time up to 1h`,
 		"classes: [{color: 1, disjoint: way}]":                                                          "classes[0].disjoint: is \"way\"",
 		"classes: [{color: 1, disjoint: node, max_lists: 1}]":                                           "classes[0].max_lists: is 1, and disjoint asks for two lists",
 		"classes: [{color: 1, max_lists: 9}]":                                                           "classes[0].max_lists: is 9",
@@ -92,6 +93,15 @@ func TestFaults(t *testing.T) {
 	}
 	if _, err := Load("none.yaml"); err == nil || !strings.Contains(err.Error(), "none.yaml does not exist") {
 		t.Error(err)
+	}
+}
+
+func TestHorizon(t *testing.T) {
+	for text, want := range map[string]time.Duration{"{}": 20 * time.Second, "{every: 30s}": 40 * time.Second, "{horizon: 0s}": 0, "{every: 30s, horizon: 5s}": 5 * time.Second} {
+		n, err := Parse([]byte("engine: " + text))
+		if err != nil || time.Duration(*n.Engine.Horizon) != want {
+			t.Errorf("%s: %v, %v: want %v", text, n, err, want)
+		}
 	}
 }
 

@@ -80,3 +80,19 @@ func (p *Period) UnmarshalText(text []byte) error {
 
 // MarshalText is the duration as Go writes it.
 func (p Period) MarshalText() ([]byte, error) { return []byte(time.Duration(p).String()), nil }
+
+// Span is a time ahead, or 0s. In a file it has a unit, as in 20s.
+type Span time.Duration
+
+// UnmarshalText reads a duration of Go.
+func (s *Span) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil || v < 0 || v > time.Hour {
+		return fmt.Errorf("%q is no time up to 1h: give one such as 20s, or 0s", text)
+	}
+	*s = Span(v)
+	return nil
+}
+
+// MarshalText is the duration as Go writes it.
+func (s Span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }

@@ -1,7 +1,8 @@
 // Package demand estimates what headends send, from counters that are read every few seconds.
 //
 // An estimate is for planning: it is the larger one of the moving average and the 95th
-// percentile, so that it follows a rise at once and forgets a peak slowly. Nothing is taken for
+// percentile, so that it follows a rise at once and forgets a peak slowly, or the forecast of a
+// rise that goes on (forecast.go). Nothing is taken for
 // zero because it was not read. Counters are of packets that were sent: where a link is full,
 // what TCP sends is less than what it would send.
 package demand
@@ -24,6 +25,8 @@ type Options struct {
 	Average time.Duration
 	// Window is how long a rate counts for the percentile; 0: 10 min.
 	Window time.Duration
+	// Horizon is how far ahead a rise is forecast; 0: not at all.
+	Horizon time.Duration
 }
 
 const (
@@ -51,6 +54,9 @@ func New(o Options) *Matrix {
 	return &Matrix{o: o, meters: map[te.Key]*meter{}}
 }
 
+// Look has later estimates look ahead so far.
+func (m *Matrix) Look(ahead time.Duration) { m.o.Horizon = ahead }
+
 // Read takes a reading of a demand's counter: the octets that its headend has sent up to a time.
 // The first reading, and one that is lower than the reading before (the headend has restarted),
 // give no rate.
@@ -69,7 +75,11 @@ func (m *Matrix) At(at time.Time) (known []te.Demand, unknown []te.Key) {
 	maps.DeleteFunc(m.meters, func(_ te.Key, c *meter) bool { return at.Sub(c.read) > m.o.Window })
 	for _, key := range slices.SortedFunc(maps.Keys(m.meters), compare) {
 		if c := m.meters[key]; c.known(at, m.o) {
-			known = append(known, te.Demand{Key: key, Rate: c.estimate(at, m.o)})
+			d := te.Demand{Key: key, Rate: c.estimate(at, m.o)}
+			if later := c.forecast(at, m.o); later > d.Rate {
+				d.Rate, d.Measured = later, d.Rate
+			}
+			known = append(known, d)
 		} else {
 			unknown = append(unknown, key)
 		}
