@@ -53,7 +53,7 @@ func TestEveryShapeOfSessionsIsThere(t *testing.T) {
 
 func TestConfigurationIsValid(t *testing.T) {
 	for _, entries := range []uint32{1, 1000, 5000} {
-		c := Configuration(Functions(ShortSize), entries)
+		c := Configuration(Variants(Functions(ShortSize)), entries)
 		c.SetDefaults()
 		if err := c.Validate(); err != nil {
 			t.Errorf("with %d entries: %v", entries, err)

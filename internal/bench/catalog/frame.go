@@ -23,8 +23,10 @@ func ethernet() packet.Layer {
 	return packet.Ethernet{Dst: packet.Hex(node.MAC(1)), Src: packet.Hex(node.MAC(2))}
 }
 
+// dontFragment is in the field Fragment.
+const dontFragment = 0x4000
+
 func ipv4(src, dst netip.Addr) packet.Layer {
-	const dontFragment = 0x4000
 	return packet.IPv4{Src: src, Dst: dst, Fragment: dontFragment}
 }
 

@@ -2,12 +2,16 @@ package catalog
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/rig"
+	"github.com/culvert-net/culvert/internal/class"
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/packet"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -26,6 +30,9 @@ func Variants(list []Function) (out []Function) {
 		if f.Name == "end_dt4" {
 			out = append(out, manyRoutes(f.Size))
 		}
+		if f.Name == "h_encaps" {
+			out = append(out, byClass(f.Size))
+		}
 	}
 	return out
 }
@@ -33,7 +40,31 @@ func Variants(list []Function) (out []Function) {
 const (
 	suffixVLAN   = "vlan"
 	suffixRoutes = "routes10k"
+	suffixClass  = "class"
 )
+
+// byClass is H.Encaps by a traffic class: packets with DSCP 46 take the policy of another color
+// than best effort, whose segment list is another one.
+func byClass(size int) Function {
+	const bestEffort, voice, dscp = 1, 46, 46
+	steered, endpoint := Addr("10.131.0.1"), Addr("2001:db8:f:2::1")
+	policy := func(name string, color uint32, segment netip.Addr) srpolicy.Policy {
+		p := OnePath(name, srv6.HEncaps, segment)
+		p.Color, p.Endpoint = color, endpoint
+		return p
+	}
+	user := packet4(Inner4, steered, size, false)
+	user[0] = packet.IPv4{Src: Inner4, Dst: steered, Fragment: dontFragment, TOS: dscp << 2}
+	return Function{
+		Name: "h_encaps@" + suffixClass, Size: size, Most: 1, Port: node.PortEdge, Data: user.frame(),
+		Want: rig.WantIPv6(Segment, 16, rig.ProtoRouting, 24+user.len()),
+		put: func(c *config.Config, _ uint32) {
+			c.Policies = append(c.Policies, policy("best-effort", bestEffort, Final), policy("voice", voice, Segment))
+			c.Steering = append(c.Steering, srpolicy.Steering{Prefix: Prefix(steered, 16), Policy: "best-effort"})
+			c.TrafficClasses = append(c.TrafficClasses, class.Class{Name: "voice", Color: voice, Match: class.Match{DSCP: []uint16{dscp}}})
+		},
+	}
+}
 
 // manyRoutes is End.DT4 with a table of 10,000 routes, and 1,000 destinations at random.
 func manyRoutes(size int) Function {
@@ -84,6 +115,7 @@ var suffixes = map[string]title{
 	node.PortEdge: {"roles edge, n3, n6", "on a port with the roles edge, n3 and n6"},
 	suffixVLAN:    {"VLAN", "in frames with a VLAN tag"},
 	suffixRoutes:  {"10,000 routes", "to 1,000 destinations at random"},
+	suffixClass:   {"traffic class", "by the policy of a class, on a port with the roles edge, n3 and n6"},
 }
 
 // TitleOf returns the title of a function or variant.
