@@ -82,6 +82,7 @@ func (u *UPF) restoreSession(e *store.Entry) error {
 	}
 	u.install.share.check(e)
 	u.paths.Move(s.SEID, nil, s)
+	u.behind.put(s.SEID, s)
 	if e.Usage != nil {
 		if err := u.install.collect(e, s, now); err != nil {
 			return err

@@ -41,6 +41,7 @@ func (u *UPF) Establish(s *session.Session) error {
 	e.Slice = p.slice
 	u.links.Join(p.rules)
 	u.paths.Move(s.SEID, nil, s)
+	u.behind.put(s.SEID, s)
 	u.reports.schedule(e, s)
 	return nil
 }
@@ -64,6 +65,7 @@ func (u *UPF) Modify(from, to *session.Session, how session.Modification) ([]ses
 	e.Slice = p.slice
 	u.links.Join(p.rules)
 	u.paths.Move(to.SEID, from, to)
+	u.behind.put(to.SEID, to)
 	u.paths.EndMarkers(from, to, how.EndMarkers)
 	u.kept.update(e, to, how.DropBuffered)
 	u.reports.schedule(e, to)
@@ -161,6 +163,7 @@ func (u *UPF) forget(e *store.Entry, s *session.Session) {
 	u.reports.wheel.Set(e, time.Time{})
 	u.hosts.Watch(e.SEID, false)
 	u.paths.Move(e.SEID, s, nil)
+	u.behind.put(e.SEID, nil)
 	u.links.Leave(e.SEID)
 	u.install.share.forget(e.SEID)
 	u.store.Forget(e)

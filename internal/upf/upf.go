@@ -42,6 +42,7 @@ type UPF struct {
 	reports *reporter    // usage and timers of sessions to SMFs
 	kept    *keeper      // packets of idle UEs
 	paths   *path.Paths  // GTP-U peers
+	behind  behind       // networks behind UEs
 	links   *lan.Links   // floods between Ethernet sessions
 	hosts   *lan.Hosts   // behind Ethernet sessions
 
