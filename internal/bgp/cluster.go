@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/netip"
@@ -43,7 +44,7 @@ const linger = 5 * time.Minute
 
 var errNoCluster = errors.New("this speaker is not a node of a cluster")
 
-// reach is the state of a speaker that is a node of a cluster.
+// reach is the state of a speaker that exchanges prefixes.
 type reach struct {
 	handler   ReachHandler
 	reader    reader
@@ -58,19 +59,30 @@ type reach struct {
 	seen       map[netip.Addr]time.Time // when each headend was last known
 	named      []netip.Addr             // whom the candidate paths name
 	pending    bool                     // rename is scheduled
+	mine       []netip.Prefix           // that only this node may have
+	originated map[string]advert        // by Originate
+	foreign    map[foreignRoute]bool    // to mine, of peers
 }
 
-// newReach returns nil for a speaker that is not a node of a cluster.
+// newReach returns nil for a speaker that exchanges SR policies only.
 func newReach(c Config) (*reach, error) {
-	if c.Cluster == nil {
+	if c.Cluster == nil && c.Origin == nil {
 		return nil, nil
 	}
-	vpns, err := parseVPNs(c.Cluster)
+	cluster, all := cmp.Or(c.Cluster, &Cluster{}), []VPN(nil)
+	if c.Cluster != nil {
+		all = cluster.vpns()
+	}
+	handler := cluster.Handler
+	if c.Origin != nil {
+		all, handler = append(all, c.Origin.VPNs...), c.Origin.Handler
+	}
+	vpns, err := parseVPNs(all)
 	if err != nil {
 		return nil, err
 	}
 	seen := map[netip.Addr]time.Time{}
-	for _, id := range c.Cluster.Headends {
+	for _, id := range cluster.Headends {
 		seen[id] = time.Now()
 	}
 	byReflector := func(p Peer) bool { return p.RouteReflector || p.Client }
@@ -81,11 +93,11 @@ func newReach(c Config) (*reach, error) {
 		})
 	}
 	return &reach{
-		handler: c.Cluster.Handler,
-		reader:  reader{asn: c.ASN, vpns: vpns, takesSIDs: takesSIDs, prefixes: c.Cluster.Prefixes},
-		announcer: announcer{routerID: c.RouterID, vpns: vpns, withSIDs: c.Cluster.SIDs, locator: c.Cluster.Locator,
+		handler: handler,
+		reader:  reader{asn: c.ASN, vpns: vpns, takesSIDs: takesSIDs, prefixes: cluster.Prefixes, onlyVPNs: c.Cluster == nil},
+		announcer: announcer{routerID: c.RouterID, vpns: vpns, withSIDs: cluster.SIDs, locator: cluster.Locator,
 			reflected: slices.ContainsFunc(c.Peers, byReflector)},
-		routes: rib{}, reported: map[overlay.Destination][]Route{}, advertised: map[string]advert{}, seen: seen,
+		routes: rib{}, reported: map[overlay.Destination][]Route{}, advertised: map[string]advert{}, seen: seen, foreign: map[foreignRoute]bool{},
 	}, nil
 }
 
@@ -134,6 +146,10 @@ func (s *Speaker) observeRoute(p *apiutil.Path) {
 func (s *Speaker) observeIn(v *vpn, p *apiutil.Path, prefix netip.Prefix, key routeKey, label *uint32) {
 	to := overlay.Destination{Tenant: v.id(), Prefix: prefix}
 	defer s.report(to)
+	if (v == nil || p.Withdrawal || v.wants(p.Attrs)) && s.foreign(to, key, p.Withdrawal) {
+		s.reach.routes.remove(to, key)
+		return
+	}
 	if p.Withdrawal {
 		s.reach.routes.remove(to, key)
 		return

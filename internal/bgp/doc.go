@@ -6,8 +6,10 @@
 // To use it:
 //
 //  1. Call Start with a Config and a Handler, which receives candidate paths. A
-//     node of a cluster also has a ReachHandler, which receives routes.
-//  2. Call SetNode (a node of a cluster), Advertise, or Injector.Set.
+//     node of a cluster, or a speaker with VPNs, also has a ReachHandler, which
+//     receives routes.
+//  2. Call SetNode (a node of a cluster), Originate (one that advertises prefixes of
+//     its own), Advertise, or Injector.Set.
 //  3. Call Stop, or Leave if the process is about to end.
 //
 // GoBGP calls the Speaker from its own goroutines. Speaker.reporting is held while

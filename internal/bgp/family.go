@@ -18,7 +18,7 @@ func (c *Config) spoken(p Peer) []Family {
 		return p.Families
 	case p.ASN == c.ASN:
 		return []Family{SRPolicy, Unicast, L3VPN}
-	case c.Cluster != nil:
+	case c.Cluster != nil || c.Origin != nil:
 		return []Family{Unicast}
 	}
 	return []Family{SRPolicy}

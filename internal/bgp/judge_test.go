@@ -34,8 +34,8 @@ func judged(t *testing.T) (all [][]byte) {
 		t.Fatal(err)
 	}
 	add(attrs...)
-	vpns, err := parseVPNs(&Cluster{VPN: &VPN{Distinguisher: "65001:7", Export: []string{"65001:100"}},
-		Tenants: []VPN{{Tenant: 7, Distinguisher: "10.0.0.1:7", Export: []string{"65001:7"}}}})
+	vpns, err := parseVPNs([]VPN{{Distinguisher: "65001:7", Export: []string{"65001:100"}},
+		{Tenant: 7, Distinguisher: "10.0.0.1:7", Export: []string{"65001:7"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

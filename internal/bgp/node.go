@@ -41,13 +41,7 @@ type announcer struct {
 func (a announcer) adverts(n overlay.Node, parts []overlay.Part, headends []netip.Addr) (map[string]advert, error) {
 	all := map[string]advert{}
 	add := func(f bgp.Family, nlri bgp.NLRI, attrs []bgp.PathAttributeInterface) error {
-		p := &apiutil.Path{Family: f, Nlri: nlri, Attrs: attrs, Age: time.Now().Unix()}
-		key, octets, err := octetsOfPath(p)
-		if err != nil {
-			return fmt.Errorf("advertise %s: %w", nlri, err)
-		}
-		all[key] = advert{p, octets}
-		return nil
+		return addAdvert(all, f, nlri, attrs)
 	}
 	if len(n.Prefixes) > 0 {
 		if errs := srv6.CheckUnicast6("address", n.Address); len(errs) > 0 {
@@ -91,6 +85,17 @@ func unicastRoute(f bgp.Family, p netip.Prefix, nextHop netip.Addr) (bgp.NLRI, [
 
 // adder adds a path.
 type adder func(bgp.Family, bgp.NLRI, []bgp.PathAttributeInterface) error
+
+// addAdvert adds a path to adverts.
+func addAdvert(all map[string]advert, f bgp.Family, nlri bgp.NLRI, attrs []bgp.PathAttributeInterface) error {
+	p := &apiutil.Path{Family: f, Nlri: nlri, Attrs: attrs, Age: time.Now().Unix()}
+	key, octets, err := octetsOfPath(p)
+	if err != nil {
+		return fmt.Errorf("advertise %s: %w", nlri, err)
+	}
+	all[key] = advert{p, octets}
+	return nil
+}
 
 // octetsOfPath encodes a path: family and NLRI, and attributes.
 func octetsOfPath(p *apiutil.Path) (key, octets string, err error) {
@@ -256,7 +261,7 @@ func (a announcer) policies(n overlay.Node, headends []netip.Addr, add adder) er
 // overlay.ColorIPv4 and ColorIPv6), and its parts of tenants. The first call connects to the peers. Connecting
 // earlier would let them forget this node's routes of before a restart.
 func (s *Speaker) SetNode(n overlay.Node, parts ...overlay.Part) error {
-	if s.reach == nil {
+	if s.reach == nil || s.config.Cluster == nil {
 		return errNoCluster
 	}
 	s.reporting.Lock()
@@ -277,7 +282,7 @@ func (s *Speaker) SetNode(n overlay.Node, parts ...overlay.Part) error {
 func (s *Speaker) announce() error {
 	r := s.reach
 	r.named = r.headends()
-	wanted, err := r.announcer.adverts(r.node, r.parts, r.named)
+	wanted, err := r.wanted()
 	if err != nil {
 		return err
 	}

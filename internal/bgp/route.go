@@ -71,6 +71,7 @@ type reader struct {
 	// takesSIDs says whether SRv6 SIDs of a peer are accepted.
 	takesSIDs func(peer netip.Addr) bool
 	prefixes  []netip.Prefix // that are accepted; none: any
+	onlyVPNs  bool           // unicast routes are the kernel's
 }
 
 // vpnsFor are the VPNs that a route may be for, by the label of its NLRI. For one without a
@@ -103,6 +104,8 @@ func (r reader) nlri(p *apiutil.Path) (prefix netip.Prefix, key routeKey, label 
 func (r reader) route(v *vpn, p *apiutil.Path, prefix netip.Prefix, key routeKey, label *uint32) (candidate, error) {
 	a := prefix.Addr()
 	switch {
+	case v == nil && r.onlyVPNs:
+		return candidate{}, fmt.Errorf("%w: it is no node of a cluster", errNotForUs)
 	case v == nil && prefix.Bits() == 0:
 		return candidate{}, fmt.Errorf("%w: default routes are not accepted", errNotForUs)
 	case a.IsMulticast(), a.IsLoopback(), a.IsLinkLocalUnicast(), a.Is4In6(), a.IsUnspecified() && prefix.Bits() > 0:

@@ -141,12 +141,16 @@ func (v *vpn) id() uint8 {
 	return v.tenant
 }
 
-// parseVPNs encodes the VPNs of a cluster, that of the node's own prefixes first.
-func parseVPNs(c *Cluster) (out []*vpn, err error) {
-	all := c.Tenants
+// vpns are those of a cluster, that of the node's own prefixes first.
+func (c *Cluster) vpns() []VPN {
 	if c.VPN != nil {
-		all = append([]VPN{*c.VPN}, all...)
+		return append([]VPN{*c.VPN}, c.Tenants...)
 	}
+	return slices.Clip(c.Tenants)
+}
+
+// parseVPNs encodes VPNs.
+func parseVPNs(all []VPN) (out []*vpn, err error) {
 	for i := range all {
 		v, err := parseVPN(&all[i])
 		if err != nil {

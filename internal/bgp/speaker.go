@@ -49,7 +49,8 @@ type Config struct {
 	// Waits: the speaker connects when Connect is called. Peers drop routes of an
 	// earlier speaker that are not advertised again soon.
 	Waits   bool
-	Cluster *Cluster // nil: the speaker exchanges SR policies only
+	Cluster *Cluster // nil: it is no node of a cluster
+	Origin  *Origin  // nil: it advertises no prefixes of its own
 	Log     *slog.Logger
 
 	pause time.Duration // in place of LimitPause
@@ -71,7 +72,7 @@ type Peer struct {
 	// reflects the peer's.
 	RouteReflector, Client bool
 	// Families to exchange. Default: all with an internal peer; with an external
-	// one Unicast if this node is part of a cluster, else SRPolicy.
+	// one Unicast if this node advertises prefixes, else SRPolicy.
 	Families []Family
 	// Spoken are the address families that the peer accepted from an earlier
 	// speaker (Handler.Speaks). A node that restarts offers no others.
@@ -122,8 +123,8 @@ type Handler interface {
 	Speaks(peer netip.Addr, families []string)
 }
 
-// Speaker is a BGP speaker for SR policies (SAFI 73) and, as a node of a cluster,
-// for prefixes.
+// Speaker is a BGP speaker for SR policies (SAFI 73) and for prefixes: those of a node of
+// a cluster, and those of a user plane function.
 type Speaker struct {
 	config  Config
 	handler Handler
@@ -134,7 +135,7 @@ type Speaker struct {
 	connect func() error // once
 
 	reporting sync.Mutex // held while a handler is called
-	reach     *reach     // nil: not a node of a cluster
+	reach     *reach     // nil: it exchanges SR policies only
 	awaited   map[netip.Addr]map[bgp.Family]bool
 	offered   map[netip.Addr][]bgp.Family // to each peer
 	keeps     map[netip.Addr][]bgp.Family // what each peer last said it keeps over its restart
@@ -148,6 +149,7 @@ type Speaker struct {
 	mu        sync.Mutex
 	own       map[key]*apiutil.Path
 	malformed map[netip.Addr]uint64 // by the peer that sent it
+	intruding map[netip.Addr]uint64 // routes to prefixes of this node, in the same way
 }
 
 // key is a policy's NLRI.
@@ -182,7 +184,7 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 	s := &Speaker{
 		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{}, offered: map[netip.Addr][]bgp.Family{},
 		links: linkStateTables(&c), keeps: map[netip.Addr][]bgp.Family{}, offers: map[key]map[netip.Addr]*offer{}, reported: map[key]Path{},
-		own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
+		own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{}, intruding: map[netip.Addr]uint64{},
 		server: server.NewBgpServer(server.LoggerOption(c.Log, level)),
 	}
 	s.isUp = s.isEstablished
@@ -223,6 +225,11 @@ func (s *Speaker) begin(ctx context.Context) error {
 	if err := s.setExport(ctx); err != nil {
 		return err
 	}
+	if s.config.Origin != nil {
+		if err := s.setImport(ctx); err != nil {
+			return err
+		}
+	}
 	watching, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
 	for _, p := range s.config.Peers {
@@ -249,7 +256,7 @@ func (s *Speaker) begin(ctx context.Context) error {
 		}
 		return nil
 	})
-	if s.config.Waits || s.reach != nil { // SetNode connects
+	if s.config.Waits || s.reach != nil { // SetNode or Originate connects
 		return nil
 	}
 	if err := s.Connect(); err != nil {
@@ -478,6 +485,9 @@ type PeerStatus struct {
 	// as withdrawn or lost an attribute. Updates that lack a mandatory attribute are
 	// withdrawn and logged, but not counted here.
 	Malformed uint64 `json:"-"`
+	// Intruding counts the routes that it advertised to prefixes that only this node may
+	// have. They are not used.
+	Intruding uint64 `json:"intruding,omitempty"`
 }
 
 // Peers returns the sessions.
@@ -491,6 +501,7 @@ func (s *Speaker) Peers(ctx context.Context) (out []PeerStatus, err error) {
 			state.Since = time.Since(up.AsTime())
 		}
 		s.mu.Lock()
+		state.Intruding = s.intruding[state.Address]
 		state.Malformed = s.malformed[state.Address] + p.GetState().GetMessages().GetReceived().GetDiscarded()
 		s.mu.Unlock()
 		for _, f := range p.GetAfiSafis() {
