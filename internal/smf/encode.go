@@ -225,13 +225,27 @@ func (e *encoder) pdi(down bool, f *Filter) []*ie.IE {
 	if f != nil {
 		flow, qfi = f.Flow, f.QFI
 	}
-	return []*ie.IE{
+	return append([]*ie.IE{
 		ie.NewSourceInterface(source), fteid, e.instance(),
 		when(down || e.dialect == Free5GC, e.ueAddress(down)),
 		when(f != nil, ie.NewSDFFilter(flow, "", "", "", 0)),
 		when(e.dialect == Open5GS && !down && qfi != 0, ie.NewQFI(qfi)),
 		e.interfaceType(interfaceType),
+	}, e.framedRoutes(down)...)
+}
+
+// framedRoutes are in the PDI that has the UE's address.
+func (e *encoder) framedRoutes(down bool) (out []*ie.IE) {
+	for _, p := range e.spec.FramedRoutes {
+		switch {
+		case !down && e.dialect != Free5GC:
+		case p.Addr().Is4():
+			out = append(out, ie.NewFramedRoute(p.String()))
+		default:
+			out = append(out, ie.NewFramedIPv6Route(p.String()))
+		}
 	}
+	return out
 }
 
 // fteid is the UPF's: chosen by it, or given.

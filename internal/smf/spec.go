@@ -63,6 +63,8 @@ type Spec struct {
 	// i has the i-th from there on. UE6 likewise, a /64 for each.
 	UE4 netip.Prefix `json:"ue4,omitzero"`
 	UE6 netip.Prefix `json:"ue6,omitzero"`
+	// FramedRoutes are networks behind the UE of a single session.
+	FramedRoutes []netip.Prefix `json:"framed_routes,omitempty"`
 	// ChooseUE lets the UPF choose the UE's addresses (CHV4, CHV6): "ipv4",
 	// "ipv6" or "ipv4v6", in place of ue4 and ue6.
 	ChooseUE        string       `json:"choose_ue,omitempty"`
@@ -216,6 +218,7 @@ func (s *Spec) checkAddresses() []fault {
 	bad4 := ip4 && !s.UE4.Addr().Is4()
 	bad6 := ip6 && (!s.UE6.Addr().Is6() || s.UE6.Bits() > 64)
 	return []fault{
+		{len(s.FramedRoutes) > 0 && s.Count > 1, "framed_routes: each network is behind one UE: give count 1"},
 		{s.ChooseUE != "" && given, "choose_ue: the UPF chooses the addresses, or ue4 and ue6 say them: not both"},
 		{s.ChooseUE != "" && !given && !slices.Contains(ipTypes, s.ChooseUE),
 			fmt.Sprintf("choose_ue: %q: give one of %s", s.ChooseUE, strings.Join(ipTypes, ", "))},
