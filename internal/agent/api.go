@@ -263,6 +263,8 @@ var (
 	ErrBusy = errors.New("busy")
 	// ErrNotBGP: the node speaks no BGP.
 	ErrNotBGP = errors.New("this node speaks no BGP: its configuration has no bgp.asn")
+	// ErrNoAnnouncements: the configuration announces nothing.
+	ErrNoAnnouncements = errors.New("this node announces no UE prefixes: its configuration has no upf.announce")
 	// ErrNotUPF: the node is no user plane function.
 	ErrNotUPF = errors.New("this node is no user plane function: its configuration has no upf.n4")
 )
@@ -284,6 +286,8 @@ type Service interface {
 	Slices() ([]SliceStatus, error)
 	// BGPPeers are of a node that speaks BGP: ErrNotBGP on others.
 	BGPPeers() ([]BGPPeerStatus, error)
+	// Announcements are of a node that announces UE prefixes: ErrNoAnnouncements on others.
+	Announcements() ([]AnnouncementStatus, error)
 	// Nodes are the others of the cluster: ErrNoCluster on a node that is in none.
 	Nodes() ([]NodeStatus, error)
 	// Associations and Sessions are of a node that is a user plane function:

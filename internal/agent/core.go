@@ -48,6 +48,8 @@ type core struct {
 	pods     *pods.Pods
 	spread   *spreader
 	probing  *probing
+
+	announcing announcing
 }
 
 // proposal is a goal that somebody asks for.
@@ -395,8 +397,10 @@ func (a *Agent) adjustSources(ctx context.Context) error {
 	g := c.goal
 	c.mu.RUnlock()
 	p := &g.Desired.Process
-	config := observed.Config{BGP: observed.BGPConfig(p.BGP, p.Overlay.Mode, g.Self), Overlay: p.Overlay}
-	err := errors.Join(a.sources.Adjust(ctx, config, g.Self, &g.Observed), c.probing.adjust(g))
+	config := observed.Config{
+		BGP: observed.BGPConfig(p.BGP, p.Overlay.Mode, g.Self), Overlay: p.Overlay, Announces: len(p.UPF.Announce) > 0,
+	}
+	err := errors.Join(a.sources.Adjust(ctx, config, g.Self, &g.Observed), c.announce(a.sources.BGP()), c.probing.adjust(g))
 	if k := a.sources.Kubernetes(); k != nil {
 		c.mu.RLock()
 		verdicts := append(c.goal.Observed.Verdicts(c.writer.Tables.Verdicts, c.refused), c.classVerdicts()...)
@@ -412,12 +416,18 @@ const adjustPause = 100 * time.Millisecond
 // runSources adjusts the control planes until ctx ends.
 func (a *Agent) runSources(ctx context.Context) error {
 	defer a.sources.Stop()
-	retry := time.NewTicker(retryInterval)
+	retry, look := time.NewTicker(retryInterval), time.NewTicker(announceInterval)
 	defer retry.Stop()
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-look.C:
+			if err := a.core.announce(a.sources.BGP()); err != nil {
+				a.log.Error("cannot announce what is to be announced; will try again", "error", err)
+			}
+			continue
 		case <-a.core.adjust:
 		case <-retry.C:
 		}

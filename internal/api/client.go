@@ -300,6 +300,11 @@ func (c *Client) Outcomes(ctx context.Context, key string) ([]agent.Outcome, err
 	return decoded[agent.Outcome](c.rpc.ListOutcomes(ctx, &pb.ListOutcomesRequest{Key: key}))
 }
 
+// Announcements returns the UE prefixes that BGP announces, or would.
+func (c *Client) Announcements(ctx context.Context, key string) ([]agent.AnnouncementStatus, error) {
+	return decoded[agent.AnnouncementStatus](c.rpc.ListAnnouncements(ctx, &pb.ListAnnouncementsRequest{Key: key}))
+}
+
 // Slices returns the slices.
 func (c *Client) Slices(ctx context.Context, key string) ([]agent.SliceStatus, error) {
 	return decoded[agent.SliceStatus](c.rpc.ListSlices(ctx, &pb.ListSlicesRequest{Key: key}))

@@ -28,6 +28,7 @@ var codes = []struct {
 	{pods.ErrTenant, connect.CodePermissionDenied},
 	{agent.ErrNotUPF, connect.CodeUnimplemented},
 	{agent.ErrNotBGP, connect.CodeUnimplemented},
+	{agent.ErrNoAnnouncements, connect.CodeUnimplemented},
 	{pods.ErrNoCluster, connect.CodeUnimplemented},
 	{context.Canceled, connect.CodeCanceled},
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},

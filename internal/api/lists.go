@@ -69,6 +69,10 @@ func (h *handler) ListBGPPeers(_ context.Context, r *pb.ListBGPPeersRequest) (*p
 	return list(&pb.ListBGPPeersResponse{}, h.agent.BGPPeers, "bgp", r.GetKey(), func(s agent.BGPPeerStatus) string { return s.Address.String() })
 }
 
+func (h *handler) ListAnnouncements(_ context.Context, r *pb.ListAnnouncementsRequest) (*pb.ListAnnouncementsResponse, error) {
+	return list(&pb.ListAnnouncementsResponse{}, h.agent.Announcements, "announcement", r.GetKey(), agent.AnnouncementStatus.Key)
+}
+
 func (h *handler) ListNodes(_ context.Context, r *pb.ListNodesRequest) (*pb.ListNodesResponse, error) {
 	return list(&pb.ListNodesResponse{}, h.agent.Nodes, "node", r.GetKey(), agent.NodeStatus.Key)
 }

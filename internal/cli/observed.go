@@ -22,13 +22,28 @@ var bgpPeers = noun[agent.BGPPeerStatus]{
 	kind: "bgp", keyName: "PEER",
 	short:  "BGP sessions, which carry candidate paths of SR policies",
 	fetch:  (*api.Client).BGPPeers,
-	header: []any{"PEER", "ASN", "ROUTER ID", "STATE", "UP FOR", "PATHS", "WENT DOWN BECAUSE"},
+	header: []any{"PEER", "ASN", "ROUTER ID", "STATE", "UP FOR", "PATHS", "INTRUDING", "WENT DOWN BECAUSE"},
 	row: func(s agent.BGPPeerStatus) []any {
 		up := ""
 		if s.Since > 0 {
 			up = s.Since.Round(time.Second).String()
 		}
-		return []any{s.Address, s.ASN, valid(s.RouterID), s.State, up, s.Received, s.Reason}
+		return []any{s.Address, s.ASN, valid(s.RouterID), s.State, up, s.Received, s.Intruding, s.Reason}
+	},
+}
+
+var announcements = noun[agent.AnnouncementStatus]{
+	kind: "announcement", aliases: []string{"announcements"}, keyName: "PREFIX",
+	short:  "UE prefixes that BGP announces, or why it does not",
+	fetch:  (*api.Client).Announcements,
+	header: []any{"PREFIX", "NETWORK INSTANCE", "OF", "NEXT HOP", "STATE", "SINCE", "BECAUSE"},
+	row: func(s agent.AnnouncementStatus) []any {
+		of := map[bool]string{true: "session", false: "pool"}[s.Framed]
+		since := ""
+		if !s.Since.IsZero() {
+			since = s.Since.UTC().Format(time.DateTime)
+		}
+		return []any{s.Prefix, s.NetworkInstance, of, valid(s.NextHop), s.State, since, s.Reason}
 	},
 }
 

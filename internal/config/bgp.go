@@ -12,7 +12,8 @@ import (
 
 // BGP makes the node a headend that receives candidate paths of SR policies by BGP
 // (RFC 9830). In a cluster whose overlay.mode is bgp, the nodes also advertise the
-// prefixes of their pods to each other.
+// prefixes of their pods to each other; a user plane function advertises what upf.announce
+// lists.
 type BGP struct {
 	ASN uint32 `json:"asn,omitempty"`
 	// RouterID is an IPv4 address, by which Route Targets name the node. In a cluster
@@ -74,8 +75,8 @@ type BGPPeer struct {
 	RouteReflector bool `json:"route_reflector,omitempty"`
 	Client         bool `json:"client,omitempty"`
 	// Families are the address families in use: sr-policy, unicast and l3vpn.
-	// Default: all for an internal peer; for an external one unicast in a cluster,
-	// and sr-policy elsewhere. l3vpn trusts the peer's SIDs.
+	// Default: all for an internal peer; for an external one unicast in a cluster or with
+	// upf.announce, and sr-policy elsewhere. l3vpn trusts the peer's SIDs.
 	Families []string `json:"families,omitempty"`
 }
 

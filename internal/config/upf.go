@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/announce"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -28,6 +29,9 @@ type UPF struct {
 	// that to it. The data path finds UEs with addresses of a pool faster, whoever
 	// chose them.
 	UEPools []UEPool `json:"ue_pools,omitempty"`
+	// Announce lists what BGP announces of the pools and of their sessions. Nothing else is
+	// announced.
+	Announce []announce.Entry `json:"announce,omitempty"`
 	// Protected are prefixes that UEs cannot reach, in addition to this node's own
 	// addresses, n4, smfs, gtpu.addresses, GTP-U peers, SIDs and the SR domain.
 	Protected []netip.Prefix `json:"protected,omitempty"`
@@ -80,6 +84,7 @@ func (c *Config) setUPFDefaults() {
 		setDefault(&c.UPF.Buffer.Bytes, DefaultBufferBytes)
 		setDefault(&c.UPF.EchoInterval, DefaultEchoInterval)
 		setDefault(&c.Limits.Sessions, DefaultSessions)
+		c.UPF.Announce = announced(c.UPF.Announce)
 	}
 	for i := range c.Slices {
 		if n9 := c.Slices[i].N9; n9 != nil && n9.Transport == slice.SRv6 && n9.Mode == "" {
@@ -134,7 +139,7 @@ func (u *UPF) Pools() []netip.Prefix {
 func checkUPF(v *validator) {
 	u := &v.UPF
 	if !u.IsSet() {
-		v.refuse(u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected)+len(u.UEMayReach) > 0 || u.MSSClamp,
+		v.refuse(u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected)+len(u.UEMayReach)+len(u.Announce) > 0 || u.MSSClamp,
 			"upf.n4", "the addresses of this node that SMFs reach, such as [192.0.2.10]", "no address for PFCP is given")
 		v.refuse(len(v.Slices) > 0,
 			"slices", "set upf.n4: slices are of a user plane function's sessions", "slices need sessions, and this node has none")
@@ -167,6 +172,7 @@ func checkUPF(v *validator) {
 		v.refuse(len(pool.Prefixes) == 0,
 			fmt.Sprintf("upf.ue_pools[%d].prefixes", i), "a prefix such as 10.45.0.0/16 or 2001:db8:45::/48", "the pool has no prefixes")
 	}
+	checkAnnounce(v)
 }
 
 // checkSMFs validates whom N4 obeys. Those that the UPF connects to must be named, too:

@@ -223,6 +223,11 @@ var families = slices.Concat(
 			emit(float64(r.Paths))
 		}
 	}),
+	counter("bgp_intruding_routes_total", "Routes that a BGP peer advertised to prefixes that only this node may have. They are not used.", func(r *reading, emit emit) {
+		for _, p := range r.peers {
+			emit(float64(p.Intruding), p.Address.String())
+		}
+	}, "peer"),
 	upfFamilies,
 	spreadFamilies,
 )
@@ -231,6 +236,21 @@ var families = slices.Concat(
 var upfFamilies = slices.Concat(
 	gauge("sessions", "PFCP sessions.", one(func(r *reading) int { return r.status.Sessions })),
 	gauge("sessions_max", "PFCP sessions that there is room for.", one(func(r *reading) int { return r.status.MaxSessions })),
+	gauge("announced_prefixes", "UE prefixes that the configuration has BGP announce, by network instance and by what they are: announced, withdrawn or refused.",
+		func(r *reading, emit emit) {
+			n := map[[2]string]int{}
+			for _, a := range r.announcements {
+				for _, state := range []string{agent.Announced, agent.Withdrawn, agent.Refused} {
+					n[[2]string{a.NetworkInstance, state}] += 0
+				}
+				n[[2]string{a.NetworkInstance, a.State}]++
+			}
+			for labels, count := range n {
+				emit(float64(count), labels[:]...)
+			}
+		}, "network_instance", "state"),
+	counter("announcement_withdrawals_total", "How often the UE prefixes of a network instance were withdrawn, because N3 or N4 was down.",
+		ofUPF(all(func(r *reading) map[string]uint64 { return r.withdrawals })), "network_instance"),
 	gauge("journal_failing", "1 while the session journal takes no sessions, because its disk is full or fails.", one(func(r *reading) int {
 		return min(1, len(r.status.Journal))
 	})),

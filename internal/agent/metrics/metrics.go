@@ -24,7 +24,7 @@ import (
 const maxSeries = 10_000
 
 // collector is a prometheus.Collector of an agent.
-type collector struct{ *agent.Agent }
+type collector struct{ agent *agent.Agent }
 
 // Describe sends every row of the table.
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
@@ -35,7 +35,7 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect sends what every row reads. Before Run is ready that is the build only.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	r, err := read(c.Agent)
+	r, err := read(c.agent)
 	for i := range families {
 		f := &families[i]
 		f.read(r, func(value float64, labels ...string) {
@@ -59,6 +59,9 @@ type reading struct {
 	associations []agent.AssociationStatus
 	peers        []agent.BGPPeerStatus
 	status       *agent.UPFStatus
+
+	announcements []agent.AnnouncementStatus
+	withdrawals   map[string]uint64
 }
 
 // read reads all of it, as far as there are no errors.
@@ -86,6 +89,8 @@ func read(a *agent.Agent) (*reading, error) {
 		r.status = s.UPF
 		r.associations, _ = a.Associations() // with UPF this is no error
 		r.slices, errs[6] = a.Slices()
+		r.announcements, _ = a.Announcements() // none: the configuration announces nothing
+		r.withdrawals = a.Withdrawals()
 	}
 	return r, errors.Join(errs[:]...)
 }
@@ -104,7 +109,7 @@ func (r *reading) tooMany(kind desired.Kind) bool {
 // Handler serves the agent's metrics, and those of the process.
 func Handler(a *agent.Agent) (http.Handler, error) {
 	r := prometheus.NewRegistry()
-	err := errors.Join(r.Register(collector{a}), r.Register(collectors.NewGoCollector()),
+	err := errors.Join(r.Register(collector{agent: a}), r.Register(collectors.NewGoCollector()),
 		r.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)

@@ -20,14 +20,16 @@ import (
 // node, and in a cluster the prefixes behind other nodes. It advertises this
 // node.
 type BGP struct {
-	of       Config // what it was made of
-	config   bgp.Config
-	speaker  *bgp.Speaker
-	queue    *Queue
-	node     overlay.Node // that it advertises
-	parts    []overlay.Part
-	expiry   *time.Timer // of the state of an earlier speaker
-	families map[netip.Addr][]string
+	of      Config // what it was made of
+	config  bgp.Config
+	speaker *bgp.Speaker
+	queue   *Queue
+	node    overlay.Node // that it advertises
+	parts   []overlay.Part
+	expiry  *time.Timer // of the state of an earlier speaker
+	// announced is what Announce advertised last; nil: nothing yet.
+	announced *announcement
+	families  map[netip.Addr][]string
 }
 
 // BGPConfig completes a configuration of BGP with what follows from this node:
@@ -95,6 +97,10 @@ func NewBGP(c Config, s *State, to *Queue, log *slog.Logger) (*BGP, error) {
 		}
 		h.config.Peers = append(h.config.Peers, peer)
 	}
+	if c.Announces {
+		// An earlier speaker announced, and sessions outlive it.
+		h.config.Origin, h.config.Restarting = &bgp.Origin{Handler: h}, h.config.Restarting || len(s.Families) > 0
+	}
 	if c.Overlay.Mode == config.OverlayBGP {
 		h.config.Cluster = &bgp.Cluster{Handler: h, Prefixes: b.Prefixes, SIDs: b.UnicastSIDs, Locator: !b.NoLocator}
 		for _, r := range s.Reaches {
@@ -128,6 +134,26 @@ func vpnOf(t overlay.Tenant, b *config.BGP) bgp.VPN {
 		v.Export = target
 	}
 	return v
+}
+
+// announcement is what a user plane function advertises.
+type announcement struct {
+	mine []netip.Prefix
+	list []bgp.Originated
+}
+
+// Announce advertises exactly a list of prefixes. mine are those that only this node may
+// have.
+func (h *BGP) Announce(mine []netip.Prefix, list []bgp.Originated) error {
+	if h.config.Origin == nil || h.announced != nil && slices.Equal(h.announced.mine, mine) &&
+		slices.EqualFunc(h.announced.list, list, bgp.Originated.Same) {
+		return nil
+	}
+	if err := h.speaker.Originate(mine, list); err != nil {
+		return fmt.Errorf("bgp: %w", err)
+	}
+	h.announced = &announcement{mine, list}
+	return nil
 }
 
 // start connects. The state of an earlier daemon, or of another configuration, holds

@@ -34,6 +34,8 @@ type Sources struct {
 type Config struct {
 	BGP     config.BGP
 	Overlay config.Overlay
+	// Announces: BGP advertises UE prefixes too (BGP.Announce).
+	Announces bool
 }
 
 // NewSources are none; Adjust starts them. They push what they observe to a queue, and
@@ -78,7 +80,7 @@ func (s *Sources) Problem() string {
 func (s *Sources) Adjust(ctx context.Context, c Config, self overlay.Self, state *State) error {
 	// What each of them depends on.
 	o := &c.Overlay
-	forBGP := Config{BGP: c.BGP, Overlay: config.Overlay{Mode: o.Mode, Tenants: o.Tenants}}
+	forBGP := Config{BGP: c.BGP, Announces: c.Announces, Overlay: config.Overlay{Mode: o.Mode, Tenants: o.Tenants}}
 	forKube := Config{Overlay: config.Overlay{Mode: o.Mode, Node: o.Node, LocatorPool: o.LocatorPool, Kube: o.Kube}}
 	return errors.Join(s.adjustBGP(ctx, forBGP, self, state), s.adjustKube(ctx, forKube, o.UsesKube(), self, state))
 }

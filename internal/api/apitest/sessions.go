@@ -17,6 +17,16 @@ func (a *Agent) Slices() ([]agent.SliceStatus, error) {
 	})
 }
 
+// Announcements are two, of a configuration that announces.
+func (a *Agent) Announcements() ([]agent.AnnouncementStatus, error) {
+	if len(a.Running().UPF.Announce) == 0 {
+		return nil, agent.ErrNoAnnouncements
+	}
+	return fixed(a,
+		agent.AnnouncementStatus{Prefix: netip.MustParsePrefix("10.45.0.0/16"), NetworkInstance: "internet", NextHop: netip.MustParseAddr("192.0.2.1"), State: agent.Announced, Since: Started},
+		agent.AnnouncementStatus{Prefix: netip.MustParsePrefix("203.0.113.0/28"), NetworkInstance: "internet", Framed: true, State: agent.Refused, Reason: "it contains the pool 203.0.113.0/30", Since: Started})
+}
+
 // Associations are always the same.
 func (a *Agent) Associations() ([]agent.AssociationStatus, error) {
 	return fixed(a,

@@ -123,6 +123,7 @@ func TestRoundTrips(t *testing.T) {
 	roundTrip[agent.Outcome, pb.Outcome](t)
 	roundTrip[agent.SliceStatus, pb.SliceStatus](t)
 	roundTrip[agent.AssociationStatus, pb.AssociationStatus](t)
+	roundTrip[agent.AnnouncementStatus, pb.AnnouncementStatus](t)
 	roundTrip[agent.SessionStatus, pb.SessionStatus](t)
 	roundTrip[agent.SessionFilter, pb.ListSessionsRequest](t)
 	roundTrip[pods.Status, pb.PodStatus](t)

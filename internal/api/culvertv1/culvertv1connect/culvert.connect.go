@@ -69,6 +69,9 @@ const (
 	CulvertListSlicesProcedure = "/culvert.v1.Culvert/ListSlices"
 	// CulvertListBGPPeersProcedure is the fully-qualified name of the Culvert's ListBGPPeers RPC.
 	CulvertListBGPPeersProcedure = "/culvert.v1.Culvert/ListBGPPeers"
+	// CulvertListAnnouncementsProcedure is the fully-qualified name of the Culvert's ListAnnouncements
+	// RPC.
+	CulvertListAnnouncementsProcedure = "/culvert.v1.Culvert/ListAnnouncements"
 	// CulvertListPodsProcedure is the fully-qualified name of the Culvert's ListPods RPC.
 	CulvertListPodsProcedure = "/culvert.v1.Culvert/ListPods"
 	// CulvertListNodesProcedure is the fully-qualified name of the Culvert's ListNodes RPC.
@@ -123,6 +126,8 @@ type CulvertClient interface {
 	ListSlices(context.Context, *culvertv1.ListSlicesRequest) (*culvertv1.ListSlicesResponse, error)
 	// Of a node that speaks BGP; on others UNIMPLEMENTED.
 	ListBGPPeers(context.Context, *culvertv1.ListBGPPeersRequest) (*culvertv1.ListBGPPeersResponse, error)
+	// Of a node that announces UE prefixes; on others UNIMPLEMENTED.
+	ListAnnouncements(context.Context, *culvertv1.ListAnnouncementsRequest) (*culvertv1.ListAnnouncementsResponse, error)
 	// Of a node of a cluster.
 	ListPods(context.Context, *culvertv1.ListPodsRequest) (*culvertv1.ListPodsResponse, error)
 	// Of a member of a cluster; on others UNIMPLEMENTED.
@@ -237,6 +242,12 @@ func NewCulvertClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(culvertMethods.ByName("ListBGPPeers")),
 			connect.WithClientOptions(opts...),
 		),
+		listAnnouncements: connect.NewClient[culvertv1.ListAnnouncementsRequest, culvertv1.ListAnnouncementsResponse](
+			httpClient,
+			baseURL+CulvertListAnnouncementsProcedure,
+			connect.WithSchema(culvertMethods.ByName("ListAnnouncements")),
+			connect.WithClientOptions(opts...),
+		),
 		listPods: connect.NewClient[culvertv1.ListPodsRequest, culvertv1.ListPodsResponse](
 			httpClient,
 			baseURL+CulvertListPodsProcedure,
@@ -321,6 +332,7 @@ type culvertClient struct {
 	listOutcomes       *connect.Client[culvertv1.ListOutcomesRequest, culvertv1.ListOutcomesResponse]
 	listSlices         *connect.Client[culvertv1.ListSlicesRequest, culvertv1.ListSlicesResponse]
 	listBGPPeers       *connect.Client[culvertv1.ListBGPPeersRequest, culvertv1.ListBGPPeersResponse]
+	listAnnouncements  *connect.Client[culvertv1.ListAnnouncementsRequest, culvertv1.ListAnnouncementsResponse]
 	listPods           *connect.Client[culvertv1.ListPodsRequest, culvertv1.ListPodsResponse]
 	listNodes          *connect.Client[culvertv1.ListNodesRequest, culvertv1.ListNodesResponse]
 	listAssociations   *connect.Client[culvertv1.ListAssociationsRequest, culvertv1.ListAssociationsResponse]
@@ -451,6 +463,15 @@ func (c *culvertClient) ListBGPPeers(ctx context.Context, req *culvertv1.ListBGP
 	return nil, err
 }
 
+// ListAnnouncements calls culvert.v1.Culvert.ListAnnouncements.
+func (c *culvertClient) ListAnnouncements(ctx context.Context, req *culvertv1.ListAnnouncementsRequest) (*culvertv1.ListAnnouncementsResponse, error) {
+	response, err := c.listAnnouncements.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ListPods calls culvert.v1.Culvert.ListPods.
 func (c *culvertClient) ListPods(ctx context.Context, req *culvertv1.ListPodsRequest) (*culvertv1.ListPodsResponse, error) {
 	response, err := c.listPods.CallUnary(ctx, connect.NewRequest(req))
@@ -565,6 +586,8 @@ type CulvertHandler interface {
 	ListSlices(context.Context, *culvertv1.ListSlicesRequest) (*culvertv1.ListSlicesResponse, error)
 	// Of a node that speaks BGP; on others UNIMPLEMENTED.
 	ListBGPPeers(context.Context, *culvertv1.ListBGPPeersRequest) (*culvertv1.ListBGPPeersResponse, error)
+	// Of a node that announces UE prefixes; on others UNIMPLEMENTED.
+	ListAnnouncements(context.Context, *culvertv1.ListAnnouncementsRequest) (*culvertv1.ListAnnouncementsResponse, error)
 	// Of a node of a cluster.
 	ListPods(context.Context, *culvertv1.ListPodsRequest) (*culvertv1.ListPodsResponse, error)
 	// Of a member of a cluster; on others UNIMPLEMENTED.
@@ -675,6 +698,12 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(culvertMethods.ByName("ListBGPPeers")),
 		connect.WithHandlerOptions(opts...),
 	)
+	culvertListAnnouncementsHandler := connect.NewUnaryHandlerSimple(
+		CulvertListAnnouncementsProcedure,
+		svc.ListAnnouncements,
+		connect.WithSchema(culvertMethods.ByName("ListAnnouncements")),
+		connect.WithHandlerOptions(opts...),
+	)
 	culvertListPodsHandler := connect.NewUnaryHandlerSimple(
 		CulvertListPodsProcedure,
 		svc.ListPods,
@@ -769,6 +798,8 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 			culvertListSlicesHandler.ServeHTTP(w, r)
 		case CulvertListBGPPeersProcedure:
 			culvertListBGPPeersHandler.ServeHTTP(w, r)
+		case CulvertListAnnouncementsProcedure:
+			culvertListAnnouncementsHandler.ServeHTTP(w, r)
 		case CulvertListPodsProcedure:
 			culvertListPodsHandler.ServeHTTP(w, r)
 		case CulvertListNodesProcedure:
@@ -850,6 +881,10 @@ func (UnimplementedCulvertHandler) ListSlices(context.Context, *culvertv1.ListSl
 
 func (UnimplementedCulvertHandler) ListBGPPeers(context.Context, *culvertv1.ListBGPPeersRequest) (*culvertv1.ListBGPPeersResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListBGPPeers is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) ListAnnouncements(context.Context, *culvertv1.ListAnnouncementsRequest) (*culvertv1.ListAnnouncementsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListAnnouncements is not implemented"))
 }
 
 func (UnimplementedCulvertHandler) ListPods(context.Context, *culvertv1.ListPodsRequest) (*culvertv1.ListPodsResponse, error) {
