@@ -31,6 +31,8 @@ type Endpoint struct {
 	Address   string
 	TokenFile string
 	CA        string // PEM file of the certificates to trust, in place of the system's
+	// ServerName is in the daemon's certificate; the host of Address unless set.
+	ServerName string
 }
 
 // Client calls a daemon. Its errors are the agent's: config.Errors, or errors that
@@ -49,7 +51,7 @@ func NewClient(e Endpoint) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--address %q: give host:port", e.Address)
 	}
-	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: e.ServerName}}
 	if e.CA != "" {
 		pem, err := os.ReadFile(e.CA)
 		if err != nil {

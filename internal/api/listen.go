@@ -14,12 +14,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 	"github.com/culvert-net/culvert/internal/config"
 )
 
@@ -154,22 +156,32 @@ func (s *Server) listenTCP(c config.API, handler http.Handler) error {
 		}
 		tlsConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	}
-	if c.TokenFile != "" {
-		token, err := ReadToken(c.TokenFile)
-		if err != nil {
-			return fmt.Errorf("api.token_file: %w", err)
+	var grants []grant
+	for _, t := range []struct {
+		field, file string
+		may         []string
+	}{{"token_file", c.TokenFile, nil}, {"policies_token_file", c.PoliciesTokenFile, []string{culvertv1connect.CulvertListPoliciesProcedure}}} {
+		if t.file == "" {
+			continue
 		}
-		handler = requireToken(token, handler)
+		token, err := ReadToken(t.file)
+		if err != nil {
+			return fmt.Errorf("api.%s: %w", t.field, err)
+		}
+		grants = append(grants, grant{sha256.Sum256([]byte(token)), t.may})
+	}
+	if len(grants) > 0 {
+		handler = requireToken(grants, handler)
 	}
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("api.listen: %w", err)
 	}
 	loopback := l.Addr().(*net.TCPAddr).IP.IsLoopback()
-	if !loopback && (tlsConfig == nil || c.TokenFile == "") {
-		return errors.Join(fmt.Errorf("api.listen: %s is beyond loopback: set tls_cert, tls_key and token_file", c.Listen), l.Close())
+	if !loopback && (tlsConfig == nil || len(grants) == 0) {
+		return errors.Join(fmt.Errorf("api.listen: %s is beyond loopback: set tls_cert, tls_key, and token_file or policies_token_file", c.Listen), l.Close())
 	}
-	if c.TokenFile == "" {
+	if len(grants) == 0 {
 		handler = requireLocalHost(handler)
 	}
 	s.add(l, handler, tlsConfig)
@@ -197,19 +209,33 @@ func ReadToken(path string) (string, error) {
 	return token, nil
 }
 
-// requireToken compares digests, so that neither content nor length of the
+// grant is what the bearer of a token may call.
+type grant struct {
+	digest [sha256.Size]byte // of the token
+	may    []string          // paths; nil: all
+}
+
+// requireToken compares digests, so that neither content nor length of a
 // token shows in the time it takes.
-func requireToken(token string, next http.Handler) http.Handler {
-	want := sha256.Sum256([]byte(token))
+func requireToken(grants []grant, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		have := sha256.Sum256([]byte(given))
-		if same := subtle.ConstantTimeCompare(want[:], have[:]) == 1; !isBearer || !same {
+		known, may := false, false
+		for _, g := range grants {
+			if subtle.ConstantTimeCompare(g.digest[:], have[:]) == 1 {
+				known, may = true, may || g.may == nil || slices.Contains(g.may, r.URL.Path)
+			}
+		}
+		switch {
+		case !isBearer || !known:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="culvert"`)
 			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
-			return
+		case !may:
+			http.Error(w, "this token is for listing policies only", http.StatusForbidden)
+		default:
+			next.ServeHTTP(w, r)
 		}
-		next.ServeHTTP(w, r)
 	})
 }
 

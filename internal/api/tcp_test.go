@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	"github.com/culvert-net/culvert/internal/config"
@@ -31,7 +32,7 @@ func certificate(t *testing.T) (certFile, keyFile string) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "culvert"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "culvert"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"agents.culvert"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
@@ -91,6 +92,50 @@ func TestTLSAndToken(t *testing.T) {
 	request.Header.Set("Authorization", token)
 	if code := status(t, cert, request); code != http.StatusUnauthorized {
 		t.Errorf("bare token: %d", code)
+	}
+}
+
+// A token for policies lists them, and does nothing else; beside it the other token does all.
+func TestPoliciesToken(t *testing.T) {
+	cert, key := certificate(t)
+	all, policies := write(t, "token", token, 0o600), write(t, "policies", strings.Repeat("p", 32), 0o600)
+	for name, c := range map[string]config.API{
+		"alone":            {PoliciesTokenFile: policies},
+		"beside the other": {TokenFile: all, PoliciesTokenFile: policies},
+	} {
+		c.Listen, c.TLSCert, c.TLSKey = "[::]:0", cert, key
+		s := serve(t, c, apitest.New(load(t, "edge.yaml")), nil)
+		_, port, err := net.SplitHostPort(s.Addresses()[0].String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := api.Endpoint{Address: "127.0.0.1:" + port, CA: cert, TokenFile: policies}
+		reader := dial(t, e)
+		if list, err := reader.Policies(t.Context(), ""); err != nil || len(list) == 0 {
+			t.Errorf("%s: policies: %v, %v", name, list, err)
+		}
+		for what, call := range map[string]func() error{
+			"Status": func() error { _, err := reader.Status(t.Context()); return err },
+			"Add":    func() error { _, err := reader.Add(t.Context(), &config.Config{}); return err },
+			"Pods":   func() error { _, err := reader.Pods(t.Context(), ""); return err },
+			"Trace":  func() error { return reader.Trace(t.Context(), agent.TraceFilter{}, nil, nil) },
+		} {
+			if err := call(); err == nil || !strings.Contains(err.Error(), "403") {
+				t.Errorf("%s: %s: %v", name, what, err)
+			}
+		}
+		e.TokenFile = all
+		if _, err := dial(t, e).Status(t.Context()); (err == nil) != (c.TokenFile != "") {
+			t.Errorf("%s: the token for all: %v", name, err)
+		}
+		// The certificate counts for the name that the client asks for, and for no other.
+		e.TokenFile = policies
+		for server, may := range map[string]bool{"agents.culvert": true, "other.culvert": false} {
+			e.ServerName = server
+			if _, err := dial(t, e).Policies(t.Context(), ""); (err == nil) != may {
+				t.Errorf("%s: as %s: %v", name, server, err)
+			}
+		}
 	}
 }
 

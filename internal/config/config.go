@@ -102,6 +102,8 @@ type API struct {
 	TLSCert   string `json:"tls_cert,omitempty"`
 	TLSKey    string `json:"tls_key,omitempty"`
 	TokenFile string `json:"token_file,omitempty"`
+	// PoliciesTokenFile has a token whose bearer may list SR policies, and nothing else.
+	PoliciesTokenFile string `json:"policies_token_file,omitempty"`
 }
 
 // Metrics is where Prometheus scrapes.

@@ -354,8 +354,8 @@ func checkAPI(v *validator) {
 	}
 	v.refuse(a.TLSCert == "" || a.TLSKey == "",
 		"api.listen", "set api.tls_cert and api.tls_key, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs TLS", a.Listen)
-	v.refuse(a.TokenFile == "",
-		"api.listen", "set api.token_file, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs a token", a.Listen)
+	v.refuse(a.TokenFile == "" && a.PoliciesTokenFile == "",
+		"api.listen", "set api.token_file or api.policies_token_file, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs a token", a.Listen)
 }
 
 func checkHostPort(v *validator, field, value string) (host string, ok bool) {

@@ -3039,14 +3039,15 @@ func (x *BitRate) GetDownlink() uint32 {
 }
 
 type API struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Socket        string                 `protobuf:"bytes,1,opt,name=socket,proto3" json:"socket,omitempty"`
-	Listen        string                 `protobuf:"bytes,2,opt,name=listen,proto3" json:"listen,omitempty"`
-	TlsCert       string                 `protobuf:"bytes,3,opt,name=tls_cert,json=tlsCert,proto3" json:"tls_cert,omitempty"`
-	TlsKey        string                 `protobuf:"bytes,4,opt,name=tls_key,json=tlsKey,proto3" json:"tls_key,omitempty"`
-	TokenFile     string                 `protobuf:"bytes,5,opt,name=token_file,json=tokenFile,proto3" json:"token_file,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Socket            string                 `protobuf:"bytes,1,opt,name=socket,proto3" json:"socket,omitempty"`
+	Listen            string                 `protobuf:"bytes,2,opt,name=listen,proto3" json:"listen,omitempty"`
+	TlsCert           string                 `protobuf:"bytes,3,opt,name=tls_cert,json=tlsCert,proto3" json:"tls_cert,omitempty"`
+	TlsKey            string                 `protobuf:"bytes,4,opt,name=tls_key,json=tlsKey,proto3" json:"tls_key,omitempty"`
+	TokenFile         string                 `protobuf:"bytes,5,opt,name=token_file,json=tokenFile,proto3" json:"token_file,omitempty"`
+	PoliciesTokenFile string                 `protobuf:"bytes,6,opt,name=policies_token_file,json=policiesTokenFile,proto3" json:"policies_token_file,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *API) Reset() {
@@ -3110,6 +3111,13 @@ func (x *API) GetTlsKey() string {
 func (x *API) GetTokenFile() string {
 	if x != nil {
 		return x.TokenFile
+	}
+	return ""
+}
+
+func (x *API) GetPoliciesTokenFile() string {
+	if x != nil {
+		return x.PoliciesTokenFile
 	}
 	return ""
 }
@@ -9376,14 +9384,15 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"argsOffset\"=\n" +
 	"\aBitRate\x12\x16\n" +
 	"\x06uplink\x18\x01 \x01(\rR\x06uplink\x12\x1a\n" +
-	"\bdownlink\x18\x02 \x01(\rR\bdownlink\"\x88\x01\n" +
+	"\bdownlink\x18\x02 \x01(\rR\bdownlink\"\xb8\x01\n" +
 	"\x03API\x12\x16\n" +
 	"\x06socket\x18\x01 \x01(\tR\x06socket\x12\x16\n" +
 	"\x06listen\x18\x02 \x01(\tR\x06listen\x12\x19\n" +
 	"\btls_cert\x18\x03 \x01(\tR\atlsCert\x12\x17\n" +
 	"\atls_key\x18\x04 \x01(\tR\x06tlsKey\x12\x1d\n" +
 	"\n" +
-	"token_file\x18\x05 \x01(\tR\ttokenFile\"!\n" +
+	"token_file\x18\x05 \x01(\tR\ttokenFile\x12.\n" +
+	"\x13policies_token_file\x18\x06 \x01(\tR\x11policiesTokenFile\"!\n" +
 	"\aMetrics\x12\x16\n" +
 	"\x06listen\x18\x01 \x01(\tR\x06listen\"3\n" +
 	"\x03Log\x12\x14\n" +
