@@ -178,6 +178,7 @@ func (l Listed) read(node string) (entry, []config.Error) {
 type written struct {
 	origin, name, egress string
 	traffic              Traffic
+	color                uint32 // in the place of traffic
 	preference           uint32
 	bsid                 netip.Addr
 	lists                []srpolicy.SegmentList
@@ -187,8 +188,11 @@ type written struct {
 // read checks what was written.
 func (w written) read(node string) (entry, []config.Error) {
 	faults := w.checkEgress(node)
-	if w.traffic == "" {
+	switch {
+	case w.traffic == "" && w.color == 0:
 		faults = append(faults, fault("traffic", "IPv4 or IPv6", "is missing"))
+	case w.traffic != "" && w.color != 0:
+		faults = append(faults, fault("color", "keep traffic or color", "stands beside traffic"))
 	}
 	name := w.name
 	if name == "" {
@@ -196,7 +200,7 @@ func (w written) read(node string) (entry, []config.Error) {
 	} else {
 		faults = append(faults, faultsOf(srv6.CheckName("name", name))...)
 	}
-	a := srpolicy.Advertised{Color: w.traffic.color(), Endpoint: netip.IPv6Unspecified(), Name: name,
+	a := srpolicy.Advertised{Color: cmp.Or(w.color, w.traffic.color()), Endpoint: netip.IPv6Unspecified(), Name: name,
 		Preference: cmp.Or(w.preference, DefaultPreference), BindingSID: w.bsid, SegmentLists: weighted(w.lists)}
 	faults = append(faults, faultsOf(a.Validate())...)
 	for i := range faults {

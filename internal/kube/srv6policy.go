@@ -27,7 +27,8 @@ const (
 type PolicySpec struct {
 	Node         string                 `json:"node,omitempty"`
 	EgressNode   string                 `json:"egressNode"` // an address of the underlay, or a name
-	Traffic      Traffic                `json:"traffic"`
+	Traffic      Traffic                `json:"traffic,omitempty"`
+	Color        uint32                 `json:"color,omitempty"`      // in the place of Traffic: of any other policy
 	Preference   uint32                 `json:"preference,omitempty"` // DefaultPreference unless set
 	BindingSID   netip.Addr             `json:"bindingSID,omitzero"`
 	SegmentLists []srpolicy.SegmentList `json:"segmentLists"`
@@ -106,7 +107,7 @@ func readPolicy(u *unstructured.Unstructured, node string) (entry, error) {
 	}
 	s := object.Spec
 	e, faults := written{
-		origin: "srv6policy", egress: s.EgressNode, traffic: s.Traffic, preference: s.Preference, bsid: s.BindingSID, lists: s.SegmentLists,
+		origin: "srv6policy", egress: s.EgressNode, traffic: s.Traffic, color: s.Color, preference: s.Preference, bsid: s.BindingSID, lists: s.SegmentLists,
 		fields: strings.NewReplacer("egress_node", "egressNode", "binding_sid", "bindingSID", "segment_lists", "segmentLists"),
 	}.read(node)
 	if len(faults) > 0 {
