@@ -6,6 +6,9 @@
 // To use it, call Run of a Watcher with a Handler, which receives what changes.
 // Publish and SetVerdicts may be called at any time.
 //
+// An Engine is not a node: it reads which nodes there are, writes candidate paths for
+// them, and shares a Lease with other engines.
+//
 // What a node watches does not grow with the cluster, except for the metadata of
 // Nodes: it watches its own Node, its own ConfigMap, the SRv6Policies that name
 // it or choose nodes by labels, traffic classes and their claims with the endpoints of the

@@ -41,7 +41,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	kinds := map[schema.GroupVersionResource]string{
 		nodeResource: "NodeList", configMapResource: "ConfigMapList", eventResource: "EventList", policyResource: "SRv6PolicyList",
-		classResource: "SRv6TrafficClassList", claimResource: "SRv6TrafficClassClaimList", sliceResource: "EndpointSliceList",
+		leaseResource: "LeaseList", classResource: "SRv6TrafficClassList", claimResource: "SRv6TrafficClassClaimList", sliceResource: "EndpointSliceList",
 	}
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
@@ -49,11 +49,13 @@ func newCluster(t *testing.T) *cluster {
 	}
 	c := &cluster{t, dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), metadatafake.NewSimpleMetadataClient(scheme)}
 	c.objects.PrependReactor("patch", "*", c.patch)
-	c.objects.PrependReactor("update", "configmaps", c.update)
-	c.objects.PrependReactor("create", "configmaps", func(a ktesting.Action) (bool, runtime.Object, error) {
-		a.(ktesting.CreateAction).GetObject().(*unstructured.Unstructured).SetResourceVersion("1")
-		return false, nil, nil
-	})
+	for _, r := range []string{configMapResource.Resource, policyResource.Resource, leaseResource.Resource} {
+		c.objects.PrependReactor("update", r, c.update)
+		c.objects.PrependReactor("create", r, func(a ktesting.Action) (bool, runtime.Object, error) {
+			a.(ktesting.CreateAction).GetObject().(*unstructured.Unstructured).SetResourceVersion("1")
+			return false, nil, nil
+		})
+	}
 	c.node(me, map[string]any{"spec": map[string]any{"podCIDRs": []any{"10.244.1.0/24", "fd00:10:244:1::/64"}}})
 	return c
 }

@@ -1,0 +1,215 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// EngineLabel marks the SRv6Policies of a traffic engineering engine. Its value is the engine's
+// name: engines of one name take over from each other.
+const EngineLabel = Group + "/engine"
+
+// engineManager is the engine among those who write an object, and in a label of what it wrote.
+const engineManager = "culvert-te"
+
+// Engine is what a traffic engineering engine reads from a cluster, and writes to it. Its methods
+// may be called at any time.
+type Engine struct {
+	config *rest.Config
+	api    connection
+}
+
+// NewEngine reads who and where the API server is, as kubectl finds it unless kubeconfig is a
+// file. The server is not asked yet.
+func NewEngine(kubeconfig, version string) (*Engine, error) {
+	c, err := KubectlConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	api, err := connectTo(c, version)
+	return &Engine{c, api}, err
+}
+
+// Absent is a node of the cluster that cannot be used, and why.
+type Absent struct{ Node, Why string }
+
+// Nodes are the members of the overlay by name, as their agents publish them.
+func (e *Engine) Nodes(ctx context.Context) (members []overlay.Node, absent []Absent, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	list, err := e.api.metadata.Resource(nodeResource).List(ctx, metav1.ListOptions{ResourceVersion: "0"}) // what the API server has in memory
+	if err != nil {
+		return nil, nil, fmt.Errorf("nodes of Kubernetes: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b metav1.PartialObjectMetadata) int { return strings.Compare(a.Name, b.Name) })
+	for _, m := range list.Items {
+		text := m.Annotations[NodeAnnotation]
+		if text == "" {
+			absent = append(absent, Absent{m.Name, "it has published nothing: no agent is a member of the overlay there"})
+			continue
+		}
+		n, err := readNode(m.Name, text)
+		if err == nil {
+			err = rival(n, members)
+		}
+		if err != nil {
+			absent = append(absent, Absent{m.Name, fmt.Sprintf("what it publishes cannot be used: %v", err)})
+			continue
+		}
+		members = append(members, n)
+	}
+	return members, absent, nil
+}
+
+// rival says what of a node belongs to another one.
+func rival(n overlay.Node, others []overlay.Node) error {
+	for _, o := range others {
+		switch {
+		case n.Address == o.Address:
+			return fmt.Errorf("address %s is that of %s", n.Address, o.Name)
+		case n.Locator.IsValid() && o.Locator.IsValid() && n.Locator.Overlaps(o.Locator):
+			return fmt.Errorf("locator %s is that of %s, or in it", n.Locator, o.Name)
+		case n.Locator.Contains(o.Address) || o.Locator.Contains(n.Address):
+			return fmt.Errorf("its locator has the address of %s, or the other way round", o.Name)
+		}
+		for _, s := range slices.Concat(n.IPv4, n.IPv6) {
+			if s == o.Address || o.Locator.Contains(s) || slices.Contains(o.IPv4, s) || slices.Contains(o.IPv6, s) {
+				return fmt.Errorf("SID %s is that of %s", s, o.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// EnginePaths are the candidate paths of an engine: SRv6Policies with its name in EngineLabel.
+type EnginePaths struct {
+	name string
+	api  connection
+}
+
+// Paths are those of the engine with a name.
+func (e *Engine) Paths(name string) (EnginePaths, error) {
+	if faults := validation.IsValidLabelValue(name); len(faults) > 0 {
+		return EnginePaths{}, fmt.Errorf("engine.name: %q cannot be the value of a label in Kubernetes: %s", name, strings.Join(faults, "; "))
+	}
+	return EnginePaths{name, e.api}, nil
+}
+
+// objectName is of the SRv6Policy with the engine's path of a node's policy.
+func (e EnginePaths) objectName(node string, a srpolicy.Advertised) string {
+	return policyName(node, fmt.Sprintf("%s-%d-%s", e.name, a.Color, a.Endpoint))
+}
+
+// PathName is what a node's agent calls the engine's path of a policy.
+func (e EnginePaths) PathName(node string, color uint32, endpoint netip.Addr) string {
+	return pathName("srv6policy", e.objectName(node, srpolicy.Advertised{Color: color, Endpoint: endpoint}))
+}
+
+// Put writes candidate paths of a node, each by itself. What somebody else has written stays, and
+// is an error.
+func (e EnginePaths) Put(ctx context.Context, node string, paths []srpolicy.Advertised) error {
+	errs := make([]error, len(paths))
+	for i, a := range paths {
+		if err := e.put(ctx, node, a); err != nil {
+			errs[i] = fmt.Errorf("SRv6Policy %s: %w", e.objectName(node, a), err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e EnginePaths) policies() dynamic.ResourceInterface {
+	return e.api.objects.Resource(policyResource)
+}
+
+// put writes one. It does not overwrite what changes at the same time.
+func (e EnginePaths) put(ctx context.Context, node string, a srpolicy.Advertised) error {
+	spec, err := fieldsOf(engineSpec(node, a))
+	if err != nil {
+		return err
+	}
+	name := e.objectName(node, a)
+	u, err := e.policies().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		u = &unstructured.Unstructured{Object: map[string]any{"apiVersion": policyVersion, "kind": policyKind, "spec": spec}}
+		u.SetName(name)
+		u.SetLabels(map[string]string{EngineLabel: e.name, managerLabel: engineManager})
+		_, err = e.policies().Create(ctx, u, metav1.CreateOptions{FieldManager: engineManager})
+		return err
+	case err != nil:
+		return err
+	case u.GetLabels()[EngineLabel] != e.name:
+		return fmt.Errorf("%w: it has no label %s: %s", ErrForeign, EngineLabel, e.name)
+	case sameSpec(u, spec):
+		return nil
+	}
+	u.Object["spec"] = spec
+	_, err = e.policies().Update(ctx, u, metav1.UpdateOptions{FieldManager: engineManager})
+	return err
+}
+
+// engineSpec is the spec of a candidate path, with the API's defaults.
+func engineSpec(node string, a srpolicy.Advertised) PolicySpec {
+	s := PolicySpec{Node: node, EgressNode: a.Endpoint.String(), Traffic: trafficOf(a.Color), Preference: a.EffectivePreference()}
+	if s.Traffic == "" {
+		s.Color = a.Color
+	}
+	for _, l := range a.SegmentLists {
+		s.SegmentLists = append(s.SegmentLists, srpolicy.SegmentList{Weight: cmp.Or(l.Weight, 1), Segments: l.Segments})
+	}
+	return s
+}
+
+// fieldsOf is a value as the API has it.
+func fieldsOf(v any) (fields map[string]any, err error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON([]byte(`{"kind":"x","apiVersion":"x","spec":` + string(text) + `}`)); err != nil {
+		return nil, err
+	}
+	fields, _, err = unstructured.NestedMap(u.Object, "spec")
+	return fields, err
+}
+
+func sameSpec(u *unstructured.Unstructured, spec map[string]any) bool {
+	there, _, err := unstructured.NestedMap(u.Object, "spec")
+	return err == nil && reflect.DeepEqual(there, spec)
+}
+
+// Withdraw deletes the engine's SRv6Policies, and returns their names.
+func (e EnginePaths) Withdraw(ctx context.Context) (removed []string, err error) {
+	all, err := e.policies().List(ctx, metav1.ListOptions{LabelSelector: EngineLabel + "=" + e.name})
+	if err != nil {
+		return nil, fmt.Errorf("SRv6Policies of engine %s: %w", e.name, err)
+	}
+	var errs []error
+	for i := range all.Items {
+		name, uid := all.Items[i].GetName(), all.Items[i].GetUID()
+		if err := ButGone(e.policies().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})); err != nil {
+			errs = append(errs, fmt.Errorf("SRv6Policy %s: %w", name, err))
+			continue
+		}
+		removed = append(removed, name)
+	}
+	return removed, errors.Join(errs...)
+}
