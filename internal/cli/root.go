@@ -25,6 +25,7 @@ type app struct {
 	endpoint api.Endpoint
 	format   printer.Format
 	now      func() time.Time
+	cluster  engineCluster // of `culvert te`
 }
 
 // groups order the commands in the help.
@@ -38,7 +39,7 @@ const (
 
 // New returns the root command of culvert.
 func New(version string) *cobra.Command {
-	return newRoot(&app{version: version, format: printer.Table, now: time.Now})
+	return newRoot(&app{version: version, format: printer.Table, now: time.Now, cluster: engineCluster{version: version}})
 }
 
 func newRoot(a *app) *cobra.Command {

@@ -31,6 +31,7 @@ classes, demands, and the lists that are installed (docs/how-to/traffic-engineer
 Only run, with engine.apply in FILE, and withdraw change something.`,
 	}
 	topologyFlag(c)
+	c.PersistentFlags().StringVar(&a.cluster.kubeconfig, "kubeconfig", "", "`file` with the cluster's address and credentials; as kubectl finds it, or those of this pod, unless set")
 	c.AddCommand(build(a, teShow, tePlan, teExplain, teSimulate, teReport, teDemands, teRun, teStatus, teWithdraw)...)
 	return c
 }
@@ -70,7 +71,7 @@ func teShow(a *app) *cobra.Command {
 		Short: "Show the links of a network, and how full demands make them",
 		Args:  cmdline.Exactly(1, "the file of a network"),
 		RunE: func(c *cobra.Command, args []string) error {
-			n, err := network(c, args)
+			n, err := a.network(c, args)
 			if err != nil {
 				return err
 			}
@@ -108,7 +109,7 @@ func tePlan(a *app) *cobra.Command {
 		Example: "  culvert te plan network.yaml --target 70 --changes 5",
 		Args:    cmdline.Exactly(1, "the file of a network"),
 		RunE: func(c *cobra.Command, args []string) error {
-			n, err := network(c, args)
+			n, err := a.network(c, args)
 			if err != nil {
 				return err
 			}
@@ -179,7 +180,7 @@ func teExplain(a *app) *cobra.Command {
 			return words, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			n, err := network(c, args)
+			n, err := a.network(c, args)
 			if err != nil {
 				return err
 			}
@@ -246,7 +247,7 @@ link more than full after repair.`,
 		Example: "  culvert te simulate network.yaml\n  culvert te simulate network.yaml --fail r1-r3",
 		Args:    cmdline.Exactly(1, "the file of a network"),
 		RunE: func(c *cobra.Command, args []string) error {
-			n, err := network(c, args)
+			n, err := a.network(c, args)
 			if err != nil {
 				return err
 			}

@@ -25,10 +25,9 @@ type teSpeaker struct {
 	ready    bool // peers have advertised everything once, or had the time to
 }
 
-// startSpeaker makes the speaker of a file. It connects when Connect is called. restarting says
+// startSpeaker makes the engine's speaker. It connects when Connect is called. restarting says
 // that headends have paths of an earlier one.
-func startSpeaker(ctx context.Context, file *netfile.Network, restarting bool, log *slog.Logger) (*teSpeaker, error) {
-	b := file.Engine.BGP
+func startSpeaker(ctx context.Context, b netfile.BGP, restarting bool, log *slog.Logger) (*teSpeaker, error) {
 	if !b.IsSet() {
 		return nil, errors.New("engine.bgp: is missing (fix: give asn, router_id and peers in the file of the network)")
 	}
@@ -76,7 +75,7 @@ func (a *app) startEngine(ctx context.Context, file *netfile.Network, nodes map[
 	if file.Engine.Write == netfile.WriteBGP {
 		had = adopt(ctx, written(file, headends, paths), min(time.Duration(b.Wait), time.Duration(b.Restart)/2), log)
 	}
-	s, err := startSpeaker(ctx, file, len(had) > 0, log)
+	s, err := startSpeaker(ctx, b, len(had) > 0, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -149,8 +148,8 @@ func (s *teSpeaker) why(ctx context.Context, left []te.LeftOut) string {
 }
 
 // topologyOnce reads the topology by a speaker that ends then.
-func topologyOnce(ctx context.Context, file *netfile.Network) (te.Topology, []te.LeftOut, error) {
-	s, err := startSpeaker(ctx, file, false, slog.New(slog.DiscardHandler))
+func topologyOnce(ctx context.Context, b netfile.BGP) (te.Topology, []te.LeftOut, error) {
+	s, err := startSpeaker(ctx, b, false, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return te.Topology{}, nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/engine/headend"
 	"github.com/culvert-net/culvert/internal/engine/netfile"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
@@ -121,22 +122,22 @@ func TestWriteByBGP(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := written(file, all, paths)["a"]
+	red := headend.Policy{Name: "red", Color: 1, Endpoint: netip.MustParseAddr("fc00:d::d1")}
 	lists := []srpolicy.SegmentList{
 		{Weight: 3, Segments: []netip.Addr{netip.MustParseAddr("fc00:b::1"), netip.MustParseAddr("fc00:d::d1")}},
 		{Weight: 1, Segments: []netip.Addr{netip.MustParseAddr("fc00:d::d1")}},
 	}
 	for name, bad := range map[string]srpolicy.CandidatePath{
-		"there is no policy green":     {Name: "te:green", Policy: "green", Preference: 150, SegmentLists: lists},
 		"segment_lists: is missing":    {Name: "te:red", Policy: "red", Preference: 150},
 		"segment_lists: has 9 lists":   {Name: "te:red", Policy: "red", Preference: 150, SegmentLists: slices.Repeat(lists[:1], 9)},
 		"segments[0]: ff02::1 is a mu": {Name: "te:red", Policy: "red", SegmentLists: []srpolicy.SegmentList{{Segments: []netip.Addr{netip.MustParseAddr("ff02::1")}}}},
 	} {
-		if err := h.Put(t.Context(), []srpolicy.CandidatePath{bad}); err == nil || !strings.Contains(err.Error(), name) {
+		if err := h.Put(t.Context(), []headend.Path{{CandidatePath: bad, Of: red}}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %q", err, name)
 		}
 	}
 	want := srpolicy.Advertised{Color: 1, Endpoint: netip.MustParseAddr("fc00:d::d1"), Distinguisher: 0x0a000001, Name: "te:red", Preference: 150, SegmentLists: lists}
-	if err := h.Put(t.Context(), []srpolicy.CandidatePath{{Name: "te:red", Policy: "red", Preference: 150, SegmentLists: lists}}); err != nil {
+	if err := h.Put(t.Context(), []headend.Path{{CandidatePath: srpolicy.CandidatePath{Policy: "red", Preference: 150, SegmentLists: lists}, Of: red}}); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, "the path arrives", func() bool { return len(named.list()) > 0 })
@@ -148,7 +149,7 @@ func TestWriteByBGP(t *testing.T) {
 		return err == nil && !slices.ContainsFunc(peers, func(p bgp.PeerStatus) bool { return p.State != "established" })
 	})
 	for i, preference := range []uint32{151, 152} { // a later update arrives after an earlier one
-		if err := h.Put(t.Context(), []srpolicy.CandidatePath{{Name: "te:red", Policy: "red", Preference: preference, SegmentLists: lists}}); err != nil {
+		if err := h.Put(t.Context(), []headend.Path{{CandidatePath: srpolicy.CandidatePath{Policy: "red", Preference: preference, SegmentLists: lists}, Of: red}}); err != nil {
 			t.Fatal(err)
 		}
 		wait(t, "a change arrives", func() bool { return len(named.list()) == i+2 })

@@ -46,7 +46,7 @@ a rate is unknown.`,
 		Example: "  culvert te demands network.yaml --node r1=192.0.2.1:7443 --node r2=192.0.2.2:7443 --token-file token\n  culvert te demands network.yaml --node r1=/run/culvert/culvert.sock -o yaml",
 		Args:    cmdline.Exactly(1, "the file of a network"),
 		RunE: func(c *cobra.Command, args []string) error {
-			file, n, left, err := readNetwork(c, args[0])
+			file, n, left, err := a.readNetwork(c, args[0], nil)
 			if err != nil {
 				return err
 			}
@@ -78,9 +78,9 @@ a rate is unknown.`,
 
 // headends are the clients of a file's nodes that have an api, and of --node, which is preferred.
 func (a *app) headends(file *netfile.Network, nodes map[string]string) (map[string]headend.Headend, error) {
-	addresses := map[string]string{}
+	addresses, names := map[string]string{}, map[string]string{}
 	for _, n := range file.Nodes {
-		addresses[n.Name] = n.API
+		addresses[n.Name], names[n.Name] = n.API, n.TLSName
 	}
 	for name, address := range nodes {
 		if _, known := addresses[name]; !known {
@@ -94,6 +94,7 @@ func (a *app) headends(file *netfile.Network, nodes map[string]string) (map[stri
 			continue
 		}
 		e := a.endpoint
+		e.ServerName = names[name]
 		if e.Address = address; strings.HasPrefix(address, "/") {
 			e.Address, e.Socket = "", address
 		}
@@ -104,9 +105,9 @@ func (a *app) headends(file *netfile.Network, nodes map[string]string) (map[stri
 		clients[name] = remote{client}
 	}
 	if len(clients) == 0 {
-		return nil, cmdline.Usagef("no node has an address: give nodes their api in the file, or --node r1=192.0.2.1:7443")
+		return nil, cmdline.Usagef("no node has an address: give nodes their api in the file, or --node r1=192.0.2.1:7443, or engine.agents.port with --topology kubernetes")
 	}
-	return clients, nil
+	return a.cluster.writers(file.Engine, clients)
 }
 
 // measure reads all headends so many times, or until the context ends.

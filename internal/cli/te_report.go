@@ -23,7 +23,7 @@ what happened over time, is at its engine.listen.`,
 		Example: "  culvert te report network.yaml > network.html\n  culvert te report network.yaml --fail all > network.html",
 		Args:    cmdline.Exactly(1, "the file of a network"),
 		RunE: func(c *cobra.Command, args []string) error {
-			n, err := network(c, args)
+			n, err := a.network(c, args)
 			if err != nil {
 				return err
 			}

@@ -19,8 +19,8 @@ import (
 	"github.com/culvert-net/culvert/internal/engine/headend"
 	"github.com/culvert-net/culvert/internal/engine/loop"
 	"github.com/culvert-net/culvert/internal/engine/monitor"
+	"github.com/culvert-net/culvert/internal/engine/netfile"
 	"github.com/culvert-net/culvert/internal/printer"
-	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // remote is a headend by its management API.
@@ -36,14 +36,22 @@ func (r remote) Policies(ctx context.Context) ([]headend.Policy, error) {
 	return list, err
 }
 
-// Put adds or replaces candidate paths.
-func (r remote) Put(ctx context.Context, paths []srpolicy.CandidatePath) error {
-	_, err := r.Add(ctx, &config.Config{CandidatePaths: paths})
+// PathName begins with the engine's name.
+func (r remote) PathName(engine string, p headend.Policy) string { return engine + ":" + p.Name }
+
+// Put adds or replaces candidate paths, all of them, or none.
+func (r remote) Put(ctx context.Context, paths []headend.Path) error {
+	c := &config.Config{}
+	for _, p := range paths {
+		c.CandidatePaths = append(c.CandidatePaths, p.CandidatePath)
+	}
+	_, err := r.Add(ctx, c)
 	return err
 }
 
 func teRun(a *app) *cobra.Command {
 	var nodes map[string]string
+	leaseName := ""
 	c := &cobra.Command{
 		Use:   "run FILE [--node NAME=ADDRESS]...",
 		Short: "Keep links from filling up: measure, plan, and change lists, round after round",
@@ -52,32 +60,40 @@ engine.apply is true, changes lists step by step. FILE is read anew in each roun
 have an api: where their daemons are.
 
 The engine writes candidate paths whose names begin with engine.name, at engine.preference,
-150: by each node's api, or, if engine.write is bgp, as a BGP speaker (engine.bgp). Paths of
-others that are preferred stay in use. When the engine ends, its paths stay, those by BGP for
-engine.bgp.restart; when it starts again, it goes on from there. "culvert te withdraw" removes
-them.`,
-		Example: "  culvert te run network.yaml --token-file token\n  culvert te run network.yaml --topology vtysh\n  culvert te run network.yaml --topology bgp-ls",
+150: by each node's api, or, by engine.write, as a BGP speaker (bgp; engine.bgp) or as
+SRv6Policies (kubernetes). Paths of others that are preferred stay in use. When the engine
+ends, its paths stay, those by BGP for engine.bgp.restart; when it starts again, it goes on
+from there. "culvert te withdraw" removes them.
+
+With a lease several engines may run: the one that holds it changes headends, and the others
+measure and plan, so that they can take over at once.`,
+		Example: "  culvert te run network.yaml --token-file token\n  culvert te run network.yaml --topology vtysh\n  culvert te run network.yaml --topology bgp-ls\n  culvert te run network.yaml --topology vtysh,kubernetes --lease kube-system/culvert-te",
 		Args:    cmdline.Exactly(1, "the file of a network"),
-		RunE:    func(c *cobra.Command, args []string) error { return a.runEngine(c, args[0], nodes) },
+		RunE:    func(c *cobra.Command, args []string) error { return a.runEngine(c, args[0], nodes, leaseName) },
 	}
 	nodeFlag(c, &nodes)
+	c.Flags().StringVar(&leaseName, "lease", "", "`NAMESPACE/NAME` of a Lease of Kubernetes that the engine has to hold to change headends; engine.lease of FILE unless set")
 	return c
 }
 
 // runEngine does rounds until the context ends.
-func (a *app) runEngine(c *cobra.Command, path string, nodes map[string]string) error {
-	file, source, err := readFile(c, path)
+func (a *app) runEngine(c *cobra.Command, path string, nodes map[string]string, leaseName string) error {
+	file, from, err := a.readFile(c, path)
 	if err != nil {
 		return err
 	}
-	if source != sourceBGP { // it takes its time
-		_, _, _, err = readNetwork(c, path)
+	if from.links != sourceBGP { // it takes its time
+		_, _, _, err = a.readNetwork(c, path, nil)
 	}
 	if _, headendsErr := a.headends(file, nodes); err != nil || headendsErr != nil {
 		return cmp.Or(err, headendsErr)
 	}
 	log := newLogger(c.ErrOrStderr(), config.Log{}, &slog.LevelVar{})
-	speaker, paths, err := a.startEngine(c.Context(), file, nodes, source, log)
+	l, err := a.cluster.leaseOf(file.Engine, leaseName, log)
+	if err != nil {
+		return err
+	}
+	speaker, paths, err := a.startEngine(c.Context(), file, nodes, from.links, log)
 	if err != nil {
 		return err
 	}
@@ -86,19 +102,34 @@ func (a *app) runEngine(c *cobra.Command, path string, nodes map[string]string) 
 	}
 	write := file.Engine.Write
 	e := loop.New(func(context.Context) (loop.Input, error) { return a.input(c, path, nodes, write, speaker, paths) }, log)
-	group, ctx := errgroup.WithContext(c.Context())
-	group.Go(func() error { return e.Run(ctx) })
-	group.Go(func() error { return monitor.Serve(ctx, e, file.Engine.Listen) })
-	if err := group.Wait(); err != nil {
+	if err := runUnder(c.Context(), e, l, file.Engine.Listen); err != nil {
 		return err
 	}
 	log.Info("ended; lists stay")
 	return nil
 }
 
+// runUnder runs an engine until ctx ends. It has its lease until it changes nothing any more.
+func runUnder(ctx context.Context, e *loop.Engine, l *lease, listen string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	if l != nil {
+		e.Under(l)
+		leased, end := context.WithCancel(context.WithoutCancel(ctx))
+		group.Go(func() error { return l.Run(leased) })
+		group.Go(func() error {
+			defer end()
+			return e.Run(ctx)
+		})
+	} else {
+		group.Go(func() error { return e.Run(ctx) })
+	}
+	group.Go(func() error { return monitor.Serve(ctx, e, listen) })
+	return group.Wait()
+}
+
 // input reads what a round begins with.
 func (a *app) input(c *cobra.Command, path string, nodes map[string]string, write string, s *teSpeaker, paths *advertiser) (loop.Input, error) {
-	file, n, left, err := readNetworkBy(c, path, s)
+	file, n, left, err := a.readNetwork(c, path, s)
 	if err != nil {
 		return loop.Input{}, err
 	}
@@ -145,10 +176,16 @@ func stateTable(g *printer.Grid, s loop.State) {
 	g.Row("round", fmt.Sprintf("%d, at %s, in %s", s.Counts.Rounds, s.At.Format(time.DateTime), s.Took.Round(time.Millisecond)))
 	g.Row("state", s.Word)
 	mode := "changes headends"
-	if !s.Apply {
+	switch {
+	case !s.Apply:
 		mode = "changes nothing: engine.apply is false"
+	case s.Lease != nil && !s.Lease.Held:
+		mode = "changes nothing: this engine does not hold the lease"
 	}
 	g.Row("mode", mode)
+	if s.Lease != nil {
+		g.Row("lease", s.Lease.Whose())
+	}
 	g.Row("since start", fmt.Sprintf("%d rounds, %d of them failed; lists of demands changed %d times", s.Counts.Rounds, s.Counts.Failed, s.Counts.Changes))
 	for _, v := range s.Failed {
 		g.Row("no answer", v)
@@ -173,13 +210,16 @@ func teWithdraw(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "withdraw FILE [--node NAME=ADDRESS]...",
 		Short:   "Remove the engine's candidate paths from all headends",
-		Long:    "Removes the candidate paths whose names begin with engine.name. Policies then take the best of\ntheir other paths. End the engine first: it would write them again.",
+		Long:    "Removes the candidate paths whose names begin with engine.name, or with engine.write kubernetes\nthe SRv6Policies with its label. Policies then take the best of their other paths. End the\nengine first: it would write them again.",
 		Example: "  culvert te withdraw network.yaml --token-file token",
 		Args:    cmdline.Exactly(1, "the file of a network"),
 		RunE: func(c *cobra.Command, args []string) error {
-			file, _, err := readFile(c, args[0])
+			file, _, err := a.readFile(c, args[0])
 			if err != nil {
 				return err
+			}
+			if file.Engine.Write == netfile.WriteKubernetes {
+				return a.cluster.withdraw(c, file.Engine.Name)
 			}
 			headends, err := a.headends(file, nodes)
 			if err != nil {

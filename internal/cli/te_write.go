@@ -55,41 +55,19 @@ func (h byBGP) advertised(color uint32, endpoint netip.Addr) srpolicy.Advertised
 	return a
 }
 
-// here is the name that the headend gives the engine's path of a policy.
-func (h byBGP) here(p headend.Policy) string {
+// PathName is what the headend calls the engine's path of a policy.
+func (h byBGP) PathName(_ string, p headend.Policy) string {
 	return observed.PathName(h.self, h.advertised(p.Color, p.Endpoint))
 }
 
-// Policies are all that the node has. The engine's paths have the names that it gave them.
-func (h byBGP) Policies(ctx context.Context) ([]headend.Policy, error) {
-	list, err := h.remote.Policies(ctx)
-	for _, p := range list {
-		name := h.here(p)
-		for i := range p.Paths {
-			if p.Paths[i].Path == name {
-				p.Paths[i].Path = h.prefix + p.Name
-			}
-		}
-	}
-	return list, err
-}
-
 // Put advertises candidate paths to the headend.
-func (h byBGP) Put(ctx context.Context, paths []srpolicy.CandidatePath) error {
+func (h byBGP) Put(_ context.Context, paths []headend.Path) error {
 	if !h.router.Is4() {
 		return errors.New("router_id is missing (fix: give the node's entry in the file the bgp.router_id of its daemon)")
 	}
-	policies, err := h.remote.Policies(ctx)
-	if err != nil {
-		return err
-	}
 	var list []bgp.Injection
-	for _, c := range paths {
-		i := slices.IndexFunc(policies, func(p headend.Policy) bool { return p.Name == c.Policy })
-		if i < 0 {
-			return fmt.Errorf("there is no policy %s", c.Policy)
-		}
-		list = append(list, h.injection(policies[i], c))
+	for _, p := range paths {
+		list = append(list, h.injection(p.Of, p.CandidatePath))
 	}
 	return h.paths.put(list)
 }
@@ -113,7 +91,7 @@ func (h byBGP) has(ctx context.Context) (list []bgp.Injection, err error) {
 	}
 	for _, p := range policies {
 		for _, c := range paths {
-			if c.Origin == desired.OriginBGP && p.Endpoint.IsValid() && c.Name == h.here(p) {
+			if c.Origin == desired.OriginBGP && p.Endpoint.IsValid() && c.Name == h.PathName("", p) {
 				list = append(list, h.injection(p, c.CandidatePath))
 			}
 		}
@@ -133,7 +111,7 @@ func forget(ctx context.Context, file *netfile.Network, headends map[string]head
 			had[name] = len(list)
 		}
 	}
-	s, err := startSpeaker(ctx, file, false, slog.New(slog.DiscardHandler))
+	s, err := startSpeaker(ctx, file.Engine.BGP, false, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, nil, nil, err
 	}

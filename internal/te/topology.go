@@ -2,6 +2,7 @@ package te
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -19,6 +20,8 @@ type Node struct {
 	SID netip.Addr `json:"sid,omitzero"`
 	// Locator holds the node's SIDs; the SID of a policy's endpoint is in it.
 	Locator netip.Prefix `json:"locator,omitzero"`
+	// Addresses are others of the node: endpoints of policies, and SIDs outside of its locator.
+	Addresses []netip.Addr `json:"addresses,omitempty"`
 	// MaxSegments is how many segments the node pushes as a headend (RFC 8476: Maximum SID
 	// Depth); 0: as many as Culvert does.
 	MaxSegments int `json:"max_segments,omitempty"`
@@ -54,12 +57,12 @@ func (l Link) Direction() string {
 	return l.From + "-" + l.To
 }
 
-// Owner is the name of the node that an address leads to: the one whose SID it is, or whose
-// locator has it, the longest where several do. Empty: no node.
+// Owner is the name of the node that an address leads to: the one whose SID or address it is, or
+// whose locator has it, the longest where several do. Empty: no node.
 func (t Topology) Owner(a netip.Addr) (name string) {
 	longest := -1
 	for _, n := range t.Nodes {
-		if n.SID == a && a.IsValid() {
+		if a.IsValid() && (n.SID == a || slices.Contains(n.Addresses, a)) {
 			return n.Name
 		}
 		if n.Locator.Contains(a) && n.Locator.Bits() > longest {

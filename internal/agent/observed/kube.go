@@ -132,9 +132,12 @@ func (k *Kubernetes) DeleteNode(name string) {
 	k.queue.Push(Update{Entry: Entry{EntryNode, name}, Apply: func(s *State) { s.DropNode(name) }})
 }
 
+// KubePathName is the name on this node of a kube.Path.
+func KubePathName(name string) string { return shortName("kube", name) }
+
 // PutPath pushes a candidate path, as a kube.Handler.
 func (k *Kubernetes) PutPath(p kube.Path) {
-	name := shortName("kube", p.Name)
+	name := KubePathName(p.Name)
 	k.queue.Push(Update{
 		Entry: Entry{EntryPath, name},
 		Apply: func(s *State) {
@@ -148,7 +151,7 @@ func (k *Kubernetes) PutPath(p kube.Path) {
 
 // WithdrawPath pushes that a candidate path is gone, as a kube.Handler.
 func (k *Kubernetes) WithdrawPath(name string) {
-	name = shortName("kube", name)
+	name = KubePathName(name)
 	k.queue.Push(Update{Entry: Entry{EntryPath, name}, Apply: func(s *State) { s.DropPath(name) }})
 }
 

@@ -35,12 +35,20 @@ func (p Policy) Active() srpolicy.Verdict {
 	return srpolicy.Verdict{}
 }
 
+// Path is a candidate path, and the policy that it is for.
+type Path struct {
+	srpolicy.CandidatePath
+	Of Policy
+}
+
 // Headend is a node with policies. Its methods may be called at any time.
 type Headend interface {
 	// Policies are all that it has.
 	Policies(context.Context) ([]Policy, error)
-	// Put adds candidate paths, and replaces those of the same name: all of them, or none.
-	Put(context.Context, []srpolicy.CandidatePath) error
+	// PathName is what it calls the candidate path of an engine for one of its policies.
+	PathName(engine string, p Policy) string
+	// Put adds candidate paths, and replaces those of the same name.
+	Put(context.Context, []Path) error
 }
 
 // Reading is what one headend answered.

@@ -82,7 +82,7 @@ func TestPath(t *testing.T) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	then := policy("p", "fc00:c::1", list(2, "fc00:b::1", "fc00:c::4"), list(1, "fc00:b::e", "fc00:c::4"), list(1, "fc00:c::4"))
-	if !then.Equal(c) || p.Equal(c) {
+	if !then.Equal(c.CandidatePath) || p.Equal(c.CandidatePath) {
 		t.Errorf("%+v", c)
 	}
 	for _, w := range []te.Waypoint{{Node: "x"}, {Node: "gone"}, {Node: "a", Link: 1}} {

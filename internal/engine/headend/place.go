@@ -123,8 +123,8 @@ func (p Policy) last() netip.Addr {
 }
 
 // Path makes a candidate path of a policy with the lists of a demand.
-func (p Policy) Path(t te.Topology, name string, preference uint32, lists []te.List) (srpolicy.CandidatePath, error) {
-	c := srpolicy.CandidatePath{Name: name, Policy: p.Name, Preference: preference}
+func (p Policy) Path(t te.Topology, name string, preference uint32, lists []te.List) (Path, error) {
+	c := Path{srpolicy.CandidatePath{Name: name, Policy: p.Name, Preference: preference}, p}
 	for _, l := range lists {
 		out := srpolicy.SegmentList{Weight: max(1, l.Weight)}
 		for _, w := range l.Waypoints {

@@ -10,20 +10,23 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/engine/headend"
-	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/te/change"
 )
 
 // grace is how long the steps that have begun may take when the engine is told to end.
 const grace = 10 * time.Second
 
+// errLost says that another engine may take over.
+var errLost = errors.New("the lease is lost")
+
 // apply does the steps of the plan, one after the other. A step has ended when its headends say
-// that packets take the new lists.
+// that packets take the new lists. It stops at once when the lease is lost: whoever has it then
+// goes on from what is installed.
 func (e *Engine) apply(ctx context.Context, r *round) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	for i, step := range r.state.Plan.By {
-		if err := e.step(ctx, r, step); err != nil {
+		if err := e.underLease(ctx, func(ctx context.Context) error { return e.step(ctx, r, step) }); err != nil {
 			return fmt.Errorf("step %d of %d: %w", i+1, len(r.state.Plan.By), err)
 		}
 	}
@@ -36,10 +39,10 @@ func (e *Engine) apply(ctx context.Context, r *round) error {
 
 // step changes all headends of a step at the same time.
 func (e *Engine) step(ctx context.Context, r *round, step change.Step) error {
-	paths := map[string][]srpolicy.CandidatePath{}
+	paths := map[string][]headend.Path{}
 	for key, lists := range step.Lists {
 		for _, p := range r.found.Policies[key] {
-			c, err := p.Path(r.in.Network.Topology, pathName(r.in.Settings, p), r.in.Settings.Preference, lists)
+			c, err := p.Path(r.in.Network.Topology, r.pathName(key.Headend, p), r.in.Settings.Preference, lists)
 			if err != nil {
 				return fmt.Errorf("policy %s of %s: %w", p.Name, key.Headend, err)
 			}
@@ -59,7 +62,7 @@ func (e *Engine) step(ctx context.Context, r *round, step change.Step) error {
 			errs[i] = fmt.Errorf("%s: %w", name, errs[i])
 		}
 		for _, c := range paths[name] {
-			if e.wrote[written{name, c.Policy}] = c; errs[i] != nil {
+			if e.wrote[written{name, c.Policy}] = c.CandidatePath; errs[i] != nil {
 				delete(e.wrote, written{name, c.Policy}) // nobody knows what it has
 			}
 		}
@@ -67,12 +70,39 @@ func (e *Engine) step(ctx context.Context, r *round, step change.Step) error {
 	return errors.Join(errs...)
 }
 
+// underLease does something until it has ended, or the lease is lost.
+func (e *Engine) underLease(ctx context.Context, do func(context.Context) error) error {
+	if e.lease == nil {
+		return do(ctx)
+	}
+	held, has := e.lease.Held()
+	if !has {
+		return errLost
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(held, cancel)()
+	err := do(ctx)
+	if held.Err() != nil {
+		return errors.Join(errLost, err)
+	}
+	return err
+}
+
+// How long a headend may take until packets take a path that was written, and the longest time
+// between two looks.
+const (
+	settle = 4 * time.Second
+	look   = 250 * time.Millisecond
+)
+
 // put writes paths to a headend, and waits until packets take them.
-func put(ctx context.Context, h headend.Headend, paths []srpolicy.CandidatePath) error {
+func put(ctx context.Context, h headend.Headend, paths []headend.Path) error {
 	if err := h.Put(ctx, paths); err != nil {
 		return err
 	}
-	for wait := 10 * time.Millisecond; ; wait *= 2 {
+	end := time.Now().Add(settle)
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, look) {
 		policies, err := h.Policies(ctx)
 		if err != nil {
 			return err
@@ -81,7 +111,7 @@ func put(ctx context.Context, h headend.Headend, paths []srpolicy.CandidatePath)
 		if late == "" {
 			return nil
 		}
-		if wait > time.Second {
+		if time.Now().After(end) {
 			return errors.New(late)
 		}
 		select {
@@ -93,14 +123,14 @@ func put(ctx context.Context, h headend.Headend, paths []srpolicy.CandidatePath)
 }
 
 // missing says which path packets do not take; empty: they take all.
-func missing(policies []headend.Policy, paths []srpolicy.CandidatePath) string {
+func missing(policies []headend.Policy, paths []headend.Path) string {
 	of := map[string]headend.Policy{}
 	for _, p := range policies {
 		of[p.Name] = p
 	}
 	for _, c := range paths {
 		p := of[c.Policy]
-		if p.Active().Path == c.Name && p.Equal(c) {
+		if p.Active().Path == c.Name && p.Equal(c.CandidatePath) {
 			continue
 		}
 		for _, v := range p.Paths {

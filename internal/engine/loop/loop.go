@@ -39,7 +39,7 @@ type Settings struct {
 	Changes int
 	// Preference is of the engine's candidate paths.
 	Preference uint32
-	// Name begins the names of its candidate paths.
+	// Name is in the names of its candidate paths.
 	Name string
 }
 
@@ -56,10 +56,18 @@ type Input struct {
 // Source reads the network anew.
 type Source func(context.Context) (Input, error)
 
+// Lease has one of several engines change headends. Its methods may be called at any time.
+type Lease interface {
+	// Held returns a context that ends when the lease is lost, and whether this engine has it.
+	Held() (context.Context, bool)
+	State() LeaseState
+}
+
 // Engine is a loop. Run it once; State may be called at any time.
 type Engine struct {
 	source Source
 	log    *slog.Logger
+	lease  Lease // nil: this engine needs none to change headends
 	state  atomic.Pointer[State]
 	// History is what the last rounds found and did, for a picture.
 	History picture.History
@@ -70,6 +78,7 @@ type Engine struct {
 	rates   map[te.Key]float64         // that were known last
 	wrote   map[written]srpolicy.CandidatePath
 	changed map[te.Key]time.Time
+	routing te.Routing // of the last round
 	links   returns
 	standBy time.Time
 	count   Counts
@@ -86,8 +95,19 @@ func New(source Source, log *slog.Logger) *Engine {
 	return e
 }
 
-// State is what the last round found and did.
-func (e *Engine) State() State { return *e.state.Load() }
+// Under has it change headends only while it has a lease. Without it the engine measures and
+// plans, so that it can take over at once. Call it before Run.
+func (e *Engine) Under(l Lease) { e.lease = l }
+
+// State is what the last round found and did, and who has the lease now.
+func (e *Engine) State() State {
+	s := *e.state.Load()
+	if e.lease != nil {
+		lease := e.lease.State()
+		s.Lease = &lease
+	}
+	return s
+}
 
 // Run does rounds until ctx ends, which is no error. A round that changes headends ends first.
 func (e *Engine) Run(ctx context.Context) error {
@@ -153,9 +173,6 @@ func (e *Engine) do(ctx context.Context, r *round) {
 		r.applied = true
 	}
 }
-
-// pathName is of the engine's candidate path of a policy.
-func pathName(o Settings, p headend.Policy) string { return o.Name + ":" + p.Name }
 
 func plural(n int, what string) string {
 	if n == 1 {

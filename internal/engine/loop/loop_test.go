@@ -64,7 +64,9 @@ func (n *node) Policies(context.Context) ([]headend.Policy, error) {
 	return list, nil
 }
 
-func (n *node) Put(_ context.Context, paths []srpolicy.CandidatePath) error {
+func (n *node) PathName(engine string, p headend.Policy) string { return engine + ":" + p.Name }
+
+func (n *node) Put(_ context.Context, paths []headend.Path) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.err != nil {
@@ -72,7 +74,7 @@ func (n *node) Put(_ context.Context, paths []srpolicy.CandidatePath) error {
 	}
 	n.puts++
 	for _, c := range paths {
-		n.paths[c.Name] = c
+		n.paths[c.Name] = c.CandidatePath
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -86,9 +87,39 @@ func joined(said, measured []te.Demand) []te.Demand {
 	return slices.Concat(measured, slices.DeleteFunc(slices.Clone(said), func(d te.Demand) bool { return keys[d.Key] }))
 }
 
+// pathName is of the engine's candidate path of a policy.
+func (r *round) pathName(at string, p headend.Policy) string {
+	return r.in.Headends[at].PathName(r.in.Settings.Name, p)
+}
+
+// mayChange says whether this engine may change headends, as far as other engines go.
+func (e *Engine) mayChange() bool {
+	if e.lease == nil {
+		return true
+	}
+	_, held := e.lease.Held()
+	return held
+}
+
+// follow does what watch does for an engine without the lease: the one that has it changes lists.
+// Their hold times are known when this engine takes over.
+func (e *Engine) follow(r *round) {
+	clear(e.wrote)
+	for key, lists := range r.found.Routing {
+		if before, had := e.routing[key]; had && !r.silent[key.Headend] && !reflect.DeepEqual(before, lists) {
+			e.changed[key] = r.now
+		}
+	}
+}
+
 // watch finds lists under the engine's name that it has not written: another engine has. Then
 // this one changes nothing for six rounds.
 func (e *Engine) watch(r *round) {
+	defer func() { e.routing = r.found.Routing }()
+	if !e.mayChange() {
+		e.follow(r)
+		return
+	}
 	for key, policies := range r.found.Policies {
 		for _, p := range policies {
 			at := written{key.Headend, p.Name}
@@ -141,7 +172,7 @@ func (e *Engine) held(r *round) map[te.Key]string {
 		case changed:
 			held[d.Key] = fmt.Sprintf("it has changed less than %s ago", hold)
 		default:
-			if why := others(policies, r.in.Settings); why != "" {
+			if why := r.others(d.Headend, policies); why != "" {
 				held[d.Key] = why
 			}
 		}
@@ -150,10 +181,11 @@ func (e *Engine) held(r *round) map[te.Key]string {
 }
 
 // others says which candidate path of somebody else is preferred.
-func others(policies []headend.Policy, o Settings) string {
+func (r *round) others(at string, policies []headend.Policy) string {
+	o := r.in.Settings
 	for _, p := range policies {
 		v := p.Active()
-		if v.Path == pathName(o, p) || v.Preference < o.Preference {
+		if v.Path == r.pathName(at, p) || v.Preference < o.Preference {
 			continue
 		}
 		what := "candidate path " + v.Path
@@ -173,6 +205,9 @@ func (e *Engine) changes(r *round) bool {
 		return false
 	case !r.in.Settings.Apply:
 		r.state.Word = fmt.Sprintf("%s, by other lists for %s; nothing is changed: engine.apply is false", r.state.Word, plural(n, "demand"))
+		return false
+	case !e.mayChange():
+		r.state.Word = fmt.Sprintf("%s, by other lists for %s; nothing is changed: %s", r.state.Word, plural(n, "demand"), e.lease.State().Whose())
 		return false
 	case r.now.Before(e.standBy):
 		r.state.Word = "nothing changes, because this engine stands by"

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/engine"
@@ -17,6 +18,8 @@ type State struct {
 	Word    string `json:"word"`
 	Problem string `json:"problem,omitempty"`
 	Counts  Counts `json:"counts"`
+	// Lease is nil where the engine needs none.
+	Lease *LeaseState `json:"lease,omitempty"`
 
 	Demands []te.Demand  `json:"demands"`
 	Plan    *engine.Plan `json:"plan,omitempty"`
@@ -29,6 +32,30 @@ type State struct {
 	Failed []string `json:"failed,omitempty"`
 
 	every time.Duration
+}
+
+// LeaseState is who has a lease.
+type LeaseState struct {
+	Lease  string `json:"lease"`
+	Self   string `json:"self"`
+	Holder string `json:"holder,omitempty"` // the last one that was seen
+	Held   bool   `json:"held"`             // by this engine
+	// Since is when the holder was first seen.
+	Since   time.Time `json:"since,omitzero"`
+	Problem string    `json:"problem,omitempty"`
+}
+
+// Whose says in words who changes headends.
+func (l LeaseState) Whose() string {
+	switch {
+	case l.Held:
+		return "this engine holds lease " + l.Lease
+	case l.Problem != "":
+		return fmt.Sprintf("lease %s is not held: %s", l.Lease, l.Problem)
+	case l.Holder == "" || l.Holder == l.Self:
+		return "nobody holds lease " + l.Lease + " yet"
+	}
+	return fmt.Sprintf("%s holds lease %s", l.Holder, l.Lease)
 }
 
 // Held is a demand that keeps its lists, and why.

@@ -123,6 +123,7 @@ var (
 	last        = desc("last_round_timestamp_seconds", "When the last round began.")
 	took        = desc("last_round_seconds", "How long the last round took.")
 	problem     = desc("problem", "1 while the engine has a problem: culvert te status says which.")
+	lease       = desc("lease_held", "1 while this engine holds its lease, and may change headends; missing where it needs none.")
 	silent      = desc("headends_without_answer", "Headends that did not answer in the last round.")
 	unknown     = desc("demands_unknown", "Demands whose rate is not measured.")
 	utilisation = desc("utilisation_ratio", "The largest utilisation: now, after the plan (then), if all demands may change (best), and the bound of all lists of two segments.", "when")
@@ -132,7 +133,7 @@ var (
 
 // Describe sends all of them.
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{rounds, changes, last, took, problem, silent, unknown, utilisation, link, rate} {
+	for _, d := range []*prometheus.Desc{rounds, changes, last, took, problem, lease, silent, unknown, utilisation, link, rate} {
 		ch <- d
 	}
 }
@@ -152,6 +153,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(silent, float64(len(s.Failed)))
 	gauge(unknown, float64(len(s.Unknown)))
 	gauge(problem, map[bool]float64{true: 1}[s.Problem != ""])
+	if s.Lease != nil {
+		gauge(lease, map[bool]float64{true: 1}[s.Lease.Held])
+	}
 	if !s.At.IsZero() {
 		gauge(last, float64(s.At.UnixMilli())/1000)
 		gauge(took, s.Took.Seconds())

@@ -13,8 +13,9 @@ import (
 
 // What Engine.Write may be: how candidate paths reach headends.
 const (
-	WriteAPI = "api" // the default: by each headend's management API
-	WriteBGP = "bgp" // by BGP SAFI 73 (RFC 9830)
+	WriteAPI        = "api"        // the default: by each headend's management API
+	WriteBGP        = "bgp"        // by BGP SAFI 73 (RFC 9830)
+	WriteKubernetes = "kubernetes" // as SRv6Policies
 )
 
 // BGP is the engine's own speaker: it takes the topology from its peers, and sends them candidate
@@ -59,14 +60,15 @@ func (b *BGP) setDefaults() {
 // checkWrite checks how candidate paths reach headends.
 func (c *checker) checkWrite(n *Network) {
 	switch n.Engine.Write {
-	case WriteAPI:
+	case WriteAPI, WriteKubernetes:
 	case WriteBGP:
+		c.want(n.Engine.Lease.Name == "", "engine.lease", "remove it, and run one engine", "two engines would advertise the same candidate paths: engine.write is bgp")
 		c.want(n.Engine.BGP.Has(FamilySRPolicy), "engine.bgp.peers", "add the headends, or their route reflector", "no peer receives candidate paths: engine.write is bgp")
 		for i, v := range n.Nodes {
 			c.want(v.API == "" || v.RouterID.Is4(), fmt.Sprintf("nodes[%d].router_id", i), "give the bgp.router_id of the node's daemon", "is missing: candidate paths name their headend by it")
 		}
 	default:
-		c.add("engine.write", "give api or bgp", "%q is no way to write", n.Engine.Write)
+		c.add("engine.write", "give api, bgp or kubernetes", "%q is no way to write candidate paths", n.Engine.Write)
 	}
 }
 

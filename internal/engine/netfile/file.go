@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/config"
@@ -39,12 +40,30 @@ type Engine struct {
 	Target     *float64 `json:"target"`
 	Changes    int      `json:"changes"`    // demands in a round; default 20
 	Preference uint32   `json:"preference"` // of its candidate paths; default 150
-	Name       string   `json:"name"`       // begins the names of its candidate paths; default te
+	Name       string   `json:"name"`       // in the names of its candidate paths; default te
 	Listen     string   `json:"listen"`     // of its state and metrics; default 127.0.0.1:9474
-	// Write says how candidate paths reach headends: WriteAPI, the default, or WriteBGP. It and
-	// BGP are read when the engine starts.
+	// Write says how candidate paths reach headends: WriteAPI, the default, WriteBGP or
+	// WriteKubernetes. It and BGP are read when the engine starts.
 	Write string `json:"write"`
 	BGP   BGP    `json:"bgp"`
+	// Lease is a Lease of Kubernetes that an engine has to hold to change headends.
+	Lease  Lease  `json:"lease"`
+	Agents Agents `json:"agents"`
+}
+
+// Lease names a Lease of Kubernetes.
+type Lease struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Duration is how long others wait for a holder that does not renew it; default 15s.
+	Duration Period `json:"duration"`
+}
+
+// Agents says where the management API of cluster nodes is.
+type Agents struct {
+	Port uint16 `json:"port"` // at each node's address; 0: their counters are not read
+	// TLSName is in the certificate that all have.
+	TLSName string `json:"tls_name"`
 }
 
 // Node is te.Node.
@@ -53,10 +72,13 @@ type Node struct {
 	SID         netip.Addr   `json:"sid"`
 	Locator     netip.Prefix `json:"locator"`
 	MaxSegments int          `json:"max_segments"`
+	Addresses   []netip.Addr `json:"addresses"`
 	// API is where the node's daemon is: host:port, or the path of its socket.
 	API string `json:"api"`
 	// RouterID is bgp.router_id of its daemon, where Engine.Write is WriteBGP.
 	RouterID netip.Addr `json:"router_id"`
+	// TLSName is in the daemon's certificate; the host of API unless set.
+	TLSName string `json:"tls_name"`
 	// Outside says that the node speaks no IGP: its links are always as the file has them.
 	Outside bool `json:"outside"`
 }
@@ -141,6 +163,46 @@ func Parse(data []byte) (*Network, error) {
 	return n, nil
 }
 
+// ParseWith is Parse for a file whose nodes are those of a cluster, too. A node of both has what
+// the file says, and the rest from the cluster. What asks for a node that neither has is left
+// out: a cluster's nodes come and go.
+func ParseWith(data []byte, cluster []Node) (*Network, []te.LeftOut, error) {
+	n := &Network{}
+	lines, err := config.Unmarshal(data, n)
+	if err != nil {
+		return nil, nil, err
+	}
+	n.setDefaults()
+	for _, node := range cluster {
+		at := slices.IndexFunc(n.Nodes, func(o Node) bool { return o.Name == node.Name })
+		if at < 0 {
+			at = len(n.Nodes)
+			n.Nodes = append(n.Nodes, Node{Name: node.Name})
+		}
+		n.Nodes[at].fill(node, n.Engine.Agents)
+	}
+	left := n.dropUnknown()
+	if err := n.validate(); err != nil {
+		return nil, nil, lines.Of(err)
+	}
+	return n, left, nil
+}
+
+// ParseEngine reads and validates what a file says of the engine.
+func ParseEngine(data []byte) (Engine, error) {
+	n := &Network{}
+	lines, err := config.Unmarshal(data, n)
+	if err != nil {
+		return Engine{}, err
+	}
+	n.setDefaults()
+	c := &checker{keys: map[string]string{}}
+	if c.checkEngine(n.Engine); len(c.found) > 0 {
+		return Engine{}, lines.Of(c.found)
+	}
+	return n.Engine, nil
+}
+
 const defaultMetric = 10
 
 func (n *Network) setDefaults() {
@@ -163,6 +225,7 @@ func (n *Network) setDefaults() {
 	e.Target, e.Changes, e.Preference = cmp.Or(e.Target, &target), cmp.Or(e.Changes, 20), cmp.Or(e.Preference, 150)
 	e.Name, e.Listen, e.Write = cmp.Or(e.Name, "te"), cmp.Or(e.Listen, "127.0.0.1:9474"), cmp.Or(e.Write, WriteAPI)
 	e.BGP.setDefaults()
+	e.Lease.Duration = cmp.Or(e.Lease.Duration, Period(15*time.Second))
 }
 
 // Values are the network as the engine computes with it.
@@ -173,7 +236,7 @@ func (n *Network) Values() te.Network {
 
 func (n *Network) topology() (t te.Topology) {
 	for _, v := range n.Nodes {
-		t.Nodes = append(t.Nodes, te.Node{Name: v.Name, SID: v.SID, Locator: v.Locator, MaxSegments: v.MaxSegments})
+		t.Nodes = append(t.Nodes, te.Node{Name: v.Name, SID: v.SID, Locator: v.Locator, MaxSegments: v.MaxSegments, Addresses: v.Addresses})
 	}
 	for _, v := range n.Links {
 		l := te.Link{From: v.From, To: v.To, Name: v.Name, Metric: v.Metric, Capacity: float64(v.Capacity), Delay: time.Duration(v.Delay), Affinity: bits(v.Affinity), SRLG: v.SRLG, SID: v.SID}

@@ -86,6 +86,9 @@ func layNode(live, file te.Node) te.Node {
 	if file.MaxSegments > 0 {
 		live.MaxSegments = file.MaxSegments
 	}
+	if len(file.Addresses) > 0 {
+		live.Addresses = file.Addresses
+	}
 	return live
 }
 

@@ -86,6 +86,12 @@ func TestFaults(t *testing.T) {
 		two + "links: [{from: a, to: b, capacity: 1Gbit, one_way: true, reverse_sid: 'fc00::1'}]":                                       "links[0].reverse_sid: is of a direction that the link does not have",
 		two + "links: [{from: a, to: b, capacity: 1Gbit, reverse_sid: 'ff02::1'}]":                                                      "links[0].reverse_sid",
 		two + "links: [{from: a, to: b, capacity: 1Gbit, sid: 'fc00::1', reverse_sid: 'fc00::1'}]":                                      "SID fc00::1 is also links[0]",
+		"nodes: [{name: a, addresses: ['10.0.0.1']}]":                                                                                   "nodes[0].addresses[0]",
+		"nodes: [{name: a, addresses: ['fc00::1']}, {name: b, addresses: ['fc00::1']}]":                                                 "address fc00::1 is also nodes[0].addresses[0]",
+		"engine: {write: carrier pigeon}":                                                                                               `engine.write: "carrier pigeon" is no way to write candidate paths (fix: give api, bgp or kubernetes)`,
+		"engine: {lease: {name: te}}":                                                                                                   "engine.lease: is not whole",
+		"engine: {write: bgp, lease: {name: a, namespace: b}}":                                                                          "engine.lease: two engines would advertise the same candidate paths",
+		"engine: {agents: {tls_name: them}}":                                                                                            "engine.agents.port: is missing",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "line ") {
 			t.Errorf("%s\ngot  %v\nwant %q, with its line", text, err, want)

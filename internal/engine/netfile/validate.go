@@ -78,7 +78,6 @@ func (n *Network) validate() error {
 		c.checkLists(at, p.Lists)
 	}
 	c.checkEngine(n.Engine)
-	c.checkBGP(&n.Engine.BGP)
 	c.checkWrite(n)
 	if len(c.found) > 0 {
 		return c.found
@@ -87,12 +86,19 @@ func (n *Network) validate() error {
 }
 
 func (c *checker) checkEngine(e Engine) {
+	c.checkBGP(&e.BGP)
 	c.fields("engine", srv6.CheckName("name", e.Name))
 	switch {
 	case !(*e.Target > 0 && *e.Target <= 100):
 		c.add("engine.target", "give more than 0, and at most 100 percent", "is %v", *e.Target)
 	case e.Changes < 1:
 		c.add("engine.changes", "give 1 or more, or leave it out", "is %d", e.Changes)
+	}
+	if (e.Lease.Namespace == "") != (e.Lease.Name == "") {
+		c.add("engine.lease", "give namespace and name, or neither", "is not whole")
+	}
+	if e.Agents.TLSName != "" && e.Agents.Port == 0 {
+		c.add("engine.agents.port", "give the port of api.listen of the agents", "is missing")
 	}
 	if _, _, err := net.SplitHostPort(e.Listen); err != nil && e.Listen != ListenOff {
 		c.add("engine.listen", `give host:port, such as 127.0.0.1:9474, or "off"`, "%q is no address", e.Listen)
@@ -107,6 +113,10 @@ func (c *checker) checkNode(at string, n Node) {
 		if n.Locator.IsValid() && !n.Locator.Contains(n.SID) {
 			c.add(at+".sid", "give one in locator, or leave locator out", "%s is not in %s", n.SID, n.Locator)
 		}
+	}
+	for i, a := range n.Addresses {
+		c.fields(at, srv6.CheckUnicast6(fmt.Sprintf("addresses[%d]", i), a))
+		c.once(fmt.Sprintf("%s.addresses[%d]", at, i), "address "+a.String())
 	}
 	if _, _, err := net.SplitHostPort(n.API); n.API != "" && !strings.HasPrefix(n.API, "/") && err != nil {
 		c.add(at+".api", "give host:port, or the path of a socket", "%q is no address", n.API)

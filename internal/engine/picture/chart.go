@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/culvert-net/culvert/internal/engine"
 )
 
 // Sizes of the chart, in pixels of its width.
@@ -46,7 +44,7 @@ func (p *Page) chart(w *writer) {
 	}
 	p.marks(w, x)
 	for i, link := range chosen {
-		w.add(`<g class="s%d"><title>%s</title><path class="line" d="`, i, engine.LinkName(p.Links[link]))
+		w.add(`<g class="s%d"><title>%s</title><path class="line" d="`, i, p.Links[link].Direction())
 		drawn := false // whether the line goes on
 		for _, f := range p.Frames {
 			if u := float64(f.Used[link]); u >= 0 {
@@ -60,7 +58,7 @@ func (p *Page) chart(w *writer) {
 	}
 	w.add(`<path id="cursor" d="M%.0f %.0fV%.0f"/></svg></figure><p class="legend">`, chartWidth-right, above, chartHeight-below)
 	for i, link := range chosen {
-		w.add(`<span><i class="key s%d"></i>%s</span>`, i, engine.LinkName(p.Links[link]))
+		w.add(`<span><i class="key s%d"></i>%s</span>`, i, p.Links[link].Direction())
 	}
 	if p.Target > 0 {
 		w.add(`<span><i class="key target"></i>target</span>`)

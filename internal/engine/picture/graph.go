@@ -6,7 +6,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/culvert-net/culvert/internal/engine"
 	"github.com/culvert-net/culvert/internal/engine/netfile"
 	"github.com/culvert-net/culvert/internal/te"
 )
@@ -42,7 +41,7 @@ func level(u float32) (at int) {
 
 // about is what a link is, in words.
 func about(l te.Link) string {
-	text := fmt.Sprintf("%s, %s, metric %d", engine.LinkName(l), netfile.Rate(l.Capacity), l.Metric)
+	text := fmt.Sprintf("%s, %s, metric %d", l.Direction(), netfile.Rate(l.Capacity), l.Metric)
 	if l.Delay > 0 {
 		text += ", " + l.Delay.Round(time.Microsecond).String()
 	}

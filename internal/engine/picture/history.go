@@ -124,7 +124,7 @@ func (h *History) compare(at time.Time, last round, there map[int]bool) {
 		}
 		ends := []string{l.From, l.To}
 		slices.Sort(ends)
-		what := "link " + engine.LinkName(te.Link{From: ends[0], To: ends[1], Name: l.Name})
+		what := "link " + te.Link{From: ends[0], To: ends[1], Name: l.Name}.Direction()
 		if is {
 			what += " has come"
 		} else {
@@ -149,7 +149,7 @@ func (h *History) follow(s Seen, g *graph.Graph, places []int) {
 		}
 		known.Demand = d
 		before := len(known.Paths)
-		next := Path{frame, engine.Words(s.Network.Routing[d.Key]), sharesOf(flows, d.Key, s.Network.Routing[d.Key])}
+		next := Path{frame, engine.Words(s.Network.Topology, s.Network.Routing[d.Key]), sharesOf(flows, d.Key, s.Network.Routing[d.Key])}
 		for i := range next.Shares {
 			next.Shares[i].Link = places[next.Shares[i].Link]
 		}

@@ -37,7 +37,7 @@ func OfPlan(title string, n te.Network, p *engine.Plan, target float64, outcomes
 		page.Frames = append(page.Frames, Frame{Label: label, Used: usedBy(g, n.Demands, r)})
 		for j := range page.Demands {
 			d := &page.Demands[j]
-			d.see(Path{i, engine.Words(r[d.Key]), sharesOf(flows, d.Key, r[d.Key])})
+			d.see(Path{i, engine.Words(n.Topology, r[d.Key]), sharesOf(flows, d.Key, r[d.Key])})
 		}
 	}
 	if len(p.Moves) > 0 {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/culvert-net/culvert/internal/engine"
 	"github.com/culvert-net/culvert/internal/engine/netfile"
 )
 
@@ -81,7 +80,7 @@ func (p *Page) links(w *writer) {
 	}
 	for _, i := range order[:min(len(order), 200)] {
 		l := p.Links[i]
-		row := []string{engine.LinkName(l), netfile.Rate(l.Capacity).String(), fmt.Sprint(l.Metric), l.Delay.String()}
+		row := []string{l.Direction(), netfile.Rate(l.Capacity).String(), fmt.Sprint(l.Metric), l.Delay.String()}
 		for _, f := range p.columns() {
 			row = append(row, used(f.Used[i]))
 		}
