@@ -23,9 +23,9 @@ const (
 
 var update = flag.Bool("update", false, "write the manifest")
 
-// render is what Helm does with the chart's templates and its own values, of
-// what they use: Go's templates, sprig, and toYaml.
-func render(t *testing.T) string {
+// render is what Helm does with the chart's templates and its own values, or others in their
+// place, of what they use: Go's templates, sprig, and toYaml.
+func render(t *testing.T, others map[string]any) string {
 	t.Helper()
 	const chart = "../../dist/kubernetes/chart"
 	read := func(file string) (fields map[string]any) {
@@ -38,9 +38,10 @@ func render(t *testing.T) string {
 		}
 		return fields
 	}
-	about := read("Chart.yaml")
+	about, own := read("Chart.yaml"), read("values.yaml")
+	merge(own, others)
 	values := map[string]any{
-		"Values":  read("values.yaml"),
+		"Values":  own,
 		"Chart":   map[string]any{"Name": about["name"], "AppVersion": about["appVersion"]},
 		"Release": map[string]any{"Name": "culvert", "Namespace": "kube-system"},
 	}
@@ -63,9 +64,12 @@ func render(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out.WriteString("---\n")
-		if err := one.Execute(out, values); err != nil {
+		var text strings.Builder
+		if err := one.Execute(&text, values); err != nil {
 			t.Fatal(err)
+		}
+		if strings.TrimSpace(text.String()) != "" {
+			out.WriteString("---\n" + strings.TrimPrefix(text.String(), "\n"))
 		}
 	}
 	return out.String()
@@ -97,7 +101,7 @@ func objectsIn(t *testing.T, text string) (all []*unstructured.Unstructured) {
 }
 
 func TestManifestIsTheChart(t *testing.T) {
-	want := render(t)
+	want := render(t, nil)
 	if *update {
 		if err := os.WriteFile(manifestFile, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
