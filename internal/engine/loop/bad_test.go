@@ -1,0 +1,94 @@
+package loop
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/te"
+)
+
+// What nobody can do is said in a word, best effort is kept, and nothing changes to and fro, however
+// many rounds pass.
+func TestBadInput(t *testing.T) {
+	class := func(c te.Class) func(*te.Network) {
+		return func(n *te.Network) { n.Classes = []te.Class{c} }
+	}
+	for name, tt := range map[string]struct {
+		change  func(*te.Network)
+		rates   [2]float64
+		changes int
+		word    string // in the problems of the plan
+	}{
+		"no list is as quick as the class asks": {class(te.Class{Color: 1, MaxDelay: time.Microsecond}), [2]float64{3e8, 3e8}, 0, "the quickest list takes 2ms, more than max_delay: 1µs"},
+		"a class that contradicts itself":       {class(te.Class{Color: 1, Exclude: 1, IncludeAny: 1}), [2]float64{3e8, 3e8}, 0, "affinit"},
+		"a class that no link suits":            {class(te.Class{Color: 1, IncludeAny: 1 << 7}), [2]float64{3e8, 3e8}, 0, "affinit"},
+		"no path": {func(n *te.Network) {
+			n.Topology.Links = slices.DeleteFunc(slices.Clone(n.Topology.Links), func(l te.Link) bool { return l.To == "d" || l.From == "d" })
+		}, [2]float64{3e8, 3e8}, 0, "no path"},
+		"more than all links carry": {func(*te.Network) {}, [2]float64{2e9, 2e9}, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				tt.change(&w.in.Network)
+				for i := range w.in.Network.Topology.Links {
+					w.in.Network.Topology.Links[i].Delay = time.Millisecond
+				}
+				e := w.engine()
+				var s State
+				for range 60 { // ten minutes, ten hold times
+					s = w.round(tt.rates[0], tt.rates[1], e)
+				}
+				if w.a.puts > tt.changes {
+					t.Errorf("%d changes, want at most %d", w.a.puts, tt.changes)
+				}
+				if s.Plan == nil {
+					t.Fatalf("there is no plan: %+v", s)
+				}
+				if words := fmt.Sprint(s.Plan.Problems); tt.word != "" && !strings.Contains(words, tt.word) {
+					t.Errorf("problems %s, word %q, want %q", words, s.Word, tt.word)
+				}
+			})
+		})
+	}
+}
+
+// A topology that changes each second, in rounds of a second, changes nothing.
+func TestFlapsEachSecond(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.in.Settings.Every = time.Second
+		e := w.engine()
+		whole := w.in.Network.Topology
+		var s State
+		for i := range 300 {
+			w.in.Network.Topology = te.Topology{Nodes: whole.Nodes, Links: whole.Links}
+			if i%2 == 0 {
+				w.in.Network.Topology.Links = slices.Clone(whole.Links[:4]) // without c
+			}
+			time.Sleep(time.Second)
+			w.a.send(time.Second, 6e8, 6e8)
+			s = e.Round(t.Context(), time.Now())
+		}
+		if w.a.puts != 0 || !strings.Contains(s.Word, "a link has returned") {
+			t.Errorf("%d changes, %+v", w.a.puts, s)
+		}
+	})
+}
+
+// Counters that jump back and forth are no rates, and move nothing.
+func TestCountersThatJumpAgainAndAgain(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		e := w.engine()
+		w.round(3e8, 3e8, e)
+		w.round(3e8, 3e8, e)
+		for i := range 30 {
+			w.a.policies[0].Octets = uint64(i%2) * 1e6
+			s := w.round(3e8, 3e8, e)
+			if w.a.puts != 0 || s.Plan == nil || s.Plan.Now > 0.61 {
+				t.Fatalf("round %d: %d changes, %+v", i, w.a.puts, s)
+			}
+		}
+	})
+}
