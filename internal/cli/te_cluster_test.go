@@ -222,3 +222,40 @@ func TestEngineDoesNotFight(t *testing.T) {
 		}
 	}
 }
+
+// Nodes that the IGP knows have its links, and others those of the file.
+func TestClusterTopology(t *testing.T) {
+	t.Parallel()
+	k, files, _ := clusterOf(t, 1)
+	in := func(args string) result {
+		return command(t.Context(), "", strings.Fields(strings.NewReplacer("FILE", files[0], "CONFIG", k.kubeconfig()).Replace(args))...)
+	}
+	r := in("te show FILE --topology kubernetes --kubeconfig CONFIG -o json")
+	var links []struct{ Link string }
+	if err := json.Unmarshal([]byte(r.stdout), &links); err != nil || len(links) != 8 || !strings.Contains(r.stderr, "link c to gone without a name is left out") {
+		t.Errorf("exit %d: %v: %s%s", r.code, err, r.stdout, r.stderr)
+	}
+	frr := filepath.Join(t.TempDir(), "frr.json")
+	database := `{"ted":{"vertices":[{"vertex-id":1,"name":"b","status":"Sync","router-id-v6":"2001:db8::b"},{"vertex-id":2,"name":"d","status":"Sync","router-id-v6":"2001:db8::d"}],"edges":[]}}`
+	if err := os.WriteFile(frr, []byte(database), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = in("te show FILE --topology kubernetes,frr:" + frr + " --kubeconfig CONFIG -o json")
+	if err := json.Unmarshal([]byte(r.stdout), &links); err != nil || len(links) != 4 || !strings.Contains(r.stderr, "link b to d without a name is left out: the running network does not have it") {
+		t.Errorf("a is outside, and d is not: exit %d: %v: %s%s", r.code, err, r.stdout, r.stderr)
+	}
+	for args, want := range map[string]string{
+		"te run FILE --topology kubernetes --kubeconfig CONFIG --lease nonsense": `"nonsense" is no lease: give NAMESPACE/NAME`,
+		"te show FILE --topology vtysh --topology frr:x":                         "links come from one source",
+		"te show FILE --topology kubernetes --kubeconfig none.conf":              "none.conf",
+		"te show FILE": `no node is called "d"`,
+	} {
+		if r := in(args); r.code == cmdline.ExitOK || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: exit %d: %s, want %q", args, r.code, r.stderr, want)
+		}
+	}
+	k.away.Store(true)
+	if r := in("te show FILE --topology kubernetes --kubeconfig CONFIG"); r.code == cmdline.ExitOK || !strings.Contains(r.stderr, "nodes of Kubernetes: ") {
+		t.Errorf("exit %d: %s", r.code, r.stderr)
+	}
+}

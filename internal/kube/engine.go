@@ -52,7 +52,7 @@ type Absent struct{ Node, Why string }
 
 // Nodes are the members of the overlay by name, as their agents publish them.
 func (e *Engine) Nodes(ctx context.Context) (members []overlay.Node, absent []Absent, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	ctx, cancel := context.WithTimeout(ctx, dialLimit) // a round waits for it
 	defer cancel()
 	list, err := e.api.metadata.Resource(nodeResource).List(ctx, metav1.ListOptions{ResourceVersion: "0"}) // what the API server has in memory
 	if err != nil {
