@@ -117,7 +117,8 @@ func (w byKubernetes) Put(ctx context.Context, paths []headend.Path) error {
 	return w.paths.Put(ctx, w.node, all)
 }
 
-// writers has headends write their candidate paths as engine.write says.
+// writers has headends write their candidate paths as engine.write says. Headends that are no
+// nodes of the cluster have their management API.
 func (k *engineCluster) writers(e netfile.Engine, headends map[string]headend.Headend) (map[string]headend.Headend, error) {
 	if e.Write != netfile.WriteKubernetes {
 		return headends, nil
@@ -128,7 +129,9 @@ func (k *engineCluster) writers(e netfile.Engine, headends map[string]headend.He
 	}
 	out := map[string]headend.Headend{}
 	for name, h := range headends {
-		out[name] = byKubernetes{h, name, paths}
+		if out[name] = h; k.read.IsZero() || slices.ContainsFunc(k.members, func(m overlay.Node) bool { return m.Name == name }) {
+			out[name] = byKubernetes{h, name, paths}
+		}
 	}
 	return out, nil
 }

@@ -18,7 +18,9 @@ import (
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/engine/headend"
 	"github.com/culvert-net/culvert/internal/engine/loop"
+	"github.com/culvert-net/culvert/internal/engine/netfile"
 	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -243,6 +245,12 @@ func TestClusterTopology(t *testing.T) {
 	r = in("te show FILE --topology kubernetes,frr:" + frr + " --kubeconfig CONFIG -o json")
 	if err := json.Unmarshal([]byte(r.stdout), &links); err != nil || len(links) != 4 || !strings.Contains(r.stderr, "link b to d without a name is left out: the running network does not have it") {
 		t.Errorf("a is outside, and d is not: exit %d: %v: %s%s", r.code, err, r.stdout, r.stderr)
+	}
+	nodes := &engineCluster{read: time.Now(), members: []overlay.Node{{Name: "a"}}, kubeconfig: k.kubeconfig()}
+	all, err := nodes.writers(netfile.Engine{Name: "te", Write: netfile.WriteKubernetes}, map[string]headend.Headend{"a": remote{}, "r1": remote{}})
+	_, a := all["a"].(byKubernetes)
+	if _, r1 := all["r1"].(remote); err != nil || !a || !r1 {
+		t.Errorf("a is of the cluster, and r1 is not: %+v, %v", all, err)
 	}
 	for args, want := range map[string]string{
 		"te run FILE --topology kubernetes --kubeconfig CONFIG --lease nonsense": `"nonsense" is no lease: give NAMESPACE/NAME`,

@@ -218,11 +218,17 @@ func teWithdraw(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if file.Engine.Write == netfile.WriteKubernetes {
-				return a.cluster.withdraw(c, file.Engine.Name)
+			inCluster := file.Engine.Write == netfile.WriteKubernetes
+			if inCluster {
+				if err := a.cluster.withdraw(c, file.Engine.Name); err != nil {
+					return err
+				}
 			}
 			headends, err := a.headends(file, nodes)
 			if err != nil {
+				if inCluster {
+					return nil // there are no others
+				}
 				return err
 			}
 			headends, had, end, err := forget(c.Context(), file, headends)
@@ -232,11 +238,11 @@ func teWithdraw(a *app) *cobra.Command {
 			defer end()
 			failed := 0
 			for _, n := range file.Nodes {
-				h, has := headends[n.Name]
+				h, has := headends[n.Name].(withdrawer)
 				if !has {
-					continue
+					continue // or its paths were SRv6Policies
 				}
-				removed, err := h.(withdrawer).withdraw(c.Context(), file.Engine.Name+":")
+				removed, err := h.withdraw(c.Context(), file.Engine.Name+":")
 				if err != nil {
 					failed++
 					fmt.Fprintf(c.ErrOrStderr(), "%s: %v\n", n.Name, err)
