@@ -137,11 +137,11 @@ func networkOf(tables map[netip.Addr]*lsTable, keep time.Duration, now time.Time
 		if t.up && !t.complete && min(now.Sub(t.since), now.Sub(t.heard)) >= settled {
 			t.finish()
 		}
-		switch {
-		case t.since.IsZero(), t.up && !t.complete:
+		waits := t.since.IsZero() || t.up && !t.complete
+		if waits {
 			out.Waits = append(out.Waits, peer)
-			fallthrough
-		case !t.up:
+		}
+		if waits || !t.up {
 			away = append(away, peer)
 			continue
 		}

@@ -159,6 +159,26 @@ func TestWriteByBGP(t *testing.T) {
 	}
 }
 
+// A headend that does not answer keeps nobody from reading the others, nor the engine from starting.
+func TestAdoptWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	c, err := config.Parse([]byte(squarePolicies))
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(t.TempDir(), "b.sock")
+	serve(t, apitest.New(c), socket)
+	file := &netfile.Network{Engine: netfile.Engine{Write: netfile.WriteBGP}, Nodes: []netfile.Node{{Name: "a", API: "/none.sock"}, {Name: "b", API: socket}}}
+	headends, err := (&app{}).headends(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	if list := adopt(t.Context(), written(file, headends, nil), 5*time.Second, slog.New(slog.NewTextHandler(&log, nil))); len(list) > 0 || !strings.Contains(log.String(), "headends=a\n") {
+		t.Errorf("%+v: %s", list, &log)
+	}
+}
+
 // Who writes is said in one place; without a word it is the API.
 func TestWritten(t *testing.T) {
 	file := &netfile.Network{Nodes: []netfile.Node{{Name: "a", API: "/run/a.sock", RouterID: netip.MustParseAddr("10.0.0.1")}}}

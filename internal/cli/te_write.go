@@ -173,26 +173,37 @@ func (a *advertiser) put(list []bgp.Injection) error {
 func adopt(ctx context.Context, headends map[string]headend.Headend, wait time.Duration, log *slog.Logger) (list []bgp.Injection) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	waits := slices.Sorted(maps.Keys(headends))
-	for len(waits) > 0 {
-		var again []string
-		for _, name := range waits {
-			found, err := headends[name].(byBGP).has(ctx)
-			if err != nil {
-				again = append(again, name)
-				continue
+	var silent []string
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for name, h := range headends {
+		all.Go(func() {
+			found, err := h.(byBGP).patiently(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			if list = append(list, found...); err != nil {
+				silent = append(silent, name)
 			}
-			list = append(list, found...)
-		}
-		if waits = again; len(waits) == 0 {
-			break
+		})
+	}
+	all.Wait()
+	if len(silent) > 0 {
+		slices.Sort(silent)
+		log.Warn("headends do not answer: candidate paths that they have of an earlier engine will go", "headends", strings.Join(silent, ", "))
+	}
+	return list
+}
+
+// patiently is has, again and again until the headend answers.
+func (h byBGP) patiently(ctx context.Context) (list []bgp.Injection, err error) {
+	for {
+		if list, err = h.has(ctx); err == nil {
+			return list, nil
 		}
 		select {
 		case <-ctx.Done():
-			log.Warn("headends do not answer: candidate paths that they have of an earlier engine will go", "headends", strings.Join(waits, ", "))
-			return list
+			return nil, err
 		case <-time.After(time.Second):
 		}
 	}
-	return list
 }
