@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -282,4 +283,43 @@ func TestMalformedPoliciesAreWithdrawn(t *testing.T) {
 	eventually(t, "a sound one is taken", func() bool { return h.has(100) })
 	peer.update(strings.Replace(reach, "c0        #", "bf        #", 1) + forUs + tunnel(t, goldTunnel))
 	eventually(t, "the session ends", func() bool { return !isEstablished(headend) && !h.has(100) })
+}
+
+// What the traffic engineering engine sends, octet by octet (RFC 9830): a path of preference 150 and
+// two weighted lists, with a name, for one headend, whose router ID is also the distinguisher.
+func TestEnginePathOctets(t *testing.T) {
+	segments := func(sids ...string) (list []netip.Addr) {
+		for _, s := range sids {
+			list = append(list, addr(s))
+		}
+		return list
+	}
+	_, attrs, err := writePolicy(srpolicy.Advertised{
+		Color: 1, Endpoint: addr("fc00:d::d1"), Distinguisher: 0x0a000001, Name: "te:red", Preference: 150,
+		SegmentLists: []srpolicy.SegmentList{{Weight: 3, Segments: segments("fc00:b::1", "fc00:d::d1")}, {Weight: 1, Segments: segments("fc00:d::d1")}},
+	}, addr("fd11::9"), []netip.Addr{addr("10.0.0.1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []byte
+	for _, a := range attrs {
+		octets, err := a.Serialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, octets...)
+	}
+	const (
+		via, end = "fc00000b000000000000000000000001", "fc00000d0000000000000000000000d1"
+		want     = "40 01 01 00" + // ORIGIN
+			"80 0e 2e 0002 49 10 fd110000000000000000000000000009 00" + "c0 0a000001 00000001" + end +
+			"c0 10 08 0102 0a000001 0000" + // Route Target of 10.0.0.1
+			"c0 17 6a 000f 0066" + "0c 06 0000 00000096" + // preference
+			"80 0031 00 09 06 0000 00000003 0d 12 0000" + via + "0d 12 0000" + end +
+			"80 001d 00 09 06 0000 00000001 0d 12 0000" + end +
+			"81 0007 00 74653a726564"
+	)
+	if !bytes.Equal(got, unhex(t, want)) {
+		t.Errorf("%x\nwant %x", got, unhex(t, want))
+	}
 }
