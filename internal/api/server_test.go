@@ -140,6 +140,15 @@ func TestReads(t *testing.T) {
 	}
 }
 
+func TestAnnouncements(t *testing.T) {
+	a, c, _ := start(t, "../internal/cli/testdata/announce.yaml")
+	both(t, "announcements", c.Announcements, a.Announcements)
+	_, c, _ = start(t, "edge.yaml")
+	if _, err := c.Announcements(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "announces no UE prefixes") {
+		t.Errorf("of a node that announces none: %v", err)
+	}
+}
+
 func both[T any](t *testing.T, what string, got func(context.Context, string) ([]T, error), want func() ([]T, error)) {
 	t.Helper()
 	g, err1 := got(t.Context(), "")

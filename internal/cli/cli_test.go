@@ -174,6 +174,18 @@ func TestHeadend(t *testing.T) {
 	}
 }
 
+func TestAnnouncements(t *testing.T) {
+	f := start(t, "../internal/cli/testdata/announce.yaml")
+	var all strings.Builder
+	for _, args := range []string{"announcement", "announcement show 10.45.0.0/16", "announcement list -o json", "config"} {
+		all.WriteString("$ culvert " + args + "\n" + f.ok(t, strings.Fields(args)...) + "\n")
+	}
+	golden(t, "announce", all.String())
+	if r := start(t, "edge.yaml").run(t, "announcement"); r.code != cmdline.ExitError || !strings.Contains(r.stderr, "announces no UE prefixes") {
+		t.Errorf("a node that announces nothing: exit %d, %s", r.code, r.stderr)
+	}
+}
+
 func TestOverlay(t *testing.T) {
 	f := start(t, "overlay.yaml")
 	var all strings.Builder
