@@ -60,6 +60,41 @@ demands: [{headend: r1, endpoint: r3, rate: 6Gbit}]
 	golden(t, "te_links", all.String())
 }
 
+// What cannot be had is said, and the demand takes what comes closest.
+func TestWhatClassesCannotHave(t *testing.T) {
+	const file = `
+nodes: [{name: a}, {name: b, sid: "fc00:b::1"}, {name: c, sid: "fc00:c::1"}, {name: d, sid: "fc00:d::1"}, {name: e}, {name: alone}]
+links:
+  - {from: a, to: b, capacity: 1Gbit, delay: 2ms, affinity: [1]}
+  - {from: b, to: d, capacity: 1Gbit, delay: 2ms, affinity: [1]}
+  - {from: a, to: c, capacity: 1Gbit, delay: 5ms, metric: 20, affinity: [2]}
+  - {from: c, to: d, capacity: 1Gbit, delay: 5ms, metric: 20, affinity: [2]}
+  - {from: d, to: e, capacity: 1Gbit, delay: 1ms}
+classes:
+  - {color: 1, max_delay: 3ms}
+  - {color: 2, exclude: [1, 2]}
+  - {color: 3, disjoint: node}
+  - {color: 4, disjoint: link, max_delay: 9ms}
+  - {color: 5, include_any: [2], max_delay: 9ms}
+demands:
+  - {headend: a, endpoint: d, color: 1, rate: 100Mbit}
+  - {headend: a, endpoint: d, color: 2, rate: 100Mbit}
+  - {headend: a, endpoint: e, color: 3, rate: 100Mbit}
+  - {headend: a, endpoint: d, color: 4, rate: 100Mbit}
+  - {headend: a, endpoint: d, color: 5, rate: 100Mbit}
+  - {headend: a, endpoint: alone, rate: 100Mbit}
+`
+	var all strings.Builder
+	for _, line := range []string{"te plan -", "te explain - a:d:2", "te explain - a:e:3", "te explain - a:alone"} {
+		r := command(t.Context(), file, strings.Fields(line)...)
+		if r.code != cmdline.ExitOK || r.stderr != "" {
+			t.Errorf("%s: exit %d: %s", line, r.code, r.stderr)
+		}
+		all.WriteString("$ culvert " + line + "\n" + r.stdout + "\n")
+	}
+	golden(t, "te_problems", all.String())
+}
+
 func TestTrafficEngineeringErrors(t *testing.T) {
 	const three = `
 nodes: [{name: a}, {name: b}, {name: c}]

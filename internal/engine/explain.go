@@ -29,7 +29,7 @@ type ListReport struct {
 	Bottleneck  string  `json:"bottleneck"`
 	Utilisation float64 `json:"utilisation"`
 	// Price is what a bit/s by the list costs where the network is full, relative to the
-	// cheapest of all lists of the demand; 0: the network is full nowhere on its ways.
+	// cheapest of all lists of the demand, up to 100; 0: the network is full nowhere on its ways.
 	Price float64 `json:"price"`
 }
 
@@ -87,7 +87,7 @@ func (p *Plan) reports(g *graph.Graph, n te.Network, key te.Key, r te.Routing) (
 			}
 		}
 		if cheapest > 0 {
-			v.Price = p.price(w) / cheapest
+			v.Price = min(p.price(w)/cheapest, 100)
 		}
 		list = append(list, v)
 	}

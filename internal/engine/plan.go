@@ -160,8 +160,8 @@ func repaired(g *graph.Graph, n te.Network, wanted te.Routing) map[te.Key]bool {
 		}
 	}
 	then := g.Together(n.Classes, n.Demands, wanted)
-	for key := range g.Together(n.Classes, n.Demands, n.Routing) {
-		if then[key] == nil {
+	for key, now := range g.Together(n.Classes, n.Demands, n.Routing) {
+		if len(then[key]) < len(now) {
 			out[key] = true
 		}
 	}
