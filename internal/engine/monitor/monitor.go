@@ -85,10 +85,11 @@ func page(e *loop.Engine) picture.Page {
 			[2]string{"round", fmt.Sprintf("%d, at %s; lists of demands changed %d times", s.Counts.Rounds, s.At.Format(time.DateTime), s.Counts.Changes)},
 			[2]string{"mode", mode})
 	}
-	for name, list := range map[string][]string{"no answer": s.Failed, "left out": s.LeftOut} {
-		for _, text := range list {
-			p.Facts = append(p.Facts, [2]string{name, text})
-		}
+	for _, text := range s.Failed {
+		p.Facts = append(p.Facts, [2]string{"no answer", text})
+	}
+	for _, text := range s.LeftOut {
+		p.Facts = append(p.Facts, [2]string{"left out", text})
 	}
 	return p
 }
