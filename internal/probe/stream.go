@@ -47,16 +47,23 @@ type StreamResult struct {
 	Corrupt    int
 	// Gap is the longest time in which nothing arrived.
 	Gap time.Duration
-	// P99 is how long 99 % of what arrived took at most, from the sender's socket to the
-	// receiver's.
+	// P99 is how long 99 % of what arrived took at most: from when the sender gave it to the
+	// kernel to when the receiver's kernel had it.
 	P99 time.Duration
+	// LossFrom and LossUntil are when the first and the last that are lost were sent, since the
+	// first of all.
+	LossFrom, LossUntil time.Duration
 	// Rate of what arrived, as IP packets, in kbit/s.
 	Rate float64
 }
 
-// mostBehind is how far a sender that was held up may be behind: it does not
-// make up for more by a burst.
-const mostBehind = 20 * time.Millisecond
+// A sender that was held up sends what it is behind by a burst, as far as mostBurst, and what is
+// more a third faster than its pace, as far as mostBehind: what it sends on average is what was
+// asked for, also on a busy machine.
+const (
+	mostBurst  = 20 * time.Millisecond
+	mostBehind = 300 * time.Millisecond
+)
 
 const streamHeader = 24 // number, flow, time
 
@@ -79,19 +86,42 @@ func (s Stream) Run(ctx context.Context) (StreamResult, error) {
 		return StreamResult{}, fmt.Errorf("UDP to %v: %w", s.To, err)
 	}
 	var end atomic.Pointer[streamEnd]
-	results := make(chan StreamResult, 1)
+	results := make(chan received, 1)
 	go func() { results <- s.receive(receiver, &end) }()
-	began := time.Now()
-	n, err := s.send(ctx, senders)
-	took := time.Since(began)
+	sentAt, err := s.send(ctx, senders)
+	n := len(sentAt)
 	end.Store(&streamEnd{n, time.Now().Add(s.Wait)})
 	// Wakes the receiver, which may have all of them, or waits for the rest.
 	if err := receiver.SetReadDeadline(time.Now()); err != nil {
 		return StreamResult{}, err
 	}
 	result := <-results
-	result.Sent, result.Took = n, took
-	return result, err
+	result.count(sentAt)
+	return result.StreamResult, err
+}
+
+// received is what became of a stream, and which of its datagrams arrived.
+type received struct {
+	StreamResult
+	seen map[uint64]bool
+}
+
+// count compares what arrived with what was sent.
+func (r *received) count(sentAt []time.Time) {
+	r.Sent = len(sentAt)
+	if r.Sent == 0 {
+		return
+	}
+	r.Took = sentAt[r.Sent-1].Sub(sentAt[0])
+	first := true
+	for number, at := range sentAt {
+		if r.seen[uint64(number)] {
+			continue
+		}
+		if r.LossUntil = at.Sub(sentAt[0]); first {
+			r.LossFrom, first = r.LossUntil, false
+		}
+	}
 }
 
 // streamEnd is how many were sent, and until when the receiver waits for them.
@@ -108,7 +138,9 @@ func (s Stream) listen() (c *net.UDPConn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = control(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20) })
+	err = control(c, func(fd int) error {
+		return errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1))
+	})
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -145,47 +177,54 @@ func (s Stream) mark(c *net.UDPConn) error {
 	return control(c, func(fd int) error { return unix.SetsockoptInt(fd, level, option, int(s.DSCP)<<2) })
 }
 
-func (s Stream) send(ctx context.Context, senders []*net.UDPConn) (n int, err error) {
+// send sends, and returns when each datagram was.
+func (s Stream) send(ctx context.Context, senders []*net.UDPConn) (sentAt []time.Time, err error) {
 	b := make([]byte, s.Size)
 	for i := range b {
 		b[i] = byte(i)
 	}
 	next := time.Now()
-	for n < s.Count || s.While != nil && s.While() {
+	slot := next // when the next one may leave
+	for n := 0; n < s.Count || s.While != nil && s.While(); n++ {
 		if err := ctx.Err(); err != nil {
-			return n, err
+			return sentAt, err
 		}
-		flow := n % len(senders)
+		flow, now := n%len(senders), time.Now()
 		binary.BigEndian.PutUint64(b, uint64(n))
 		binary.BigEndian.PutUint64(b[8:], uint64(flow))
-		binary.BigEndian.PutUint64(b[16:], uint64(time.Since(epoch)))
+		binary.BigEndian.PutUint64(b[16:], uint64(now.UnixNano()))
 		if _, err := senders[flow].Write(b); err != nil {
 			// An ICMP error for an earlier datagram: this one was not sent.
 			if _, err = senders[flow].Write(b); err != nil {
-				return n, fmt.Errorf("UDP to %v: %w", s.To, err)
+				return sentAt, fmt.Errorf("UDP to %v: %w", s.To, err)
 			}
 		}
-		n++
-		next = next.Add(s.Interval)
-		if wait := time.Until(next); wait < -mostBehind {
-			next = time.Now()
-		} else {
-			time.Sleep(wait)
+		sentAt = append(sentAt, now)
+		now = time.Now()
+		if next = next.Add(s.Interval); next.Before(now.Add(-mostBehind)) {
+			next = now.Add(-mostBehind)
 		}
+		if slot = slot.Add(s.Interval * 3 / 4); slot.Before(now.Add(-mostBurst)) {
+			slot = now
+		}
+		if slot.Before(next) {
+			slot = next
+		}
+		time.Sleep(slot.Sub(now))
 	}
-	return n, nil
+	return sentAt, nil
 }
 
-func (s Stream) receive(c *net.UDPConn, end *atomic.Pointer[streamEnd]) (r StreamResult) {
-	seen := map[uint64]bool{}
+func (s Stream) receive(c *net.UDPConn, end *atomic.Pointer[streamEnd]) (r received) {
+	r.seen = map[uint64]bool{}
 	latest := map[uint64]uint64{}
 	last := time.Now()
 	meter := rateMeter{settle: s.Settle}
 	var delays []time.Duration
 	defer func() { r.Rate, r.P99 = meter.rate(), percentile(delays, 0.99) }()
-	b := make([]byte, 1<<16)
+	b, about := make([]byte, 1<<16), make([]byte, 64)
 	for {
-		n, err := c.Read(b)
+		n, told, _, _, err := c.ReadMsgUDPAddrPort(b, about)
 		if e := end.Load(); e != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 			if r.Received >= e.sent || !time.Now().Before(e.until) || c.SetReadDeadline(e.until) != nil {
 				return r
@@ -195,14 +234,14 @@ func (s Stream) receive(c *net.UDPConn, end *atomic.Pointer[streamEnd]) (r Strea
 		if err != nil {
 			continue // an ICMP error's echo
 		}
-		now := time.Now()
+		now := arrival(about[:told])
 		if r.Received > 0 {
 			r.Gap = max(r.Gap, now.Sub(last))
 		}
 		last = now
 		meter.add(now, s.IPLength())
-		if s.take(b[:n], seen, latest, &r) {
-			delays = append(delays, now.Sub(epoch)-time.Duration(binary.BigEndian.Uint64(b[16:])))
+		if s.take(b[:n], r.seen, latest, &r.StreamResult) {
+			delays = append(delays, time.Duration(now.UnixNano()-int64(binary.BigEndian.Uint64(b[16:]))))
 		}
 		if e := end.Load(); e != nil && r.Received >= e.sent {
 			return r
@@ -248,8 +287,17 @@ func (m *rateMeter) rate() float64 {
 	return float64(m.octets) * 8 / 1000 / m.last.Sub(m.began).Seconds()
 }
 
-// epoch is what times in datagrams count from: sender and receiver are one process.
-var epoch = time.Now()
+// arrival is when the kernel had a datagram (socket(7), SO_TIMESTAMPNS): a receiver that does not
+// get to run for a while says nothing about the network.
+func arrival(about []byte) time.Time {
+	messages, err := unix.ParseSocketControlMessage(about)
+	for _, m := range messages {
+		if err == nil && m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SO_TIMESTAMPNS && len(m.Data) >= 16 {
+			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:])))
+		}
+	}
+	return time.Now()
+}
 
 // percentile is what so much of the values are at most; 0 of none.
 func percentile(values []time.Duration, part float64) time.Duration {
