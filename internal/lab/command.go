@@ -118,6 +118,9 @@ not 0 if a check fails.`,
 			if o.only, err = regexp.Compile(o.checks); err != nil {
 				return fmt.Errorf("--checks: %w", err)
 			}
+			if err := precede(); err != nil {
+				return err
+			}
 			if err := up(ctx, in, variants[0], p); err != nil {
 				return err
 			}

@@ -117,7 +117,7 @@ func (r *Checker) once(ctx context.Context, p topology.Planned) report.Result {
 	}
 	return report.Result{
 		Name: p.Name, Pass: len(o.Problems) == 0, Detail: report.OneLine(append(o.Problems, o.Detail...)),
-		Sent: o.Sent, Received: o.Received, Lost: max(0, o.Sent-o.Received),
+		Sent: o.Sent, Received: o.Received, Lost: max(0, o.Sent-o.Received), Measured: o.Measured,
 	}
 }
 

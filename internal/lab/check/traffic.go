@@ -169,6 +169,8 @@ func udp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 		return err
 	}
 	wantQuick(c, results[0], o)
+	wantClasses(c, results, o)
+	wantSettled(c, results, o)
 	if err := wantFromEndpoint(r, c, o, outerBefore); err != nil {
 		return err
 	}
@@ -199,6 +201,7 @@ func wantLinks(r *disturb.Runner, c *topology.Check, o *report.Outcome, before [
 			fullest, name = used, q.Node+"-"+q.Device
 		}
 	}
+	o.Busiest = fullest
 	o.Say("busiest link %s, %.1f %%", name, fullest)
 	if fullest < x.Min || fullest > x.Max {
 		o.Fail("the busiest link is %.1f %% full: want %v to %v %%", fullest, x.Min, x.Max)
@@ -214,6 +217,58 @@ func wantQuick(c *topology.Check, s probe.StreamResult, o *report.Outcome) {
 	o.Say("99 %% of the first stream in %.1f ms", float64(s.P99.Microseconds())/1000)
 	if limit := time.Duration(c.Expect.P99); s.P99 > limit {
 		o.Fail("99 %% of the first stream took up to %v: want %v", s.P99, limit)
+	}
+}
+
+// wantClasses sums the streams of each class, and fails where one is not as it should be.
+func wantClasses(c *topology.Check, results []probe.StreamResult, o *report.Outcome) {
+	of := []string{c.Class}
+	if c.Both {
+		of = append(of, c.Class)
+	}
+	for _, w := range c.Also {
+		if of = append(of, w.Class); w.Both {
+			of = append(of, w.Class)
+		}
+	}
+	for _, name := range c.Classes() {
+		class, x := report.Class{Name: name}, c.Expect.Classes[name]
+		for i, s := range results {
+			if of[i] == name {
+				class.Sent, class.Lost = class.Sent+s.Sent, class.Lost+s.Sent-s.Received
+				class.P99 = max(class.P99, float64(s.P99.Microseconds())/1000)
+			}
+		}
+		o.Classes = append(o.Classes, class)
+		if _, wanted := c.Expect.Classes[name]; !wanted {
+			continue
+		}
+		switch limit := time.Duration(x.P99); {
+		case x.MinLost == 0 && class.Lost > x.MaxLost:
+			o.Fail("%d of %d of class %s lost: want %d at most", class.Lost, class.Sent, name, x.MaxLost)
+		case class.Lost < x.MinLost:
+			o.Fail("%d of %d of class %s lost: want %d at least", class.Lost, class.Sent, name, x.MinLost)
+		case limit > 0 && class.P99 > float64(limit.Microseconds())/1000:
+			o.Fail("99 %% of class %s took up to %.1f ms: want %v", name, class.P99, limit)
+		}
+	}
+}
+
+// wantSettled fails where loss lasted too long, or goes on.
+func wantSettled(c *topology.Check, results []probe.StreamResult, o *report.Outcome) {
+	var lasted time.Duration
+	for _, s := range results {
+		if s.Received == s.Sent {
+			continue
+		}
+		lasted = max(lasted, s.LossUntil-s.LossFrom)
+		if c.Expect.Settles > 0 && s.Took-s.LossUntil < time.Second {
+			o.Fail("packets are lost until %v before the end", s.Took-s.LossUntil)
+		}
+	}
+	o.LossFor = float64(lasted.Microseconds()) / 1000
+	if limit := time.Duration(c.Expect.Settles); limit > 0 && lasted > limit {
+		o.Fail("packets were lost for %v: want %v", lasted, limit)
 	}
 }
 

@@ -21,11 +21,11 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// eventually repeats a question until there is no error, or for ten seconds, and
-// returns the last error.
+// eventually repeats a question until there is no error, or for ten seconds unless the event
+// says how long, and returns the last error.
 func eventually(ask func(context.Context, action) error) func(context.Context, action) error {
 	return func(ctx context.Context, a action) error {
-		return instance.Await(ctx, 10*time.Second, func() error { return ask(ctx, a) })
+		return instance.Await(ctx, a.event.For.Or(10*time.Second), func() error { return ask(ctx, a) })
 	}
 }
 

@@ -79,13 +79,13 @@ func engineState(ctx context.Context, in *instance.Instance, n *topology.Node) (
 	return state, nil
 }
 
-// engineTime is how long an engine may take to see a change and to answer it: FRR's database
-// takes half a minute to have a new adjacency.
+// engineTime is how long an engine may take to see a change and to answer it, unless the event
+// says so: FRR's database takes half a minute to have a new adjacency.
 const engineTime = time.Minute
 
 // awaitEngine waits until the engine's state is as the event says.
 func awaitEngine(ctx context.Context, a action) error {
-	return instance.Await(ctx, engineTime, func() error {
+	return instance.Await(ctx, a.event.For.Or(engineTime), func() error {
 		state, err := engineState(ctx, a.Instance, a.node)
 		if err != nil {
 			return err

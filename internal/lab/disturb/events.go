@@ -122,11 +122,15 @@ func During(ctx context.Context, r *Runner, c *topology.Check, o *report.Outcome
 // Do does events in order, up to the first that fails, and says how long
 // they took.
 func Do(ctx context.Context, r *Runner, list []topology.Event, o *report.Outcome) error {
+	began, waited := time.Now(), false
 	for i := range list {
 		e := &list[i]
 		start := time.Now()
 		if err := events[e.Do](ctx, action{r, e, r.Node(e.Node), o}); err != nil {
 			return fmt.Errorf("%s: %w", e.Title(), err)
+		}
+		if waited = waited || e.Do == "wait"; !waited && (e.Do == "engine_shows" || e.Do == "active") {
+			o.ActedAfter = float64(time.Since(began).Milliseconds())
 		}
 		if e.Do != "wait" && e.Do != "tunnel" {
 			o.Say("%s took %d ms", e.Title(), time.Since(start).Milliseconds())

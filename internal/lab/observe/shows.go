@@ -30,6 +30,12 @@ func Shows(ctx context.Context, in *instance.Instance, n *topology.Node, want an
 func Includes(got, want any) error {
 	switch want := want.(type) {
 	case map[string]any:
+		if most, ok := want["at_most"].(float64); ok && len(want) == 1 {
+			if number, ok := got.(float64); ok && number <= most {
+				return nil
+			}
+			return fmt.Errorf("%v: want at most %v", got, most)
+		}
 		object, _ := got.(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(want)) {
 			if err := Includes(object[key], want[key]); err != nil {

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -26,9 +27,57 @@ func Write(w io.Writer, r *Report, format printer.Format) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
+		if err := writeClasses(w, r.Checks); err != nil {
+			return err
+		}
 		_, err := fmt.Fprintf(w, "\n%s: %d of %d checks passed in %.0f s (Linux %s)\n", r.Lab, passed, len(r.Checks), r.Seconds, r.Kernel)
 		return err
 	})
+}
+
+// writeClasses prints what each class of traffic met, where checks have classes.
+func writeClasses(w io.Writer, checks []Result) error {
+	var names []string
+	for _, c := range checks {
+		for _, class := range c.Classes {
+			if !slices.Contains(names, class.Name) {
+				names = append(names, class.Name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprint(t, "\nWHILE")
+	for _, name := range names {
+		fmt.Fprintf(t, "\t%s LOST\t99 %% IN", strings.ToUpper(name))
+	}
+	fmt.Fprintln(t, "\tLOSS FOR\tBUSIEST LINK\tACTED AFTER")
+	for _, c := range checks {
+		if len(c.Classes) == 0 {
+			continue
+		}
+		fmt.Fprint(t, c.Name)
+		for _, name := range names {
+			i := slices.IndexFunc(c.Classes, func(x Class) bool { return x.Name == name })
+			if i < 0 {
+				fmt.Fprint(t, "\t-\t-")
+				continue
+			}
+			fmt.Fprintf(t, "\t%d of %d\t%.1f ms", c.Classes[i].Lost, c.Classes[i].Sent, c.Classes[i].P99)
+		}
+		fmt.Fprintf(t, "\t%s\t%s\t%s\n", measured(c.LossFor, "%.0f ms"), measured(c.Busiest, "%.1f %%"), measured(c.ActedAfter, "%.0f ms"))
+	}
+	return t.Flush()
+}
+
+// measured is a value in words; 0 was not measured.
+func measured(v float64, format string) string {
+	if v == 0 {
+		return "-"
+	}
+	return fmt.Sprintf(format, v)
 }
 
 // Result is what became of a check.
@@ -40,6 +89,26 @@ type Result struct {
 	Received int     `json:"received"`
 	Lost     int     `json:"lost"`
 	Seconds  float64 `json:"seconds"`
+	Measured
+}
+
+// Measured is what a check of several classes of traffic measured; 0: it did not.
+type Measured struct {
+	Classes []Class `json:"classes,omitempty"`
+	// Busiest is how full the fullest link with a rate was, in percent.
+	Busiest float64 `json:"busiest,omitempty"`
+	// LossFor is from the first packet that was lost to the last, ActedAfter from the first event
+	// to when engine and headend had answered it, both in milliseconds.
+	LossFor    float64 `json:"loss_for,omitempty"`
+	ActedAfter float64 `json:"acted_after,omitempty"`
+}
+
+// Class is what became of the packets of a class.
+type Class struct {
+	Name string  `json:"name"`
+	Sent int     `json:"sent"`
+	Lost int     `json:"lost"`
+	P99  float64 `json:"p99"` // of its slowest stream, in milliseconds
 }
 
 // Report is what `culvert lab run` says.
@@ -55,6 +124,7 @@ type Report struct {
 // Outcome is what a check's traffic came to.
 type Outcome struct {
 	Sent, Received int
+	Measured
 
 	Detail   []string
 	Problems []string

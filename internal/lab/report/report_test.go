@@ -33,3 +33,24 @@ x: 1 of 2 checks passed in 2 s (Linux 6.6)
 		}
 	}
 }
+
+// Checks of several classes of traffic have a second table.
+func TestClasses(t *testing.T) {
+	r := &Report{Lab: "x", Pass: true, Checks: []Result{
+		{Name: "ping", Pass: true},
+		{Name: "load", Pass: true, Measured: Measured{Classes: []Class{{"voice", 100, 0, 1.75}, {"bulk", 900, 12, 20}}, Busiest: 78.84, LossFor: 26.9}},
+		{Name: "voice alone", Pass: true, Measured: Measured{Classes: []Class{{"voice", 100, 0, 2}}, ActedAfter: 1600}},
+	}}
+	var b strings.Builder
+	if err := Write(&b, r, "table"); err != nil {
+		t.Fatal(err)
+	}
+	const want = `
+WHILE        VOICE LOST  99 % IN  BULK LOST  99 % IN  LOSS FOR  BUSIEST LINK  ACTED AFTER
+load         0 of 100    1.8 ms   12 of 900  20.0 ms  27 ms     78.8 %        -
+voice alone  0 of 100    2.0 ms   -          -        -         -             1600 ms
+`
+	if !strings.Contains(b.String(), want) {
+		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -32,6 +33,8 @@ type Check struct {
 	Device string `json:"device,omitempty"`
 	// Both sends in both directions (udp; needs Source).
 	Both bool `json:"both,omitempty"`
+	// Class is what the stream is counted as, with those of Also that have the same (udp).
+	Class string `json:"class,omitempty"`
 	// Also are more streams at the same time (udp), for as long, and of the same pace unless
 	// they say another.
 	Also     []Way `json:"also,omitempty"`
@@ -86,6 +89,24 @@ type Way struct {
 	DSCP     uint8    `json:"dscp,omitempty"`
 	Size     int      `json:"size,omitempty"`
 	Flows    int      `json:"flows,omitempty"`
+	Class    string   `json:"class,omitempty"`
+}
+
+// Classes are those of all streams, the first one's first.
+func (c *Check) Classes() (names []string) {
+	for _, name := range append([]string{c.Class}, classesOf(c.Also)...) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func classesOf(list []Way) (names []string) {
+	for _, w := range list {
+		names = append(names, w.Class)
+	}
+	return names
 }
 
 // AllEvents are all that happens under load.
@@ -106,6 +127,11 @@ type Expect struct {
 	MinLost int    `json:"min_lost,omitempty"` // this many at least have to be lost, and any number may (udp)
 	// P99 is how long 99 % of the first stream may take at most (udp).
 	P99 Duration `json:"p99,omitempty"`
+	// Classes say what each class of streams has to come to (udp).
+	Classes map[string]ClassExpect `json:"classes,omitempty"`
+	// Settles is how long after the first packet that is lost the last one is at most, and that
+	// the last second of the streams is without loss (udp).
+	Settles Duration `json:"settles,omitempty"`
 	// Busiest is how full the fullest of the links with kbit_s may be (udp).
 	Busiest *BusiestExpect `json:"busiest,omitempty"`
 	// AlsoWhole wants nothing of the streams in Also to be lost.
@@ -139,6 +165,13 @@ type Expect struct {
 	Shows any `json:"shows,omitempty"`
 	// Reports of UPFs.
 	Reports []ReportExpect `json:"reports,omitempty"`
+}
+
+// ClassExpect is of the streams of a class.
+type ClassExpect struct {
+	P99     Duration `json:"p99,omitempty"`
+	MaxLost int      `json:"max_lost,omitempty"`
+	MinLost int      `json:"min_lost,omitempty"` // and any number may be lost
 }
 
 // BusiestExpect is a range, in percent of kbit_s. What queues drop does not count.

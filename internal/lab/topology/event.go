@@ -43,7 +43,7 @@ type Event struct {
 	Program string `json:"program,omitempty"`
 	// Kubectl is what it is to do.
 	Kubectl *Command `json:"kubectl,omitempty"`
-	// For is how long a wait is, or a CPU is busy.
+	// For is how long a wait is, a CPU is busy, or something may take to be as it should.
 	For Duration `json:"for,omitempty"`
 	CPU int      `json:"cpu,omitempty"`
 }

@@ -90,7 +90,10 @@ func (v validator) expect(c *Check) {
 	if x := c.Expect.Rate; x != nil {
 		v.want(c.Kind == "udp" && x.Kbits > 0 && x.Tolerance > 0, "rate: give kbit_s and tolerance, of a check of kind udp")
 	}
-	v.want(c.Kind == "udp" || c.Expect.P99 == 0 && c.Expect.Busiest == nil && c.Expect.MinLost == 0, "p99, busiest, min_lost: of a check of kind udp")
+	v.want(c.Kind == "udp" || c.Expect.P99 == 0 && c.Expect.Busiest == nil && c.Expect.MinLost == 0 && c.Expect.Settles == 0, "p99, busiest, min_lost, settles: of a check of kind udp")
+	for name := range c.Expect.Classes {
+		v.want(c.Kind == "udp" && slices.Contains(c.Classes(), name), "classes: no stream is of class %q", name)
+	}
 	if h := c.Expect.Handover; h != nil {
 		v.in("handover").endpoint(h.Node, h.From, h.To)
 	}
