@@ -53,7 +53,7 @@ MAP(target_by_dst4, BPF_MAP_TYPE_LPM_TRIE, struct lpm4_key, struct target, 65536
 MAP(target_by_dst6, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, struct target, 65536);
 /* traffic classes: of a source behind a port, of a DSCP, of a destination, and what they
  * carried */
-MAP(class_by_source, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, __u32, 16384);
+MAP(class_by_source, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, __u32, 65536);
 MAP(classifier, BPF_MAP_TYPE_ARRAY, __u32, struct classifier, MAX_CLASSIFIERS);
 MAP(class_way, BPF_MAP_TYPE_ARRAY, __u32, struct class_way, CLASS_ROWS *CLASS_COLUMNS);
 MAP(class_counter, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, MAX_CLASSES);

@@ -222,7 +222,8 @@ INLINE int crosses_edge(struct settings *cfg, struct inner *in)
 /* Its class's policy, or best effort's; 0: it is dropped. */
 INLINE __u32 pod_policy_of_class(struct __sk_buff *skb, struct inner *in, __u32 row)
 {
-	struct class_way *way = class_way_from(skb->ifindex, in->class, row, 0, 0);
+	__u32 from = skb->ifindex | (in->version == 4 ? CLASS_IPV4 : 0);
+	struct class_way *way = class_way_from(from, in->class, row, in->src.hi, in->src.lo);
 
 	if (!way)
 		return 0;

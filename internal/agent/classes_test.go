@@ -121,6 +121,47 @@ func TestPodsOfClasses(t *testing.T) {
 	}
 }
 
+// What the node itself sends into the overlay has the classes of its host, by its own
+// addresses; what it forwards has not.
+func TestClassOfTheHost(t *testing.T) {
+	ctx := context.Background()
+	d := prepare(t, t.TempDir(), clusterFile, newFake()).start(t, underlay())
+	d.holds(t, "the overlay is there", func() bool { return d.dp.entry == fakeExit })
+	if p := d.dp.ports[fakeExit]; len(p.Origins) != 0 || p.Classifier != (class.Classifier{}) {
+		t.Errorf("without classes %+v", p)
+	}
+	_, err := d.Add(ctx, asked(t, `traffic_classes:
+  - {name: own, color: 100, match: {host: true, dscp: [10]}}
+  - {name: voice, color: 200, priority: 1, match: {dscp: [46]}}
+  - {name: pods, color: 300, priority: 2, match: {namespaces: [default]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.holds(t, "the classes are there", func() bool { return len(d.dp.ports[fakeExit].Origins) > 0 })
+	p := d.dp.ports[fakeExit]
+	if p.Roles != 0 || p.Classifier[46] == 0 || p.Classifier[10] != 0 || p.Classifier[0] != 0 {
+		t.Errorf("what is forwarded: %+v", p)
+	}
+	own := false
+	for _, o := range p.Origins {
+		own = own || o.Prefix == netip.MustParsePrefix("2001:db8::1/128")
+		if !o.Prefix.IsSingleIP() || o.VLAN != 0 || o.Classifier[10] == 0 || o.Classifier[0] != 0 || o.Classifier[46] != p.Classifier[46] {
+			t.Errorf("origin %+v", o)
+		}
+	}
+	if !own {
+		t.Errorf("the node's own address is not among %+v", p.Origins)
+	}
+	if _, err := d.Delete(ctx, []desired.Ref{{Kind: desired.KindClass, Key: "own"}}); err != nil {
+		t.Fatal(err)
+	}
+	d.holds(t, "the class is gone", func() bool { return len(d.dp.ports[fakeExit].Origins) == 0 && d.dp.ports[fakeExit].Classifier[46] != 0 })
+	if _, err := d.Apply(ctx, asked(t, "log: {level: info}"), false); err != nil {
+		t.Fatal(err)
+	}
+	d.holds(t, "the overlay is gone", func() bool { _, there := d.dp.ports[fakeExit]; return !there })
+}
+
 // Classes of Kubernetes find room beside those of the file and each other, in their rank; of
 // those that do not, the API says why. They stay over a restart, as labels of pods do.
 func TestClassesOfKubernetes(t *testing.T) {

@@ -39,9 +39,11 @@ type Class struct {
 
 // Match says which packets a class has: those that meet all of the fields that are set. Of
 // a list one entry has to match. Only one kind of source may be set: what arrives by
-// interfaces, with its vlans and sources; or pods, by namespaces or pod_labels. Without a
-// source it is any of these.
+// interfaces, with its vlans and sources; or pods, by namespaces or pod_labels; or host.
+// Without a source it is any of these.
 type Match struct {
+	// Host is this node itself: what it sends into the overlay from its own addresses.
+	Host bool `json:"host,omitempty"`
 	// Interfaces by which packets arrive, whatever their VLAN tags.
 	Interfaces []string `json:"interfaces,omitempty"`
 	// VLANs are the IDs of their outermost tags, 1 to 4094. They need interfaces.
@@ -67,6 +69,7 @@ const (
 	SourceAny SourceKind = iota
 	SourceInterface
 	SourcePod
+	SourceHost
 )
 
 // Source is a sender of packets, as this node can tell them apart before it reads them.
@@ -77,7 +80,8 @@ type Source struct {
 	Interface string
 	VLAN      uint16
 	Prefix    netip.Prefix
-	// Of SourcePod. This node's own stack is a pod without a namespace and labels.
+	// Of SourcePod. What this node forwards for others is a pod's without a namespace and
+	// labels.
 	Namespace string
 	Labels    map[string]string
 }
@@ -90,6 +94,7 @@ func (m *Match) kinds() (out []SourceKind) {
 	}{
 		{SourceInterface, len(m.Interfaces)+len(m.VLANs)+len(m.Sources) > 0},
 		{SourcePod, len(m.Namespaces)+len(m.PodLabels) > 0},
+		{SourceHost, m.Host},
 	} {
 		if k.set {
 			out = append(out, k.kind)
@@ -111,6 +116,8 @@ func (m *Match) From(s Source) bool {
 	switch m.Kind() {
 	case SourceInterface:
 		return s.Kind == SourceInterface && has(m.Interfaces, s.Interface) && has(m.VLANs, s.VLAN) && holds(m.Sources, s.Prefix)
+	case SourceHost:
+		return s.Kind == SourceHost
 	case SourcePod:
 		if s.Kind != SourcePod || !has(m.Namespaces, s.Namespace) {
 			return false
@@ -149,7 +156,7 @@ func (c Class) Validate() []srv6.FieldError {
 	}
 	m := &c.Match
 	if kinds := m.kinds(); len(kinds) > 1 {
-		errs.add("match", "write a class for each, of the same color", "a packet comes from an interface or from a pod: interfaces, vlans and sources do not go with namespaces and pod_labels")
+		errs.add("match", "write a class for each, of the same color", "a packet comes by an interface (interfaces, vlans, sources), from a pod (namespaces, pod_labels) or from this node (host): these do not go together")
 	}
 	if len(m.VLANs) > 0 && len(m.Interfaces) == 0 {
 		errs.add("match.vlans", "give the interfaces by which the frames arrive", "no interfaces go with it")
@@ -238,6 +245,8 @@ func sourceOfBoth(a, b *Match) (string, bool) {
 		return "", false
 	case a.Kind() == SourceInterface:
 		return arrivalOfBoth(a, b)
+	case a.Kind() == SourceHost:
+		return "this node", true
 	}
 	namespace, ok := common(a.Namespaces, b.Namespaces)
 	for _, key := range slices.Sorted(maps.Keys(a.PodLabels)) {

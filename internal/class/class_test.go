@@ -25,6 +25,7 @@ func TestInvalidClasses(t *testing.T) {
 	for want, change := range map[string]func(*Class){
 		"name: is missing":           func(c *Class) { c.Name = "" },
 		"color: is missing":          func(c *Class) { c.Color = 0 },
+		"match: a packet comes by":   func(c *Class) { c.Match.Host = true },
 		"match: a packet comes":      func(c *Class) { c.Match.Namespaces = []string{"prod"} },
 		"match.vlans: no interfaces": func(c *Class) { c.Match.Interfaces, c.Match.VLANs = nil, []uint16{100} },
 		"match.vlans[1]: 4095 is":    func(c *Class) { c.Match.VLANs = []uint16{4094, 4095} },
@@ -55,6 +56,7 @@ func TestConflicts(t *testing.T) {
 	web := of(func(m *Match) { m.PodLabels = map[string]string{"app": "web"} })
 	ten := of(func(m *Match) { m.Destinations = []netip.Prefix{prefix("10.0.0.0/8")} })
 	blue := of(func(m *Match) { m.Interfaces, m.VLANs = []string{"eth1"}, []uint16{100, 200} })
+	host := of(func(m *Match) { m.Host = true })
 	branch := of(func(m *Match) { m.Sources = []netip.Prefix{prefix("10.1.0.0/16")} })
 	for _, tt := range []struct {
 		a, b Class
@@ -77,6 +79,10 @@ func TestConflicts(t *testing.T) {
 		{branch, of(func(m *Match) { m.Sources = []netip.Prefix{prefix("10.1.7.0/24")} }), "packets of any interface, from 10.1.7.0/24"},
 		{branch, of(func(m *Match) { m.Sources = []netip.Prefix{prefix("10.2.0.0/16")} }), ""},
 		{branch, prod, ""},
+		{host, host, "packets of this node"},
+		{host, ef, "packets of this node with DSCP 46"},
+		{host, prod, ""},
+		{host, branch, ""},
 	} {
 		got := ""
 		if c := Conflicts([]Class{tt.a, tt.b}); len(c) > 0 {
@@ -102,6 +108,7 @@ func classes() []Class {
 		{Name: "voice", Color: 40, Priority: 3, Match: Match{DSCP: []uint16{46}}},
 		{Name: "branch", Color: 20, Priority: 4, Match: Match{Sources: []netip.Prefix{prefix("10.9.0.0/16"), prefix("2001:db8:9::/48")}, DSCP: []uint16{10, 46}}},
 		{Name: "blue", Color: 10, Priority: 5, Match: Match{Interfaces: []string{"eth1"}, VLANs: []uint16{100}, Sources: []netip.Prefix{prefix("10.9.7.0/24")}}},
+		{Name: "own", Color: 20, Priority: -1, Match: Match{Host: true}},
 		{Name: "red", Color: 40, Priority: 6, Match: Match{Interfaces: []string{"eth1"}, VLANs: []uint16{200}}},
 	}
 }
@@ -115,7 +122,7 @@ func TestRowsAgreeWithApply(t *testing.T) {
 	policies := map[uint32]string{10: "p10", 20: "p20", 40: "p40"}
 	for _, s := range []Source{
 		{Kind: SourceInterface, Interface: "eth1"}, {Kind: SourceInterface, Interface: "eth2"},
-		{Kind: SourcePod, Namespace: "prod"}, {Kind: SourcePod},
+		{Kind: SourcePod, Namespace: "prod"}, {Kind: SourcePod}, {Kind: SourceHost},
 		{Kind: SourceInterface, Interface: "eth1", VLAN: 100, Prefix: prefix("10.9.7.0/24")},
 		{Kind: SourceInterface, Interface: "eth1", VLAN: 200}, {Kind: SourceInterface, Interface: "eth2", Prefix: prefix("2001:db8:9::/48")},
 	} {

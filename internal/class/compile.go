@@ -42,6 +42,9 @@ func Compile(classes []Class, former *Table) (*Table, error) {
 	slices.SortStableFunc(t.classes, func(a, b Class) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Name, b.Name))
 	})
+	if err := t.checkOrigins(); err != nil {
+		return nil, err
+	}
 	all, sources := map[string][]int{}, t.sources()
 	for dscp := range uint16(MaxDSCP + 1) {
 		for _, s := range sources {
@@ -130,7 +133,7 @@ func (t *Table) sources() []Source {
 	for _, name := range distinct(append(namespaces, "")) {
 		out = append(out, Source{Kind: SourcePod, Namespace: name})
 	}
-	return out
+	return append(out, Source{Kind: SourceHost})
 }
 
 // classSet has a bit for each class.

@@ -12,6 +12,7 @@ import (
 // It is an error if m asks for what outer does not have: a match only narrows another one.
 func (m Match) Within(outer Match) (Match, []srv6.FieldError) {
 	var errs faults
+	m.Host = m.Host || outer.Host
 	m.Interfaces = within(&errs, "interfaces", m.Interfaces, outer.Interfaces, slices.Contains)
 	m.VLANs = within(&errs, "vlans", m.VLANs, outer.VLANs, slices.Contains)
 	m.Sources = within(&errs, "sources", m.Sources, outer.Sources, holds)

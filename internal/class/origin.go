@@ -1,12 +1,17 @@
 package class
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 )
 
-// MaxOrigins is how many origins the interfaces of a node can have in all.
-const MaxOrigins = 16384
+// MaxOrigins is how many origins the interfaces of a node can have in all, and
+// maxOriginsOfOne how many one can have.
+const (
+	MaxOrigins      = 65536
+	maxOriginsOfOne = 4096
+)
 
 // Origin is where packets come from that arrive by an interface: those of a VLAN whose
 // source address is in a prefix, and in no longer one. They have a classifier of their own.
@@ -46,6 +51,20 @@ func (t *Table) CountOrigins(iface string) int {
 	return n
 }
 
+// checkOrigins says which interface would have too many, one that no class names among them.
+func (t *Table) checkOrigins() error {
+	interfaces := []string{""}
+	for i := range t.classes {
+		interfaces = append(interfaces, t.classes[i].Match.Interfaces...)
+	}
+	for _, name := range distinct(interfaces) {
+		if n := t.CountOrigins(name); n > maxOriginsOfOne {
+			return fmt.Errorf("%w: their vlans and sources combine in up to %d ways on interface %q, at most %d", ErrTooMany, n, name, maxOriginsOfOne)
+		}
+	}
+	return nil
+}
+
 // everything is the shortest prefix of each family.
 var everything = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 
@@ -75,8 +94,8 @@ func (t *Table) vlans(iface string) (out []uint16) {
 	return distinct(out)
 }
 
-// prefixes are the sources that classes name in a VLAN of an interface, but for everything,
-// the shortest first.
+// prefixes are the sources that classes name in a VLAN of an interface, without everything;
+// the shortest are first.
 func (t *Table) prefixes(iface string, vlan uint16) (out []netip.Prefix) {
 	for _, c := range t.Classes() {
 		if has(c.Match.Interfaces, iface) && has(c.Match.VLANs, vlan) {

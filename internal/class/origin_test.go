@@ -1,6 +1,7 @@
 package class
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 )
@@ -67,26 +68,33 @@ func TestOriginsAgreeWithApply(t *testing.T) {
 	}
 }
 
-// Lists that are as long as they can be are compiled in no time: which of them hold what
-// is decided once for each.
+// Long lists are compiled in no time, and those that would fill the table are refused: as
+// many combine with each other as one interface can have origins.
 func TestManySources(t *testing.T) {
-	var all []Class
-	for i := range 14 {
-		c := Class{Name: string(rune('a' + i)), Color: 1, Priority: i, Match: Match{Interfaces: []string{"eth1"}}}
-		for j := range 200 {
-			c.Match.VLANs = append(c.Match.VLANs, uint16(1+200*i+j))
-			c.Match.Sources = append(c.Match.Sources, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), byte(j), 0}), 24))
+	many := func(vlans int) (all []Class) {
+		for i := range 14 {
+			c := Class{Name: string(rune('a' + i)), Color: 1, Priority: i, Match: Match{Interfaces: []string{"eth1"}}}
+			for j := range vlans {
+				c.Match.VLANs = append(c.Match.VLANs, uint16(1+vlans*i+j))
+			}
+			for j := range 20 {
+				c.Match.Sources = append(c.Match.Sources, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), byte(j), 0}), 24))
+			}
+			all = append(all, c)
 		}
-		all = append(all, c)
+		return all
 	}
-	table, err := Compile(all, nil)
+	table, err := Compile(many(13), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := table.CountOrigins("eth1"); n != 14*200*202 {
-		t.Errorf("%d origins", n)
+	if n := table.CountOrigins("eth1"); n != 14*13*22 || len(table.Origins("eth1")) > n {
+		t.Errorf("counted %d origins, there are %d", n, len(table.Origins("eth1")))
 	}
 	if n := table.CountOrigins("eth2"); n != 0 {
 		t.Errorf("%d origins of an interface that no class names", n)
+	}
+	if _, err := Compile(many(14), nil); !errors.Is(err, ErrTooMany) {
+		t.Errorf("%d origins: %v", 14*14*22, err)
 	}
 }

@@ -33,6 +33,7 @@ var classes = noun[agent.ClassStatus]{
 		{name: "interfaces", path: "match.interfaces", about: "`LIST` of interfaces that the packets arrive by", list: true},
 		{name: "vlans", path: "match.vlans", about: "`LIST` of VLANs of --interfaces, 1 to 4094", list: true},
 		{name: "sources", path: "match.sources", about: "`LIST` of prefixes that packets come from which arrive by interfaces", list: true},
+		{name: "host", path: "match.host", about: "packets that this node itself sends into the overlay", flag: true},
 		{name: "namespaces", path: "match.namespaces", about: "`LIST` of namespaces of the pods that send", list: true},
 		{name: "destinations", path: "match.destinations", about: "`LIST` of prefixes that the packets are for", list: true},
 	},
@@ -47,6 +48,9 @@ func matchText(m *class.Match) string {
 		if len(values) > 0 {
 			out = append(out, name+" "+strings.Join(values, ","))
 		}
+	}
+	if m.Host {
+		out = append(out, "host")
 	}
 	add("interface", m.Interfaces...)
 	add("vlan", texts(m.VLANs)...)

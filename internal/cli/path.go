@@ -29,6 +29,7 @@ type podPath struct {
 	// Interface that the packets arrive by, where they are no pod's.
 	Interface string     `json:"interface,omitempty"`
 	VLAN      uint16     `json:"vlan,omitempty"` // of their outermost tag
+	Host      bool       `json:"host,omitempty"` // this node itself sends them
 	To        netip.Addr `json:"to"`
 	DSCP      uint8      `json:"dscp"`
 	// Way is pod (of the same node), policy, drop (of a strict class, or of a tenant that has
@@ -121,8 +122,8 @@ func pathCommand(a *app) *cobra.Command {
 		Long: `Shows the path of packets from a pod of this node, or that arrive by an interface of
 it: the steering entry, the traffic class, the policy and its active candidate path,
 and for each segment the node that has the SID. FROM is the name of a pod of this
-node (namespace/name), its address, or an interface that the data path is attached
-to. TO is a pod of this node, or any address. --dscp is that of the packets, and
+node (namespace/name), its address, an interface that the data path is attached to,
+or "host" for this node itself. TO is a pod of this node, or any address. --dscp is that of the packets, and
 --vlan and --source say which ones of an interface; classes by labels of pods are not
 looked at. With --tenant FROM and TO are in the tenant's network.
 
@@ -230,6 +231,9 @@ func (k known) of(tenant string) (known, error) {
 	return k, nil
 }
 
+// hostName stands for this node as a sender.
+const hostName = "host"
+
 // between finds the paths of all families that both pods have.
 func (k known) between(from, to string) (list []podPath, err error) {
 	if slices.ContainsFunc(k.interfaces, func(i agent.InterfaceStatus) bool { return i.Name == from }) {
@@ -241,6 +245,13 @@ func (k known) between(from, to string) (list []podPath, err error) {
 	}
 	if k.packets.vlan != 0 || k.packets.source.IsValid() {
 		return nil, fmt.Errorf("%s is not an interface of the data path: --vlan and --source are of packets that arrive by one", from)
+	}
+	if from == hostName && k.tenant == 0 {
+		targets, err := k.addresses(to)
+		for _, target := range targets {
+			list = append(list, k.find(podPath{Host: true, To: target}))
+		}
+		return list, err
 	}
 	sources, err := k.addresses(from)
 	if err != nil {
@@ -339,9 +350,12 @@ func (k known) classify(p *podPath, best *agent.PolicyStatus) *agent.PolicyStatu
 		return best
 	}
 	source := class.Source{Kind: class.SourceInterface, Interface: p.Interface, VLAN: p.VLAN}
-	if p.Interface == "" {
+	switch {
+	case p.Host:
+		source = class.Source{Kind: class.SourceHost}
+	case p.Interface == "":
 		source = class.Source{Kind: class.SourcePod, Namespace: k.namespace(p.From)}
-	} else if p.From.IsValid() {
+	case p.From.IsValid():
 		source.Prefix = netip.PrefixFrom(p.From, p.From.BitLen())
 	}
 	to := netip.PrefixFrom(p.To, p.To.BitLen())
@@ -475,7 +489,10 @@ func pathRows(g *printer.Grid, paths []podPath) {
 	g.Row("FROM", "TO", "STEP", "WHAT")
 	for _, p := range paths {
 		from := p.Interface
-		if from == "" {
+		switch {
+		case p.Host:
+			from = hostName
+		case from == "":
 			from = p.From.String()
 		}
 		row := func(step, format string, args ...any) { g.Row(from, p.To, step, fmt.Sprintf(format, args...)) }

@@ -175,6 +175,7 @@ func TestPathOfClass(t *testing.T) {
 	k.classes = []agent.ClassStatus{
 		{Class: class.Class{Name: "voice", Color: 100, Priority: 1, Match: class.Match{DSCP: []uint16{46}, Namespaces: []string{"default"}}}},
 		{Class: class.Class{Name: "sealed", Color: 200, Strict: true, Match: class.Match{DSCP: []uint16{10}}}},
+		{Class: class.Class{Name: "own", Color: 100, Priority: -1, Match: class.Match{Host: true}}},
 		{Class: class.Class{Name: "bulk", Color: 300, Match: class.Match{DSCP: []uint16{8}}}},
 	}
 	for _, tt := range []struct {
@@ -187,6 +188,9 @@ func TestPathOfClass(t *testing.T) {
 		{"default/a", 46, podPath{Way: "policy", Policy: "fast", Class: "voice", Color: 100}, 2},
 		{"default/a", 10, podPath{Way: "drop", Class: "sealed", Color: 200, Fallback: true}, 0},
 		{"default/a", 8, podPath{Way: "policy", Policy: "narrow", Class: "bulk", Color: 300, Fallback: true}, 2},
+		{"host", 0, podPath{Way: "policy", Policy: "fast", Class: "own", Color: 100}, 2},
+		{"host", 46, podPath{Way: "policy", Policy: "fast", Class: "own", Color: 100}, 2},
+		{"host", 10, podPath{Way: "drop", Class: "sealed", Color: 200, Fallback: true}, 0},
 		{"eth1", 46, podPath{Way: "policy", Policy: "fast"}, 2}, // its own table, and no pod
 	} {
 		k.packets.dscp = tt.dscp

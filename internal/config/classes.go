@@ -16,6 +16,8 @@ func checkTrafficClasses(v *validator) {
 		valid = valid && len(errs) == 0
 		v.fields(at, errs)
 		names.check(at+".name", c.Name, "give each class its own name")
+		v.refuse(c.Match.Host && !v.Overlay.IsSet(), at+".match.host", "configure overlay, or leave host out",
+			"this node is in no cluster: its own packets take the kernel's routes, not policies")
 		for j, name := range c.Match.Interfaces {
 			v.refuse(v.interfaces[name] == nil, fmt.Sprintf("%s.match.interfaces[%d]", at, j),
 				suggest(name, slices.Collect(maps.Keys(v.interfaces))), "%q is not among the interfaces", name)

@@ -170,6 +170,7 @@ func TestRefused(t *testing.T) {
 		{"class of an unknown interface", "gtpu:\n", "traffic_classes: [{name: a, color: 1, match: {interfaces: [eth7]}}]\ngtpu:\n", 33, "traffic_classes[0].match.interfaces[0]", []string{"eth7"}},
 		{"VLANs without an interface", "gtpu:\n", "traffic_classes: [{name: a, color: 1, match: {vlans: [100]}}]\ngtpu:\n", 33, "traffic_classes[0].match.vlans", []string{"interfaces"}},
 		{"sources that meet", "gtpu:\n", "traffic_classes:\n  - {name: a, color: 1, match: {sources: [10.0.0.0/8]}}\n  - {name: b, color: 2, match: {sources: [10.1.0.0/16], interfaces: [eth1]}}\ngtpu:\n", 35, "traffic_classes[1].priority", []string{"interface eth1, from 10.1.0.0/16", `"a"`}},
+		{"the host without an overlay", "gtpu:\n", "traffic_classes: [{name: a, color: 1, match: {host: true}}]\ngtpu:\n", 33, "traffic_classes[0].match.host", []string{"overlay"}},
 		{"labels that are a list", "gtpu:\n", "traffic_classes: [{name: a, color: 1, match: {pod_labels: [a]}}]\ngtpu:\n", 33, "traffic_classes[0].match.pod_labels", []string{"must hold labels", "key: value"}},
 		{"unattached interface", "interface: eth1", "interface: eth9", 30, "steering[1].interface", []string{"eth9", "interfaces"}},
 		{"steering twice", "- interface: eth1\n    vlans: [7]", "- prefix: 203.0.113.0/24", 30, "steering[1].prefix", []string{"203.0.113.0/24", "steering[0]"}},

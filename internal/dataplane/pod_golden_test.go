@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
@@ -125,6 +126,36 @@ func goldenPods(t *testing.T, how podKind) {
 				r.podRow(t, program, &f.Rows[i], how)
 			}
 			must(t, r.clear())
+		}
+	})
+}
+
+// TestGoldenEntry runs the rows of classes by source through culvert_pod as it is where
+// culvert0 leads: what the kernel sends there has origins, and a tag has none.
+func TestGoldenEntry(t *testing.T) {
+	files := loadGolden(t, "traffic_classes_sources")
+	inNamespace(t, allPorts(files), func() {
+		r := newRig(t)
+		program := podProgramsOf(t, r.d)[abi.ProgCulvertPod]
+		f := files[0]
+		must(t, r.program(f.Network))
+		classes, err := class.Compile(f.Network.Config.TrafficClasses, nil)
+		must(t, err)
+		for _, p := range f.Network.Ports {
+			must(t, r.d.Ports.Set(p.Ifindex, port.Port{Classifier: r.classifier(p.Name), Origins: classes.Origins(p.Name)}))
+		}
+		forwarded := 0
+		for i := range f.Rows {
+			row := &f.Rows[i]
+			if frame, _ := row.Input(); frame[12] == 0x81 || frame[12] == 0x88 {
+				row.Want.Verdict = "passed"
+			} else {
+				forwarded++
+			}
+			r.podRow(t, program, row, podKind{})
+		}
+		if forwarded < 10 || forwarded == len(f.Rows) {
+			t.Errorf("%d of %d rows have no tag", forwarded, len(f.Rows))
 		}
 	})
 }

@@ -65,12 +65,24 @@ func TestClasses(t *testing.T) {
 	c.apply(classResource, `{kind: SRv6TrafficClass, metadata: {name: db}, spec: {color: 200, match: {destinations: [10.9.0.0/16], service: {namespace: shop, name: db}}}}`)
 	c.apply(classResource, `{kind: SRv6TrafficClass, metadata: {name: wrong}, spec: {color: 0, match: {dscp: [64]}}}`)
 	c.apply(classResource, `{kind: SRv6TrafficClass, metadata: {name: half}, spec: {color: 1, match: {service: {namespace: "", name: db}}}}`)
+	c.apply(classResource, `{kind: SRv6TrafficClass, metadata: {name: own}, spec: {color: 100, match: {host: true, dscp: [10]}}}`)
+	c.apply(classResource, `{kind: SRv6TrafficClass, metadata: {name: blue}, spec: {color: 100, match: {interfaces: [eth1], vlans: [100], sources: [10.1.0.0/16]}}}`)
+	c.apply(classResource, `{kind: SRv6TrafficClass, metadata: {name: open}, spec: {color: 100, claimable: true, match: {interfaces: [eth1]}}}`)
+	c.apply(classResource, `{kind: SRv6TrafficClass, metadata: {name: both}, spec: {color: 100, match: {host: true, namespaces: [shop]}}}`)
 	w, h, stop := c.starts(Known{})
 	waits(t, "the class", func() bool { _, there := h.class("kube:voice"); return there })
 	got, _ := h.class("kube:voice")
 	if got.Color != 100 || !got.Strict || got.Priority != 5 || got.Match.PodLabels["app"] != "web" || got.Match.Namespaces[0] != "shop" || got.Match.DSCP[0] != 46 || got.Rank != 0 {
 		t.Errorf("class %+v", got)
 	}
+	if own, _ := h.class("kube:own"); !own.Match.Host || len(own.Match.DSCP) != 1 {
+		t.Errorf("class %+v", own)
+	}
+	if blue, _ := h.class("kube:blue"); len(blue.Match.VLANs) != 1 || blue.Match.Interfaces[0] != "eth1" || blue.Match.Sources[0] != prefix("10.1.0.0/16") {
+		t.Errorf("class %+v", blue)
+	}
+	c.waitsState(classResource, "open", stateRefused, "claims are for packets of pods")
+	c.waitsState(classResource, "both", stateRefused, "these do not go together")
 	c.waitsState(classResource, "db", stateWaiting, "there is no Service shop/db, or it has no endpoints")
 	c.waitsState(classResource, "wrong", stateRefused, "spec.color: is missing")
 	c.waitsState(classResource, "wrong", stateRefused, "spec.match.dscp[0]: 64 is not a DSCP")
@@ -118,7 +130,12 @@ func TestClaims(t *testing.T) {
 	claim("spare/all", `{class: gold}`)
 	claim("shop/ours", `{class: ours}`)
 	claim("shop/none", `{class: silver}`)
+	claim("shop/host", `{class: gold, match: {host: true}}`)
+	claim("shop/wire", `{class: gold, match: {sources: [10.0.0.0/8]}}`)
 	c.waitsState(claimResource, "shop/wide", stateRefused, "spec.match.dscp[0]: 12 is beyond what the class has: [10 46]")
+	for _, name := range []string{"shop/host", "shop/wire"} { // of others than its pods
+		c.waitsState(claimResource, name, stateRefused, "a claim is for packets of its namespace's pods")
+	}
 	c.waitsState(claimResource, "spare/all", stateRefused, "spec.match.namespaces[0]: spare is beyond what the class has: [shop bank]")
 	c.waitsState(claimResource, "shop/ours", stateRefused, "is not claimable")
 	c.waitsState(claimResource, "shop/none", stateWaiting, "no SRv6TrafficClass is called silver")

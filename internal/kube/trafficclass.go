@@ -39,8 +39,12 @@ type ClaimSpec struct {
 }
 
 // ClassMatch is class.Match as these resources have it. A claim has neither Namespaces nor
-// the namespace of a Service: both are its own.
+// the namespace of a Service: both are its own. Nor has it other senders than pods.
 type ClassMatch struct {
+	Host         bool              `json:"host,omitempty"`
+	Interfaces   []string          `json:"interfaces,omitempty"`
+	VLANs        []uint16          `json:"vlans,omitempty"`
+	Sources      []netip.Prefix    `json:"sources,omitempty"`
 	Namespaces   []string          `json:"namespaces,omitempty"`
 	PodLabels    map[string]string `json:"podLabels,omitempty"`
 	DSCP         []uint16          `json:"dscp,omitempty"`
@@ -71,9 +75,16 @@ func className(namespace, name string) string {
 	return pathName("kube", strings.TrimPrefix(namespace+":"+name, ":"))
 }
 
+const noSenders = "leave host, interfaces, vlans and sources out"
+
+// beyondPods says whether m names senders that are no pods.
+func (m ClassMatch) beyondPods() bool {
+	return m.Host || len(m.Interfaces)+len(m.VLANs)+len(m.Sources) > 0
+}
+
 // match is m as the node has it; destinations are those of m.Service.
 func (m ClassMatch) match(destinations []netip.Prefix) class.Match {
-	return class.Match{Namespaces: m.Namespaces, PodLabels: m.PodLabels, DSCP: m.DSCP, Destinations: slices.Concat(m.Destinations, destinations)}
+	return class.Match{Host: m.Host, Interfaces: m.Interfaces, VLANs: m.VLANs, Sources: m.Sources, Namespaces: m.Namespaces, PodLabels: m.PodLabels, DSCP: m.DSCP, Destinations: slices.Concat(m.Destinations, destinations)}
 }
 
 // readClass reads an SRv6TrafficClass, or says all that is wrong with it by field.
@@ -85,6 +96,9 @@ func readClass(u *unstructured.Unstructured) (ClassSpec, error) {
 	s := object.Spec
 	if err == nil {
 		err = errorOf(class.Class{Name: className("", u.GetName()), Color: s.Color, Match: s.Match.match(nil)}.Validate())
+	}
+	if err == nil && s.Claimable && s.Match.beyondPods() {
+		err = config.Errors{fault("spec.match", noSenders+", or claimable", "claims are for packets of pods")}
 	}
 	if at := s.Match.Service; err == nil && (at.Namespace == "") != (at.Name == "") {
 		err = config.Errors{fault("spec.match.service", "give namespace and name", "%q is half of a Service", at)}
@@ -101,6 +115,9 @@ func readClaim(u *unstructured.Unstructured) (ClaimSpec, error) {
 	s := &object.Spec
 	if err == nil {
 		err = errorOf(class.Class{Name: "claim", Color: 1, Match: s.Match.match(nil)}.Validate())
+	}
+	if err == nil && s.Match.beyondPods() {
+		err = config.Errors{fault("spec.match", noSenders, "a claim is for packets of its namespace's pods")}
 	}
 	s.Match.Namespaces = []string{u.GetNamespace()}
 	if s.Match.Service.Name != "" {

@@ -47,7 +47,7 @@ func (m *Model) classify(port string, vlan uint16, to *srpolicy.Steering, packet
 		from := len(c.Match.Interfaces) == 0 || slices.Contains(c.Match.Interfaces, port)
 		from = from && (len(c.Match.VLANs) == 0 || slices.Contains(c.Match.VLANs, vlan))
 		from = from && (len(c.Match.Sources) == 0 || within(c.Match.Sources, src))
-		from = from && len(c.Match.Namespaces)+len(c.Match.PodLabels) == 0
+		from = from && len(c.Match.Namespaces)+len(c.Match.PodLabels) == 0 && !c.Match.Host
 		code := len(c.Match.DSCP) == 0 || slices.Contains(c.Match.DSCP, uint16(class(packet)>>2))
 		if from && code && (found == nil || c.Priority > found.Priority) {
 			found = c

@@ -8,6 +8,8 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/agent/pods"
+	"github.com/culvert-net/culvert/internal/class"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -52,6 +54,7 @@ type overlayState struct {
 	written *overlay.Wanted
 	on      *netdev.Snapshot
 	outward []netdev.Link
+	classes *class.Table // by which what the node itself sends is classified
 }
 
 // prepared is an interface that forwards: one that is made again under its name is
@@ -92,7 +95,7 @@ func (o *Overlay) Sync(g *plan.Goal, t *plan.Tables, links *netdev.Snapshot) {
 		o.leave()
 		return
 	}
-	if o.written == g.Wanted && o.on == links && o.mtu == podMTU(o.outward, g, t) {
+	if o.written == g.Wanted && o.on == links && o.mtu == podMTU(o.outward, g, t) && o.classes == t.Classes {
 		return
 	}
 	o.outward, o.problems = plan.Uplinks(c, g.Wanted.Peers, links), nil
@@ -106,6 +109,7 @@ func (o *Overlay) Sync(g *plan.Goal, t *plan.Tables, links *netdev.Snapshot) {
 	o.syncRoutes()
 	o.syncMasquerade(c.Masquerade)
 	o.syncPods(mtu)
+	o.syncClasses(t.Classes)
 	if o.written, o.on = g.Wanted, links; o.failed > 0 {
 		o.written = nil
 	}
@@ -189,6 +193,22 @@ func (o *Overlay) syncEntry(mtu int) {
 		}
 	}
 	o.entry, o.addresses = e, want
+}
+
+// syncClasses classifies what the node sends into the overlay: its own by its addresses;
+// what it forwards, for Services say, is nobody's.
+func (o *Overlay) syncClasses(classes *class.Table) {
+	o.classes = classes
+	if o.entry.Exit == 0 {
+		return
+	}
+	p := port.Port{Classifier: classes.Classifier(class.Source{Kind: class.SourcePod})}
+	if own := classes.Classifier(class.Source{Kind: class.SourceHost}); own != p.Classifier {
+		for _, a := range o.links.Local() {
+			p.Origins = append(p.Origins, class.Origin{Prefix: netip.PrefixFrom(a, a.BitLen()), Classifier: own})
+		}
+	}
+	o.check(o.dp.SetPort(o.entry.Exit, p), "classify what this node sends into the overlay", netdev.EntryName)
 }
 
 // syncForwarding makes uplinks and the entry ready.
@@ -344,6 +364,7 @@ func (o *Overlay) leave() {
 	o.syncMasquerade(false)
 	if e := o.entry; e.Exit != 0 {
 		o.check(o.dp.Entry.Delete(e.Exit), "detach from the kernel's interface into the overlay", netdev.EntryName)
+		o.check(o.dp.DeletePort(e.Exit), "classify nothing there", netdev.EntryName)
 	}
 	for _, r := range o.routes {
 		o.check(o.host.DeleteRoute(r), "delete the kernel's route", r.Prefix)

@@ -450,6 +450,7 @@ type TrafficMatch struct {
 	Destinations  []string               `protobuf:"bytes,5,rep,name=destinations,proto3" json:"destinations,omitempty"`
 	Vlans         []uint32               `protobuf:"varint,6,rep,packed,name=vlans,proto3" json:"vlans,omitempty"`
 	Sources       []string               `protobuf:"bytes,7,rep,name=sources,proto3" json:"sources,omitempty"`
+	Host          bool                   `protobuf:"varint,8,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -531,6 +532,13 @@ func (x *TrafficMatch) GetSources() []string {
 		return x.Sources
 	}
 	return nil
+}
+
+func (x *TrafficMatch) GetHost() bool {
+	if x != nil {
+		return x.Host
+	}
+	return false
 }
 
 // Spread says which CPUs handle packets.
@@ -9126,7 +9134,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05color\x18\x02 \x01(\rR\x05color\x12.\n" +
 	"\x05match\x18\x03 \x01(\v2\x18.culvert.v1.TrafficMatchR\x05match\x12\x16\n" +
 	"\x06strict\x18\x04 \x01(\bR\x06strict\x12\x1a\n" +
-	"\bpriority\x18\x05 \x01(\x05R\bpriority\"\xbc\x02\n" +
+	"\bpriority\x18\x05 \x01(\x05R\bpriority\"\xd0\x02\n" +
 	"\fTrafficMatch\x12\x1e\n" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\tR\n" +
@@ -9139,7 +9147,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x04dscp\x18\x04 \x03(\rR\x04dscp\x12\"\n" +
 	"\fdestinations\x18\x05 \x03(\tR\fdestinations\x12\x14\n" +
 	"\x05vlans\x18\x06 \x03(\rR\x05vlans\x12\x18\n" +
-	"\asources\x18\a \x03(\tR\asources\x1a<\n" +
+	"\asources\x18\a \x03(\tR\asources\x12\x12\n" +
+	"\x04host\x18\b \x01(\bR\x04host\x1a<\n" +
 	"\x0ePodLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"D\n" +
