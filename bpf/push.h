@@ -8,38 +8,67 @@
 
 /* ---- SRv6 ---- */
 
-/* The place of the list that a hash falls to; MAX_SEGMENT_LISTS: there is none. */
-INLINE __u32 place_of(struct sr_policy *policy, __u32 hash)
-{
-	__u32 i;
+/* The first word of a policy, as it was at one moment. */
+struct policy_state {
+	__u32 count;
+	__u16 behavior;
+	__u8 down, first;
+} ALIGNED;
 
-	for (i = 0; i < MAX_SEGMENT_LISTS && i < policy->count; i++)
-		if (hash <= policy->list[i].threshold)
-			break;
-	return i < policy->count ? i : MAX_SEGMENT_LISTS;
+/* The number of the lowest bit of eight. */
+INLINE __u32 lowest_of(__u32 bits)
+{
+	bits &= -bits;
+	return !!(bits & 0xaa) | !!(bits & 0xcc) << 1 | !!(bits & 0xf0) << 2;
 }
 
-/* The first list from place `i` on, in a circle, that is up; that at `i` where none is. */
-INLINE __u32 next_up(struct sr_policy *policy, __u32 i)
+/* A bit for each list in use. */
+INLINE __u32 used_lists(struct policy_state *now)
 {
-	__u32 up = ~policy->down & ((1u << (policy->count & 31)) - 1), from = up >> i << i, first;
+	__u32 first = now->first & (MAX_SEGMENT_LISTS - 1);
 
-	if (!up)
-		return i;
-	first = from ? from & -from : up & -up;
-	return !!(first & 0xaa) | !!(first & 0xcc) << 1 | !!(first & 0xf0) << 2;
+	return ((1u << (now->count & 31)) - 1) >> first << first;
 }
 
-/* The list of a flow whose own is down: another hash chooses it, so that the lists that are up
- * share such flows by weight, and keep theirs. Policy `index`. 0: there is none. */
+/* The place of the list in use that a hash falls to. Without branches, of which the verifier
+ * would go both ways. */
+INLINE __u32 place_of(struct sr_policy *policy, struct policy_state *now, __u32 hash)
+{
+	__u32 i, bits = 0;
+
+#pragma unroll
+	for (i = 0; i < MAX_SEGMENT_LISTS; i++) {
+		__u64 beyond = policy->list[i].threshold;
+
+		opaque(beyond);
+		bits |= (__u32)((hash - beyond - 1) >> 63) << i;
+	}
+	return lowest_of(bits & used_lists(now));
+}
+
+/* The first list in use from place `i` on, in a circle, that is up; that at `i` where none is. */
+INLINE __u32 next_up(struct policy_state *now, __u32 i)
+{
+	__u32 up = used_lists(now) & ~now->down, from = up >> i << i;
+
+	return up ? lowest_of(from ?: up) : i;
+}
+
+/* The list of a flow of policy `index`, some of whose lists are down, or which uses those that
+ * protect it. For a flow whose own list is down another hash chooses, so that the lists that
+ * are up share such flows by weight, and keep theirs. 0: there is none. */
 GLOBAL int other_list(__u32 index, __u32 hash)
 {
 	struct sr_policy *policy = bpf_map_lookup_elem(&sr_policy, &index);
+	struct policy_state now;
 	__u32 i;
 
 	if (!policy)
 		return 0;
-	i = next_up(policy, place_of(policy, flow_again(hash)) & (MAX_SEGMENT_LISTS - 1));
+	st64(&now, *(volatile __u64 *)policy);
+	i = place_of(policy, &now, hash);
+	if (now.down >> i & 1)
+		i = next_up(&now, place_of(policy, &now, flow_again(hash)));
 	return policy->list[i & (MAX_SEGMENT_LISTS - 1)].list;
 }
 
@@ -50,10 +79,11 @@ INLINE __u32 choose_list(struct sr_policy *policy, __u32 index, __u32 hash)
 
 	if (policy->count == 1)
 		return policy->list[0].list;
+	if (policy->down | policy->first)
+		return other_list(index, hash);
 	for (i = 0; i < MAX_SEGMENT_LISTS && i < policy->count; i++)
 		if (hash <= policy->list[i].threshold)
-			return policy->down >> i & 1 ? other_list(index, hash)
-						     : policy->list[i].list;
+			return policy->list[i].list;
 	return 0;
 }
 

@@ -122,8 +122,10 @@ struct mobile {
 enum pdu_type { PDU_NONE, PDU_IPV4, PDU_IPV6, PDU_IPV4V6, PDU_ETHERNET, PDU_UNSTRUCTURED };
 enum container { CONTAINER_NONE, CONTAINER_DOWNLINK, CONTAINER_UPLINK };
 
-/* sr_policy[index]: the first list with hash <= threshold is taken; the last
- * threshold is 0xffffffff. What a list that is down would get goes to those that are up. */
+/* sr_policy[index]: of the lists in use, [first, count), the first one with hash <= threshold
+ * is taken; its threshold is 0xffffffff for the last. What a list that is down would get goes
+ * to those that are up. The lists of the active path come first, and behind them those that
+ * protect it: the first word says which are in use, so that one store changes it. */
 struct weighted_list {
 	__u32 threshold;
 	__u32 list;
@@ -132,8 +134,8 @@ struct weighted_list {
 struct sr_policy {
 	__u32 count;
 	__u16 behavior; /* H.Encaps, H.Encaps.Red, H.Encaps.L2, H.Encaps.L2.Red */
-	__u8 down;      /* bit i: list i is down; never all */
-	__u8 pad;
+	__u8 down;      /* bit i: list i is down; never all in use */
+	__u8 first;
 	struct weighted_list list[MAX_SEGMENT_LISTS];
 };
 

@@ -101,6 +101,7 @@ static void make_policies(struct input *in)
 		p->behavior = H_ENCAPS + (i - 1) % 4;
 		p->down = next_number(in) % 2 ? next_number(in) : 0;
 		p->count = next_number(in) % 8 ? 1 + next_number(in) % MAX_SEGMENT_LISTS : 0;
+		p->first = p->count && next_number(in) % 4 == 0 ? next_number(in) % p->count : 0;
 		for (j = 0; j < p->count; j++) {
 			p->list[j].threshold = (j + 1ull) * 0xffffffff / p->count;
 			p->list[j].list = 1 + next_number(in) % (LISTS - 1);

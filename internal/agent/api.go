@@ -153,6 +153,16 @@ type PolicyStatus struct {
 	Paths []srpolicy.Verdict `json:"paths"` // best first
 	// Delays are of each list; nil: none is probed.
 	Delays []Delay `json:"delays,omitempty"`
+	// Protection are the lists that take over at once where none of SegmentLists is up.
+	Protection []ProtectionList `json:"protection,omitempty"`
+}
+
+// ProtectionList is a list that the data path holds ready.
+type ProtectionList struct {
+	srpolicy.SegmentList
+	Counter Counter `json:"counter"`
+	Down    string  `json:"down,omitempty"` // why packets could not take it; empty: they could
+	Delay   Delay   `json:"delay"`
 }
 
 // Delay is of the latest round trips of a list's probes, in microseconds: the list's way and the

@@ -258,10 +258,12 @@ func (c *core) takeOver(g *plan.Goal, links *netdev.Snapshot) error {
 	return nil
 }
 
-// update goes along with a change of the links.
+// update goes along with a change of the links. Packets leave lists that no route leads to any
+// more, by one store for each policy, before anything is planned.
 func (c *core) update(links *netdev.Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.dp.TurnLists(plan.Unreachable(c.links), plan.Unreachable(links))
 	c.links = links
 	if !c.rejoin() {
 		scope := plan.Scope{}.WithKinds(nil) // no resource differs

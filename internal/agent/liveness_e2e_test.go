@@ -42,7 +42,14 @@ policies:
 steering: [{prefix: 'fd0e::/64', policy: both}]
 `
 
-func newDiamond(t *testing.T) *diamond {
+// protectedFile is diamondFile with one list a path, of which that by b protects that by a.
+var protectedFile = strings.Replace(diamondFile, `
+      - {segments: ['fc00:b:0:1::', 'fc00:e:0:6::']}
+`, `
+candidate_paths: [{name: spare, policy: both, preference: 50, segment_lists: [{segments: ['fc00:b:0:1::', 'fc00:e:0:6::']}]}]
+`, 1)
+
+func newDiamond(t *testing.T, file string) *diamond {
 	t.Helper()
 	d := &diamond{customer: netns.New(t), headend: netns.New(t), a: netns.New(t), b: netns.New(t), end: netns.New(t)}
 	for _, l := range []struct {
@@ -80,7 +87,7 @@ func newDiamond(t *testing.T) *diamond {
 		}
 	}
 	d.site = &site{node: d.headend, dir: t.TempDir(), pins: bpffs.Dir(t, dataplane.Remove)}
-	if err := os.WriteFile(filepath.Join(d.dir, "culvert.yaml"), []byte(diamondFile), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(d.dir, "culvert.yaml"), []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -170,24 +177,27 @@ func (f *flows) end(since time.Time) (sent, lost int, until time.Duration) {
 	return len(f.sent), lost, until
 }
 
+// says waits for a line of the log.
+func (p *daemonProcess) says(t *testing.T, what string) {
+	t.Helper()
+	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		if strings.Contains(p.log.String(), what) {
+			return
+		}
+	}
+	t.Fatalf("the daemon does not say %q:\n%s", what, p.log)
+}
+
 // A list that is cut in its middle, where the headend sees no link go, is left soon, and taken
 // again once its probes return.
 func TestCutInTheMiddle(t *testing.T) {
-	d := newDiamond(t)
+	d := newDiamond(t, diamondFile)
 	binary, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := d.daemon(t, binary)
-	says := func(what string) {
-		t.Helper()
-		for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
-			if strings.Contains(p.log.String(), what) {
-				return
-			}
-		}
-		t.Fatalf("the daemon does not say %q:\n%s", what, p.log)
-	}
+	says := func(what string) { t.Helper(); p.says(t, what) }
 	says("probes segment lists")
 	time.Sleep(500 * time.Millisecond)
 	f := d.flows(t)
@@ -212,5 +222,52 @@ func TestCutInTheMiddle(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	if _, lost, _ := g.end(cut); lost > 0 {
 		t.Errorf("%d packets are lost, and the list is up again", lost)
+	}
+}
+
+// A path of a lower preference is held ready: a cut in the middle of the active one, where the
+// headend sees no link go, or the loss of its first link, has packets take it at once. They
+// return when the active path does.
+func TestProtectionTakesOver(t *testing.T) {
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		where     func(*diamond) *netns.NS
+		cut, mend []string
+	}{
+		"in the middle":  {func(d *diamond) *netns.NS { return d.a }, []string{"-6 route replace blackhole fc00:e::/48"}, []string{"-6 route replace fc00:e::/48 via fc00:ae::2"}},
+		"the first link": {func(d *diamond) *netns.NS { return d.headend }, []string{"link set ha down"}, []string{"link set ha up", "-6 addr replace fc00:aa::1/64 dev ha nodad", "-6 route replace fc00:a::/48 via fc00:aa::2"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			d := newDiamond(t, protectedFile)
+			p := d.daemon(t, binary)
+			p.says(t, "probes segment lists")
+			time.Sleep(500 * time.Millisecond)
+			f := d.flows(t)
+			time.Sleep(500 * time.Millisecond)
+			for _, line := range c.cut {
+				c.where(d).IP(t, line)
+			}
+			cut := time.Now()
+			p.says(t, "path=spare before=\"(its own segment lists)\" held_ready=true")
+			time.Sleep(300 * time.Millisecond)
+			sent, lost, until := f.end(cut)
+			t.Logf("%d of %d packets lost, until %s after the cut", lost, sent, until)
+			if lost > sent/4 || until > time.Second {
+				t.Errorf("%d of %d packets are lost, the last %s after the cut", lost, sent, until)
+			}
+			g := d.flows(t)
+			time.Sleep(300 * time.Millisecond)
+			for _, line := range c.mend {
+				c.where(d).IP(t, line)
+			}
+			p.says(t, "path=\"(its own segment lists)\" before=spare")
+			time.Sleep(300 * time.Millisecond)
+			if _, lost, _ := g.end(cut); lost > 0 {
+				t.Errorf("%d packets are lost while the active path returns", lost)
+			}
+		})
 	}
 }

@@ -16,7 +16,7 @@ var soakFor = flag.Duration("soak-for", 10*time.Minute, "how long lists are watc
 
 // Nothing is cut, both CPUs are full, and no list goes down: probes are late, and none is lost.
 func TestNoFalseAlarm(t *testing.T) {
-	d := newDiamond(t)
+	d := newDiamond(t, diamondFile)
 	binary, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

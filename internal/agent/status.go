@@ -137,16 +137,28 @@ func (a *Agent) SIDs() ([]SIDStatus, error) {
 // Policies are the SR policies, with what each segment list carried.
 func (a *Agent) Policies() ([]PolicyStatus, error) {
 	delays := a.core.probing.delays()
+	delay := func(l srpolicy.SegmentList) Delay {
+		d := delays[l.Key()]
+		return Delay{uint64(d.Minimum.Microseconds()), uint64(d.Mean.Microseconds()), uint64(d.P99.Microseconds())}
+	}
 	return each(a.core, func(r desired.Resource, v srpolicy.Policy) (PolicyStatus, error) {
-		t := a.core.writer.Tables
-		s := PolicyStatus{Policy: v, Origin: r.Origin, Paths: t.Verdicts[v.Name]}
-		s.SegmentLists = t.Policies[v.Name].SegmentLists
+		now := a.core.writer.Tables.Policies[v.Name]
+		s := PolicyStatus{Policy: v, Origin: r.Origin, Paths: a.core.writer.Tables.Verdicts[v.Name]}
+		s.SegmentLists = now.SegmentLists
 		lists, all, err := a.core.dp.Counters.Lists(v.Name)
-		s.Lists, s.Counter, s.Down = append([]Counter{}, lists...), all, t.Policies[v.Name].Down
+		n := min(len(s.SegmentLists), len(lists))
+		s.Lists, s.Counter, s.Down = append([]Counter{}, lists[:n]...), all, now.Down[:min(len(s.SegmentLists), len(now.Down))]
 		for _, l := range s.SegmentLists {
-			if d := delays[l.Key()]; delays != nil {
-				s.Delays = append(s.Delays, Delay{uint64(d.Minimum.Microseconds()), uint64(d.Mean.Microseconds()), uint64(d.P99.Microseconds())})
+			if delays != nil {
+				s.Delays = append(s.Delays, delay(l))
 			}
+		}
+		for i, l := range now.Protection {
+			ready := ProtectionList{SegmentList: l, Down: now.DownAt(len(s.SegmentLists) + i), Delay: delay(l)}
+			if n+i < len(lists) {
+				ready.Counter = lists[n+i]
+			}
+			s.Protection = append(s.Protection, ready)
 		}
 		return s, err
 	})

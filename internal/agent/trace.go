@@ -99,8 +99,8 @@ func (c *core) traceEvent(e event.TraceEvent) TraceEvent {
 			out.PDR = c.upf.upf.PDR(e.Session, e.Rule)
 		}
 	}
-	if p, ok := c.writer.Tables.Policies[e.Policy]; ok && e.List >= 0 && e.List < len(p.SegmentLists) {
-		out.SegmentList = p.SegmentLists[e.List].Segments
+	if p, ok := c.writer.Tables.Policies[e.Policy]; ok && e.List >= 0 && e.List < len(p.Lists()) {
+		out.SegmentList = p.Lists()[e.List].Segments
 	}
 	if e.Adjacency != (adjacency.Key{}) {
 		out.Adjacency = netdev.Key(e.Adjacency).String()

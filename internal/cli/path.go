@@ -57,6 +57,8 @@ type pathList struct {
 	Segments  []pathStep `json:"segments"`
 	// Down is why packets do not take it; empty: they do.
 	Down string `json:"down,omitempty"`
+	// Protects says that packets take it where none of the others is up.
+	Protects bool `json:"protects,omitempty"`
 }
 
 // pathStep is a segment, and what this node knows about it.
@@ -421,26 +423,37 @@ func (k known) lists(policy agent.PolicyStatus, to netip.Addr) (lists []pathList
 		if i < len(policy.Lists) {
 			list.Packets = policy.Lists[i].Packets
 		}
-		for _, sid := range l.Segments {
-			list.Segments = append(list.Segments, k.step(sid))
-		}
-		if len(l.Segments) > 0 {
-			first, end := l.Segments[0].String(), &list.Segments[len(l.Segments)-1]
-			if j := slices.IndexFunc(k.adjacencies, func(n agent.AdjacencyStatus) bool { return n.Key == first }); j >= 0 {
-				list.Interface = k.adjacencies[j].Interface
-			}
-			// BGP does not carry a node's SIDs: the node is the one with the policy's endpoint.
-			byBGP := func(n agent.NodeStatus) bool {
-				return n.Address.IsValid() && n.Address == policy.Endpoint && len(n.IPv4)+len(n.IPv6) == 0
-			}
-			if j := slices.IndexFunc(k.nodes, byBGP); end.Node == "" && j >= 0 {
-				end.Node = k.nodes[j].Key()
-			}
-			end.Problem = cmp.Or(end.Problem, end.wrongFor(to))
-		}
+		k.follow(&list, l, policy, to)
+		lists = append(lists, list)
+	}
+	for _, l := range policy.Protection {
+		list := pathList{Down: l.Down, Protects: true, Packets: l.Counter.Packets}
+		k.follow(&list, l.SegmentList, policy, to)
 		lists = append(lists, list)
 	}
 	return lists
+}
+
+// follow says where a segment list leads.
+func (k known) follow(list *pathList, l srpolicy.SegmentList, policy agent.PolicyStatus, to netip.Addr) {
+	for _, sid := range l.Segments {
+		list.Segments = append(list.Segments, k.step(sid))
+	}
+	if len(l.Segments) == 0 {
+		return
+	}
+	first, end := l.Segments[0].String(), &list.Segments[len(l.Segments)-1]
+	if j := slices.IndexFunc(k.adjacencies, func(n agent.AdjacencyStatus) bool { return n.Key == first }); j >= 0 {
+		list.Interface = k.adjacencies[j].Interface
+	}
+	// BGP does not carry a node's SIDs: the node is the one with the policy's endpoint.
+	byBGP := func(n agent.NodeStatus) bool {
+		return n.Address.IsValid() && n.Address == policy.Endpoint && len(n.IPv4)+len(n.IPv6) == 0
+	}
+	if j := slices.IndexFunc(k.nodes, byBGP); end.Node == "" && j >= 0 {
+		end.Node = k.nodes[j].Key()
+	}
+	end.Problem = cmp.Or(end.Problem, end.wrongFor(to))
 }
 
 // step finds the node that has a SID, from what the nodes have advertised.
@@ -525,7 +538,11 @@ func pathRows(g *printer.Grid, paths []podPath) {
 					row(fmt.Sprintf("list %d", i), "down: %s", l.Down)
 					continue
 				}
-				row(fmt.Sprintf("list %d", i), "%.0f%% of the flows, by %s, %d packets", l.Share, cmp.Or(l.Interface, "the kernel's route"), l.Packets)
+				share := fmt.Sprintf("%.0f%% of the flows", l.Share)
+				if l.Protects {
+					share = "held ready, where none of the others is up"
+				}
+				row(fmt.Sprintf("list %d", i), "%s, by %s, %d packets", share, cmp.Or(l.Interface, "the kernel's route"), l.Packets)
 				for _, s := range l.Segments {
 					row("SID", "%s", s)
 				}

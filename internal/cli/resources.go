@@ -175,6 +175,8 @@ func pathState(v srpolicy.Verdict) string {
 		return "active"
 	case v.Active:
 		return "active, not valid"
+	case v.Protects:
+		return "valid, held ready"
 	case v.Valid:
 		return "valid"
 	}
@@ -241,20 +243,32 @@ func segmentLists(lists []srpolicy.SegmentList) string {
 // listStates are a policy's lists, how long probes of them take, and why packets do not take
 // some of them.
 func listStates(s agent.PolicyStatus) string {
-	if len(s.Down) == 0 && len(s.Delays) == 0 {
+	if len(s.Down) == 0 && len(s.Delays) == 0 && len(s.Protection) == 0 {
 		return segmentLists(s.SegmentLists)
 	}
-	out := make([]string, len(s.SegmentLists))
+	var out []string
 	for i, l := range s.SegmentLists {
-		out[i] = fmt.Sprintf("%d: %s", max(1, l.Weight), textsOf(l.Segments))
-		switch down := s.DownAt(i); {
-		case down != "":
-			out[i] += " (down: " + down + ")"
-		case i < len(s.Delays) && s.Delays[i].Mean > 0:
-			out[i] += fmt.Sprintf(" (%s there and back)", time.Duration(s.Delays[i].Mean)*time.Microsecond)
+		var delay agent.Delay
+		if i < len(s.Delays) {
+			delay = s.Delays[i]
 		}
+		out = append(out, listState(l, s.DownAt(i), delay))
+	}
+	for _, l := range s.Protection {
+		out = append(out, "protection "+listState(l.SegmentList, l.Down, l.Delay))
 	}
 	return strings.Join(out, "; ")
+}
+
+func listState(l srpolicy.SegmentList, down string, delay agent.Delay) string {
+	text := fmt.Sprintf("%d: %s", max(1, l.Weight), textsOf(l.Segments))
+	switch {
+	case down != "":
+		return text + " (down: " + down + ")"
+	case delay.Mean > 0:
+		return text + fmt.Sprintf(" (%s there and back)", time.Duration(delay.Mean)*time.Microsecond)
+	}
+	return text
 }
 
 var steerings = noun[agent.SteeringStatus]{

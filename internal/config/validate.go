@@ -74,13 +74,13 @@ func (c *Config) ValidatePolicies() error {
 
 // MostLists returns how many segment lists the policies can have at a time.
 func (c *Config) MostLists() int {
-	byPaths := map[string]int{} // of one at a time
+	sizes := map[string][]int{} // of the candidate paths
 	for _, p := range c.CandidatePaths {
-		byPaths[p.Policy] = max(byPaths[p.Policy], len(p.SegmentLists))
+		sizes[p.Policy] = append(sizes[p.Policy], len(p.SegmentLists))
 	}
 	lists := 0
 	for _, p := range c.Policies {
-		lists += max(len(p.SegmentLists), byPaths[p.Name])
+		lists += srpolicy.MostLists(append(sizes[p.Name], len(p.SegmentLists)))
 	}
 	return lists
 }

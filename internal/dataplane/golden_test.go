@@ -290,7 +290,7 @@ func (r *rig) counterKeys() []counterKey {
 		sid(s.SID)
 	}
 	for _, p := range c.Policies {
-		names := make([]string, len(p.SegmentLists))
+		names := make([]string, len(p.Lists()))
 		for i := range names {
 			names[i] = model.ListName(p.Name, i)
 		}

@@ -23,35 +23,50 @@ type headend struct{ j *journey }
 func (j *journey) headend() headend { return headend{j} }
 
 // choose is the first list whose threshold is not below the hash; thresholds
-// share 2^32 out by weight.
+// share 2^32 out by weight. The lists that protect the policy count where they alone are up.
 func (n headend) choose(policy string, hash uint32) (chosen, *fault) {
 	p := n.j.m.policies[policy]
 	if p == nil || len(p.SegmentLists) == 0 {
 		return chosen{}, plain(NoSegmentList)
 	}
-	at := placeOf(p, hash)
-	isUp := func(i int) bool { return len(p.Down) == 0 || p.Down[i] == "" }
+	lists, down, before := p.SegmentLists, p.Down, 0
+	isUp := func(i int) bool { return i >= len(down) || down[i] == "" }
+	anyUp := func() bool {
+		for i := range lists {
+			if isUp(i) {
+				return true
+			}
+		}
+		return false
+	}
+	if !anyUp() && len(p.Protection) > 0 {
+		lists, down, before = p.Protection, p.Down[len(lists):], len(lists)
+		if !anyUp() {
+			lists, down, before = p.SegmentLists, p.Down, 0
+		}
+	}
+	at := placeOf(lists, hash)
 	if !isUp(at) {
-		again := placeOf(p, hash*0x9E3779B1)
-		for i := range p.SegmentLists { // if none is up, the hash's own stays
-			if next := (again + i) % len(p.SegmentLists); isUp(next) {
+		again := placeOf(lists, hash*0x9E3779B1)
+		for i := range lists { // if none is up, the hash's own stays
+			if next := (again + i) % len(lists); isUp(next) {
 				at = next
 				break
 			}
 		}
 	}
 	source := cmp.Or(p.Source, n.j.m.network.Config.Encapsulation.Source)
-	return chosen{ListName(p.Name, at), source, p.SegmentLists[at].Segments, reduced(p.Behavior)}, nil
+	return chosen{ListName(p.Name, before+at), source, lists[at].Segments, reduced(p.Behavior)}, nil
 }
 
 // placeOf is the list that a hash falls to by the weights.
-func placeOf(p *srpolicy.Policy, hash uint32) (at int) {
-	weight := func(i int) uint64 { return uint64(max(p.SegmentLists[i].Weight, 1)) }
+func placeOf(lists []srpolicy.SegmentList, hash uint32) (at int) {
+	weight := func(i int) uint64 { return uint64(max(lists[i].Weight, 1)) }
 	var total, sum uint64
-	for i := range p.SegmentLists {
+	for i := range lists {
 		total += weight(i)
 	}
-	for ; at < len(p.SegmentLists)-1; at++ {
+	for ; at < len(lists)-1; at++ {
 		sum += weight(at)
 		if uint64(hash) < sum<<32/total {
 			break

@@ -60,7 +60,9 @@ type Verdict struct {
 	Preference uint32 `json:"preference"`
 	Valid      bool   `json:"valid"`
 	Active     bool   `json:"active"`
-	Why        string `json:"why"`
+	// Protects says that the data path holds the path ready: it takes over by one store.
+	Protects bool   `json:"protects"`
+	Why      string `json:"why"`
 }
 
 // judged is a candidate path, and why each of its lists cannot be used; nil: all can.
@@ -76,10 +78,11 @@ type judged struct {
 // valid if one of its lists can be used. Of valid paths with the same preference and
 // protocol origin the installed one stays.
 //
-// Choose returns the policy with the lists of the active path, which of them are down, and
-// a verdict on each path, best first. If no path is valid, the policy has the best one, and
-// no list of it is down: packets try what was chosen, and take no path that nobody chose
-// (section 8.2).
+// Choose returns the policy with the lists of the active path and those of the path that
+// protects it (section 9.3), which of them are down, and a verdict on each path, best first.
+// The next valid path protects the active one, as far as there is room for its lists. If no
+// path is valid, the policy has the best one, and no list of it is down: packets try what was
+// chosen, and take no path that nobody chose (section 8.2).
 func Choose(p Policy, others []Candidate, installed string, usable func(SegmentList) error) (Policy, []Verdict) {
 	var all []judged
 	if len(p.SegmentLists) > 0 {
@@ -104,13 +107,42 @@ func Choose(p Policy, others []Candidate, installed string, usable func(SegmentL
 			strings.Compare(c.Name, d.Name),
 		)
 	})
+	p.SegmentLists, p.Down = all[0].of.SegmentLists, all[0].down
+	if len(all) > 1 && all[1].Valid {
+		p.protect(&all[1])
+	}
 	explain(all, installed)
 	verdicts := make([]Verdict, len(all))
 	for i, j := range all {
 		verdicts[i] = j.Verdict
 	}
-	p.SegmentLists, p.Down = all[0].of.SegmentLists, all[0].down
 	return p, verdicts
+}
+
+// protect holds the lists of a valid path ready, if one of them that can be used has room.
+func (p *Policy) protect(by *judged) {
+	n := len(p.SegmentLists)
+	lists := by.of.SegmentLists[:min(len(by.of.SegmentLists), MaxSegmentLists-n)]
+	down := make([]string, n+len(lists))
+	copy(down, p.Down)
+	copy(down[n:], by.down)
+	if !slices.Contains(down[n:], "") {
+		return
+	}
+	by.Protects, p.Protection = true, lists
+	if p.Down != nil || by.down != nil {
+		p.Down = down
+	}
+}
+
+// MostLists is how many lists the data path holds of a policy at most, whose candidate paths have
+// so many each: those of the active path, and of the one that protects it.
+func MostLists(sizes []int) int {
+	var first, second int
+	for _, n := range sizes {
+		first, second = max(first, n), max(second, min(first, n))
+	}
+	return min(first+second, MaxSegmentLists)
 }
 
 // judge finds out whether a candidate path is valid, and which of its lists are.
@@ -142,6 +174,8 @@ func explain(all []judged, installed string) {
 		v := &all[i].Verdict
 		switch {
 		case !v.Valid: // it says why
+		case v.Protects:
+			v.Why = also("stands by, held ready", v.Why)
 		case i > 0:
 			v.Why = also("stands by", v.Why)
 		case len(all) == 1:

@@ -114,6 +114,58 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// The next valid path protects the active one, with the lists that have room beside it, down or
+// not, if one of these can be used.
+func TestProtection(t *testing.T) {
+	const a, b, c, dead = "2001:db8:a::", "2001:db8:b::", "2001:db8:c::", "2001:db8:dead::"
+	many := func(n int, first string) []string { return slices.Repeat([]string{first}, n) }
+	for name, tt := range map[string]struct {
+		own        []string
+		others     []Candidate
+		protection []string
+		down       []int // of all lists
+		by         string
+	}{
+		"nobody":                   {own: []string{a}},
+		"the next path":            {own: []string{a}, others: []Candidate{path("x", 50, b), path("y", 60, c)}, protection: []string{c}, by: "y"},
+		"one of the same":          {own: []string{a}, others: []Candidate{path("x", 100, b)}, protection: []string{b}, by: "x"},
+		"not a dead one":           {own: []string{a}, others: []Candidate{path("x", 50, b), path("y", 60, dead)}, protection: []string{b}, by: "x"},
+		"one with a dead list":     {own: []string{a}, others: []Candidate{path("x", 50, dead, b)}, protection: []string{dead, b}, down: []int{1}, by: "x"},
+		"beside a dead list":       {own: []string{a, dead}, others: []Candidate{path("x", 50, b)}, protection: []string{b}, down: []int{1}, by: "x"},
+		"as many as have room":     {own: many(6, a), others: []Candidate{path("x", 50, b, c, b)}, protection: []string{b, c}, by: "x"},
+		"without room":             {own: many(8, a), others: []Candidate{path("x", 50, b)}},
+		"no room for a sound list": {own: many(7, a), others: []Candidate{path("x", 50, dead, b)}},
+		"nothing is valid":         {own: []string{dead}, others: []Candidate{path("x", 50, dead)}},
+	} {
+		got, verdicts := Choose(Policy{Name: "p", SegmentLists: lists(tt.own...)}, tt.others, "", func(l SegmentList) error {
+			if l.Segments[0] == addr(dead) {
+				return errors.New("no route")
+			}
+			return nil
+		})
+		if !slices.EqualFunc(got.Protection, lists(tt.protection...), func(x, y SegmentList) bool { return slices.Equal(x.Segments, y.Segments) }) {
+			t.Errorf("%s: protected by %v, want %v", name, got.Protection, tt.protection)
+		}
+		var down []int
+		for i := range got.Lists() {
+			if got.DownAt(i) != "" {
+				down = append(down, i)
+			}
+		}
+		if !slices.Equal(down, tt.down) {
+			t.Errorf("%s: lists %v are down, want %v", name, down, tt.down)
+		}
+		for _, v := range verdicts {
+			if v.Protects != (v.Path == tt.by && tt.by != "") {
+				t.Errorf("%s: %+v, want path %q to protect", name, v, tt.by)
+			}
+		}
+		if n := MostLists([]int{len(tt.own), 0, 3}); len(got.Lists()) > n {
+			t.Errorf("%s: %d lists, and at most %d are said", name, len(got.Lists()), n)
+		}
+	}
+}
+
 func TestInvalidCandidatePaths(t *testing.T) {
 	for want, change := range map[string]func(*CandidatePath){
 		"name: is missing":                     func(c *CandidatePath) { c.Name = "" },

@@ -41,7 +41,33 @@ func (p Policy) BindingBehavior() srv6.Behavior {
 	return srv6.EndB6Encaps
 }
 
-// DownAt returns why packets do not take a list now; empty: they do.
+// Lists are the policy's lists, those of Protection last.
+func (p Policy) Lists() []SegmentList {
+	if len(p.Protection) == 0 {
+		return p.SegmentLists
+	}
+	return slices.Concat(p.SegmentLists, p.Protection)
+}
+
+// InUse returns which of Lists packets take, from first on and before end: those of Protection
+// where one of these is up, and none of SegmentLists.
+func (p Policy) InUse() (first, end int) {
+	n := len(p.SegmentLists)
+	up := func(from, to int) bool {
+		for i := from; i < to; i++ {
+			if p.DownAt(i) == "" {
+				return true
+			}
+		}
+		return false
+	}
+	if all := n + len(p.Protection); !up(0, n) && up(n, all) {
+		return n, all
+	}
+	return 0, n
+}
+
+// DownAt returns why packets cannot take one of Lists now; empty: they can.
 func (p Policy) DownAt(list int) string {
 	if list >= len(p.Down) {
 		return ""
@@ -54,15 +80,20 @@ func (l SegmentList) EffectiveWeight() uint32 {
 	return cmp.Or(l.Weight, 1)
 }
 
-// Thresholds divides the flow hashes among the lists by weight: a flow takes the first
-// list whose threshold is not below its hash. The last threshold is the largest hash.
+// Thresholds divides the flow hashes among SegmentLists by weight, and among Protection: a
+// flow takes the first list in use whose threshold is not below its hash. The last threshold
+// of either is the largest hash.
 func (p Policy) Thresholds() []uint32 {
+	return append(thresholds(p.SegmentLists), thresholds(p.Protection)...)
+}
+
+func thresholds(lists []SegmentList) []uint32 {
 	var sum, below uint64
-	for _, l := range p.SegmentLists {
+	for _, l := range lists {
 		sum += uint64(l.EffectiveWeight())
 	}
-	thresholds := make([]uint32, len(p.SegmentLists))
-	for i, l := range p.SegmentLists {
+	thresholds := make([]uint32, len(lists))
+	for i, l := range lists {
 		below += uint64(l.EffectiveWeight())
 		// Of 2^32 hashes, below/sum go to the lists up to this one. The
 		// product takes more than 64 bits where weights are large.

@@ -30,9 +30,12 @@ type Policy struct {
 	// Preference of SegmentLists among the policy's candidate paths. Default 100.
 	Preference   uint32        `json:"preference,omitempty"`
 	SegmentLists []SegmentList `json:"segment_lists,omitempty"`
-	// Down says of each list why packets do not take it now; empty: they do. Nil: all lists
-	// are up. It is state, and no part of a configuration.
-	Down []string `json:"-"`
+	// Protection are the lists of the candidate path that takes over at once where none of
+	// SegmentLists is up. Down says of each list, those of Protection last, why packets cannot
+	// take it now; empty: they can. Nil: all can. Both are state, and no part of a
+	// configuration.
+	Protection []SegmentList `json:"-"`
+	Down       []string      `json:"-"`
 }
 
 // SegmentList is a weighted segment list of a policy, first segment first.

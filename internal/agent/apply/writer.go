@@ -155,12 +155,13 @@ func (w *Writer) steps(to *plan.Tables, s plan.Scope) []plan.Step {
 
 // holds notes what the data path holds now.
 func (w *Writer) holds(to *plan.Tables, s plan.Scope) {
-	to.Switched(w.Tables, s, func(policy, before string, now srpolicy.Verdict) {
+	to.Switched(w.Tables, s, func(policy, before string, now srpolicy.Verdict, ready bool) {
 		own := func(path string) string { return cmp.Or(path, "(its own segment lists)") }
-		w.log.Info("policy takes another candidate path", "policy", policy, "path", own(now.Path), "before", own(before), "why", now.Why)
+		w.log.Info("policy takes another candidate path", "policy", policy, "path", own(now.Path), "before", own(before), "held_ready", ready, "why", now.Why)
 	})
 	to.Turned(w.Tables, s, func(policy string, list int, down string) {
-		segments := to.Policies[policy].SegmentLists[list].Segments
+		p := to.Policies[policy]
+		segments := p.Lists()[list].Segments
 		if down != "" {
 			w.log.Warn("segment list is down", "policy", policy, "list", list, "segments", segments, "why", down)
 			return

@@ -224,7 +224,8 @@ func Same(a, b any) bool {
 // lists that they had.
 func EqualPolicies(p, q *srpolicy.Policy) bool {
 	return p.Name == q.Name && p.Behavior == q.Behavior && p.Source == q.Source && p.Color == q.Color && p.Endpoint == q.Endpoint &&
-		p.BindingSID == q.BindingSID && p.Preference == q.Preference && equalLists(p.SegmentLists, q.SegmentLists) && slices.Equal(p.Down, q.Down)
+		p.BindingSID == q.BindingSID && p.Preference == q.Preference && equalLists(p.SegmentLists, q.SegmentLists) &&
+		equalLists(p.Protection, q.Protection) && slices.Equal(p.Down, q.Down)
 }
 
 func equalLists(a, b []srpolicy.SegmentList) bool {

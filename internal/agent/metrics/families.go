@@ -152,6 +152,16 @@ var families = slices.Concat(
 				}
 			}
 		}, "policy", "list"),
+	gauge("policy_protected", "1 where a path that takes over at once protects the active one of an SR policy; 0 where none does.",
+		func(r *reading, emit emit) {
+			for _, v := range r.policies {
+				ready := 0.0
+				if slices.ContainsFunc(v.Protection, func(l agent.ProtectionList) bool { return l.Down == "" }) {
+					ready = 1
+				}
+				emit(ready, v.Name)
+			}
+		}, "policy"),
 	gauge("segment_list_round_trip_seconds", "Mean of the latest round trips of a segment list's probes: its way, and the way back.",
 		func(r *reading, emit emit) {
 			for _, v := range r.policies {

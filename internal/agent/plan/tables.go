@@ -171,10 +171,11 @@ func (t *Tables) compilePolicies(g *Goal, c *config.Config, former *Tables, s Sc
 		others[p.Policy] = append(others[p.Policy], path)
 	}
 	for _, p := range c.Policies {
-		t.lists[p.Name] = len(p.SegmentLists)
+		sizes := []int{len(p.SegmentLists)}
 		for _, o := range others[p.Name] {
-			t.lists[p.Name] = max(t.lists[p.Name], len(o.SegmentLists))
+			sizes = append(sizes, len(o.SegmentLists))
 		}
+		t.lists[p.Name] = srpolicy.MostLists(sizes)
 		if !p.Source.IsValid() {
 			p.Source = c.Encapsulation.Source
 		}
@@ -203,26 +204,27 @@ func (t *Tables) ActivePath(policy string) string {
 }
 
 // Switched calls f for each policy in a scope that has another active candidate
-// path than it had in former.
-func (t *Tables) Switched(former *Tables, s Scope, f func(policy, before string, now srpolicy.Verdict)) {
+// path than it had in former, where it may have been held ready.
+func (t *Tables) Switched(former *Tables, s Scope, f func(policy, before string, now srpolicy.Verdict, ready bool)) {
 	for name, verdicts := range within(t.Verdicts, s) {
 		if _, was := former.Verdicts[name]; !was || len(verdicts) == 0 {
 			continue
 		}
 		if before := former.ActivePath(name); before != verdicts[0].Path {
-			f(name, before, verdicts[0])
+			ready := slices.ContainsFunc(former.Verdicts[name], func(v srpolicy.Verdict) bool { return v.Protects && v.Path == verdicts[0].Path })
+			f(name, before, verdicts[0], ready)
 		}
 	}
 }
 
 // Turned calls f for each list of a policy in a scope that went down, with why, or is up
-// again, with "". A list that is new and up is no news.
+// again, with "", also for those that protect the policy. A list that is new and up is no news.
 func (t *Tables) Turned(former *Tables, s Scope, f func(policy string, list int, down string)) {
 	for name, p := range within(t.Policies, s) {
 		before := former.Policies[name]
-		for i, l := range p.SegmentLists {
+		for i, l := range p.Lists() {
 			was := ""
-			for j, m := range before.SegmentLists {
+			for j, m := range before.Lists() {
 				if slices.Equal(l.Segments, m.Segments) {
 					was = before.DownAt(j)
 				}

@@ -6,9 +6,27 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
+
+// Unreachable says, for links, why no route leads to the first segment of a list; empty: one
+// does. That is what makes lists down that compile makes of these links.
+func Unreachable(links *netdev.Snapshot) func(segments []netip.Addr) string {
+	t := &Tables{Links: links}
+	known := map[netip.Addr]string{}
+	return func(segments []netip.Addr) string {
+		why, ok := known[segments[0]]
+		if !ok {
+			if err := t.unreachable(segments[0]); err != nil {
+				why = err.Error()
+			}
+			known[segments[0]] = why
+		}
+		return why
+	}
+}
 
 // usable says of the lists of a policy why packets cannot take them: no route leads to the first
 // segment, no probe returns, or the last segment is none at which the endpoint takes the packets.

@@ -178,6 +178,10 @@ func (a *Agent) Policies() ([]agent.PolicyStatus, error) {
 			}
 		}
 		s.Policy, s.Paths = srpolicy.Choose(v, paths, "", func(srpolicy.SegmentList) error { return nil })
+		for _, l := range s.Policy.Protection {
+			s.Protection = append(s.Protection, agent.ProtectionList{SegmentList: l})
+		}
+		s.Policy.Protection = nil
 		for j := range s.SegmentLists {
 			s.Lists = append(s.Lists, counted(2, 10*i+j))
 			s.Counter.Add(s.Lists[j])

@@ -833,7 +833,7 @@ type SrPolicy struct {
 	Count    uint32
 	Behavior uint16
 	Down     uint8
-	Pad      uint8
+	First    uint8
 	List     [8]WeightedList
 }
 

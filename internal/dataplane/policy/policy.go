@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net/netip"
 	"reflect"
@@ -37,7 +38,7 @@ type Policy struct {
 // Index is the policy's entry of sr_policy.
 func (p *Policy) Index() uint32 { return p.index }
 
-// Lists are the indices of its segment lists, in their order.
+// Lists are the indices of its segment lists, in their order, those that protect it last.
 func (p *Policy) Lists() []uint32 { return p.lists }
 
 // behavior is how the policy encapsulates.
@@ -99,14 +100,25 @@ func New(mu *sync.Mutex, tables Tables, names *table.Names, grace *table.Grace, 
 	for index, name := range names.All(table.NamePolicy) {
 		policies[index] = true
 		t.indexOf[name] = index
-		p := t.Entries.Get(index)
-		for _, l := range p.List[:p.Count] {
-			lists[l.List] = true
+		for list := range listsOf(t.Entries.Get(index)) {
+			lists[list] = true
 		}
 	}
 	t.indexes.Restore(policies)
 	t.listIndexes.Restore(lists)
 	return t
+}
+
+// listsOf are the indices of an entry's segment lists, also of those that packets do not take
+// now. An entry that is in no use may hold what it had.
+func listsOf(p abi.SrPolicy) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for _, l := range p.List {
+			if p.Count != 0 && l.List != 0 && !yield(l.List) {
+				return
+			}
+		}
+	}
 }
 
 // Get is a policy that was put since Open, or nil.
@@ -187,10 +199,11 @@ func check(m srpolicy.Policy) error {
 	if m.Name == "" || len(m.Name) > table.NameLength {
 		return fmt.Errorf("name: want 1 to %d bytes", table.NameLength)
 	}
-	if n := len(m.SegmentLists); n > srpolicy.MaxSegmentLists {
+	lists := m.Lists()
+	if n := len(lists); n > srpolicy.MaxSegmentLists {
 		return fmt.Errorf("segment_lists: %d: at most %d", n, srpolicy.MaxSegmentLists)
 	}
-	for i, l := range m.SegmentLists {
+	for i, l := range lists {
 		if n := len(l.Segments); n < 1 || n > srpolicy.MaxSegments {
 			return fmt.Errorf("segment_lists[%d]: %d segments: want 1 to %d", i, n, srpolicy.MaxSegments)
 		}
@@ -226,7 +239,7 @@ func (t *Table) PutLocked(m srpolicy.Policy) error {
 	if next.index, err = t.place(m.Name); err != nil {
 		return err
 	}
-	for _, l := range next.model.SegmentLists {
+	for _, l := range next.model.Lists() {
 		next.adj = append(next.adj, adjacency.Key{NextHop: l.Segments[0]})
 	}
 	former, err := t.program(next)
@@ -237,7 +250,7 @@ func (t *Table) PutLocked(m srpolicy.Policy) error {
 		return err
 	}
 	// The outer source is referred to if OneSegment needs it and its table has room.
-	if lists := m.SegmentLists; next.behavior() == srv6.HEncapsRed && len(lists) == 1 && len(lists[0].Segments) == 1 {
+	if lists := m.Lists(); next.behavior() == srv6.HEncapsRed && len(lists) == 1 && len(lists[0].Segments) == 1 {
 		next.source = abi.In6Of(t.sourceOf(m))
 		source, full := t.sources.Acquire(next.source)
 		next.hasSource = full == nil && source != 0
@@ -249,7 +262,7 @@ func (t *Table) PutLocked(m srpolicy.Policy) error {
 	}
 	for _, index := range former {
 		if old != nil {
-			t.past.retire(index, owner{m.Name, routeOf(old.model.SegmentLists[slices.Index(old.lists, index)])})
+			t.past.retire(index, owner{m.Name, routeOf(old.model.Lists()[slices.Index(old.lists, index)])})
 		}
 		t.listIndexes.Retire(index)
 	}
@@ -275,14 +288,13 @@ func (t *Table) place(name string) (uint32, error) {
 // program writes the lists that are new, then switches to them. It
 // returns the former ones, which packets may still meet.
 func (t *Table) program(p *Policy) (former []uint32, err error) {
-	now := t.Entries.Get(p.index)
 	idle := map[uint32]abi.SegmentList{} // now in use, and not yet again
-	for _, l := range now.List[:now.Count] {
+	for list := range listsOf(t.Entries.Get(p.index)) {
 		var content abi.SegmentList
-		if err := t.Lists.Lookup(l.List, &content); err != nil {
+		if err := t.Lists.Lookup(list, &content); err != nil {
 			return nil, fmt.Errorf("read table segment_list: %w", err)
 		}
-		idle[l.List] = content
+		idle[list] = content
 	}
 	var fresh []uint32
 	acquired := 0
@@ -295,9 +307,10 @@ func (t *Table) program(p *Policy) (former []uint32, err error) {
 		}
 		err = t.hops.OrRelease(err, p.adj[:acquired])
 	}()
-	entry := abi.SrPolicy{Count: uint32(len(p.model.SegmentLists)), Behavior: uint16(p.behavior()), Down: downOf(p.model)}
+	entry := abi.SrPolicy{Behavior: uint16(p.behavior())}
+	use(&entry, p.model)
 	thresholds := p.model.Thresholds()
-	for i, l := range p.model.SegmentLists {
+	for i, l := range p.model.Lists() {
 		content := abi.SegmentList{Count: uint8(len(l.Segments)), Source: abi.In6Of(t.sourceOf(p.model))}
 		for n, s := range l.Segments {
 			content.Segment[len(l.Segments)-1-n] = abi.In6Of(s)
@@ -326,40 +339,51 @@ func (t *Table) program(p *Policy) (former []uint32, err error) {
 	return slices.Collect(maps.Keys(idle)), nil
 }
 
-// Turn takes segment lists out of all policies that have them, or back, by one store in each.
-// was and now say why packets do not take a list, for a reason that the caller knows; empty: they
-// do. What is down for another reason stays so.
+// Turn takes segment lists out of all policies that have them, or back, by one store in each: that
+// has packets take the lists that protect a policy, or its own again, too. was and now say why
+// packets do not take a list, for a reason that the caller knows; empty: they do. What is down
+// for another reason stays so.
 func (t *Table) Turn(was, now func(segments []netip.Addr) string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, p := range t.policies {
-		down := make([]string, len(p.model.SegmentLists))
-		for i, l := range p.model.SegmentLists {
+		lists := p.model.Lists()
+		down, up := make([]string, len(lists)), true
+		for i, l := range lists {
 			if down[i] = p.model.DownAt(i); down[i] == was(l.Segments) {
 				down[i] = now(l.Segments)
 			}
+			up = up && down[i] == ""
+		}
+		if up {
+			down = nil
 		}
 		if slices.Equal(down, p.model.Down) {
 			continue
 		}
 		p.model.Down = down
 		entry := t.Entries.Get(p.index)
-		entry.Down = downOf(p.model)
+		use(&entry, p.model)
 		t.write(p.index, entry)
 	}
 }
 
-// downOf has bit i where list i is down; none where all are: packets try what there is.
-func downOf(m srpolicy.Policy) (down uint8) {
-	for i, why := range m.Down {
-		if why != "" {
-			down |= 1 << i
+// use has packets take the lists that a policy has in use, without those that are down. If all of
+// these are, packets try what there is.
+func use(entry *abi.SrPolicy, m srpolicy.Policy) {
+	first, end := m.InUse()
+	entry.First, entry.Count, entry.Down = uint8(first), uint32(end), 0
+	up := false
+	for i := range m.Down {
+		if m.Down[i] != "" {
+			entry.Down |= 1 << i
+		} else if i >= first && i < end {
+			up = true
 		}
 	}
-	if int(down) == 1<<len(m.SegmentLists)-1 {
-		return 0
+	if !up {
+		entry.Down = 0
 	}
-	return down
 }
 
 func (t *Table) sourceOf(m srpolicy.Policy) netip.Addr {
@@ -379,9 +403,9 @@ func takeList(idle map[uint32]abi.SegmentList, content abi.SegmentList) (uint32,
 	return found, ok
 }
 
-// write changes sr_policy[index]. The first word holds the number of
-// lists, each further one a list. At every moment the last list that counts
-// takes all hashes, and every list that counts is old or new.
+// write changes sr_policy[index]. The first word says which lists are in use, each further one
+// holds a list. At every moment the last list in use takes all hashes, and every list in use is
+// old or new.
 func (t *Table) write(index uint32, next abi.SrPolicy) {
 	now := t.Entries.Get(index)
 	from, to := table.ToWords(now), table.ToWords(next)
@@ -485,17 +509,17 @@ func (t *Table) Delete(name string) error {
 func (t *Table) forget(name string, index uint32) error {
 	now := t.Entries.Get(index)
 	t.Entries.Store(index, 0, 0)
-	for _, l := range now.List[:now.Count] {
-		t.listIndexes.Retire(l.List)
+	for list := range listsOf(now) {
+		t.listIndexes.Retire(list)
 	}
 	t.indexes.Retire(index)
 	delete(t.indexOf, name)
 	return t.names.Delete(table.NamePolicy, index)
 }
 
-// Counters counts what each segment list of a policy carried, in the order of the policy,
-// and what all did that it has or had: neither falls while the policy is there. They are nil
-// and zero if there is no such policy.
+// Counters counts what each segment list of a policy carried, in the order of the policy, those
+// that protect it last, and what all did that it has or had: neither falls while the policy is
+// there. They are nil and zero if there is no such policy.
 func (t *Table) Counters(name string) (lists []counter.Counter, all counter.Counter, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -512,7 +536,7 @@ func (t *Table) Counters(name string) (lists []counter.Counter, all counter.Coun
 		if lists[i], err = counter.Read(t.ByList, index); err != nil {
 			return nil, all, err
 		}
-		r := routeOf(p.model.SegmentLists[i])
+		r := routeOf(p.model.Lists()[i])
 		lists[i].Add(before[r])
 		delete(before, r) // of two equal lists the first has it
 		all.Add(lists[i])

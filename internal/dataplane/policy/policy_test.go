@@ -13,8 +13,8 @@ import (
 // demands after each that every hash finds a list, an old or a new one.
 func TestPolicyIsWholeAtEveryWord(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for from := range 9 {
-		for to := range 9 {
+	for from := range 17 {
+		for to := range 17 {
 			now, next := policyOf(from, 100), policyOf(to, 200)
 			a := table.NewArray[abi.SrPolicy](2)
 			policies := &Table{Tables: Tables{Entries: a}}
@@ -41,17 +41,51 @@ func TestPolicyIsWholeAtEveryWord(t *testing.T) {
 	}
 }
 
+// policyOf has so many lists; from 9 on, two or three of them protect it, and are in use.
 func policyOf(lists int, base uint32) abi.SrPolicy {
-	p := abi.SrPolicy{Count: uint32(lists), Behavior: 19}
-	for i, threshold := range (srpolicy.Policy{SegmentLists: make([]srpolicy.SegmentList, lists)}).Thresholds() {
+	m := srpolicy.Policy{SegmentLists: make([]srpolicy.SegmentList, lists)}
+	if lists > 8 {
+		m.SegmentLists, m.Protection = m.SegmentLists[:(lists-8)%6+1], make([]srpolicy.SegmentList, 2+lists%2*(1-(lists-8)%6/5))
+		m.Down = make([]string, len(m.Lists()))
+		for i := range m.SegmentLists {
+			m.Down[i] = "no probe returns"
+		}
+	}
+	p := abi.SrPolicy{Behavior: 19}
+	use(&p, m)
+	for i, threshold := range m.Thresholds() {
 		p.List[i] = abi.WeightedList{Threshold: threshold, List: base + uint32(i)}
 	}
 	return p
 }
 
+// One store has packets take the lists that protect a policy, and its own again; a list of
+// either that is down takes none.
+func TestUse(t *testing.T) {
+	lists := make([]srpolicy.SegmentList, 3)
+	for _, c := range []struct {
+		down               []string
+		first, count, bits int
+	}{
+		{nil, 0, 2, 0},
+		{[]string{"x", "", "", "", ""}, 0, 2, 1},
+		{[]string{"", "", "", "x", ""}, 0, 2, 8},
+		{[]string{"x", "x", "", "", ""}, 2, 5, 3},
+		{[]string{"x", "x", "", "x", ""}, 2, 5, 11},
+		{[]string{"x", "x", "x", "x", "x"}, 0, 2, 0},
+		{[]string{"x", "", "x", "x", "x"}, 0, 2, 29},
+	} {
+		var p abi.SrPolicy
+		use(&p, srpolicy.Policy{SegmentLists: lists[:2], Protection: lists, Down: c.down})
+		if int(p.First) != c.first || int(p.Count) != c.count || int(p.Down) != c.bits {
+			t.Errorf("%q down: lists %d to %d in use, without %b; want %d to %d, without %b", c.down, p.First, p.Count, p.Down, c.first, c.count, c.bits)
+		}
+	}
+}
+
 // choose is what the data path does with a hash.
 func choose(p abi.SrPolicy, hash uint32) uint32 {
-	for _, l := range p.List[:p.Count] {
+	for _, l := range p.List[p.First:p.Count] {
 		if hash <= l.Threshold {
 			return l.List
 		}

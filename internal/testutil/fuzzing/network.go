@@ -112,6 +112,10 @@ func (src tableSource) policies(c *config.Config) {
 			p.SegmentLists = append(p.SegmentLists, srpolicy.SegmentList{Weight: uint32(src.s.upTo(1, 5)), Segments: src.segments(1, 4)})
 			p.Down = append(p.Down, pick(src.s, "", "", "unreachable"))
 		}
+		for range pick(src.s, 0, 0, 1, 3) {
+			p.Protection = append(p.Protection, srpolicy.SegmentList{Weight: uint32(src.s.upTo(1, 5)), Segments: src.segments(1, 4)})
+			p.Down = append(p.Down, pick(src.s, "", "", "unreachable"))
+		}
 		c.Policies = append(c.Policies, p)
 	}
 	c.Policies = append(c.Policies, srpolicy.Policy{Name: "l2", Behavior: pick(src.s, srv6.HEncapsL2, srv6.HEncapsL2Red),
@@ -309,7 +313,7 @@ func (src tableSource) nextHops(n *model.Network) {
 	names := []netip.Addr{ip("fd00::a1"), ip("fd00::a2"), ip("10.200.0.1"), ip("2001:db8:e7:1234::5"), ip("10.8.0.8"), ip("2001:db8:8::8")}
 	known := map[netip.Addr]bool{}
 	for _, p := range n.Config.Policies {
-		for _, l := range p.SegmentLists {
+		for _, l := range p.Lists() {
 			names = append(names, l.Segments[0])
 		}
 	}
