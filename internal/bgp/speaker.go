@@ -197,29 +197,7 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 
 // begin does the part of Start that can fail.
 func (s *Speaker) begin(ctx context.Context) error {
-	port := int32(-1)
-	var listen []string
-	if len(s.config.Listen) > 0 {
-		port = int32(cmp.Or(s.config.Port, Port))
-		for _, a := range s.config.Listen {
-			listen = append(listen, a.String())
-		}
-	}
-	// GoBGP allocates two tables of 200 KiB for each family that it gets, and for all
-	// families if it gets none.
-	var numbers []uint32
-	all := slices.Concat(families, unicastFamilies, vpnFamilies)
-	if len(s.links) > 0 {
-		all = append(all, lsFamilies...)
-	}
-	for _, f := range all {
-		numbers = append(numbers, uint32(oc.AfiSafiType(f.String()).ToInt()))
-	}
-	err := s.server.StartBgp(ctx, &api.StartBgpRequest{Global: &api.Global{
-		Asn: s.config.ASN, RouterId: s.config.RouterID.String(), ListenPort: port, ListenAddresses: listen,
-		GracefulRestart: s.gracefulRestart(), Families: numbers,
-	}})
-	if err != nil {
+	if err := s.startServer(ctx); err != nil {
 		return fmt.Errorf("start BGP: %w", err)
 	}
 	if err := s.setExport(ctx); err != nil {
@@ -241,7 +219,7 @@ func (s *Speaker) begin(ctx context.Context) error {
 			return s.config.Restarting && len(p.Spoken) > 0 && !slices.Contains(p.Spoken, f.String())
 		})
 	}
-	err = s.server.WatchEvent(watching, server.WatchEventMessageCallbacks{
+	err := s.server.WatchEvent(watching, server.WatchEventMessageCallbacks{
 		OnPathUpdate: s.update, OnPathEor: s.complete, OnPeerUpdate: s.peerChanged,
 	}, server.WatchPostUpdate(false, "", ""), server.WatchEor(true), server.WatchPeer())
 	if err != nil {
@@ -264,6 +242,32 @@ func (s *Speaker) begin(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// startServer starts GoBGP.
+func (s *Speaker) startServer(ctx context.Context) error {
+	port := int32(-1)
+	var listen []string
+	if len(s.config.Listen) > 0 {
+		port = int32(cmp.Or(s.config.Port, Port))
+		for _, a := range s.config.Listen {
+			listen = append(listen, a.String())
+		}
+	}
+	// GoBGP allocates two tables of 200 KiB for each family that it gets, and for all
+	// families if it gets none.
+	var numbers []uint32
+	all := slices.Concat(families, unicastFamilies, vpnFamilies)
+	if len(s.links) > 0 {
+		all = append(all, lsFamilies...)
+	}
+	for _, f := range all {
+		numbers = append(numbers, uint32(oc.AfiSafiType(f.String()).ToInt()))
+	}
+	return s.server.StartBgp(ctx, &api.StartBgpRequest{Global: &api.Global{
+		Asn: s.config.ASN, RouterId: s.config.RouterID.String(), ListenPort: port, ListenAddresses: listen,
+		GracefulRestart: s.gracefulRestart(), Families: numbers,
+	}})
 }
 
 // Connect connects to the peers, once.
