@@ -19,7 +19,7 @@ const mostObjects = 100_000
 
 // teSpeaker is the engine's BGP speaker.
 type teSpeaker struct {
-	*bgp.Speaker
+	speaker  *bgp.Speaker
 	settings netfile.BGP
 	since    time.Time
 	ready    bool // peers have advertised everything once, or had the time to
@@ -56,7 +56,14 @@ func startSpeaker(ctx context.Context, b netfile.BGP, restarting bool, log *slog
 	if err != nil {
 		return nil, fmt.Errorf("engine.bgp: %w", err)
 	}
-	return &teSpeaker{Speaker: s, settings: b, since: time.Now()}, nil
+	return &teSpeaker{speaker: s, settings: b, since: time.Now()}, nil
+}
+
+// stop ends its sessions; nil has none.
+func (s *teSpeaker) stop() {
+	if s != nil {
+		s.speaker.Stop()
+	}
 }
 
 // startEngine starts the speaker of an engine that takes its topology from BGP, or writes by it: nil
@@ -79,9 +86,9 @@ func (a *app) startEngine(ctx context.Context, file *netfile.Network, nodes map[
 	if err != nil {
 		return nil, nil, err
 	}
-	paths.injector = bgp.NewInjector(s.Speaker)
-	if err := errors.Join(paths.put(had), s.Connect()); err != nil {
-		s.Stop()
+	paths.injector = bgp.NewInjector(s.speaker)
+	if err := errors.Join(paths.put(had), s.speaker.Connect()); err != nil {
+		s.stop()
 		return nil, nil, err
 	}
 	if len(had) > 0 {
@@ -96,7 +103,7 @@ func (s *teSpeaker) topology(ctx context.Context) (te.Topology, []te.LeftOut, er
 	if err := s.await(ctx); err != nil {
 		return te.Topology{}, nil, err
 	}
-	n := s.Network(time.Duration(s.settings.Keep))
+	n := s.speaker.Network(time.Duration(s.settings.Keep))
 	if len(n.Unknown) > 0 {
 		return te.Topology{}, nil, fmt.Errorf("BGP peer %s is away for more than %s (engine.bgp.keep): what only it knew is unknown now", n.Unknown[0], time.Duration(s.settings.Keep))
 	}
@@ -113,7 +120,7 @@ func (s *teSpeaker) topology(ctx context.Context) (te.Topology, []te.LeftOut, er
 // await waits for peers that have not advertised everything.
 func (s *teSpeaker) await(ctx context.Context) error {
 	for !s.ready {
-		n := s.Network(time.Duration(s.settings.Keep))
+		n := s.speaker.Network(time.Duration(s.settings.Keep))
 		s.ready = len(n.Waits) == 0 || time.Since(s.since) >= time.Duration(s.settings.Wait)
 		if s.ready {
 			break
@@ -129,7 +136,7 @@ func (s *teSpeaker) await(ctx context.Context) error {
 
 // why says what sessions and objects lack.
 func (s *teSpeaker) why(ctx context.Context, left []te.LeftOut) string {
-	peers, err := s.Peers(ctx)
+	peers, err := s.speaker.Peers(ctx)
 	if err != nil {
 		return ": " + err.Error()
 	}
@@ -153,8 +160,8 @@ func topologyOnce(ctx context.Context, b netfile.BGP) (te.Topology, []te.LeftOut
 	if err != nil {
 		return te.Topology{}, nil, err
 	}
-	defer s.Stop()
-	if err := s.Connect(); err != nil {
+	defer s.stop()
+	if err := s.speaker.Connect(); err != nil {
 		return te.Topology{}, nil, err
 	}
 	return s.topology(ctx)

@@ -116,7 +116,7 @@ func TestWriteByBGP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Stop()
+	defer s.stop()
 	all, err := a.headends(file, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestWriteByBGP(t *testing.T) {
 		t.Errorf("%+v\nwant %+v", got, want)
 	}
 	wait(t, "all sessions are up", func() bool {
-		peers, err := s.Peers(t.Context())
+		peers, err := s.speaker.Peers(t.Context())
 		return err == nil && !slices.ContainsFunc(peers, func(p bgp.PeerStatus) bool { return p.State != "established" })
 	})
 	for i, preference := range []uint32{151, 152} { // a later update arrives after an earlier one

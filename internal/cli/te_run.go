@@ -97,9 +97,7 @@ func (a *app) runEngine(c *cobra.Command, path string, nodes map[string]string, 
 	if err != nil {
 		return err
 	}
-	if speaker != nil {
-		defer speaker.Stop()
-	}
+	defer speaker.stop()
 	write := file.Engine.Write
 	e := loop.New(func(context.Context) (loop.Input, error) { return a.input(c, path, nodes, write, speaker, paths) }, log)
 	if err := runUnder(c.Context(), e, l, file.Engine.Listen); err != nil {

@@ -115,7 +115,7 @@ func forget(ctx context.Context, file *netfile.Network, headends map[string]head
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	return headends, had, s.Stop, s.Connect()
+	return headends, had, s.stop, s.speaker.Connect()
 }
 
 // withdraw removes what the API added, and waits until what BGP had brought is gone.
