@@ -110,9 +110,9 @@ type Share struct {
 	Weight int
 }
 
-// Shares are the next hops that the flows to a key share. There are none where one next hop
-// takes them all: the key is on a link or at this node, its route has one next hop, or only
-// the kernel can follow the route.
+// Shares are the next hops that the flows to a key share. The list is empty where one next
+// hop takes them all: the key is on a link or at this node, its route has one next hop, or
+// only the kernel can follow the route.
 func (s *Snapshot) Shares(k Key) []Share {
 	k.NextHop = k.NextHop.WithZone("").Unmap()
 	if k.Interface != "" || !k.NextHop.IsValid() || s.lookup().local[k.NextHop] {
