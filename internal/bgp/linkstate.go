@@ -142,6 +142,8 @@ func readLink(l *linkstate.Link, tlvs []bgp.LsTLVInterface) {
 			l.Bandwidth = float64(v.Bandwidth)
 		case *bgp.LsTLVAdminGroup:
 			l.Affinity = v.AdminGroup
+		case *bgp.LsTLVSrlg:
+			l.SRLG = v.Srlgs
 		case *bgp.LsTLVUnidirectionalLinkDelay:
 			l.Delay = microseconds(v.Delay)
 			l.Anomalous = l.Anomalous || v.Flags&flagAnomalous != 0

@@ -77,7 +77,7 @@ func lsUpdates() []string {
 		wellKnown + reached(node(1)) + lsAttribute(tlv(266, "290a"), tlv(1026, "7231"), tlv(1038, "00000000")),
 		wellKnown + reached(node(2)) + lsAttribute(tlv(1024, "80"), tlv(1026, "7232")),
 		wellKnown + reached(linkOf(1, 2)) + link("00000a",
-			tlv(1088, "00000005"), tlv(1114, "000007d0"), tlv(1115, "000003e8 00002710"), tlv(1116, "00000010"),
+			tlv(1088, "00000005"), tlv(1114, "000007d0"), tlv(1115, "000003e8 00002710"), tlv(1116, "00000010"), tlv(1096, "00000007 00000009"),
 			// End.X SIDs: of algorithm 0, of 128, and of a LAN.
 			tlv(1106, "0005 20 00 00 00 fc00000100010000 0000000000000000", tlv(1252, "20101000")),
 			tlv(1106, "0005 80 80 00 00 fc00000100020000 0000000000000000", tlv(1252, "20101000")),
@@ -94,7 +94,7 @@ func lsTopology() te.Topology {
 	return te.Topology{
 		Nodes: []te.Node{{Name: "r1", SID: addr("fc00:1:0:1::"), Locator: prefix("fc00:1::/48")}, {Name: "r2", SID: addr("fc00:2:0:1::"), Locator: prefix("fc00:2::/48")}},
 		Links: []te.Link{
-			{From: "r1", To: "r2", Name: "2001:db8:12::1", Metric: 10, Capacity: 1e10, Delay: 2 * time.Millisecond, Affinity: 5, SID: addr("fc00:1:1::")},
+			{From: "r1", To: "r2", Name: "2001:db8:12::1", Metric: 10, Capacity: 1e10, Delay: 2 * time.Millisecond, Affinity: 5, SRLG: []uint32{7, 9}, SID: addr("fc00:1:1::")},
 			// The delay is anomalous, and the router overloaded.
 			{From: "r2", To: "r1", Name: "2001:db8:12::1", Metric: 1<<24 + 11, Capacity: 1e10, Delay: 10 * time.Millisecond},
 		},

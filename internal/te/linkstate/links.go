@@ -195,7 +195,7 @@ func (l Link) fault() string {
 
 // values are a link's as the engine computes with them.
 func (b *builder) values(l Link, to Router, name string) te.Link {
-	out := te.Link{From: b.called(l.From), To: b.called(to), Name: name, Metric: l.Metric, Capacity: 8 * l.Bandwidth, Delay: l.delay(), Affinity: l.Affinity}
+	out := te.Link{From: b.called(l.From), To: b.called(to), Name: name, Metric: l.Metric, Capacity: 8 * l.Bandwidth, Delay: l.delay(), Affinity: l.Affinity, SRLG: l.SRLG}
 	if b.overloaded[l.From] && out.Metric < math.MaxUint32-detour {
 		out.Metric += detour
 	}

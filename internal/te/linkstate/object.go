@@ -104,6 +104,7 @@ type Link struct {
 	Metric            uint32  // of the IGP
 	Bandwidth         float64 // octets/s; 0: unknown
 	Affinity          uint32
+	SRLG              []uint32 // groups of links that fail together
 	// Delay is the mean one; 0: unknown. Anomalous delays are above what the router is
 	// configured to find usual (RFC 8571).
 	Delay, MinDelay, MaxDelay time.Duration

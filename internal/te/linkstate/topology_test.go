@@ -39,7 +39,7 @@ func link(from, to byte, local, remote string, metric uint32) Link {
 // triangle is three routers; 1 and 2 have two links, and 3 is reached from 1.
 func triangle() []Object {
 	slow := link(1, 2, "2001:db8:2::1", "2001:db8:2::2", 30)
-	slow.Delay, slow.MinDelay, slow.MaxDelay, slow.Affinity = 2*time.Millisecond, time.Millisecond, 9*time.Millisecond, 5
+	slow.Delay, slow.MinDelay, slow.MaxDelay, slow.Affinity, slow.SRLG = 2*time.Millisecond, time.Millisecond, 9*time.Millisecond, 5, []uint32{3}
 	slow.SIDs = []EndX{
 		{SID: addr("fc00:1:0:e002::"), Behavior: 5}, {SID: addr("fc00:1:0:e001::"), Behavior: 8, Set: true},
 		{SID: addr("fc00:1:0:e003::"), Behavior: 6}, {SID: addr("fc00:1:0:e000::"), Behavior: 5, Algorithm: 128},
@@ -72,7 +72,7 @@ func wanted() te.Topology {
 			{From: "0000.0000.0003", To: "r1", Name: "2001:db8:3::1", Metric: 10, Capacity: 1e10},
 			{From: "r1", To: "0000.0000.0003", Name: "2001:db8:3::1", Metric: 10, Capacity: 1e10},
 			{From: "r1", To: "r2", Name: "2001:db8:1::1", Metric: 10, Capacity: 1e10},
-			{From: "r1", To: "r2", Name: "2001:db8:2::1", Metric: 30, Capacity: 1e10, Delay: 2 * time.Millisecond, Affinity: 5, SID: addr("fc00:1:0:e002::")},
+			{From: "r1", To: "r2", Name: "2001:db8:2::1", Metric: 30, Capacity: 1e10, Delay: 2 * time.Millisecond, Affinity: 5, SRLG: []uint32{3}, SID: addr("fc00:1:0:e002::")},
 			{From: "r2", To: "r1", Name: "2001:db8:1::1", Metric: 11, Capacity: 1e10},
 			{From: "r2", To: "r1", Name: "2001:db8:2::1", Metric: 30, Capacity: 1e10},
 		},
