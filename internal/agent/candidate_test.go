@@ -77,8 +77,11 @@ steering:`, 1), newFake()).start(t, towards("fc00:2::/32", "fc00:4::/32", "fc00:
 		t.Errorf("added: %v, packets take %s first", err, d.first())
 	}
 	paths, err := d.CandidatePaths()
-	if err != nil || len(paths) != 3 || paths[2].Origin != desired.OriginAPI || !paths[2].Verdict.Active || paths[0].Verdict.Why != "stands by" {
-		t.Errorf("candidate paths %+v, %v", paths, err)
+	if err != nil || len(paths) != 3 || paths[2].Origin != desired.OriginAPI || !paths[2].Verdict.Active {
+		t.Fatalf("candidate paths %+v, %v", paths, err)
+	}
+	if next, last := paths[0].Verdict, paths[1].Verdict; !next.Protects || next.Why != "stands by, held ready" || last.Protects || last.Why != "stands by" {
+		t.Errorf("the next path protects the active one, and no other does: %+v, %+v", next, last)
 	}
 	if _, err := d.Delete(ctx, []desired.Ref{{Kind: desired.KindCandidatePath, Key: "best"}}); err != nil || d.first() != "fc00:a::1" {
 		t.Errorf("deleted: %v, packets take %s first", err, d.first())
