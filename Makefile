@@ -102,10 +102,10 @@ e2e: ## every laboratory, one by one; the first time it builds Kubernetes, etcd,
 	@for lab in $$($(BIN) lab list | awk 'NR > 1 { print $$1 }'); do $(BIN) lab run "$$lab" || exit 1; done
 
 .PHONY: soak
-soak: ## restart, kill, upgrade and reconfigure under load, ROUNDS=10 times; the engine by BGP; probes under load for 10 minutes
+soak: ## restart, kill, upgrade and reconfigure under load, ROUNDS=10 times; the engine by BGP; designs of a UPF; probes under load for 10 minutes
 	@tools/need.sh test
 	@$(SUM) -- -count=$(ROUNDS) -timeout 0 -run '^(TestHitless|TestCyclesLeaveNothing|TestNextDaemonSweeps|TestDaemon)$$' ./internal/agent ./cmd/culvert
-	@$(SUM) -- -count=1 -timeout 0 -tags soak -run '^(TestNoFalseAlarm|TestEngineByBGP)$$' ./internal/agent ./cmd/culvert
+	@$(SUM) -- -count=1 -timeout 0 -tags soak -run '^(TestNoFalseAlarm|TestEngineByBGP|TestDesignEvents)$$' ./internal/agent ./internal/bench ./cmd/culvert
 
 .PHONY: bench
 bench: ## every experiment, with one report; its path is the last line (DIR=folder)
