@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,7 +117,8 @@ func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, unused map[string]Unused) (_ m
 			}
 		}
 	}()
-	for name, ms := range spec.Maps {
+	for _, name := range slices.Sorted(maps.Keys(spec.Maps)) { // of several faults always the same one
+		ms := spec.Maps[name]
 		m, err := ebpf.LoadPinnedMap(p.at(dirMaps, name), nil)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
