@@ -22,7 +22,7 @@ import (
 // queue lasts, so an event that lost packets has more tries: one must lose none.
 func TestDisrupt(t *testing.T) {
 	needTwoCPUs(t)
-	const tries = 8
+	const tries = 5
 	for rounds, events := range map[int][]string{2: {"configuration", "policy", "adjacency", "session", "rescale"}, 1: {"kill", "upgrade"}} {
 		for try := 1; len(events) > 0; try++ {
 			r, err := execute(t.Context(), t.TempDir(), "disrupt", "--quick", "--events", strings.Join(events, ","), "--rate", "0.005", "--rounds", strconv.Itoa(rounds))
