@@ -138,7 +138,7 @@ func (d *diamond) flows(t *testing.T) *flows {
 			}
 		}
 	})
-	go func() {
+	f.ended.Go(func() {
 		defer in.Close()
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
@@ -160,7 +160,7 @@ func (d *diamond) flows(t *testing.T) *flows {
 				_, _ = out[n%flowCount].Write(binary.BigEndian.AppendUint32(nil, n))
 			}
 		}
-	}()
+	})
 	return f
 }
 
