@@ -289,6 +289,7 @@ func (b *Bench) Measure(ctx context.Context, at experiment.Point, _ int) (list [
 	add("blocked", "ms", 1e3*float64(with.Lost)/b.Rates[n])
 	add("blocked_nothing_done", "ms", 1e3*float64(without.Lost)/b.Rates[n])
 	add("lost", "packets", float64(with.Lost))
+	add("lost_waiting", "packets", float64(with.Waiting))
 	add("reordered", "packets", float64(with.Reordered))
 	add("longest_gap", "ms", ms(with.LongestGap))
 	add("longest_gap_nothing_done", "ms", ms(without.LongestGap))

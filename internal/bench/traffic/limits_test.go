@@ -75,3 +75,41 @@ func TestMissed(t *testing.T) {
 	}
 	t.Error("the receiver was never too slow")
 }
+
+// What a device is too slow for waits in its queue until that is full: the rest is lost.
+func TestWaiting(t *testing.T) {
+	around, device := netns.New(t), netns.New(t)
+	quietly(t, around, device)
+	netns.Veth(t, around, "tx", device, "in")
+	netns.Veth(t, around, "rx", device, "out")
+	device.IP(t, "link add bridge type bridge")
+	for _, port := range []string{"in", "out"} {
+		device.IP(t, "link set "+port+" master bridge")
+	}
+	device.Run(t, "ethtool", "-K", "in", "gro", "on") // runs its NAPI
+	device.IP(t, "link set bridge up")
+
+	p := open(t, Options{TX: Port{around.Path, "tx"}, RX: Port{around.Path, "rx"}, Method: Live, CPU: 1})
+	threads, err := napi.Start(device.Path, "in", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := threads.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for range 20 { // until the bridge is too slow once
+		o, err := p.Run(t.Context(), Trial{Template: plain4(), Duration: 50 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Waiting > o.Lost {
+			t.Fatalf("%d packets lost, and of them %d while they waited", o.Lost, o.Waiting)
+		}
+		if o.Waiting > 0 {
+			return
+		}
+	}
+	t.Error("the bridge was never too slow")
+}

@@ -63,6 +63,10 @@ type Outcome struct {
 	// interface, a veth, had no room for. Of other interfaces it is not known:
 	// what they miss is in Lost.
 	Missed uint64 `json:"missed"`
+	// Waiting are those of Lost that never reached the device's program: while its CPU did
+	// something else, more packets waited than its queue, a veth's, has room for. Of other
+	// interfaces it is not known.
+	Waiting uint64 `json:"waiting"`
 	// Checked are packets of which every length and checksum was looked at; of
 	// the others only their headers and lengths.
 	Checked uint64 `json:"checked"`

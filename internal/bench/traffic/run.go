@@ -199,7 +199,7 @@ func (p *Pair) Run(ctx context.Context, t Trial) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	dropped, err := p.dropped()
+	full, err := p.queuesFull()
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -214,12 +214,13 @@ func (p *Pair) Run(ctx context.Context, t Trial) (Outcome, error) {
 	if err != nil {
 		return o, err
 	}
-	droppedNow, err := p.dropped()
+	fullNow, err := p.queuesFull()
 	if err != nil {
 		return o, err
 	}
-	o.Missed = min(droppedNow-dropped, o.Lost) // came out of the device
+	o.Missed = min(fullNow.receiver-full.receiver, o.Lost) // came out of the device
 	o.Lost -= o.Missed
+	o.Waiting = min(fullNow.device-full.device, o.Lost)
 	after, err := now(p.options.Watch)
 	o.CPU = after.since(before)
 	o.CPU.Generator = sent.ran
@@ -311,23 +312,38 @@ func (p *Pair) live(j trafficrun.Job, stop <-chan struct{}) (sending, error) {
 	return sending{packets: s.Sent - s.Refused, refused: s.Refused, elapsed: elapsed, paused: s.Paused, overruns: s.Overruns, last: s.Last}, nil
 }
 
-// dropped is how many packets the receiving interface has dropped because its
-// queue was full. Only of a veth it is known that the counter is of nothing else.
-func (p *Pair) dropped() (n uint64, err error) {
-	if p.rx.Kind != "veth" {
+// full counts packets that found a queue full.
+type full struct {
+	device   uint64 // the one that the sending interface fills
+	receiver uint64
+}
+
+// queuesFull reads the counters of both interfaces. Only of a veth it is known that they
+// count nothing else.
+func (p *Pair) queuesFull() (n full, err error) {
+	if n.receiver, err = counter(p.options.RX, p.rx, func(l procfs.NetDevLine) uint64 { return l.RxDropped }); err != nil {
+		return n, err
+	}
+	n.device, err = counter(p.options.TX, p.tx, func(l procfs.NetDevLine) uint64 { return l.TxDropped })
+	return n, err
+}
+
+// counter of an interface; 0 where it is no veth.
+func counter(at Port, is netdev.Link, of func(procfs.NetDevLine) uint64) (n uint64, err error) {
+	if is.Kind != "veth" {
 		return 0, nil
 	}
-	err = proc.Inside(p.options.RX.Namespace, func() error {
+	err = proc.Inside(at.Namespace, func() error {
 		fs, err := procfs.NewFS("/proc/thread-self")
 		if err != nil {
 			return err
 		}
 		devices, err := fs.NetDev()
-		n = devices[p.rx.Name].RxDropped
+		n = of(devices[is.Name])
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("counters of interface %s: %w", p.options.RX, err)
+		return 0, fmt.Errorf("counters of interface %s: %w", at, err)
 	}
 	return n, nil
 }
