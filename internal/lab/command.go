@@ -34,6 +34,7 @@ type options struct {
 	n9        string
 	mode      string
 	checks    string
+	core      string
 	only      *regexp.Regexp // of checks
 	keep      bool
 }
@@ -99,6 +100,7 @@ func upCommand(o *options) *cobra.Command {
 		}),
 	}
 	instanceFlags(cmd, o)
+	coreFlag(cmd, o)
 	variantFlags(cmd, o, "to begin with, in a lab that has several (default: its first)")
 	return cmd
 }
@@ -144,6 +146,7 @@ not 0 if a check fails.`,
 		}),
 	}
 	instanceFlags(cmd, o)
+	coreFlag(cmd, o)
 	cmd.Flags().VarP(&format, "output", "o", "`format`: table, json or yaml")
 	variantFlags(cmd, o, "in a lab that has several (default: all of them, one after another)")
 	cmd.Flags().StringVar(&o.checks, "checks", "", "only those checks whose names match this regular expression")
@@ -182,6 +185,11 @@ func graphCommand() *cobra.Command {
 func instanceFlags(cmd *cobra.Command, o *options) {
 	cmd.Flags().StringVar(&o.as, "as", "", "name of this instance of the lab (default: the lab's), to have several at once")
 	cmd.Flags().StringVar(&o.culvert, "culvert", "", "culvert binary that the nodes run (default: the one beside this program, or in PATH)")
+}
+
+func coreFlag(cmd *cobra.Command, o *options) {
+	cmd.Flags().StringVar(&o.core, "core", "", "`folder` with the programs of others that a lab with a mobile core runs")
+	_ = cmd.MarkFlagDirname("core") // fails only for a flag that is not there
 }
 
 func variantFlags(cmd *cobra.Command, o *options, about string) {
@@ -242,6 +250,11 @@ func (o *options) on(f func(context.Context, *cobra.Command, *instance.Instance,
 		in, err := instance.Open(t, o.as, culvert)
 		if err != nil {
 			return err
+		}
+		if o.core != "" {
+			if in.Core, err = filepath.Abs(o.core); err != nil {
+				return errors.Join(err, in.Close())
+			}
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 		defer stop()

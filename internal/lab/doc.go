@@ -18,7 +18,7 @@
 //	namespace, report  named network namespaces; outcomes, results and their table
 //	instance           the state and the processes of a laboratory that is up
 //	network            its namespaces, links and routes
-//	daemon             culvert, FRR, GTP-U endpoints and SMFs in the nodes
+//	daemon             culvert, FRR, GTP-U endpoints, SMFs and programs of others
 //	cluster            Kubernetes: API server, kubelets, pods, Services
 //	observe            what nodes count, and how two looks compare
 //	disturb            events: kill, upgrade, reconfigure, cut

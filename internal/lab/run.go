@@ -25,6 +25,9 @@ import (
 // failing up has made is taken down again. variant is the one to begin with, or
 // empty.
 func up(ctx context.Context, in *instance.Instance, variant string, progress *report.Progress) error {
+	if err := daemon.HavePrograms(in.Topology, in.Core); err != nil {
+		return err
+	}
 	if in.State.Ready && in.Whole() {
 		progress.Say("%s is up already", in.Name)
 		return goOver(ctx, in, variant, progress)
@@ -77,6 +80,7 @@ func build(ctx context.Context, in *instance.Instance, progress *report.Progress
 		{"culvert", kinds{topology.Culvert, topology.Cluster}, func(n *topology.Node) error { return daemon.StartCulvert(ctx, in, n) }},
 		{"pods", kinds{topology.Pod}, func(n *topology.Node) error { return cluster.Attach(ctx, in, n) }},
 		{"Services", nil, func(n *topology.Node) error { return cluster.Serve(ctx, in, n) }},
+		{"programs of others", nil, func(n *topology.Node) error { return daemon.StartPrograms(ctx, in, n) }},
 		{"SMF", nil, func(n *topology.Node) error { return daemon.StartSMFs(ctx, in, n) }},
 	}
 	for _, s := range steps {

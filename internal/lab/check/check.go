@@ -51,6 +51,8 @@ var checkKinds = map[string]func(context.Context, *disturb.Runner, *topology.Che
 	"spread":     spread,
 	"shows":      showsCheck,
 	"n4":         n4,
+	"procedure":  procedure,
+	"captured":   captured,
 	"kubectl":    kubectl,
 	"culvert":    operate,
 	"leftovers":  leftovers,

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
@@ -62,12 +64,27 @@ func setRoute(a action, verb string) error {
 
 // moveTunnel sets the F-TEID to which a GTP-U endpoint sends by a tunnel.
 func moveTunnel(ctx context.Context, a action) error {
-	address, teid, err := daemon.FTEID(ctx, a.Instance, a.event.FTEID, a.event.IPv6)
+	address, teid, err := tunnelOf(ctx, a)
 	if err != nil {
 		return err
 	}
 	_, err = daemon.AskEndpoint(a.Instance, a.node, gtpulink.Request{Op: "Tunnel", Device: a.event.Device, To: address, TEID: teid})
 	return err
+}
+
+// tunnelOf is where a tunnel shall go: to what an SMF of ours is told, or to what a UPF
+// has from a core, once it has a session of the UE.
+func tunnelOf(ctx context.Context, a action) (address netip.Addr, teid uint32, err error) {
+	e := a.event
+	if e.UPF == "" {
+		return daemon.FTEID(ctx, a.Instance, e.FTEID, e.IPv6)
+	}
+	gnb := slices.IndexFunc(a.node.GTPU, func(l gtpulink.Link) bool { return l.Device == e.Device }) // it is there: validated
+	err = instance.Await(ctx, e.For.Or(instance.ReadyTime), func() (err error) {
+		address, teid, err = daemon.SessionTunnel(ctx, a.Instance, a.Node(e.UPF), e.UE, &a.node.GTPU[gnb])
+		return err
+	})
+	return address, teid, err
 }
 
 const injectorProcess = "injector"

@@ -33,12 +33,21 @@ type action struct {
 
 // events are what is done, by the kind of the event.
 var events = map[string]func(context.Context, action) error{
-	"kill":      kill,
-	"upgrade":   upgrade,
-	"reboot":    reboot,
-	"n9":        nextVariant,
-	"mode":      nextVariant,
-	"tunnel":    moveTunnel,
+	"kill":    kill,
+	"upgrade": upgrade,
+	"reboot":  reboot,
+	"n9":      nextVariant,
+	"mode":    nextVariant,
+	"tunnel":  moveTunnel,
+	"program": func(ctx context.Context, a action) error {
+		return daemon.StartProgram(ctx, a.Instance, topology.ProgramOf(a.Topology, a.event.Program))
+	},
+	"end": func(_ context.Context, a action) error {
+		return daemon.EndProgram(a.Instance, topology.ProgramOf(a.Topology, a.event.Program))
+	},
+	"says": eventually(func(_ context.Context, a action) error {
+		return daemon.Says(a.Instance, topology.ProgramOf(a.Topology, a.event.Program), a.event.Says, max(1, a.event.Times))
+	}),
 	"inject":    injectPaths,
 	"attach":    attach,
 	"busy":      occupy,

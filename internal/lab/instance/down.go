@@ -37,7 +37,7 @@ func (in *Instance) Down(progress *report.Progress) error {
 	}
 	progress.Say("%s: taking down", in.Name)
 	var errs []error
-	for _, p := range in.State.Processes {
+	for _, p := range slices.Backward(in.State.Processes) { // what came later needs what came before
 		errs = append(errs, p.Stop(unix.SIGTERM, 3*time.Second))
 	}
 	for _, dir := range slices.Concat(in.State.Pins, in.State.Disks) {

@@ -52,6 +52,7 @@ type Instance struct {
 	*topology.Topology
 	Name    string // the topology's, or what --as says
 	Culvert string // path of the binary
+	Core    string // folder with programs of others, or empty
 	State   State
 	lock    *os.File
 }

@@ -51,6 +51,10 @@ type Check struct {
 	// Command of culvert is asked, with the address of ToName if there is one
 	// (shows).
 	Command []string `json:"command,omitempty"`
+	// Capture is a file in the directory of From, and Filter what tshark looks for in it
+	// (captured).
+	Capture string `json:"capture,omitempty"`
+	Filter  string `json:"filter,omitempty"`
 	// Kubectl is what it has to do (kubectl).
 	Kubectl *Command `json:"kubectl,omitempty"`
 	// Limit is how long it may take: a minute unless set.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -24,6 +25,9 @@ type Event struct {
 	// learns by N2. IPv6: the F-TEID's address of that family.
 	FTEID string `json:"fteid,omitempty"`
 	IPv6  bool   `json:"ipv6,omitempty"`
+	// UPF has the session of the UE where a core's SMF chose the tunnel.
+	UPF string     `json:"upf,omitempty"`
+	UE  netip.Addr `json:"ue,omitzero"`
 	// Paths are what an injector advertises; Object is one of the Kubernetes API.
 	Paths  []map[string]any `json:"paths,omitempty"`
 	Object map[string]any   `json:"object,omitempty"`
@@ -39,8 +43,10 @@ type Event struct {
 	// Command of culvert, or the engine's state, is to show Shows, and may show more.
 	Command []string `json:"command,omitempty"`
 	Shows   any      `json:"shows,omitempty"`
-	// Program of a node of kind kubelet that is killed; culvert unless set.
+	// Program of a node of kind kubelet that is killed; culvert unless set. Of other events it
+	// is one of the lab's programs: what they start, end, or want to say so.
 	Program string `json:"program,omitempty"`
+	Times   int    `json:"times,omitempty"` // that it says so: once unless set
 	// Kubectl is what it is to do.
 	Kubectl *Command `json:"kubectl,omitempty"`
 	// For is how long a wait is, a CPU is busy, or something may take to be as it should.
@@ -53,6 +59,8 @@ func (e *Event) Title() string {
 	switch {
 	case e.Do == "smf":
 		return fmt.Sprintf("%v by %s", e.Step["do"], e.SMF)
+	case e.Program != "" && e.Node == "":
+		return e.Do + " " + e.Program
 	case e.Node == "":
 		return e.Do
 	}

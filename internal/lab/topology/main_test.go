@@ -44,4 +44,5 @@ var (
 	kubeletsOfOne = fixture("kubelets-of-one")
 	withSMF       = fixture("smf")
 	transports    = fixture("transports")
+	core          = fixture("core")
 )

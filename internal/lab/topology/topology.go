@@ -73,6 +73,7 @@ const (
 	Kubelet   Kind = "kubelet"   // a node of a Kubernetes cluster: containerd, kubelet, kube-proxy, and culvert by its manifest
 	Switch    Kind = "switch"    // its links are one link
 	SMFs      Kind = "smf"       // session management functions: culvert smf run
+	Core      Kind = "core"      // a mobile core of others
 )
 
 // Daemon says whether the lab runs culvert in the node.
@@ -141,6 +142,11 @@ type Node struct {
 	// Engine is the network of a `culvert te run` that events start in a node with FRR. The
 	// topology is what its isisd says, and the api of nodes is added.
 	Engine map[string]any `json:"engine,omitempty"`
+	// Programs of others run in this node, with Files that are written for them, as YAML, and
+	// Subscribers that the core is told of.
+	Programs    []*Program     `json:"programs,omitempty"`
+	Files       map[string]any `json:"files,omitempty"`
+	Subscribers *Subscribers   `json:"subscribers,omitempty"`
 }
 
 // FRRConfig is what FRR runs in a node.

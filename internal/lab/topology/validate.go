@@ -15,7 +15,7 @@ var NameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 var proxyModes = []string{"nftables", "iptables"}
 
 // kinds of nodes.
-var kinds = []Kind{Host, Kernel, FRR, Culvert, Cluster, Pod, APIServer, Kubelet, Switch, SMFs}
+var kinds = []Kind{Host, Kernel, FRR, Culvert, Cluster, Pod, APIServer, Kubelet, Switch, SMFs, Core}
 
 // validator collects what is wrong with a topology, each with the path of its field.
 type validator struct {
@@ -73,9 +73,10 @@ func (v validator) exists(name string) bool {
 func (v validator) topology() {
 	v.name(v.t.Name, map[string]bool{})
 	v.want(len(v.t.N9) == 0 || len(v.t.Modes) == 0, "n9, modes: a lab has variants of one of them")
-	nodes, smfs, devices, checks := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	nodes, smfs, devices, checks, programs := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for i, n := range v.t.Nodes {
 		v.in("nodes[%d]", i).node(n, nodes, smfs)
+		v.in("nodes[%d]", i).programs(n, programs)
 	}
 	for i, s := range v.t.Services {
 		in := v.in("services[%d]", i)

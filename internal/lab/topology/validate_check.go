@@ -9,13 +9,13 @@ import (
 
 // CheckKinds are the kinds of checks.
 var CheckKinds = []string{
-	"adjacency", "cni_status", "culvert", "echo", "end_marker", "kubectl", "leftovers", "n4", "one_family",
-	"ospf", "ping", "pods", "route", "shows", "spread", "tcp", "udp",
+	"adjacency", "captured", "cni_status", "culvert", "echo", "end_marker", "kubectl", "leftovers", "n4", "one_family",
+	"ospf", "ping", "pods", "procedure", "route", "shows", "spread", "tcp", "udp",
 }
 
 // fromNobody are the kinds of checks that are about the whole cluster, or about the
 // SMFs that their events name.
-var fromNobody = []string{"culvert", "kubectl", "leftovers", "n4"}
+var fromNobody = []string{"culvert", "kubectl", "leftovers", "n4", "procedure"}
 
 // ReportKinds are the kinds of reports that an SMF gets.
 var ReportKinds = []string{"downlink_data", "error_indication", "hosts", "path_failed", "path_lost", "restarted", "usage"}
@@ -43,6 +43,11 @@ func (v validator) check(c *Check) {
 		v.kubectl(c.Kubectl)
 	case "leftovers":
 		v.want(len(v.t.Kubelets()) > 0, "leftovers: the lab has no node of kind kubelet")
+	case "captured":
+		v.want(c.Capture != "" && !strings.Contains(c.Capture, "/") && c.Filter != "" && (c.Count > 0) != c.Expect.Nothing,
+			"capture, filter, count: give a file of the node, what tshark looks for, and how often, or expect nothing")
+	case "procedure":
+		v.want(len(c.AllEvents()) > 0, "events: a procedure is made of some")
 	case "one_family":
 		v.want(len(c.Families) == 1, "families: one_family is about one of them")
 	case "ospf":

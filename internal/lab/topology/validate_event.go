@@ -29,10 +29,12 @@ var needs = map[string]need{
 	"n9":        {nil, validator.several},
 	"mode":      {nil, validator.several},
 	"smf":       {nil, validator.step},
-	"tunnel": {validator.exists, func(v validator, e *Event) {
-		_, err := v.t.ParseReference(e.FTEID)
-		v.none(err)
-		v.endpoint(e.Node, e.Device)
+	"tunnel":    {validator.exists, validator.tunnel},
+	"program":   {nil, validator.programOf},
+	"end":       {nil, validator.programOf},
+	"says": {nil, func(v validator, e *Event) {
+		v.programOf(e)
+		v.want(e.Says != "", "says: missing")
 	}},
 	"inject": {kindIs(Host), nil},
 	"active": {validator.culvert, func(v validator, e *Event) {
@@ -79,6 +81,7 @@ func (v validator) event(e *Event) {
 	}
 	v.want(e.Device == "" || e.Do == "tunnel" || strings.HasPrefix(e.Do, "link_"), "device: %s has none", e.Do)
 	v.want(e.Overlay == "" || e.Do == "apply", "overlay: %s has none", e.Do)
+	v.want(e.UPF == "" && !e.UE.IsValid() || e.Do == "tunnel", "upf, ue: %s has none", e.Do)
 	v.want(e.SMF == "" && e.Step == nil || e.Do == "smf", "smf, step: %s has none", e.Do)
 	v = v.in("%s", e.Do)
 	if (n.node == nil || n.node(v, e.Node)) && n.check != nil {
@@ -107,6 +110,19 @@ func (v validator) engine(name string) bool {
 
 func (v validator) linkOf(e *Event) {
 	v.want(slices.Contains(v.t.Devices(v.t.Node(e.Node)), e.Device), "device: %s has no link %q", e.Node, e.Device)
+}
+
+// tunnel wants to know where it goes: to what an SMF refers to, or to the session of the
+// device's address.
+func (v validator) tunnel(e *Event) {
+	v.endpoint(e.Node, e.Device)
+	if e.UPF != "" {
+		v.culvert(e.UPF)
+		v.want(e.FTEID == "" && e.UE.IsValid(), "ue: give the address whose session it is of, and no fteid")
+		return
+	}
+	_, err := v.t.ParseReference(e.FTEID)
+	v.none(err)
 }
 
 func (v validator) several(*Event) {
