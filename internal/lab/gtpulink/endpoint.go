@@ -17,6 +17,10 @@ import (
 
 // Endpoint is a set of links with their devices and sockets.
 type Endpoint struct {
+	// Refuse answers a G-PDU for a TEID that no link has by an Error Indication, as
+	// TS 29.281 section 7.3.1 demands. Set it before Run.
+	Refuse bool
+
 	links   []*link
 	sockets map[netip.Addr]*socket
 
@@ -52,12 +56,15 @@ func (l *link) connect(to netip.Addr, teid uint32) {
 
 // LinkStats counts T-PDUs of a link.
 type LinkStats struct {
+	Sent       uint64 `json:"sent"`
 	Received   uint64 `json:"received"`
 	EndMarkers uint64 `json:"end_markers"` // received
 	Late       uint64 `json:"late"`        // T-PDUs received behind an End Marker
 	Containers uint64 `json:"containers"`  // received PDU Session Containers
 	QFI        uint8  `json:"qfi"`         // of the last one
 	RQI        bool   `json:"rqi"`
+	// Refused counts Error Indications for the F-TEID that the link sends to.
+	Refused uint64 `json:"refused"`
 }
 
 // Stats are an endpoint's counters.
@@ -156,7 +163,11 @@ func (l *link) carry() error {
 		frame = m.appendTo(frame[:0])
 		// A packet that cannot be sent is a packet lost, and counted by who
 		// compares both ends; ICMP errors are in the socket's queue.
-		_ = l.socket.send(frame, to.addr)
+		if l.socket.send(frame, to.addr) == nil {
+			l.mu.Lock()
+			l.stats.Sent++
+			l.mu.Unlock()
+		}
 	}
 }
 
@@ -197,16 +208,33 @@ func (e *Endpoint) handle(s *socket, from netip.AddrPort, m message) {
 		e.mu.Unlock()
 	case errorIndication:
 		e.count(&e.stats.ErrorIndications)
+		e.refused(m)
 	case gPDU, endMarker:
-		e.deliver(s, m)
+		e.deliver(s, from, m)
+	}
+}
+
+// refused counts an Error Indication at the link that sends to the F-TEID.
+func (e *Endpoint) refused(m message) {
+	teid, peer, ok := refusedFTEID(m.payload)
+	for _, l := range e.links {
+		if to := l.remote.Load(); ok && to.teid == teid && to.addr.Addr() == peer {
+			l.mu.Lock()
+			l.stats.Refused++
+			l.mu.Unlock()
+		}
 	}
 }
 
 // deliver hands a G-PDU or End Marker to the link that has its TEID.
-func (e *Endpoint) deliver(s *socket, m message) {
+func (e *Endpoint) deliver(s *socket, from netip.AddrPort, m message) {
 	i := slices.IndexFunc(e.links, func(l *link) bool { return l.socket == s && l.TEID == m.teid })
 	if i < 0 {
 		e.count(&e.stats.UnknownTEID)
+		if e.Refuse && m.kind == gPDU {
+			refusal := message{kind: errorIndication, sequenced: true, payload: appendFTEID(nil, m.teid, s.local)}
+			_ = s.send(refusal.appendTo(nil), netip.AddrPortFrom(from.Addr(), Port)) // lost like any other datagram
+		}
 		return
 	}
 	l := e.links[i]

@@ -183,7 +183,7 @@ func TestLate(t *testing.T) {
 	e := &Endpoint{links: []*link{l}}
 	receive := func(kind byte, late uint64) {
 		t.Helper()
-		if e.deliver(s, message{kind: kind, teid: 1, payload: []byte{0x45}}); l.stats.Late != late {
+		if e.deliver(s, netip.AddrPort{}, message{kind: kind, teid: 1, payload: []byte{0x45}}); l.stats.Late != late {
 			t.Errorf("%d late, want %d", l.stats.Late, late)
 		}
 	}
@@ -195,4 +195,46 @@ func TestLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	receive(gPDU, 1)
+}
+
+// A G-PDU for a TEID that nobody has is answered by an Error Indication where that is
+// asked for. Its sender counts it at the link that it is about. An End Marker is not
+// answered.
+func TestRefuse(t *testing.T) {
+	links := []Link{
+		{Device: "here", Local: netip.MustParseAddr("127.0.0.1"), Remote: netip.MustParseAddr("127.0.0.2"), TEID: 1, RemoteTEID: 9},
+		{Device: "there", Local: netip.MustParseAddr("127.0.0.2"), Remote: netip.MustParseAddr("127.0.0.1"), TEID: 2, RemoteTEID: 1},
+	}
+	for refuse, want := range map[bool]uint64{false: 0, true: 1} {
+		inNewNamespace(t, func() error {
+			e, err := Open(links)
+			if err != nil {
+				return err
+			}
+			e.Refuse = refuse
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- e.Run(ctx) }()
+			l, to := e.links[0], e.links[0].remote.Load()
+			for _, kind := range []uint8{gPDU, endMarker} {
+				m := message{kind: kind, teid: to.teid, payload: []byte{0x45}}
+				if err := l.socket.send(m.appendTo(nil), to.addr); err != nil {
+					t.Error(err)
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+			var r Response
+			if err := e.Stats(Request{}, &r); err != nil {
+				t.Error(err)
+			}
+			if s := r.Stats; s.UnknownTEID != 2 || s.ErrorIndications != want || s.Links["here"].Refused != want || s.Links["there"].Refused != 0 {
+				t.Errorf("refuse %v: %+v", refuse, s)
+			}
+			cancel()
+			if err := <-ended; err != nil && !strings.Contains(err.Error(), "closed") {
+				return err
+			}
+			return nil
+		})
+	}
 }

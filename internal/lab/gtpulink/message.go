@@ -3,6 +3,7 @@ package gtpulink
 import (
 	"encoding/binary"
 	"errors"
+	"net/netip"
 )
 
 // Port is the UDP port of GTP-U.
@@ -15,6 +16,12 @@ const (
 	errorIndication = 26
 	endMarker       = 254
 	gPDU            = 255
+)
+
+// Information elements of an Error Indication (TS 29.281 section 8.1).
+const (
+	ieTEID        = 16  // TEID Data I: 4 octets, without a length
+	iePeerAddress = 133 // GTP-U Peer Address, behind its length
 )
 
 // First octet: version 1, protocol type GTP.
@@ -130,4 +137,26 @@ func parse(b []byte) (message, error) {
 	}
 	m.payload = rest
 	return m, nil
+}
+
+// appendFTEID appends the information elements of an Error Indication about an F-TEID.
+func appendFTEID(b []byte, teid uint32, addr netip.Addr) []byte {
+	b = binary.BigEndian.AppendUint32(append(b, ieTEID), teid)
+	b = binary.BigEndian.AppendUint16(append(b, iePeerAddress), uint16(addr.BitLen()/8))
+	return append(b, addr.AsSlice()...)
+}
+
+// refusedFTEID reads the information elements of an Error Indication. ok is false if
+// they do not begin with an F-TEID.
+func refusedFTEID(b []byte) (teid uint32, addr netip.Addr, ok bool) {
+	const fixed = 1 + 4 + 1 + 2
+	if len(b) < fixed || b[0] != ieTEID || b[5] != iePeerAddress {
+		return 0, addr, false
+	}
+	end := fixed + int(binary.BigEndian.Uint16(b[6:]))
+	if end > len(b) {
+		return 0, addr, false
+	}
+	addr, ok = netip.AddrFromSlice(b[fixed:end])
+	return binary.BigEndian.Uint32(b[1:]), addr, ok
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -31,6 +32,8 @@ func TestMessages(t *testing.T) {
 			message{kind: gPDU, teid: 0x123, container: Downlink, qfi: 9, rqi: true, payload: []byte{0x45}}},
 		{"Echo Request", "32 01 0004 00000000 1234 00 00", message{kind: echoRequest, sequenced: true, sequence: 0x1234, payload: []byte{}}},
 		{"Echo Response", "32 02 0006 00000000 1234 00 00 0e00", message{kind: echoResponse, sequenced: true, sequence: 0x1234, payload: []byte{14, 0}}},
+		{"Error Indication", "32 1a 0010 00000000 0000 00 00 10 00000101 85 0004 0a010001",
+			message{kind: errorIndication, sequenced: true, payload: appendFTEID(nil, 0x101, netip.MustParseAddr("10.1.0.1"))}},
 		{"End Marker", "30 fe 0000 00000101", message{kind: endMarker, teid: 0x101, payload: []byte{}}},
 	}
 	for _, tt := range tests {
@@ -96,5 +99,22 @@ func TestValidate(t *testing.T) {
 				t.Errorf("error %v: want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+func TestRefusedFTEID(t *testing.T) {
+	for _, addr := range []string{"10.1.0.1", "2001:db8::1"} {
+		want := netip.MustParseAddr(addr)
+		if teid, got, ok := refusedFTEID(append(appendFTEID(nil, 0x101, want), 255, 0, 0)); !ok || teid != 0x101 || got != want {
+			t.Errorf("%s: %#x %v (%v)", addr, teid, got, ok)
+		}
+	}
+	for name, wire := range map[string]string{
+		"empty": "", "no address": "10 00000101", "cut short": "10 00000101 85 0004 0a0100", "length of nothing": "10 00000101 85 0005 0a01000100",
+		"another first": "0e 00000101 85 0004 0a010001", "another second": "10 00000101 80 0004 0a010001",
+	} {
+		if teid, addr, ok := refusedFTEID(unhex(t, wire)); ok {
+			t.Errorf("%s: %#x %v", name, teid, addr)
+		}
 	}
 }

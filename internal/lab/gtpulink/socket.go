@@ -16,8 +16,9 @@ import (
 
 // socket is the UDP socket of one local address.
 type socket struct {
-	conn *net.UDPConn
-	raw  syscall.RawConn
+	local netip.Addr
+	conn  *net.UDPConn
+	raw   syscall.RawConn
 }
 
 // openSocket opens UDP port 2152 on local. ICMP errors are queued on it.
@@ -36,7 +37,7 @@ func openSocket(local netip.Addr, hopLimit int) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{conn: c.(*net.UDPConn)}
+	s := &socket{local: local, conn: c.(*net.UDPConn)}
 	if s.raw, err = s.conn.SyscallConn(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
