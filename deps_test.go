@@ -79,10 +79,12 @@ var layers = []struct {
 	{"internal/frame", models, "tells what is in a frame, for the agent's filter and for people: it knows neither"},
 	{"internal/printer", nil, "prints anybody's values: it knows none of them"},
 	{"internal/cmdline", []string{"internal/printer"}, "what all command lines share: it knows none of them"},
-	{"internal/labcli", []string{"internal/lab", "internal/bench", "internal/smf", "internal/cmdline", "internal/printer"},
+	{"internal/labcli", []string{"internal/lab", "internal/bench", "internal/smf", "internal/gnb", "internal/session", "internal/cmdline", "internal/printer"},
 		"the command line of the laboratory: it knows the product from outside, as its parts do"},
 	{"internal/probe", nil, "sends and counts: it knows neither laboratory nor cluster"},
 	{"internal/smf", models, "a laboratory instrument: it judges every UPF from outside, and shares no code with ours"},
+	{"internal/gnb", append([]string{"internal/smf", "internal/lab/gtpulink", "internal/lab/namespace", "internal/probe"}, models...),
+		"a gNB that looks at every UPF from outside: it knows no laboratory"},
 	{"internal/bpffs", nil, "mounts a file system for laboratories, measurements and tests: it knows none"},
 	{"internal/checksum", nil, "arithmetic on octets: it knows no header of ours"},
 	{"internal/packet", []string{"internal/checksum"}, "builds frames for tests and for the laboratory: it knows neither"},
@@ -177,7 +179,7 @@ var insides = []string{"internal/dataplane", "internal/agent", "internal/slowpat
 // what only culvert-lab carries.
 var (
 	products    = []string{"cmd/culvert", "cmd/culvert-cni"}
-	instruments = []string{"internal/lab", "internal/bench", "internal/smf", "internal/labcli"}
+	instruments = []string{"internal/lab", "internal/bench", "internal/smf", "internal/gnb", "internal/labcli"}
 )
 
 // runners run what is pinned, or what makes and takes packets, and reach no

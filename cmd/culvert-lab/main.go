@@ -1,5 +1,5 @@
-// Culvert-lab is Culvert's laboratory: networks of namespaces, benchmarks and a
-// small SMF. Users type `culvert lab`, `culvert bench` and `culvert smf`.
+// Culvert-lab is Culvert's laboratory: networks of namespaces, benchmarks, a small SMF
+// and a gNB. Users type `culvert lab`, `culvert bench`, `culvert smf` and `culvert gnb`.
 package main
 
 import (

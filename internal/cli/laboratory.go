@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/cmdline"
 )
 
-// laboratoryProgram holds the commands lab, bench and smf.
+// laboratoryProgram holds the commands lab, bench, smf and gnb.
 const laboratoryProgram = "culvert-lab"
 
 // laboratory are the commands that culvert-lab holds. culvert-lab replaces this
@@ -21,6 +21,7 @@ func laboratory() []*cobra.Command {
 		{"lab", "Small networks on this machine: namespaces, SRv6 routers, checks with real traffic"},
 		{"bench", "Measure what packets cost on this machine"},
 		{"smf", "A small SMF for laboratories: drive any UPF over N4"},
+		{"gnb", "A gNB with UEs, to try a UPF by hand"},
 	} {
 		stub := &cobra.Command{
 			Use: c.name, Short: c.short, DisableFlagParsing: true,

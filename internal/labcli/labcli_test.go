@@ -46,11 +46,13 @@ func TestHelp(t *testing.T) {
 			walk(sub)
 		}
 	}
-	smf, _, err := New("v1.2.3").Find([]string{"smf"})
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"smf", "gnb"} {
+		c, _, err := New("v1.2.3").Find([]string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		walk(c)
 	}
-	walk(smf)
 	const path = "testdata/help.golden"
 	if *update {
 		if err := os.WriteFile(path, []byte(all.String()), 0o644); err != nil {

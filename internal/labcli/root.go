@@ -1,4 +1,4 @@
-// Package labcli is the command line of culvert-lab: lab, bench and smf. Users
+// Package labcli is the command line of culvert-lab: lab, bench, smf and gnb. Users
 // type `culvert lab`; culvert then runs culvert-lab in its place.
 package labcli
 
@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
-// app is what the commands of the SMF share.
+// app is what the commands of the SMF and of the gNB share.
 type app struct{ format printer.Format }
 
 // New returns the root command. It is named culvert, because that is what users
@@ -19,17 +19,19 @@ type app struct{ format printer.Format }
 func New(version string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "culvert",
-		Short: "Culvert's laboratory: networks on this machine, benchmarks, an SMF",
-		Long: `Culvert's laboratory: networks on this machine, benchmarks, an SMF.
+		Short: "Culvert's laboratory: networks on this machine, benchmarks, an SMF, a gNB",
+		Long: `Culvert's laboratory: networks on this machine, benchmarks, an SMF, a gNB.
 
-This program is culvert-lab. "culvert lab", "culvert bench" and "culvert smf" run
-it; it runs the culvert that is in its directory, else the one in PATH.`,
+This program is culvert-lab. "culvert lab", "culvert bench", "culvert smf" and
+"culvert gnb" run it; it runs the culvert that is in its directory, else the one in
+PATH.`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cmdline.Usage(err) })
-	root.AddCommand(lab.Command(), bench.Command(), (&app{format: printer.Table}).smf())
+	a := &app{format: printer.Table}
+	root.AddCommand(lab.Command(), bench.Command(), a.smf(), a.gnb())
 	cmdline.RefuseUnknown(root)
 	return root
 }

@@ -36,6 +36,8 @@ type Ping struct {
 	Wait   time.Duration
 	// While, if set, keeps it going beyond Count.
 	While func() bool
+	// Answered, if set, is called for each answer, with its round trip.
+	Answered func(sequence int, after time.Duration)
 }
 
 // PingResult is what became of them.
@@ -53,12 +55,13 @@ type pinger struct {
 	Ping
 	fd     int
 	seen   map[uint16]bool
+	sentAt map[uint16]time.Time // of those that Answered will be called for
 	result PingResult
 }
 
 // Run sends and waits for the answers.
 func (p Ping) Run(ctx context.Context) (PingResult, error) {
-	r := &pinger{Ping: p, fd: -1, seen: map[uint16]bool{}}
+	r := &pinger{Ping: p, fd: -1, seen: map[uint16]bool{}, sentAt: map[uint16]time.Time{}}
 	if err := p.From.Do(r.open); err != nil {
 		return PingResult{}, fmt.Errorf("ping %v: %w", p.To, err)
 	}
@@ -210,6 +213,9 @@ func (r *pinger) send(seq uint16) error {
 	}
 	binary.BigEndian.PutUint16(b[6:], seq) // checksum and identifier: the kernel's
 	b = append(b, r.data(seq)...)
+	if r.Answered != nil {
+		r.sentAt[seq] = time.Now()
+	}
 	for range 4 {
 		_, err := unix.Write(r.fd, b)
 		switch {
@@ -275,5 +281,8 @@ func (r *pinger) take(b []byte) {
 	default:
 		r.seen[seq] = true
 		r.result.Received++
+		if r.Answered != nil {
+			r.Answered(int(seq), time.Since(r.sentAt[seq]))
+		}
 	}
 }

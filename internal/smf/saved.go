@@ -76,6 +76,28 @@ func (s *Saved) Has(name string) bool {
 	return s != nil && slices.ContainsFunc(s.Groups, func(g SavedGroup) bool { return g.Spec.Name == name })
 }
 
+// Infos are what is known of the group's sessions.
+func (g *SavedGroup) Infos() (list []Info) {
+	for _, s := range g.Sessions {
+		info := Info{
+			Group: g.Spec.Name, Index: s.Index, Live: true, CPSEID: g.Base + uint64(s.Index), UPSEID: s.UPSEID,
+			Access: s.Access, Core: s.Core, Peer: s.Peer, Next: s.Next,
+		}
+		if s.UE4 != 0 {
+			var a [4]byte
+			binary.BigEndian.PutUint32(a[:], s.UE4)
+			info.UE4 = netip.AddrFrom4(a)
+		}
+		if s.UE6 != 0 {
+			a := g.Spec.ue6(s.Index)
+			binary.BigEndian.PutUint64(a[:], s.UE6)
+			info.UE6 = netip.AddrFrom16(a)
+		}
+		list = append(list, info)
+	}
+	return list
+}
+
 // Restore takes over the sessions of an earlier client.
 func (c *Client) Restore(s *Saved) error {
 	c.mu.Lock()
