@@ -48,12 +48,16 @@ type Status struct {
 
 // UPFStatus is a user plane function at a glance.
 type UPFStatus struct {
-	Sessions     int          `json:"sessions"`
-	MaxSessions  int          `json:"max_sessions"`
-	Associations int          `json:"associations"`
-	Buffered     int          `json:"buffered"` // packets that are kept for idle UEs now
-	Pools        []PoolStatus `json:"pools,omitempty"`
-	Peers        []PeerStatus `json:"peers,omitempty"`
+	N4             []netip.Addr `json:"n4,omitempty"` // where SMFs reach it
+	NodeID         string       `json:"node_id"`
+	Sessions       int          `json:"sessions"`
+	MaxSessions    int          `json:"max_sessions"`
+	Associations   int          `json:"associations"`
+	AssociationsUp int          `json:"associations_up"` // those whose SMF answers heartbeats
+	Buffered       int          `json:"buffered"`        // packets that are kept for idle UEs now
+	Slices         []string     `json:"slices,omitempty"`
+	Pools          []PoolStatus `json:"pools,omitempty"`
+	Peers          []PeerStatus `json:"peers,omitempty"`
 	// Journal is why the session journal takes no sessions: its disk is full, or
 	// fails. It is empty while the journal takes some.
 	Journal string `json:"journal,omitempty"`
@@ -104,6 +108,7 @@ type SessionStatus struct {
 type PDRStatus struct {
 	PDR     uint16  `json:"pdr"`
 	Counter Counter `json:"counter"`
+	Words   string  `json:"words,omitempty"` // the rule as a sentence, for people
 }
 
 // URRStatus is what a URR has counted since its last report.

@@ -170,7 +170,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 		}
 	}
 	group.Go(func() error { return a.punts.Run(ctx) })
-	if err := c.upf.start(ctx, group, c.n4Ports()); err != nil {
+	if err := c.upf.start(ctx, group, goal, c.n4Ports()); err != nil {
 		return err
 	}
 	if err := a.adjustSources(ctx); err != nil {

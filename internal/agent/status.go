@@ -75,6 +75,9 @@ func (a *Agent) Status() (Status, error) {
 			s.Resources[r.Kind]++
 		}
 		s.UPF, s.Overlay = c.upf.status(), c.overlayStatus(a.sources.Problem())
+		if s.UPF != nil {
+			s.UPF.Slices = sliceNames(c.goal)
+		}
 		s.Spread = c.spread.status(c.writer.Tables.Spread.By)
 		return nil
 	})

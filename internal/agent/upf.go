@@ -94,7 +94,7 @@ func (u *userPlane) openEarly(goal *plan.Goal) {
 }
 
 // start answers SMFs that come in by the ports, until ctx ends.
-func (u *userPlane) start(ctx context.Context, group *errgroup.Group, ports []int) error {
+func (u *userPlane) start(ctx context.Context, group *errgroup.Group, goal *plan.Goal, ports []int) error {
 	if u.upf == nil {
 		return nil
 	}
@@ -114,6 +114,7 @@ func (u *userPlane) start(ctx context.Context, group *errgroup.Group, ports []in
 	u.server = server
 	u.server.SetPorts(ports)
 	u.warnOfAny(u.config.Allow)
+	u.config.Log.Info("user plane function", "n4", u.config.Addresses, "node_id", u.nodeID(), "slices", sliceNames(goal), "sessions", u.upf.Len())
 	u.upf.Start(server)
 	group.Go(func() error { return ignoreCancel(server.Run(ctx)) })
 	group.Go(func() error { return u.upf.Run(ctx) })
@@ -218,7 +219,7 @@ func (a *Agent) Sessions(f SessionFilter) (list []SessionStatus, total int, err 
 		// One session comes with what the SMF said, and what each rule counted.
 		one := sessionStatus(v)
 		for _, p := range v.Volumes {
-			one.PDRs = append(one.PDRs, PDRStatus{p.PDR, p.Volume})
+			one.PDRs = append(one.PDRs, PDRStatus{p.PDR, p.Volume, v.Session.Words(v.Session.PDR(p.PDR))})
 		}
 		for _, u := range v.URRs {
 			one.URRs = append(one.URRs, URRStatus{u.URR, u.Sequence, u.Volume.Uplink, u.Volume.Downlink, u.Exhausted})
@@ -277,9 +278,16 @@ func (u *userPlane) status() *UPFStatus {
 	if u.server == nil {
 		return nil
 	}
+	associations := u.server.Associations()
 	s := &UPFStatus{
-		Pools: u.upf.Pools(), Peers: u.upf.Peers(), Sessions: u.upf.Len(), MaxSessions: u.upf.Max(), Associations: len(u.server.Associations()),
+		N4: u.config.Addresses, NodeID: u.nodeID(),
+		Pools: u.upf.Pools(), Peers: u.upf.Peers(), Sessions: u.upf.Len(), MaxSessions: u.upf.Max(), Associations: len(associations),
 		Buffered: int(u.upf.Stats().BufferedNow.Load()),
+	}
+	for _, a := range associations {
+		if a.Up {
+			s.AssociationsUp++
+		}
 	}
 	if err := u.upf.Journal(); err != nil {
 		s.Journal = err.Error()
@@ -287,6 +295,21 @@ func (u *userPlane) status() *UPFStatus {
 	s.N4Fast = u.answered()
 	slices.SortFunc(s.Peers, func(a, b PeerStatus) int { return a.Addr.Compare(b.Addr) })
 	return s
+}
+
+// sliceNames are those of the configuration.
+func sliceNames(goal *plan.Goal) (names []string) {
+	for r := range goal.All() {
+		if s, ok := r.Value.(slice.Slice); ok {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// nodeID is how SMFs know the node: package pfcp has the same default.
+func (u *userPlane) nodeID() string {
+	return cmp.Or(u.config.NodeID, u.config.Addresses[0].String())
 }
 
 // answered is what the data path answers SMFs; nil: nothing, or that is not known.

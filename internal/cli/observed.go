@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -116,8 +117,10 @@ func sessionCommand(a *app) *cobra.Command {
 	c.Aliases = []string{"sessions"}
 	c.Short = "PFCP sessions of a user plane function"
 	c.AddCommand(sessionListCommand(a, "list"), a.printing(&cobra.Command{
-		Use: "show SEID", Short: "Show one in full: its rules, usage and buffered packets", Args: cmdline.Exactly(1, "one SEID"),
-		Example: "  culvert session show 0x1a2b3c4d5e6f7",
+		Use: "show SEID", Short: "Show one: its rules in words, usage and buffered packets", Args: cmdline.Exactly(1, "one SEID"),
+		Long: `Show one session: each PDR as a sentence with what it forwarded, the usage of each URR,
+and buffered packets. -o yaml and -o json have all rules as the SMF sent them, too.`,
+		Example: "  culvert session show 0x1a2b3c4d5e6f7\n  culvert session show 0x1a2b3c4d5e6f7 -o yaml",
 		RunE: func(c *cobra.Command, args []string) error {
 			seid, err := strconv.ParseUint(args[0], 0, 64)
 			if err != nil {
@@ -129,10 +132,33 @@ func sessionCommand(a *app) *cobra.Command {
 					s = list[0]
 				}
 				return s, err
-			}, nil)
+			}, sessionTable)
 		},
 	}))
 	return c
+}
+
+// sessionTable is one session in words.
+func sessionTable(g *printer.Grid, s agent.SessionStatus) {
+	g.Row("SEID", fmt.Sprintf("%#x", s.SEID))
+	g.Row("SMF", fmt.Sprintf("%s, SEID %#x", s.Association, s.CPSEID))
+	g.Row("UE", textsOf(s.UE))
+	g.Row("slice", cmp.Or(s.Slice, "none"))
+	g.Row("DNN", s.DNN)
+	g.Row("buffered", fmt.Sprintf("%d packets, %d dropped: buffer full", s.Buffered, s.BufferFull))
+	g.Gap()
+	g.Row("PDR", "PACKETS", "BYTES", "RULE")
+	for _, p := range s.PDRs {
+		g.Row(p.PDR, p.Counter.Packets, p.Counter.Bytes, p.Words)
+	}
+	if len(s.URRs) == 0 {
+		return
+	}
+	g.Gap()
+	g.Row("URR", "UR-SEQN", "UPLINK", "DOWNLINK", "QUOTA")
+	for _, u := range s.URRs {
+		g.Row(u.URR, u.Sequence, u.Uplink, u.Downlink, map[bool]string{true: "used up"}[u.Exhausted])
+	}
 }
 
 // sessionListCommand lists the sessions, as "session" and as "session list".

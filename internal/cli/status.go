@@ -75,7 +75,17 @@ func overlayRows(g *printer.Grid, o *agent.OverlayStatus) {
 
 // upfRows are of a user plane function.
 func upfRows(g *printer.Grid, u *agent.UPFStatus) {
-	g.Row("sessions", fmt.Sprintf("%d of %d, %d associations", u.Sessions, u.MaxSessions, u.Associations))
+	g.Row("N4", textsOf(u.N4))
+	g.Row("Node ID", u.NodeID)
+	associations := fmt.Sprint(u.Associations)
+	if silent := u.Associations - u.AssociationsUp; silent > 0 {
+		associations += fmt.Sprintf(", %d without heartbeats", silent)
+	}
+	g.Row("associations", associations)
+	g.Row("sessions", fmt.Sprintf("%d of %d", u.Sessions, u.MaxSessions))
+	if len(u.Slices) > 0 {
+		g.Row("slices", strings.Join(u.Slices, ", "))
+	}
 	if u.Journal != "" {
 		g.Row("journal", "takes no sessions: "+u.Journal)
 	}

@@ -100,6 +100,7 @@ func (a *Agent) Status() (agent.Status, error) {
 	var upf *agent.UPFStatus
 	if c.UPF.IsSet() {
 		upf = &agent.UPFStatus{
+			N4: c.UPF.N4, NodeID: "upf1.example.net", AssociationsUp: 1, Slices: []string{"a", "b"},
 			Sessions: 2, MaxSessions: int(c.Limits.Sessions), Associations: 2, Buffered: 3, Journal: "the disk of the session journal is full",
 			Pools: []agent.PoolStatus{{NetworkInstance: "internet", Prefix: netip.MustParsePrefix("10.45.0.0/16"), Used: 2, Size: 65534}},
 			Peers: []agent.PeerStatus{{Addr: netip.MustParseAddr("192.0.2.100"), Tunnels: 2}, {Addr: netip.MustParseAddr("192.0.2.101"), Tunnels: 1, Down: true}},

@@ -49,7 +49,10 @@ func (a *Agent) Sessions(f agent.SessionFilter) (list []agent.SessionStatus, tot
 	if f.SEID != nil {
 		for _, s := range all {
 			if s.SEID == *f.SEID {
-				s.PDRs = []agent.PDRStatus{{PDR: 1, Counter: s.Uplink}, {PDR: 2, Counter: s.Downlink}}
+				s.PDRs = []agent.PDRStatus{
+					{PDR: 1, Counter: s.Uplink, Words: "uplink, TEID 0x1000001 at 203.0.113.1, UE 10.45.0.1/32 -> N6 of internet, counted by URR 1"},
+					{PDR: 2, Counter: s.Downlink, Words: "downlink, UE 10.45.0.1/32 -> gNB 203.0.113.9 TEID 0x7, at most 100 Mbit/s (QER 1)"},
+				}
 				s.URRs = []agent.URRStatus{{URR: 1, Sequence: 4, Uplink: 1 << 60, Downlink: 500, Exhausted: true}}
 				s.Rules = json.RawMessage(`{"seid":9223372036854775809,"pdrs":[{"id":1,"far":1}]}`)
 				return []agent.SessionStatus{s}, 1, nil

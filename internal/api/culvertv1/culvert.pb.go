@@ -4026,17 +4026,21 @@ func (x *ListNodesResponse) GetNodes() []*NodeStatus {
 
 // UPFStatus is a user plane function at a glance.
 type UPFStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sessions      uint32                 `protobuf:"varint,1,opt,name=sessions,proto3" json:"sessions,omitempty"`
-	MaxSessions   uint32                 `protobuf:"varint,2,opt,name=max_sessions,json=maxSessions,proto3" json:"max_sessions,omitempty"`
-	Associations  uint32                 `protobuf:"varint,3,opt,name=associations,proto3" json:"associations,omitempty"`
-	Buffered      uint64                 `protobuf:"varint,4,opt,name=buffered,proto3" json:"buffered,omitempty"` // packets that are kept for idle UEs now
-	Pools         []*PoolStatus          `protobuf:"bytes,5,rep,name=pools,proto3" json:"pools,omitempty"`
-	Peers         []*PeerStatus          `protobuf:"bytes,6,rep,name=peers,proto3" json:"peers,omitempty"`
-	Journal       string                 `protobuf:"bytes,7,opt,name=journal,proto3" json:"journal,omitempty"`             // why the session journal takes no sessions: its disk is full, or fails
-	N4Fast        *N4Counts              `protobuf:"bytes,8,opt,name=n4_fast,json=n4Fast,proto3" json:"n4_fast,omitempty"` // where the data path answers SMFs
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Sessions       uint32                 `protobuf:"varint,1,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	MaxSessions    uint32                 `protobuf:"varint,2,opt,name=max_sessions,json=maxSessions,proto3" json:"max_sessions,omitempty"`
+	Associations   uint32                 `protobuf:"varint,3,opt,name=associations,proto3" json:"associations,omitempty"`
+	Buffered       uint64                 `protobuf:"varint,4,opt,name=buffered,proto3" json:"buffered,omitempty"` // packets that are kept for idle UEs now
+	Pools          []*PoolStatus          `protobuf:"bytes,5,rep,name=pools,proto3" json:"pools,omitempty"`
+	Peers          []*PeerStatus          `protobuf:"bytes,6,rep,name=peers,proto3" json:"peers,omitempty"`
+	Journal        string                 `protobuf:"bytes,7,opt,name=journal,proto3" json:"journal,omitempty"`             // why the session journal takes no sessions: its disk is full, or fails
+	N4Fast         *N4Counts              `protobuf:"bytes,8,opt,name=n4_fast,json=n4Fast,proto3" json:"n4_fast,omitempty"` // where the data path answers SMFs
+	N4             []string               `protobuf:"bytes,9,rep,name=n4,proto3" json:"n4,omitempty"`                       // where SMFs reach it
+	NodeId         string                 `protobuf:"bytes,10,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	AssociationsUp uint32                 `protobuf:"varint,11,opt,name=associations_up,json=associationsUp,proto3" json:"associations_up,omitempty"` // of associations, those whose SMF answers heartbeats
+	Slices         []string               `protobuf:"bytes,12,rep,name=slices,proto3" json:"slices,omitempty"`                                        // names
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *UPFStatus) Reset() {
@@ -4121,6 +4125,34 @@ func (x *UPFStatus) GetJournal() string {
 func (x *UPFStatus) GetN4Fast() *N4Counts {
 	if x != nil {
 		return x.N4Fast
+	}
+	return nil
+}
+
+func (x *UPFStatus) GetN4() []string {
+	if x != nil {
+		return x.N4
+	}
+	return nil
+}
+
+func (x *UPFStatus) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *UPFStatus) GetAssociationsUp() uint32 {
+	if x != nil {
+		return x.AssociationsUp
+	}
+	return 0
+}
+
+func (x *UPFStatus) GetSlices() []string {
+	if x != nil {
+		return x.Slices
 	}
 	return nil
 }
@@ -4645,6 +4677,7 @@ type PDRStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pdr           uint32                 `protobuf:"varint,1,opt,name=pdr,proto3" json:"pdr,omitempty"`
 	Counter       *Counter               `protobuf:"bytes,2,opt,name=counter,proto3" json:"counter,omitempty"`
+	Words         string                 `protobuf:"bytes,3,opt,name=words,proto3" json:"words,omitempty"` // the rule as a sentence, for people
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4691,6 +4724,13 @@ func (x *PDRStatus) GetCounter() *Counter {
 		return x.Counter
 	}
 	return nil
+}
+
+func (x *PDRStatus) GetWords() string {
+	if x != nil {
+		return x.Words
+	}
+	return ""
 }
 
 // URRStatus is what a URR has counted since its last report.
@@ -9571,7 +9611,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x10ListNodesRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"A\n" +
 	"\x11ListNodesResponse\x12,\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x16.culvert.v1.NodeStatusR\x05nodes\"\xaf\x02\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x16.culvert.v1.NodeStatusR\x05nodes\"\x99\x03\n" +
 	"\tUPFStatus\x12\x1a\n" +
 	"\bsessions\x18\x01 \x01(\rR\bsessions\x12!\n" +
 	"\fmax_sessions\x18\x02 \x01(\rR\vmaxSessions\x12\"\n" +
@@ -9580,7 +9620,12 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05pools\x18\x05 \x03(\v2\x16.culvert.v1.PoolStatusR\x05pools\x12,\n" +
 	"\x05peers\x18\x06 \x03(\v2\x16.culvert.v1.PeerStatusR\x05peers\x12\x18\n" +
 	"\ajournal\x18\a \x01(\tR\ajournal\x12-\n" +
-	"\an4_fast\x18\b \x01(\v2\x14.culvert.v1.N4CountsR\x06n4Fast\"\x80\x01\n" +
+	"\an4_fast\x18\b \x01(\v2\x14.culvert.v1.N4CountsR\x06n4Fast\x12\x0e\n" +
+	"\x02n4\x18\t \x03(\tR\x02n4\x12\x17\n" +
+	"\anode_id\x18\n" +
+	" \x01(\tR\x06nodeId\x12'\n" +
+	"\x0fassociations_up\x18\v \x01(\rR\x0eassociationsUp\x12\x16\n" +
+	"\x06slices\x18\f \x03(\tR\x06slices\"\x80\x01\n" +
 	"\bN4Counts\x12\x1e\n" +
 	"\n" +
 	"heartbeats\x18\x01 \x01(\x04R\n" +
@@ -9629,10 +9674,11 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x04urrs\x18\f \x03(\v2\x15.culvert.v1.URRStatusR\x04urrs\x12\x14\n" +
 	"\x05rules\x18\r \x01(\tR\x05rules\x12\x1f\n" +
 	"\vbuffer_full\x18\x0e \x01(\rR\n" +
-	"bufferFull\"L\n" +
+	"bufferFull\"b\n" +
 	"\tPDRStatus\x12\x10\n" +
 	"\x03pdr\x18\x01 \x01(\rR\x03pdr\x12-\n" +
-	"\acounter\x18\x02 \x01(\v2\x13.culvert.v1.CounterR\acounter\"\x8b\x01\n" +
+	"\acounter\x18\x02 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12\x14\n" +
+	"\x05words\x18\x03 \x01(\tR\x05words\"\x8b\x01\n" +
 	"\tURRStatus\x12\x10\n" +
 	"\x03urr\x18\x01 \x01(\rR\x03urr\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\rR\bsequence\x12\x16\n" +
