@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -35,6 +37,7 @@ type options struct {
 	mode      string
 	checks    string
 	core      string
+	smf       string
 	only      *regexp.Regexp // of checks
 	keep      bool
 }
@@ -96,11 +99,15 @@ func upCommand(o *options) *cobra.Command {
 			for _, n := range in.Nodes {
 				p.Say("%-8s %-8s %s", n.Name, n.Kind, way(in, n))
 			}
+			for line := range strings.Lines(in.Topology.Notes) {
+				p.Say("%s", strings.ReplaceAll(strings.TrimRight(line, "\n"), "{lab}", in.Name))
+			}
 			return nil
 		}),
 	}
 	instanceFlags(cmd, o)
 	coreFlag(cmd, o)
+	cmd.Flags().StringVar(&o.smf, "smf", "", "`address` of an SMF of yours, that the UPF obeys too (lab core)")
 	variantFlags(cmd, o, "to begin with, in a lab that has several (default: its first)")
 	return cmd
 }
@@ -237,6 +244,15 @@ func (o *options) on(f func(context.Context, *cobra.Command, *instance.Instance,
 		t, err := topology.Load(args[0])
 		if err != nil {
 			return err
+		}
+		if o.smf != "" {
+			smf, err := netip.ParseAddr(o.smf)
+			if err != nil {
+				return fmt.Errorf("--smf: %w", err)
+			}
+			if err := topology.UseSMF(t, smf); err != nil {
+				return err
+			}
 		}
 		if o.upgradeTo != "" {
 			if o.upgradeTo, err = programPath("--upgrade-to", o.upgradeTo); err != nil {

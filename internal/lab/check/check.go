@@ -53,6 +53,7 @@ var checkKinds = map[string]func(context.Context, *disturb.Runner, *topology.Che
 	"n4":         n4,
 	"procedure":  procedure,
 	"captured":   captured,
+	"gnb":        gnbPing,
 	"kubectl":    kubectl,
 	"culvert":    operate,
 	"leftovers":  leftovers,

@@ -93,6 +93,10 @@ type Topology struct {
 	Variants         // nodes say what differs
 	// Services are translated by every node of kind cluster.
 	Services []Service `json:"services,omitempty"`
+	// Outside is where the lab meets an SMF of the user's.
+	Outside *Outside `json:"outside,omitempty"`
+	// Notes are for whoever leaves the lab running; {lab} is the name of the instance.
+	Notes string `json:"notes,omitempty"`
 	// Setup is done when all nodes run.
 	Setup  []Event `json:"setup,omitempty"`
 	Checks []Check `json:"checks"`

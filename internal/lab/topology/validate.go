@@ -78,6 +78,7 @@ func (v validator) topology() {
 		v.in("nodes[%d]", i).node(n, nodes, smfs)
 		v.in("nodes[%d]", i).programs(n, programs)
 	}
+	v.in("outside").outside(v.t.Outside)
 	for i, s := range v.t.Services {
 		in := v.in("services[%d]", i)
 		in.name(s.Name, map[string]bool{})

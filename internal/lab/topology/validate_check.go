@@ -9,7 +9,7 @@ import (
 
 // CheckKinds are the kinds of checks.
 var CheckKinds = []string{
-	"adjacency", "captured", "cni_status", "culvert", "echo", "end_marker", "kubectl", "leftovers", "n4", "one_family",
+	"adjacency", "captured", "cni_status", "culvert", "echo", "end_marker", "gnb", "kubectl", "leftovers", "n4", "one_family",
 	"ospf", "ping", "pods", "procedure", "route", "shows", "spread", "tcp", "udp",
 }
 
@@ -41,6 +41,8 @@ func (v validator) check(c *Check) {
 	switch c.Kind {
 	case "kubectl":
 		v.kubectl(c.Kubectl)
+	case "gnb":
+		v.want(c.At != "" && len(c.Command) > 0, "at, command: give the node that reaches N4, and what follows culvert gnb ping")
 	case "leftovers":
 		v.want(len(v.t.Kubelets()) > 0, "leftovers: the lab has no node of kind kubelet")
 	case "captured":
