@@ -3,12 +3,14 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/feature"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
@@ -249,7 +251,7 @@ func TestDevices(t *testing.T) {
 		Link: netdev.Link{Name: "eth0", Kind: "device", Driver: "ixgbe", MTU: 1740, Up: true, Carrier: true, Ethernet: true, XDP: 7},
 	}
 	for _, c := range []Check{physical.nativeXDP(), physical.redirectTarget(), physical.lro(), physical.vlanTags(),
-		physical.partialChecksums(), physical.segmentation(), physical.headroom(), physical.nativeMTU()} {
+		physical.partialChecksums(), physical.segmentation(), physical.headroom(true), physical.nativeMTU()} {
 		if c.Level != OK || c.Fix != "" {
 			t.Errorf("a good device: %+v", c)
 		}
@@ -290,8 +292,34 @@ func TestDevices(t *testing.T) {
 	for mtu, want := range map[int]Level{1500: Warn, 1519: Warn, 1520: OK, 1740: OK} {
 		d := physical
 		d.Link.MTU = mtu
-		if c := d.headroom(); c.Level != want {
+		if c := d.headroom(true); c.Level != want {
 			t.Errorf("MTU %d: %+v", mtu, c)
+		}
+	}
+	for mtu, want := range map[int]Level{1343: Warn, 1344: OK, 1500: OK, 1564: OK} {
+		d := physical
+		d.Link.MTU = mtu
+		if c := d.headroom(false); c.Level != want || strings.Contains(c.Detail, "segment") {
+			t.Errorf("without SRv6, MTU %d: %+v", mtu, c)
+		}
+	}
+}
+
+// A UPF whose slices use GTP-U alone speaks no SRv6; who has a policy, or no configuration
+// that is known, does.
+func TestSpeaksSRv6(t *testing.T) {
+	for name, tt := range map[string]struct {
+		config *config.Config
+		want   bool
+	}{
+		"no configuration": {nil, true},
+		"UPF":              {&config.Config{UPF: config.UPF{N4: []netip.Addr{netip.MustParseAddr("10.4.0.1")}}}, false},
+		"source":           {&config.Config{Encapsulation: config.Encapsulation{Source: netip.MustParseAddr("fc00::1")}}, true},
+		"locator":          {&config.Config{Locators: make([]config.Locator, 1)}, true},
+	} {
+		n := &network{Options: Options{Config: tt.config}}
+		if n.speaksSRv6() != tt.want {
+			t.Errorf("%s: %v", name, !tt.want)
 		}
 	}
 }

@@ -120,12 +120,16 @@ func (d device) segmentation() Check {
 			command("ethtool -K %s gro off", d.Link.Name)})
 }
 
-// headroom: what the largest inner packet is. IPv6 needs 1280.
-func (d device) headroom() Check {
-	const full = ipv6Header + srhHeader + mostSegments*segmentLength
+// headroom: what the largest inner packet is. IPv6 needs 1280. A node that speaks no SRv6
+// needs no room for segments.
+func (d device) headroom(srv6 bool) Check {
+	full := gtpuOverIPv6
+	detail := fmt.Sprintf("MTU %d: inner packets of %d bytes fit with GTP-U over IPv6", d.Link.MTU, d.Link.MTU-full)
+	if srv6 {
+		full = ipv6Header + srhHeader + mostSegments*segmentLength
+		detail += fmt.Sprintf(", %d with one segment, %d with %d", d.Link.MTU-ipv6Header, d.Link.MTU-full, mostSegments)
+	}
 	inner := d.Link.MTU - full
-	detail := fmt.Sprintf("MTU %d: inner packets of %d bytes fit with GTP-U over IPv6, %d with one segment, %d with %d",
-		d.Link.MTU, d.Link.MTU-gtpuOverIPv6, d.Link.MTU-ipv6Header, inner, mostSegments)
 	return d.check("MTU headroom", detail,
 		problem{inner < ipv6MinMTU, Warn, fmt.Sprintf("%s: less than IPv6 needs (%d)", detail, ipv6MinMTU),
 			command("ip link set dev %s mtu %d", d.Link.Name, usualMTU+full)},
