@@ -11,6 +11,8 @@ import (
 
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
+
+	"github.com/culvert-net/culvert/internal/smf/wire"
 )
 
 // Association is what the UPF says of itself.
@@ -73,7 +75,7 @@ func readAssociation(ies []*ie.IE) (a Association, err error) {
 			a.Features = names(i.Payload, upFeatures)
 		}
 		if wrong != nil {
-			return a, badAnswer("association setup", "has an unreadable %s: %v", ieName(i.Type), wrong)
+			return a, badAnswer("association setup", "has an unreadable %s: %v", wire.IEName(i.Type), wrong)
 		}
 	}
 	if a.NodeID == "" || a.Started.IsZero() {
@@ -110,12 +112,12 @@ func (c *Client) node(ctx context.Context, procedure string, m message.Message) 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", procedure, err)
 	}
-	var a answer
-	a.read(h.payload)
+	var a wire.Answer
+	a.Read(h.Payload)
 	if err := refusal(procedure, &a); err != nil {
 		return nil, err
 	}
-	return parse(h.payload)
+	return parse(h.Payload)
 }
 
 // parse reads IEs by go-pfcp, which some input may bring to panic: an
@@ -140,7 +142,7 @@ func (c *Client) heartbeat(ctx context.Context) {
 	b, _ := marshal(message.NewHeartbeatRequest(0, ie.NewRecoveryTimeStamp(c.options.Started), nil)) // nothing in it can be wrong
 	switch h, err := c.request(ctx, b); {
 	case err == nil:
-		c.sawStart(h.payload)
+		c.sawStart(h.Payload)
 	case errors.Is(err, ErrUnanswered):
 		c.deliver(Report{Kind: ReportPathLost})
 	}

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/smf/wire"
 )
 
 // Port is PFCP's.
@@ -204,17 +206,17 @@ func (c *Client) take(messages []ipv4.Message, now time.Duration) {
 		if from == nil || from.AddrPort().Addr().Unmap() != c.options.UPF.Addr() {
 			continue
 		}
-		h, ok := parseHeader(m.Buffers[0][:m.N])
+		h, ok := wire.ParseHeader(m.Buffers[0][:m.N])
 		if !ok {
 			continue
 		}
-		switch h.kind {
+		switch h.Kind {
 		case message.MsgTypeHeartbeatRequest, message.MsgTypeAssociationSetupRequest, message.MsgTypeAssociationUpdateRequest,
 			message.MsgTypeAssociationReleaseRequest, message.MsgTypeNodeReportRequest, message.MsgTypeSessionReportRequest:
 			asked = append(asked, m)
 			continue
 		}
-		if t := c.table.pending[h.sequence%slots]; t != nil && t.sequence == h.sequence && h.kind == t.kind+1 {
+		if t := c.table.pending[h.Sequence%slots]; t != nil && t.sequence == h.Sequence && h.Kind == t.kind+1 {
 			t.done(t, &h, now)
 			c.table.drop(t)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/wmnsk/go-pfcp/message"
 
 	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/smf/wire"
 )
 
 // identity is what differs between the messages of two sessions.
@@ -25,14 +26,12 @@ type identity struct {
 
 // Bits and codes of TS 29.244 that go-pfcp has no names for.
 const (
-	fteidV4, fteidV6, fteidCH, fteidCHID        = 1, 2, 4, 8      // section 8.2.3
-	ueV6, ueV4, ueSD, ueCHV4, ueCHV6            = 1, 2, 4, 16, 32 // 8.2.62
-	actionDrop, actionForw, actionBuff, actNOCP = 1, 2, 4, 8      // 8.2.26
-	outerGTPU4, outerGTPU6                      = 0x100, 0x200    // 8.2.56
-	removeGTPU4, removeGTPU                     = 0, 6            // 8.2.64
-	reqDROBU, reqSNDEM                          = 1, 2            // 8.2.31
-	typeN3, typeN9, typeN6                      = 11, 15, 17      // 8.2.118
-	measureMBQE, measureMNOP                    = 1, 16           // 8.2.68
+	actionDrop, actionForw, actionBuff, actNOCP = 1, 2, 4, 8   // 8.2.26
+	outerGTPU4, outerGTPU6                      = 0x100, 0x200 // 8.2.56
+	removeGTPU4, removeGTPU                     = 0, 6         // 8.2.64
+	reqDROBU, reqSNDEM                          = 1, 2         // 8.2.31
+	typeN3, typeN9, typeN6                      = 11, 15, 17   // 8.2.118
+	measureMBQE, measureMNOP                    = 1, 16        // 8.2.68
 )
 
 // chooseID is shared by the PDRs of the access side: they get the same F-TEID.
@@ -114,7 +113,7 @@ func (e *encoder) establish() []*ie.IE {
 	if s.CPFunction.IsValid() {
 		// Open5GS' rules for router solicitations and advertisements.
 		remove, source := ie.New(ie.OuterHeaderRemoval, []byte{removeGTPU}), ie.NewSourceInterface
-		fromCP := ie.NewPDI(source(uint8(session.CPFunction)), ie.NewFTEID(fteidV4|fteidV6|fteidCH, 0, nil, nil, 0))
+		fromCP := ie.NewPDI(source(uint8(session.CPFunction)), ie.NewFTEID(wire.FTEIDV4|wire.FTEIDV6|wire.FTEIDCH, 0, nil, nil, 0))
 		toCP := ie.NewPDI(source(uint8(session.Access)), e.fteid(e.id.localAccess, true), e.instance(),
 			ie.NewSDFFilter("permit out 58 from ff02::2/128 to assigned", "", "", "", 0), e.interfaceType(e.accessType()))
 		ies = append(ies, ie.NewCreatePDR(ie.NewPDRID(e.fromCP), ie.NewPrecedence(255), fromCP, remove, ie.NewFARID(e.farDown)),
@@ -253,13 +252,13 @@ func (e *encoder) fteid(teid uint32, access bool) *ie.IE {
 	l := e.spec.Local
 	switch {
 	case l == nil && access:
-		return ie.NewFTEID(fteidV4|fteidV6|fteidCH|fteidCHID, 0, nil, nil, chooseID)
+		return ie.NewFTEID(wire.FTEIDV4|wire.FTEIDV6|wire.FTEIDCH|wire.FTEIDCHID, 0, nil, nil, chooseID)
 	case l == nil:
-		return ie.NewFTEID(fteidV4|fteidV6|fteidCH, 0, nil, nil, 0)
+		return ie.NewFTEID(wire.FTEIDV4|wire.FTEIDV6|wire.FTEIDCH, 0, nil, nil, 0)
 	case l.Address.Is4():
-		return ie.NewFTEID(fteidV4, teid, l.Address.AsSlice(), nil, 0)
+		return ie.NewFTEID(wire.FTEIDV4, teid, l.Address.AsSlice(), nil, 0)
 	}
-	return ie.NewFTEID(fteidV6, teid, nil, l.Address.AsSlice(), 0)
+	return ie.NewFTEID(wire.FTEIDV6, teid, nil, l.Address.AsSlice(), 0)
 }
 
 // ueAddress is nil where the sessions have none: a tunnel's other end.
@@ -269,12 +268,12 @@ func (e *encoder) ueAddress(down bool) *ie.IE {
 		return nil
 	}
 	flags, v4, v6 := uint8(0), "", ""
-	has4, has6 := uint8(ueV4), uint8(ueV6)
+	has4, has6 := uint8(wire.UEV4), uint8(wire.UEV6)
 	if s.ChooseUE != "" {
-		has4, has6 = ueCHV4, ueCHV6
+		has4, has6 = wire.UECHV4, wire.UECHV6
 	}
 	if down {
-		flags |= ueSD
+		flags |= wire.UESD
 	}
 	if s.has4() {
 		flags, v4 = flags|has4, netip.AddrFrom4(e.id.ue4).String()

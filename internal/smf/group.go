@@ -11,6 +11,8 @@ import (
 
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
+
+	"github.com/culvert-net/culvert/internal/smf/wire"
 )
 
 // Group is the sessions made from one Spec.
@@ -193,12 +195,12 @@ func (g *Group) info(i int) Info {
 func (g *Group) Establish(ctx context.Context, p Pace) (Result, error) {
 	return g.run(ctx, p, procedure{
 		name: "establish", kind: message.MsgTypeSessionEstablishmentRequest, build: (*encoder).establish, fresh: true,
-		accept: func(s *state, _ int, a *answer) error {
-			if a.seid == 0 {
+		accept: func(s *state, _ int, a *wire.Answer) error {
+			if a.SEID == 0 {
 				return badAnswer("establish", "has no F-SEID")
 			}
-			s.upSEID, s.live = a.seid, true
-			for _, c := range a.created {
+			s.upSEID, s.live = a.SEID, true
+			for _, c := range a.Created {
 				g.created(s, &c)
 			}
 			if s.access.teid == 0 || g.spec.Role == Intermediate && s.core.teid == 0 {
@@ -213,21 +215,21 @@ func (g *Group) Establish(ctx context.Context, p Pace) (Result, error) {
 }
 
 // created notes what the UPF chose for a PDR of ours.
-func (g *Group) created(s *state, c *createdPDR) {
-	if c.teid != 0 {
-		at := g.c.fteid(place{c.addr4, c.addr6}, c.teid)
-		switch c.id {
+func (g *Group) created(s *state, c *wire.CreatedPDR) {
+	if c.TEID != 0 {
+		at := g.c.fteid(place{c.Addr4, c.Addr6}, c.TEID)
+		switch c.ID {
 		case g.encoder.up:
 			s.access = at
 		case g.encoder.down:
 			s.core = at
 		}
 	}
-	if c.ue4.IsValid() {
-		s.ue4 = c.ue4.As4()
+	if c.UE4.IsValid() {
+		s.ue4 = c.UE4.As4()
 	}
-	if c.ue6.IsValid() {
-		a := c.ue6.As16()
+	if c.UE6.IsValid() {
+		a := c.UE6.As16()
 		copy(s.ue6[:], a[:8])
 	}
 }
@@ -262,7 +264,7 @@ func (g *Group) forwarding(name string, to *Tunnel, endMarker bool) procedure {
 	}
 	return procedure{
 		name: name, invalid: invalid, build: func(e *encoder) []*ie.IE { return e.forward(endMarker) }, access: to,
-		accept: func(s *state, _ int, _ *answer) error { s.reported = false; return nil },
+		accept: func(s *state, _ int, _ *wire.Answer) error { s.reported = false; return nil },
 	}
 }
 
@@ -352,6 +354,6 @@ func (g *Group) Delete(ctx context.Context, p Pace) (Result, error) {
 func (g *Group) delete(ctx context.Context, p Pace, keep bool) (Result, error) {
 	return g.run(ctx, p, procedure{
 		name: "delete", kind: message.MsgTypeSessionDeletionRequest, build: func(*encoder) []*ie.IE { return nil }, keep: keep,
-		accept: func(_ *state, i int, _ *answer) error { g.begin(i); return nil },
+		accept: func(_ *state, i int, _ *wire.Answer) error { g.begin(i); return nil },
 	})
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
+
+	"github.com/culvert-net/culvert/internal/smf/wire"
 )
 
 // Report is what the UPF says without being asked.
@@ -92,7 +94,7 @@ func (c *Client) deliver(r Report) bool {
 
 // serve answers a request of the UPF's.
 func (c *Client) serve(b []byte, from netip.AddrPort) {
-	h, ok := parseHeader(b)
+	h, ok := wire.ParseHeader(b)
 	if !ok {
 		return
 	}
@@ -100,22 +102,22 @@ func (c *Client) serve(b []byte, from netip.AddrPort) {
 	node := ie.NewNodeIDHeuristic(c.options.NodeID)
 	stamp := ie.NewRecoveryTimeStamp(c.options.Started)
 	var out message.Message
-	switch h.kind {
+	switch h.Kind {
 	case message.MsgTypeHeartbeatRequest:
-		c.sawStart(h.payload)
-		out = message.NewHeartbeatResponse(h.sequence, stamp)
+		c.sawStart(h.Payload)
+		out = message.NewHeartbeatResponse(h.Sequence, stamp)
 	case message.MsgTypeAssociationSetupRequest:
-		out = message.NewAssociationSetupResponse(h.sequence, node, accepted, stamp, ie.NewCPFunctionFeatures(0))
+		out = message.NewAssociationSetupResponse(h.Sequence, node, accepted, stamp, ie.NewCPFunctionFeatures(0))
 	case message.MsgTypeAssociationUpdateRequest:
-		out = message.NewAssociationUpdateResponse(h.sequence, node, accepted, ie.NewCPFunctionFeatures(0))
+		out = message.NewAssociationUpdateResponse(h.Sequence, node, accepted, ie.NewCPFunctionFeatures(0))
 	case message.MsgTypeAssociationReleaseRequest:
 		c.once(h, Report{Kind: ReportReleased})
-		out = message.NewAssociationReleaseResponse(h.sequence, node, accepted)
+		out = message.NewAssociationReleaseResponse(h.Sequence, node, accepted)
 	case message.MsgTypeNodeReportRequest:
-		if !c.once(h, nodeReport(h.payload)) {
+		if !c.once(h, nodeReport(h.Payload)) {
 			return
 		}
-		out = message.NewNodeReportResponse(h.sequence, node, accepted, nil)
+		out = message.NewNodeReportResponse(h.Sequence, node, accepted, nil)
 	case message.MsgTypeSessionReportRequest:
 		out = c.sessionReport(h)
 	}
@@ -133,8 +135,8 @@ const remembered = 4096
 
 // once delivers the report of a request that is new; false: there is no room. Only
 // the goroutine that reads calls it.
-func (c *Client) once(h header, r Report) bool {
-	key := uint64(h.kind)<<32 | uint64(h.sequence)
+func (c *Client) once(h wire.Header, r Report) bool {
+	key := uint64(h.Kind)<<32 | uint64(h.Sequence)
 	if slices.Contains(c.seen, key) {
 		return true
 	}
@@ -149,9 +151,9 @@ func (c *Client) once(h header, r Report) bool {
 }
 
 // sessionReport reads a Session Report Request and makes its answer; nil: none.
-func (c *Client) sessionReport(h header) message.Message {
-	r := Report{Kind: ReportSession, SEID: h.seid}
-	ies, err := parse(h.payload)
+func (c *Client) sessionReport(h wire.Header) message.Message {
+	r := Report{Kind: ReportSession, SEID: h.SEID}
+	ies, err := parse(h.Payload)
 	if err != nil {
 		r.Problem = err.Error()
 	}
@@ -159,7 +161,7 @@ func (c *Client) sessionReport(h header) message.Message {
 		r.add(i)
 	}
 	c.mu.Lock()
-	g, i := c.find(h.seid)
+	g, i := c.find(h.SEID)
 	cause, seid := ie.CauseSessionContextNotFound, uint64(0)
 	if g != nil && g.state[i].live {
 		cause, seid = ie.CauseRequestAccepted, g.state[i].upSEID
@@ -174,7 +176,7 @@ func (c *Client) sessionReport(h header) message.Message {
 	if !c.once(h, r) {
 		return nil
 	}
-	return message.NewSessionReportResponse(0, 0, seid, h.sequence, 0, ie.NewCause(cause))
+	return message.NewSessionReportResponse(0, 0, seid, h.Sequence, 0, ie.NewCause(cause))
 }
 
 // add reads one IE of a Session Report Request.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
+
+	"github.com/culvert-net/culvert/internal/smf/wire"
 )
 
 // What a UPF asks is answered, and said.
@@ -159,10 +161,10 @@ func FuzzTake(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if h, ok := parseHeader(b); ok {
-			var a answer
-			a.read(h.payload)
-			if _, err := usages(h.payload); err != nil && err.Error() == "" {
+		if h, ok := wire.ParseHeader(b); ok {
+			var a wire.Answer
+			a.Read(h.Payload)
+			if _, err := usages(h.Payload); err != nil && err.Error() == "" {
 				t.Error("an error without words")
 			}
 		}

@@ -12,6 +12,8 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 	"golang.org/x/net/ipv4"
+
+	"github.com/culvert-net/culvert/internal/smf/wire"
 )
 
 // Responder is the other end without a UPF: it accepts whatever it is asked
@@ -24,7 +26,7 @@ type Responder struct {
 	started time.Time
 	node    []byte // Node ID
 	last    uint64 // SEID, and TEID, that was handed out
-	pending []createdPDR
+	pending []wire.CreatedPDR
 }
 
 // ListenResponder opens a responder's socket. Serve answers until ctx ends.
@@ -65,7 +67,7 @@ func (r *Responder) Serve(ctx context.Context) error {
 		}
 		answers := 0
 		for _, m := range in[:n] {
-			h, ok := parseHeader(m.Buffers[0][:m.N])
+			h, ok := wire.ParseHeader(m.Buffers[0][:m.N])
 			if !ok {
 				continue
 			}
@@ -87,29 +89,29 @@ func (r *Responder) Serve(ctx context.Context) error {
 }
 
 // answer writes the answer to a request behind b; nothing: none.
-func (r *Responder) answer(b []byte, h *header) ([]byte, error) {
-	switch h.kind {
+func (r *Responder) answer(b []byte, h *wire.Header) ([]byte, error) {
+	switch h.Kind {
 	case message.MsgTypeSessionEstablishmentRequest:
 		return r.established(b, h), nil
 	case message.MsgTypeSessionModificationRequest, message.MsgTypeSessionDeletionRequest:
-		return finish(appendIE(appendHeader(b, h.kind+1, h.seid, h.sequence), ie.Cause, ie.CauseRequestAccepted)), nil
+		return finish(wire.AppendIE(appendHeader(b, h.Kind+1, h.SEID, h.Sequence), ie.Cause, ie.CauseRequestAccepted)), nil
 	case message.MsgTypeHeartbeatRequest:
-		return message.NewHeartbeatResponse(h.sequence, ie.NewRecoveryTimeStamp(r.started)).Marshal()
+		return message.NewHeartbeatResponse(h.Sequence, ie.NewRecoveryTimeStamp(r.started)).Marshal()
 	case message.MsgTypeAssociationSetupRequest:
-		return message.NewAssociationSetupResponse(h.sequence, ie.NewNodeIDHeuristic(r.local.String()), ie.NewCause(ie.CauseRequestAccepted),
+		return message.NewAssociationSetupResponse(h.Sequence, ie.NewNodeIDHeuristic(r.local.String()), ie.NewCause(ie.CauseRequestAccepted),
 			ie.NewRecoveryTimeStamp(r.started), ie.NewUPFunctionFeatures(1<<4, 0, 1<<2)).Marshal() // FTUP, UEIP
 	case message.MsgTypeAssociationReleaseRequest:
-		return message.NewAssociationReleaseResponse(h.sequence, ie.NewNodeIDHeuristic(r.local.String()), ie.NewCause(ie.CauseRequestAccepted)).Marshal()
+		return message.NewAssociationReleaseResponse(h.Sequence, ie.NewNodeIDHeuristic(r.local.String()), ie.NewCause(ie.CauseRequestAccepted)).Marshal()
 	}
 	return nil, nil
 }
 
 // established answers with a SEID that is the SMF's own, so that later answers
 // need no table: the SMF's SEID is what they are asked for by.
-func (r *Responder) established(b []byte, h *header) []byte {
+func (r *Responder) established(b []byte, h *wire.Header) []byte {
 	var seid uint64
 	r.pending = r.pending[:0]
-	each(h.payload, func(kind uint16, value []byte) {
+	wire.Each(h.Payload, func(kind uint16, value []byte) {
 		switch {
 		case kind == ie.FSEID && len(value) >= 9:
 			seid = binary.BigEndian.Uint64(value[1:])
@@ -119,21 +121,21 @@ func (r *Responder) established(b []byte, h *header) []byte {
 			}
 		}
 	})
-	b = appendIE(append(appendHeader(b, h.kind+1, seid, h.sequence), r.node...), ie.Cause, ie.CauseRequestAccepted)
-	fseidFlags, fteidFlags := byte(2), byte(fteidV4) // V4
+	b = wire.AppendIE(append(appendHeader(b, h.Kind+1, seid, h.Sequence), r.node...), ie.Cause, ie.CauseRequestAccepted)
+	fseidFlags, fteidFlags := byte(2), byte(wire.FTEIDV4) // V4
 	if !r.local.Is4() {
-		fseidFlags, fteidFlags = 1, fteidV6
+		fseidFlags, fteidFlags = 1, wire.FTEIDV6
 	}
 	var fseid, fteid [32]byte
-	b = appendIE(b, ie.FSEID, appendAddr(binary.BigEndian.AppendUint64(append(fseid[:0], fseidFlags), seid), r.local)...)
+	b = wire.AppendIE(b, ie.FSEID, appendAddr(binary.BigEndian.AppendUint64(append(fseid[:0], fseidFlags), seid), r.local)...)
 	for _, c := range r.pending {
 		at := len(b)
-		b = appendIE(appendIE(b, ie.CreatedPDR), ie.PDRID, byte(c.id>>8), byte(c.id))
-		if c.teid != 0 {
-			b = appendIE(b, ie.FTEID, appendAddr(binary.BigEndian.AppendUint32(append(fteid[:0], fteidFlags), c.teid), r.local)...)
+		b = wire.AppendIE(wire.AppendIE(b, ie.CreatedPDR), ie.PDRID, byte(c.ID>>8), byte(c.ID))
+		if c.TEID != 0 {
+			b = wire.AppendIE(b, ie.FTEID, appendAddr(binary.BigEndian.AppendUint32(append(fteid[:0], fteidFlags), c.TEID), r.local)...)
 		}
-		if c.ue4.IsValid() {
-			b = appendIE(b, ie.UEIPAddress, appendAddr([]byte{ueV4}, c.ue4)...)
+		if c.UE4.IsValid() {
+			b = wire.AppendIE(b, ie.UEIPAddress, appendAddr([]byte{wire.UEV4}, c.UE4)...)
 		}
 		binary.BigEndian.PutUint16(b[at+2:], uint16(len(b)-at-4))
 	}
@@ -141,21 +143,21 @@ func (r *Responder) established(b []byte, h *header) []byte {
 }
 
 // choose reads a Create PDR, and says what has to be chosen for it.
-func (r *Responder) choose(createPDR []byte) (c createdPDR, chosen bool) {
-	each(createPDR, func(kind uint16, value []byte) {
+func (r *Responder) choose(createPDR []byte) (c wire.CreatedPDR, chosen bool) {
+	wire.Each(createPDR, func(kind uint16, value []byte) {
 		switch {
 		case kind == ie.PDRID && len(value) == 2:
-			c.id = binary.BigEndian.Uint16(value)
+			c.ID = binary.BigEndian.Uint16(value)
 		case kind == ie.PDI:
-			each(value, func(kind uint16, value []byte) {
+			wire.Each(value, func(kind uint16, value []byte) {
 				switch {
-				case kind == ie.FTEID && len(value) > 0 && value[0]&fteidCH != 0:
-					if value[0]&fteidCHID == 0 || len(r.pending) == 0 || r.pending[0].teid == 0 {
+				case kind == ie.FTEID && len(value) > 0 && value[0]&wire.FTEIDCH != 0:
+					if value[0]&wire.FTEIDCHID == 0 || len(r.pending) == 0 || r.pending[0].TEID == 0 {
 						r.last++
 					}
-					c.teid, chosen = uint32(r.last), true
-				case kind == ie.UEIPAddress && len(value) > 0 && value[0]&(ueCHV4|ueCHV6) != 0:
-					c.ue4, chosen = netip.AddrFrom4([4]byte{10, byte(r.last >> 16), byte(r.last >> 8), byte(r.last)}), true
+					c.TEID, chosen = uint32(r.last), true
+				case kind == ie.UEIPAddress && len(value) > 0 && value[0]&(wire.UECHV4|wire.UECHV6) != 0:
+					c.UE4, chosen = netip.AddrFrom4([4]byte{10, byte(r.last >> 16), byte(r.last >> 8), byte(r.last)}), true
 				}
 			})
 		}
@@ -173,10 +175,4 @@ func appendHeader(b []byte, kind uint8, seid uint64, sequence uint32) []byte {
 func finish(b []byte) []byte {
 	binary.BigEndian.PutUint16(b[2:], uint16(len(b)-4))
 	return b
-}
-
-func appendIE(b []byte, kind uint16, value ...byte) []byte {
-	b = binary.BigEndian.AppendUint16(b, kind)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(value)))
-	return append(b, value...)
 }

@@ -9,13 +9,6 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 )
 
-// Offsets in the header of a message about a session (TS 29.244 section
-// 7.2.2.4.2).
-const (
-	seidAt     = 4
-	sequenceAt = 12
-)
-
 // template is a message with the places in it that are another session's in
 // another message. Messages are made by copying it and writing these: it costs
 // a tenth of a microsecond in place of ten.
@@ -120,15 +113,6 @@ func (t *template) fill(b []byte, id *identity) []byte {
 		f.append(b[:f.offset], id) // in place: b is longer
 	}
 	return b
-}
-
-// setSequence writes a sequence number into a message with a SEID or without.
-func setSequence(b []byte, seq uint32) {
-	at := sequenceAt
-	if b[0]&1 == 0 {
-		at = seidAt
-	}
-	b[at], b[at+1], b[at+2] = byte(seq>>16), byte(seq>>8), byte(seq)
 }
 
 // maxMessage is what one UDP datagram over IPv4 holds.

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/smf/wire"
 )
 
 // transaction is a request that waits for its answer.
@@ -25,7 +27,7 @@ type transaction struct {
 	owner    *work // nil: of a single request
 	// done gets the answer, or nil when none came. The client is locked: it
 	// must be quick, and must not keep the answer's memory.
-	done func(t *transaction, h *header, at time.Duration)
+	done func(t *transaction, h *wire.Header, at time.Duration)
 }
 
 // slots is how many requests may be under way at once, at most.
@@ -135,19 +137,19 @@ func segmentSize(size int) []byte {
 
 // request sends one message and returns a copy of the answer's IEs, and its
 // SEID. The error is ErrUnanswered, ctx's, or the socket's.
-func (c *Client) request(ctx context.Context, message []byte) (header, error) {
-	answered := make(chan *header, 1)
+func (c *Client) request(ctx context.Context, message []byte) (wire.Header, error) {
+	answered := make(chan *wire.Header, 1)
 	c.mu.Lock()
 	if c.table.count >= slots/2 {
 		c.mu.Unlock()
-		return header{}, errors.New("too many requests under way")
+		return wire.Header{}, errors.New("too many requests under way")
 	}
 	t := c.table.take()
 	t.kind, t.message = message[1], append(t.message[:0], message...)
-	setSequence(t.message, t.sequence)
-	t.done = func(_ *transaction, h *header, _ time.Duration) {
+	wire.SetSequence(t.message, t.sequence)
+	t.done = func(_ *transaction, h *wire.Header, _ time.Duration) {
 		if h != nil {
-			h = &header{h.kind, h.seid, h.sequence, slices.Clone(h.payload)}
+			h = &wire.Header{Kind: h.Kind, SEID: h.SEID, Sequence: h.Sequence, Payload: slices.Clone(h.Payload)}
 		}
 		answered <- h
 	}
@@ -158,19 +160,19 @@ func (c *Client) request(ctx context.Context, message []byte) (header, error) {
 	c.mu.Unlock()
 	if _, err := c.conn.WriteToUDPAddrPort(message, c.options.UPF); err != nil {
 		c.forget(sequence)
-		return header{}, err
+		return wire.Header{}, err
 	}
 	select {
 	case h := <-answered:
 		if h == nil {
-			return header{}, ErrUnanswered
+			return wire.Header{}, ErrUnanswered
 		}
 		return *h, nil
 	case <-ctx.Done():
 		c.forget(sequence)
-		return header{}, ctx.Err()
+		return wire.Header{}, ctx.Err()
 	case <-c.closed:
-		return header{}, net.ErrClosed
+		return wire.Header{}, net.ErrClosed
 	}
 }
 

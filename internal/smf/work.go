@@ -17,6 +17,8 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/smf/wire"
 )
 
 // Pace says for which sessions of a group something is done, and how fast.
@@ -121,7 +123,7 @@ type procedure struct {
 	// fresh: the procedure is for sessions that are not established.
 	fresh bool
 	// accept takes in an answer that accepts; keep keeps its usage reports.
-	accept func(s *state, i int, a *answer) error
+	accept func(s *state, i int, a *wire.Answer) error
 	keep   bool
 }
 
@@ -144,7 +146,7 @@ type work struct {
 
 	batch     *Batch
 	total     Result
-	answer    answer
+	answer    wire.Answer
 	underWay  int
 	silent    int // requests given up since the last answer
 	histogram *hdrhistogram.Histogram
@@ -174,7 +176,7 @@ func (g *Group) work(p Pace, what procedure) (*work, error) {
 		return nil, fmt.Errorf("%s: give sessions of group %s between 0 and %d, a window of 1 to %d, and no rate below 0", what.name, g.spec.Name, len(g.state)-1, slots/2)
 	}
 	if what.accept == nil {
-		what.accept = func(*state, int, *answer) error { return nil }
+		what.accept = func(*state, int, *wire.Answer) error { return nil }
 	}
 	g.c.mu.Lock()
 	id := g.identity(first)
@@ -330,11 +332,11 @@ func (w *work) fill(ctx context.Context, sessions []int, began time.Duration, se
 		}
 		t.message = w.template.fill(t.message, &id)
 		if w.kind != message.MsgTypeSessionEstablishmentRequest {
-			binary.BigEndian.PutUint64(t.message[seidAt:], w.g.state[i].upSEID)
+			binary.BigEndian.PutUint64(t.message[wire.SEIDAt:], w.g.state[i].upSEID)
 		}
-		setSequence(t.message, t.sequence)
+		wire.SetSequence(t.message, t.sequence)
 		t.kind, t.index, t.owner = w.kind, i, w
-		t.done = func(t *transaction, h *header, at time.Duration) { t.owner.done(t, h, at) }
+		t.done = func(t *transaction, h *wire.Header, at time.Duration) { t.owner.done(t, h, at) }
 		t.sent, t.next = now, now+c.options.Timeout
 		if full && w.pace.Rate > 0 {
 			t.sent = min(now, w.due(began, sent+k))
@@ -347,7 +349,7 @@ func (w *work) fill(ctx context.Context, sessions []int, began time.Duration, se
 }
 
 // done records the answer to a transaction; h is nil if the UPF sent none.
-func (w *work) done(t *transaction, h *header, at time.Duration) {
+func (w *work) done(t *transaction, h *wire.Header, at time.Duration) {
 	w.underWay--
 	if h == nil {
 		w.silent++
@@ -356,10 +358,10 @@ func (w *work) done(t *transaction, h *header, at time.Duration) {
 	}
 	w.silent = 0
 	_ = w.histogram.RecordValue(min(at-t.sent, longest).Nanoseconds()) // within its range
-	w.answer.read(h.payload)
+	w.answer.Read(h.Payload)
 	err := refusal(w.name, &w.answer)
-	if err == nil && h.seid != w.g.base+uint64(t.index) {
-		err = badAnswer(w.name, "is for SEID %#x, not for %#x", h.seid, w.g.base+uint64(t.index))
+	if err == nil && h.SEID != w.g.base+uint64(t.index) {
+		err = badAnswer(w.name, "is for SEID %#x, not for %#x", h.SEID, w.g.base+uint64(t.index))
 	}
 	s := &w.g.state[t.index]
 	if err == nil {
@@ -376,7 +378,7 @@ func (w *work) done(t *transaction, h *header, at time.Duration) {
 		s.next = w.g.c.fteidOf(w.core.at(t.index))
 	}
 	if w.keep {
-		w.answers = append(w.answers, keptAnswer{t.index, slices.Clone(h.payload)})
+		w.answers = append(w.answers, keptAnswer{t.index, slices.Clone(h.Payload)})
 	}
 }
 
