@@ -9,7 +9,7 @@ import (
 	"github.com/dchest/siphash"
 )
 
-// What free5GC's SMF sends (internal/pfcp/testdata/n4-free5gc.pcap), of the rig's session.
+// What free5GC's SMF sends (internal/smf/replay/captures/free5gc.pcap), of the rig's session.
 const (
 	free5gcFSEID  = "0039000d020000000000000d920a040002"
 	free5gcPDR    = "00090054003800020002001d0004000000ff0002001a001400010100160008696e7465726e6574005d0005060a3c0001006c00040000000200510004000000010051000400000002006d000400000002006d000400000001"

@@ -17,7 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
-// What Open5GS's SMF sends (internal/pfcp/testdata/n4-open5gs.pcap). Tests change SEID,
+// What Open5GS's SMF sends (internal/smf/replay/captures/open5gs.pcap). Tests change SEID,
 // sequence number, FAR ID and F-TEID.
 const (
 	open5gsForward = "0a0037006c000400000001002c00020200000b0025002a0001000016000908696e7465726e65740054000a0100000000010ac8000200a000010b"

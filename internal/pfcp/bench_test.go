@@ -251,8 +251,8 @@ func captured(t testing.TB, dialect string) map[uint8][]byte {
 		message.MsgTypeSessionDeletionRequest: encode(t, message.NewSessionDeletionRequest(0, 0, 1, 1, 0)),
 	}
 	for _, m := range conversation(t, dialect) {
-		if _, there := out[m.data[1]]; !there {
-			out[m.data[1]] = slices.Clone(m.data)
+		if _, there := out[m.Kind]; !there {
+			out[m.Kind] = slices.Clone(m.Data)
 		}
 	}
 	return out

@@ -1,12 +1,8 @@
 package pfcp
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/binary"
 	"encoding/json"
-	"errors"
-	"io"
 	"maps"
 	"net/netip"
 	"os"
@@ -15,317 +11,153 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
-	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
-	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
+	instrument "github.com/culvert-net/culvert/internal/smf"
+	"github.com/culvert-net/culvert/internal/smf/replay"
 )
 
-// captured message of a conversation.
-type sample struct {
-	from, to netip.Addr
-	data     []byte
-}
-
 // conversation are the PFCP messages of a capture.
-func conversation(t testing.TB, dialect string) []sample {
+func conversation(t testing.TB, dialect string) []*replay.Message {
 	t.Helper()
-	f, err := os.Open("testdata/n4-" + dialect + ".pcap")
+	c, err := replay.Open(dialect)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []sample
-	for {
-		frame, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return list
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := gopacket.NewPacket(frame, r.LinkType(), gopacket.Default)
-		ip, ok := p.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
-		udp, ok2 := p.Layer(layers.LayerTypeUDP).(*layers.UDP)
-		if !ok || !ok2 || udp.DstPort != Port {
-			continue
-		}
-		from, _ := netip.AddrFromSlice(ip.SrcIP.To4())
-		to, _ := netip.AddrFromSlice(ip.DstIP.To4())
-		list = append(list, sample{from, to, slices.Clone(udp.Payload)})
-	}
+	return c.Messages
 }
 
-// TestCaptures plays the SMFs' part of two conversations to our server. Its
-// answers must say what the SMF got from its own UPF: the same causes, and the
-// same PDRs with F-TEIDs that are shared in the same way.
+// playback is a conversation that is played to our server.
+type playback struct {
+	t      *testing.T
+	bed    *bed
+	player *replay.Player
+}
+
+// newPlayback plays to a server that takes G-PDUs where the capture's UPF did.
+func newPlayback(t *testing.T, dialect string, gtpu netip.Addr) *playback {
+	p := &playback{t: t, bed: newBed(t, func(_ *Config, u *fakeUPF) { u.v4, u.v6 = gtpu, netip.Addr{} })}
+	c, err := instrument.Dial(instrument.Options{UPF: netip.AddrPortFrom(p.bed.addr(1), Port), Local: netip.AddrPortFrom(p.bed.addr(2), Port)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if p.player, err = c.Replay(replay.Settings{Capture: dialect, GTPU: gtpu}); err != nil {
+		t.Fatal(err)
+	}
+	p.player.Progress = func(done, _ int) {
+		e := p.player.Conversation().Exchanges[done]
+		switch {
+		case e.FromUPF && e.Request.Kind == message.MsgTypeSessionReportRequest:
+			p.report(e)
+		case e.Request.Kind == message.MsgTypeSessionDeletionRequest: // the fake UPF measures nothing
+			p.bed.upf.mu.Lock()
+			p.bed.upf.reports = []session.UsageReport{{URR: 1, Cause: session.CauseTermination}}
+			p.bed.upf.mu.Unlock()
+		}
+	}
+	return p
+}
+
+// report has the server report what the capture's UPF did.
+func (p *playback) report(e *replay.Exchange) {
+	about := session.Report{SEID: p.player.Sessions(e.Session, 1)[0].UPSEID}
+	m, err := message.Parse(e.Request.Data)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	captured := m.(*message.SessionReportRequest)
+	if d := captured.DownlinkDataReport; d != nil {
+		id, err := d.PDRID()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		about.DownlinkData = []uint16{id}
+	}
+	for _, u := range captured.UsageReport {
+		id, err := u.URRID()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		about.Usage = append(about.Usage, session.UsageReport{URR: id, Cause: session.CauseVolumeThreshold})
+	}
+	p.bed.s.Report(about, func(err error) {
+		if err != nil {
+			p.t.Errorf("frame %d: the report was not taken: %v", e.Request.Frame, err)
+		}
+	})
+}
+
+// play plays up to a frame, and wants no difference that an SMF would notice.
+func (p *playback) play(until int) replay.Result {
+	p.t.Helper()
+	r, err := p.player.Play(p.t.Context(), until, patience)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := r.Err(); err != nil {
+		p.t.Errorf("%v: %+v", err, r.Differences)
+	}
+	return r
+}
+
+// TestCaptures plays the SMFs' part of three conversations to our server. Its answers
+// must say what the SMF got from its own UPF, and the sessions be what it meant.
 func TestCaptures(t *testing.T) {
-	for dialect, want := range map[string]struct{ answered, reports int }{
-		"free5gc": {11, 0},
-		"open5gs": {23, 2},
+	for dialect, want := range map[string]struct {
+		gtpu                                          string
+		requests, reports, leftOut, sessions, restart int
+	}{
+		"free5gc":      {gtpu: "127.0.0.8", requests: 11, sessions: 1},
+		"open5gs":      {gtpu: "10.200.0.8", requests: 23, reports: 2, leftOut: 1, sessions: 2, restart: 44},
+		"open5gs-live": {gtpu: "10.3.0.2", requests: 111, reports: 2, sessions: 3},
 	} {
 		t.Run(dialect, func(t *testing.T) {
-			r := newReplay(t, dialect)
-			for i := range r.all {
-				r.step(i)
+			gtpu := netip.MustParseAddr(want.gtpu)
+			p := newPlayback(t, dialect, gtpu)
+			sum := replay.Result{}
+			if want.restart > 0 {
+				sum = p.play(want.restart)
+				p.bed.stop() // as the capture's UPF did: it knows nothing then
+				p.bed.upf = newFakeUPF()
+				p.bed.start(func(_ *Config, u *fakeUPF) { u.v4, u.v6 = gtpu, netip.Addr{} })
 			}
-			if r.answered != want.answered || r.reports != want.reports {
-				t.Errorf("%d answers and %d reports, want %+v", r.answered, r.reports, want)
+			r := p.play(0)
+			sum.Requests, sum.Reports, sum.LeftOut = sum.Requests+r.Requests, sum.Reports+r.Reports, sum.LeftOut+r.LeftOut
+			if sum.Requests != want.requests || sum.Reports != want.reports || sum.LeftOut != want.leftOut || r.Sessions != want.sessions || !r.Complete {
+				t.Errorf("%+v and %+v, want %+v", sum, r, want)
 			}
-			r.b.upf.consistent(t)
-			r.compareSessions("testdata/n4-" + dialect + ".json")
+			p.bed.upf.consistent(t)
+			p.compareSessions("testdata/n4-" + dialect + ".json")
 		})
 	}
 }
 
 // compareSessions compares what the SMF's rules have become with a file.
-func (r *replay) compareSessions(file string) {
-	sessions := slices.SortedFunc(maps.Values(r.b.upf.sessions), func(a, b *session.Session) int {
+func (p *playback) compareSessions(file string) {
+	sessions := slices.SortedFunc(maps.Values(p.bed.upf.sessions), func(a, b *session.Session) int {
 		return cmp.Compare(a.CPSEID, b.CPSEID)
 	})
 	for _, s := range sessions {
 		s.SEID = 0 // another one each time
-		s.CPAddr = r.smf
+		s.CPAddr = p.player.Conversation().SMF
 		for i := range s.FARs {
-			if f := s.FARs[i].Forwarding; f != nil && f.Outer != nil && f.Outer.Addr == r.m.addr {
-				f.Outer.Addr = r.smf
+			if f := s.FARs[i].Forwarding; f != nil && f.Outer != nil && f.Outer.Addr == p.bed.addr(2) {
+				f.Outer.Addr = p.player.Conversation().SMF
 			}
 		}
-		s.Node = strings.ReplaceAll(s.Node, r.m.addr.String(), r.smf.String())
+		s.Node = strings.ReplaceAll(s.Node, p.bed.addr(2).String(), p.player.Conversation().SMF.String())
 	}
 	got, err := json.MarshalIndent(sessions, "", "  ")
 	if err != nil {
-		r.t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	want, err := os.ReadFile(file)
 	if err != nil {
-		r.t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	if diff := gocmp.Diff(string(want), string(got)+"\n"); diff != "" {
-		r.t.Errorf("%s (-want +got):\n%s", file, diff)
+		p.t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
-}
-
-// replay is a conversation in progress.
-type replay struct {
-	t        *testing.T
-	all      []sample
-	smf, upf netip.Addr // in the capture
-	b        *bed
-	m        *smf
-	seids    map[uint64]uint64 // theirs to ours
-	teids    map[uint32]uint32
-	lost     bool // the capture's UPF does not answer any more
-	answered int
-	reports  int
-}
-
-func newReplay(t *testing.T, dialect string) *replay {
-	r := &replay{t: t, all: conversation(t, dialect), seids: map[uint64]uint64{}, teids: map[uint32]uint32{}}
-	r.smf, r.upf = r.all[0].from, r.all[0].to // the SMF speaks first
-	r.b = newBed(t, func(_ *Config, u *fakeUPF) { u.v4, u.v6 = r.upf, netip.Addr{} })
-	r.m = r.b.smf(2)
-	return r
-}
-
-// answerTo finds the response to a request of the SMF's in the capture.
-func (r *replay) answerTo(i int) []byte {
-	h, _, _, err := wire.ReadHeader(r.all[i].data)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, s := range r.all[i+1:] {
-		if a, _, _, err := wire.ReadHeader(s.data); err == nil && s.from == r.upf &&
-			a.Type == h.Type+1 && a.Sequence == h.Sequence {
-			return s.data
-		}
-	}
-	return nil
-}
-
-func (r *replay) step(i int) {
-	h, _, _, err := wire.ReadHeader(r.all[i].data)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if r.all[i].from == r.upf {
-		if h.Type == message.MsgTypeSessionReportRequest {
-			r.report(i)
-		}
-		return
-	}
-	if isResponse(h.Type) {
-		return
-	}
-	theirs := r.answerTo(i)
-	if theirs == nil {
-		r.lost = true
-		return
-	}
-	if r.lost {
-		// The UPF was started anew, and knew nothing.
-		r.lost = false
-		r.b.stop()
-		r.b.upf = newFakeUPF()
-		r.b.start(func(_ *Config, u *fakeUPF) { u.v4, u.v6 = r.upf, netip.Addr{} })
-		clear(r.teids)
-	}
-	r.m.sendRaw(r.translate(r.all[i].data))
-	ours := r.m.receiveRaw(patience)
-	if ours == nil {
-		r.t.Fatalf("message %d: no answer", i)
-	}
-	r.compare(i, theirs, ours)
-	r.answered++
-}
-
-// translate puts our addresses and SEIDs into a message of the capture's SMF.
-func (r *replay) translate(data []byte) []byte {
-	data = bytes.ReplaceAll(data, r.smf.AsSlice(), r.m.addr.AsSlice())
-	if h, _, _, _ := wire.ReadHeader(data); h.HasSEID && h.SEID != 0 {
-		ours, ok := r.seids[h.SEID]
-		if !ok {
-			r.t.Fatalf("the capture names SEID %#x before it was given", h.SEID)
-		}
-		binary.BigEndian.PutUint64(data[4:], ours)
-	}
-	return data
-}
-
-// compare fails unless ours says to the SMF what theirs did.
-func (r *replay) compare(i int, theirs, ours []byte) {
-	r.t.Helper()
-	want, got := said(r.t, theirs), said(r.t, ours)
-	if want.up != 0 {
-		r.seids[want.up] = got.up
-	}
-	if want.msgType != got.msgType || want.sequence != got.sequence || want.seid != got.seid || want.cause != got.cause {
-		r.t.Fatalf("message %d: answered\n%+v, the SMF needs\n%+v", i, got, want)
-	}
-	if len(want.created) != len(got.created) {
-		r.t.Fatalf("message %d: created PDRs %+v, want %+v", i, got.created, want.created)
-	}
-	for k, w := range want.created {
-		g := got.created[k]
-		if known, ok := r.teids[w.teid]; ok && known != g.teid {
-			r.t.Errorf("message %d: PDR %d has TEID %#x, and not %#x as others of its CHOOSE ID", i, g.pdr, g.teid, known)
-		}
-		r.teids[w.teid] = g.teid
-		if w.pdr != g.pdr || w.addr != g.addr || g.teid == 0 {
-			r.t.Errorf("message %d: created %+v, want %+v", i, g, w)
-		}
-	}
-	ourTEIDs := map[uint32]bool{}
-	for _, teid := range r.teids {
-		ourTEIDs[teid] = true
-	}
-	if len(ourTEIDs) != len(r.teids) {
-		r.t.Errorf("message %d: TEIDs that differ for the SMF are the same: %v", i, r.teids)
-	}
-}
-
-// saying is what an SMF looks for in an answer.
-type saying struct {
-	msgType  uint8
-	sequence uint32
-	seid     uint64
-	cause    uint8
-	up       uint64 // UP F-SEID
-	created  []createdPDR
-}
-
-type createdPDR struct {
-	pdr  uint16
-	teid uint32
-	addr string
-}
-
-// said reads an answer with go-pfcp.
-func said(t *testing.T, data []byte) (s saying) {
-	t.Helper()
-	msg, err := message.Parse(data)
-	if err != nil {
-		t.Fatalf("%x: %v", data, err)
-	}
-	s.msgType, s.sequence, s.seid = msg.MessageType(), msg.Sequence(), msg.SEID()
-	var cause *ie.IE
-	var created []*ie.IE
-	switch m := msg.(type) {
-	case *message.HeartbeatResponse:
-		if _, err := m.RecoveryTimeStamp.RecoveryTimeStamp(); err != nil {
-			t.Fatal(err)
-		}
-		return s
-	case *message.AssociationSetupResponse:
-		cause = m.Cause
-	case *message.SessionEstablishmentResponse:
-		cause, created = m.Cause, m.CreatedPDR
-		if m.UPFSEID != nil {
-			f, err := m.UPFSEID.FSEID()
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.up = f.SEID
-		}
-	case *message.SessionModificationResponse:
-		cause, created = m.Cause, m.CreatedPDR
-	default:
-		t.Fatalf("a %s", msg.MessageTypeName())
-	}
-	if s.cause, err = cause.Cause(); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range created {
-		id, err1 := c.PDRID()
-		f, err2 := c.FTEID()
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
-		s.created = append(s.created, createdPDR{id, f.TEID, f.IPv4Address.String()})
-	}
-	return s
-}
-
-// report has the server report what the capture's UPF did.
-func (r *replay) report(i int) {
-	theirs, err := message.Parse(r.all[i].data)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	want := theirs.(*message.SessionReportRequest)
-	var seid uint64
-	for _, s := range r.b.upf.sessions {
-		if s.CPSEID == want.SEID() {
-			seid = s.SEID
-		}
-	}
-	pdr, err := want.DownlinkDataReport.PDRID()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	result := make(chan error, 1)
-	r.b.s.Report(session.Report{SEID: seid, DownlinkData: []uint16{pdr}}, func(err error) { result <- err })
-	got, ok := r.m.receive(patience).(*message.SessionReportRequest)
-	if !ok || got.SEID() != want.SEID() {
-		r.t.Fatalf("message %d: reported %v, want %v", i, got, want)
-	}
-	if diff := gocmp.Diff(want.DownlinkDataReport.Payload, got.DownlinkDataReport.Payload); diff != "" {
-		r.t.Errorf("message %d: downlink data report (-theirs +ours):\n%s", i, diff)
-	}
-	if diff := gocmp.Diff(want.ReportType.Payload, got.ReportType.Payload); diff != "" {
-		r.t.Errorf("message %d: report type (-theirs +ours):\n%s", i, diff)
-	}
-	r.m.send(message.NewSessionReportResponse(0, 0, seid, got.Sequence(), 0, ie.NewCause(ie.CauseRequestAccepted)))
-	if err := <-result; err != nil {
-		r.t.Errorf("message %d: report not taken: %v", i, err)
-	}
-	r.reports++
 }

@@ -304,9 +304,9 @@ func sound(t testing.TB) [][]byte {
 	for _, dialect := range []string{"open5gs", "free5gc"} {
 		all := conversation(t, dialect)
 		for _, s := range all {
-			if s.from == all[0].from {
-				data := slices.Clone(s.data)
-				list = append(list, replace(data, s.from, peer))
+			if s.From == all[0].From {
+				data := slices.Clone(s.Data)
+				list = append(list, replace(data, s.From, peer))
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// What free5GC's SMF repeats (testdata/n4-free5gc.pcap): its F-SEID and PDR 2, here with an
+// What free5GC's SMF repeats (internal/smf/replay/captures/free5gc.pcap): its F-SEID and PDR 2, here with an
 // Update FAR; and PDR 1.
 const (
 	n4FSEID      = "0039000d0200000000000000017f000001"

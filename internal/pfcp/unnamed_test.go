@@ -20,7 +20,7 @@ func TestKilledBeforeTheAnswer(t *testing.T) {
 	requests := map[string]func(m *smf) []byte{"chosen UE addresses": ours}
 	for _, dialect := range []string{"open5gs", "free5gc"} {
 		requests[dialect] = func(m *smf) []byte {
-			smfOfCapture := conversation(t, dialect)[0].from
+			smfOfCapture := conversation(t, dialect)[0].From
 			request := captured(t, dialect)[message.MsgTypeSessionEstablishmentRequest]
 			return bytes.ReplaceAll(request, smfOfCapture.AsSlice(), m.addr.AsSlice())
 		}

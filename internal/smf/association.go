@@ -47,11 +47,16 @@ func names(bits []byte, of []string) (list []string) {
 // on.
 func (c *Client) Associate(ctx context.Context) (Association, error) {
 	m := message.NewAssociationSetupRequest(0,
-		ie.NewNodeIDHeuristic(c.options.NodeID), ie.NewRecoveryTimeStamp(c.options.Started), ie.NewCPFunctionFeatures(0))
+		ie.NewNodeIDHeuristic(c.options.NodeID), ie.NewRecoveryTimeStamp(c.stamp()), ie.NewCPFunctionFeatures(0))
 	ies, err := c.node(ctx, "association setup", m)
 	if err != nil {
 		return Association{}, err
 	}
+	return c.setUp(ies)
+}
+
+// setUp takes in the answer that accepts an association.
+func (c *Client) setUp(ies []*ie.IE) (Association, error) {
 	a, err := readAssociation(ies)
 	if err != nil {
 		return a, err
@@ -60,6 +65,13 @@ func (c *Client) Associate(ctx context.Context) (Association, error) {
 	defer c.mu.Unlock()
 	c.associated, c.upfStarted = true, a.Started
 	return a, nil
+}
+
+// stamp is the Recovery Time Stamp.
+func (c *Client) stamp() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.options.Started
 }
 
 func readAssociation(ies []*ie.IE) (a Association, err error) {
@@ -139,7 +151,7 @@ func (c *Client) heartbeat(ctx context.Context) {
 	if !associated {
 		return
 	}
-	b, _ := marshal(message.NewHeartbeatRequest(0, ie.NewRecoveryTimeStamp(c.options.Started), nil)) // nothing in it can be wrong
+	b, _ := marshal(message.NewHeartbeatRequest(0, ie.NewRecoveryTimeStamp(c.stamp()), nil)) // nothing in it can be wrong
 	switch h, err := c.request(ctx, b); {
 	case err == nil:
 		c.sawStart(h.Payload)

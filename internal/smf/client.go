@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/smf/replay"
 	"github.com/culvert-net/culvert/internal/smf/wire"
 )
 
@@ -103,6 +104,7 @@ type Client struct {
 	upfStarted      time.Time
 	seen            []uint64 // requests of the UPF, by kind and sequence number
 	broken          error    // of the socket
+	player          *replay.Player
 }
 
 // Dial opens the socket. Close ends the client; sessions stay with the UPF.

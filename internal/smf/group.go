@@ -74,6 +74,9 @@ func (c *Client) Add(spec Spec) (*Group, error) {
 }
 
 func (c *Client) add(spec Spec) (*Group, error) {
+	if c.player != nil {
+		return nil, errBoth
+	}
 	if err := spec.complete(c.options.Dialect); err != nil {
 		return nil, err
 	}
@@ -157,6 +160,8 @@ type Info struct {
 	Core   *Created `json:"core,omitempty"`
 	Peer   *Created `json:"peer,omitempty"`
 	Next   *Created `json:"next,omitempty"`
+	// CPFunction is the UPF's F-TEID for the SMF, of a captured session.
+	CPFunction *Created `json:"cp_function,omitempty"`
 }
 
 // Info is of session i.

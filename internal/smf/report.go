@@ -100,7 +100,7 @@ func (c *Client) serve(b []byte, from netip.AddrPort) {
 	}
 	accepted := ie.NewCause(ie.CauseRequestAccepted)
 	node := ie.NewNodeIDHeuristic(c.options.NodeID)
-	stamp := ie.NewRecoveryTimeStamp(c.options.Started)
+	stamp := ie.NewRecoveryTimeStamp(c.stamp())
 	var out message.Message
 	switch h.Kind {
 	case message.MsgTypeHeartbeatRequest:
@@ -114,18 +114,30 @@ func (c *Client) serve(b []byte, from netip.AddrPort) {
 		c.once(h, Report{Kind: ReportReleased})
 		out = message.NewAssociationReleaseResponse(h.Sequence, node, accepted)
 	case message.MsgTypeNodeReportRequest:
-		if !c.once(h, nodeReport(h.Payload)) {
+		if p := c.replaying(); !c.once(h, nodeReport(h.Payload)) || p != nil && !p.AnswersNodeReports() {
 			return
 		}
 		out = message.NewNodeReportResponse(h.Sequence, node, accepted, nil)
 	case message.MsgTypeSessionReportRequest:
+		if answer, known := c.replayedReport(h); known {
+			c.answer(answer, from)
+			return
+		}
 		out = c.sessionReport(h)
 	}
 	if out == nil {
 		return
 	}
 	if answer, err := marshal(out); err == nil {
-		_, _ = c.conn.WriteToUDPAddrPort(answer, from) // lost or not sent: the UPF asks again
+		c.answer(answer, from)
+	}
+}
+
+// answer sends an answer; nil: none. One that is lost or not sent the UPF asks for
+// again.
+func (c *Client) answer(b []byte, to netip.AddrPort) {
+	if b != nil {
+		_, _ = c.conn.WriteToUDPAddrPort(b, to)
 	}
 }
 
@@ -152,14 +164,7 @@ func (c *Client) once(h wire.Header, r Report) bool {
 
 // sessionReport reads a Session Report Request and makes its answer; nil: none.
 func (c *Client) sessionReport(h wire.Header) message.Message {
-	r := Report{Kind: ReportSession, SEID: h.SEID}
-	ies, err := parse(h.Payload)
-	if err != nil {
-		r.Problem = err.Error()
-	}
-	for _, i := range ies {
-		r.add(i)
-	}
+	r := readReport(h)
 	c.mu.Lock()
 	g, i := c.find(h.SEID)
 	cause, seid := ie.CauseSessionContextNotFound, uint64(0)
@@ -177,6 +182,19 @@ func (c *Client) sessionReport(h wire.Header) message.Message {
 		return nil
 	}
 	return message.NewSessionReportResponse(0, 0, seid, h.Sequence, 0, ie.NewCause(cause))
+}
+
+// readReport reads a Session Report Request.
+func readReport(h wire.Header) Report {
+	r := Report{Kind: ReportSession, SEID: h.SEID}
+	ies, err := parse(h.Payload)
+	if err != nil {
+		r.Problem = err.Error()
+	}
+	for _, i := range ies {
+		r.add(i)
+	}
+	return r
 }
 
 // add reads one IE of a Session Report Request.

@@ -6,25 +6,20 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
-
 	"github.com/culvert-net/culvert/internal/dataplane"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	dpsettings "github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/smf/replay"
 	"github.com/culvert-net/culvert/internal/testutil/fuzzing"
 	"github.com/culvert-net/culvert/internal/upf/pool"
 )
@@ -151,34 +146,14 @@ func newNonsense(t *testing.T, local netip.Addr) *nonsense {
 func requests(t *testing.T, dialects ...string) (list [][]byte) {
 	t.Helper()
 	for _, dialect := range dialects {
-		f, err := os.Open("../pfcp/testdata/n4-" + dialect + ".pcap")
+		c, err := replay.Open(dialect)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
-		r, err := pcapgo.NewReader(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var smf net.IP
-		for {
-			frame, _, err := r.ReadPacketData()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			p := gopacket.NewPacket(frame, r.LinkType(), gopacket.Default)
-			ip, ok := p.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
-			if p.ApplicationLayer() == nil && p.TransportLayer() == nil || !ok {
-				continue
-			}
-			if smf == nil {
-				smf = ip.SrcIP
-			}
-			if payload := p.TransportLayer().LayerPayload(); ip.SrcIP.Equal(smf) && len(payload) > 8 {
-				list = append(list, bytes.ReplaceAll(payload, smf.To4(), blank))
+		smf := c.Messages[0].From // who speaks first
+		for _, m := range c.Messages {
+			if m.From == smf {
+				list = append(list, bytes.ReplaceAll(m.Data, smf.AsSlice(), blank))
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// What free5GC's SMF sends (internal/pfcp/testdata/n4-free5gc.pcap): each request begins
+// What free5GC's SMF sends (internal/smf/replay/captures/free5gc.pcap): each request begins
 // with its F-SEID, and an Update FAR that forwards comes with an Update PDR that repeats
 // what the PDR is.
 const (

@@ -15,7 +15,7 @@ const (
 	requestAccepted      = 1
 )
 
-// What Open5GS's SMF sends (internal/pfcp/testdata/n4-open5gs.pcap), with other numbers.
+// What Open5GS's SMF sends (internal/smf/replay/captures/open5gs.pcap), with other numbers.
 var (
 	// Update FAR of the downlink: forward to a gNB, with Outer Header Creation.
 	forward = decode("21 34 0047 0000000000000000 00000000" + // header, SEID, sequence number

@@ -4,32 +4,23 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/netip"
-	"os"
 	"testing"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/culvert-net/culvert/internal/smf/replay"
 )
 
 // TestCapture: what is sent is what Open5GS's SMF sent, octet by octet, with its numbers.
 func TestCapture(t *testing.T) {
-	f, err := os.Open("../../pfcp/testdata/n4-open5gs.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := pcapgo.NewReader(f)
+	c, err := replay.Open("open5gs")
 	if err != nil {
 		t.Fatal(err)
 	}
 	handovers, idles := 0, 0
-	for p := range gopacket.NewPacketSource(r, r.LinkType()).Packets() {
-		udp, _ := p.Layer(layers.LayerTypeUDP).(*layers.UDP)
-		if udp == nil || len(udp.Payload) < headerSize || udp.Payload[1] != modificationRequest {
+	for _, m := range c.Messages {
+		if m.Kind != modificationRequest {
 			continue
 		}
-		got := udp.Payload
+		got := m.Data
 		seid, sequence := binary.BigEndian.Uint64(got[seidAt:]), binary.BigEndian.Uint32(got[sequenceAt:])>>8
 		switch len(got) {
 		case len(forward):
