@@ -43,7 +43,7 @@ the sessions and the Recovery Time Stamp in a state file for the next command. A
 command fails if the UPF refuses a request or does not answer; the error names the
 cause and the offending IE.`,
 	}
-	c.AddCommand(a.smfRun(), a.smfResponder())
+	c.AddCommand(a.smfRun(), a.smfReplay(), a.smfResponder())
 	for _, v := range smfVerbs {
 		c.AddCommand(a.smfVerb(v))
 	}
@@ -55,9 +55,13 @@ func (f *smfFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.upf, "upf", "", "`address` of the UPF, optionally with a port (default 8805)")
 	flags.StringVar(&f.local, "local", "", "local `address` (default: the one on the route to the UPF)")
 	flags.StringVar(&f.nodeID, "node-id", "", "Node `ID` of this SMF, an address or a name (default: the local address)")
-	flags.StringVar(&f.dialect, "dialect", "", "`dialect`: open5gs or free5gc")
 	flags.TextVar(&f.timeout, "timeout", smf.Duration(time.Second), "`duration` after which a request is sent again")
 	flags.IntVar(&f.attempts, "attempts", 3, "`number` of times that a request is sent at most")
+}
+
+// addDialect is for those who write messages themselves.
+func (f *smfFlags) addDialect(c *cobra.Command) {
+	c.Flags().StringVar(&f.dialect, "dialect", "", "`dialect`: open5gs or free5gc")
 	cmdline.Complete(c, "dialect", smf.Dialects())
 }
 
@@ -102,6 +106,7 @@ answers heartbeats and reports meanwhile. The run ends with the input.`,
 		},
 	}
 	f.add(c)
+	f.addDialect(c)
 	c.Flags().BoolVar(&control, "control", false, "read more steps from standard input")
 	cmdline.OutputFlag(c, &a.format)
 	return c
@@ -349,6 +354,7 @@ func stepDetails(g *printer.Grid, r *smf.StepResult) {
 		g.Row(p.Procedure, p.Group, p.Requests, p.Failures, fmt.Sprintf("%.0f", p.PerSecond), fmt.Sprintf("%.0f", p.P50),
 			fmt.Sprintf("%.0f", p.P99), fmt.Sprintf("%.0f", p.Max), p.Retransmissions, fmt.Sprintf("%.1f", p.CPU))
 	}
+	replayTable(g, r.Replay)
 	sessionTable(g, r.Sessions)
 	usageTable(g, r.Results)
 }

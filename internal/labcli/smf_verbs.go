@@ -138,6 +138,7 @@ func (a *app) smfVerb(v smfVerb) *cobra.Command {
 	var f smfFlags
 	c := &cobra.Command{Use: v.name, Short: v.short, Long: v.long, Example: v.example, Args: cmdline.NoArgs}
 	f.add(c)
+	f.addDialect(c)
 	c.Flags().StringVar(&f.state, "state", "", "`file` for the sessions (default: one for each UPF, in the user's cache directory)")
 	fields := v.fields
 	if v.template {

@@ -22,27 +22,6 @@ type Association struct {
 	Features []string  `json:"features"` // UP Function Features, as TS 29.244 section 8.2.25 names them
 }
 
-// upFeatures are the bits of UP Function Features, from the first octet's
-// lowest.
-var upFeatures = []string{
-	"BUCP", "DDND", "DLBD", "TRST", "FTUP", "PFDM", "HEEU", "TREU",
-	"EMPU", "PDIU", "UDBC", "QUOAC", "TRACE", "FRRT", "PFDE", "EPFAR",
-	"DPDRA", "ADPDP", "UEIP", "SSET", "MNOP", "MTE", "BUNDL", "GCOM",
-	"MPAS", "RTTL", "VTIME", "NORP", "IPTV", "IP6PL", "TSCU", "MPTCP",
-	"ATSSS-LL", "QFQM", "GPQM", "MT-EDT", "CIOT", "ETHAR", "DDDS", "RDS",
-	"RTTWP",
-}
-
-// names are those of the bits that are set, from the first octet's lowest.
-func names(bits []byte, of []string) (list []string) {
-	for n, name := range of {
-		if n/8 < len(bits) && bits[n/8]&(1<<(n%8)) != 0 {
-			list = append(list, name)
-		}
-	}
-	return list
-}
-
 // Associate sets the association up. Heartbeats go on by themselves from here
 // on.
 func (c *Client) Associate(ctx context.Context) (Association, error) {
@@ -84,7 +63,7 @@ func readAssociation(ies []*ie.IE) (a Association, err error) {
 			a.Started, wrong = i.RecoveryTimeStamp()
 			a.Started = a.Started.UTC()
 		case ie.UPFunctionFeatures:
-			a.Features = names(i.Payload, upFeatures)
+			a.Features = wire.Names(i.Payload, wire.UPFeatures)
 		}
 		if wrong != nil {
 			return a, badAnswer("association setup", "has an unreadable %s: %v", wire.IEName(i.Type), wrong)

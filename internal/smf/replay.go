@@ -114,3 +114,40 @@ func replayedInfo(s replay.Session) Info {
 		Access: at(s.Access), CPFunction: at(s.CPFunction), Peer: at(s.Peer),
 	}
 }
+
+// replay plays the scenario's capture on.
+func (r *Runner) replay(ctx context.Context, p *Step, result *StepResult) error {
+	played, err := r.player.Play(ctx, p.Until, time.Duration(p.Timeout))
+	result.Replay = &played
+	for i := range r.player.Conversation().Sessions {
+		for _, s := range r.player.Sessions(i, 1) {
+			result.Sessions = append(result.Sessions, replayedInfo(s))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	err = played.Err()
+	result.Differ = err != nil
+	return err
+}
+
+// showReplayed shows the first copies of a captured session, or one of each.
+func (r *Runner) showReplayed(p *Step, result *StepResult) error {
+	for i := range r.player.Conversation().Sessions {
+		most := 1
+		if p.Sessions != "" {
+			most = shown
+		}
+		if p.Sessions != "" && p.Sessions != captured(i) {
+			continue
+		}
+		for _, s := range r.player.Sessions(i, most) {
+			result.Sessions = append(result.Sessions, replayedInfo(s))
+		}
+	}
+	if len(result.Sessions) == 0 {
+		return fmt.Errorf("the capture has no session %q: it has s1 to s%d", p.Sessions, len(r.player.Conversation().Sessions))
+	}
+	return nil
+}

@@ -260,14 +260,6 @@ func peers(i *ie.IE) (found []netip.Addr) {
 	return found
 }
 
-// usageTriggers are the bits of Usage Report Trigger (TS 29.244 section
-// 8.2.41), from the first octet's lowest.
-var usageTriggers = []string{
-	"PERIO", "VOLTH", "TIMTH", "QUHTI", "START", "STOPT", "DROTH", "IMMER",
-	"VOLQU", "TIMQU", "LIUSA", "TERMR", "MONIT", "ENVCL", "MACAR", "EVETH",
-	"EVEQU", "TEBUR", "IPMJL", "QUVTI", "EMRRE", "UPINT",
-}
-
 // usages are the usage reports among the IEs of an answer.
 func usages(payload []byte) ([]Usage, error) {
 	ies, err := parse(payload)
@@ -293,7 +285,7 @@ func readUsage(i *ie.IE) Usage {
 		case ie.URSEQN:
 			u.Sequence, _ = child.URSEQN()
 		case ie.UsageReportTrigger:
-			u.Triggers = append(u.Triggers, names(child.Payload, usageTriggers)...)
+			u.Triggers = append(u.Triggers, wire.Names(child.Payload, wire.UsageTriggers)...)
 		case ie.VolumeMeasurement:
 			u.readVolume(child)
 		case ie.DurationMeasurement:

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/internal/smf/replay"
 )
 
 // Scenario is what an SMF does with a UPF, step by step.
@@ -30,6 +32,9 @@ type Scenario struct {
 	// Started is the Recovery Time Stamp; when the client starts, unless set.
 	Started  time.Time `json:"recovery_time_stamp,omitzero"`
 	Sessions []Spec    `json:"sessions,omitempty"`
+	// Replay is a captured conversation, in place of sessions; steps {do: replay}
+	// play it, and call the copies of its n-th session the group "sN".
+	Replay *replay.Settings `json:"replay,omitempty"`
 	// Steps are done one after another; Phases when a step {do: phase} asks for
 	// them.
 	Steps  []Step            `json:"steps,omitempty"`
@@ -39,7 +44,7 @@ type Scenario struct {
 // Step is one thing to do.
 type Step struct {
 	// Do: associate, establish, handover, idle, page, query, modify, delete,
-	// load, show, release, wait, hold or phase.
+	// load, show, release, replay, wait, hold or phase.
 	Do string `json:"do"`
 	// Sessions names the group; empty: all groups, one after another. First
 	// and Count choose among its sessions.
@@ -59,9 +64,13 @@ type Step struct {
 	// For is how long to wait.
 	For Duration `json:"for,omitempty"`
 	// Timeout of a page: how long to wait for downlink data reports (30 s
-	// unless set). Now: do not wait for them.
+	// unless set); of a replay: how long for each report of the capture (not at
+	// all unless set). Now: do not wait for them.
 	Timeout Duration `json:"timeout,omitempty"`
 	Now     bool     `json:"now,omitempty"`
+	// Until is the frame of the capture up to which a replay goes; its end unless
+	// set.
+	Until int `json:"until,omitempty"`
 	// Phase to do.
 	Phase string `json:"phase,omitempty"`
 	// ID comes back with the result.
@@ -70,7 +79,7 @@ type Step struct {
 
 // verbs are all that a step can do, and whether it is about sessions.
 var verbs = map[string]bool{
-	"associate": false, "release": false, "wait": false, "hold": false, "phase": false,
+	"associate": false, "release": false, "wait": false, "hold": false, "phase": false, "replay": false,
 	"establish": true, "handover": true, "idle": true, "page": true, "query": true, "modify": true, "delete": true, "load": true, "show": true,
 }
 
@@ -82,7 +91,7 @@ func ParseScenario(text []byte) (*Scenario, error) {
 		return nil, fmt.Errorf("scenario: %w", err)
 	}
 	s.Dialect = cmp.Or(s.Dialect, Open5GS)
-	problems := []error{s.Dialect.check()}
+	problems := []error{s.Dialect.check(), s.checkReplay()}
 	names := map[string]bool{}
 	for i := range s.Sessions {
 		problems = append(problems, s.Sessions[i].complete(s.Dialect))
@@ -128,6 +137,14 @@ func (s *Scenario) Check(p *Step) error {
 		return fmt.Errorf("do: %q: give one of %s", p.Do, strings.Join(slices.Sorted(maps.Keys(verbs)), ", "))
 	case p.Sessions != "" && !about:
 		return fmt.Errorf("%s: it is about no sessions", p.Do)
+	case s.Replay != nil && about && p.Do != "show":
+		return fmt.Errorf("%s: the sessions are those of a capture, whose requests replay sends", p.Do)
+	case s.Replay != nil && about:
+		return nil // what sessions the capture has is known once it is read
+	case p.Do == "replay" && s.Replay == nil:
+		return errors.New("replay: the scenario has no replay: say which capture")
+	case p.Until != 0 && p.Do != "replay":
+		return fmt.Errorf("%s: until is of a replay", p.Do)
 	case p.Sessions != "" && !slices.ContainsFunc(s.Sessions, func(g Spec) bool { return g.Name == p.Sessions }):
 		return fmt.Errorf("%s: there is no session group %q", p.Do, p.Sessions)
 	case about && len(s.Sessions) == 0:
@@ -140,6 +157,20 @@ func (s *Scenario) Check(p *Step) error {
 		return errors.New("wait: for is missing: how long, such as 2s")
 	case p.Do == "phase" && s.Phases[p.Phase] == nil:
 		return fmt.Errorf("phase: there is no phase %q", p.Phase)
+	}
+	return nil
+}
+
+// checkReplay says what is wrong with a captured conversation.
+func (s *Scenario) checkReplay() error {
+	switch {
+	case s.Replay == nil:
+		return nil
+	case len(s.Sessions) > 0:
+		return errors.New("replay: a scenario plays a capture, or has sessions of its own: not both")
+	}
+	if err := s.Replay.Complete(); err != nil {
+		return fmt.Errorf("replay: %w", err)
 	}
 	return nil
 }
@@ -187,6 +218,10 @@ type StepResult struct {
 	Association *Association `json:"association,omitempty"`
 	// Results, one for each procedure and group.
 	Results []GroupResult `json:"results,omitempty"`
+	// Replay is what became of a captured conversation; Differ says that it was played
+	// to where it should, and that the UPF differs in what matters.
+	Replay *replay.Result `json:"replay,omitempty"`
+	Differ bool           `json:"differ,omitempty"`
 	// Sessions, the first of them.
 	Sessions []Info `json:"sessions,omitempty"`
 	// Steps of a phase.
@@ -206,6 +241,7 @@ const shown = 16
 type Runner struct {
 	client   *Client
 	scenario *Scenario
+	player   *replay.Player // nil: there is nothing to replay
 	// Progress, if set, is called with how far a step is.
 	Progress func(step string, done, of int)
 }
@@ -221,7 +257,26 @@ func NewRunner(c *Client, s *Scenario) (*Runner, error) {
 			return nil, err
 		}
 	}
-	return &Runner{client: c, scenario: s}, nil
+	r := &Runner{client: c, scenario: s}
+	if s.Replay != nil {
+		settings := *s.Replay
+		if err := settings.Complete(); err != nil {
+			return nil, fmt.Errorf("replay: %w", err)
+		}
+		if settings.NodeID == "" {
+			settings.NodeID = s.NodeID
+		}
+		var err error
+		if r.player, err = c.Replay(settings); err != nil {
+			return nil, err
+		}
+		r.player.Progress = func(done, of int) {
+			if r.Progress != nil {
+				r.Progress("replay", done*settings.Times, of*settings.Times)
+			}
+		}
+	}
+	return r, nil
 }
 
 // Do does one step. What fails is in the result.
@@ -257,6 +312,8 @@ func (r *Runner) do(ctx context.Context, p *Step, result *StepResult) error {
 	case "hold":
 		<-ctx.Done()
 		return nil
+	case "replay":
+		return r.replay(ctx, p, result)
 	case "phase":
 		for _, step := range r.scenario.Phases[p.Phase] {
 			one := r.Do(ctx, step)
@@ -266,6 +323,9 @@ func (r *Runner) do(ctx context.Context, p *Step, result *StepResult) error {
 			}
 		}
 		return nil
+	}
+	if r.player != nil {
+		return r.showReplayed(p, result)
 	}
 	for _, g := range r.client.Groups() {
 		if p.Sessions != "" && p.Sessions != g.spec.Name || p.Do == "query" && p.Sessions == "" && g.spec.URR == nil {

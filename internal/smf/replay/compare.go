@@ -152,7 +152,7 @@ func usage(b []byte) string {
 	wire.Each(b, func(kind uint16, value []byte) {
 		switch kind {
 		case ie.UsageReportWithinSessionDeletionResponse, ie.UsageReportWithinSessionModificationResponse:
-			list = append(list, fmt.Sprintf("URR %x for trigger %x", find(value, ie.URRID), find(value, ie.UsageReportTrigger)))
+			list = append(list, fmt.Sprintf("URR %s for %s", ruleID(find(value, ie.URRID)), strings.Join(wire.Names(find(value, ie.UsageReportTrigger), wire.UsageTriggers), " ")))
 		}
 	})
 	if len(list) == 0 {
@@ -164,22 +164,17 @@ func usage(b []byte) string {
 
 // features notes UP Function Features that only one of them has.
 func (c *comparison) features(was, is []byte) {
-	missing := func(of, in []byte) (list []string) {
-		for n := range 8 * len(of) {
-			if of[n/8]&(1<<(n%8)) != 0 && (n/8 >= len(in) || in[n/8]&(1<<(n%8)) == 0) {
-				list = append(list, fmt.Sprintf("octet %d bit %d", 5+n/8, 1+n%8))
-			}
-		}
-		return list
-	}
 	if was == nil || is == nil {
 		return
 	}
-	if only := missing(was, is); len(only) > 0 {
-		c.note("UP Function Features", strings.Join(only, ", "), "absent")
+	captured, live := wire.Names(was, wire.UPFeatures), wire.Names(is, wire.UPFeatures)
+	has := func(list []string) func(string) bool {
+		return func(name string) bool { return slices.Contains(list, name) }
 	}
-	if only := missing(is, was); len(only) > 0 {
-		c.note("UP Function Features", "absent", strings.Join(only, ", "))
+	onlyCaptured := slices.DeleteFunc(slices.Clone(captured), has(live))
+	onlyLive := slices.DeleteFunc(slices.Clone(live), has(captured))
+	if len(onlyCaptured)+len(onlyLive) > 0 {
+		c.note("UP Function Features", strings.Join(onlyCaptured, " "), strings.Join(onlyLive, " "))
 	}
 }
 
@@ -235,13 +230,22 @@ func reported(b []byte) string {
 	wire.Each(b, func(kind uint16, value []byte) {
 		switch kind {
 		case ie.DownlinkDataReport:
-			list = append(list, fmt.Sprintf("PDR %x", find(value, ie.PDRID)))
+			list = append(list, "PDR "+ruleID(find(value, ie.PDRID)))
 		case ie.UsageReportWithinSessionReportRequest:
-			list = append(list, fmt.Sprintf("URR %x", find(value, ie.URRID)))
+			list = append(list, "URR "+ruleID(find(value, ie.URRID)))
 		}
 	})
 	slices.Sort(list)
 	return strings.Join(list, ", ")
+}
+
+// ruleID is one of 2 or 4 octets.
+func ruleID(value []byte) string {
+	var id uint32
+	for _, octet := range value {
+		id = id<<8 | uint32(octet)
+	}
+	return fmt.Sprint(id)
 }
 
 // isReport says whether a request of the UPF's is a Session Report Request.

@@ -51,3 +51,32 @@ var ies = map[uint16]string{
 	ie.FARID: "FAR ID", ie.QERID: "QER ID", ie.PDNType: "PDN Type", ie.QFI: "QFI", ie.APNDNN: "APN/DNN",
 	ie.TGPPInterfaceType: "3GPP Interface Type", ie.SNSSAI: "S-NSSAI",
 }
+
+// UPFeatures are the bits of UP Function Features, from the first octet's
+// lowest.
+var UPFeatures = []string{
+	"BUCP", "DDND", "DLBD", "TRST", "FTUP", "PFDM", "HEEU", "TREU",
+	"EMPU", "PDIU", "UDBC", "QUOAC", "TRACE", "FRRT", "PFDE", "EPFAR",
+	"DPDRA", "ADPDP", "UEIP", "SSET", "MNOP", "MTE", "BUNDL", "GCOM",
+	"MPAS", "RTTL", "VTIME", "NORP", "IPTV", "IP6PL", "TSCU", "MPTCP",
+	"ATSSS-LL", "QFQM", "GPQM", "MT-EDT", "CIOT", "ETHAR", "DDDS", "RDS",
+	"RTTWP",
+}
+
+// Names are those of the bits that are set, from the first octet's lowest.
+func Names(bits []byte, of []string) (list []string) {
+	for n, name := range of {
+		if n/8 < len(bits) && bits[n/8]&(1<<(n%8)) != 0 {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// UsageTriggers are the bits of Usage Report Trigger (TS 29.244 section
+// 8.2.41), from the first octet's lowest.
+var UsageTriggers = []string{
+	"PERIO", "VOLTH", "TIMTH", "QUHTI", "START", "STOPT", "DROTH", "IMMER",
+	"VOLQU", "TIMQU", "LIUSA", "TERMR", "MONIT", "ENVCL", "MACAR", "EVETH",
+	"EVEQU", "TEBUR", "IPMJL", "QUVTI", "EMRRE", "UPINT",
+}
