@@ -123,7 +123,7 @@ func (e *encoder) establish() []*ie.IE {
 		ies = append(ies, e.createPDR(true, &s.Filters[i], i), e.createPDR(false, &s.Filters[i], i))
 	}
 	ies = append(ies, e.createFARs()...)
-	for _, id := range e.usedURRs() {
+	for _, id := range e.allURRs() {
 		ies = append(ies, ie.NewCreateURR(e.urr(id, s.URR)...))
 	}
 	sd, err := strconv.ParseUint(s.SNSSAI.SD, 16, 24)
@@ -203,7 +203,7 @@ func (e *encoder) createPDR(down bool, f *Filter, i int) *ie.IE {
 	}
 	ies := []*ie.IE{ie.NewPDRID(id), ie.NewPrecedence(precedence), ie.NewPDI(e.pdi(down, f)...),
 		when(!down || e.spec.Role == Intermediate, ie.New(ie.OuterHeaderRemoval, []byte{removal})), ie.NewFARID(far)}
-	for _, u := range e.usedURRs() {
+	for _, u := range e.countedBy(down, f, i) {
 		ies = append(ies, ie.NewURRID(u))
 	}
 	for _, q := range qers {
@@ -226,7 +226,7 @@ func (e *encoder) pdi(down bool, f *Filter) []*ie.IE {
 	}
 	return append([]*ie.IE{
 		ie.NewSourceInterface(source), fteid, e.instance(),
-		when(down || e.dialect == Free5GC, e.ueAddress(down)),
+		when(down && f == nil || e.dialect == Free5GC, e.ueAddress(down)),
 		when(f != nil, ie.NewSDFFilter(flow, "", "", "", 0)),
 		when(e.dialect == Open5GS && !down && qfi != 0, ie.NewQFI(qfi)),
 		e.interfaceType(interfaceType),
@@ -345,6 +345,38 @@ func (e *encoder) usedURRs() []uint32 {
 	return e.urrs
 }
 
+// filterURR is the URR of a filter's own; 0: it has none.
+func (e *encoder) filterURR(i int) uint32 {
+	if u := e.spec.URR; u == nil || !u.AsCore || e.dialect != Open5GS {
+		return 0
+	}
+	return uint32(len(e.urrs)+1) + uint32(i)
+}
+
+// allURRs are those of the session and of its filters.
+func (e *encoder) allURRs() []uint32 {
+	list := slices.Clone(e.usedURRs())
+	for i := range e.spec.Filters {
+		if id := e.filterURR(i); id != 0 {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// countedBy are the URRs of a PDR.
+func (e *encoder) countedBy(down bool, f *Filter, i int) []uint32 {
+	switch u := e.spec.URR; {
+	case u == nil || !u.AsCore || e.dialect != Open5GS:
+		return e.usedURRs()
+	case !down:
+		return nil
+	case f != nil:
+		return []uint32{e.filterURR(i)}
+	}
+	return e.urrs
+}
+
 // usedQERs are those of the whole session.
 func (e *encoder) usedQERs() []uint32 {
 	if e.spec.MBR == nil && e.spec.QFI == 0 {
@@ -363,11 +395,11 @@ func (e *encoder) createQERs() []*ie.IE {
 		if id == e.session {
 			mbr = e.spec.MBR
 		}
-		qers = append(qers, ie.NewCreateQER(qer(id, mbr, e.spec.QFI, false)...))
+		qers = append(qers, ie.NewCreateQER(qer(id, mbr, nil, e.spec.QFI, false)...))
 	}
 	for i, f := range e.spec.Filters {
 		if id := e.filterQERID(i); id != 0 {
-			qers = append(qers, ie.NewCreateQER(qer(id, f.MBR, f.QFI, f.Closed)...))
+			qers = append(qers, ie.NewCreateQER(qer(id, f.MBR, f.GBR, f.QFI, f.Closed)...))
 		}
 	}
 	return qers
@@ -381,14 +413,18 @@ func (e *encoder) filterQERID(i int) uint32 {
 	return e.filterQER + uint32(i)
 }
 
-func qer(id uint32, mbr *session.BitRate, qfi uint8, closed bool) []*ie.IE {
-	rate := session.BitRate{}
+func qer(id uint32, mbr, gbr *session.BitRate, qfi uint8, closed bool) []*ie.IE {
+	rate, guaranteed := session.BitRate{}, session.BitRate{}
 	if mbr != nil {
 		rate = *mbr
+	}
+	if gbr != nil {
+		guaranteed = *gbr
 	}
 	return []*ie.IE{
 		ie.NewQERID(id), ie.NewGateStatus(gate(closed), gate(closed)),
 		when(mbr != nil, ie.NewMBR(rate.Uplink, rate.Downlink)),
+		when(gbr != nil, ie.NewGBR(guaranteed.Uplink, guaranteed.Downlink)),
 		when(qfi != 0, ie.NewQFI(qfi)),
 	}
 }
@@ -403,7 +439,8 @@ func gate(closed bool) uint8 {
 // urr is the content of Create URR, or of Update URR.
 func (e *encoder) urr(id uint32, u *URR) []*ie.IE {
 	flag := map[bool]int{true: 1}
-	information := uint8(measureMNOP*flag[u.Packets] | measureMBQE*flag[u.BeforeQoS])
+	before := u.BeforeQoS || u.AsCore && e.dialect == Free5GC && id == e.urrs[0]
+	information := uint8(measureMNOP*flag[u.Packets] | measureMBQE*flag[before])
 	on := map[bool]uint32{true: 1}
 	bits := on[u.Period != 0]*session.TriggerPeriodic |
 		on[u.VolumeThreshold != nil]*session.TriggerVolumeThreshold | on[u.VolumeQuota != nil]*session.TriggerVolumeQuota |

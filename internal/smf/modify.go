@@ -81,7 +81,7 @@ func (e *encoder) idle() []*ie.IE {
 
 func (e *encoder) query() []*ie.IE {
 	var ies []*ie.IE
-	for _, id := range e.usedURRs() {
+	for _, id := range e.allURRs() {
 		ies = append(ies, ie.NewQueryURR(ie.NewURRID(id)))
 	}
 	return ies
@@ -101,7 +101,7 @@ func (e *encoder) change(c *Change) []*ie.IE {
 	case c.Uplink == "forward" || c.Core != nil:
 		ies = append(ies, ie.NewUpdateFAR(append([]*ie.IE{ie.NewFARID(e.farUp)}, e.toCore(ie.NewUpdateForwardingParameters)...)...))
 	}
-	for _, id := range e.usedURRs() {
+	for _, id := range e.allURRs() {
 		if c.URR != nil {
 			ies = append(ies, ie.NewUpdateURR(e.urr(id, c.URR)...))
 		}

@@ -125,6 +125,10 @@ type URR struct {
 	Packets bool `json:"packets,omitempty"`
 	// BeforeQoS: what gates and rates refuse is counted too (MBQE).
 	BeforeQoS bool `json:"before_qos,omitempty"`
+	// AsCore: URRs are as the dialect's SMF has them. With Open5GS only downlink PDRs
+	// refer to one, and each filter has its own; with free5GC the first of the two
+	// counts before QoS.
+	AsCore bool `json:"as_core,omitempty"`
 	// Hosts: MAC addresses behind an Ethernet session are reported (MACAR).
 	Hosts bool `json:"hosts,omitempty"`
 }
@@ -138,6 +142,7 @@ type Filter struct {
 	Precedence uint32           `json:"precedence,omitempty"`
 	QFI        uint8            `json:"qfi,omitempty"` // the session's unless set
 	MBR        *session.BitRate `json:"mbr,omitempty"` // of a QER of its own
+	GBR        *session.BitRate `json:"gbr,omitempty"` // likewise
 	// Closed: its gates are closed both ways.
 	Closed bool `json:"closed,omitempty"`
 }

@@ -82,7 +82,10 @@ func newN4With(t *testing.T, limits dpsettings.Limits) *n4 {
 	n.path, err = dataplane.Open(dataplane.Options{Logger: log, Limits: limits})
 	must(err)
 	t.Cleanup(func() { must(n.path.Close()) })
-	gtpu, ues := []netip.Addr{addr("10.200.0.8"), addr("2001:db8::8")}, []netip.Prefix{netip.MustParsePrefix("10.60.0.0/22"), netip.MustParsePrefix("2001:db8:60::/54")}
+	gtpu, ues := []netip.Addr{addr("10.200.0.8"), addr("2001:db8::8")}, []netip.Prefix{
+		netip.MustParsePrefix("10.60.0.0/22"), netip.MustParsePrefix("2001:db8:60::/54"),
+		netip.MustParsePrefix("10.45.0.0/22"), netip.MustParsePrefix("2001:db8:45::/54"), // Open5GS's own
+	}
 	must(n.path.SetSettings(dpsettings.Settings{GTPUAddresses: gtpu, Source: addr("2001:db8::8"), UEPools: ues}))
 	must(n.path.Sweep())
 	n.UPF, err = New(Options{DataPath: joined{n.path}, Journal: t.TempDir(), Logger: log, Sessions: int(limits.Sessions)})

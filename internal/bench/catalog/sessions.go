@@ -62,11 +62,19 @@ const (
 	dedicatedQFI = 5
 )
 
+// asFree5GC is what free5GC's SMF sends for a new PDU session: two QERs, and two URRs
+// that count packets too, one of them before QoS.
+func asFree5GC(s *smf.Spec) {
+	metered(s)
+	s.URR.Packets, s.URR.AsCore = true, true
+}
+
 // withRouterSolicitations is what Open5GS' SMF sends for a new PDU session: besides the
-// session AMBR and a URR the rule by which router solicitations come to it, a second PDR
-// with an SDF filter on the uplink's F-TEID.
+// session AMBR and a URR for downlink packets the rule by which router solicitations come
+// to it, a second PDR with an SDF filter on the uplink's F-TEID.
 func withRouterSolicitations(s *smf.Spec) {
 	metered(s)
+	s.URR.AsCore = true
 	s.CPFunction = FarGTPU
 }
 
@@ -76,7 +84,7 @@ func withFlow(spec func(*smf.Spec)) func(*smf.Spec) {
 	return func(s *smf.Spec) {
 		spec(s)
 		flow := fmt.Sprintf("permit out udp from %s/32 4000-5000 to assigned", Dst4)
-		s.Filters = []smf.Filter{{Flow: flow, QFI: dedicatedQFI, MBR: s.MBR}}
+		s.Filters = []smf.Filter{{Flow: flow, QFI: dedicatedQFI, MBR: s.MBR, GBR: s.MBR}}
 	}
 }
 
@@ -103,9 +111,9 @@ func UPFFunctions(size int) []Function {
 		{"", "", usual},
 		{"", "_plain", Sessions{Place: 1, Dialect: smf.Free5GC, Spec: func(*smf.Spec) {}}},
 		{"open5gs_", "", Sessions{Place: 2, Dialect: smf.Open5GS, Spec: withRouterSolicitations}},
-		{"free5gc_", "", Sessions{Place: 3, Most: FewSessions, Dialect: smf.Free5GC, Spec: metered}},
+		{"free5gc_", "", Sessions{Place: 3, Most: FewSessions, Dialect: smf.Free5GC, Spec: asFree5GC}},
 		{"open5gs_flow_", "", Sessions{Place: 4, Most: FewSessions, Dialect: smf.Open5GS, Spec: withFlow(withRouterSolicitations)}},
-		{"free5gc_flow_", "", Sessions{Place: 5, Most: FewSessions, Dialect: smf.Free5GC, Spec: withFlow(metered)}},
+		{"free5gc_flow_", "", Sessions{Place: 5, Most: FewSessions, Dialect: smf.Free5GC, Spec: withFlow(asFree5GC)}},
 		{"", "_filters_1", Sessions{Place: 0, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(1)}},
 		{"", "_filters_4", Sessions{Place: 1, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(4)}},
 		{"", "_filters_16", Sessions{Place: 2, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(16)}},
