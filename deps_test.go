@@ -85,6 +85,8 @@ var layers = []struct {
 	{"internal/smf", models, "a laboratory instrument: it judges every UPF from outside, and shares no code with ours"},
 	{"internal/gnb", append([]string{"internal/smf", "internal/lab/gtpulink", "internal/lab/namespace", "internal/probe"}, models...),
 		"a gNB that looks at every UPF from outside: it knows no laboratory"},
+	{"internal/smf/wire", nil, "octets: it knows no client"},
+	{"internal/smf/replay", []string{"internal/smf/wire"}, "plays through a client that it knows by an interface"},
 	{"internal/bpffs", nil, "mounts a file system for laboratories, measurements and tests: it knows none"},
 	{"internal/checksum", nil, "arithmetic on octets: it knows no header of ours"},
 	{"internal/packet", []string{"internal/checksum"}, "builds frames for tests and for the laboratory: it knows neither"},

@@ -179,3 +179,39 @@ func TestSMFInterrupted(t *testing.T) {
 		}
 	}
 }
+
+// A capture is played, the differences are found, and the exit status says so.
+func TestSMFReplay(t *testing.T) {
+	upf, local := nullUPF(t), "127.0.0.1:0"
+	r := command(t.Context(), "", "smf", "replay", "free5gc", "--upf", upf, "--local", local, "--times", "5")
+	if r.code != cmdline.ExitOK || !strings.Contains(r.stdout, "replay: ok") || !strings.Contains(r.stdout, "s1 0") {
+		t.Errorf("%+v", r)
+	}
+	r = command(t.Context(), "", "smf", "replay", "open5gs", "--upf", upf, "--local", local, "-o", "json")
+	var line smf.StepResult
+	if err := json.Unmarshal([]byte(r.stdout), &line); err != nil || r.code != cmdline.ExitCheckFailed || !line.Differ || line.Replay.Matter() == 0 || !line.Replay.Complete {
+		t.Errorf("%v: %+v", err, r)
+	}
+	for want, args := range map[string][]string{
+		"--upf is missing":            {"smf", "replay", "open5gs"},
+		"give a capture file":         {"smf", "replay", "nowhere.pcap", "--upf", upf, "--local", local},
+		"--times: -1":                 {"smf", "replay", "open5gs", "--upf", upf, "--times", "-1"},
+		`--pace: "slow"`:              {"smf", "replay", "open5gs", "--upf", upf, "--pace", "slow"},
+		`--map: "192.0.2.1"`:          {"smf", "replay", "open5gs", "--upf", upf, "--map", "192.0.2.1"},
+		"no such conversation":        {"smf", "replay", "open5gs", "--upf", upf, "--local", local, "--from", "192.0.2.1"},
+		"give no number below 0":      {"smf", "replay", "open5gs", "--upf", upf, "--until", "-1"},
+		"no tunnel of the capture is": {"smf", "replay", "open5gs", "--upf", upf, "--local", local, "--map", "192.0.2.1=192.0.2.2"},
+		"not a capture":               {"smf", "replay", "smf.go", "--upf", upf, "--local", local},
+		"takes a capture":             {"smf", "replay", "--upf", upf},
+	} {
+		if r := command(t.Context(), "", args...); r.code != cmdline.ExitUsage || !strings.Contains(r.stderr, want) {
+			t.Errorf("%v: %+v, want %q", args, r, want)
+		}
+	}
+	// Who waits at the end, and is interrupted, has done what it should.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if r := command(ctx, "", "smf", "replay", "free5gc", "--upf", upf, "--local", local, "--hold"); r.code != cmdline.ExitOK || !strings.Contains(r.stderr, "interrupt to end") {
+		t.Errorf("%+v", r)
+	}
+}

@@ -33,7 +33,12 @@ func n4(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Out
 		case err != nil:
 			o.Fail("%s: %v", e.Title(), err)
 		}
-		if len(result.Results) == 0 { // about no session: one request
+		if played := result.Replay; played != nil {
+			o.Sent += played.Requests
+			o.Received += played.Requests
+			o.Say("%s played to frame %d: %d sessions, %d differences that matter, %d others", e.SMF, played.Frame, played.Sessions, played.Matter(), len(played.Differences)-played.Matter())
+		}
+		if len(result.Results) == 0 && (result.Replay == nil || result.Replay.Requests == 0) { // about no session: one request
 			o.Sent++
 			if err == nil {
 				o.Received++

@@ -163,10 +163,7 @@ func FTEID(ctx context.Context, in *instance.Instance, text string, ipv6 bool) (
 		return a, 0, err
 	}
 	for _, info := range result.Sessions {
-		f := info.Access
-		if r.Side == "core" {
-			f = info.Core
-		}
+		f := map[string]*smf.Created{"access": info.Access, "core": info.Core, "cp": info.CPFunction}[r.Side]
 		if f == nil {
 			continue
 		}

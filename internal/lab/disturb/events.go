@@ -48,6 +48,7 @@ var events = map[string]func(context.Context, action) error{
 	"says": eventually(func(_ context.Context, a action) error {
 		return daemon.Says(a.Instance, topology.ProgramOf(a.Topology, a.event.Program), a.event.Says, max(1, a.event.Times))
 	}),
+	"capture":   beginCapture,
 	"inject":    injectPaths,
 	"attach":    attach,
 	"busy":      occupy,

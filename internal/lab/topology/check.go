@@ -28,9 +28,11 @@ type Check struct {
 	Port     uint16 `json:"port,omitempty"`
 	AtPort   uint16 `json:"at_port,omitempty"`
 	NodePort string `json:"node_port,omitempty"`
-	// Device is the GTP-U link of an echo or end_marker; of other kinds what
-	// the sender's sockets are bound to.
+	// Device is the GTP-U link of an echo, end_marker or router_solicitation, and what
+	// is captured; of other kinds what the sender's sockets are bound to.
 	Device string `json:"device,omitempty"`
+	// AtDevice is the GTP-U link at which a router_solicitation arrives.
+	AtDevice string `json:"at_device,omitempty"`
 	// Both sends in both directions (udp; needs Source).
 	Both bool `json:"both,omitempty"`
 	// Class is what the stream is counted as, with those of Also that have the same (udp).

@@ -13,7 +13,7 @@ import (
 type Event struct {
 	Do     string `json:"do"`               // one of eventKinds
 	Node   string `json:"node,omitempty"`   // all but n9, mode, smf, wait
-	Device string `json:"device,omitempty"` // link_down, link_up; tunnel: of the GTP-U endpoint
+	Device string `json:"device,omitempty"` // link_down, link_up, capture; tunnel: of the GTP-U endpoint
 	// Overlay of the node's configuration that an apply lays over it; none: the
 	// configuration as it is.
 	Overlay string `json:"overlay,omitempty"`

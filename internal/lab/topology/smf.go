@@ -42,6 +42,9 @@ func (t *Topology) hasSessions(name, sessions string) error {
 	if s == nil {
 		return fmt.Errorf("no SMF is called %q", name)
 	}
+	if s.scenario.Replay != nil {
+		return nil // what the capture has is known once it is read
+	}
 	if !slices.ContainsFunc(s.scenario.Sessions, func(g smf.Spec) bool { return g.Name == sessions }) {
 		return fmt.Errorf("SMF %s has no sessions %q", name, sessions)
 	}
@@ -62,7 +65,7 @@ func (s *SMF) read(n *Node) error {
 }
 
 // Reference names an F-TEID of a UPF: that of an SMF's group of sessions, on the
-// access or core side.
+// access or core side, or that for the SMF's own packets (cp).
 type Reference struct {
 	SMF, Sessions, Side string
 }
@@ -70,8 +73,8 @@ type Reference struct {
 // ParseReference reads "SMF/sessions/side".
 func (t *Topology) ParseReference(text string) (r Reference, err error) {
 	parts := strings.Split(text, "/")
-	if len(parts) != 3 || parts[2] != "access" && parts[2] != "core" {
-		return r, fmt.Errorf("fteid: %q: give SMF, sessions and side, as in smf1/ue/access or smf1/ue/core", text)
+	if len(parts) != 3 || !slices.Contains([]string{"access", "core", "cp"}, parts[2]) {
+		return r, fmt.Errorf("fteid: %q: give SMF, sessions and side (access, core or cp), as in smf1/ue/access", text)
 	}
 	if err := t.hasSessions(parts[0], parts[1]); err != nil {
 		return r, fmt.Errorf("fteid: %w", err)

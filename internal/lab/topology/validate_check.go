@@ -9,8 +9,8 @@ import (
 
 // CheckKinds are the kinds of checks.
 var CheckKinds = []string{
-	"adjacency", "captured", "cni_status", "culvert", "echo", "end_marker", "gnb", "kubectl", "leftovers", "n4", "one_family",
-	"ospf", "ping", "pods", "procedure", "route", "shows", "spread", "tcp", "udp",
+	"adjacency", "capture", "captured", "cni_status", "culvert", "echo", "end_marker", "gnb", "kubectl", "leftovers", "n4", "one_family",
+	"ospf", "ping", "pods", "procedure", "route", "router_solicitation", "shows", "spread", "tcp", "udp",
 }
 
 // fromNobody are the kinds of checks that are about the whole cluster, or about the
@@ -39,6 +39,11 @@ func (v validator) check(c *Check) {
 		return
 	}
 	switch c.Kind {
+	case "capture":
+		v.linkOf(&Event{Node: c.From, Device: c.Device})
+	case "router_solicitation":
+		v.endpoint(c.From, c.Device)
+		v.endpoint(c.At, c.AtDevice)
 	case "kubectl":
 		v.kubectl(c.Kubectl)
 	case "gnb":

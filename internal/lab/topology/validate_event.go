@@ -36,7 +36,8 @@ var needs = map[string]need{
 		v.programOf(e)
 		v.want(e.Says != "", "says: missing")
 	}},
-	"inject": {kindIs(Host), nil},
+	"capture": {validator.exists, validator.linkOf},
+	"inject":  {kindIs(Host), nil},
 	"active": {validator.culvert, func(v validator, e *Event) {
 		v.want(e.Policy != "" && e.Preference != 0, "policy, preference: missing")
 	}},
@@ -79,7 +80,7 @@ func (v validator) event(e *Event) {
 	if !v.want(ok, "do: %q: use one of %s", e.Do, strings.Join(EventKinds(), ", ")) {
 		return
 	}
-	v.want(e.Device == "" || e.Do == "tunnel" || strings.HasPrefix(e.Do, "link_"), "device: %s has none", e.Do)
+	v.want(e.Device == "" || e.Do == "tunnel" || e.Do == "capture" || strings.HasPrefix(e.Do, "link_"), "device: %s has none", e.Do)
 	v.want(e.Overlay == "" || e.Do == "apply", "overlay: %s has none", e.Do)
 	v.want(e.UPF == "" && !e.UE.IsValid() || e.Do == "tunnel", "upf, ue: %s has none", e.Do)
 	v.want(e.SMF == "" && e.Step == nil || e.Do == "smf", "smf, step: %s has none", e.Do)

@@ -72,8 +72,8 @@ func describe(list []pair) string {
 	return strings.Join(texts, ", ")
 }
 
-// pairs are the SMFs and UPFs, by their order in the capture: who asks for sessions,
-// or sets an association up as a control plane, is an SMF.
+// pairs are the SMFs and UPFs, by their order in the capture. An SMF asks for sessions,
+// or sets an association up as a control plane.
 func (c *Capture) pairs() (list []pair) {
 	for _, m := range c.Messages {
 		p := pair{m.From, m.To}

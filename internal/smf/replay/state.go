@@ -89,7 +89,7 @@ func (s *state) learn(request, answer wire.Header) {
 		if id := find(value, ie.PDRID); len(id) == 2 && given[[2]byte(id)] != nil {
 			f = given[[2]byte(id)]
 		}
-		if source := find(pdi, ie.SourceInterface); len(source) == 1 && f != nil {
+		if source := find(pdi, ie.SourceInterface); len(source) == 1 && tunnel(f).TEID != 0 {
 			s.pdrs = append(s.pdrs, pdr{source[0] & 0xf, slices.Clone(f)})
 		}
 		v4, v6 := ueAddresses(find(pdi, ie.UEIPAddress))

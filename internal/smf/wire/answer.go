@@ -8,10 +8,21 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 )
 
-// Flags of F-TEID (TS 29.244 section 8.2.3) and UE IP Address (8.2.62).
+// Flags of F-TEID (TS 29.244 section 8.2.3).
 const (
-	FTEIDV4, FTEIDV6, FTEIDCH, FTEIDCHID = 1, 2, 4, 8
-	UEV6, UEV4, UESD, UECHV4, UECHV6     = 1, 2, 4, 16, 32
+	FTEIDV4   = 1
+	FTEIDV6   = 2
+	FTEIDCH   = 4
+	FTEIDCHID = 8
+)
+
+// Flags of UE IP Address (TS 29.244 section 8.2.62).
+const (
+	UEV6   = 1
+	UEV4   = 2
+	UESD   = 4
+	UECHV4 = 16
+	UECHV6 = 32
 )
 
 // Answer is what is asked of every response: it is read without go-pfcp, which
