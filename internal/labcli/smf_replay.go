@@ -35,7 +35,7 @@ with those of the UPF in the capture. CAPTURE is a file (pcap or pcapng), or one
 
 SEIDs, TEIDs, sequence numbers, Node IDs, Recovery Time Stamps and addresses become
 those of this conversation; what the UPF chooses is taken from its answers. UE
-addresses stay: the UPF's pools must hold them. --times plays each session several
+addresses stay: let the UPF's pools hold them. --times plays each session several
 times at once, with SEIDs, TEIDs and UE addresses of its own behind the capture's.
 The UPF's reports are answered as in the capture.
 
