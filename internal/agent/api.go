@@ -91,6 +91,7 @@ type SessionStatus struct {
 	CPSEID      uint64         `json:"cp_seid"`
 	Association string         `json:"association"` // Node ID
 	Slice       string         `json:"slice,omitempty"`
+	SliceNote   string         `json:"slice_note,omitempty"` // why none, or why that one
 	DNN         string         `json:"dnn,omitempty"`
 	UE          []netip.Prefix `json:"ue,omitempty"`
 	TEIDs       []uint32       `json:"teids,omitempty"` // ours

@@ -252,7 +252,7 @@ func (f SessionFilter) match(s *session.Session, name string) bool {
 func sessionStatus(v upf.View) SessionStatus {
 	s := v.Session
 	out := SessionStatus{
-		SEID: s.SEID, CPSEID: s.CPSEID, Association: s.Node, Slice: v.Slice, DNN: s.DNN, Buffered: v.Buffered, BufferFull: v.BufferFull,
+		SEID: s.SEID, CPSEID: s.CPSEID, Association: s.Node, Slice: v.Slice, SliceNote: v.SliceNote, DNN: s.DNN, Buffered: v.Buffered, BufferFull: v.BufferFull,
 	}
 	for i := range s.PDRs {
 		p := &s.PDRs[i].PDI

@@ -205,6 +205,14 @@ func setSessionFilter(f *agent.SessionFilter, ue, teid string) error {
 	return nil
 }
 
+// sliceCell is the slice of a session, or why it has none.
+func sliceCell(s agent.SessionStatus) string {
+	if s.Slice == "" && s.SliceNote != "" {
+		return "- (" + s.SliceNote + ")"
+	}
+	return s.Slice
+}
+
 func (a *app) listSessions(c *cobra.Command, f agent.SessionFilter) error {
 	return show(a, c, func(client *api.Client, ctx context.Context) ([]agent.SessionStatus, error) {
 		list, total, err := client.Sessions(ctx, f)
@@ -219,7 +227,7 @@ func (a *app) listSessions(c *cobra.Command, f agent.SessionFilter) error {
 			for i, t := range s.TEIDs {
 				teids[i] = teid(t)
 			}
-			g.Row(fmt.Sprintf("%#x", s.SEID), textsOf(s.UE), s.Slice, s.DNN, strings.Join(teids, ","),
+			g.Row(fmt.Sprintf("%#x", s.SEID), textsOf(s.UE), sliceCell(s), s.DNN, strings.Join(teids, ","),
 				s.Uplink.Packets, s.Uplink.Bytes, s.Downlink.Packets, s.Downlink.Bytes, s.Buffered, s.Association)
 		}
 	})

@@ -15,7 +15,6 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -381,19 +380,9 @@ var networkSlices = noun[agent.SliceStatus]{
 		if s.N9 != nil {
 			n9 = strings.TrimSpace(fmt.Sprintf("%s %s", s.N9.Transport, s.N9.Mode))
 		}
-		return []any{s.Name, snssai(s.SNSSAI), s.NetworkInstance, n9, s.Sessions,
+		return []any{s.Name, s.SNSSAI, s.NetworkInstance, n9, s.Sessions,
 			s.Uplink.Packets, s.Uplink.Bytes, s.Downlink.Packets, s.Downlink.Bytes, s.Origin}
 	},
-}
-
-func snssai(s slice.SNSSAI) string {
-	switch {
-	case s.SST == 0:
-		return "any"
-	case s.SD == "":
-		return fmt.Sprint(s.SST)
-	}
-	return fmt.Sprintf("%d-%s", s.SST, s.SD)
 }
 
 // namesOf is the text of each value.

@@ -4,6 +4,7 @@
 package session
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 )
@@ -52,6 +53,17 @@ type SNSSAI struct {
 	SST   uint8  `json:"sst"`
 	SD    uint32 `json:"sd,omitempty"` // 24 bits
 	HasSD bool   `json:"has_sd,omitempty"`
+}
+
+// String is SST and SD as operators write them: 1-000001.
+func (s SNSSAI) String() string {
+	switch {
+	case s == SNSSAI{}:
+		return "none"
+	case !s.HasSD:
+		return fmt.Sprint(s.SST)
+	}
+	return fmt.Sprintf("%d-%06x", s.SST, s.SD)
 }
 
 // Interface is a Source or Destination Interface (TS 29.244 sections 8.2.2 and

@@ -99,3 +99,14 @@ func (s SNSSAI) Value() (session.SNSSAI, bool) {
 	out.SD, out.HasSD = uint32(sd), true
 	return out, err == nil && len(s.SD) == 6
 }
+
+// String is the S-NSSAI in short, as in 1-000001.
+func (s SNSSAI) String() string {
+	switch {
+	case s.SST == 0:
+		return "any"
+	case s.SD == "":
+		return strconv.Itoa(int(s.SST))
+	}
+	return strconv.Itoa(int(s.SST)) + "-" + s.SD
+}

@@ -1,6 +1,7 @@
 package smf
 
 import (
+	"math/bits"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -126,15 +127,24 @@ func (e *encoder) establish() []*ie.IE {
 	for _, id := range e.allURRs() {
 		ies = append(ies, ie.NewCreateURR(e.urr(id, s.URR)...))
 	}
-	sd, err := strconv.ParseUint(s.SNSSAI.SD, 16, 24)
-	if err != nil {
-		sd = 0xffffff // no slice differentiator (TS 23.003 section 28.4.2)
-	}
 	return append(append(ies, e.createQERs()...),
 		when(e.bar != 0, ie.NewCreateBAR(ie.NewBARID(e.bar))),
 		ie.NewPDNType(uint8(slices.Index(pdnTypes, s.PDNType)+1)),
 		when(s.DNN != "", ie.NewAPNDNN(s.DNN)),
-		when(s.SNSSAI.SST != 0, ie.NewSNSSAI(s.SNSSAI.SST, uint32(sd))))
+		when(s.SNSSAI.SST != 0, ie.NewSNSSAI(s.SNSSAI.SST, e.sd())))
+}
+
+// sd is the slice differentiator as the SMF sends it. That of Open5GS sends its octets in
+// reverse order.
+func (e *encoder) sd() uint32 {
+	sd, err := strconv.ParseUint(e.spec.SNSSAI.SD, 16, 24)
+	if err != nil {
+		return 0xffffff // none (TS 23.003 section 28.4.2)
+	}
+	if e.dialect == Open5GS {
+		return bits.ReverseBytes32(uint32(sd)) >> 8
+	}
+	return uint32(sd)
 }
 
 func (e *encoder) fseid() *ie.IE {

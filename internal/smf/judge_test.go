@@ -155,7 +155,7 @@ func TestTsharkSeesTheDialects(t *testing.T) {
 		Open5GS: {
 			"pfcp.msg_type == 50 && pfcp.f_teid_flags.ch == 1 && pfcp.f_teid_flags.ch_id == 1 && pfcp.f_teid.choose_id == 5 && pfcp.mp_flag == 0",
 			"pfcp.msg_type == 50 && pfcp.out_hdr_desc == 6 && pfcp.apply_action.buff == 1 && pfcp.apply_action.nocp == 1 && pfcp.bar_id == 1",
-			"pfcp.msg_type == 50 && pfcp.network_instance == \"internet\" && pfcp.apn_dnn == \"internet\" && pfcp.s_nssai_sst.sst == 1 && pfcp.s_nssai_sst.sd == 00:00:01",
+			"pfcp.msg_type == 50 && pfcp.network_instance == \"internet\" && pfcp.apn_dnn == \"internet\" && pfcp.s_nssai_sst.sst == 1 && pfcp.s_nssai_sst.sd == 01:00:00",
 			"pfcp.msg_type == 50 && pfcp.ue_ip_addr_ipv4 == 10.0.0.1 && pfcp.ul_mbr == 100000 && pfcp.dl_mbr == 200000 && pfcp.qfi_value == 9",
 			"pfcp.msg_type == 52 && pfcp.outer_hdr_creation.teid == 0xabcd && pfcp.outer_hdr_creation.ipv4 == 192.0.2.2 && pfcp.smreq_flags.sndem == 1",
 		},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -39,6 +40,11 @@ func (c Config) withDefaults() Config {
 type settings struct {
 	Config
 	indices []uint32
+	matches matchLog
+}
+
+func newSettings(c Config, log *slog.Logger) *settings {
+	return &settings{Config: c.withDefaults(), matches: matchLog{log: log, seen: map[matchKey]bool{}}}
 }
 
 // SetConfig changes what sessions are made of, and moves those that are up: all of
@@ -50,7 +56,7 @@ func (u *UPF) SetConfig(c Config) error {
 	for _, s := range append(c.Slices[:len(c.Slices):len(c.Slices)], before.Slices...) {
 		stays[s.Name] = true
 	}
-	next := &settings{Config: c.withDefaults()}
+	next := newSettings(c, u.o.Logger)
 	for _, s := range c.Slices {
 		index, err := u.store.SliceIndex(s.Name, stays)
 		if err != nil {

@@ -42,12 +42,14 @@ type plan struct {
 func (i *installer) compile(s *session.Session, u *usage.Usage) (p plan, err error) {
 	config := i.config.Load()
 	in := rules.Input{Session: s, Blocked: u.Blocked(s)}
-	if at, found := rules.MatchSlice(config.Slices, s); found != nil {
-		in.Slice, in.Index = found, config.indices[at]
+	m := rules.MatchSlice(config.Slices, s)
+	if m.Slice != nil {
+		in.Slice, in.Index = m.Slice, config.indices[m.Index]
 	}
 	p.usage, p.slice = u, in.Index
 	if p.rules, err = rules.Compile(in); err == nil {
 		u.Limit(s, p.rules.Rules)
+		config.matches.note(config.Slices, s, m)
 	}
 	return p, err
 }

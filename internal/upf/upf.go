@@ -69,7 +69,7 @@ func New(o Options) (*UPF, error) {
 			return o.DataPath.InjectFor(seid, frame, ifindex, false)
 		}})
 	u.install = &installer{dp: o.DataPath, links: u.links}
-	u.install.config.Store(&settings{Config: Config{}.withDefaults()})
+	u.install.config.Store(newSettings(Config{}, o.Logger))
 	u.reports = &reporter{install: u.install, store: u.store, hosts: u.hosts, stats: &u.stats, log: o.Logger, now: o.Now}
 	u.reports.wheel.Start(o.Now())
 	u.kept = &keeper{install: u.install, reports: u.reports, log: o.Logger, now: o.Now,

@@ -17,9 +17,12 @@ import (
 // View is a session as it is now.
 type View struct {
 	Session *session.Session
-	Slice   string      // name; empty: of none
-	Volumes []PDRVolume // of each PDR
-	URRs    []usage.Status
+	Slice   string // name; empty: of none
+	// SliceNote says why the session belongs to no slice, or to that one although it
+	// has another SD.
+	SliceNote string
+	Volumes   []PDRVolume // of each PDR
+	URRs      []usage.Status
 	// Buffered counts the packets that are kept, and BufferedBytes their octets.
 	Buffered, BufferedBytes int
 	// BufferFull counts the packets that were dropped because the buffer was full.
@@ -68,7 +71,9 @@ func (u *UPF) View(seid uint64) (v View, exists bool, err error) {
 		return View{}, false, nil
 	}
 	defer e.Unlock()
-	v = View{Session: e.Session(), Slice: u.install.config.Load().sliceName(e.Slice)}
+	config := u.install.config.Load()
+	v = View{Session: e.Session(), Slice: config.sliceName(e.Slice)}
+	v.SliceNote = rules.MatchSlice(config.Slices, v.Session).Note(config.Slices, v.Session)
 	counts, err := u.o.DataPath.SessionUsage(seid)
 	if err != nil {
 		return View{}, false, err

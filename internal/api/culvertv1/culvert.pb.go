@@ -4541,6 +4541,7 @@ type SessionStatus struct {
 	Urrs          []*URRStatus `protobuf:"bytes,12,rep,name=urrs,proto3" json:"urrs,omitempty"`
 	Rules         string       `protobuf:"bytes,13,opt,name=rules,proto3" json:"rules,omitempty"`                              // the session as the SMF said it, in JSON
 	BufferFull    uint32       `protobuf:"varint,14,opt,name=buffer_full,json=bufferFull,proto3" json:"buffer_full,omitempty"` // packets dropped because the buffer was full
+	SliceNote     string       `protobuf:"bytes,15,opt,name=slice_note,json=sliceNote,proto3" json:"slice_note,omitempty"`     // why of no slice, or of that one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4671,6 +4672,13 @@ func (x *SessionStatus) GetBufferFull() uint32 {
 		return x.BufferFull
 	}
 	return 0
+}
+
+func (x *SessionStatus) GetSliceNote() string {
+	if x != nil {
+		return x.SliceNote
+	}
+	return ""
 }
 
 type PDRStatus struct {
@@ -9657,7 +9665,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\brecovery\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\brecovery\x12\x0e\n" +
 	"\x02up\x18\x05 \x01(\bR\x02up\x12\x1a\n" +
 	"\bsessions\x18\x06 \x01(\rR\bsessions\x12\"\n" +
-	"\fapplications\x18\a \x03(\tR\fapplications\"\xb3\x03\n" +
+	"\fapplications\x18\a \x03(\tR\fapplications\"\xd2\x03\n" +
 	"\rSessionStatus\x12\x12\n" +
 	"\x04seid\x18\x01 \x01(\x04R\x04seid\x12\x17\n" +
 	"\acp_seid\x18\x02 \x01(\x04R\x06cpSeid\x12 \n" +
@@ -9674,7 +9682,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x04urrs\x18\f \x03(\v2\x15.culvert.v1.URRStatusR\x04urrs\x12\x14\n" +
 	"\x05rules\x18\r \x01(\tR\x05rules\x12\x1f\n" +
 	"\vbuffer_full\x18\x0e \x01(\rR\n" +
-	"bufferFull\"b\n" +
+	"bufferFull\x12\x1d\n" +
+	"\n" +
+	"slice_note\x18\x0f \x01(\tR\tsliceNote\"b\n" +
 	"\tPDRStatus\x12\x10\n" +
 	"\x03pdr\x18\x01 \x01(\rR\x03pdr\x12-\n" +
 	"\acounter\x18\x02 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12\x14\n" +

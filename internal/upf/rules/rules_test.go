@@ -200,11 +200,50 @@ func TestMatchSlice(t *testing.T) {
 		{session.SNSSAI{}, "ims", "sd and instance"}, // free5GC does not say the S-NSSAI
 	} {
 		s := &session.Session{SNSSAI: tt.snssai, PDRs: []session.PDR{{PDI: session.PDI{NetworkInstance: tt.instance}}}}
-		if _, got := MatchSlice(list, s); got.Name != tt.want {
-			t.Errorf("%+v %q: %q, want %q", tt.snssai, tt.instance, got.Name, tt.want)
+		if m := MatchSlice(list, s); m.Slice.Name != tt.want || m.Reversed || m.Note(list, s) != "" {
+			t.Errorf("%+v %q: %+v, want %q", tt.snssai, tt.instance, m, tt.want)
 		}
 	}
-	if _, got := MatchSlice(list[1:2], &session.Session{}); got != nil {
-		t.Errorf("no S-NSSAI, none that is of any: %q", got.Name)
+	s := &session.Session{DNN: "Internet"}
+	if m := MatchSlice(list[1:2], s); m.Slice != nil || m.Note(list, s) != "no slice takes S-NSSAI none with network instance internet" {
+		t.Errorf("no S-NSSAI, none that is of any: %+v, %q", m, m.Note(list, s))
+	}
+	if m := MatchSlice(nil, s); m.Note(nil, s) != "no slices are configured" {
+		t.Errorf("no slices: %q", m.Note(nil, s))
+	}
+}
+
+// The octets of an SD may arrive in reverse order; who has it as it was received
+// comes first.
+func TestMatchSliceReversed(t *testing.T) {
+	one := slice.Slice{Name: "one", SNSSAI: slice.SNSSAI{SST: 1, SD: "000001"}}
+	other := slice.Slice{Name: "other", SNSSAI: slice.SNSSAI{SST: 1, SD: "010000"}}
+	inIMS := slice.Slice{Name: "ims", SNSSAI: one.SNSSAI, NetworkInstance: "ims"}
+	all := slice.Slice{Name: "all"}
+	received := session.SNSSAI{SST: 1, SD: 0x010000, HasSD: true}
+	for _, tt := range []struct {
+		list     []slice.Slice
+		snssai   session.SNSSAI
+		want     string
+		reversed bool
+	}{
+		{[]slice.Slice{one}, received, "one", true},
+		{[]slice.Slice{all, one}, received, "one", true},
+		{[]slice.Slice{one, inIMS}, received, "ims", true},
+		{[]slice.Slice{one, other}, received, "other", false},
+		{[]slice.Slice{one, other}, session.SNSSAI{SST: 1, SD: 1, HasSD: true}, "one", false},
+		{[]slice.Slice{all, one}, session.SNSSAI{SST: 2, SD: 0x010000, HasSD: true}, "all", false},
+		{[]slice.Slice{all, one}, session.SNSSAI{SST: 1, SD: 0x000100, HasSD: true}, "all", false},
+		{[]slice.Slice{one}, session.SNSSAI{SST: 1}, "", false},
+	} {
+		s := &session.Session{SNSSAI: tt.snssai, DNN: "ims"}
+		m := MatchSlice(tt.list, s)
+		got := ""
+		if m.Slice != nil {
+			got = m.Slice.Name
+		}
+		if got != tt.want || m.Reversed != tt.reversed || (m.Note(tt.list, s) == "") != (got != "" && !tt.reversed) {
+			t.Errorf("%s of %d: %q, reversed %t, %q; want %q", tt.snssai, len(tt.list), got, m.Reversed, m.Note(tt.list, s), tt.want)
+		}
 	}
 }

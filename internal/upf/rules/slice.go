@@ -1,6 +1,10 @@
 package rules
 
 import (
+	"cmp"
+	"fmt"
+	"iter"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -8,21 +12,50 @@ import (
 	"github.com/culvert-net/culvert/internal/slice"
 )
 
-// MatchSlice returns the slice of a session, and its index in list. Of the slices
-// that agree with the session's S-NSSAI and network instance, it returns the most
-// specific one. found is nil if no slice agrees.
-func MatchSlice(list []slice.Slice, s *session.Session) (index int, found *slice.Slice) {
+// Match is the slice of a session.
+type Match struct {
+	Index int          // in the list
+	Slice *slice.Slice // nil: none
+	// Reversed: the slice has the session's S-NSSAI only with the octets of the SD in
+	// reverse order.
+	Reversed bool
+}
+
+// MatchSlice returns the slice of a session: of the slices that agree with its S-NSSAI
+// and network instance, the most specific one. Open5GS sends the octets of the SD in
+// reverse order, so a slice may have that S-NSSAI where no slice has the one received.
+func MatchSlice(list []slice.Slice, s *session.Session) Match {
+	m := mostSpecific(list, s, s.SNSSAI)
+	if m.hasSD() {
+		return m
+	}
+	if r := mostSpecific(list, s, reversed(s.SNSSAI)); r.hasSD() {
+		r.Reversed = true
+		return r
+	}
+	return m
+}
+
+// hasSD says whether the slice is of one SD.
+func (m Match) hasSD() bool { return m.Slice != nil && m.Slice.SNSSAI.SD != "" }
+
+func reversed(s session.SNSSAI) session.SNSSAI {
+	s.SD = bits.ReverseBytes32(s.SD) >> 8
+	return s
+}
+
+func mostSpecific(list []slice.Slice, s *session.Session, has session.SNSSAI) (m Match) {
 	best := -1
 	for i := range list {
 		l := &list[i]
 		score := 0
 		switch snssai, ok := l.SNSSAI.Value(); {
 		case !ok: // any S-NSSAI
-		case s.SNSSAI == (session.SNSSAI{}):
+		case has == (session.SNSSAI{}):
 			if l.NetworkInstance == "" {
 				continue
 			}
-		case snssai == s.SNSSAI:
+		case snssai == has:
 			score += 2
 		default:
 			continue
@@ -34,18 +67,60 @@ func MatchSlice(list []slice.Slice, s *session.Session) (index int, found *slice
 			score++
 		}
 		if score > best {
-			best, index, found = score, i, l
+			best, m = score, Match{Index: i, Slice: l}
 		}
 	}
-	return index, found
+	return m
 }
 
-// hasInstance says whether a session belongs to a network instance: its rules name
-// it, or it is the session's data network.
+// Note says what an operator must know of a match: why no slice was found, or that the SD
+// was received otherwise than he wrote it; otherwise "".
+func (m Match) Note(list []slice.Slice, s *session.Session) string {
+	switch {
+	case m.Reversed:
+		return fmt.Sprintf("S-NSSAI %s was received: its SD matches with its octets reversed", s.SNSSAI)
+	case m.Slice != nil:
+		return ""
+	case len(list) == 0:
+		return "no slices are configured"
+	}
+	return fmt.Sprintf("no slice takes S-NSSAI %s with network instance %s", s.SNSSAI, cmp.Or(strings.Join(Instances(s), " or "), "none"))
+}
+
+// Instances lists the network instances of a session, in lower case.
+func Instances(s *session.Session) (list []string) {
+	for name := range instances(s) {
+		if name = strings.ToLower(name); !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// instances are the network instances that a session's rules name, and its data network.
+func instances(s *session.Session) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		each := func(name string) bool { return name == "" || yield(name) }
+		for i := range s.PDRs {
+			if !each(s.PDRs[i].PDI.NetworkInstance) {
+				return
+			}
+		}
+		for i := range s.FARs {
+			if f := s.FARs[i].Forwarding; f != nil && !each(f.NetworkInstance) {
+				return
+			}
+		}
+		each(s.DNN)
+	}
+}
+
+// hasInstance says whether a session belongs to a network instance.
 func hasInstance(s *session.Session, name string) bool {
-	return strings.EqualFold(s.DNN, name) ||
-		slices.ContainsFunc(s.PDRs, func(p session.PDR) bool { return strings.EqualFold(p.PDI.NetworkInstance, name) }) ||
-		slices.ContainsFunc(s.FARs, func(f session.FAR) bool {
-			return f.Forwarding != nil && strings.EqualFold(f.Forwarding.NetworkInstance, name)
-		})
+	for other := range instances(s) {
+		if strings.EqualFold(other, name) {
+			return true
+		}
+	}
+	return false
 }
