@@ -6,14 +6,6 @@
 
 #include "upf.h"
 
-/* Whether the rules that `index` leads to are an Ethernet session's. */
-INLINE int leads_to_frames(__u32 index)
-{
-	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
-
-	return rule && rule->qfi & PDR_FRAMES;
-}
-
 /* ---- stations ---- */
 
 /* Whether `index` leads to the rules of that session for frames from the link. */
@@ -71,26 +63,8 @@ GLOBAL int learn_station(struct xdp_md *ctx, struct packet *p, __u32 head, __u32
  * (RFC 9433 section 6.1). */
 INLINE int push_frame_srv6(struct xdp_md *ctx, struct packet *p, struct forwarding *f)
 {
-	struct rule *rule = &p->rule;
-	int reason;
-
 	p->next_header = NH_ETHERNET;
-	p->args = args_mob(rule->qfi & 0x3f, rule->qfi >> 6 & 1, rule->teid);
-	p->args_at = f->args_at;
-	if (!p->args_at)
-		return REASON_FAR_DROP;
-	if (f->kind == FORWARD_POLICY) {
-		reason = plan_policy(ctx, p, f->index, 0);
-		if (reason)
-			return reason;
-	} else {
-		plan_forwarding_addresses(p, f);
-		stamp_args(&p->dst, p->args, p->args_at);
-		p->segments = 1;
-		p->reduced = 1;
-	}
-	plan_srv6(p);
-	return CONTINUE;
+	return f->args_at ? plan_rule_srv6(ctx, p, f) : REASON_FAR_DROP;
 }
 
 /* The frame at p->keep into what its rule's forwarding pushes. It has no sender
@@ -172,22 +146,24 @@ GLOBAL int receive_frame(struct xdp_md *ctx, struct packet *p, __u32 index, __u3
 	return leave_by_link(p, f);
 }
 
-/* What a SID for sessions took out is a frame: its argument says whose, as a TEID
+/* What a SID of a slice took out is a frame: its argument says whose, as a TEID
  * does. */
-GLOBAL int receive_sid_frame(struct xdp_md *ctx, struct packet *p, __u32 args_at)
+GLOBAL int receive_sid_frame(struct xdp_md *ctx, struct packet *p, __u32 slice, __u32 args_at)
 {
 	struct ipv6 *ip = p ? at(ctx, p->l3, IPV6_LEN) : 0;
-	struct settings *cfg = &node_settings;
-	__u32 index;
+	__u32 index, teid;
 	__u64 args;
 
 	if (!ip || args_at + ARGS_MOB_BITS > 128)
 		return REASON_NO_PDR;
 	args = bits128(ld128(&ip->dst), args_at & 127, ARGS_MOB_BITS);
+	teid = args_mob_session(args);
 	p->qfi = args_mob_qfi(args);
 	p->message = 0;
-	index = pdr_of_teid(cfg, args_mob_session(args));
-	if (!index || !leads_to_frames(index))
+	index = pdr_at_sid(slice, AT_SID_TEID, be32(teid));
+	if (!index)
+		return why_not_at_sid(p, slice, teid);
+	if (!leads_to_frames(index))
 		return REASON_NO_PDR;
 	return receive_frame(ctx, p, index, 0, 0);
 }

@@ -205,7 +205,7 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 	if (!sid && refuse_ue6(x->cfg, x->port_flags, ip))
 		return NOT_TAKEN;
 	if (!sid)
-		return express_to_ue6(ctx, x, ld64(&ip->dst), ETH_LEN, 0);
+		return express_to_ue6(ctx, x, ld64(&ip->dst));
 	x->sid = bpf_map_lookup_elem(&sid_counter, &index);
 	if (!x->sid || !is_ipv6(ip) || IPV6_LEN + be16(ld16(&ip->payload_length)) != x->length)
 		return NOT_TAKEN;
@@ -216,7 +216,7 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 		return express_end(ctx, x, sid, ip, end);
 	case END_DT46:
 		if (sid->flags & SID_SESSIONS)
-			return express_sid_sessions(ctx, x, index, ip, end);
+			return express_sid_sessions(ctx, x, sid, index, ip, end);
 		if (ip->next_header == NH_IPV6)
 			return express_decap6(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, 0,
 					      sid->table);

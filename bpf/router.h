@@ -11,6 +11,17 @@
 
 /* ---- SIDs ---- */
 
+/* What a SID of a slice took out meets the rules of its session. */
+INLINE int of_session(struct xdp_md *ctx, struct packet *p, struct local_sid *sid)
+{
+	int reason;
+
+	if (p->upper_type == NH_ETHERNET)
+		return receive_sid_frame(ctx, p, sid->slice, sid->length);
+	reason = receive_at_sid(ctx, p, sid->slice, sid->length);
+	return reason == CONTINUE_TO_UE ? send_to_ue(ctx, p, p->ue) : reason;
+}
+
 INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct local_sid *sid,
 		  struct ipv6 *ip)
 {
@@ -37,8 +48,7 @@ INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, st
 	case END_DT46:
 		reason = end_d(ctx, p, sid, ip);
 		if (reason == CONTINUE && sid->flags & SID_SESSIONS)
-			return p->upper_type == NH_ETHERNET ? receive_sid_frame(ctx, p, sid->length)
-							    : turn_to_ue(ctx, p);
+			return of_session(ctx, p, sid);
 		return reason;
 	case END_M_GTP6_D:
 	case END_M_GTP6_D_DI:

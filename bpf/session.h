@@ -50,6 +50,24 @@ INLINE __u32 pdr_of_ue6(struct settings *cfg, __u64 hi)
 	return pdr_of_ue(cfg, hi, 0);
 }
 
+/* What leads to rules at a SID of a slice, by `what` (enum at_sid), or 0. `hi` is in
+ * network order. */
+INLINE __u32 pdr_at_sid(__u64 slice, __u64 what, __u64 hi)
+{
+	struct words key = { hi, be64((__u64)AT_SID << 56 | what << 48 | slice) };
+	__u32 *index = bpf_map_lookup_elem(&pdr_by_ue, &key);
+
+	return index ? *index : 0;
+}
+
+/* Whether the rules that `index` leads to are an Ethernet session's. */
+INLINE int leads_to_frames(__u32 index)
+{
+	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+
+	return rule && rule->qfi & PDR_FRAMES;
+}
+
 /* ---- which rule ---- */
 
 /* A T-PDU of a UE with known addresses comes from one of them; of one with an

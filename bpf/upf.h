@@ -118,6 +118,30 @@ INLINE void plan_rule_gpdu(struct packet *p, struct rule *rule)
 	p->with_sequence = 0;
 }
 
+/* By the forwarding's policy, or to its segment. QFI and session go into the last segment
+ * where it has room for Args.Mob.Session (RFC 9433 section 6.1). */
+INLINE int plan_rule_srv6(struct xdp_md *ctx, struct packet *p, struct forwarding *f)
+{
+	struct rule *rule = &p->rule;
+	int reason;
+
+	p->args = args_mob(rule->qfi & 0x3f, rule->qfi >> 6 & 1, rule->teid);
+	p->args_at = f->args_at;
+	if (f->kind == FORWARD_POLICY) {
+		reason = plan_policy(ctx, p, f->index, 0);
+		if (reason)
+			return reason;
+	} else {
+		plan_forwarding_addresses(p, f);
+		if (p->args_at)
+			stamp_args(&p->dst, p->args, p->args_at);
+		p->segments = 1;
+		p->reduced = 1;
+	}
+	plan_srv6(p);
+	return CONTINUE;
+}
+
 /* The packet at p->keep into what its rule's forwarding pushes. What was
  * decapsulated before keeps the congestion mark that it took over there. */
 INLINE int push_forwarding(struct xdp_md *ctx, struct packet *p, struct settings *cfg,
@@ -133,20 +157,9 @@ INLINE int push_forwarding(struct xdp_md *ctx, struct packet *p, struct settings
 		p->class = (p->class & ~3) | ecn;
 	}
 	mark(p, f);
-	if (f->kind == FORWARD_POLICY) {
-		reason = plan_policy(ctx, p, f->index, 0);
-		if (reason)
-			return reason;
-		plan_srv6(p);
-		return CONTINUE;
-	}
+	if (f->kind == FORWARD_POLICY || f->kind == FORWARD_SRV6)
+		return plan_rule_srv6(ctx, p, f);
 	plan_forwarding_addresses(p, f);
-	if (f->kind == FORWARD_SRV6) {
-		p->segments = 1;
-		p->reduced = 1;
-		plan_srv6(p);
-		return CONTINUE;
-	}
 	plan_rule_gpdu(p, rule);
 	plan_gtpu(p, f->ipv4 ? 4 : 6);
 	return CONTINUE;
@@ -187,27 +200,15 @@ GLOBAL int send_to_ue(struct xdp_md *ctx, struct packet *p, __u32 index)
 	return push_forwarding(ctx, p, cfg, &p->rule, f);
 }
 
-/* An IP packet that was decapsulated for UEs: a plan to go on alone is there. */
-INLINE int turn_to_ue(struct xdp_md *ctx, struct packet *p)
+/* A packet with a plan to go on alone leaves by the kernel's routes, or is for another UE,
+ * which is the caller's: the stack holds one rule at a time. */
+INLINE int leave(struct packet *p, struct forwarding *f)
 {
-	__u32 index = pdr_of_destination(p);
-
-	return index ? send_to_ue(ctx, p, index) : REASON_NO_PDR;
-}
-
-/* Out of the tunnel, by the kernel's routes, or to another UE, which is the
- * caller's: the stack holds one rule at a time. */
-INLINE int receive_out(struct xdp_md *ctx, struct packet *p, struct forwarding *f, __u8 outer)
-{
-	__u32 ue;
+	__u32 ue = pdr_of_destination(p);
 	int reason;
 
 	p->adjacency = f->adjacency;
 	p->table = f->index;
-	reason = plan_inner(ctx, p, outer);
-	if (reason != CONTINUE)
-		return reason;
-	ue = pdr_of_destination(p);
 	if (ue && !f->internal)
 		return REASON_UE_TO_UE;
 	if (ue) {
@@ -221,6 +222,14 @@ INLINE int receive_out(struct xdp_md *ctx, struct packet *p, struct forwarding *
 	p->guarded = 1;
 	reason = may_reach(p);
 	return reason ? reason : CONTINUE;
+}
+
+/* Out of the tunnel. */
+INLINE int receive_out(struct xdp_md *ctx, struct packet *p, struct forwarding *f, __u8 outer)
+{
+	int reason = plan_inner(ctx, p, outer);
+
+	return reason == CONTINUE ? leave(p, f) : reason;
 }
 
 /* ---- in ---- */
@@ -334,6 +343,102 @@ GLOBAL int receive_session(struct xdp_md *ctx, struct packet *p, __u32 index, __
 	case FORWARD_POLICY:
 		p->decapsulated = 0;
 		return push_forwarding(ctx, p, cfg, rule, f);
+	}
+	return REASON_FAR_DROP;
+}
+
+/* ---- at a SID ---- */
+
+/* The rule that `index` leads to, or the first of several, forwards for another slice than
+ * this one. */
+INLINE int is_of_other_slice(__u32 index, __u32 slice)
+{
+	struct pdr *entry = bpf_map_lookup_elem(&pdr, &index);
+	struct forwarding *f;
+	struct filter *first;
+
+	if (entry && entry->action == PDR_FILTERS) {
+		index = entry->more;
+		first = bpf_map_lookup_elem(&filter, &index);
+		index = first ? first->pdr : 0;
+		entry = bpf_map_lookup_elem(&pdr, &index);
+	}
+	if (!entry || entry->action != PDR_FORWARD)
+		return 0;
+	index = entry->forwarding;
+	f = bpf_map_lookup_elem(&forwarding, &index);
+	return f && f->slice && f->slice != slice;
+}
+
+/* Nothing leads from the packet at a SID of a slice to its rules: why. */
+GLOBAL int why_not_at_sid(struct packet *p, __u32 slice, __u32 teid)
+{
+	if (!p)
+		return REASON_NO_PDR;
+	if (teid)
+		return is_of_other_slice(pdr_of_teid(&node_settings, teid), slice)
+			       ? REASON_OTHER_SLICE
+			       : REASON_NO_PDR;
+	if (is_of_other_slice(pdr_of_destination(p), slice))
+		return REASON_OTHER_SLICE;
+	copy16(&p->dst, &p->src);
+	return is_of_other_slice(pdr_of_destination(p), slice) ? REASON_OTHER_SLICE : REASON_NO_PDR;
+}
+
+/* What a SID of a slice took out leads to p->ue: by the argument `args_at` bits into the
+ * SID, where it names a PDU Session, else by the UE's address. 0, or a reason. */
+GLOBAL int find_at_sid(struct xdp_md *ctx, struct packet *p, __u32 slice, __u32 args_at)
+{
+	__u32 teid, up, down, four;
+	struct ipv6 *ip = p ? at(ctx, p->l3, IPV6_LEN) : 0;
+	__u64 args = 0;
+
+	if (!ip)
+		return REASON_NO_PDR;
+	if (args_at + ARGS_MOB_BITS <= 128)
+		args = bits128(ld128(&ip->dst), args_at & 127, ARGS_MOB_BITS);
+	teid = args_mob_session(args);
+	if (teid) {
+		p->qfi = args_mob_qfi(args);
+		p->ue = pdr_at_sid(slice, AT_SID_TEID, be32(teid));
+		return p->ue ? 0 : why_not_at_sid(p, slice, teid);
+	}
+	p->qfi = 0;
+	four = p->family == 4;
+	up = pdr_at_sid(slice, four ? AT_SID_SOURCE4 : AT_SID_SOURCE6,
+			four ? ld32(&p->src) : p->src.hi);
+	down = pdr_at_sid(slice, four ? AT_SID_DESTINATION4 : AT_SID_DESTINATION6,
+			  four ? ld32(&p->dst) : p->dst.hi);
+	if (up && down)
+		return REASON_UE_TO_UE;
+	p->ue = up | down;
+	return p->ue ? 0 : why_not_at_sid(p, slice, 0);
+}
+
+/* An IP packet that a SID of a slice took out, with a plan to go on alone. */
+GLOBAL int receive_at_sid(struct xdp_md *ctx, struct packet *p, __u32 slice, __u32 args_at)
+{
+	struct settings *cfg = &node_settings;
+	struct forwarding *f = 0;
+	int reason = find_at_sid(ctx, p, slice, args_at);
+
+	if (!p)
+		return REASON_NO_PDR;
+	if (!reason && leads_to_frames(p->ue))
+		reason = REASON_NO_PDR;
+	if (!reason)
+		reason = meet_rule(ctx, p, p->ue, 1, &f);
+	if (reason)
+		return reason;
+	p->from_ue = !(p->rule.flags & PDR_DOWNLINK);
+	p->tunnel_length = p->keep_length;
+	switch (f->kind) {
+	case FORWARD_TABLE:
+		return p->from_ue ? leave(p, f) : REASON_FAR_DROP;
+	case FORWARD_GTPU:
+	case FORWARD_SRV6:
+	case FORWARD_POLICY:
+		return push_forwarding(ctx, p, cfg, &p->rule, f);
 	}
 	return REASON_FAR_DROP;
 }

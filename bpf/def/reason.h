@@ -71,6 +71,8 @@ enum reason {
 
 	REASON_TENANT, /* of a tenant's pod, or for one, and the tenant has nothing there */
 
+	REASON_OTHER_SLICE, /* at a slice's SID, and its session is of another slice */
+
 	REASON_COUNT,
 };
 

@@ -79,13 +79,14 @@ struct local_sid {
 	__u32 table;     /* End.T, End.DT*: kernel table id; or a tenant's */
 	__u32 policy;    /* End.B6.*, End.M.GTP6.D* */
 	__u8 block_length; /* NEXT-C-SID locator block in bits */
-	__u8 pad[3];
+	__u8 pad;
+	__u16 slice; /* SID_SESSIONS: whose sessions receive there */
 };
 
 enum sid_flags {
 	SID_ALLOW_UPPER_LAYER = 1,
 	SID_DIRECT = 2, /* End.DX* without next hop: the destination is on the link */
-	SID_SESSIONS = 4, /* End.DT*: what is inside is for UEs, or a frame, and meets PDRs */
+	SID_SESSIONS = 4, /* End.DT*: what is inside meets the PDRs of a slice's sessions */
 	SID_IGNORE_TAG = 8, /* End.M.GTP*.E: every packet is a G-PDU */
 	SID_TENANT = 16, /* End.DT*: for pods of a tenant only */
 };
@@ -359,6 +360,19 @@ struct refused {
 	__u32 pad;
 };
 
+/* What leads packets at a SID of a slice to its rules. In pdr_by_ue it is the ninth octet's
+ * neighbour: AT_SID, this, two octets of 0, the slice in four. The first half of the key
+ * is the TEID or IPv4 address in its first four octets, or the first 64 bits of an IPv6
+ * address. */
+enum at_sid {
+	AT_SID = 0xfe, /* in no other key of pdr_by_ue */
+	AT_SID_TEID = 1, /* PDU Session ID of the argument */
+	AT_SID_SOURCE4,  /* uplink */
+	AT_SID_SOURCE6,
+	AT_SID_DESTINATION4, /* downlink */
+	AT_SID_DESTINATION6,
+};
+
 /* In qfi of all rules of an Ethernet session, and of what leads to them: T-PDUs
  * are frames. source4 and source6 of what leads there are then, for the uplink,
  * the index of what leads to the rules of frames from the link (0: none) and the
@@ -416,7 +430,7 @@ struct forwarding {
 	__u8 ipv4;     /* 1: remote is IPv4 */
 	__u8 tos, tos_mask;
 	__u8 internal; /* 1: may reach UEs, this node, protected prefixes */
-	__u8 args_at;  /* bits before Args.Mob.Session in the last segment, of frames; 0: none */
+	__u8 args_at;  /* bits before Args.Mob.Session in the last segment; 0: none */
 	__u8 pad[14];
 };
 

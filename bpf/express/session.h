@@ -155,6 +155,8 @@ INLINE int express_rule_srv6(struct xdp_md *ctx, struct express *x, struct forwa
 INLINE int express_rule_segment(struct xdp_md *ctx, struct express *x, struct forwarding *f,
 				struct express_ipv6_header *h, __u32 kept)
 {
+	if (f->args_at)
+		return 0;
 	if (f->kind == FORWARD_POLICY)
 		return express_encaps(ctx, x, f->index, h, x->length - kept) != NOT_TAKEN;
 	x->hop = express_shared(f->adjacency, h->hash, kept + IPV6_LEN);
@@ -376,40 +378,44 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, s
 
 /* ---- to the UE ---- */
 
-INLINE int express_to_ue4(struct xdp_md *ctx, struct express *x, __be32 dst, __u32 l3, __u32 sid)
-{
-	struct pool4 *pool = find_pool4(x->cfg, be32(dst));
-
-	if (!pool || !pool->sessions)
-		return NOT_TAKEN;
-	return express_send_rule(ctx, pool->base + (be32(dst) & ~pool->mask), l3, sid,
-				 x->port_flags);
-}
-
-INLINE int express_to_ue6(struct xdp_md *ctx, struct express *x, __u64 hi, __u32 l3, __u32 sid)
+INLINE int express_to_ue6(struct xdp_md *ctx, struct express *x, __u64 hi)
 {
 	struct pool6 *pool = find_pool6(x->cfg, be64(hi));
 
 	if (!pool || !pool->sessions)
 		return NOT_TAKEN;
-	return express_send_rule(ctx, pool->base + (be64(hi) & ~pool->mask), l3, sid,
+	return express_send_rule(ctx, pool->base + (be64(hi) & ~pool->mask), ETH_LEN, 0,
 				 x->port_flags);
 }
 
-/* Out of an SRv6 tunnel whose packets are for UEs. */
-INLINE int express_sid_sessions(struct xdp_md *ctx, struct express *x, __u32 sid, struct ipv6 *ip,
-				void *end)
+/* The rule of the UE that a packet at a SID is for; 0: the journey has to look. */
+INLINE __u32 express_at_sid(struct local_sid *sid, struct ipv6 *ip, __u32 six, __u64 src, __u64 dst)
+{
+	__u32 at = sid->length, index;
+
+	if (at + ARGS_MOB_BITS <= 128 &&
+	    args_mob_session(bits128(ld128(&ip->dst), at & 127, ARGS_MOB_BITS)))
+		return 0;
+	index = pdr_at_sid(sid->slice, AT_SID_DESTINATION4 + six, dst);
+	return index && !pdr_at_sid(sid->slice, AT_SID_SOURCE4 + six, src) ? index : 0;
+}
+
+/* Out of an SRv6 tunnel of a slice, to its UEs. */
+INLINE int express_sid_sessions(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
+				__u32 counter, struct ipv6 *ip, void *end)
 {
 	struct ipv4 *inner4 = (void *)ip + IPV6_LEN;
 	struct ipv6 *inner6 = (void *)ip + IPV6_LEN;
+	__u32 index = 0;
 
 	if (ip->next_header == NH_IPV6 && (void *)inner6 + IPV6_LEN <= end &&
 	    express_ecn(ipv6_class(ip), ipv6_class(inner6)))
-		return express_to_ue6(ctx, x, ld64(&inner6->dst), ETH_LEN + IPV6_LEN, sid);
+		index = express_at_sid(sid, ip, 1, ld64(&inner6->src), ld64(&inner6->dst));
 	if (ip->next_header == NH_IPV4 && (void *)inner4 + IPV4_LEN <= end &&
 	    express_ecn(ipv6_class(ip), inner4->tos))
-		return express_to_ue4(ctx, x, ld32(&inner4->dst), ETH_LEN + IPV6_LEN, sid);
-	return NOT_TAKEN;
+		index = express_at_sid(sid, ip, 0, ld32(&inner4->src), ld32(&inner4->dst));
+	return index ? express_send_rule(ctx, index, ETH_LEN + IPV6_LEN, counter, x->port_flags)
+		     : NOT_TAKEN;
 }
 
 #endif

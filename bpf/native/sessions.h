@@ -132,6 +132,32 @@ static void make_links(void)
 	put(&target_by_port, &key, &to);
 }
 
+/* What leads to a rule at the SIDs of a slice, in one of all ways. */
+static void put_at_sid(__u32 i)
+{
+	struct in6 key = {};
+	__u32 what = AT_SID_TEID + i % 5;
+
+	if (what == AT_SID_TEID) {
+		key.b[3] = i;
+	} else if (what == AT_SID_SOURCE4 || what == AT_SID_DESTINATION4) {
+		key.b[0] = 10;
+		key.b[1] = 210;
+		key.b[3] = i & 7;
+	} else {
+		key.b[0] = 0x20;
+		key.b[1] = 1;
+		key.b[2] = 0x0d;
+		key.b[3] = 0xb8;
+		key.b[4] = 0xde;
+		key.b[7] = i & 7;
+	}
+	key.b[8] = AT_SID;
+	key.b[9] = what;
+	key.b[15] = i & 1;
+	put(&pdr_by_ue, &key, &i);
+}
+
 /* Quotas are out of reach or used up, and rates so high that the time between
  * two runs does not matter: they must come to the same. */
 static void make_sessions(struct input *in)
@@ -179,6 +205,8 @@ static void make_sessions(struct input *in)
 		ue.b[15] = i;
 		put(&pdr_by_ue, &ue, &i);
 	}
+	for (i = 1; i < PDR_SLOTS; i++)
+		put_at_sid(i);
 	put_target4(10, 221, 16, TARGET_PDR, PDRS - 2);
 }
 

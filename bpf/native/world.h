@@ -178,6 +178,7 @@ static void make_sid(struct input *in, __u32 index)
 	s->flags = n >> 4 & 3;
 	if (s->behavior >= END_DT4 && s->behavior <= END_DT46 && n >> 10 & 1)
 		s->flags |= SID_SESSIONS;
+	s->slice = n >> 11 & 1;
 	s->length = sid_length(in, s->behavior);
 	s->block_length = s->flavors & FLAVOR_NEXT_C_SID ? 32 + (n >> 6 & 15) : 0;
 	if (s->behavior >= END_MAP && s->behavior <= END_M_GTP4_E)

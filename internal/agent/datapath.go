@@ -93,6 +93,9 @@ type sliced interface {
 	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error
 }
 
+func (s sessions) SetSliceSID(sid netip.Prefix, slice uint32) {
+	s.dp.SIDs.SetSlice(sid, uint16(slice))
+}
 func (s sessions) NewTEID() (uint32, error)            { return s.dp.Sessions.NewTEID() }
 func (s sessions) TakeTEID(teid uint32) error          { return s.dp.Sessions.TakeTEID(teid) }
 func (s sessions) FreeTEID(teid uint32)                { s.dp.Sessions.FreeTEID(teid) }

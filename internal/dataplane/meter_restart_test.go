@@ -27,7 +27,7 @@ func downlinkFlow(n uint32, way Forwarding) *flow {
 	return f
 }
 
-// forward sends downlink packets by another way. As N9 by SRv6 does, that way has
+// forward sends downlink packets by another way. With a way by SRv6 the session has
 // each rule twice: the second for what comes by GTP-U.
 func (f *flow) forward(way Forwarding) {
 	var list []Rule

@@ -160,7 +160,7 @@ func ruleOf(r model.Rule) Rule {
 		Sources: r.Sources, Destinations: r.Destinations, Action: ruleActions[r.Action], Duplicate: r.Duplicate,
 		QFI: r.QFI, RQI: r.RQI, Container: ruleContainers[r.Container], Rate: r.Rate, Meters: r.Meters,
 		RuleLimits: RuleLimits{NotifyAt: r.NotifyAt, StopAt: r.StopAt, RefusedNotifyAt: r.RefusedNotifyAt},
-		Ethernet:   r.Ethernet, Link: Link(r.Link),
+		Ethernet:   r.Ethernet, Link: Link(r.Link), AtSID: session.AtSID(r.AtSID),
 		Forward: Forwarding{Kind: forwardingKinds[f.Kind], Table: f.Table, Internal: f.Internal, Remote: f.Remote, Source: f.Source,
 			TEID: f.TEID, ArgsOffset: f.ArgsOffset, Policy: f.Policy, Link: Link(f.Link), ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}
 	for _, q := range r.QFIs {
@@ -257,18 +257,21 @@ func (r *rig) takeEvents(want int) []model.Event {
 // has sessions puts it, the others, which the data path knows as well, by the
 // flag alone.
 func (r *rig) putSID(s srv6.LocalSID) error {
-	if !slices.Contains(r.network.SessionSIDs, s.SID) {
+	slice, has := r.network.SliceOf(s.SID)
+	if !has {
 		return r.d.SIDs.Put(s)
 	}
 	if r.asSessionSID(s) {
-		return r.d.SIDs.PutForSessions(s.SID)
+		err := r.d.SIDs.PutForSessions(s.SID)
+		r.d.SIDs.SetSlice(s.SID, uint16(slice))
+		return err
 	}
 	if err := r.d.SIDs.Put(s); err != nil {
 		return err
 	}
 	index := r.d.SIDs.IndexOf(s.SID.Masked())
 	e := r.d.SIDs.Entries.Get(index)
-	e.Flags |= uint8(abi.SidFlagsSID_SESSIONS)
+	e.Flags, e.Slice = e.Flags|uint8(abi.SidFlagsSID_SESSIONS), uint16(slice)
 	for i, w := range table.ToWords(e) {
 		r.d.SIDs.Entries.Store(index, i, w)
 	}
@@ -284,5 +287,6 @@ func (r *rig) deleteSID(s srv6.LocalSID) error {
 
 // asSessionSID says whether PutSessionSID makes just this.
 func (r *rig) asSessionSID(s srv6.LocalSID) bool {
-	return slices.Contains(r.network.SessionSIDs, s.SID) && s.Behavior == srv6.EndDT46 && !s.AllowUpperLayer
+	_, has := r.network.SliceOf(s.SID)
+	return has && s.Behavior == srv6.EndDT46 && !s.AllowUpperLayer
 }

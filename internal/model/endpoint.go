@@ -107,10 +107,8 @@ func (e endpoint) forwardOuter(p []byte) Result {
 	return e.j.send(o)
 }
 
-// forUEs says whether what is inside a packet to the SID is for UEs.
-func (e endpoint) forUEs() bool {
-	return slices.ContainsFunc(e.j.m.network.SessionSIDs, func(p netip.Prefix) bool { return p.Masked() == e.sid.SID.Masked() })
-}
+// ofSlice is the slice that receives at the SID, if one does.
+func (e endpoint) ofSlice() (uint32, bool) { return e.j.m.network.SliceOf(e.sid.SID) }
 
 // by is where a SID's packets go on: adjacency or table.
 func (e endpoint) by(o *outbound) {
@@ -166,8 +164,8 @@ func (e endpoint) endDecapsulate() Result {
 	if f != nil {
 		return e.j.fail(f)
 	}
-	if e.forUEs() && e.sid.Behavior == srv6.EndDT46 && c.upper == protoEthernet {
-		return e.j.upf().decapsulatedFrame(e.sid.SID, c)
+	if slice, has := e.ofSlice(); has && e.sid.Behavior == srv6.EndDT46 && c.upper == protoEthernet {
+		return e.j.upf().decapsulatedFrame(e.sid.SID, slice, c)
 	}
 	if !slices.Contains(taken[e.sid.Behavior], c.upper) {
 		return e.upperLayer(c)
@@ -203,15 +201,13 @@ func (e endpoint) decapsulate(c chain) Result {
 	if martian(addresses(inner)) {
 		return e.j.drop(Martian)
 	}
-	if e.forUEs() { // it must be fit to go on, then it meets the rules of its destination
+	if slice, has := e.ofSlice(); has { // it must be fit to go on, then it meets the rules of its session
 		t := tpdu{packet: inner, l3: e.j.l3 + c.at, outer: int(class(e.j.packet))}
 		if p, r := e.j.departing(t); p == nil {
 			return r
 		}
-		_, dst := addresses(inner)
-		rules, _ := e.j.m.ueOrFramed(dst)
 		e.j.around = c.at
-		return e.j.upf().meet(rules, t)
+		return e.j.upf().decapsulated(e.sid.SID, slice, t)
 	}
 	o := outbound{}
 	e.by(&o)

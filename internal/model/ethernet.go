@@ -54,8 +54,8 @@ func (u upf) fromLink(l Link) Result {
 	return Result{Reason: SlowPath, Punt: u.j.punt(PuntFlood, at)}
 }
 
-// decapsulatedFrame is what a SID for sessions took out: its argument says whose.
-func (u upf) decapsulatedFrame(sid netip.Prefix, c chain) Result {
+// decapsulatedFrame is what a SID of a slice took out: its argument says whose.
+func (u upf) decapsulatedFrame(sid netip.Prefix, slice uint32, c chain) Result {
 	frame := u.j.packet[c.at:]
 	if len(frame) < frameHeader {
 		return u.j.drop(InnerMalformed)
@@ -64,8 +64,11 @@ func (u upf) decapsulatedFrame(sid netip.Prefix, c chain) Result {
 		return u.j.drop(NoPDR)
 	}
 	whose := argsOf(getBits(u.j.packet[24:40], sid.Bits(), 40))
-	rules := u.j.m.sessions.byTEID[whose.teid]
-	if len(rules) == 0 || !rules[0].Ethernet {
+	rules := u.j.m.sessions.atSID[atSID{slice: slice, teid: whose.teid}]
+	switch {
+	case len(rules) == 0 && u.j.m.sessions.byTEID[whose.teid].ofOtherSlice(slice):
+		return u.j.drop(OtherSlice)
+	case len(rules) == 0 || !rules[0].Ethernet:
 		return u.j.drop(NoPDR)
 	}
 	return u.meet(rules, tpdu{packet: frame, l3: u.j.l3 + c.at, qfi: whose.qfi, outer: noOuter, frame: true, bySID: true})
@@ -77,16 +80,12 @@ func (u upf) frameInSRv6(r *ruleState, frame []byte) Result {
 	if r.Forward.ArgsOffset == 0 {
 		return u.j.drop(FARDrop)
 	}
-	hash, list := flowHash(frame, true), u.toSID(r)
-	if r.Forward.Kind == ForwardPolicy {
-		var f *fault
-		if list, f = u.j.headend().choose(r.Forward.Policy, hash); f != nil {
-			return u.j.fail(f)
-		}
+	hash := flowHash(frame, true)
+	list, f := u.listOf(r)(hash)
+	if f != nil {
+		return u.j.fail(f)
 	}
-	h := outer{next: protoEthernet, class: r.marking().of(0), label: hash, segments: slices.Clone(list.segments)}
-	last := len(h.segments) - 1
-	h.segments[last] = withArgs(h.segments[last], int(r.Forward.ArgsOffset), args{qfi: r.QFI, r: r.RQI, teid: r.Forward.TEID})
+	h := outer{next: protoEthernet, class: r.marking().of(0), label: hash}
 	return u.j.headend().send(list, h, frame, outbound{silent: true})
 }
 

@@ -15,7 +15,9 @@ type tpdu struct {
 	// the send side, -1 where there was none.
 	outer int
 	frame bool // packet is an Ethernet frame
-	bySID bool // which a SID's argument says the session of
+	bySID bool // a SID took it out and led it to its session
+	// anyQFI: nothing tells what QFI it has.
+	anyQFI bool
 }
 
 // linkLocal is where a UE with an IPv6 prefix may send from besides.
@@ -52,14 +54,14 @@ func classify(rules []*ruleState, t tpdu) (*ruleState, Reason) {
 	if !t.frame {
 		source, _ = addresses(t.packet)
 	}
-	received := t.message != nil && !t.frame
+	received := (t.message != nil || t.bySID && !t.anyQFI) && !t.frame
 	checked := received && sameFewSources(rules)
 	if checked && !rules[0].fromUE(source) {
 		return nil, UESource
 	}
 	for _, r := range rules {
 		own := !received || checked || len(r.Sources) == 0 || r.fromUE(source)
-		if !own || len(r.QFIs) > 0 && !slices.Contains(r.QFIs, t.qfi) {
+		if !own || len(r.QFIs) > 0 && !t.anyQFI && !slices.Contains(r.QFIs, t.qfi) {
 			continue
 		}
 		matches := Filter.matches

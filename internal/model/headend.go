@@ -13,7 +13,8 @@ type chosen struct {
 	name     string // of its counter; "": none
 	source   netip.Addr
 	segments []netip.Addr
-	reduced  bool // what is pushed leaves the first segment out of the SRH
+	reduced  bool         // what is pushed leaves the first segment out of the SRH
+	written  []netip.Addr // the segments with an argument in the last one; nil: without
 }
 
 // headend is the node as the headend of an SR policy, and at H.M.GTP4.D: it
@@ -56,7 +57,7 @@ func (n headend) choose(policy string, hash uint32) (chosen, *fault) {
 		}
 	}
 	source := cmp.Or(p.Source, n.j.m.network.Config.Encapsulation.Source)
-	return chosen{ListName(p.Name, before+at), source, lists[at].Segments, reduced(p.Behavior)}, nil
+	return chosen{name: ListName(p.Name, before+at), source: source, segments: lists[at].Segments, reduced: reduced(p.Behavior)}, nil
 }
 
 // placeOf is the list that a hash falls to by the weights.
@@ -132,6 +133,9 @@ func (n headend) send(list chosen, h outer, payload []byte, o outbound) Result {
 	}
 	if h.segments == nil {
 		h.segments = list.segments
+		if list.written != nil {
+			h.segments = list.written
+		}
 	}
 	h.reduced, h.hopLimit = list.reduced, cmp.Or(h.hopLimit, n.j.m.hopLimit)
 	o.packet, o.hash, o.via = h.push(payload), h.label, Key{NextHop: list.segments[0]}

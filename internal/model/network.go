@@ -28,10 +28,25 @@ type Network struct {
 	UEPools     []netip.Prefix `json:"ue_pools,omitempty"`     // of sessions
 	Protected   []netip.Prefix `json:"protected,omitempty"`    // from UEs
 	MayReach    []netip.Prefix `json:"ue_may_reach,omitempty"` // by UEs, all the same
-	SessionSIDs []netip.Prefix `json:"session_sids,omitempty"` // of Config.SIDs, those whose inside is for UEs
+	SessionSIDs []SessionSID   `json:"session_sids,omitempty"` // of Config.SIDs, those of slices
 	Slices      []Slice        `json:"slices,omitempty"`
 	Sessions    []Session      `json:"sessions,omitempty"`
 	MSSClamp    bool           `json:"mss_clamp,omitempty"` // of sessions' TCP connections
+}
+
+// SessionSID is a SID at which sessions of a slice receive.
+type SessionSID struct {
+	SID   netip.Prefix `json:"sid"`
+	Slice uint32       `json:"slice"`
+}
+
+// SliceOf is the slice that receives at a SID, if one does.
+func (n *Network) SliceOf(sid netip.Prefix) (slice uint32, found bool) {
+	i := slices.IndexFunc(n.SessionSIDs, func(s SessionSID) bool { return s.SID.Masked() == sid.Masked() })
+	if i < 0 {
+		return 0, false
+	}
+	return n.SessionSIDs[i].Slice, true
 }
 
 // Port is an interface that the data path is attached to.

@@ -45,6 +45,7 @@ const (
 	GateClosed     Reason = "gate_closed"
 	UESource       Reason = "ue_source"
 	UEToUE         Reason = "ue_to_ue"
+	OtherSlice     Reason = "other_slice"
 	UEToCore       Reason = "ue_to_core"
 	RateExceeded   Reason = "rate"
 	SliceRate      Reason = "slice_rate"

@@ -46,6 +46,48 @@ func (u upf) toUE(rules []*ruleState) Result {
 	return u.meet(rules, tpdu{packet: u.j.packet, l3: u.j.l3, outer: noOuter})
 }
 
+// decapsulated is a packet that a SID of a slice took out, and that is fit to go on.
+func (u upf) decapsulated(sid netip.Prefix, slice uint32, t tpdu) Result {
+	known, t2 := u.j.m.sessions, t
+	t2.bySID = true
+	if sid.Bits()+40 <= 128 {
+		if whose := argsOf(getBits(u.j.packet[24:40], sid.Bits(), 40)); whose.teid != 0 {
+			t2.qfi = whose.qfi
+			rules := known.atSID[atSID{slice: slice, teid: whose.teid}]
+			if len(rules) == 0 && known.byTEID[whose.teid].ofOtherSlice(slice) {
+				return u.j.drop(OtherSlice)
+			}
+			return u.meetIP(rules, t2)
+		}
+	}
+	t2.anyQFI = true
+	src, dst := addresses(t.packet)
+	up := known.atSID[atSID{slice: slice, ue: ueOf(src), direction: Uplink}]
+	down := known.atSID[atSID{slice: slice, ue: ueOf(dst), direction: Downlink}]
+	switch {
+	case len(up) > 0 && len(down) > 0:
+		return u.j.drop(UEToUE)
+	case len(up) > 0:
+		return u.meetIP(up, t2)
+	case len(down) > 0:
+		return u.meetIP(down, t2)
+	}
+	for _, a := range []netip.Addr{dst, src} {
+		if rules, _ := u.j.m.ueOrFramed(a); ruleList(rules).ofOtherSlice(slice) {
+			return u.j.drop(OtherSlice)
+		}
+	}
+	return u.j.drop(NoPDR)
+}
+
+// meetIP is meet where rules must not be an Ethernet session's.
+func (u upf) meetIP(rules ruleList, t tpdu) Result {
+	if len(rules) > 0 && rules[0].Ethernet {
+		return u.j.drop(NoPDR)
+	}
+	return u.meet(rules, t)
+}
+
 // meet takes a packet through section 7's steps.
 func (u upf) meet(rules []*ruleState, t tpdu) Result {
 	if len(rules) == 0 {
@@ -166,27 +208,26 @@ func (u upf) forward(r *ruleState, t tpdu) Result {
 			return u.j.gtpu().relay(r.tunnel(), *t.message, r.marking(), o)
 		}
 		return u.j.gtpu().intoTunnel(r.tunnel(), r.RQI, t, r.marking())
-	case ForwardSRv6: // H.Encaps.Red with one segment
-		list := u.toSID(r)
-		return u.j.headend().encapsulateBy(func(uint32) (chosen, *fault) { return list, nil }, t, r.marking())
-	case ForwardPolicy:
-		return u.j.headend().encapsulate(r.Forward.Policy, t, r.marking())
+	case ForwardSRv6, ForwardPolicy: // H.Encaps.Red with one segment, or a policy
+		return u.j.headend().encapsulateBy(u.listOf(r), t, r.marking())
 	}
-	if t.message == nil {
+	if t.message == nil && (!t.bySID || r.Direction == Downlink) {
 		return u.j.drop(FARDrop)
 	}
-	if martian(addresses(t.packet)) {
-		return u.j.drop(Martian)
-	}
-	t.outer = int(class(u.j.packet))
-	if p, end := u.j.departing(t); p == nil {
-		return end
+	if t.message != nil {
+		if martian(addresses(t.packet)) {
+			return u.j.drop(Martian)
+		}
+		t.outer = int(class(u.j.packet))
+		if p, end := u.j.departing(t); p == nil {
+			return end
+		}
 	}
 	_, dst := addresses(t.packet)
 	rules, ue := u.j.m.ueOrFramed(dst)
 	switch {
 	case ue && r.Forward.Internal:
-		t.message, t.qfi = nil, 0
+		t.message, t.qfi, t.bySID, t.anyQFI = nil, 0, false, false
 		return u.meet(rules, t)
 	case ue:
 		return u.j.drop(UEToUE)
@@ -211,6 +252,26 @@ func (u upf) relayMarked(r *ruleState, t tpdu, o outbound) Result {
 // in it again: the error goes to its sender if that is the UE.
 func (r *ruleState) onward(t tpdu) outbound {
 	return outbound{quoted: t.packet, l3: t.l3, fragments: true, silent: r.Direction == Downlink}
+}
+
+// listOf chooses the segment list that a rule forwards by. The argument of the last
+// segment says whose the packet is, where the rule has room for it.
+func (u upf) listOf(r *ruleState) func(hash uint32) (chosen, *fault) {
+	return func(hash uint32) (chosen, *fault) {
+		list := u.toSID(r)
+		if r.Forward.Kind == ForwardPolicy {
+			var f *fault
+			if list, f = u.j.headend().choose(r.Forward.Policy, hash); f != nil {
+				return list, f
+			}
+		}
+		if at := int(r.Forward.ArgsOffset); at != 0 {
+			list.written = slices.Clone(list.segments)
+			last := len(list.written) - 1
+			list.written[last] = withArgs(list.written[last], at, args{qfi: r.QFI, r: r.RQI, teid: r.Forward.TEID})
+		}
+		return list, nil
+	}
 }
 
 // toSID is the segment list with the one segment that a rule forwards to.

@@ -30,6 +30,7 @@ type Rule struct {
 	TEID         uint32         `json:"teid,omitempty"`         // receive side; 0: send side
 	Sources      []netip.Prefix `json:"sources,omitempty"`      // of the UE, on the receive side
 	Destinations []netip.Prefix `json:"destinations,omitempty"` // of the UE, on the send side
+	AtSID        AtSID          `json:"at_sid,omitzero"`        // where it applies too
 	Filters      []Filter       `json:"filters,omitempty"`
 	QFIs         []uint8        `json:"qfis,omitempty"`
 
@@ -46,6 +47,13 @@ type Rule struct {
 	StopAt   uint64 `json:"stop_at,omitempty"`
 	// RefusedNotifyAt is a volume of what gates and rates refused.
 	RefusedNotifyAt uint64 `json:"refused_notify_at,omitempty"`
+}
+
+// AtSID says which packets at the SIDs of a slice a rule applies to: whose argument has its
+// TEID and, without an argument, those from or to these UEs.
+type AtSID struct {
+	Slice uint32         `json:"slice,omitempty"`
+	UEs   []netip.Prefix `json:"ues,omitempty"`
 }
 
 // Direction is that of a rule's packets.
@@ -139,7 +147,8 @@ type ruleState struct {
 
 // sessions is the part of a Model that section 7 is about.
 type sessions struct {
-	byTEID map[uint32][]*ruleState
+	byTEID map[uint32]ruleList
+	atSID  map[atSID]ruleList
 	byUE   map[netip.Prefix][]*ruleState // /32 and /64
 	framed map[netip.Prefix][]*ruleState
 	rules  map[ruleKey]*ruleState
@@ -150,6 +159,23 @@ type sessions struct {
 	byLink   map[uint64][]*ruleState // by session: what comes from its link
 	stations map[station]uint64      // session
 	peers    map[netip.Addr]bool     // that rules send G-PDUs to
+}
+
+// ruleList are rules in the order in which packets are asked.
+type ruleList []*ruleState
+
+// ofOtherSlice says whether the first of the rules forwards for another slice.
+func (l ruleList) ofOtherSlice(slice uint32) bool {
+	return len(l) > 0 && l[0].Action == ActionForward && l[0].Forward.Slice != 0 && l[0].Forward.Slice != slice
+}
+
+// atSID leads packets at a slice's SID to rules: the TEID of the argument, or the source
+// or destination.
+type atSID struct {
+	slice     uint32
+	teid      uint32
+	ue        netip.Prefix
+	direction Direction
 }
 
 type ruleKey struct {
@@ -174,7 +200,7 @@ func (m *Model) PutSession(s Session) error {
 // refuses what cannot be looked up.
 func (m *Model) addSessions() error {
 	had := m.sessions
-	m.sessions = sessions{byTEID: map[uint32][]*ruleState{}, byUE: map[netip.Prefix][]*ruleState{},
+	m.sessions = sessions{byTEID: map[uint32]ruleList{}, atSID: map[atSID]ruleList{}, byUE: map[netip.Prefix][]*ruleState{},
 		framed: map[netip.Prefix][]*ruleState{}, rules: map[ruleKey]*ruleState{}, meters: map[uint64][]*sharedMeter{},
 		slices: had.slices,
 		links:  map[Link]bool{}, byLink: map[uint64][]*ruleState{}, stations: had.stations, peers: map[netip.Addr]bool{}}
@@ -193,6 +219,9 @@ func (m *Model) addSessions() error {
 		}
 	}
 	for _, list := range m.sessions.byTEID {
+		sortRules(list)
+	}
+	for _, list := range m.sessions.atSID {
 		sortRules(list)
 	}
 	for _, list := range m.sessions.byUE {
@@ -273,6 +302,15 @@ func (m *Model) addRule(r *ruleState) error {
 		m.sessions.byLink[r.session] = append(m.sessions.byLink[r.session], r)
 		return nil
 	}
+	if at := r.AtSID; at.Slice != 0 {
+		add := func(k atSID) { m.sessions.atSID[k] = append(m.sessions.atSID[k], r) }
+		if r.TEID != 0 {
+			add(atSID{slice: at.Slice, teid: r.TEID})
+		}
+		for _, ue := range at.UEs {
+			add(atSID{slice: at.Slice, ue: ue.Masked(), direction: r.Direction})
+		}
+	}
 	if r.TEID != 0 {
 		if others := m.sessions.byTEID[r.TEID]; len(others) > 0 && others[0].session != r.session {
 			return fmt.Errorf("TEID %#x: session %d has it", r.TEID, others[0].session)
@@ -297,14 +335,19 @@ func isUE(p netip.Prefix) bool {
 	return p.Addr().Is4() && p.Bits() == 32 || p.Addr().Is6() && p.Bits() == 64
 }
 
-// ue are the rules for what goes to an address that is a UE's by itself: none
-// where it is only in a pool. false: it is not a UE's.
-func (m *Model) ue(a netip.Addr) ([]*ruleState, bool) {
-	bits := 64 // a UE has an IPv4 address or an IPv6 /64
+// ueOf is what a UE with the address has: that address, or an IPv6 /64.
+func ueOf(a netip.Addr) netip.Prefix {
+	bits := 64
 	if a.Is4() {
 		bits = 32
 	}
-	rules := m.sessions.byUE[netip.PrefixFrom(a, bits).Masked()]
+	return netip.PrefixFrom(a, bits).Masked()
+}
+
+// ue are the rules for what goes to an address that is a UE's by itself: none
+// where it is only in a pool. false: it is not a UE's.
+func (m *Model) ue(a netip.Addr) ([]*ruleState, bool) {
+	rules := m.sessions.byUE[ueOf(a)]
 	return rules, rules != nil || within(m.network.UEPools, a)
 }
 

@@ -77,12 +77,12 @@ type N9 struct {
 	DownlinkPolicy string `json:"downlink_policy,omitempty"`
 	// ArgsOffset is the bit of uplink and downlink, or of the policies' last segments,
 	// at which Args.Mob.Session begins, at most 88. The next UPF's SID ends there.
-	// Ethernet sessions by SRv6 need it: the argument says which session a frame
-	// belongs to.
+	// The argument says which session a packet belongs to, and its QFI. Ethernet
+	// sessions by SRv6 need it.
 	ArgsOffset uint8 `json:"args_offset,omitempty" jsonschema:"maximum=88"`
 	// LocalSID is our SID. Packets for it are decapsulated (End.DT46 or, for Ethernet
 	// sessions, End.DX2 with an argument of 40 bits behind it) and then matched
-	// against the sessions' rules.
+	// against the rules of the slice's sessions, uplink or downlink.
 	LocalSID netip.Prefix `json:"local_sid,omitzero"`
 }
 

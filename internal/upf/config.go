@@ -82,12 +82,15 @@ func (u *UPF) useSettings(s *settings) {
 	u.ues.Replace(s.Pools)
 }
 
-// moveSlices sets the rates of slices and, once sessions are restored, puts every
+// moveSlices sets the rates and SIDs of slices and, once sessions are restored, puts every
 // session again.
 func (u *UPF) moveSlices(to *settings) error {
 	for i, s := range to.Slices {
 		if err := u.o.DataPath.SetSlice(to.indices[i], s.RateLimit.Uplink, s.RateLimit.Downlink); err != nil {
 			return fmt.Errorf("slice %q: %w", s.Name, err)
+		}
+		if s.N9 != nil && s.N9.LocalSID.IsValid() {
+			u.o.DataPath.SetSliceSID(s.N9.LocalSID, to.indices[i])
 		}
 	}
 	if !u.restored {

@@ -49,6 +49,8 @@ type DataPath interface {
 
 	// SetSlice sets the rates of a slice, in kbit/s.
 	SetSlice(slice uint32, up, down uint64) error
+	// SetSliceSID says whose sessions receive at a slice's SID.
+	SetSliceSID(sid netip.Prefix, slice uint32)
 	SliceCounters(slice uint32) (up, down counter.Counter, err error)
 
 	// InjectKept sends a frame on as if it came in on an interface. The frame was

@@ -29,13 +29,15 @@ type fakePath struct {
 	volumes  map[uint64]map[uint16]*volume
 	gone     map[uint64]map[uint16]*volume // by the last put
 	slices   map[uint32][2]uint64
-	teids    map[uint32]bool
-	next     uint32
-	stations []dataplane.Station
-	events   chan datapath.Event
-	injected []string
-	puts     int
-	failPut  error
+	// sliceSIDs are whose sessions receive at SIDs.
+	sliceSIDs map[netip.Prefix]uint32
+	teids     map[uint32]bool
+	next      uint32
+	stations  []dataplane.Station
+	events    chan datapath.Event
+	injected  []string
+	puts      int
+	failPut   error
 	// during is called by a put, with the session as it was.
 	during func(before datapath.Session)
 }
@@ -48,7 +50,7 @@ type volume struct {
 
 func newFakePath() *fakePath {
 	return &fakePath{
-		sessions: map[uint64]datapath.Session{}, volumes: map[uint64]map[uint16]*volume{}, gone: map[uint64]map[uint16]*volume{}, slices: map[uint32][2]uint64{},
+		sessions: map[uint64]datapath.Session{}, volumes: map[uint64]map[uint16]*volume{}, gone: map[uint64]map[uint16]*volume{}, slices: map[uint32][2]uint64{}, sliceSIDs: map[netip.Prefix]uint32{},
 		teids: map[uint32]bool{}, events: make(chan datapath.Event, 1000),
 	}
 }
@@ -178,6 +180,12 @@ func (f *fakePath) SessionEvents(ctx context.Context, event func(datapath.Event)
 			event(e)
 		}
 	}
+}
+
+func (f *fakePath) SetSliceSID(sid netip.Prefix, slice uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sliceSIDs[sid] = slice
 }
 
 func (f *fakePath) SetSlice(slice uint32, up, down uint64) error {

@@ -366,12 +366,14 @@ func TestSliceMovesCounted(t *testing.T) {
 	s := countedBy(session.URR{Volume: true})
 	s.PDRs[1].PDI.TEID = 77
 	w.establish(s)
-	const bySID = 2 | 0x8000
-	w.path.packet(1, bySID, 1000)
+	if at := w.path.rule(t, 1, 2).AtSID; at.Slice != 1 || w.path.sliceSIDs[with.N9.LocalSID] != 1 {
+		t.Errorf("at the SID: %+v; %v", at, w.path.sliceSIDs)
+	}
+	w.path.packet(1, 2, 1000)
 	if err := w.SetConfig(Config{Slices: []slice.Slice{{Name: "a"}}}); err != nil {
 		t.Fatal(err)
 	}
-	if r := w.path.rule(t, 1, 1); r.Forward.Kind != datapath.ForwardTable || r.Forward.Slice != 1 {
+	if r := w.path.rule(t, 1, 1); r.Forward.Kind != datapath.ForwardTable || r.Forward.Slice != 1 || w.path.rule(t, 1, 2).AtSID.Slice != 0 {
 		t.Errorf("moved: %+v", r)
 	}
 	w.path.packet(1, 2, 300)

@@ -31,6 +31,17 @@ type Adjacency struct {
 	Half    [2]NextHop
 }
 
+type AtSid uint32
+
+const (
+	AtSidAT_SID              AtSid = 254
+	AtSidAT_SID_TEID         AtSid = 1
+	AtSidAT_SID_SOURCE4      AtSid = 2
+	AtSidAT_SID_SOURCE6      AtSid = 3
+	AtSidAT_SID_DESTINATION4 AtSid = 4
+	AtSidAT_SID_DESTINATION6 AtSid = 5
+)
+
 type Behavior uint32
 
 const (
@@ -250,7 +261,8 @@ type LocalSid struct {
 	Table       uint32
 	Policy      uint32
 	BlockLength uint8
-	Pad         [3]uint8
+	Pad         uint8
+	Slice       uint16
 }
 
 type Locator struct {
@@ -665,7 +677,8 @@ const (
 	ReasonREASON_QUEUE_FULL      Reason = 46
 	ReasonREASON_NO_CLASS_POLICY Reason = 47
 	ReasonREASON_TENANT          Reason = 48
-	ReasonREASON_COUNT           Reason = 49
+	ReasonREASON_OTHER_SLICE     Reason = 49
+	ReasonREASON_COUNT           Reason = 50
 )
 
 type Refused struct {

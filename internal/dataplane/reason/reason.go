@@ -66,7 +66,8 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 
 	abi.ReasonREASON_NO_CLASS_POLICY: {"no_class_policy", "its traffic class is strict, and no valid policy of its color leads there"},
 
-	abi.ReasonREASON_TENANT: {"tenant", "of a tenant's pod, or for one, and the tenant has no pod and no prefix there"},
+	abi.ReasonREASON_OTHER_SLICE: {"other_slice", "to a slice's SID, of a session of another slice"},
+	abi.ReasonREASON_TENANT:      {"tenant", "of a tenant's pod, or for one, and the tenant has no pod and no prefix there"},
 
 	abi.ReasonREASON_SLOW_PATH_SIZE: {"slow_path_size", "the daemon would have to keep it or put it together, and takes frames of up to 2048 bytes"},
 }

@@ -53,6 +53,10 @@ func checkRule(r *Rule, n Node) error {
 		return errors.New("destination: want a prefix")
 	case slices.ContainsFunc(r.Sources, isInvalid):
 		return errors.New("source: want a prefix")
+	case r.AtSID.Slice >= MaxSlices:
+		return fmt.Errorf("slice %d: want less than %d", r.AtSID.Slice, MaxSlices)
+	case slices.ContainsFunc(r.AtSID.UEs, func(p netip.Prefix) bool { return !isUE(p) }):
+		return errors.New("UE at a SID: want an IPv4 /32 or an IPv6 /64")
 	case r.QFI > 63:
 		return fmt.Errorf("QFI %d: want at most 63", r.QFI)
 	case r.Action > ActionHold:
@@ -86,7 +90,7 @@ func checkEthernetRule(r *Rule, n Node) error {
 	carriesFrames := f.Kind == ForwardGTPU || f.Kind == ForwardLink && r.Direction == Uplink ||
 		(f.Kind == ForwardSRv6 || f.Kind == ForwardPolicy) && f.ArgsOffset != 0 && f.TEID != 0
 	switch {
-	case len(r.Sources)+len(r.Destinations) > 0:
+	case len(r.Sources)+len(r.Destinations)+len(r.AtSID.UEs) > 0:
 		return fmt.Errorf("%w: want no UE addresses in an Ethernet session", ErrRules)
 	case r.TEID == 0 && r.Direction != Downlink:
 		return fmt.Errorf("%w: want a TEID", ErrRules)

@@ -111,7 +111,7 @@ func (p *Plan) appendRun(h *head, local bool) (filterRun, error) {
 	f := &p.runs
 	from := len(f.entries)
 	for _, n := range p.membersOf(h) {
-		if appendFilters(f, &p.rules[n], local, from+maxRun) {
+		if appendFilters(f, p.rules[n], local, h.asksQFI(), from+maxRun) {
 			break // no packet gets to the rest
 		}
 	}
@@ -127,7 +127,11 @@ func (p *Plan) appendRun(h *head, local bool) (filterRun, error) {
 
 // appendFilters appends those of a rule, to a length of one more than most. It
 // says whether they take everything.
-func appendFilters(f *filters, r *plannedRule, local bool, most int) bool {
+func appendFilters(f *filters, r plannedRule, local, qfis bool, most int) bool {
+	if !qfis {
+		any := *r.Rule
+		any.QFIs, r.Rule = 0, &any
+	}
 	locals := []netip.Prefix{{}}
 	if local && len(r.Sources) > 0 {
 		locals = r.Sources

@@ -17,6 +17,10 @@ type key struct {
 	prefix  netip.Prefix
 	link    Link // with session
 	session uint64
+	// slice is that of the SID where packets with the TEID, or from or to the prefix by
+	// the direction, arrive; 0: they arrive at none.
+	slice     uint32
+	direction Direction
 }
 
 // lookupKind says by which table packets find a head.
@@ -29,35 +33,72 @@ const (
 	byUE                       // pdr_by_ue
 	byPrefix                   // target_by_dst4, target_by_dst6
 	byLink                     // station; pdr_by_ue has it for a daemon that starts again
+	atSID                      // pdr_by_ue
 )
+
+// hash names the map that finds a head; "": none does.
+func (by lookupKind) hash() string {
+	switch by {
+	case byTEID:
+		return abi.MapPdrByTeid
+	case byUE, byLink, atSID:
+		return abi.MapPdrByUe
+	}
+	return ""
+}
 
 // appendKeys appends the keys that lead packets to a rule of a session.
 func appendKeys(keys []key, r *Rule, session uint64) []key {
+	at := &r.AtSID
 	switch {
 	case r.TEID != 0:
-		return append(keys, key{teid: r.TEID})
+		keys = append(keys, key{teid: r.TEID})
+		if at.Slice != 0 {
+			keys = append(keys, key{teid: r.TEID, slice: at.Slice})
+		}
 	case r.Ethernet:
 		return append(keys, key{link: r.Link, session: session})
 	}
 	for _, to := range r.Destinations {
 		keys = append(keys, key{prefix: to.Masked()})
 	}
+	if at.Slice != 0 {
+		for _, ue := range at.UEs {
+			keys = append(keys, key{prefix: ue.Masked(), slice: at.Slice, direction: r.Direction})
+		}
+	}
 	return keys
 }
 
 // leadsTo says whether a key of a session leads to one of its rules.
 func (k *key) leadsTo(r *Rule) bool {
+	has := func(list []netip.Prefix) bool {
+		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Masked() == k.prefix })
+	}
+	switch {
+	case k.slice != 0 && k.slice != r.AtSID.Slice:
+		return false
+	case k.slice != 0 && k.teid == 0:
+		return k.direction == r.Direction && has(r.AtSID.UEs)
+	}
 	if k.teid != 0 || r.TEID != 0 {
 		return k.teid == r.TEID
 	}
 	if k.session != 0 {
 		return true
 	}
-	return slices.ContainsFunc(r.Destinations, func(to netip.Prefix) bool { return to.Masked() == k.prefix })
+	return has(r.Destinations)
 }
+
+// asksQFI says whether packets with a key have a QFI, or have none because they came
+// without GTP-U: not where nothing tells of it.
+func (k *key) asksQFI() bool { return k.slice == 0 || k.teid != 0 }
 
 // String is the key as errors name it.
 func (k key) String() string {
+	if k.slice != 0 {
+		return "at the slice's SID, " + key{teid: k.teid, prefix: k.prefix}.String()
+	}
 	if k.teid != 0 {
 		return fmt.Sprintf("TEID %#x", k.teid)
 	}
@@ -77,6 +118,9 @@ func isUE(p netip.Prefix) bool {
 // a lookup by index, or 0.
 func (t *tables) find(k *key) (by lookupKind, index uint32, led bool) {
 	switch {
+	case k.slice != 0:
+		index, led = t.UEs.Lookup(sidEntry(k))
+		return atSID, index, led
 	case k.teid != 0:
 		if slot := slotOf(k.teid, t.slots); slot != 0 {
 			do := t.PDR.Load(slot, wordPDRDo)
@@ -111,15 +155,26 @@ func slotOf(teid, slots uint32) uint32 {
 	return 0
 }
 
+// inUEs is what a key has in pdr_by_ue; the zero value for one that has nothing there.
+func (k *key) inUEs() (e abi.In6) {
+	switch {
+	case k.slice != 0:
+		return sidEntry(k)
+	case k.session != 0:
+		return linkEntry(k.session)
+	case k.prefix.IsValid():
+		return abi.In6Of(k.prefix.Addr())
+	}
+	return e
+}
+
 // put leads a key to an index. By index there is nothing to write.
 func (t *tables) put(k key, by lookupKind, index uint32) error {
 	switch by {
 	case byTEID:
 		return t.TEIDs.Put(k.teid, index)
-	case byUE:
-		return t.putUE(abi.In6Of(k.prefix.Addr()), index)
-	case byLink:
-		return t.putUE(linkEntry(k.session), index)
+	case byUE, byLink, atSID:
+		return t.putUE(k.inUEs(), index)
 	case byPrefix:
 		return t.node.Targets().Put(k.prefix, abi.Target{Kind: uint32(abi.TargetKindTARGET_PDR), Index: index})
 	}
@@ -129,12 +184,10 @@ func (t *tables) put(k key, by lookupKind, index uint32) error {
 // del is the reverse of put, for a key that is not found by index.
 func (t *tables) del(k key) error {
 	switch {
-	case k.teid != 0:
+	case k.teid != 0 && k.slice == 0:
 		return t.TEIDs.Delete(k.teid)
-	case k.session != 0:
-		return t.delUE(linkEntry(k.session))
-	case isUE(k.prefix):
-		return t.delUE(abi.In6Of(k.prefix.Addr()))
+	case k.slice != 0, k.session != 0, isUE(k.prefix):
+		return t.delUE(k.inUEs())
 	}
 	return t.node.Targets().Delete(k.prefix)
 }
@@ -165,6 +218,30 @@ func linkEntry(session uint64) (e abi.In6) {
 }
 
 func isLinkEntry(e abi.In6) bool { return e == linkEntry(binary.BigEndian.Uint64(e.B[:])) }
+
+// sidEntry is what a key at a slice's SID has in pdr_by_ue (enum at_sid in
+// bpf/def/tables.h).
+func sidEntry(k *key) (e abi.In6) {
+	what := abi.AtSidAT_SID_TEID
+	switch a := k.prefix.Addr(); {
+	case k.teid != 0:
+		binary.BigEndian.PutUint32(e.B[:], k.teid)
+	case a.Is4():
+		copy(e.B[:], a.AsSlice())
+		what = abi.AtSidAT_SID_SOURCE4
+	default:
+		copy(e.B[:8], a.AsSlice())
+		what = abi.AtSidAT_SID_SOURCE6
+	}
+	if k.teid == 0 && k.direction == Downlink {
+		what += abi.AtSidAT_SID_DESTINATION4 - abi.AtSidAT_SID_SOURCE4
+	}
+	e.B[8], e.B[9] = uint8(abi.AtSidAT_SID), uint8(what)
+	binary.BigEndian.PutUint32(e.B[12:], k.slice)
+	return e
+}
+
+func isSIDEntry(e abi.In6) bool { return e.B[8] == uint8(abi.AtSidAT_SID) }
 
 // LinkEntry is the entry of pdr that leads to the rules of an Ethernet session for
 // frames from its link; 0: it has none.

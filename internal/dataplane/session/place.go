@@ -128,7 +128,7 @@ func (p *Plan) placeHeads() error {
 // before. A TEID has the entry of its low bits if that is free.
 func (p *Plan) newHead(h *head, placed []head) error {
 	o := p.owners
-	if h.teid != 0 {
+	if h.teid != 0 && h.slice == 0 {
 		slot := slotOf(h.teid, o.slots)
 		if slot != 0 && o.entries[slot].session == 0 && !isActive(p.tables.loadDo(slot)) &&
 			!slices.ContainsFunc(placed, func(h head) bool { return h.index == slot }) {
@@ -146,12 +146,12 @@ func (p *Plan) newHead(h *head, placed []head) error {
 			return fmt.Errorf("%s %w: by steering, or by this node", h.key, target.ErrTaken)
 		}
 	default:
-		used, name := p.tables.TEIDs.Len(), abi.MapPdrByTeid
-		if h.by != byTEID {
-			used, name = p.tables.UEs.Len(), abi.MapPdrByUe
+		used, name := p.tables.UEs.Len(), h.by.hash()
+		if h.by == byTEID {
+			used = p.tables.TEIDs.Len()
 		}
 		for i := range placed {
-			if placed[i].by == h.by && !placed[i].had {
+			if placed[i].by.hash() == name && !placed[i].had {
 				used++
 			}
 		}
@@ -223,7 +223,7 @@ func (p *Plan) chooseHeads() {
 			continue
 		}
 		r := &p.rules[p.members[h.first]]
-		if len(r.Filters) > 0 || r.QFIs != 0 || h.local && len(r.Sources) > 0 {
+		if len(r.Filters) > 0 || r.QFIs != 0 && h.asksQFI() || h.local && len(r.Sources) > 0 {
 			continue // packets have to pass a filter first
 		}
 		if r.head < 0 || h.had && !p.heads[r.head].had {

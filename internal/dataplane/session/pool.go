@@ -38,7 +38,7 @@ func (s *Sessions) CheckPools(want []netip.Prefix, kept, next settings.Pools) er
 			continue
 		}
 		for k := range s.tables.UEs.All() {
-			if a := netip.AddrFrom16(k.B).Unmap(); !isLinkEntry(k) && p.Contains(a) {
+			if a := netip.AddrFrom16(k.B).Unmap(); !isLinkEntry(k) && !isSIDEntry(k) && p.Contains(a) {
 				return fmt.Errorf("UE pool %s: a session has %s, which is found otherwise: release it first", p, a)
 			}
 		}

@@ -111,7 +111,7 @@ func (s *recovery) adoptHead(session uint64, r *Rule, k key, slot uint32) uint32
 			}
 		}
 	default: // the only rule there, or now the last of several
-		if len(r.Filters) == 0 && r.QFIs == 0 {
+		if len(r.Filters) == 0 && (r.QFIs == 0 || !k.asksQFI()) {
 			s.adoptRule(slot, index, r.ID)
 		}
 	}
@@ -163,13 +163,14 @@ func (s *Sessions) Sweep() error {
 	o.periods.Wait(o.periods.Next())
 	s.settle() // so that what nobody has is either free or left over
 	var errs []error
+	// An entry may be a rule's now, and no longer what its key leads to.
 	for teid, index := range s.tables.TEIDs.All() {
-		if o.entries[index].session == 0 {
+		if k, led := o.keys[index]; !led || k.teid != teid {
 			errs = append(errs, s.tables.TEIDs.Delete(teid))
 		}
 	}
 	for ue, index := range s.tables.UEs.All() {
-		if o.entries[index].session == 0 {
+		if k, led := o.keys[index]; !led || k.inUEs() != ue {
 			errs = append(errs, s.tables.UEs.Delete(ue))
 		}
 	}

@@ -133,7 +133,24 @@ func variants() map[string]Session {
 			}
 		}),
 		"other rules": with(plain(5, teid), func(s *Session) { s.Rules[0].ID, s.Rules[1].ID = 11, 12 }),
-		"nothing":     {ID: 5},
+		"at a SID": with(plain(5, teid), func(s *Session) {
+			s.Rules[0].QFIs, s.Rules[0].AtSID = 1<<9, AtSID{Slice: 3, UEs: s.Rules[0].Sources}
+		}),
+		"at another SID": with(both4and6(5, teid), func(s *Session) {
+			s.Rules[0].AtSID = AtSID{Slice: 4, UEs: s.Rules[0].Sources}
+		}),
+		"rich, at a SID": with(rich(5, teid), func(s *Session) {
+			for i := range s.Rules {
+				if r := &s.Rules[i]; r.Direction == Uplink {
+					r.AtSID = AtSID{Slice: 3, UEs: r.Sources}
+				}
+			}
+		}),
+		"down to a SID": with(plain(5, teid), func(s *Session) {
+			s.Rules[1].TEID, s.Rules[1].AtSID = 9, AtSID{Slice: 3, UEs: s.Rules[1].Destinations}
+			s.Rules[1].Destinations = nil
+		}),
+		"nothing": {ID: 5},
 	}
 	return out
 }

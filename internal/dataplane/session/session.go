@@ -47,6 +47,8 @@ type Rule struct {
 	// them. None: any source. One IPv4 address and one IPv6 /64 are checked
 	// without a lookup, more need filters.
 	Sources []netip.Prefix
+	// AtSID has the rule apply to packets at a SID too.
+	AtSID AtSID
 	// Destinations apply to a rule without a TEID: IPv4 /32, IPv6 /64 and framed
 	// routes.
 	Destinations []netip.Prefix
@@ -67,6 +69,15 @@ type Rule struct {
 	Rate   uint64
 	Meters []int
 	RuleLimits
+}
+
+// AtSID says which packets at the SIDs of a slice a rule applies to: those whose
+// argument names its TEID and, where the argument names nothing, those from the UEs
+// (uplink) or to them (downlink), whatever their QFI would be. No other session has
+// them. The zero value: none.
+type AtSID struct {
+	Slice uint32
+	UEs   []netip.Prefix // IPv4 /32, IPv6 /64; none in an Ethernet session
 }
 
 // RuleLimits are volumes in octets, counted as RuleUsage counts. 0: no limit. The
@@ -159,8 +170,8 @@ type Forwarding struct {
 	// that family. TEID is the remote's.
 	Remote, Source netip.Addr
 	TEID           uint32
-	// ArgsOffset is where Args.Mob.Session begins in the last segment, in bits:
-	// of an Ethernet session by SRv6, whose frames carry TEID and QFI there.
+	// ArgsOffset is where Args.Mob.Session begins in the last segment by SRv6, in bits:
+	// TEID and QFI go there. 0: nowhere. Frames of Ethernet sessions need it.
 	ArgsOffset uint8
 	Policy     string // ForwardPolicy
 	Link       Link   // ForwardLink

@@ -206,15 +206,31 @@ func (t *Table) Put(l srv6.LocalSID) error {
 	return t.put("", l)
 }
 
+// wordSlice is the word of an entry that has its slice.
+const wordSlice = 2
+
 // forSessions is the owner of SIDs of sessions, which no policy's name can be.
 const forSessions = "(sessions)"
 
 // PutForSessions adds an End.DT46 SID for UEs: what is inside of its packets
-// meets the rules of their sessions.
+// meets the rules of the sessions of a slice, which SetSlice says. One that an earlier
+// daemon left keeps its slice.
 func (t *Table) PutForSessions(p netip.Prefix) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.put(forSessions, srv6.LocalSID{SID: p, Behavior: srv6.EndDT46})
+}
+
+// SetSlice says whose sessions receive at a SID for UEs. One that is not there is not an
+// error: its packets meet nobody.
+func (t *Table) SetSlice(p netip.Prefix, slice uint16) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.sids[p.Masked()]; s != nil && s.owner == forSessions {
+		e := t.Entries.Get(s.index)
+		e.Slice = slice
+		t.Entries.Store(s.index, wordSlice, table.ToWords(e)[wordSlice])
+	}
 }
 
 // DeleteForSessions removes it. One that is not there is not an error.
@@ -274,9 +290,6 @@ func (t *Table) program(owner string, l srv6.LocalSID, old *sid) error {
 	if err != nil {
 		return err
 	}
-	if owner == forSessions {
-		entry.Flags |= uint8(abi.SidFlagsSID_SESSIONS)
-	}
 	adj := adjacencyOf(l)
 	if entry.Adjacency, err = t.hops.Acquire(adj); err != nil {
 		return err
@@ -295,6 +308,12 @@ func (t *Table) program(owner string, l srv6.LocalSID, old *sid) error {
 		}
 	}
 	before := t.Entries.Get(index)
+	if owner == forSessions {
+		entry.Flags |= uint8(abi.SidFlagsSID_SESSIONS)
+		if before.Flags&entry.Flags != 0 && before.Behavior == entry.Behavior {
+			entry.Slice = before.Slice
+		}
+	}
 	if entry.Mobile, err = t.mobiles.Put(before.Mobile, mob); err != nil {
 		return t.hops.OrRelease(err, keys)
 	}

@@ -131,9 +131,12 @@ func (src frameSource) toEthernet() []byte {
 // sessionSID returns a SID for sessions whose argument is the TEID, or false if no
 // SID has room for it.
 func (src frameSource) sessionSID(teid uint32) (netip.Addr, bool) {
-	for _, sid := range src.n.SessionSIDs {
+	for _, at := range src.n.SessionSIDs {
+		if src.s.chance(20) {
+			continue
+		}
 		args := srv6.ArgsMobSession{QFI: uint8(src.s.IntN(4)), R: src.s.chance(50), TEID: teid}
-		if dst, err := args.Put(sid.Addr(), sid.Bits()); err == nil {
+		if dst, err := args.Put(at.SID.Addr(), at.SID.Bits()); err == nil {
 			return dst, true
 		}
 	}

@@ -28,7 +28,7 @@ func (src sessionSource) sessions(n *model.Network) {
 	n.MayReach = []netip.Prefix{prefix("10.2.2.8/30"), prefix("10.50.1.0/24"), prefix("3fff:50:1::/48")}
 	for _, sid := range n.Config.SIDs {
 		if (sid.Behavior == srv6.EndDT4 || sid.Behavior == srv6.EndDT6 || sid.Behavior == srv6.EndDT46) && src.s.chance(60) {
-			n.SessionSIDs = append(n.SessionSIDs, sid.SID)
+			n.SessionSIDs = append(n.SessionSIDs, model.SessionSID{SID: sid.SID, Slice: uint32(src.s.upTo(1, 2))})
 		}
 	}
 	for i := range 3 {
@@ -89,7 +89,24 @@ func (src sessionSource) session(i int) model.Session {
 		r.TEID = uint32(i+100) | uint32(src.s.upTo(1, 255))<<24
 		session.Rules = append(session.Rules, r)
 	}
+	src.atSID(&session, ue)
 	return session
+}
+
+// atSID has rules of some sessions apply to packets at the SIDs of a slice too.
+func (src sessionSource) atSID(session *model.Session, ue []netip.Prefix) {
+	if src.s.chance(40) {
+		return
+	}
+	slice := uint32(src.s.upTo(1, 2))
+	both := src.s.chance(20)
+	uplink := src.s.chance(50)
+	for i := range session.Rules {
+		r := &session.Rules[i]
+		if r.AtSID = (model.AtSID{Slice: slice}); both || (r.Direction == model.Uplink) == uplink {
+			r.AtSID.UEs = slices.DeleteFunc(slices.Clone(ue), func(p netip.Prefix) bool { return p.Bits() != 32 && p.Bits() != 64 })
+		}
+	}
 }
 
 // Changed is one of a network's sessions as it shall be next: as a whole, or in
@@ -185,6 +202,9 @@ func (src sessionSource) forwarding(d model.Direction) model.Forwarding {
 	case model.ForwardPolicy:
 		f.Policy = src.s.tables().policy()
 	}
+	if (f.Kind == model.ForwardSRv6 || f.Kind == model.ForwardPolicy) && src.s.chance(30) {
+		f.TEID, f.ArgsOffset = src.s.Uint32(), 88
+	}
 	if src.s.chance(20) {
 		f.ToS, f.ToSMask = uint8(src.s.Uint32()), pick(src.s, uint8(0xfc), 0xff, 0x1c)
 	}
@@ -228,16 +248,22 @@ func (src sessionSource) filter(ue []netip.Prefix, known bool) model.Filter {
 // toSession is a frame for one of the rules of one of the sessions.
 func (src frameSource) toSession() []packet.Layer {
 	r := src.anyRule()
-	if r.TEID != 0 {
-		return src.received(r)
-	}
 	if len(src.n.SessionSIDs) > 0 && src.s.chance(25) {
-		outer := packet.IPv6{Src: src.s.address6("2001:db8:a::"), Dst: pick(src.s, src.n.SessionSIDs...).Addr(), HopLimit: src.s.hop(), Class: uint8(src.s.Uint32())}
+		dst := pick(src.s, src.n.SessionSIDs...).SID.Addr()
+		if src.s.chance(30) {
+			if of, ok := src.sessionSID(r.TEID); ok {
+				dst = of
+			}
+		}
+		outer := packet.IPv6{Src: src.s.address6("2001:db8:a::"), Dst: dst, HopLimit: src.s.hop(), Class: uint8(src.s.Uint32())}
 		layers := []packet.Layer{outer}
 		if src.s.chance(40) {
 			layers = append(layers, src.srh(outer.Dst.As16(), 0))
 		}
 		return append(layers, src.forRule(r)...)
+	}
+	if r.TEID != 0 {
+		return src.received(r)
 	}
 	return src.forRule(r)
 }

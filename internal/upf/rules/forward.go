@@ -83,14 +83,13 @@ func (c *compiler) forwarding(far *session.FAR) (f datapath.Forwarding, known bo
 		return f, false, fmt.Errorf("forwarding to an LI function: %w", pfcp.ErrUnsupported)
 	case to.Outer != nil && to.Outer.Kind != session.OuterGTPU:
 		return f, false, fmt.Errorf("an outer header other than GTP-U: %w", pfcp.ErrUnsupported)
-	case to.Destination != session.CPFunction && (to.Outer != nil || !c.ethernet()) && c.bySRv6(&f, to.Destination):
-		if !c.ethernet() {
-			return f, true, nil
+	case c.mayBySRv6(to) && c.bySRv6(&f, to.Destination):
+		// The argument has the F-TEID's number, as GTP-U would (RFC 9433 section 6.1).
+		// Nothing else says which session a frame belongs to.
+		if f.ArgsOffset = c.n9().ArgsOffset; f.ArgsOffset != 0 && to.Outer != nil {
+			f.TEID = to.Outer.TEID
 		}
-		// Frames carry the F-TEID's number, as GTP-U would (RFC 9433 section 6.1):
-		// nothing else in them says which session they belong to.
-		f.TEID, f.ArgsOffset = to.Outer.TEID, c.n9().ArgsOffset
-		if f.ArgsOffset == 0 {
+		if c.ethernet() && f.ArgsOffset == 0 {
 			return f, false, fmt.Errorf("the slice's n9 needs args_offset for Ethernet frames by SRv6: %w", pfcp.ErrUnsupported)
 		}
 		return f, true, nil
@@ -110,6 +109,25 @@ func (c *compiler) forwarding(far *session.FAR) (f datapath.Forwarding, known bo
 	}
 	return f, true, nil
 }
+
+// mayBySRv6 says whether packets may take the SIDs that the slice has for its N9. Those
+// that the SMF gives no outer header go there as well if the session has no other N9, or
+// is it: beside one that has, as an uplink classifier does, they leave by N6 here.
+func (c *compiler) mayBySRv6(to *session.Forwarding) bool {
+	switch {
+	case to.Destination == session.CPFunction:
+		return false
+	case to.Outer != nil:
+		return true
+	case c.ethernet():
+		return false
+	}
+	isN9 := to.InterfaceType != nil && *to.InterfaceType == session.TypeN9
+	return to.Destination == session.Access || isN9 || !c.hasOuterToCore()
+}
+
+// uplinkBySRv6 says whether the slice has a SID or a policy for uplink packets.
+func (c *compiler) uplinkBySRv6() bool { return c.bySRv6(&datapath.Forwarding{}, session.Core) }
 
 // bySRv6 says whether the slice carries N9 by SRv6, and how. That takes
 // precedence over what the SMF says of N9.

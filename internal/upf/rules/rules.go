@@ -11,10 +11,6 @@ import (
 	"github.com/culvert-net/culvert/internal/slice"
 )
 
-// secondBit distinguishes the two rules of a PDR: the ID of the second differs from
-// the PDR's in this bit.
-const secondBit = 0x8000
-
 // Input is what the rules of a session depend on.
 type Input struct {
 	Session *session.Session
@@ -58,12 +54,7 @@ func Direction(p *session.PDR) datapath.Direction {
 }
 
 // PDR returns the PDR that a rule of the data path was made of, or nil.
-func PDR(s *session.Session, rule uint16) *session.PDR {
-	if p := s.PDR(rule); p != nil {
-		return p
-	}
-	return s.PDR(rule ^ secondBit)
-}
+func PDR(s *session.Session, rule uint16) *session.PDR { return s.PDR(rule) }
 
 // FAR returns the FAR of the PDR that a rule of the data path was made of, or nil.
 func FAR(s *session.Session, rule uint16) *session.FAR {
@@ -111,30 +102,56 @@ func (c *compiler) compilePDR(p *session.PDR) error {
 	if err := c.setAction(&r, p, far); err != nil {
 		return ruleError(session.RuleFAR, far.ID, err)
 	}
-	c.out.Rules = append(c.out.Rules, r)
-	if err := c.addSecond(r, p); err != nil {
-		return fail(err)
+	if c.n9() != nil && c.n9().LocalSID.IsValid() {
+		c.setAtSID(&r, p)
 	}
+	c.out.Rules = append(c.out.Rules, r)
 	return nil
 }
 
-// addSecond appends the second rule of a PDR whose packets another UPF may also
-// send to the slice's SID. Such packets have no TEID: their destination decides.
-func (c *compiler) addSecond(r datapath.Rule, p *session.PDR) error {
-	n9 := c.n9()
-	if n9 == nil || !n9.LocalSID.IsValid() || p.PDI.TEID == 0 || r.Ethernet ||
-		p.PDI.Source != session.Core && p.PDI.Source != session.SGiLAN {
-		return nil
+// setAtSID has a rule apply to packets at the slice's SID too, where another UPF may send
+// those of the PDR: from the access, by N9, at the anchor; from the core, by N9, or where
+// the slice's N6 goes by SRv6. Without an argument only the UE's address says whose such a
+// packet is, and so which way it goes. A rule that may be N3's must not be found by it, or
+// a packet from one UE to another, on its way back to them, would be taken for another
+// one's uplink.
+func (c *compiler) setAtSID(r *datapath.Rule, p *session.PDR) {
+	relays, known := c.relays(), p.PDI.InterfaceType
+	byUE, byTEID := false, false
+	switch p.PDI.Source {
+	case session.Access:
+		byUE = r.TEID != 0 && (known != nil && *known == session.TypeN9 || !relays && !c.uplinkBySRv6())
+		byTEID = r.TEID != 0 && known == nil
+	case session.Core, session.SGiLAN:
+		byUE = r.TEID != 0 || !relays && c.uplinkBySRv6()
 	}
-	r.ID ^= secondBit
-	if c.Session.PDR(r.ID) != nil {
-		return fmt.Errorf("another PDR has the ID %d, which this PDR's rule for SRv6 needs: %w", r.ID, pfcp.ErrNoResources)
+	if !byUE && !byTEID || r.Link != (datapath.Link{}) {
+		return
 	}
-	r.TEID, r.Sources, r.QFIs, r.Destinations = 0, nil, 0, c.ue(p)
-	if len(r.Destinations) > 0 {
-		c.out.Rules = append(c.out.Rules, r)
+	r.AtSID.Slice = c.Index
+	if byUE && !r.Ethernet {
+		r.AtSID.UEs = slices.DeleteFunc(c.ue(p), func(p netip.Prefix) bool { return !isUE(p) })
 	}
-	return nil
+}
+
+// isUE says whether a prefix is what a UE has, and not a network behind it.
+func isUE(p netip.Prefix) bool {
+	return p.Addr().Is4() && p.Bits() == 32 || p.Addr().Is6() && p.Bits() == 64
+}
+
+// relays says whether the SMF has the session go on to another UPF, by N9.
+func (c *compiler) relays() bool {
+	return c.hasOuterToCore() || slices.ContainsFunc(c.Session.PDRs, func(p session.PDR) bool {
+		return (p.PDI.Source == session.Core || p.PDI.Source == session.SGiLAN) && p.PDI.TEID != 0
+	})
+}
+
+// hasOuterToCore says whether a FAR sends by N9 as the SMF says.
+func (c *compiler) hasOuterToCore() bool {
+	return slices.ContainsFunc(c.Session.FARs, func(f session.FAR) bool {
+		to := f.Forwarding
+		return to != nil && to.Outer != nil && (to.Destination == session.Core || to.Destination == session.SGiLAN)
+	})
 }
 
 func (c *compiler) ethernet() bool { return c.Session.PDNType == session.PDNEthernet }

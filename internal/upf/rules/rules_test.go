@@ -31,6 +31,9 @@ func TestCompile(t *testing.T) {
 	srv6 := &slice.Slice{Name: "a", Table: 100, N9: &slice.N9{Transport: slice.SRv6, Uplink: addr("fc00::1"),
 		LocalSID: netip.MustParsePrefix("fc00:1::/64")}}
 	enhanced := &slice.Slice{Name: "a", N9: &slice.N9{Transport: slice.SRv6, Mode: slice.Enhanced, DownlinkPolicy: "back"}}
+	anchor := &slice.Slice{Name: "a", N9: &slice.N9{Transport: slice.GTPU, LocalSID: netip.MustParsePrefix("fc00:1::/64")}}
+	args := &slice.Slice{Name: "a", N9: &slice.N9{Transport: slice.SRv6, Uplink: addr("fc00::1"), ArgsOffset: 64}}
+	atSID := func(ues ...string) datapath.AtSID { return datapath.AtSID{Slice: 3, UEs: sample.Prefixes(ues...)} }
 	up := datapath.Rule{ID: 1, Precedence: 255, TEID: 1<<24 + 1, Sources: sample.Prefixes("10.0.0.1/32"), QFIs: 1 << 9,
 		Action: datapath.ActionForward, Rate: 1e6}
 	down := datapath.Rule{ID: 2, Precedence: 255, Direction: datapath.Downlink, Destinations: sample.Prefixes("10.0.0.1/32"),
@@ -89,14 +92,73 @@ func TestCompile(t *testing.T) {
 				r.Forward = datapath.Forwarding{Kind: datapath.ForwardSRv6, Remote: addr("fc00::1"), Slice: 3}
 			}),
 			with(down, func(r *datapath.Rule) { r.Forward.Slice = 3 })}},
-		{"a TEID for N9 and a SID for the same", srv6, func(s *session.Session) { s.PDRs[1].PDI.TEID = 5 }, []datapath.Rule{
+		{"an I-UPF: the anchor sends by TEID, or to the SID", srv6, func(s *session.Session) { s.PDRs[1].PDI.TEID = 5 }, []datapath.Rule{
 			with(up, func(r *datapath.Rule) {
 				r.Forward = datapath.Forwarding{Kind: datapath.ForwardSRv6, Remote: addr("fc00::1"), Slice: 3}
 			}),
 			with(down, func(r *datapath.Rule) {
-				r.TEID, r.Destinations, r.Forward.Slice, r.Rate, r.Meters = 5, nil, 3, 0, []int{0}
+				r.TEID, r.Destinations, r.Forward.Slice, r.AtSID = 5, nil, 3, atSID("10.0.0.1/32")
+			})}},
+		{"an I-UPF whose SMF does not tell N3 from N9: uplink by TEID only", srv6, func(s *session.Session) {
+			s.PDRs[0].PDI.InterfaceType, s.PDRs[1].PDI.TEID = nil, 5
+		}, []datapath.Rule{
+			with(up, func(r *datapath.Rule) {
+				r.Forward = datapath.Forwarding{Kind: datapath.ForwardSRv6, Remote: addr("fc00::1"), Slice: 3}
+				r.AtSID.Slice = 3
 			}),
-			with(down, func(r *datapath.Rule) { r.ID, r.Forward.Slice, r.Rate, r.Meters = 0x8002, 3, 0, []int{0} })}},
+			with(down, func(r *datapath.Rule) {
+				r.TEID, r.Destinations, r.Forward.Slice, r.AtSID = 5, nil, 3, atSID("10.0.0.1/32")
+			})}},
+		{"an UPF between two: both ways", srv6, func(s *session.Session) {
+			s.PDRs[0].PDI.InterfaceType, s.PDRs[1].PDI.TEID = ptr(session.TypeN9), 5
+		}, []datapath.Rule{
+			with(up, func(r *datapath.Rule) {
+				r.Forward = datapath.Forwarding{Kind: datapath.ForwardSRv6, Remote: addr("fc00::1"), Slice: 3}
+				r.AtSID = atSID("10.0.0.1/32")
+			}),
+			with(down, func(r *datapath.Rule) {
+				r.TEID, r.Destinations, r.Forward.Slice, r.AtSID = 5, nil, 3, atSID("10.0.0.1/32")
+			})}},
+		{"the anchor: uplink by TEID or to the SID, whatever the SMF calls it, and no downlink there", anchor, func(s *session.Session) {
+			s.PDRs[0].PDI.FramedRoutes = sample.Prefixes("10.9.0.0/24")
+		}, []datapath.Rule{
+			with(up, func(r *datapath.Rule) {
+				r.Sources = sample.Prefixes("10.0.0.1/32", "10.9.0.0/24")
+				r.Forward.Slice, r.AtSID = 3, atSID("10.0.0.1/32")
+			}),
+			with(down, func(r *datapath.Rule) {
+				r.Destinations = sample.Prefixes("10.0.0.1/32", "10.9.0.0/24")
+				r.Forward.Slice = 3
+			})}},
+		{"an uplink classifier: N9 by the SID, the breakout by N6", srv6, func(s *session.Session) {
+			s.PDRs = append(s.PDRs, s.PDRs[0])
+			s.PDRs[2].ID, s.PDRs[2].Precedence, s.PDRs[2].FAR = 3, 100, 3
+			s.FARs = append(s.FARs, s.FARs[0])
+			s.FARs[2].ID, s.FARs[2].Forwarding = 3, &session.Forwarding{Destination: session.Core}
+			s.FARs[0].Forwarding.Outer = &session.OuterHeader{Addr: addr("192.0.2.9"), TEID: 77}
+		}, []datapath.Rule{
+			with(up, func(r *datapath.Rule) {
+				r.Rate, r.Meters = 0, []int{0}
+				r.Forward = datapath.Forwarding{Kind: datapath.ForwardSRv6, Remote: addr("fc00::1"), Slice: 3}
+			}),
+			with(down, func(r *datapath.Rule) { r.Forward.Slice = 3 }),
+			with(up, func(r *datapath.Rule) {
+				r.ID, r.Precedence, r.Rate, r.Meters = 3, 100, 0, []int{0}
+				r.Forward = datapath.Forwarding{Kind: datapath.ForwardTable, Table: 100, Slice: 3}
+			})}},
+		{"N6 by SRv6: what comes back to the SID meets the rule of N6", srv6, func(*session.Session) {}, []datapath.Rule{
+			with(up, func(r *datapath.Rule) {
+				r.Forward = datapath.Forwarding{Kind: datapath.ForwardSRv6, Remote: addr("fc00::1"), Slice: 3}
+			}),
+			with(down, func(r *datapath.Rule) { r.Forward.Slice, r.AtSID = 3, atSID("10.0.0.1/32") })}},
+		{"SRv6 with an argument", args, func(s *session.Session) {
+			s.FARs[0].Forwarding.Outer = &session.OuterHeader{Addr: addr("192.0.2.9"), TEID: 77}
+		}, []datapath.Rule{
+			with(up, func(r *datapath.Rule) {
+				r.QFI = 9
+				r.Forward = datapath.Forwarding{Kind: datapath.ForwardSRv6, Remote: addr("fc00::1"), TEID: 77, ArgsOffset: 64, Slice: 3}
+			}),
+			with(down, func(r *datapath.Rule) { r.Forward.Slice = 3 })}},
 		{"a policy towards the access", enhanced, func(*session.Session) {}, []datapath.Rule{
 			with(up, func(r *datapath.Rule) { r.Forward.Slice = 3 }),
 			with(down, func(r *datapath.Rule) {
