@@ -36,6 +36,7 @@ type association struct {
 	// Recovery Time Stamp, until the SMF has said which one it has.
 	proven, missed, asked atomic.Bool
 	doubts                atomic.Uint64
+	noNodeReports         atomic.Bool // it has refused or ignored one
 	// keeps is set once the association ends: it says which sessions stay, with
 	// its successor. No request is answered for the others, although the purge
 	// has not reached them yet.

@@ -149,7 +149,7 @@ func TestPeerRestart(t *testing.T) {
 	m.establish(2, uplinkPDR, toCore) // the association is there still
 	b.upf.consistent(t)
 	b.stop()
-	if want := `msg="sessions removed with their PFCP association" node=` + m.addr.String(); !strings.Contains(log.String(), want) || !strings.Contains(log.String(), "sessions=1\n") {
+	if want := `msg="sessions removed with their PFCP association" node=` + m.addr.String(); !strings.Contains(log.String(), want) || !strings.Contains(log.String(), "sessions=1 why=\"the SMF has restarted: its Recovery Time Stamp is a later one\"\n") {
 		t.Errorf("the log does not say %s sessions=1: %s", want, log.String())
 	}
 }
@@ -550,7 +550,7 @@ func TestNodeReports(t *testing.T) {
 	m := b.smf(2)
 	m.associate()
 	for _, peer := range []string{"192.0.2.1", "2001:db8::1"} {
-		b.s.PathFailure(netip.MustParseAddr(peer))
+		b.s.PathFailure(netip.MustParseAddr(peer), []string{"nobody", m.addr.String()}, func(smf string) { t.Errorf("%s refuses", smf) })
 		got, ok := m.receive(patience).(*message.NodeReportRequest)
 		if !ok || !got.NodeReportType.HasUPFR() || got.UserPlanePathFailureReport == nil {
 			t.Fatalf("reported %v", got)
@@ -560,11 +560,48 @@ func TestNodeReports(t *testing.T) {
 			t.Errorf("peer %+v, %v", f, err)
 		}
 		m.send(message.NewNodeReportResponse(got.Sequence(), m.node(), ie.NewCause(ie.CauseRequestAccepted), nil))
-		b.s.PathRecovery(netip.MustParseAddr(peer))
+		b.s.PathRecovery(netip.MustParseAddr(peer), []string{m.addr.String()})
 		back, ok := m.receive(patience).(*message.NodeReportRequest)
 		if !ok || back.UserPlanePathRecoveryReport == nil {
 			t.Fatalf("reported %v", back)
 		}
 		m.send(message.NewNodeReportResponse(back.Sequence(), m.node(), ie.NewCause(ie.CauseRequestAccepted), nil))
+	}
+}
+
+// An SMF that refuses Node Reports, or answers heartbeats but not them, gets no second
+// one; other SMFs get theirs.
+func TestNodeReportsRefused(t *testing.T) {
+	b := newBed(t, func(c *Config, _ *fakeUPF) { c.RetryAfter, c.Retries = 500*time.Millisecond, 1 })
+	refuses, ignores, takes := b.smf(2), b.smf(3), b.smf(4)
+	smfs := []string{}
+	for _, m := range []*smf{refuses, ignores, takes} {
+		m.associate()
+		smfs = append(smfs, m.addr.String())
+	}
+	refused := make(chan string, 8)
+	answer := func(m *smf, cause uint8) {
+		t.Helper()
+		got, ok := m.receive(patience).(*message.NodeReportRequest)
+		if !ok {
+			t.Fatalf("%s got %v", m.addr, got)
+		}
+		m.send(message.NewNodeReportResponse(got.Sequence(), m.node(), ie.NewCause(cause), nil))
+	}
+	b.s.PathFailure(netip.MustParseAddr("192.0.2.1"), smfs, func(smf string) { refused <- smf })
+	answer(refuses, ie.CauseServiceNotSupported)
+	answer(takes, ie.CauseRequestAccepted)
+	got := []string{<-refused, <-refused}
+	if slices.Sort(got); !slices.Equal(got, smfs[:2]) {
+		t.Errorf("%v refuse", got)
+	}
+	for ignores.receive(silence) != nil {
+	}
+	b.s.PathRecovery(netip.MustParseAddr("192.0.2.1"), smfs)
+	answer(takes, ie.CauseRequestAccepted)
+	b.s.PathFailure(netip.MustParseAddr("192.0.2.1"), smfs, func(smf string) { refused <- smf })
+	answer(takes, ie.CauseRequestAccepted)
+	if got := []string{<-refused, <-refused}; !slices.Equal(got, smfs[:2]) || refuses.receive(silence) != nil || ignores.receive(silence) != nil {
+		t.Errorf("the second time: %v refuse, or were asked again", got)
 	}
 }

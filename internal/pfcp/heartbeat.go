@@ -106,6 +106,9 @@ func (n *node) beaten(a *association, stamp uint32, err error) {
 	}
 }
 
+// hasRestarted says why sessions are removed.
+const hasRestarted = "the SMF has restarted: its Recovery Time Stamp is a later one"
+
 // restarted removes the sessions of an SMF that has lost them.
 func (n *node) restarted(a *association, stamp uint32) {
 	a.end(nil)
@@ -115,5 +118,5 @@ func (n *node) restarted(a *association, stamp uint32) {
 	next.apps.Store(a.apps.Load())
 	next.proven.Store(true)
 	n.publish(n.s.peers.Load().with(next))
-	n.purge(a, next, func() {})
+	n.purge(a, next, hasRestarted, func() {})
 }

@@ -202,8 +202,9 @@ func (n *node) publish(ps *peers) {
 }
 
 // purge removes the sessions of old, which has ended, except those that stay: a
-// takes them over. It calls done in the node's goroutine, and says how many there were.
-func (n *node) purge(old, a *association, done func()) {
+// takes them over. It calls done in the node's goroutine, and tells the log how many there
+// were, and why they are gone.
+func (n *node) purge(old, a *association, why string, done func()) {
 	n.everywhere(func(w *worker, done func()) {
 		p := &purge{old: old, new: a, done: done}
 		for place, of := range w.sessions.All() {
@@ -214,7 +215,7 @@ func (n *node) purge(old, a *association, done func()) {
 		w.purges = append(w.purges, p)
 	}, func() {
 		if purged := old.purged.Load(); purged > 0 {
-			n.s.log.Warn("sessions removed with their PFCP association", "node", old.node, "address", old.addrs[0], "sessions", purged)
+			n.s.log.Warn("sessions removed with their PFCP association", "node", old.node, "address", old.addrs[0], "sessions", purged, "why", why)
 		}
 		done()
 	})

@@ -25,7 +25,7 @@ type outgoing struct {
 	// sequence number.
 	secret bool
 	// done is called once: with the answer, which it may keep, or with an error
-	// (ErrNoAnswer, ErrBusy). It must not block.
+	// (ErrNoAnswer, ErrBusy, ErrStopped). It must not block.
 	done func(body wire.IEs, err error)
 
 	sequence uint32
@@ -164,6 +164,6 @@ func (r *requests) stop() {
 	r.mu.Unlock()
 	for _, o := range list {
 		o.timer.Stop()
-		o.done(nil, ErrNoAnswer)
+		o.done(nil, ErrStopped)
 	}
 }

@@ -135,28 +135,56 @@ func (w *worker) reported(seid uint64, body wire.IEs) error {
 }
 
 // PathFailure implements Reporter.
-func (s *Server) PathFailure(peer netip.Addr) {
+func (s *Server) PathFailure(peer netip.Addr, smfs []string, refused func(smf string)) {
 	const failure = 1 << 0 // UPFR
-	s.nodeReport(failure, func() *ie.IE { return ie.NewUserPlanePathFailureReport(wire.NewRemotePeer(peer)) })
+	for _, a := range s.named(smfs) {
+		s.nodeReport(a, failure, ie.NewUserPlanePathFailureReport(wire.NewRemotePeer(peer)), func() { refused(a.node) })
+	}
 }
 
 // PathRecovery implements Reporter.
-func (s *Server) PathRecovery(peer netip.Addr) {
+func (s *Server) PathRecovery(peer netip.Addr, smfs []string) {
 	const recovery = 1 << 1 // UPRR
-	s.nodeReport(recovery, func() *ie.IE { return ie.NewUserPlanePathRecoveryReport(wire.NewRemotePeer(peer)) })
+	for _, a := range s.named(smfs) {
+		s.nodeReport(a, recovery, ie.NewUserPlanePathRecoveryReport(wire.NewRemotePeer(peer)), func() {})
+	}
 }
 
-// nodeReport sends a Node Report Request to every SMF.
-func (s *Server) nodeReport(what uint8, report func() *ie.IE) {
-	for _, a := range s.peers.Load().sorted() {
-		s.requests.send(&outgoing{
-			msgType: message.MsgTypeNodeReportRequest, to: a.peer(),
-			ies: []*ie.IE{wire.NewNodeID(s.cfg.NodeID), ie.NewNodeReportType(what), report()},
-			done: func(body wire.IEs, err error) {
-				if err := causeOf(body, err); err != nil {
-					s.warn(&s.complain.refused, "node report not accepted", "node", a.node, "error", err)
-				}
-			},
-		})
+// named returns the associations that Node IDs name.
+func (s *Server) named(nodes []string) (list []*association) {
+	ps := s.peers.Load()
+	for _, node := range nodes {
+		if a := ps.byNode[node]; a != nil {
+			list = append(list, a)
+		}
 	}
+	return list
+}
+
+// nodeReport sends a Node Report Request to an SMF, unless the SMF has refused or ignored
+// one: TS 29.244 demands that SMFs take them, and several do not. refused is called where
+// it does not.
+func (s *Server) nodeReport(a *association, what uint8, report *ie.IE, refused func()) {
+	if a.noNodeReports.Load() {
+		refused()
+		return
+	}
+	s.requests.send(&outgoing{
+		msgType: message.MsgTypeNodeReportRequest, to: a.peer(),
+		ies: []*ie.IE{wire.NewNodeID(s.cfg.NodeID), ie.NewNodeReportType(what), report},
+		done: func(body wire.IEs, err error) {
+			err = causeOf(body, err)
+			switch {
+			case err == nil, errors.Is(err, ErrStopped):
+				return
+			case errors.Is(err, ErrBusy), errors.Is(err, ErrNoAnswer) && a.down.Load():
+				s.warn(&s.complain.refused, "Node Report not delivered", "node", a.node, "error", err)
+				return
+			}
+			if a.noNodeReports.CompareAndSwap(false, true) {
+				s.log.Warn("SMF takes no Node Reports: it gets no more", "node", a.node, "error", err)
+			}
+			refused()
+		},
+	})
 }

@@ -128,10 +128,21 @@ func (n *node) associate(c *claim, done func(retained bool)) {
 	n.publish(ps.with(a))
 	for _, other := range ended {
 		left++
-		n.purge(other, a, finished)
+		n.purge(other, a, reasonToEnd(other, a), finished)
 	}
 	n.s.inform(&n.s.complain.associated, "PFCP association", "node", peer.node, "address", from, "again", old != nil, "retain_sessions", retained)
 	finished()
+}
+
+// reasonToEnd says why an association ends where another begins.
+func reasonToEnd(old, next *association) string {
+	switch {
+	case old.recovery != next.recovery:
+		return hasRestarted
+	case old.node != next.node:
+		return "another SMF needs the place of its association, which nobody uses"
+	}
+	return "the SMF has set up its association again, and does not ask to retain sessions"
 }
 
 // update answers an Association Update Request. Nothing that an SMF may put
@@ -181,7 +192,7 @@ func (n *node) releaseRequest(r *nodeRequest, body wire.IEs) {
 	a.end(nil)
 	n.publish(n.s.peers.Load().without(a.node))
 	n.s.inform(&n.s.complain.released, "PFCP association released", "node", a.node, "sessions", a.sessions.Load())
-	n.purge(a, nil, func() {
+	n.purge(a, nil, "the SMF has released the association", func() {
 		r.reply(ie.CauseRequestAccepted, wire.NewNodeID(n.s.cfg.NodeID), accepted)
 	})
 }

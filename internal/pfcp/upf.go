@@ -91,12 +91,13 @@ type Reporter interface {
 	// Report sends a Session Report Request to the session's SMF, again until it
 	// is answered. It does not block. done, if not nil, is called once, maybe
 	// before Report returns: with nil when the SMF has accepted the report, else
-	// with ErrBusy (nothing was sent), ErrNoAnswer, ErrRefused or ErrNoSession.
+	// with ErrBusy (nothing was sent), ErrNoAnswer, ErrRefused, ErrNoSession or ErrStopped.
 	Report(r session.Report, done func(error))
-	// PathFailure and PathRecovery report the path to a GTP-U peer to all SMFs
-	// (Node Report Request).
-	PathFailure(peer netip.Addr)
-	PathRecovery(peer netip.Addr)
+	// PathFailure and PathRecovery report the path to a GTP-U peer to SMFs, given by
+	// their Node IDs (Node Report Request). refused is called for each SMF that does not
+	// take Node Reports, maybe before PathFailure returns. It must not block.
+	PathFailure(peer netip.Addr, smfs []string, refused func(smf string))
+	PathRecovery(peer netip.Addr, smfs []string)
 }
 
 // Errors of Report.
@@ -105,4 +106,5 @@ var (
 	ErrNoAnswer  = errors.New("the SMF does not answer")
 	ErrRefused   = errors.New("the SMF refused the report")
 	ErrNoSession = errors.New("no such session")
+	ErrStopped   = errors.New("the N4 server stops")
 )

@@ -284,6 +284,8 @@ type smf struct {
 	silent  bool
 	waiting []func(error)
 	paths   []string
+
+	noNodeReports bool
 }
 
 func (s *smf) Report(r session.Report, done func(error)) {
@@ -335,8 +337,18 @@ type world struct {
 
 type pfcpSide struct{ *smf }
 
-func (r pfcpSide) PathFailure(a netip.Addr)  { r.path("down " + a.String()) }
-func (r pfcpSide) PathRecovery(a netip.Addr) { r.path("up " + a.String()) }
+func (r pfcpSide) PathFailure(a netip.Addr, smfs []string, refused func(string)) {
+	r.path(fmt.Sprintf("down %s %s", a, smfs))
+	for _, smf := range smfs {
+		if r.noNodeReports {
+			refused(smf)
+		}
+	}
+}
+
+func (r pfcpSide) PathRecovery(a netip.Addr, smfs []string) {
+	r.path(fmt.Sprintf("up %s %s", a, smfs))
+}
 
 var _ pfcp.Reporter = pfcpSide{}
 

@@ -2,9 +2,11 @@ package upf
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,15 +143,86 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// A path that fails is reported to the SMFs, once.
-func TestPathFailure(t *testing.T) {
-	w := newWorld(t)
-	w.establish(sample.Session(1))
+// silence lets time pass until a path has failed.
+func (w *world) silence() {
 	for range 3 * 60 * 2 {
 		w.paths.Watch()
 		w.at = w.at.Add(500 * time.Millisecond)
 	}
-	if !slices.Equal(w.smf.paths, []string{"down 192.0.2.3"}) {
-		t.Errorf("reported: %v", w.smf.paths)
+}
+
+// A path that fails is reported to the SMFs whose sessions use it, once, and to the log.
+func TestPathFailure(t *testing.T) {
+	var log strings.Builder
+	w := newWorld(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	w.establish(sample.Session(1))
+	other := sample.Session(2)
+	other.Node, other.FARs[1].Forwarding.Outer.Addr = "smf-elsewhere", addr("192.0.2.77")
+	w.establish(other)
+	w.silence()
+	slices.Sort(w.smf.paths)
+	if want := []string{"down 192.0.2.3 [" + sample.Session(1).Node + "]", "down 192.0.2.77 [smf-elsewhere]"}; !slices.Equal(w.smf.paths, want) {
+		t.Errorf("reported: %q, want %q", w.smf.paths, want)
+	}
+	if want := "level=WARN msg=\"GTP-U path has failed: the peer does not answer Echo Requests\" peer=192.0.2.77 sessions=1 smfs=[smf-elsewhere]\n"; !strings.Contains(log.String(), want) {
+		t.Errorf("the log has no %q:\n%s", want, &log)
+	}
+}
+
+// An SMF that takes no Node Reports gets a report for each of its sessions that forwards
+// to the peer, unless the peer has never answered: it may be there all the same.
+func TestPathFailureBySession(t *testing.T) {
+	const own, peer = "127.91.0.4", "127.91.0.5"
+	for _, answers := range []bool{false, true} {
+		w := newWorld(t)
+		w.smf.noNodeReports = true
+		if err := w.SetConfig(Config{Addresses: []netip.Addr{addr(own)}}); err != nil {
+			t.Fatal(err)
+		}
+		var sessions []*session.Session
+		for seid := range uint64(3) {
+			s := sample.Session(seid + 1)
+			s.FARs[1].Forwarding.Outer = &session.OuterHeader{Kind: session.OuterGTPU, Addr: addr(peer), TEID: uint32(100 + seid)}
+			w.establish(s)
+			sessions = append(sessions, s)
+		}
+		idle := sample.Copy(t, sessions[2]) // its UE is idle: nothing is sent to its tunnel
+		idle.FARs[1].Action = session.Buffer
+		w.modify(sessions[2], idle, session.Modification{})
+		if answers {
+			w.answerEcho(newGNB(t, peer), own)
+		}
+		w.silence()
+		want := []session.PeerTEID{{Addr: addr(peer), TEID: 100}, {Addr: addr(peer), TEID: 101}}
+		if !answers {
+			want = nil
+			time.Sleep(50 * time.Millisecond)
+		}
+		var got []session.PeerTEID
+		waitFor(t, "reports", func() bool {
+			for _, r := range w.smf.take() {
+				got = append(got, r.ErrorIndications...)
+			}
+			return len(got) >= len(want)
+		})
+		if !slices.Equal(got, want) {
+			t.Errorf("answers before: %t: reported %v, want %v", answers, got, want)
+		}
+	}
+}
+
+// answerEcho runs the paths until the peer has answered once.
+func (w *world) answerEcho(g gnb, own string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- w.paths.Run(ctx, func() []netip.Addr { return []netip.Addr{addr(own)} }) }()
+	h, from := g.next()
+	sequence, _ := h.Sequence()
+	g.send(gtpu.AppendEchoResponse(nil, sequence), from)
+	peer := g.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+	waitFor(w.t, "the answer", func() bool { _, answered := w.paths.Failed(peer); return answered })
+	cancel()
+	if err := <-done; err != nil {
+		w.t.Error(err)
 	}
 }

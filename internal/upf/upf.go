@@ -76,8 +76,7 @@ func New(o Options) (*UPF, error) {
 		pool: buffer.Pool{Stats: &u.stats, Limits: func() buffer.Limits { return u.install.config.Load().bufferLimits() }}}
 	u.paths = path.New(path.Options{
 		Log: o.Logger, Now: o.Now, Stats: &u.stats, Interval: func() time.Duration { return u.install.config.Load().EchoInterval },
-		Failed:     func(a netip.Addr) { u.reports.announce(func(r pfcp.Reporter) { r.PathFailure(a) }) },
-		Recovered:  func(a netip.Addr) { u.reports.announce(func(r pfcp.Reporter) { r.PathRecovery(a) }) },
+		Failed: u.pathFailed, Recovered: u.pathRecovered,
 		Indication: func(to session.PeerTEID) { u.reports.errorIndicated(u.paths.Sessions(to), to) },
 	})
 	return u, nil

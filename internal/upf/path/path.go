@@ -52,15 +52,24 @@ type Paths struct {
 
 type tunnelKey struct{ peer, teid uint32 }
 
+// tunnel is an F-TEID that a session sends to. control: only what is for the control
+// plane goes there.
+type tunnel struct {
+	session.PeerTEID
+	control bool
+}
+
 // peer is the node at the other end of a path.
 type peer struct {
 	addr     netip.Addr
 	number   uint32
 	tunnels  int
+	users    int // tunnels that UEs' packets go to; the path is watched where there are some
 	sequence uint16
 	asked    int       // Echo Requests without an answer
 	next     time.Time // when Watch looks at it again
 	down     bool
+	answered bool // an Echo Request, once
 }
 
 // New makes Paths without peers.
@@ -89,7 +98,7 @@ func (p *Paths) Move(seid uint64, from, to *session.Session) {
 	}
 }
 
-func (p *Paths) add(seid uint64, to session.PeerTEID) {
+func (p *Paths) add(seid uint64, to tunnel) {
 	q := p.peers[to.Addr]
 	if q == nil {
 		q = &peer{addr: to.Addr, next: p.o.Now()}
@@ -102,6 +111,9 @@ func (p *Paths) add(seid uint64, to session.PeerTEID) {
 		p.byNumber[free], p.peers[to.Addr] = q, q
 	}
 	q.tunnels++
+	if !to.control {
+		q.users++
+	}
 	key := tunnelKey{q.number, to.TEID}
 	if _, taken := p.tunnels[key]; !taken {
 		p.tunnels[key] = seid
@@ -113,7 +125,7 @@ func (p *Paths) add(seid uint64, to session.PeerTEID) {
 	p.more[key][seid] = true
 }
 
-func (p *Paths) remove(seid uint64, to session.PeerTEID) {
+func (p *Paths) remove(seid uint64, to tunnel) {
 	q := p.peers[to.Addr]
 	if q == nil {
 		return
@@ -138,6 +150,12 @@ func (p *Paths) remove(seid uint64, to session.PeerTEID) {
 		delete(p.more, key)
 	}
 	q.tunnels--
+	if !to.control {
+		q.users--
+	}
+	if q.users == 0 {
+		q.down, q.asked = false, 0
+	}
 	if q.tunnels == 0 {
 		delete(p.peers, to.Addr)
 		p.byNumber[q.number] = nil
@@ -160,6 +178,33 @@ func (p *Paths) Sessions(to session.PeerTEID) []uint64 {
 	return slices.AppendSeq([]uint64{first}, maps.Keys(p.more[key]))
 }
 
+// Users lists the sessions that send to a peer, in no order, each once.
+func (p *Paths) Users(addr netip.Addr) []uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.peers[addr]
+	if q == nil {
+		return nil
+	}
+	users := map[uint64]bool{}
+	for key, seid := range p.tunnels {
+		if key.peer == q.number {
+			users[seid] = true
+			maps.Copy(users, p.more[key])
+		}
+	}
+	return slices.Collect(maps.Keys(users))
+}
+
+// Failed says whether the path to a peer has failed, and whether the peer has ever
+// answered: one that has not may answer no Echo Requests at all.
+func (p *Paths) Failed(addr netip.Addr) (failed, answered bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.peers[addr]
+	return q != nil && q.down, q != nil && q.answered
+}
+
 // echoResponse takes a peer's answer. Only the one to the last request counts.
 func (p *Paths) echoResponse(from netip.Addr, sequence uint16) {
 	p.mu.Lock()
@@ -170,7 +215,7 @@ func (p *Paths) echoResponse(from netip.Addr, sequence uint16) {
 		return
 	}
 	was := q.down
-	q.down, q.asked, q.next = false, 0, p.o.Now().Add(p.o.Interval())
+	q.down, q.answered, q.asked, q.next = false, true, 0, p.o.Now().Add(p.o.Interval())
 	p.mu.Unlock()
 	if was {
 		p.o.Recovered(from)
@@ -185,7 +230,7 @@ func (p *Paths) Watch() {
 	var failed []netip.Addr
 	p.mu.Lock()
 	for _, q := range p.peers {
-		if now.Before(q.next) {
+		if q.users == 0 || now.Before(q.next) {
 			continue
 		}
 		if q.asked >= n3Requests && !q.down {
@@ -217,11 +262,12 @@ func (p *Paths) Watch() {
 }
 
 // Peer is a GTP-U peer. Tunnels counts those that sessions send to; Down says
-// that the path has failed.
+// that the path has failed. The path to a control plane (Control) is not watched.
 type Peer struct {
 	Addr    netip.Addr `json:"addr"`
 	Tunnels int        `json:"tunnels"`
-	Down    bool       `json:"down"` // it does not answer Echo Requests
+	Control bool       `json:"control,omitempty"` // only what is for the control plane goes there
+	Down    bool       `json:"down"`              // it does not answer Echo Requests
 }
 
 // Peers lists the peers, in no order.
@@ -230,20 +276,28 @@ func (p *Paths) Peers() []Peer {
 	defer p.mu.Unlock()
 	out := make([]Peer, 0, len(p.peers))
 	for _, q := range p.peers {
-		out = append(out, Peer{q.addr, q.tunnels, q.down})
+		out = append(out, Peer{q.addr, q.tunnels, q.users == 0, q.down})
 	}
 	return out
 }
 
 // tunnelsOf lists the F-TEIDs that a session's FARs send to, each once.
-func tunnelsOf(s *session.Session) []session.PeerTEID {
+func tunnelsOf(s *session.Session) []tunnel {
 	if s == nil {
 		return nil
 	}
-	var out []session.PeerTEID
+	var out []tunnel
 	for i := range s.FARs {
-		if to, ok := TunnelOf(&s.FARs[i]); ok && !slices.Contains(out, to) {
-			out = append(out, to)
+		to, ok := TunnelOf(&s.FARs[i])
+		if !ok {
+			continue
+		}
+		control := s.FARs[i].Forwarding.Destination == session.CPFunction
+		at := slices.IndexFunc(out, func(t tunnel) bool { return t.PeerTEID == to })
+		if at < 0 {
+			out = append(out, tunnel{to, control})
+		} else {
+			out[at].control = out[at].control && control
 		}
 	}
 	return out

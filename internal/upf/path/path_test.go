@@ -61,6 +61,47 @@ func TestPathFailure(t *testing.T) {
 	}
 }
 
+// Nobody asks a control plane for its GTP-U address whether it is there: it need not answer.
+func TestControlPlaneIsNotWatched(t *testing.T) {
+	w := newWorld()
+	smf := netip.MustParseAddr("192.0.2.9")
+	toSMF := session.FAR{ID: 7, Forwarding: &session.Forwarding{Destination: session.CPFunction,
+		Outer: &session.OuterHeader{Kind: session.OuterGTPU, Addr: smf, TEID: 1}}}
+	s := sample.Session(1)
+	s.FARs = append(s.FARs, toSMF)
+	watch := func() {
+		for range 60 {
+			w.Watch()
+			w.at = w.at.Add(500 * time.Millisecond)
+		}
+	}
+	w.Move(1, nil, s)
+	watch()
+	if !slices.Equal(w.reports, []string{"down 192.0.2.3"}) || w.peers[smf].sequence != 0 {
+		t.Errorf("reported: %v; the SMF was asked %d times", w.reports, w.peers[smf].sequence)
+	}
+	if got := w.Sessions(session.PeerTEID{Addr: smf, TEID: 1}); !slices.Equal(got, []uint64{1}) {
+		t.Errorf("an Error Indication of the SMF's is about %v", got)
+	}
+	for _, p := range w.Peers() {
+		if p.Control != (p.Addr == smf) {
+			t.Errorf("%+v", p)
+		}
+	}
+	// The same node is a UPF for another session, and then no more.
+	other := sample.Session(2)
+	other.FARs[1].Forwarding.Outer = &session.OuterHeader{Kind: session.OuterGTPU, Addr: smf, TEID: 1}
+	w.Move(2, nil, other)
+	watch()
+	if failed, answered := w.Failed(smf); !failed || answered || len(w.Users(smf)) != 2 {
+		t.Errorf("failed %t, answered %t, users %v", failed, answered, w.Users(smf))
+	}
+	w.Move(2, other, nil)
+	if failed, _ := w.Failed(smf); failed || !slices.Equal(w.Users(smf), []uint64{1}) {
+		t.Errorf("the path is still down, for %v", w.Users(smf))
+	}
+}
+
 func TestTunnelsOfOneFTEID(t *testing.T) {
 	w := newWorld()
 	to := session.PeerTEID{Addr: netip.MustParseAddr("192.0.2.9"), TEID: 5}
