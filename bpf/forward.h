@@ -314,6 +314,8 @@ GLOBAL int forward(struct xdp_md *ctx, struct packet *p)
 	reason = find_next_hop(ctx, p);
 	if (p->push == PUSH_FRAME)
 		return reason || p->to_kernel ? REASON_NO_ROUTE : forward_frame(ctx, p);
+	if (reason == REASON_SLOW_PATH && p->punt == PUNT_SEND)
+		count_matches(p); /* it is on its way */
 	if (reason)
 		return reason;
 	if (p->to_kernel) {

@@ -170,6 +170,34 @@ INLINE int resolve_neighbour(struct packet *p, struct bpf_fib_lookup *fib)
 	return REASON_SLOW_PATH;
 }
 
+/* Whether the daemon has to send it, by its socket: what a session sends to a control
+ * plane that only the kernel reaches, as by an interface without XDP. */
+INLINE int is_for_socket(struct packet *p)
+{
+	__u32 index = p->rule.forwarding;
+	struct forwarding *f;
+
+	if (!p->to_kernel || !p->pdr)
+		return 0;
+	f = bpf_map_lookup_elem(&forwarding, &index);
+	return f && f->control;
+}
+
+INLINE int give_to_socket(struct packet *p)
+{
+	p->punt = PUNT_SEND;
+	p->error_info = p->pdr;
+	p->error_l3 = p->quote;
+	return REASON_SLOW_PATH;
+}
+
+/* What sessions, policies and tunnels send is for others: the kernel would drop it, and
+ * say nothing. */
+INLINE int is_for_others(struct packet *p)
+{
+	return p->push || p->pdr || p->from_pdr;
+}
+
 /* The kernel's answer; 0 or a reason. */
 GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 {
@@ -179,6 +207,8 @@ GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 
 	if (!p || !p->table) /* a given adjacency that is not ready */
 		return REASON_NO_NEIGHBOUR;
+	if (is_for_socket(p))
+		return give_to_socket(p);
 	fib.ifindex = p->ifindex;
 	fib.tot_len = p->length;
 	if (p->family == 6) {
@@ -197,6 +227,8 @@ GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 	ret = bpf_fib_lookup(ctx, &fib, sizeof(fib), flags);
 	if (ret == BPF_FIB_LKUP_RET_NO_NEIGH && (p->table != MAIN_TABLE || martian(p)))
 		return resolve_neighbour(p, &fib);
+	if (ret == BPF_FIB_LKUP_RET_FWD_DISABLED && is_for_others(p))
+		return REASON_NO_FORWARDING;
 	if (p->to_kernel)
 		return 0;
 	__builtin_memset(&p->hop, 0, sizeof(p->hop));
@@ -241,7 +273,7 @@ GLOBAL int find_next_hop(struct xdp_md *ctx, struct packet *p)
 	if (index && use_adjacency(ctx, p, index)) {
 		if (p->to_kernel && p->table != MAIN_TABLE)
 			return REASON_NO_NEIGHBOUR;
-		if (!p->to_kernel || !martian(p))
+		if (!p->to_kernel)
 			return 0;
 	}
 	return ask_kernel(ctx, p);

@@ -431,7 +431,8 @@ struct forwarding {
 	__u8 tos, tos_mask;
 	__u8 internal; /* 1: may reach UEs, this node, protected prefixes */
 	__u8 args_at;  /* bits before Args.Mob.Session in the last segment; 0: none */
-	__u8 pad[14];
+	__u8 control;  /* 1: to a control plane, by GTP-U without a PDU Session Container */
+	__u8 pad[13];
 };
 
 /* filter[index]: what a packet must be for `pdr`; a run of them is in the order
@@ -541,6 +542,8 @@ enum punt_kind {
 	PUNT_BUFFER,           /* for an idle UE: info is the pdr; the packet is at l3 */
 	PUNT_DUPLICATE,        /* a copy: info is the pdr; the packet is at l3 */
 	PUNT_FLOOD,            /* a frame for all sessions of the link info */
+	PUNT_SEND,             /* to a GTP-U peer that only the kernel reaches: info is the
+				* pdr; the packet is at l3 */
 };
 
 #define PUNT_DATA 2048

@@ -118,7 +118,7 @@ static void check_punt(int disturbed)
 	must(witness.punts <= 1, "%u records", witness.punts);
 	if (!witness.punts)
 		return;
-	must(r->kind > PUNT_NONE && r->kind <= PUNT_FLOOD && r->kind != PUNT_DUPLICATE, "kind %u",
+	must(r->kind > PUNT_NONE && r->kind <= PUNT_SEND && r->kind != PUNT_DUPLICATE, "kind %u",
 	     r->kind);
 	must(r->length <= PUNT_DATA && r->length <= frame.length, "%u octets of %u", r->length,
 	     frame.length);

@@ -90,6 +90,7 @@ type sliced interface {
 	EndMarkers(context.Context, func(out uint64)) error
 	SetSlice(slice uint32, up, down uint64) error
 	SliceCounters(slice uint32) (up, down counter.Counter, err error)
+	InjectGPDU(teid uint32, tpdu []byte) error
 	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error
 }
 

@@ -473,9 +473,11 @@ func (f *fakeDataPath) Inject(frame []byte, _ int) error {
 	return nil
 }
 
-func (f *fakeDataPath) InjectToUE(_ uint64, packet []byte, ifindex int) error {
-	return f.Inject(packet, ifindex)
+func (f *fakeDataPath) InjectToUE(_ uint64, packet []byte) error {
+	return f.Inject(packet, 1)
 }
+
+func (f *fakeDataPath) InjectGPDU(_ uint32, tpdu []byte) error { return f.InjectToUE(0, tpdu) }
 
 func (f *fakeDataPath) InjectFor(_ uint64, frame []byte, _ int, _ bool) error {
 	f.injected <- frame

@@ -168,6 +168,9 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 		if err := c.takeOver(goal, s); err != nil {
 			return err
 		}
+		for _, line := range hostNeeds(goal.Config(plan.Scope{}), s, "/proc") {
+			a.log.Warn(line)
+		}
 	}
 	group.Go(func() error { return a.punts.Run(ctx) })
 	if err := c.upf.start(ctx, group, goal, c.n4Ports()); err != nil {

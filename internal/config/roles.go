@@ -30,6 +30,18 @@ func (in *Interface) HasRole(roles ...Role) bool {
 	return slices.ContainsFunc(in.Roles, func(r Role) bool { return slices.Contains(roles, r) })
 }
 
+// PortOf returns an interface as the data path guards it: by a port for N4 the SMFs may
+// send GTP-U, too, such as router advertisements for UEs.
+func (c *Config) PortOf(in Interface) Interface {
+	if in.HasRole(RoleN4) && c.UPF.IsSet() {
+		if !in.HasRole(RoleN3, RoleN9) {
+			in.Roles = append(slices.Clone(in.Roles), RoleN3)
+		}
+		in.Peers = in.Peers.with(c.UPF.SMFs)
+	}
+	return in
+}
+
 // HostList lists services. In files the word "any" may stand for [any].
 type HostList []string
 
@@ -189,6 +201,12 @@ func checkPeers(v *validator, at string, in *Interface) {
 	}
 	v.refuse(count[true] > maxPeers || count[false] > maxPeers, at, "join neighbouring prefixes",
 		"%d IPv4 and %d IPv6 prefixes exceed the limit of %d each", count[true], count[false], maxPeers)
+	all := map[bool]int{}
+	for _, p := range v.PortOf(*in).Peers {
+		all[p.Addr().Is4()]++
+	}
+	v.refuse(count[true] <= maxPeers && count[false] <= maxPeers && (all[true] > maxPeers || all[false] > maxPeers), at, "join neighbouring prefixes of upf.smfs and peers",
+		"%d IPv4 and %d IPv6 prefixes of upf.smfs and peers exceed the limit of %d each", all[true], all[false], maxPeers)
 }
 
 func checkHost(v *validator, at string, in *Interface) {

@@ -21,6 +21,17 @@ func (s Senders) Contain(a netip.Addr) bool {
 	return slices.ContainsFunc(s, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
+// with returns s and those of others whom it does not contain yet.
+func (s Senders) with(others Senders) Senders {
+	out := slices.Clone(s)
+	for _, p := range others {
+		if !slices.ContainsFunc(out, func(has netip.Prefix) bool { return has.Bits() <= p.Bits() && has.Contains(p.Addr()) }) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // Open says whether every sender of an address family may send.
 func (s Senders) Open() bool {
 	return slices.ContainsFunc(s, func(p netip.Prefix) bool { return p.IsValid() && p.Bits() == 0 })

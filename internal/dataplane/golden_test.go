@@ -372,7 +372,7 @@ var verdictOf = map[string]uint32{"forwarded": xdp.VerdictRedirect, "replied": x
 
 var puntKinds = map[model.PuntKind]event.PuntKind{model.PuntReassemble: event.PuntReassemble, model.PuntFragment: event.PuntFragment,
 	model.PuntICMP: event.PuntICMP, model.PuntErrorIndication: event.PuntErrorIndication,
-	model.PuntBuffer: event.PuntBuffer, model.PuntDuplicate: event.PuntDuplicate, model.PuntFlood: event.PuntFlood}
+	model.PuntBuffer: event.PuntBuffer, model.PuntDuplicate: event.PuntDuplicate, model.PuntFlood: event.PuntFlood, model.PuntSend: event.PuntSend}
 
 // TestGolden runs every row of testdata/behavior and testdata/session through
 // the loaded program: the verdict, the bytes, the counters, the records for the
@@ -477,7 +477,7 @@ func meaningful(p event.Punt) event.Punt {
 	switch p.Kind {
 	case event.PuntICMP: // whose it is goes with the table
 		p.Session, p.Rule = 0, 0
-	case event.PuntReassemble, event.PuntBuffer, event.PuntDuplicate, event.PuntFlood: // what a session's is about is in Session and Rule
+	case event.PuntReassemble, event.PuntBuffer, event.PuntDuplicate, event.PuntFlood, event.PuntSend: // what a session's is about is in Session and Rule
 		p.Info = 0
 	}
 	return p
@@ -517,6 +517,7 @@ func portWithRoles(c *config.Config, name string) (p port.Port) {
 		if in.Name != name {
 			continue
 		}
+		in = c.PortOf(in)
 		for _, r := range in.Roles {
 			p.Roles |= port.RoleOf[string(r)]
 		}

@@ -162,7 +162,7 @@ func ruleOf(r model.Rule) Rule {
 		RuleLimits: RuleLimits{NotifyAt: r.NotifyAt, StopAt: r.StopAt, RefusedNotifyAt: r.RefusedNotifyAt},
 		Ethernet:   r.Ethernet, Link: Link(r.Link), AtSID: session.AtSID(r.AtSID),
 		Forward: Forwarding{Kind: forwardingKinds[f.Kind], Table: f.Table, Internal: f.Internal, Remote: f.Remote, Source: f.Source,
-			TEID: f.TEID, ArgsOffset: f.ArgsOffset, Policy: f.Policy, Link: Link(f.Link), ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}
+			TEID: f.TEID, Control: f.Control, ArgsOffset: f.ArgsOffset, Policy: f.Policy, Link: Link(f.Link), ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}
 	for _, q := range r.QFIs {
 		out.QFIs |= 1 << q
 	}

@@ -9,18 +9,48 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 )
 
-// InjectToUE sends an IP packet to a UE by its session's rules, as if it had come
-// in on an interface: as it is where a rule is found by the UE's address,
-// otherwise in a G-PDU for the session's downlink TEID (N9). Session 0: not known.
-func (d *DataPlane) InjectToUE(session uint64, packet []byte, ifindex int) error {
-	frame, err := d.frameToUE(session, packet, ifindex)
+// own is the interface by which the daemon's own packets come in: the loopback
+// interface. Nobody else's frames come by it, so its port guards nothing; the other ports
+// would refuse what comes from this node.
+const own = 1
+
+// InjectToUE sends an IP packet to a UE by its session's rules: as it is where a rule is
+// found by the UE's address, otherwise in a G-PDU for the session's downlink TEID (N9).
+// Session 0: not known.
+func (d *DataPlane) InjectToUE(session uint64, packet []byte) error {
+	frame, err := d.frameToUE(session, packet)
+	if err == nil {
+		err = d.injectOwn(frame)
+	}
 	if err != nil {
 		return fmt.Errorf("inject to a UE of session %d: %w", session, err)
 	}
-	return d.Frames.Inject(frame, ifindex)
+	return nil
 }
 
-func (d *DataPlane) frameToUE(session uint64, packet []byte, ifindex int) ([]byte, error) {
+// InjectGPDU sends a T-PDU by the rules of a TEID of ours.
+func (d *DataPlane) InjectGPDU(teid uint32, tpdu []byte) error {
+	if len(tpdu) == 0 {
+		return errors.New("there is no T-PDU")
+	}
+	packet, err := d.gpduToUs(teid, tpdu)
+	if err == nil {
+		err = d.injectOwn(frameOf(packet))
+	}
+	if err != nil {
+		return fmt.Errorf("inject a G-PDU for TEID %#x: %w", teid, err)
+	}
+	return nil
+}
+
+func (d *DataPlane) injectOwn(frame []byte) error {
+	if err := d.Ports.Ensure(own); err != nil {
+		return err
+	}
+	return d.Frames.Inject(frame, own)
+}
+
+func (d *DataPlane) frameToUE(session uint64, packet []byte) ([]byte, error) {
 	if len(packet) == 0 {
 		return nil, errors.New("there is no packet")
 	}
@@ -30,14 +60,16 @@ func (d *DataPlane) frameToUE(session uint64, packet []byte, ifindex int) ([]byt
 			return nil, err
 		}
 	}
-	frame := make([]byte, 12, 14+len(packet))
-	mac := d.Ports.MAC(ifindex) // others' frames are the kernel's
-	copy(frame, mac[:])
+	return frameOf(packet), nil
+}
+
+// frameOf puts an Ethernet header without addresses before an IP packet.
+func frameOf(packet []byte) []byte {
 	etherType := uint16(0x86dd)
 	if packet[0]>>4 == 4 {
 		etherType = 0x0800
 	}
-	return append(binary.BigEndian.AppendUint16(frame, etherType), packet...), nil
+	return append(binary.BigEndian.AppendUint16(make([]byte, 12, 14+len(packet)), etherType), packet...)
 }
 
 // gpduToUs is a G-PDU to one of our GTP-U addresses. Nobody looks at the UDP

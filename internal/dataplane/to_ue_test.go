@@ -8,7 +8,6 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
-	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
@@ -45,24 +44,17 @@ func TestErrorsToUEs(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, p)
 		}
 		reply := packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.0.0.1"), Dst: ue}, packet.ICMP{Type: 3, Code: 4, Rest: p.Info})[14:]
-		frame, err := d.frameToUE(p.Session, reply, 1)
+		frame, err := d.frameToUE(p.Session, reply)
 		must(t, err)
 		wantReason(t, d, c.name+", the answer", frame, "forwarded")
 		if got := volumes(t, d, c.session.ID)[2]; got != (counter.Counter{Packets: 1, Bytes: uint64(len(reply))}) {
 			t.Errorf("%s: to the UE went %v", c.name, got)
 		}
 	}
-	mac := [6]byte{2, 0, 0, 0, 0, 1}
-	must(t, d.Ports.Set(1, port.Port{MAC: mac}))
-	frame, err := d.frameToUE(9, packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.0.0.1"), Dst: ue4(9)}, packet.ICMP{Type: 3})[14:], 1)
-	must(t, err)
-	wantReason(t, d, "by a port that has an address", frame, "forwarded")
-	frame[5]++
-	wantReason(t, d, "to another address", frame, "passed")
-	if frame, err := d.frameToUE(99, netip.MustParseAddr("10.45.0.1").AsSlice(), 1); err != nil || len(frame) != 18 {
+	if frame, err := d.frameToUE(99, netip.MustParseAddr("10.45.0.1").AsSlice()); err != nil || len(frame) != 18 {
 		t.Errorf("a session that has gone: %x, %v", frame, err)
 	}
-	if _, err := d.frameToUE(5, nil, 1); err == nil {
+	if _, err := d.frameToUE(5, nil); err == nil {
 		t.Error("nothing is sent")
 	}
 }

@@ -15,6 +15,9 @@ func (n *network) userPlane() []Check {
 		return nil
 	}
 	checks := []Check{senders(n.Config.UPF.SMFs), openToUEs(n.Config)}
+	for _, t := range n.Config.N6Tables() {
+		checks = append(checks, routerOfN6(n.Snapshot, t))
+	}
 	for _, a := range n.Config.UPF.N4 {
 		l, there := n.linkOf(a)
 		checks = append(checks, n.n4Interface(a, l, there))
@@ -23,6 +26,16 @@ func (n *network) userPlane() []Check {
 		}
 	}
 	return checks
+}
+
+// routerOfN6: what UEs send to other networks leaves by a route.
+func routerOfN6(s *netdev.Snapshot, t config.N6Table) Check {
+	family, command := "IPv4", "ip route add default via ROUTER table %d"
+	if !t.IPv4 {
+		family, command = "IPv6", "ip -6 route add default via ROUTER table %d"
+	}
+	return check(fmt.Sprintf("N6: %s in table %d", family, t.Table), "has a route to a router", problem{!s.LeadsAway(t.Table, t.IPv4), Warn,
+		"no route leads to a router: what UEs send to other networks is dropped (no_route)", advice(command, t.Table)})
 }
 
 // linkOf returns the link that has an address.
@@ -68,8 +81,8 @@ func (n *network) n4Interface(a netip.Addr, l netdev.Link, there bool) Check {
 		problem{gtpu, Fail, "shares " + l.Name + " with a GTP-U address: gNBs reach N4", own},
 		problem{port != nil && !port.HasRole(config.RoleN4, config.RoleAny), Fail, "PFCP that comes by " + l.Name + " is dropped", advice("add n4 to the roles of %s", l.Name)},
 		problem{n.leadsToN6(l), Fail, "shares " + l.Name + " with N6: the data network reaches N4", own},
-		problem{port == nil, Warn, l.Name + " is not among interfaces: GTP-U of SMFs, such as router advertisements for UEs, is lost",
-			advice("add {name: %s, roles: [n4, n3], peers: [the SMFs]} to interfaces", l.Name)})
+		problem{port == nil, Warn, l.Name + " is not among interfaces: GTP-U of SMFs, such as router advertisements for UEs, takes the daemon, and waits while it is not there",
+			advice("add {name: %s, roles: [n4]} to interfaces", l.Name)})
 }
 
 // isForN4 says whether an interface has the role n4, or no data path. There a strict filter

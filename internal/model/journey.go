@@ -26,8 +26,9 @@ type journey struct {
 	events  []Event
 	class   string // that counts the packet; "": none
 
-	session bool // it meets a session's rule
-	around  int  // octets that come around a session's T-PDU on its way in
+	session bool  // it meets a session's rule
+	control *Punt // what is handed up where only the kernel leads; nil: nothing
+	around  int   // octets that come around a session's T-PDU on its way in
 }
 
 // pending is a counter to be increased once the packet is forwarded.

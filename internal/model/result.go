@@ -85,6 +85,7 @@ const (
 	PuntBuffer          PuntKind = "buffer"
 	PuntDuplicate       PuntKind = "duplicate"
 	PuntFlood           PuntKind = "flood"
+	PuntSend            PuntKind = "send"
 )
 
 // puntData is how much of a frame a record holds.

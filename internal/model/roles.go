@@ -18,7 +18,8 @@ type guard struct {
 func (m *Model) guardOf(p *Port) *guard {
 	for i := range m.network.Config.Interfaces {
 		if in := &m.network.Config.Interfaces[i]; in.Name == p.Name && !in.HasRole(config.RoleAny) {
-			return &guard{m, in}
+			guarded := m.network.Config.PortOf(*in)
+			return &guard{m, &guarded}
 		}
 	}
 	return nil

@@ -120,8 +120,11 @@ func (u upf) meet(rules []*ruleState, t tpdu) Result {
 	if r.Forward.Slice != 0 {
 		u.j.count(SliceName(r.Forward.Slice, r.Direction), len(t.packet))
 	}
+	if r.Forward.Control {
+		u.j.control = u.punt(PuntSend, r, t)
+	}
 	result := u.forward(r, t)
-	if result.Reason == Forwarded || result.Reason == Passed {
+	if result.Reason == Forwarded || result.Reason == Passed || result.Punt != nil && result.Punt == u.j.control {
 		r.octets += uint64(len(t.packet))
 	}
 	return result

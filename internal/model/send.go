@@ -35,6 +35,8 @@ func (j *journey) send(o outbound) Result {
 		return j.drop(NoRoute)
 	case (a == nil || a.Pass) && !main:
 		return j.drop(NoNeighbour)
+	case a != nil && a.Pass && j.control != nil:
+		return Result{Reason: SlowPath, Punt: j.control, Counts: j.due()}
 	case a == nil || a.Pass:
 		j.clampMSS(o, 0)
 		return j.passFinished(o.packet)

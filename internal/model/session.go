@@ -98,6 +98,7 @@ type Forwarding struct {
 	Remote   netip.Addr     `json:"remote,omitzero"`
 	Source   netip.Addr     `json:"source,omitzero"` // the node's own unless set
 	TEID     uint32         `json:"teid,omitempty"`
+	Control  bool           `json:"control,omitempty"` // the remote is a control plane
 	// ArgsOffset is where Args.Mob.Session stands in the last segment, in bits.
 	ArgsOffset uint8  `json:"args_offset,omitempty"`
 	Policy     string `json:"policy,omitempty"`

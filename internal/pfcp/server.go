@@ -260,10 +260,17 @@ func (s *Server) SetPorts(indexes []int) { s.ports.Store(&indexes) }
 // come by it, or by the interface that has the address.
 const loopback = 1
 
+// IsSMF implements Reporter.
+func (s *Server) IsSMF(from netip.Addr, in int) bool {
+	return s.isPort(in) && s.smfs.Load().allows(from)
+}
+
+func (s *Server) isPort(in int) bool { return in == loopback || slices.Contains(*s.ports.Load(), in) }
+
 // hears says whether a datagram came in by an interface of N4. It counts those that did
 // not.
 func (s *Server) hears(in int, from netip.AddrPort) bool {
-	if in == loopback || slices.Contains(*s.ports.Load(), in) {
+	if s.isPort(in) {
 		return true
 	}
 	s.counters.astray.Add(1)

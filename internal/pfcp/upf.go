@@ -98,6 +98,9 @@ type Reporter interface {
 	// take Node Reports, maybe before PathFailure returns. It must not block.
 	PathFailure(peer netip.Addr, smfs []string, refused func(smf string))
 	PathRecovery(peer netip.Addr, smfs []string)
+	// IsSMF says whether a datagram from an address that came in by an interface, given
+	// by its index, is from an SMF that we listen to.
+	IsSMF(from netip.Addr, in int) bool
 }
 
 // Errors of Report.

@@ -56,6 +56,9 @@ type DataPath interface {
 	// InjectKept sends a frame on as if it came in on an interface. The frame was
 	// handed up to be kept, by a rule that may still keep what comes.
 	InjectKept(frame []byte, ifindex int) error
+	// InjectGPDU sends a T-PDU by the rules of a TEID of ours, as if it had come in a
+	// G-PDU.
+	InjectGPDU(teid uint32, tpdu []byte) error
 	// InjectFor gives a frame from a link to one Ethernet session. kept says that
 	// the frame was handed up to be kept.
 	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error

@@ -23,6 +23,7 @@ import (
 
 // fakePath is a data path to which a test says what packets come.
 type fakePath struct {
+	gpdus    []string    // of SMFs
 	comes    atomic.Bool // packets are on their way up
 	mu       sync.Mutex
 	sessions map[uint64]datapath.Session
@@ -204,6 +205,13 @@ func (f *fakePath) Inject(frame []byte, ifindex int) error {
 	return nil
 }
 
+func (f *fakePath) InjectGPDU(teid uint32, tpdu []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gpdus = append(f.gpdus, fmt.Sprintf("%#x: %x", teid, tpdu))
+	return nil
+}
+
 func (f *fakePath) InjectFor(session uint64, frame []byte, ifindex int, _ bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -351,6 +359,11 @@ func (r pfcpSide) PathRecovery(a netip.Addr, smfs []string) {
 }
 
 var _ pfcp.Reporter = pfcpSide{}
+
+// IsSMF knows one that comes by the loopback interface.
+func (r pfcpSide) IsSMF(from netip.Addr, in int) bool {
+	return in == 1 && from == netip.MustParseAddr("127.91.0.9")
+}
 
 func newWorld(t *testing.T, options ...func(*Options)) *world {
 	t.Helper()

@@ -197,6 +197,22 @@ func (u *UPF) Duplicate(p Packet) {
 	}
 }
 
+// Send sends a packet of a session to the GTP-U peer that its FAR names, by the kernel.
+func Send(u *UPF, p Packet) {
+	e := u.store.Entry(p.Session)
+	if e == nil {
+		return
+	}
+	s, _ := e.Current()
+	tpdu := p.tpdu(e.Ethernet)
+	if s == nil || tpdu == nil {
+		return
+	}
+	if far := rules.FAR(s, p.Rule); far != nil && far.Action&session.Forward != 0 && far.Forwarding != nil {
+		u.paths.SendTPDU(far.Forwarding.Outer, tpdu)
+	}
+}
+
 // Flood gives a frame that came in on a link to all sessions there, soon. It keeps
 // data.
 func (u *UPF) Flood(link ethernet.Link, ifindex int, data []byte) {

@@ -226,3 +226,35 @@ func (w *world) answerEcho(g gnb, own string) {
 		w.t.Error(err)
 	}
 }
+
+// G-PDUs reach a socket by interfaces without the data path. SMFs' are taken, by N4.
+func TestGPDUsOfSMFs(t *testing.T) {
+	const own = "127.91.0.6"
+	smf, stranger := newGNB(t, "127.91.0.9"), newGNB(t, "127.91.0.10")
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- w.paths.Run(ctx, func() []netip.Addr { return []netip.Addr{addr(own)} }) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	gpdu, err := gtpu.AppendGPDU(nil, 0x123, gtpu.PDUSessionContainer{}, []byte{0x60, 1, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := netip.AddrPortFrom(addr(own), gtpu.Port)
+	count := uint64(0)
+	waitFor(t, "a stranger's G-PDU", func() bool { // the socket opens soon
+		stranger.send(gpdu, to)
+		count = w.stats.GTPUIgnored.Load()
+		return count > 0
+	})
+	smf.send(gpdu, to)
+	waitFor(t, "the SMF's G-PDU", func() bool { return w.stats.FromSMF.Load() == 1 })
+	if !slices.Equal(w.path.gpdus, []string{"0x123: 600102"}) {
+		t.Errorf("taken: %q", w.path.gpdus)
+	}
+}

@@ -1,6 +1,7 @@
 package upf
 
 import (
+	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
@@ -9,14 +10,25 @@ import (
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/path"
+	"github.com/culvert-net/culvert/internal/upf/store"
 )
+
+// peering tells SMFs what GTP-U peers do.
+type peering struct {
+	dp      DataPath
+	store   *store.Store
+	paths   *path.Paths
+	reports *reporter
+	log     *slog.Logger
+	now     func() time.Time
+}
 
 // sessionsOn returns the sessions that send to a GTP-U peer by the Node IDs of their
 // SMFs, and how many there are.
-func (u *UPF) sessionsOn(peer netip.Addr) (bySMF map[string][]uint64, count int) {
+func (p *peering) sessionsOn(peer netip.Addr) (bySMF map[string][]uint64, count int) {
 	bySMF = map[string][]uint64{}
-	for _, seid := range u.paths.Users(peer) {
-		if e := u.store.Entry(seid); e != nil {
+	for _, seid := range p.paths.Users(peer) {
+		if e := p.store.Entry(seid); e != nil {
 			if i, exists := e.Identity(); exists {
 				bySMF[i.Node] = append(bySMF[i.Node], seid)
 				count++
@@ -27,21 +39,35 @@ func (u *UPF) sessionsOn(peer netip.Addr) (bySMF map[string][]uint64, count int)
 }
 
 // pathFailed tells the log and the SMFs concerned that a GTP-U peer has stopped answering.
-func (u *UPF) pathFailed(peer netip.Addr) {
-	bySMF, count := u.sessionsOn(peer)
+func (p *peering) pathFailed(peer netip.Addr) {
+	bySMF, count := p.sessionsOn(peer)
 	smfs := slices.Sorted(maps.Keys(bySMF))
-	u.o.Logger.Warn("GTP-U path has failed: the peer does not answer Echo Requests", "peer", peer, "sessions", count, "smfs", smfs)
-	u.reports.announce(func(r pfcp.Reporter) {
-		r.PathFailure(peer, smfs, func(smf string) { go u.indicatePath(peer, smf, bySMF[smf]) })
+	p.log.Warn("GTP-U path has failed: the peer does not answer Echo Requests", "peer", peer, "sessions", count, "smfs", smfs)
+	p.reports.announce(func(r pfcp.Reporter) {
+		r.PathFailure(peer, smfs, func(smf string) { go p.indicatePath(peer, smf, bySMF[smf]) })
 	})
 }
 
 // pathRecovered tells the log and the SMFs concerned that a GTP-U peer answers again.
-func (u *UPF) pathRecovered(peer netip.Addr) {
-	bySMF, count := u.sessionsOn(peer)
+func (p *peering) pathRecovered(peer netip.Addr) {
+	bySMF, count := p.sessionsOn(peer)
 	smfs := slices.Sorted(maps.Keys(bySMF))
-	u.o.Logger.Info("GTP-U path works again", "peer", peer, "sessions", count, "smfs", smfs)
-	u.reports.announce(func(r pfcp.Reporter) { r.PathRecovery(peer, smfs) })
+	p.log.Info("GTP-U path works again", "peer", peer, "sessions", count, "smfs", smfs)
+	p.reports.announce(func(r pfcp.Reporter) { r.PathRecovery(peer, smfs) })
+}
+
+// fromSMF takes a G-PDU that came to a socket, by an interface without the data path: from
+// SMFs only, which answer router solicitations of UEs so. It says whether it took it.
+func (p *peering) fromSMF(from netip.Addr, in int, teid uint32, tpdu []byte) bool {
+	to := p.reports.to.Load()
+	if to == nil || !(*to).IsSMF(from, in) {
+		return false
+	}
+	if err := p.dp.InjectGPDU(teid, tpdu); err != nil {
+		p.log.Debug("G-PDU of an SMF not taken", "from", from, "error", err)
+		return false
+	}
+	return true
 }
 
 // Sessions of a failed path are reported so many at once, then there is a pause.
@@ -54,29 +80,29 @@ const (
 // its sessions, as if the peer did not know the F-TEID any more. SMFs then release the
 // tunnel, and the UE is paged. So this is for peers only that have answered Echo Requests
 // before: others may forward what they get.
-func (u *UPF) indicatePath(peer netip.Addr, smf string, seids []uint64) {
-	if _, answered := u.paths.Failed(peer); !answered {
-		u.o.Logger.Warn("SMF is not told of a failed GTP-U path: it takes no Node Reports, and the peer has never answered an Echo Request",
+func (p *peering) indicatePath(peer netip.Addr, smf string, seids []uint64) {
+	if _, answered := p.paths.Failed(peer); !answered {
+		p.log.Warn("SMF is not told of a failed GTP-U path: it takes no Node Reports, and the peer has never answered an Echo Request",
 			"peer", peer, "smf", smf, "sessions", len(seids))
 		return
 	}
-	u.o.Logger.Warn("SMF takes no Node Reports: the sessions of a failed GTP-U path are reported to it by Error Indication Reports",
+	p.log.Warn("SMF takes no Node Reports: the sessions of a failed GTP-U path are reported to it by Error Indication Reports",
 		"peer", peer, "smf", smf, "sessions", len(seids))
 	slices.Sort(seids)
 	for n, seid := range seids {
 		if n%indicateAtOnce == indicateAtOnce-1 {
 			time.Sleep(indicatePause)
 		}
-		if failed, _ := u.paths.Failed(peer); !failed {
+		if failed, _ := p.paths.Failed(peer); !failed {
 			return // it answers again, or no session sends there any more
 		}
-		u.indicateTunnels(seid, peer)
+		p.indicateTunnels(seid, peer)
 	}
 }
 
 // indicateTunnels reports the tunnels to a peer that a session forwards to now.
-func (u *UPF) indicateTunnels(seid uint64, peer netip.Addr) {
-	e := u.store.Entry(seid)
+func (p *peering) indicateTunnels(seid uint64, peer netip.Addr) {
+	e := p.store.Entry(seid)
 	if e == nil {
 		return
 	}
@@ -93,7 +119,7 @@ func (u *UPF) indicateTunnels(seid uint64, peer netip.Addr) {
 			report.ErrorIndications = append(report.ErrorIndications, to)
 		}
 	}
-	if len(report.ErrorIndications) > 0 && e.Indicate(u.o.Now(), indicationPause) {
-		u.reports.send(e, report)
+	if len(report.ErrorIndications) > 0 && e.Indicate(p.now(), indicationPause) {
+		p.reports.send(e, report)
 	}
 }

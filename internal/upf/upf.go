@@ -74,11 +74,13 @@ func New(o Options) (*UPF, error) {
 	u.reports.wheel.Start(o.Now())
 	u.kept = &keeper{install: u.install, reports: u.reports, log: o.Logger, now: o.Now,
 		pool: buffer.Pool{Stats: &u.stats, Limits: func() buffer.Limits { return u.install.config.Load().bufferLimits() }}}
+	peering := &peering{dp: o.DataPath, store: u.store, reports: u.reports, log: o.Logger, now: o.Now}
 	u.paths = path.New(path.Options{
 		Log: o.Logger, Now: o.Now, Stats: &u.stats, Interval: func() time.Duration { return u.install.config.Load().EchoInterval },
-		Failed: u.pathFailed, Recovered: u.pathRecovered,
+		Failed: peering.pathFailed, Recovered: peering.pathRecovered, GPDU: peering.fromSMF,
 		Indication: func(to session.PeerTEID) { u.reports.errorIndicated(u.paths.Sessions(to), to) },
 	})
+	peering.paths = u.paths
 	return u, nil
 }
 

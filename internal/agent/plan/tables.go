@@ -122,11 +122,12 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 		}
 		t.compileRows()
 	}
-	if moved || s.has(desired.KindInterface, desired.KindClass) {
+	if moved || s.has(desired.KindInterface, desired.KindClass, desired.KindSettings) {
 		t.Ports = make(map[string]Port, len(c.Interfaces))
 		for _, i := range c.Interfaces {
 			if l, ok := links.Link(i.Name); ok {
-				t.Ports[i.Name] = Port{i, l.Index, t.portOf(&i, l)}
+				guarded := c.PortOf(i)
+				t.Ports[i.Name] = Port{i, l.Index, t.portOf(&guarded, l)}
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -20,7 +21,7 @@ import (
 // DataPath is what this package calls of the data path.
 type DataPath struct {
 	Injector   slowpath.Injector
-	InjectToUE func(session uint64, packet []byte, ifindex int) error
+	InjectToUE func(session uint64, packet []byte) error
 	Read       func(context.Context, func(event.Punt)) error // calls the function for each packet
 }
 
@@ -88,11 +89,14 @@ func (s *Handler) Run(ctx context.Context) error {
 	return nil
 }
 
+// ofSessions are the kinds of packets that the UPF takes.
+var ofSessions = []event.PuntKind{event.PuntBuffer, event.PuntDuplicate, event.PuntFlood, event.PuntSend}
+
 // handle gives a packet to whom it is for.
 func (s *Handler) handle(p event.Punt) {
 	packet := upf.Packet{Session: p.Session, Rule: p.Rule, Ifindex: p.Ifindex, L3: p.L3, Data: p.Data}
 	switch {
-	case p.Kind != event.PuntBuffer && p.Kind != event.PuntDuplicate && p.Kind != event.PuntFlood:
+	case !slices.Contains(ofSessions, p.Kind):
 		s.handler.Handle(slowpath.Packet{
 			Kind: slowpath.Kind(p.Kind), Ifindex: p.Ifindex, Info: p.Info, L3: p.L3,
 			Type: p.Type, Code: p.Code, Data: p.Data,
@@ -103,6 +107,8 @@ func (s *Handler) handle(p event.Punt) {
 		s.upf.Buffer(packet)
 	case p.Kind == event.PuntFlood:
 		s.upf.Flood(p.Link, p.Ifindex, p.Data)
+	case p.Kind == event.PuntSend:
+		upf.Send(s.upf, packet)
 	default:
 		s.upf.Duplicate(packet)
 	}

@@ -26,7 +26,7 @@ type sender struct {
 	links func() *netdev.Snapshot
 	ask   func(netdev.Key) // for a neighbour that is not resolved
 	// toUE sends a packet through the data path, by the rules of a session.
-	toUE func(session uint64, packet []byte, ifindex int) error
+	toUE func(session uint64, packet []byte) error
 	// raw, if there is one, sends by the kernel's main table.
 	raw *slowpath.RawSender
 }
@@ -89,7 +89,7 @@ func (s *sender) Send(packet []byte, way slowpath.Way) error {
 		return err
 	}
 	if way.Table == event.SessionTable {
-		return s.toUE(way.Session, packet, way.Ifindex)
+		return s.toUE(way.Session, packet)
 	}
 	nh, err := s.nextHop(s.links(), dst, way)
 	switch {

@@ -208,23 +208,21 @@ func TestSourceOfErrors(t *testing.T) {
 	})
 }
 
-// Errors go to a UE by its own rules: as a packet that comes in where the UE's
-// did.
+// Errors go to a UE by its own rules.
 func TestErrorToUE(t *testing.T) {
 	var sent []byte
-	var at int
 	var session uint64
 	snapshot := withRoute(links("eth0", "eth1"))
 	s := &sender{
 		links: func() *netdev.Snapshot { return snapshot },
-		toUE:  func(s uint64, b []byte, ifindex int) error { session, sent, at = s, b, ifindex; return nil },
+		toUE:  func(s uint64, b []byte) error { session, sent = s, b; return nil },
 	}
 	way := slowpath.Way{Ifindex: 2, Table: event.SessionTable, Session: 7}
 	packet := make([]byte, 28)
 	packet[0] = 0x45
 	copy(packet[16:], []byte{10, 45, 0, 1})
-	if err := s.Send(packet, way); err != nil || at != 2 || session != 7 || !slices.Equal(sent, packet) {
-		t.Errorf("sent %x by %d to session %d, %v", sent, at, session, err)
+	if err := s.Send(packet, way); err != nil || session != 7 || !slices.Equal(sent, packet) {
+		t.Errorf("sent %x to session %d, %v", sent, session, err)
 	}
 	for _, ue := range []string{"10.45.0.1", "2001:db8:45::1"} {
 		source, err := s.Source(addr(ue), way)

@@ -181,7 +181,8 @@ type Forwarding struct {
 	TosMask   uint8
 	Internal  uint8
 	ArgsAt    uint8
-	Pad       [14]uint8
+	Control   uint8
+	Pad       [13]uint8
 }
 
 type ForwardingKind uint32
@@ -615,6 +616,7 @@ const (
 	PuntKindPUNT_BUFFER           PuntKind = 6
 	PuntKindPUNT_DUPLICATE        PuntKind = 7
 	PuntKindPUNT_FLOOD            PuntKind = 8
+	PuntKindPUNT_SEND             PuntKind = 9
 )
 
 type Reach uint32
@@ -678,7 +680,8 @@ const (
 	ReasonREASON_NO_CLASS_POLICY Reason = 47
 	ReasonREASON_TENANT          Reason = 48
 	ReasonREASON_OTHER_SLICE     Reason = 49
-	ReasonREASON_COUNT           Reason = 50
+	ReasonREASON_NO_FORWARDING   Reason = 50
+	ReasonREASON_COUNT           Reason = 51
 )
 
 type Refused struct {

@@ -21,6 +21,7 @@ const (
 	PuntBuffer          = PuntKind(abi.PuntKindPUNT_BUFFER)    // for an idle UE
 	PuntDuplicate       = PuntKind(abi.PuntKindPUNT_DUPLICATE) // a copy
 	PuntFlood           = PuntKind(abi.PuntKindPUNT_FLOOD)     // for all Ethernet sessions of Link
+	PuntSend            = PuntKind(abi.PuntKindPUNT_SEND)      // to a GTP-U peer that only the kernel reaches
 )
 
 // Punt is a packet that the data path hands to the daemon.
@@ -34,7 +35,7 @@ type Punt struct {
 	// NextHop on the interface Egress is what PuntNeighbour is about.
 	NextHop netip.Addr
 	Egress  int
-	// Session and Rule are what PuntBuffer and PuntDuplicate are about, L3 is
+	// Session and Rule are what PuntBuffer, PuntDuplicate and PuntSend are about, L3 is
 	// the offset of the packet; of PuntICMP with SessionTable they are the
 	// sender's. Session 0: the rule has gone meanwhile.
 	Session uint64
@@ -76,7 +77,7 @@ func (p *Punts) Read(ctx context.Context, f func(Punt)) error {
 			punt.NextHop, punt.Egress = netip.AddrFrom16(r.Address.B).Unmap(), int(r.Egress)
 		}
 		switch {
-		case punt.Kind == PuntBuffer || punt.Kind == PuntDuplicate:
+		case punt.Kind == PuntBuffer || punt.Kind == PuntDuplicate || punt.Kind == PuntSend:
 			punt.Session, punt.Rule = p.RuleAt(r.Info)
 		case punt.Kind == PuntICMP && punt.Table == SessionTable:
 			punt.Session, punt.Rule = p.RuleAt(r.Egress)

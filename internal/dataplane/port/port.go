@@ -108,6 +108,16 @@ func (t *Table) Set(ifindex int, p Port) error {
 	return t.SetLocked(ifindex, p)
 }
 
+// Ensure is Set of a port without guards, unless there is one.
+func (t *Table) Ensure(ifindex int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.havePorts[ifindex] {
+		return nil
+	}
+	return t.SetLocked(ifindex, Port{})
+}
+
 // SetLocked is Set for a caller that holds the lock.
 func (t *Table) SetLocked(ifindex int, p Port) error {
 	if err := CheckIndex(ifindex); err != nil {

@@ -69,6 +69,8 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 	abi.ReasonREASON_OTHER_SLICE: {"other_slice", "to a slice's SID, of a session of another slice"},
 	abi.ReasonREASON_TENANT:      {"tenant", "of a tenant's pod, or for one, and the tenant has no pod and no prefix there"},
 
+	abi.ReasonREASON_NO_FORWARDING: {"no_forwarding", "only the kernel can send it on (next hop not resolved, or a device without XDP), and its forwarding is off: sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"},
+
 	abi.ReasonREASON_SLOW_PATH_SIZE: {"slow_path_size", "the daemon would have to keep it or put it together, and takes frames of up to 2048 bytes"},
 }
 

@@ -114,6 +114,7 @@ func (f *forwardings) entry(m *Forwarding, adjacency uint32) abi.Forwarding {
 	}
 	abi.SetFlag(&e.Ipv4, m.Remote.Is4())
 	abi.SetFlag(&e.Internal, m.Internal)
+	abi.SetFlag(&e.Control, m.Control)
 	switch m.Kind {
 	case ForwardTable:
 		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_TABLE), abi.KernelTable(m.Table)

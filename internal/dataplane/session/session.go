@@ -170,6 +170,9 @@ type Forwarding struct {
 	// that family. TEID is the remote's.
 	Remote, Source netip.Addr
 	TEID           uint32
+	// Control says that Remote is a control plane (ForwardGTPU): where only the kernel
+	// reaches it, packets are handed up to be sent.
+	Control bool
 	// ArgsOffset is where Args.Mob.Session begins in the last segment by SRv6, in bits:
 	// TEID and QFI go there. 0: nowhere. Frames of Ethernet sessions need it.
 	ArgsOffset uint8

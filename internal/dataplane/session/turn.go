@@ -84,7 +84,7 @@ func (x *Turns) Recover(template uint16, gnb netip.Addr, entry uint32) (bool, er
 		return false, nil
 	}
 	value := f.array.Get(entry)
-	model := Forwarding{Kind: ForwardGTPU, Remote: gnb, Internal: value.Internal != 0, ToS: value.Tos, ToSMask: value.TosMask,
+	model := Forwarding{Kind: ForwardGTPU, Remote: gnb, Internal: value.Internal != 0, Control: value.Control != 0, ToS: value.Tos, ToSMask: value.TosMask,
 		Slice: value.Slice, ArgsOffset: value.ArgsAt}
 	way := model
 	way.Remote = netip.Addr{}

@@ -35,6 +35,9 @@ type Options struct {
 	// answers again, and Indication with the F-TEID in an Error Indication.
 	Failed, Recovered func(netip.Addr)
 	Indication        func(session.PeerTEID)
+	// GPDU is called for a G-PDU that came to a socket, by the interface with the index
+	// in, and says whether it took it.
+	GPDU func(from netip.Addr, in int, teid uint32, tpdu []byte) bool
 }
 
 // Paths are the paths to all GTP-U peers that sessions send to.
@@ -337,18 +340,32 @@ func (p *Paths) EndMarker(to session.PeerTEID) {
 // Parameters name them.
 func (p *Paths) Duplicate(destinations []session.Forwarding, tpdu []byte) {
 	for i := range destinations {
-		if err := p.duplicateTo(destinations[i].Outer, tpdu); err != nil {
-			p.o.Stats.SendFailed.Add(1)
-			p.o.Log.Debug("cannot send a duplicate", "error", err)
-			continue
+		if p.sent(destinations[i].Outer, tpdu) {
+			p.o.Stats.Duplicates.Add(1)
 		}
-		p.o.Stats.Duplicates.Add(1)
 	}
 }
 
-func (p *Paths) duplicateTo(o *session.OuterHeader, tpdu []byte) error {
+// SendTPDU sends a T-PDU without a PDU Session Container.
+func (p *Paths) SendTPDU(to *session.OuterHeader, tpdu []byte) {
+	if p.sent(to, tpdu) {
+		p.o.Stats.SentByKernel.Add(1)
+	}
+}
+
+// sent sends a T-PDU and says whether it is on its way.
+func (p *Paths) sent(to *session.OuterHeader, tpdu []byte) bool {
+	err := p.sendTPDU(to, tpdu)
+	if err != nil {
+		p.o.Stats.SendFailed.Add(1)
+		p.o.Log.Debug("cannot send a T-PDU", "error", err)
+	}
+	return err == nil
+}
+
+func (p *Paths) sendTPDU(o *session.OuterHeader, tpdu []byte) error {
 	if o == nil {
-		return errors.New("the Duplicating Parameters have no outer header")
+		return errors.New("the FAR has no outer header")
 	}
 	if o.Kind == session.OuterUDP {
 		return p.sendTo(netip.AddrPortFrom(o.Addr, o.Port), tpdu)
@@ -383,7 +400,7 @@ func (p *Paths) sendTo(to netip.AddrPort, payload []byte) error {
 }
 
 // handle takes a GTP-U message that a peer sent.
-func (p *Paths) handle(b []byte, from netip.Addr) {
+func (p *Paths) handle(b []byte, from netip.Addr, in int) {
 	h, ok := gtpu.ParseHeader(b)
 	if !ok {
 		p.o.Stats.GTPUMalformed.Add(1)
@@ -405,6 +422,12 @@ func (p *Paths) handle(b []byte, from netip.Addr) {
 			return
 		}
 		p.o.Indication(session.PeerTEID{Addr: e.Peer.Unmap(), TEID: e.TEID})
+	case gtpu.GPDU:
+		if !p.o.GPDU(from, in, h.TEID(), h.Payload()) {
+			p.o.Stats.GTPUIgnored.Add(1)
+			return
+		}
+		p.o.Stats.FromSMF.Add(1)
 	default:
 		p.o.Stats.GTPUIgnored.Add(1)
 	}

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
@@ -68,13 +70,15 @@ func (p *Paths) openSockets(ctx context.Context, group *errgroup.Group, addresse
 
 // listen opens a GTP-U socket. The address need not exist yet.
 func listen(ctx context.Context, a netip.Addr) (*net.UDPConn, error) {
-	network, level, option := "udp4", unix.SOL_IP, unix.IP_FREEBIND
+	network, level, option, info := "udp4", unix.SOL_IP, unix.IP_FREEBIND, unix.IP_PKTINFO
 	if a.Is6() {
-		network, level, option = "udp6", unix.SOL_IPV6, unix.IPV6_FREEBIND
+		network, level, option, info = "udp6", unix.SOL_IPV6, unix.IPV6_FREEBIND, unix.IPV6_RECVPKTINFO
 	}
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var set error
-		err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), level, option, 1) })
+		err := raw.Control(func(fd uintptr) {
+			set = errors.Join(unix.SetsockoptInt(int(fd), level, option, 1), unix.SetsockoptInt(int(fd), level, info, 1))
+		})
 		return errors.Join(err, set)
 	}}
 	conn, err := c.ListenPacket(ctx, network, netip.AddrPortFrom(a, gtpu.Port).String())
@@ -97,15 +101,29 @@ func (p *Paths) closeSockets() error {
 
 // receive reads a socket until it is closed.
 func (p *Paths) receive(socket *net.UDPConn) {
-	b := make([]byte, 2048)
+	b, control := make([]byte, 2048), ipv6.NewControlMessage(ipv6.FlagInterface)
+	control = append(control, ipv4.NewControlMessage(ipv4.FlagInterface)...)
 	for {
-		n, from, err := socket.ReadFromUDPAddrPort(b)
+		n, length, _, from, err := socket.ReadMsgUDPAddrPort(b, control)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil { // an ICMP error about what was sent
 			continue
 		}
-		p.handle(b[:n], from.Addr().Unmap())
+		p.handle(b[:n], from.Addr().Unmap(), interfaceOf(control[:length]))
 	}
+}
+
+// interfaceOf returns the index of the interface that control messages name; 0: none.
+func interfaceOf(control []byte) int {
+	var four ipv4.ControlMessage
+	if four.Parse(control) == nil && four.IfIndex != 0 {
+		return four.IfIndex
+	}
+	var six ipv6.ControlMessage
+	if six.Parse(control) == nil {
+		return six.IfIndex
+	}
+	return 0
 }

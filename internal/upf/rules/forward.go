@@ -95,6 +95,7 @@ func (c *compiler) forwarding(far *session.FAR) (f datapath.Forwarding, known bo
 		return f, true, nil
 	case to.Outer != nil:
 		f.Kind, f.Remote, f.TEID = datapath.ForwardGTPU, to.Outer.Addr, to.Outer.TEID
+		f.Control = to.Destination == session.CPFunction
 		return f, true, nil
 	case to.Destination == session.Access || to.Destination == session.CPFunction:
 		return f, false, nil

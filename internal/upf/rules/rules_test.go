@@ -77,7 +77,7 @@ func TestCompile(t *testing.T) {
 			s.FARs[0].Forwarding = &session.Forwarding{Destination: session.CPFunction, Outer: &session.OuterHeader{Addr: addr("192.0.2.50"), TEID: 5}}
 		}, []datapath.Rule{with(up, func(r *datapath.Rule) {
 			r.Sources = nil
-			r.Forward = datapath.Forwarding{Kind: datapath.ForwardGTPU, Remote: addr("192.0.2.50"), TEID: 5}
+			r.Forward = datapath.Forwarding{Kind: datapath.ForwardGTPU, Remote: addr("192.0.2.50"), TEID: 5, Control: true}
 		}), down}},
 		{"the UE's addresses from the other PDR, and its networks", nil, func(s *session.Session) {
 			s.PDRs[0].PDI.UE = nil

@@ -37,6 +37,8 @@ type Counters struct {
 	EndMarkers              atomic.Uint64 `metric:"end_markers"`
 	Duplicates              atomic.Uint64 `metric:"duplicates"`
 	SendFailed              atomic.Uint64 `metric:"send_failed"`
+	SentByKernel            atomic.Uint64 `metric:"sent_by_kernel"` // T-PDUs to GTP-U peers that the data path cannot send to
+	FromSMF                 atomic.Uint64 `metric:"from_smf"`       // G-PDUs of SMFs by interfaces without the data path
 
 	JournalFailed  atomic.Uint64 `metric:"journal_failed"`
 	JournalDamaged atomic.Uint64 `metric:"journal_damaged"` // places that the start could not read
