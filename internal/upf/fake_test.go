@@ -156,7 +156,7 @@ func (f *fakePath) SetRuleLimits(id uint64, rule uint16, l datapath.RuleLimits) 
 		r := &f.sessions[id].Rules[i]
 		if r.ID == rule {
 			v := f.volumes[id][rule]
-			v.sentNotify = v.sentNotify && r.NotifyAt == l.NotifyAt
+			v.sentNotify = false // the data path gets the word again
 			v.sentStop = v.sentStop && r.StopAt == l.StopAt
 			v.sentRefused = v.sentRefused && r.RefusedNotifyAt == l.RefusedNotifyAt
 			r.RuleLimits = l

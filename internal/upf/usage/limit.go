@@ -38,7 +38,7 @@ func (u *Usage) Relimit(s *session.Session, set func(rule uint16, l datapath.Rul
 	before := slices.Clone(u.counts)
 	u.arm(s)
 	for i := range u.counts {
-		if c := &u.counts[i]; c.limits() != before[i].limits() {
+		if c := &u.counts[i]; c.limits() != before[i].limits() || c.looksAgain() {
 			set(c.rule, c.limits())
 		}
 	}
@@ -94,14 +94,14 @@ func (u *Usage) arm(s *session.Session) {
 func (u *Usage) armURR(s *session.Session, urr *session.URR, m *measurement) {
 	if m.exhausted {
 		if urr.FARForQuotaAction == nil {
-			u.each(s, urr.ID, total, func(c *count) { c.stop(c.volume.Bytes) })
+			u.each(s, urr.ID, total, func(c *count) { c.stopNow() })
 		}
 	} else if urr.Volume {
 		u.armQuota(s, urr, m)
 	}
 	if m.awaits(urr) && !u.wait() {
 		u.each(s, urr.ID, total, func(c *count) {
-			c.notify(c.volume.Bytes / granule * granule)
+			c.notifyNext()
 			if urr.BeforeQoS {
 				c.refused.notify(c.refused.volume.Bytes / granule * granule)
 			}
@@ -113,7 +113,13 @@ func (u *Usage) armURR(s *session.Session, urr *session.URR, m *measurement) {
 	}
 	limits(volume, m.volume, func(k kind, rest uint64) {
 		if rest > 0 || !u.wait() {
-			u.share(s, urr, k, rest, func(c *count, share uint64, _ bool) { c.notify(c.volume.Bytes + max(share, 1)) })
+			u.share(s, urr, k, rest, func(c *count, share part) {
+				if share.near {
+					c.notifyNext()
+				} else { // rather look once more than report late: a quota may end soon behind the threshold
+					c.notify((c.volume.Bytes + share.octets) / granule * granule)
+				}
+			})
 		}
 	})
 }
@@ -122,11 +128,17 @@ func (u *Usage) armURR(s *session.Session, urr *session.URR, m *measurement) {
 // end when it comes, and not only of the packet behind it, which it drops.
 func (u *Usage) armQuota(s *session.Session, urr *session.URR, m *measurement) {
 	limits(urr.VolumeQuota, m.quota, func(k kind, rest uint64) {
-		u.share(s, urr, k, rest, func(c *count, share uint64, alone bool) {
-			c.stop(c.volume.Bytes + share)
-			if !alone {
-				c.notify(c.volume.Bytes + share/2)
+		u.share(s, urr, k, rest, func(c *count, share part) {
+			switch {
+			case rest == 0:
+				c.stopNow()
+				return
+			case share.near:
+				c.notifyNext()
+			case !share.alone:
+				c.notify(c.volume.Bytes + share.octets/2)
 			}
+			c.stop(c.volume.Bytes + share.octets)
 		})
 	})
 	limits(urr.VolumeQuota, m.quota, func(k kind, _ uint64) {
@@ -151,16 +163,21 @@ func (u *Usage) each(s *session.Session, urr uint32, k kind, f func(*count)) {
 	}
 }
 
-// share gives each rule its share of rest, and one to what the rule refuses where
-// that counts. The rule that used most of late gets all of a rest that is too
-// small to share. alone says that nothing else takes from rest.
-func (u *Usage) share(s *session.Session, urr *session.URR, k kind, rest uint64, f func(c *count, share uint64, alone bool)) {
+// part is what a rule may use of a rest.
+type part struct {
+	octets uint64
+	alone  bool // nothing else takes from the rest
+	// near says that the rest is too small to be shared: each rule may use all of it, and
+	// the data path notifies us of each packet.
+	near bool
+}
+
+// share gives each rule its part of rest, and one to what the rule refuses where that
+// counts.
+func (u *Usage) share(s *session.Session, urr *session.URR, k kind, rest uint64, f func(*count, part)) {
 	n := uint64(0)
-	var busiest *count
 	u.each(s, urr.ID, k, func(c *count) {
-		if n++; busiest == nil || c.grown > busiest.grown {
-			busiest = c
-		}
+		n++
 		if urr.BeforeQoS && c.refused.grown > 0 {
 			n++
 		}
@@ -178,12 +195,10 @@ func (u *Usage) share(s *session.Session, urr *session.URR, k kind, rest uint64,
 			c.refused.notify(c.refused.volume.Bytes + allowance)
 		}
 		if share < granule {
-			share = 0
-			if c == busiest {
-				share = rest
-			}
+			f(c, part{octets: rest, alone: n == 1, near: true})
+		} else {
+			f(c, part{octets: share, alone: n == 1})
 		}
-		f(c, share, n == 1)
 	})
 }
 
@@ -202,10 +217,23 @@ func (c *count) limits() datapath.RuleLimits {
 	return datapath.RuleLimits{NotifyAt: c.notifyAt, StopAt: c.stopAt, RefusedNotifyAt: c.refused.notifyAt}
 }
 
-// stop rounds down to a granule. The data path would round up and so exceed the
-// quota.
-func (c *count) stop(at uint64) {
-	at = max(at/granule*granule, 1)
+// notifyNext has the data path notify us of the rule's next packet.
+func (c *count) notifyNext() { c.notify(c.volume.Bytes / granule * granule) }
+
+// looksAgain says that the data path has to notify us of the rule's next packet, although
+// it may have done so before.
+func (c *count) looksAgain() bool {
+	return c.notifyAt != 0 && c.notifyAt <= c.volume.Bytes/granule*granule
+}
+
+// stop rounds up to a granule, as the data path does: what is left is never refused, and
+// no more than a granule comes on top.
+func (c *count) stop(at uint64) { c.stopAtFirst((at + granule - 1) / granule * granule) }
+
+// stopNow lets nothing go any more.
+func (c *count) stopNow() { c.stopAtFirst(max(c.volume.Bytes/granule*granule, 1)) }
+
+func (c *count) stopAtFirst(at uint64) {
 	if c.stopAt == 0 || at < c.stopAt {
 		c.stopAt = at
 	}

@@ -220,7 +220,7 @@ func (m *measurement) endQuotas(u *session.URR, now time.Time, report func(uint3
 		m.exhausted = true
 		report(trigger, cause)
 	}
-	if rest, limited := left(u.VolumeQuota, m.quota); u.Volume && limited && rest < granule {
+	if rest, limited := left(u.VolumeQuota, m.quota); u.Volume && limited && rest == 0 {
 		end(session.TriggerVolumeQuota, session.CauseVolumeQuota)
 	}
 	if u.Time && u.HasTimeQuota && m.elapsed(m.quotaTime, now) >= u.TimeQuota {
