@@ -1,9 +1,15 @@
 package upf
 
 import (
+	"fmt"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
 // smallQuota is what free5GC's online charging gives: 1,000 octets, and a threshold.
@@ -70,5 +76,118 @@ func TestSmallQuotaUnwatched(t *testing.T) {
 		if sent < 1000 || sent > 1000+2*2*granule {
 			t.Errorf("after %d packets: %d octets of 1000 were let through", before, sent)
 		}
+	}
+}
+
+// quotaRig is a session of two uplink PDRs with a small quota, in the data path.
+type quotaRig struct {
+	*n4
+	smf    *smf
+	ns     *netns.NS // whose kernel forwards
+	frames [2][]byte
+}
+
+func newQuotaRig(t *testing.T, payload int) *quotaRig {
+	t.Helper()
+	r := &quotaRig{n4: newN4(t), smf: &smf{}, ns: netns.New(t)}
+	r.ns.Sysctl(t, "net.ipv4.ip_forward", "1")
+	r.Start(pfcpSide{r.smf})
+	s := smallQuota()
+	s.PDRs[1] = s.PDRs[0]
+	s.PDRs[1].ID, s.PDRs[1].PDI.TEID = 2, s.PDRs[0].PDI.TEID+1
+	if err := r.path.Ports.Set(1, port.Port{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range s.PDRs {
+		pdr := &s.PDRs[i]
+		pdr.PDI.QFIs = nil
+		if err := r.TakeTEID(pdr.PDI.TEID); err != nil {
+			t.Fatal(err)
+		}
+		r.frames[i] = packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.200.0.2"), Dst: addr("10.200.0.8")},
+			packet.UDP{Sport: 2152, Dport: 2152}, packet.GTPU{TEID: pdr.PDI.TEID},
+			packet.IPv4{Src: pdr.PDI.UE[0].Addr(), Dst: addr("192.0.2.1")}, packet.Payload{Count: payload, Proto: 253})
+	}
+	if err := r.Establish(s); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// send sends a packet of a PDR and says whether it went.
+func (r *quotaRig) send(t *testing.T, pdr int) bool {
+	t.Helper()
+	before := r.used(t)
+	r.run(t, pdr, 1)
+	return r.used(t) > before
+}
+
+// run runs the data path on packets of a PDR.
+func (r *quotaRig) run(t *testing.T, pdr, times int) {
+	t.Helper()
+	r.ns.Do(t, func() {
+		for range times {
+			if _, _, err := r.path.Frames.Test(r.frames[pdr], 1); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+}
+
+// used is what the data path has let through.
+func (r *quotaRig) used(t *testing.T) (octets uint64) {
+	t.Helper()
+	rules, err := r.path.Sessions.Usage(1)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, rule := range rules {
+		octets += rule.Volume.Bytes
+	}
+	return octets
+}
+
+// The data path's quota ends at the packet that reaches it, where the daemon keeps up.
+func TestSmallQuotaInDataPath(t *testing.T) {
+	const size = 60 // octets of a packet
+	for _, pdrs := range [][]int{{0}, {0, 0, 1}, {0, 1}} {
+		t.Run(fmt.Sprint(pdrs), func(t *testing.T) {
+			r := newQuotaRig(t, size-20)
+			threshold := uint64(0)
+			for i := range 40 {
+				went := r.send(t, pdrs[i%len(pdrs)])
+				if used := r.used(t); !went && used < 1000 {
+					t.Fatalf("refused after %d octets", used)
+				}
+				time.Sleep(20 * time.Millisecond)
+				for _, report := range r.smf.usage() {
+					if report.Cause == session.CauseVolumeThreshold && threshold == 0 {
+						threshold = r.used(t)
+					}
+				}
+			}
+			if used := r.used(t); used < 1000 || used > 1000+size {
+				t.Errorf("%d octets of 1000 were let through", used)
+			}
+			if threshold < 800 || threshold > 800+2*size {
+				t.Errorf("the threshold of 800 was reported after %d octets", threshold)
+			}
+		})
+	}
+}
+
+// Two CPUs send as fast as they can: nothing is refused too early, and what comes on top
+// of the quota has a bound.
+func TestSmallQuotaOnTwoCPUs(t *testing.T) {
+	const size = 60
+	r := newQuotaRig(t, size-20)
+	var wait sync.WaitGroup
+	for pdr := range r.frames {
+		wait.Go(func() { r.run(t, pdr, 400) })
+	}
+	wait.Wait()
+	if used := r.used(t); used < 1000 || used > 1000+2*(2*granule+size) {
+		t.Errorf("%d octets of 1000 were let through", used)
 	}
 }
