@@ -260,7 +260,8 @@ INLINE int receive_onward(struct xdp_md *ctx, struct packet *p, struct forwardin
 	return CONTINUE;
 }
 
-/* The T-PDU came without a container, and gets the rule's. */
+/* The T-PDU came without a container, and gets the rule's; or it came with one, and loses it,
+ * for an SMF takes none. */
 INLINE int receive_marked(struct xdp_md *ctx, struct packet *p, struct forwarding *f,
 			  struct rule *rule, __u8 hops, __u8 class)
 {
@@ -335,7 +336,7 @@ GLOBAL int receive_session(struct xdp_md *ctx, struct packet *p, __u32 index, __
 	case FORWARD_TABLE:
 		return receive_out(ctx, p, f, class);
 	case FORWARD_GTPU:
-		if (rule->flags >> PDR_CONTAINER_SHIFT && !p->has_container)
+		if (p->has_container ? f->control : rule->flags >> PDR_CONTAINER_SHIFT)
 			return receive_marked(ctx, p, f, rule, hops, class);
 		p->keep_length = length;
 		return receive_onward(ctx, p, f, rule->teid, hops, class);

@@ -367,8 +367,8 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, s
 	f = entry ? express_forwarding(x, entry, &rule) : 0;
 	if (!entry || !f || express_syn(ctx, x, l3))
 		return NOT_TAKEN;
-	if (f->kind == FORWARD_GTPU && !container && rule.flags >> PDR_CONTAINER_SHIFT)
-		return NOT_TAKEN; /* it gets one */
+	if (f->kind == FORWARD_GTPU && (container ? f->control : rule.flags >> PDR_CONTAINER_SHIFT))
+		return NOT_TAKEN; /* it loses its container, or gets one */
 	if (f->kind == FORWARD_GTPU)
 		return express_session_onward(ctx, x, entry, &rule, f, ip, inner, end);
 	if (inner->version_ihl == 0x45)

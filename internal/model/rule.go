@@ -203,7 +203,7 @@ func (u upf) forward(r *ruleState, t tpdu) Result {
 	case ForwardGTPU:
 		switch {
 		case t.message == nil:
-		case r.Container != srv6.ContainerNone && !t.message.container:
+		case r.Container != srv6.ContainerNone && !t.message.container, r.Forward.Control && t.message.container:
 			return u.relayMarked(r, t, r.onward(t))
 		default:
 			o := r.onward(t)
