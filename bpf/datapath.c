@@ -43,6 +43,8 @@ INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
 	p->hashed = 0;
 	p->to_kernel = 0;
 	p->trace = 0;
+	p->translated = 0;
+	p->punt = PUNT_NONE;
 	p->error_type = 0;
 	p->error_info = 0;
 }

@@ -267,6 +267,8 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	if (refuse_ue4(x->cfg, x->port_flags, ip))
 		return NOT_TAKEN;
 	pool = find_pool4(x->cfg, be32(dst));
+	if (pool && x->cfg->nats && nat_of_ue(dst))
+		return NOT_TAKEN;
 	if (pool && pool->sessions)
 		return express_send_rule(ctx, pool->base + (be32(dst) & ~pool->mask), ETH_LEN, 0,
 					 x->port_flags);

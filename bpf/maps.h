@@ -75,6 +75,8 @@ MAP(pdr, BPF_MAP_TYPE_ARRAY, __u32, struct pdr, 1);
 MAP(refused, BPF_MAP_TYPE_ARRAY, __u32, struct refused, 1);
 MAP(pdr_by_teid, BPF_MAP_TYPE_HASH, __u32, __u32, 1);
 MAP(pdr_by_ue, BPF_MAP_TYPE_HASH, struct in6, __u32, 1);
+/* external ports of UEs behind NAT44 */
+MAP(nat_bucket, BPF_MAP_TYPE_ARRAY, __u32, struct nat_slots, 1);
 /* what UEs must not reach, and may all the same: peers, SMFs, what is configured */
 MAP(ue_reach, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, __u32, 1);
 /* SDF filters, in runs that rules name */

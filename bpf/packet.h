@@ -169,6 +169,12 @@ struct packet {
 	__u8 reason;       /* enum reason, at the end */
 	struct next_hop hop ALIGNED;
 
+	/* NAT44: what was rewritten (nat.h), and the values before */
+	__u8 translated;
+	__u16 nat_l3;
+	__u16 nat_port[2];
+	__be32 nat_address[2];
+
 	__u8 punt;         /* enum punt_kind, for REASON_SLOW_PATH */
 	__u8 from_ue;      /* the T-PDU's sender is a UE */
 	__u8 guarded;      /* the route may not lead where UEs must not go */
@@ -197,6 +203,17 @@ INLINE void *at(struct xdp_md *ctx, __u32 offset, __u32 size)
 	if (data + size > end)
 		return 0;
 	return data;
+}
+
+/* Whether the daemon sent the frame with a mark before it. The mark goes, for it would go along
+ * to where the frame is redirected. */
+INLINE int has_mark(struct xdp_md *ctx, __u32 mark)
+{
+	void *meta = (void *)(long)ctx->data_meta, *data = (void *)(long)ctx->data;
+
+	if (meta + 4 > data || ld32(meta) != mark)
+		return 0;
+	return !bpf_xdp_adjust_meta(ctx, 4);
 }
 
 /* Takes `length` octets out behind the first `before` ones, which move. */
@@ -360,12 +377,25 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 	return 0;
 }
 
+/* The frame is what was received again: see nat.h. */
+GLOBAL int nat_undo(struct xdp_md *ctx, struct packet *p);
+
+/* To be cut, and for a UE: fragments that came back for a public address would be put together
+ * again. */
+INLINE int comes_back_translated(struct packet *p)
+{
+	return p->punt == PUNT_FRAGMENT && !(p->translated & 1);
+}
+
 /* The one way out: counts how the journey ended, and tells the sender where an
  * error was asked for. */
 INLINE int finish(struct xdp_md *ctx, struct packet *p, enum reason reason)
 {
 	int verdict = XDP_DROP;
 
+	if (p->translated && reason != REASON_FORWARDED && reason != REASON_PASSED &&
+	    !comes_back_translated(p))
+		nat_undo(ctx, p);
 	switch (reason) {
 	case REASON_FORWARDED:
 		verdict = XDP_REDIRECT;

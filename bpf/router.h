@@ -11,15 +11,21 @@
 
 /* ---- SIDs ---- */
 
+/* A packet that met the rules of its session, with what they said: it leaves, behind a NAT by
+ * another address, or is for another UE. */
+INLINE int follow_rules(struct xdp_md *ctx, struct packet *p, int reason)
+{
+	if (reason == CONTINUE && p->guarded && p->keep_version == 4 && node_settings.nats)
+		reason = translate_out(ctx, p);
+	return reason == CONTINUE_TO_UE ? send_to_ue(ctx, p, p->ue) : reason;
+}
+
 /* What a SID of a slice took out meets the rules of its session. */
 INLINE int of_session(struct xdp_md *ctx, struct packet *p, struct local_sid *sid)
 {
-	int reason;
-
 	if (p->upper_type == NH_ETHERNET)
 		return receive_sid_frame(ctx, p, sid->slice, sid->length);
-	reason = receive_at_sid(ctx, p, sid->slice, sid->length);
-	return reason == CONTINUE_TO_UE ? send_to_ue(ctx, p, p->ue) : reason;
+	return follow_rules(ctx, p, receive_at_sid(ctx, p, sid->slice, sid->length));
 }
 
 INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct local_sid *sid,
@@ -195,8 +201,7 @@ INLINE int gtpu_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 			return receive(ctx, p, cfg, hops, class);
 		if (leads_to_frames(index))
 			return receive_frame(ctx, p, index, hops, class);
-		reason = receive_session(ctx, p, index, hops, class);
-		return reason == CONTINUE_TO_UE ? send_to_ue(ctx, p, p->ue) : reason;
+		return follow_rules(ctx, p, receive_session(ctx, p, index, hops, class));
 	case GTPU_ECHO_REQUEST:
 		return answer_echo(ctx, p, cfg, l4);
 	}
@@ -344,6 +349,12 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	refused = refuse_ue4(cfg, p->port_flags, ip);
 	if (refused)
 		return refused;
+	if (cfg->nats && is_n6(p->port_flags)) {
+		refused = nat_input(ctx, p);
+		ip = at(ctx, p->l3, IPV4_LEN);
+		if (refused != CONTINUE || !ip)
+			return refused;
+	}
 	dst = be32(ld32(&ip->dst));
 	index = pool4_index(cfg, dst);
 	if (index) {

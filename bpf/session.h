@@ -236,15 +236,10 @@ INLINE int take_rates(struct pdr *entry, struct rule *rule, __u32 slice, __u32 o
 }
 
 /* A kept packet that the daemon sends in again while the rule still keeps what
- * comes: so that nothing overtakes what was kept. The mark goes, for it would go
- * along to where the frame is redirected. */
+ * comes: so that nothing overtakes what was kept. */
 INLINE int was_kept(struct xdp_md *ctx)
 {
-	void *meta = (void *)(long)ctx->data_meta, *data = (void *)(long)ctx->data;
-
-	if (meta + 4 > data || ld32(meta) != KEPT_MARK)
-		return 0;
-	return !bpf_xdp_adjust_meta(ctx, 4);
+	return has_mark(ctx, KEPT_MARK);
 }
 
 INLINE int give_to_buffer(struct packet *p)

@@ -5,6 +5,7 @@
 #define CULVERT_UPF_H
 
 #include "gtpu_path.h"
+#include "nat.h"
 #include "session.h"
 
 /* ---- what may be reached from a UE ---- */
@@ -230,6 +231,39 @@ INLINE int receive_out(struct xdp_md *ctx, struct packet *p, struct forwarding *
 	int reason = plan_inner(ctx, p, outer);
 
 	return reason == CONTINUE ? leave(p, f) : reason;
+}
+
+/* The packet at p->keep leaves the UPF by a route: by another source address, if the UE is
+ * behind a NAT, and to another UE, if its destination is a public one (hairpinning). CONTINUE,
+ * CONTINUE_TO_UE with p->ue, or a reason. */
+GLOBAL int translate_out(struct xdp_md *ctx, struct packet *p)
+{
+	struct ipv4 *ip;
+	__u32 which;
+	int reason;
+
+	if (!p)
+		return REASON_NAT_PROTOCOL;
+	reason = nat_source(ctx, p);
+	if (reason)
+		return reason;
+	ip = at(ctx, p->keep, IPV4_LEN);
+	which = ip && p->translated ? nat_of_address(ld32(&ip->dst)) : 0;
+	if (!which)
+		return CONTINUE;
+	if (p->translated & NAT_ADDRESS)
+		return REASON_FRAGMENT;
+	reason = nat_destination(ctx, p, which);
+	if (reason)
+		return reason;
+	ip = at(ctx, p->keep, IPV4_LEN);
+	if (!ip)
+		return REASON_INNER_MALFORMED;
+	st32(&p->dst, ld32(&ip->dst));
+	p->from_pdr = p->pdr;
+	p->from_slice = p->slice;
+	p->ue = pdr_of_destination(p);
+	return p->ue ? CONTINUE_TO_UE : REASON_NAT_NO_MAPPING;
 }
 
 /* ---- in ---- */

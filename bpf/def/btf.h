@@ -24,6 +24,8 @@ BTF_TYPE(enum, flavor);
 BTF_TYPE(enum, forwarding_kind);
 BTF_TYPE(enum, frame_filter_flags);
 BTF_TYPE(enum, meter_unit);
+BTF_TYPE(enum, nat_limits);
+BTF_TYPE(enum, nat_protocol);
 BTF_TYPE(enum, next_hop_flags);
 BTF_TYPE(enum, pdr_action);
 BTF_TYPE(enum, pdr_flags);

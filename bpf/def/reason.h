@@ -74,6 +74,12 @@ enum reason {
 	REASON_OTHER_SLICE, /* at a slice's SID, and its session is of another slice */
 	REASON_NO_FORWARDING, /* only the kernel could send it on, and does not forward */
 
+	/* NAT44 */
+	REASON_NAT_PORTS,      /* all ports that the UE's flow may have are in use */
+	REASON_NAT_PROTOCOL,   /* neither TCP, UDP nor ICMP that can be translated */
+	REASON_NAT_NO_MAPPING, /* for a public port that no UE uses */
+	REASON_NAT_BEHIND,     /* from outside to the private address of a UE */
+
 	REASON_COUNT,
 };
 

@@ -6,6 +6,7 @@
 #define CULVERT_DEF_TABLES_H
 
 #include "adjacency.h"
+#include "nat.h"
 #include "port.h"
 #include "types.h"
 
@@ -59,12 +60,15 @@ struct settings {
 	__u32 pdr_slots; /* pdr[1..pdr_slots) is found by TEID's low bits; 0: no sessions */
 	__u32 ues;       /* entries in pdr_by_ue */
 	__u32 generation; /* another after each change of a trie that lookup_cache stands for */
+	__u32 nats;
+	__u32 pad2;
 	struct locator locator[MAX_LOCATORS];
 	struct prefix6 domain[MAX_DOMAINS];
 	__be32 gtpu4[MAX_GTPU_ADDRESSES];
 	struct in6 gtpu6[MAX_GTPU_ADDRESSES];
 	struct pool4 pool4[MAX_POOLS];
 	struct pool6 pool6[MAX_POOLS];
+	struct nat nat[MAX_NATS];
 };
 
 /* local_sid[index]: published by one 64-bit write of the first word; what it
@@ -549,6 +553,8 @@ enum punt_kind {
 #define PUNT_DATA 2048
 /* Before a frame that was kept (XDP metadata). */
 #define KEPT_MARK 0x6b657074u
+/* Before a frame of the daemon's for a UE behind a NAT, by its private address. */
+#define OWN_MARK 0x6f776e66u
 #define SESSION_TABLE 0xffffffffu
 
 struct punt {

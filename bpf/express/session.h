@@ -267,6 +267,8 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *e
 						   x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, inner->tos))
 		return NOT_TAKEN;
+	if (x->cfg->nats && nat_of_ue(ld32(&inner->src)))
+		return NOT_TAKEN; /* it gets another source address */
 	x->hop = express_route(ctx, x, ld32(&inner->dst), ~0ull,
 			       f->index | CACHE_IPV4 | CACHE_GUARDED, length,
 			       x->length + ETH_LEN - length);

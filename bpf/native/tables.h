@@ -86,6 +86,7 @@ static void make_maps(void)
 	MAKE_MAP(refused, PDRS);
 	MAKE_MAP(pdr_by_teid, ENTRIES);
 	MAKE_MAP(pdr_by_ue, ENTRIES);
+	MAKE_MAP(nat_bucket, NAT_PROTOCOLS * NAT_BUCKETS);
 	MAKE_MAP(ue_reach, ENTRIES);
 	MAKE_MAP(filter, FILTERS);
 	MAKE_MAP(frame_filter, FILTERS);

@@ -363,6 +363,19 @@ static void make_settings(struct input *in)
 	s->pools4 = s->pools6 = 2;
 	s->pool4[1] = (struct pool4){ 10u << 24 | 210 << 16, 0xfffffff8, PDR_SLOTS, 1 };
 	s->pool6[1] = (struct pool6){ 0x20010db8de000000ull, ~7ull, PDR_SLOTS, 1 };
+	s->nats = n >> 18 & 1;
+	s->nat[0] = (struct nat){ 10u << 24 | 210 << 16,
+				  0xfffffff8,
+				  10u << 24 | 211 << 16,
+				  0xffffffff,
+				  0,
+				  1 + (n >> 19 & 7),
+				  8,
+				  300,
+				  60,
+				  7440,
+				  240,
+				  0 };
 	s->pdr_slots = n >> 14 & 3 ? PDR_SLOTS : 0;
 	s->ues = map_of(&pdr_by_ue)->count;
 	s->pool4[0] = (struct pool4){ 10u << 24 | 200 << 16, 0xfffffff8, TEID_SLOTS, 0 };

@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	"github.com/culvert-net/culvert/internal/dataplane/pin"
 	"github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 )
 
 // mapSettings is the map of the program's one variable.
@@ -73,6 +74,10 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 			spec.Maps[name].MaxEntries = n
 		}
 	}
+	d.unused[abi.MapNatBucket] = pin.Unused{Entries: spec.Maps[abi.MapNatBucket].MaxEntries, By: "limits.nat_addresses"}
+	if l.NATAddresses != 0 {
+		spec.Maps[abi.MapNatBucket].MaxEntries = l.NATAddresses * settings.BucketsOfAddress
+	}
 	for name, n := range n4.MapSizes(d.places) {
 		d.unused[name] = pin.Unused{Entries: spec.Maps[name].MaxEntries, Stays: true, By: "limits.sessions with upf.n4_fast"}
 		if d.places != 0 {
@@ -82,7 +87,7 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 	// These are written word by word, see table.Array.
 	for _, name := range []string{mapSettings, abi.MapLocalSid, abi.MapSharedHop, abi.MapRouteRoot, abi.MapRouteBlock, abi.MapSrPolicy, abi.MapTunnel, abi.MapClassWay,
 		abi.MapN4State, abi.MapN4Session, abi.MapN4Dirty, abi.MapSpreadSettings, abi.MapSpreadBucket, abi.MapSpreadQueue,
-		abi.MapPdr, abi.MapRefused, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding, abi.MapMeter, abi.MapSliceMeter} {
+		abi.MapNatBucket, abi.MapPdr, abi.MapRefused, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding, abi.MapMeter, abi.MapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
 	}
 	if d.edit != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/mobile"
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
+	"github.com/culvert-net/culvert/internal/dataplane/nat"
 	"github.com/culvert-net/culvert/internal/dataplane/pin"
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/dataplane/policy"
@@ -70,6 +71,8 @@ type DataPlane struct {
 	// Sessions are those of the UPF, and N4 what answers PFCP for them.
 	Sessions *session.Sessions
 	N4       *n4.Table
+	// NAT has the ports of UEs.
+	NAT *nat.Table
 	// Pods of this node, and links of Ethernet sessions.
 	Pods  *pod.Table
 	Links *ethernet.Links
@@ -118,6 +121,7 @@ type tables struct {
 	SIDs       sid.Tables
 	Tunnels    tunnel.Tables
 	SliceMeter *table.Array[abi.Meter]          `map:"slice_meter"`
+	NAT        *table.Array[abi.NatSlots]       `map:"nat_bucket"`
 	Reach      *table.Hash[abi.Lpm6Key, uint32] `map:"ue_reach" limit:"sessions"`
 }
 
@@ -180,6 +184,7 @@ func (d *DataPlane) openTables() (err error) {
 		return err
 	}
 	d.settings, d.names = settings.Open(t.Settings, d.grace, l), &table.Names{Hash: t.Names}
+	d.NAT = nat.Open(&d.mu, t.NAT, d.settings)
 	if d.Ports, err = port.Open(&d.mu, t.Ports, d.grace); err != nil {
 		return err
 	}

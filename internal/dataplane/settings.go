@@ -28,10 +28,10 @@ func (d *DataPlane) SetSettings(s settings.Settings) error {
 
 func (d *DataPlane) setSettings(s settings.Settings) error {
 	s.HopLimit = cmp.Or(s.HopLimit, settings.DefaultHopLimit)
-	if err := settings.Check(s); err != nil {
+	book := d.settings
+	if err := book.Check(s); err != nil {
 		return err
 	}
-	book := d.settings
 	now := book.Get()
 	kept := book.PoolsIn(settings.PoolsOf(&now), &s, false)
 	if err := d.Sessions.CheckPools(s.UEPools, kept, book.PoolsIn(kept, &s, true)); err != nil {
@@ -101,6 +101,7 @@ func (d *DataPlane) clearRanges(now, keep settings.Ranges) {
 	for _, l := range locators {
 		d.SIDs.Clear(l)
 	}
+	settings.ClearNATs(d.tables.NAT, now, keep)
 	for _, p := range pools {
 		if p.Sessions == 0 {
 			d.entries.Wipe(p.Base, p.Size())

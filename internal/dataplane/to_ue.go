@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
@@ -47,7 +49,38 @@ func (d *DataPlane) injectOwn(frame []byte) error {
 	if err := d.Ports.Ensure(own); err != nil {
 		return err
 	}
-	return d.Frames.Inject(frame, own)
+	return d.Inject(frame, own)
+}
+
+// ownMark is OWN_MARK of bpf/def/tables.h.
+var ownMark = binary.NativeEndian.AppendUint32(nil, 0x6f776e66)
+
+// Inject sends a frame through the data path as if it had come in on an interface. A frame
+// for the private address of a UE behind a NAT is known by its mark: nobody else may send one.
+func (d *DataPlane) Inject(frame []byte, ifindex int) error {
+	if d.behindNAT(destination4(frame)) {
+		return d.Frames.InjectWith(ownMark, frame, ifindex)
+	}
+	return d.Frames.Inject(frame, ifindex)
+}
+
+// behindNAT says whether an address is that of a UE behind a NAT.
+func (d *DataPlane) behindNAT(a netip.Addr) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.settings.Want.NATs, func(n settings.NAT) bool { return n.Pool.Contains(a) })
+}
+
+// destination4 is the destination of an IPv4 frame; the zero Addr: it is none.
+func destination4(frame []byte) netip.Addr {
+	at := 12
+	for len(frame) >= at+6 && (binary.BigEndian.Uint16(frame[at:]) == 0x8100 || binary.BigEndian.Uint16(frame[at:]) == 0x88a8) {
+		at += 4
+	}
+	if len(frame) < at+22 || binary.BigEndian.Uint16(frame[at:]) != 0x0800 {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom4([4]byte(frame[at+18:]))
 }
 
 func (d *DataPlane) frameToUE(session uint64, packet []byte) ([]byte, error) {

@@ -425,6 +425,45 @@ type NameKey struct {
 	Index uint32
 }
 
+type Nat struct {
+	_             structs.HostLayout
+	Prefix        uint32
+	Mask          uint32
+	Address       uint32
+	AddressMask   uint32
+	Buckets       uint32
+	Blocks        uint32
+	BlockBuckets  uint32
+	Udp           uint32
+	Icmp          uint32
+	Tcp           uint32
+	TcpTransitory uint32
+	Pad           uint32
+}
+
+type NatLimits uint32
+
+const (
+	NatLimitsNAT_FIRST_PORT NatLimits = 1024
+	NatLimitsNAT_SLOTS      NatLimits = 8
+	NatLimitsNAT_BUCKETS    NatLimits = 8064
+	NatLimitsNAT_TIME_SHIFT NatLimits = 30
+)
+
+type NatProtocol uint32
+
+const (
+	NatProtocolNAT_UDP       NatProtocol = 0
+	NatProtocolNAT_TCP       NatProtocol = 1
+	NatProtocolNAT_ICMP      NatProtocol = 2
+	NatProtocolNAT_PROTOCOLS NatProtocol = 3
+)
+
+type NatSlots struct {
+	_    structs.HostLayout
+	Slot [8]uint64
+}
+
 type NextHop struct {
 	_       structs.HostLayout
 	Ifindex uint32
@@ -681,7 +720,11 @@ const (
 	ReasonREASON_TENANT          Reason = 48
 	ReasonREASON_OTHER_SLICE     Reason = 49
 	ReasonREASON_NO_FORWARDING   Reason = 50
-	ReasonREASON_COUNT           Reason = 51
+	ReasonREASON_NAT_PORTS       Reason = 51
+	ReasonREASON_NAT_PROTOCOL    Reason = 52
+	ReasonREASON_NAT_NO_MAPPING  Reason = 53
+	ReasonREASON_NAT_BEHIND      Reason = 54
+	ReasonREASON_COUNT           Reason = 55
 )
 
 type Refused struct {
@@ -764,12 +807,15 @@ type Settings struct {
 	PdrSlots        uint32
 	Ues             uint32
 	Generation      uint32
+	Nats            uint32
+	Pad2            uint32
 	Locator         [8]Locator
 	Domain          [8]Prefix6
 	Gtpu4           [4]uint32
 	Gtpu6           [4]In6
 	Pool4           [8]Pool4
 	Pool6           [8]Pool6
+	Nat             [8]Nat
 }
 
 type SharedHop struct {
@@ -1014,6 +1060,7 @@ const (
 	MapN4Session      = "n4_session"
 	MapN4State        = "n4_state"
 	MapNameByIndex    = "name_by_index"
+	MapNatBucket      = "nat_bucket"
 	MapNextProgram    = "next_program"
 	MapOutcomes       = "outcomes"
 	MapOverlay        = "overlay"
@@ -1143,6 +1190,7 @@ type MapSpecs struct {
 	N4Session      *ebpf.MapSpec `ebpf:"n4_session"`
 	N4State        *ebpf.MapSpec `ebpf:"n4_state"`
 	NameByIndex    *ebpf.MapSpec `ebpf:"name_by_index"`
+	NatBucket      *ebpf.MapSpec `ebpf:"nat_bucket"`
 	NextProgram    *ebpf.MapSpec `ebpf:"next_program"`
 	Outcomes       *ebpf.MapSpec `ebpf:"outcomes"`
 	Overlay        *ebpf.MapSpec `ebpf:"overlay"`
@@ -1238,6 +1286,7 @@ type Maps struct {
 	N4Session      *ebpf.Map `ebpf:"n4_session"`
 	N4State        *ebpf.Map `ebpf:"n4_state"`
 	NameByIndex    *ebpf.Map `ebpf:"name_by_index"`
+	NatBucket      *ebpf.Map `ebpf:"nat_bucket"`
 	NextProgram    *ebpf.Map `ebpf:"next_program"`
 	Outcomes       *ebpf.Map `ebpf:"outcomes"`
 	Overlay        *ebpf.Map `ebpf:"overlay"`
@@ -1309,6 +1358,7 @@ func (m *Maps) Close() error {
 		m.N4Session,
 		m.N4State,
 		m.NameByIndex,
+		m.NatBucket,
 		m.NextProgram,
 		m.Outcomes,
 		m.Overlay,

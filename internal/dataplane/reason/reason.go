@@ -71,6 +71,11 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 
 	abi.ReasonREASON_NO_FORWARDING: {"no_forwarding", "only the kernel can send it on (next hop not resolved, or a device without XDP), and its forwarding is off: sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"},
 
+	abi.ReasonREASON_NAT_PORTS:      {"nat_ports", "of a UE behind a NAT, all of whose ports that the flow could have are in use"},
+	abi.ReasonREASON_NAT_PROTOCOL:   {"nat_protocol", "to or from a UE behind a NAT, and neither TCP, UDP nor ICMP that can be translated"},
+	abi.ReasonREASON_NAT_NO_MAPPING: {"nat_no_mapping", "for a port of a NAT that no UE uses"},
+	abi.ReasonREASON_NAT_BEHIND:     {"nat_behind", "from outside to the private address of a UE behind a NAT"},
+
 	abi.ReasonREASON_SLOW_PATH_SIZE: {"slow_path_size", "the daemon would have to keep it or put it together, and takes frames of up to 2048 bytes"},
 }
 

@@ -13,14 +13,15 @@ import (
 type Ranges struct {
 	Locator [8]abi.Locator
 	Pools   Pools
+	NAT     nats
 }
 
 // RangesOf are those of an entry.
-func RangesOf(e *abi.Settings) Ranges { return Ranges{e.Locator, PoolsOf(e)} }
+func RangesOf(e *abi.Settings) Ranges { return Ranges{e.Locator, PoolsOf(e), e.Nat} }
 
 // PutIn makes them those of an entry.
 func (r Ranges) PutIn(e *abi.Settings) {
-	e.Locator = r.Locator
+	e.Locator, e.Nat = r.Locator, r.NAT
 	for i := range e.Pool4 {
 		e.Pool4[i] = abi.Pool4{Prefix: off4, Mask: off4}
 		if p := r.Pools[i]; p.Mask != 0 {
@@ -53,7 +54,7 @@ func (r Ranges) Without(keep Ranges) (locators []abi.Locator, pools []Pool) {
 // Ranges are the wanted ranges that are there now, each where it is; if add is
 // set, also those that are new, as far as they fit.
 func (b *Book) Ranges(now *abi.Settings, s *Settings, add bool) Ranges {
-	return Ranges{b.locatorsIn(now, s, add), b.PoolsIn(PoolsOf(now), s, add)}
+	return Ranges{b.locatorsIn(now, s, add), b.PoolsIn(PoolsOf(now), s, add), b.natsIn(now.Nat, s, add)}
 }
 
 // SIDByLocator is the index that a locator leads to for a SID of exactly

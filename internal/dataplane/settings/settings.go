@@ -23,7 +23,8 @@ type Settings struct {
 	Protected       []netip.Prefix // what UEs do not reach: peers of sessions beside that
 	MayReach        []netip.Prefix // what they reach all the same
 	Locators        []Locator
-	MSSClamp        bool // of sessions' TCP connections
+	NATs            []NAT // of pools of sessions
+	MSSClamp        bool  // of sessions' TCP connections
 }
 
 // Locator is a prefix whose SIDs of exactly Prefix + FunctionBits are found by
@@ -46,6 +47,7 @@ type Limits struct {
 	Adjacencies  uint32 // 4096 unless set
 	Sessions     uint32 // 0: no user plane function, and no memory for it
 	Filters      uint32 // of all sessions, 12 for each of Sessions unless set
+	NATAddresses uint32 // public ones, each with 1.5 MB of ports
 }
 
 // MaxSessions bounds Limits.Sessions: the low 24 bits of a TEID are an entry.
@@ -135,7 +137,7 @@ type elements struct{ first, size, n int } // in words
 var lists = func() []elements {
 	t := reflect.TypeFor[abi.Settings]()
 	var out []elements
-	for _, name := range []string{"Locator", "Domain", "Gtpu6", "Pool4", "Pool6"} {
+	for _, name := range []string{"Locator", "Domain", "Gtpu6", "Pool4", "Pool6", "Nat"} {
 		f, _ := t.FieldByName(name)
 		out = append(out, elements{int(f.Offset / 8), int(f.Type.Elem().Size() / 8), f.Type.Len()})
 	}
@@ -143,7 +145,10 @@ var lists = func() []elements {
 }()
 
 // Check refuses what cannot be written.
-func Check(s Settings) error {
+func (b *Book) Check(s Settings) error {
+	if err := b.checkNATs(&s); err != nil {
+		return err
+	}
 	if s.Source.IsValid() && !s.Source.Is6() {
 		return fmt.Errorf("source %s: want an IPv6 address", s.Source)
 	}
@@ -176,6 +181,7 @@ func Check(s Settings) error {
 		{"domain prefixes", len(s.Domain), len(e.Domain)},
 		{"IPv4 GTP-U addresses", four, len(e.Gtpu4)},
 		{"IPv6 GTP-U addresses", len(s.GTPUAddresses) - four, len(e.Gtpu6)},
+		{"pools with NAT", len(s.NATs), len(e.Nat)},
 	} {
 		if c.have > c.max {
 			return fmt.Errorf("%d %s: at most %d", c.have, c.what, c.max)
@@ -256,7 +262,7 @@ func (b *Book) Write(next abi.Settings) {
 		ends[i] = count(l.n, func(n int) bool { return to[l.first+n*l.size] == abi.Off })
 	}
 	next.Locators, next.Domains, next.Gtpu6Count = ends[0], ends[1], ends[2]
-	next.Pools4, next.Pools6 = ends[3], ends[4]
+	next.Pools4, next.Pools6, next.Nats = ends[3], ends[4], ends[5]
 	next.Gtpu4Count = count(len(next.Gtpu4), func(n int) bool { return next.Gtpu4[n] == ^uint32(0) })
 	to = table.ToWords(next)
 	from := table.ToWords(b.Get())
