@@ -16,7 +16,7 @@ import (
 const module = "github.com/culvert-net/culvert/"
 
 // models are values that everything else agrees on.
-var models = []string{"srv6", "gtpu", "internal/srpolicy", "internal/session", "internal/slice", "internal/overlay", "internal/spread", "internal/class", "internal/te", "internal/announce"}
+var models = []string{"srv6", "gtpu", "internal/srpolicy", "internal/session", "internal/slice", "internal/overlay", "internal/spread", "internal/class", "internal/te", "internal/announce", "internal/nat"}
 
 // layers say which of our packages each may import besides itself. A name
 // stands for the packages below it too. Tests may import more: they look at
@@ -34,6 +34,7 @@ var layers = []struct {
 	{"internal/overlay", []string{"srv6", "internal/srpolicy"}, "models import models below them"},
 	{"internal/spread", nil, "models are values and pure functions"},
 	{"internal/announce", nil, "models are values and pure functions"},
+	{"internal/nat", nil, "models are values and pure functions"},
 	{"internal/class", []string{"srv6", "internal/srpolicy"}, "models import models below them"},
 	{"internal/te", []string{"srv6", "internal/srpolicy"}, "models import models below them"},
 	{"internal/config", models, "what can be told must not depend on how it is done"},
@@ -49,7 +50,7 @@ var layers = []struct {
 	{"internal/dataplane/port", append([]string{"internal/dataplane/abi", "internal/dataplane/table"}, models...), "interfaces: who steers or attaches is above"},
 	{"internal/dataplane/xdp", []string{"internal/dataplane/port"}, "runs the program on frames: it knows no table"},
 	{"internal/dataplane/feature", []string{"internal/dataplane/xdp"}, "asks the kernel, and nobody else"},
-	{"internal/dataplane/settings", []string{"internal/dataplane/abi", "internal/dataplane/table"}, "what every packet depends on: who lives in its ranges is above"},
+	{"internal/dataplane/settings", []string{"internal/dataplane/abi", "internal/dataplane/table", "internal/nat"}, "what every packet depends on: who lives in its ranges is above"},
 	{"internal/dataplane/adjacency", []string{"internal/dataplane/abi", "internal/dataplane/table"}, "where packets leave: who refers to it is above"},
 	{"internal/dataplane/mobile", []string{"internal/dataplane/abi", "internal/dataplane/table"}, "parameters only: who refers to them is above"},
 	{"internal/dataplane/attach", []string{"internal/dataplane/abi", "internal/dataplane/pin", "internal/dataplane/port", "internal/netdev"}, "puts programs on interfaces: it knows no table"},

@@ -91,7 +91,11 @@ func (c *core) sight() (s sight) {
 	settings := &c.writer.Tables.Settings
 	s.closed = append(announce.Hosts(settings.GTPUAddresses), settings.Protected...)
 	for _, pool := range p.UEPools {
-		s.pools = append(s.pools, announce.Pool{NetworkInstance: pool.NetworkInstance, Prefixes: pool.Prefixes})
+		is := announce.Pool{NetworkInstance: pool.NetworkInstance, Prefixes: pool.Prefixes}
+		if pool.NAT != nil {
+			is.Public = pool.NAT.Addresses
+		}
+		s.pools = append(s.pools, is)
 	}
 	c.mu.RUnlock()
 	for _, smf := range u.server.Associations() {
@@ -193,9 +197,8 @@ func (a *Agent) Announcements() ([]AnnouncementStatus, error) {
 // Key is the prefix.
 func (s AnnouncementStatus) Key() string { return s.Prefix.String() }
 
-// Withdrawals counts how often the prefixes of each network instance were withdrawn.
-func (a *Agent) Withdrawals() map[string]uint64 {
-	n := &a.core.announcing
+// withdrawn counts how often the prefixes of each network instance were withdrawn.
+func (n *announcing) withdrawn() map[string]uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	out := map[string]uint64{}

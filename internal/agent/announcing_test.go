@@ -88,7 +88,7 @@ func TestAnnouncements(t *testing.T) {
 	is("N3 is back", 1, Announced, "")
 	d.watcher.options.OnChange(&netdev.Snapshot{Links: links("eth0", "eth1").Links})
 	is("N4's port is gone", 0, Withdrawn, "n4 is down: eth2")
-	if n := d.Withdrawals()["internet"]; n != 2 {
+	if n := d.Gauges().UPF.Withdrawals["internet"]; n != 2 {
 		t.Errorf("%d withdrawals are counted", n)
 	}
 }

@@ -304,6 +304,7 @@ type Service interface {
 	BGPPeers() ([]BGPPeerStatus, error)
 	// Announcements are of a node that announces UE prefixes: ErrNoAnnouncements on others.
 	Announcements() ([]AnnouncementStatus, error)
+	NATs(of string) ([]NATStatus, error)
 	// Nodes are the others of the cluster: ErrNoCluster on a node that is in none.
 	Nodes() ([]NodeStatus, error)
 	// Associations and Sessions are of a node that is a user plane function:

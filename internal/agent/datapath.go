@@ -19,6 +19,7 @@ import (
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
+	"github.com/culvert-net/culvert/internal/nat"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/upf"
@@ -37,6 +38,7 @@ type dataPath struct {
 	Trace    tracer
 	Spread   spreading
 	N4       *n4.Table
+	NAT      natTable
 	// SpreadCards are the interfaces whose cards spread in place of it.
 	SpreadCards func() []string
 	Sweep       func() error // removes what was taken over and not put since
@@ -54,6 +56,12 @@ type counters struct {
 	Usage    func() map[string]table.Usage
 	// Signalling is of PFCP messages.
 	Signalling func() (n4.Counts, error)
+}
+
+// natTable has the ports of UEs.
+type natTable interface {
+	Counts(pool netip.Prefix) map[nat.Protocol]uint32
+	Mappings(pool netip.Prefix, of nat.NAT, ue netip.Addr) []nat.Mapping
 }
 
 // tracer is the data path's one filter, and what it lets through.
@@ -170,8 +178,8 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 			PutRoute: dp.Routes.Put, DeleteRoute: dp.Routes.Delete,
 			AdjacencyKeys: dp.Adjacencies.Keys, AdjacencyChanges: dp.Adjacencies.Changes, SetNextHop: dp.Adjacencies.SetNextHop, SetShared: dp.Adjacencies.SetShared,
 		},
-		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, Spread: dp.Spread, N4: dp.N4, SpreadCards: steering.cards,
-		Punts:    punt.DataPath{Injector: dp.Frames, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read},
+		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, Spread: dp.Spread, N4: dp.N4, NAT: dp.NAT, SpreadCards: steering.cards,
+		Punts:    punt.DataPath{Injector: dp, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read},
 		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Signalling: dp.Signalling},
 		Sweep:    dp.Sweep, Build: dp.Build, Close: dp.Close,
 	}, nil

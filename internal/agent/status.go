@@ -398,6 +398,8 @@ type UPFGauges struct {
 	BufferedBytes int64
 	PFCP          pfcp.Stats
 	N4Fast        n4.Counts // zero where the data path answers nothing
+	// Withdrawals counts how often BGP withdrew UE prefixes, by network instance.
+	Withdrawals map[string]uint64
 }
 
 // Gauges reads them. Before Run is ready there is the version only.
@@ -437,7 +439,7 @@ func (a *Agent) Gauges() Gauges {
 	}
 	if u := c.upf; u.server != nil {
 		stats := u.upf.Stats()
-		g.UPF = &UPFGauges{Events: maps.Collect(stats.All()), BufferedBytes: stats.BufferedBytes.Load(), PFCP: u.server.Stats()}
+		g.UPF = &UPFGauges{Events: maps.Collect(stats.All()), BufferedBytes: stats.BufferedBytes.Load(), PFCP: u.server.Stats(), Withdrawals: c.announcing.withdrawn()}
 		if answered := u.answered(); answered != nil {
 			g.UPF.N4Fast = *answered
 		}

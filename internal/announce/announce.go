@@ -77,6 +77,18 @@ func (e *Entry) NextHop(p netip.Prefix) netip.Addr {
 type Pool struct {
 	NetworkInstance string
 	Prefixes        []netip.Prefix
+	// Public are the addresses that the pool's UEs have outside, if a NAT hides the IPv4
+	// ones. They are announced in place of these.
+	Public netip.Prefix
+}
+
+// announced are the prefixes by which the data network reaches the pool's UEs.
+func (p *Pool) announced() []netip.Prefix {
+	if !p.Public.IsValid() {
+		return p.Prefixes
+	}
+	out := slices.DeleteFunc(slices.Clone(p.Prefixes), func(p netip.Prefix) bool { return p.Addr().Is4() })
+	return append(out, p.Public)
 }
 
 // Session is what a session brings that has networks behind its UE.
@@ -95,13 +107,13 @@ type Prefix struct {
 // it does not announce, with the reason: they are beyond the limit, contain one of closed
 // (or lie in it), or no router may have them.
 func (e *Entry) Prefixes(pools []Pool, sessions []Session, closed []netip.Prefix) (out []Prefix, refused []Refused) {
-	var mine []netip.Prefix
+	var mine, announced []netip.Prefix
 	for _, p := range pools {
 		if strings.EqualFold(p.NetworkInstance, e.NetworkInstance) {
-			mine = append(mine, p.Prefixes...)
+			mine, announced = append(mine, p.Prefixes...), append(announced, p.announced()...)
 		}
 	}
-	for _, p := range mine {
+	for _, p := range announced {
 		if e.Pools && !slices.ContainsFunc(out, func(o Prefix) bool { return o.Prefix == p.Masked() }) {
 			out = append(out, Prefix{Prefix: p.Masked()})
 		}

@@ -16,9 +16,10 @@ func prefixes(texts ...string) (out []netip.Prefix) {
 }
 
 var allPools = []Pool{
-	{"internet", prefixes("10.45.0.0/16", "2001:db8:45::/48")},
-	{"Factory", prefixes("10.46.0.0/16")},
-	{"", prefixes("10.47.0.0/16")},
+	{NetworkInstance: "internet", Prefixes: prefixes("10.45.0.0/16", "2001:db8:45::/48")},
+	{NetworkInstance: "Factory", Prefixes: prefixes("10.46.0.0/16")},
+	{Prefixes: prefixes("10.47.0.0/16")},
+	{NetworkInstance: "natted", Prefixes: prefixes("10.48.0.0/16", "2001:db8:48::/48"), Public: netip.MustParsePrefix("192.0.2.128/26")},
 }
 
 func textsOf(list []Prefix) (out []string) {
@@ -45,6 +46,7 @@ func TestPrefixes(t *testing.T) {
 	}{
 		"pools":                   {Entry{NetworkInstance: "internet", Pools: true}, []string{"10.45.0.0/16", "2001:db8:45::/48"}},
 		"of any case":             {Entry{NetworkInstance: "FACTORY", Pools: true}, []string{"10.46.0.0/16"}},
+		"behind a NAT":            {Entry{NetworkInstance: "natted", Pools: true}, []string{"2001:db8:48::/48", "192.0.2.128/26"}},
 		"that name none":          {Entry{Pools: true}, []string{"10.47.0.0/16"}},
 		"nothing asked for":       {Entry{NetworkInstance: "internet"}, nil},
 		"no such instance":        {Entry{NetworkInstance: "ims", Pools: true, FramedRoutes: true}, nil},

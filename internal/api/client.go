@@ -302,6 +302,11 @@ func (c *Client) Outcomes(ctx context.Context, key string) ([]agent.Outcome, err
 	return decoded[agent.Outcome](c.rpc.ListOutcomes(ctx, &pb.ListOutcomesRequest{Key: key}))
 }
 
+// NATs returns the NATs of UE pools. A key is a pool, a UE, or a public address and port.
+func (c *Client) NATs(ctx context.Context, key string) ([]agent.NATStatus, error) {
+	return decoded[agent.NATStatus](c.rpc.ListNATs(ctx, &pb.ListNATsRequest{Key: key}))
+}
+
 // Announcements returns the UE prefixes that BGP announces, or would.
 func (c *Client) Announcements(ctx context.Context, key string) ([]agent.AnnouncementStatus, error) {
 	return decoded[agent.AnnouncementStatus](c.rpc.ListAnnouncements(ctx, &pb.ListAnnouncementsRequest{Key: key}))

@@ -29,6 +29,7 @@ var codes = []struct {
 	{agent.ErrNotUPF, connect.CodeUnimplemented},
 	{agent.ErrNotBGP, connect.CodeUnimplemented},
 	{agent.ErrNoAnnouncements, connect.CodeUnimplemented},
+	{agent.ErrNoNAT, connect.CodeUnimplemented},
 	{pods.ErrNoCluster, connect.CodeUnimplemented},
 	{context.Canceled, connect.CodeCanceled},
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},

@@ -73,6 +73,11 @@ func (h *handler) ListAnnouncements(_ context.Context, r *pb.ListAnnouncementsRe
 	return list(&pb.ListAnnouncementsResponse{}, h.agent.Announcements, "announcement", r.GetKey(), agent.AnnouncementStatus.Key)
 }
 
+func (h *handler) ListNATs(_ context.Context, r *pb.ListNATsRequest) (*pb.ListNATsResponse, error) {
+	all, err := h.agent.NATs(r.GetKey())
+	return encoded(&pb.ListNATsResponse{}, all, err)
+}
+
 func (h *handler) ListNodes(_ context.Context, r *pb.ListNodesRequest) (*pb.ListNodesResponse, error) {
 	return list(&pb.ListNodesResponse{}, h.agent.Nodes, "node", r.GetKey(), agent.NodeStatus.Key)
 }

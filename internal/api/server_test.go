@@ -149,6 +149,19 @@ func TestAnnouncements(t *testing.T) {
 	}
 }
 
+func TestNATs(t *testing.T) {
+	a, c, _ := start(t, "../internal/cli/testdata/nat.yaml")
+	both(t, "NATs", c.NATs, func() ([]agent.NATStatus, error) { return a.NATs("") })
+	got, err := c.NATs(t.Context(), "10.45.0.2")
+	if want, _ := a.NATs("10.45.0.2"); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("of a UE: %+v, %v", got, err)
+	}
+	_, c, _ = start(t, "edge.yaml")
+	if _, err := c.NATs(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "no UE pool has a NAT") {
+		t.Errorf("of a node that has none: %v", err)
+	}
+}
+
 func both[T any](t *testing.T, what string, got func(context.Context, string) ([]T, error), want func() ([]T, error)) {
 	t.Helper()
 	g, err1 := got(t.Context(), "")

@@ -186,6 +186,18 @@ func TestAnnouncements(t *testing.T) {
 	}
 }
 
+func TestNAT(t *testing.T) {
+	f := start(t, "../internal/cli/testdata/nat.yaml")
+	var all strings.Builder
+	for _, args := range []string{"nat", "nat show 10.45.0.2", "nat show 192.0.2.64:3040 -o json", "config"} {
+		all.WriteString("$ culvert " + args + "\n" + f.ok(t, strings.Fields(args)...) + "\n")
+	}
+	golden(t, "nat", all.String())
+	if r := start(t, "edge.yaml").run(t, "nat"); r.code != cmdline.ExitError || !strings.Contains(r.stderr, "no UE pool has a NAT") {
+		t.Errorf("a node without NAT: exit %d, %s", r.code, r.stderr)
+	}
+}
+
 func TestOverlay(t *testing.T) {
 	f := start(t, "overlay.yaml")
 	var all strings.Builder

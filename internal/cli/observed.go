@@ -48,6 +48,16 @@ var announcements = noun[agent.AnnouncementStatus]{
 	},
 }
 
+var nats = noun[agent.NATStatus]{
+	kind: "nat", keyName: "POOL|UE|ADDRESS:PORT",
+	short:  "NATs of UE pools, and who has which public address and port",
+	fetch:  (*api.Client).NATs,
+	header: []any{"POOL", "NETWORK INSTANCE", "PUBLIC ADDRESSES", "PORTS PER UE", "UES PER ADDRESS", "UDP", "TCP", "ICMP"},
+	row: func(s agent.NATStatus) []any {
+		return []any{s.Pool, s.NetworkInstance, s.Addresses, s.PortsPerUE, s.UEsPerAddress, s.UDP, s.TCP, s.ICMP}
+	},
+}
+
 var nodes = noun[agent.NodeStatus]{
 	kind: "node", keyName: "NODE",
 	short:  "The other nodes of the cluster, and the policies that lead to them",

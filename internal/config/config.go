@@ -93,6 +93,9 @@ type Limits struct {
 	// filters (default: 12 for each session). 0 sessions: no memory is reserved.
 	Sessions uint32 `json:"sessions,omitempty"`
 	Filters  uint32 `json:"filters,omitempty"`
+	// NATAddresses limits the public addresses of NATs, each of which takes 1.5 MB. Default:
+	// as many as upf.ue_pools have.
+	NATAddresses uint32 `json:"nat_addresses,omitempty"`
 }
 
 // API is where the management API listens.

@@ -110,6 +110,27 @@ func overlap(v *validator, outer, inner claim) bool {
 	return true
 }
 
+// claimPools adds the addresses of UEs, and those that a NAT gives them.
+func claimPools(v *validator, add func(kind claimKind, p netip.Prefix, nested bool, names func() (string, string))) {
+	for i, p := range v.GTPU.Pools {
+		add(claimPool, p, false, func() (string, string) { return fmt.Sprintf("gtpu.pools[%d]", i), "pool " + p.String() })
+	}
+	for i, pool := range v.UPF.UEPools {
+		for j, p := range pool.Prefixes {
+			add(claimPool, p, false, func() (string, string) {
+				return fmt.Sprintf("upf.ue_pools[%d].prefixes[%d]", i, j), "pool " + p.String()
+			})
+		}
+	}
+	for i, pool := range v.UPF.UEPools {
+		if n := pool.NAT; n != nil {
+			add(claimPool, n.Addresses, false, func() (string, string) {
+				return fmt.Sprintf("upf.ue_pools[%d].nat.addresses", i), "public addresses " + n.Addresses.String()
+			})
+		}
+	}
+}
+
 func claims(v *validator) []claim {
 	all := make([]claim, 0, len(v.SIDs)+len(v.Steering)+len(v.Locators)+64)
 	add := func(kind claimKind, p netip.Prefix, nested bool, names func() (string, string)) {
@@ -144,16 +165,7 @@ func claims(v *validator) []claim {
 	for i, a := range v.GTPU.Addresses {
 		add(claimGTPU, host(a), false, func() (string, string) { return fmt.Sprintf("gtpu.addresses[%d]", i), "GTP-U address " + a.String() })
 	}
-	for i, p := range v.GTPU.Pools {
-		add(claimPool, p, false, func() (string, string) { return fmt.Sprintf("gtpu.pools[%d]", i), "pool " + p.String() })
-	}
-	for i, pool := range v.UPF.UEPools {
-		for j, p := range pool.Prefixes {
-			add(claimPool, p, false, func() (string, string) {
-				return fmt.Sprintf("upf.ue_pools[%d].prefixes[%d]", i, j), "pool " + p.String()
-			})
-		}
-	}
+	claimPools(v, add)
 	for i, s := range v.Slices {
 		if s.N9 != nil {
 			add(claimSID, s.N9.LocalSID, false, func() (string, string) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/announce"
+	"github.com/culvert-net/culvert/internal/nat"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -58,6 +59,9 @@ type UEPool struct {
 	NetworkInstance string `json:"network_instance,omitempty"`
 	// Prefixes contain IPv4 addresses and IPv6 /64s.
 	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
+	// NAT translates the addresses of the pool's one IPv4 prefix where packets leave by a
+	// route (N6).
+	NAT *nat.NAT `json:"nat,omitempty"`
 }
 
 // Buffer limits what is kept for idle UEs.
@@ -85,6 +89,12 @@ func (c *Config) setUPFDefaults() {
 		setDefault(&c.UPF.EchoInterval, DefaultEchoInterval)
 		setDefault(&c.Limits.Sessions, DefaultSessions)
 		c.UPF.Announce = announced(c.UPF.Announce)
+		for i := range c.UPF.UEPools {
+			if n := c.UPF.UEPools[i].NAT; n != nil {
+				c.UPF.UEPools[i].NAT = new(n.WithDefaults())
+			}
+		}
+		setDefault(&c.Limits.NATAddresses, uint32(c.UPF.publicAddresses()))
 	}
 	for i := range c.Slices {
 		if n9 := c.Slices[i].N9; n9 != nil && n9.Transport == slice.SRv6 && n9.Mode == "" {
@@ -173,6 +183,7 @@ func checkUPF(v *validator) {
 			fmt.Sprintf("upf.ue_pools[%d].prefixes", i), "a prefix such as 10.45.0.0/16 or 2001:db8:45::/48", "the pool has no prefixes")
 	}
 	checkAnnounce(v)
+	checkNATs(v)
 }
 
 // checkSMFs validates whom N4 obeys. Those that the UPF connects to must be named, too:

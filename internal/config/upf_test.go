@@ -129,6 +129,12 @@ func TestUPFRefuses(t *testing.T) {
 		{"args_offset: 64", "args_offset: 60", "slices[0].n9.uplink: Args.Mob.Session would overwrite bits of 2001:db8:2:d46::"},
 		{"uplink_policy: red", "uplink_policy: red, args_offset: 40", `Args.Mob.Session would overwrite bits of 2001:db8:102:1::, the last of segment list 0 of policy "red"`},
 		{"{transport: gtpu}", "{transport: gtpu, args_offset: 64}", "with GTP-U the SMF says where packets go"},
+		{"prefixes: [10.45.0.0/16, ", "nat: {addresses: 203.0.113.0/24}, prefixes: [10.45.0.0/16, ", "upf.ue_pools[0].nat.addresses: 203.0.113.0/24 has room for 16384 UEs of 1008 ports each, and the pool has 65536 addresses (fix: a /22, fewer ports_per_ue, or a smaller pool)"},
+		{"prefixes: [10.45.0.0/16, ", `nat: {addresses: "2001:db8:9::/64"}, prefixes: [10.45.0.0/16, `, "upf.ue_pools[0].nat.addresses: 2001:db8:9::/64 is no such prefix"},
+		{"prefixes: [10.45.0.0/16, ", "nat: {addresses: 203.0.0.0/16, ports_per_ue: 100}, prefixes: [10.45.0.0/16, ", "upf.ue_pools[0].nat.ports_per_ue: 100 ports are not possible (fix: a multiple of 8"},
+		{"prefixes: [10.45.0.0/16, ", "nat: {addresses: 203.0.112.0/22, timeouts: {udp: 30}}, prefixes: [10.45.0.0/16, ", "upf.ue_pools[0].nat.timeouts.udp: 30 s is too short (fix: at least 120 seconds (RFC 4787))"},
+		{"prefixes: [10.45.0.0/16, ", "nat: {addresses: 203.0.112.0/22}, prefixes: [10.46.0.0/24, 10.45.0.0/16, ", "upf.ue_pools[0].prefixes: the pool has NAT, and 2 IPv4 prefixes (fix: one IPv4 prefix"},
+		{"prefixes: [10.45.0.0/16, ", "nat: {addresses: 10.45.0.0/22}, prefixes: [10.45.0.0/16, ", "public addresses 10.45.0.0/22"},
 	} {
 		text := strings.Replace(upf, tt.from, tt.to, 1)
 		if text == upf {

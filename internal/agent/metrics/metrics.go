@@ -90,7 +90,7 @@ func read(a *agent.Agent) (*reading, error) {
 		r.associations, _ = a.Associations() // with UPF this is no error
 		r.slices, errs[6] = a.Slices()
 		r.announcements, _ = a.Announcements() // none: the configuration announces nothing
-		r.withdrawals = a.Withdrawals()
+		r.withdrawals = r.UPF.Withdrawals
 	}
 	return r, errors.Join(errs[:]...)
 }

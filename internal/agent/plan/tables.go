@@ -305,6 +305,11 @@ func (t *Tables) compileSettings(c *config.Config) {
 		Pools:           c.GTPU.Pools,
 		UEPools:         c.UPF.Pools(),
 	}
+	for _, p := range c.UPF.UEPools {
+		if at := slices.IndexFunc(p.Prefixes, func(p netip.Prefix) bool { return p.Addr().Is4() }); p.NAT != nil && at >= 0 {
+			t.Settings.NATs = append(t.Settings.NATs, settings.NAT{Pool: p.Prefixes[at], NAT: *p.NAT})
+		}
+	}
 	if c.UPF.IsSet() {
 		t.Settings.Protected, t.Settings.MayReach, t.Settings.MSSClamp = c.ProtectedPrefixes(), c.UPF.UEMayReach, c.UPF.MSSClamp
 	}

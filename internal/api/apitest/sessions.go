@@ -7,6 +7,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/nat"
 	"github.com/culvert-net/culvert/internal/slice"
 )
 
@@ -25,6 +26,23 @@ func (a *Agent) Announcements() ([]agent.AnnouncementStatus, error) {
 	return fixed(a,
 		agent.AnnouncementStatus{Prefix: netip.MustParsePrefix("10.45.0.0/16"), NetworkInstance: "internet", NextHop: netip.MustParseAddr("192.0.2.1"), State: agent.Announced, Since: Started},
 		agent.AnnouncementStatus{Prefix: netip.MustParsePrefix("203.0.113.0/28"), NetworkInstance: "internet", Framed: true, State: agent.Refused, Reason: "it contains the pool 203.0.113.0/30", Since: Started})
+}
+
+// NATs is one, of a configuration that has any, and one UE of it.
+func (a *Agent) NATs(of string) ([]agent.NATStatus, error) {
+	pools := a.Running().UPF.UEPools
+	if len(pools) == 0 || pools[0].NAT == nil {
+		return nil, agent.ErrNoNAT
+	}
+	n := pools[0].NAT
+	s := agent.NATStatus{Pool: pools[0].Prefixes[0], NetworkInstance: "internet", Addresses: n.Addresses, PortsPerUE: n.PortsPerUE, UEsPerAddress: n.UEsPerAddress(), UDP: 3, TCP: 7, ICMP: 1}
+	if of != "" {
+		s.UE = netip.MustParseAddr("10.45.0.2")
+		block, _ := n.BlockOf(s.Pool, s.UE)
+		s.Block, s.UDP, s.TCP, s.ICMP = &block, 0, 1, 0
+		s.Mappings = []nat.Mapping{{Protocol: nat.TCP, Private: 40000, Public: block.First, Established: true, Idle: 2 * time.Second}}
+	}
+	return []agent.NATStatus{s}, nil
 }
 
 // Associations are always the same.

@@ -2253,6 +2253,7 @@ type Limits struct {
 	Adjacencies   uint32                 `protobuf:"varint,6,opt,name=adjacencies,proto3" json:"adjacencies,omitempty"`
 	Sessions      uint32                 `protobuf:"varint,7,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	Filters       uint32                 `protobuf:"varint,8,opt,name=filters,proto3" json:"filters,omitempty"`
+	NatAddresses  uint32                 `protobuf:"varint,9,opt,name=nat_addresses,json=natAddresses,proto3" json:"nat_addresses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2339,6 +2340,13 @@ func (x *Limits) GetSessions() uint32 {
 func (x *Limits) GetFilters() uint32 {
 	if x != nil {
 		return x.Filters
+	}
+	return 0
+}
+
+func (x *Limits) GetNatAddresses() uint32 {
+	if x != nil {
+		return x.NatAddresses
 	}
 	return 0
 }
@@ -2596,6 +2604,7 @@ type UEPool struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	NetworkInstance string                 `protobuf:"bytes,1,opt,name=network_instance,json=networkInstance,proto3" json:"network_instance,omitempty"`
 	Prefixes        []string               `protobuf:"bytes,2,rep,name=prefixes,proto3" json:"prefixes,omitempty"`
+	Nat             *NAT                   `protobuf:"bytes,3,opt,name=nat,proto3" json:"nat,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2644,6 +2653,141 @@ func (x *UEPool) GetPrefixes() []string {
 	return nil
 }
 
+func (x *UEPool) GetNat() *NAT {
+	if x != nil {
+		return x.Nat
+	}
+	return nil
+}
+
+type NAT struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Addresses     string                 `protobuf:"bytes,1,opt,name=addresses,proto3" json:"addresses,omitempty"`
+	PortsPerUe    uint32                 `protobuf:"varint,2,opt,name=ports_per_ue,json=portsPerUe,proto3" json:"ports_per_ue,omitempty"`
+	Timeouts      *NATTimeouts           `protobuf:"bytes,3,opt,name=timeouts,proto3" json:"timeouts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NAT) Reset() {
+	*x = NAT{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NAT) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NAT) ProtoMessage() {}
+
+func (x *NAT) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NAT.ProtoReflect.Descriptor instead.
+func (*NAT) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *NAT) GetAddresses() string {
+	if x != nil {
+		return x.Addresses
+	}
+	return ""
+}
+
+func (x *NAT) GetPortsPerUe() uint32 {
+	if x != nil {
+		return x.PortsPerUe
+	}
+	return 0
+}
+
+func (x *NAT) GetTimeouts() *NATTimeouts {
+	if x != nil {
+		return x.Timeouts
+	}
+	return nil
+}
+
+type NATTimeouts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Udp           uint32                 `protobuf:"varint,1,opt,name=udp,proto3" json:"udp,omitempty"` // seconds
+	Icmp          uint32                 `protobuf:"varint,2,opt,name=icmp,proto3" json:"icmp,omitempty"`
+	Tcp           uint32                 `protobuf:"varint,3,opt,name=tcp,proto3" json:"tcp,omitempty"`
+	TcpTransitory uint32                 `protobuf:"varint,4,opt,name=tcp_transitory,json=tcpTransitory,proto3" json:"tcp_transitory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NATTimeouts) Reset() {
+	*x = NATTimeouts{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NATTimeouts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NATTimeouts) ProtoMessage() {}
+
+func (x *NATTimeouts) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NATTimeouts.ProtoReflect.Descriptor instead.
+func (*NATTimeouts) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *NATTimeouts) GetUdp() uint32 {
+	if x != nil {
+		return x.Udp
+	}
+	return 0
+}
+
+func (x *NATTimeouts) GetIcmp() uint32 {
+	if x != nil {
+		return x.Icmp
+	}
+	return 0
+}
+
+func (x *NATTimeouts) GetTcp() uint32 {
+	if x != nil {
+		return x.Tcp
+	}
+	return 0
+}
+
+func (x *NATTimeouts) GetTcpTransitory() uint32 {
+	if x != nil {
+		return x.TcpTransitory
+	}
+	return 0
+}
+
 type Buffer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Packets       uint32                 `protobuf:"varint,1,opt,name=packets,proto3" json:"packets,omitempty"`
@@ -2654,7 +2798,7 @@ type Buffer struct {
 
 func (x *Buffer) Reset() {
 	*x = Buffer{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2810,7 @@ func (x *Buffer) String() string {
 func (*Buffer) ProtoMessage() {}
 
 func (x *Buffer) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2823,7 @@ func (x *Buffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Buffer.ProtoReflect.Descriptor instead.
 func (*Buffer) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Buffer) GetPackets() uint32 {
@@ -2711,7 +2855,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +2867,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +2880,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Slice) GetName() string {
@@ -2799,7 +2943,7 @@ type N6 struct {
 
 func (x *N6) Reset() {
 	*x = N6{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2955,7 @@ func (x *N6) String() string {
 func (*N6) ProtoMessage() {}
 
 func (x *N6) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2968,7 @@ func (x *N6) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N6.ProtoReflect.Descriptor instead.
 func (*N6) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *N6) GetInterface() string {
@@ -2851,7 +2995,7 @@ type SNSSAI struct {
 
 func (x *SNSSAI) Reset() {
 	*x = SNSSAI{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +3007,7 @@ func (x *SNSSAI) String() string {
 func (*SNSSAI) ProtoMessage() {}
 
 func (x *SNSSAI) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +3020,7 @@ func (x *SNSSAI) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SNSSAI.ProtoReflect.Descriptor instead.
 func (*SNSSAI) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SNSSAI) GetSst() uint32 {
@@ -2909,7 +3053,7 @@ type N9 struct {
 
 func (x *N9) Reset() {
 	*x = N9{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2921,7 +3065,7 @@ func (x *N9) String() string {
 func (*N9) ProtoMessage() {}
 
 func (x *N9) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2934,7 +3078,7 @@ func (x *N9) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N9.ProtoReflect.Descriptor instead.
 func (*N9) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *N9) GetTransport() string {
@@ -3004,7 +3148,7 @@ type BitRate struct {
 
 func (x *BitRate) Reset() {
 	*x = BitRate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3016,7 +3160,7 @@ func (x *BitRate) String() string {
 func (*BitRate) ProtoMessage() {}
 
 func (x *BitRate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3029,7 +3173,7 @@ func (x *BitRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BitRate.ProtoReflect.Descriptor instead.
 func (*BitRate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *BitRate) GetUplink() uint32 {
@@ -3060,7 +3204,7 @@ type API struct {
 
 func (x *API) Reset() {
 	*x = API{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3072,7 +3216,7 @@ func (x *API) String() string {
 func (*API) ProtoMessage() {}
 
 func (x *API) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3085,7 +3229,7 @@ func (x *API) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use API.ProtoReflect.Descriptor instead.
 func (*API) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *API) GetSocket() string {
@@ -3139,7 +3283,7 @@ type Metrics struct {
 
 func (x *Metrics) Reset() {
 	*x = Metrics{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +3295,7 @@ func (x *Metrics) String() string {
 func (*Metrics) ProtoMessage() {}
 
 func (x *Metrics) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3308,7 @@ func (x *Metrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metrics.ProtoReflect.Descriptor instead.
 func (*Metrics) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Metrics) GetListen() string {
@@ -3184,7 +3328,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3340,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3353,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Log) GetLevel() string {
@@ -3237,7 +3381,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3393,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3262,7 +3406,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Counter) GetPackets() uint64 {
@@ -3287,7 +3431,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3443,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3456,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
 }
 
 type StatusResponse struct {
@@ -3333,7 +3477,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3345,7 +3489,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3358,7 +3502,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -3449,7 +3593,7 @@ type SpreadStatus struct {
 
 func (x *SpreadStatus) Reset() {
 	*x = SpreadStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3461,7 +3605,7 @@ func (x *SpreadStatus) String() string {
 func (*SpreadStatus) ProtoMessage() {}
 
 func (x *SpreadStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3474,7 +3618,7 @@ func (x *SpreadStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpreadStatus.ProtoReflect.Descriptor instead.
 func (*SpreadStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SpreadStatus) GetBy() string {
@@ -3558,7 +3702,7 @@ type CPUStatus struct {
 
 func (x *CPUStatus) Reset() {
 	*x = CPUStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3714,7 @@ func (x *CPUStatus) String() string {
 func (*CPUStatus) ProtoMessage() {}
 
 func (x *CPUStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3727,7 @@ func (x *CPUStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUStatus.ProtoReflect.Descriptor instead.
 func (*CPUStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CPUStatus) GetCpu() int32 {
@@ -3663,7 +3807,7 @@ type BucketStatus struct {
 
 func (x *BucketStatus) Reset() {
 	*x = BucketStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3675,7 +3819,7 @@ func (x *BucketStatus) String() string {
 func (*BucketStatus) ProtoMessage() {}
 
 func (x *BucketStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3688,7 +3832,7 @@ func (x *BucketStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketStatus.ProtoReflect.Descriptor instead.
 func (*BucketStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *BucketStatus) GetBucket() int32 {
@@ -3747,7 +3891,7 @@ type OverlayStatus struct {
 
 func (x *OverlayStatus) Reset() {
 	*x = OverlayStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3759,7 +3903,7 @@ func (x *OverlayStatus) String() string {
 func (*OverlayStatus) ProtoMessage() {}
 
 func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3772,7 +3916,7 @@ func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayStatus.ProtoReflect.Descriptor instead.
 func (*OverlayStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *OverlayStatus) GetMode() string {
@@ -3873,7 +4017,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3885,7 +4029,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3898,7 +4042,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *NodeStatus) GetNode() *OverlayNode {
@@ -3945,7 +4089,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3957,7 +4101,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3970,7 +4114,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListNodesRequest) GetKey() string {
@@ -3989,7 +4133,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4001,7 +4145,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4014,7 +4158,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeStatus {
@@ -4045,7 +4189,7 @@ type UPFStatus struct {
 
 func (x *UPFStatus) Reset() {
 	*x = UPFStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4057,7 +4201,7 @@ func (x *UPFStatus) String() string {
 func (*UPFStatus) ProtoMessage() {}
 
 func (x *UPFStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4070,7 +4214,7 @@ func (x *UPFStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPFStatus.ProtoReflect.Descriptor instead.
 func (*UPFStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *UPFStatus) GetSessions() uint32 {
@@ -4170,7 +4314,7 @@ type N4Counts struct {
 
 func (x *N4Counts) Reset() {
 	*x = N4Counts{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4326,7 @@ func (x *N4Counts) String() string {
 func (*N4Counts) ProtoMessage() {}
 
 func (x *N4Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4339,7 @@ func (x *N4Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N4Counts.ProtoReflect.Descriptor instead.
 func (*N4Counts) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *N4Counts) GetHeartbeats() uint64 {
@@ -4239,7 +4383,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4251,7 +4395,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4264,7 +4408,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PoolStatus) GetNetworkInstance() string {
@@ -4307,7 +4451,7 @@ type PeerStatus struct {
 
 func (x *PeerStatus) Reset() {
 	*x = PeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4319,7 +4463,7 @@ func (x *PeerStatus) String() string {
 func (*PeerStatus) ProtoMessage() {}
 
 func (x *PeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4332,7 +4476,7 @@ func (x *PeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatus.ProtoReflect.Descriptor instead.
 func (*PeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PeerStatus) GetAddr() string {
@@ -4369,7 +4513,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4381,7 +4525,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4394,7 +4538,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SliceStatus) GetResource() *Slice {
@@ -4447,7 +4591,7 @@ type AssociationStatus struct {
 
 func (x *AssociationStatus) Reset() {
 	*x = AssociationStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4459,7 +4603,7 @@ func (x *AssociationStatus) String() string {
 func (*AssociationStatus) ProtoMessage() {}
 
 func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4472,7 +4616,7 @@ func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssociationStatus.ProtoReflect.Descriptor instead.
 func (*AssociationStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AssociationStatus) GetNode() string {
@@ -4548,7 +4692,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4560,7 +4704,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4573,7 +4717,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SessionStatus) GetSeid() uint64 {
@@ -4692,7 +4836,7 @@ type PDRStatus struct {
 
 func (x *PDRStatus) Reset() {
 	*x = PDRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4704,7 +4848,7 @@ func (x *PDRStatus) String() string {
 func (*PDRStatus) ProtoMessage() {}
 
 func (x *PDRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4717,7 +4861,7 @@ func (x *PDRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PDRStatus.ProtoReflect.Descriptor instead.
 func (*PDRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PDRStatus) GetPdr() uint32 {
@@ -4755,7 +4899,7 @@ type URRStatus struct {
 
 func (x *URRStatus) Reset() {
 	*x = URRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4767,7 +4911,7 @@ func (x *URRStatus) String() string {
 func (*URRStatus) ProtoMessage() {}
 
 func (x *URRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4780,7 +4924,7 @@ func (x *URRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
 func (*URRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *URRStatus) GetUrr() uint32 {
@@ -4830,7 +4974,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4842,7 +4986,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4855,7 +4999,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -4900,7 +5044,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4912,7 +5056,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4925,7 +5069,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Outcome) GetReason() string {
@@ -4974,7 +5118,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4986,7 +5130,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4999,7 +5143,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -5035,7 +5179,7 @@ type SIDStatus struct {
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5047,7 +5191,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5060,7 +5204,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -5108,7 +5252,7 @@ type PolicyStatus struct {
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5120,7 +5264,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5133,7 +5277,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -5206,7 +5350,7 @@ type ProtectionList struct {
 
 func (x *ProtectionList) Reset() {
 	*x = ProtectionList{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5218,7 +5362,7 @@ func (x *ProtectionList) String() string {
 func (*ProtectionList) ProtoMessage() {}
 
 func (x *ProtectionList) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5231,7 +5375,7 @@ func (x *ProtectionList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtectionList.ProtoReflect.Descriptor instead.
 func (*ProtectionList) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ProtectionList) GetWeight() uint32 {
@@ -5281,7 +5425,7 @@ type Delay struct {
 
 func (x *Delay) Reset() {
 	*x = Delay{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5293,7 +5437,7 @@ func (x *Delay) String() string {
 func (*Delay) ProtoMessage() {}
 
 func (x *Delay) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5306,7 +5450,7 @@ func (x *Delay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delay.ProtoReflect.Descriptor instead.
 func (*Delay) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Delay) GetMinimum() uint64 {
@@ -5345,7 +5489,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5357,7 +5501,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5370,7 +5514,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Verdict) GetPath() string {
@@ -5426,7 +5570,7 @@ type CandidatePathStatus struct {
 
 func (x *CandidatePathStatus) Reset() {
 	*x = CandidatePathStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5438,7 +5582,7 @@ func (x *CandidatePathStatus) String() string {
 func (*CandidatePathStatus) ProtoMessage() {}
 
 func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5451,7 +5595,7 @@ func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CandidatePathStatus.ProtoReflect.Descriptor instead.
 func (*CandidatePathStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CandidatePathStatus) GetResource() *CandidatePath {
@@ -5490,7 +5634,7 @@ type ClassStatus struct {
 
 func (x *ClassStatus) Reset() {
 	*x = ClassStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5502,7 +5646,7 @@ func (x *ClassStatus) String() string {
 func (*ClassStatus) ProtoMessage() {}
 
 func (x *ClassStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5515,7 +5659,7 @@ func (x *ClassStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassStatus.ProtoReflect.Descriptor instead.
 func (*ClassStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ClassStatus) GetResource() *TrafficClass {
@@ -5570,7 +5714,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5582,7 +5726,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5595,7 +5739,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -5624,7 +5768,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5636,7 +5780,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5649,7 +5793,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -5691,7 +5835,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5703,7 +5847,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5716,7 +5860,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Attachment) GetContainerId() string {
@@ -5753,7 +5897,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5765,7 +5909,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5778,7 +5922,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Pod) GetNetwork() string {
@@ -5871,7 +6015,7 @@ type PodStatus struct {
 
 func (x *PodStatus) Reset() {
 	*x = PodStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5883,7 +6027,7 @@ func (x *PodStatus) String() string {
 func (*PodStatus) ProtoMessage() {}
 
 func (x *PodStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5896,7 +6040,7 @@ func (x *PodStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodStatus.ProtoReflect.Descriptor instead.
 func (*PodStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PodStatus) GetAttachment() *Attachment {
@@ -5948,7 +6092,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5960,7 +6104,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5973,7 +6117,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -6027,7 +6171,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6039,7 +6183,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6052,7 +6196,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -6071,7 +6215,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6083,7 +6227,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6096,7 +6240,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -6115,7 +6259,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6127,7 +6271,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6140,7 +6284,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -6159,7 +6303,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6171,7 +6315,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6184,7 +6328,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -6203,7 +6347,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6215,7 +6359,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6228,7 +6372,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -6247,7 +6391,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6259,7 +6403,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6272,7 +6416,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -6291,7 +6435,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6303,7 +6447,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6316,7 +6460,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -6335,7 +6479,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6347,7 +6491,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6360,7 +6504,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -6379,7 +6523,7 @@ type ListCandidatePathsRequest struct {
 
 func (x *ListCandidatePathsRequest) Reset() {
 	*x = ListCandidatePathsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6391,7 +6535,7 @@ func (x *ListCandidatePathsRequest) String() string {
 func (*ListCandidatePathsRequest) ProtoMessage() {}
 
 func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6404,7 +6548,7 @@ func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsRequest.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListCandidatePathsRequest) GetKey() string {
@@ -6423,7 +6567,7 @@ type ListCandidatePathsResponse struct {
 
 func (x *ListCandidatePathsResponse) Reset() {
 	*x = ListCandidatePathsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6435,7 +6579,7 @@ func (x *ListCandidatePathsResponse) String() string {
 func (*ListCandidatePathsResponse) ProtoMessage() {}
 
 func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6448,7 +6592,7 @@ func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsResponse.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListCandidatePathsResponse) GetCandidatePaths() []*CandidatePathStatus {
@@ -6467,7 +6611,7 @@ type ListClassesRequest struct {
 
 func (x *ListClassesRequest) Reset() {
 	*x = ListClassesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6479,7 +6623,7 @@ func (x *ListClassesRequest) String() string {
 func (*ListClassesRequest) ProtoMessage() {}
 
 func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6492,7 +6636,7 @@ func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesRequest.ProtoReflect.Descriptor instead.
 func (*ListClassesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListClassesRequest) GetKey() string {
@@ -6511,7 +6655,7 @@ type ListClassesResponse struct {
 
 func (x *ListClassesResponse) Reset() {
 	*x = ListClassesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6523,7 +6667,7 @@ func (x *ListClassesResponse) String() string {
 func (*ListClassesResponse) ProtoMessage() {}
 
 func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6536,7 +6680,7 @@ func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesResponse.ProtoReflect.Descriptor instead.
 func (*ListClassesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListClassesResponse) GetClasses() []*ClassStatus {
@@ -6555,7 +6699,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6567,7 +6711,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6580,7 +6724,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -6599,7 +6743,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6611,7 +6755,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6624,7 +6768,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -6643,7 +6787,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6655,7 +6799,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6668,7 +6812,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -6687,7 +6831,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6699,7 +6843,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6712,7 +6856,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -6731,7 +6875,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6743,7 +6887,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6756,7 +6900,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -6775,7 +6919,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6787,7 +6931,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6800,7 +6944,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -6819,7 +6963,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6831,7 +6975,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6844,7 +6988,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -6863,7 +7007,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6875,7 +7019,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6888,7 +7032,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -6907,7 +7051,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6919,7 +7063,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6932,7 +7076,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListPodsRequest) GetKey() string {
@@ -6951,7 +7095,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6963,7 +7107,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6976,7 +7120,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListPodsResponse) GetPods() []*PodStatus {
@@ -6995,7 +7139,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7007,7 +7151,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7020,7 +7164,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -7039,7 +7183,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7051,7 +7195,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7064,7 +7208,7 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
@@ -7090,7 +7234,7 @@ type BGPPeerStatus struct {
 
 func (x *BGPPeerStatus) Reset() {
 	*x = BGPPeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7102,7 +7246,7 @@ func (x *BGPPeerStatus) String() string {
 func (*BGPPeerStatus) ProtoMessage() {}
 
 func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7115,7 +7259,7 @@ func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGPPeerStatus.ProtoReflect.Descriptor instead.
 func (*BGPPeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *BGPPeerStatus) GetAddress() string {
@@ -7189,7 +7333,7 @@ type AnnouncementStatus struct {
 
 func (x *AnnouncementStatus) Reset() {
 	*x = AnnouncementStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7201,7 +7345,7 @@ func (x *AnnouncementStatus) String() string {
 func (*AnnouncementStatus) ProtoMessage() {}
 
 func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7214,7 +7358,7 @@ func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnouncementStatus.ProtoReflect.Descriptor instead.
 func (*AnnouncementStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *AnnouncementStatus) GetPrefix() string {
@@ -7275,7 +7419,7 @@ type ListAnnouncementsRequest struct {
 
 func (x *ListAnnouncementsRequest) Reset() {
 	*x = ListAnnouncementsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7287,7 +7431,7 @@ func (x *ListAnnouncementsRequest) String() string {
 func (*ListAnnouncementsRequest) ProtoMessage() {}
 
 func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7300,7 +7444,7 @@ func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsRequest.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListAnnouncementsRequest) GetKey() string {
@@ -7319,7 +7463,7 @@ type ListAnnouncementsResponse struct {
 
 func (x *ListAnnouncementsResponse) Reset() {
 	*x = ListAnnouncementsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7331,7 +7475,7 @@ func (x *ListAnnouncementsResponse) String() string {
 func (*ListAnnouncementsResponse) ProtoMessage() {}
 
 func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7344,12 +7488,360 @@ func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsResponse.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ListAnnouncementsResponse) GetAnnouncements() []*AnnouncementStatus {
 	if x != nil {
 		return x.Announcements
+	}
+	return nil
+}
+
+type NATStatus struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Pool            string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	NetworkInstance string                 `protobuf:"bytes,2,opt,name=network_instance,json=networkInstance,proto3" json:"network_instance,omitempty"`
+	Addresses       string                 `protobuf:"bytes,3,opt,name=addresses,proto3" json:"addresses,omitempty"`
+	PortsPerUe      uint32                 `protobuf:"varint,4,opt,name=ports_per_ue,json=portsPerUe,proto3" json:"ports_per_ue,omitempty"`
+	UesPerAddress   uint32                 `protobuf:"varint,5,opt,name=ues_per_address,json=uesPerAddress,proto3" json:"ues_per_address,omitempty"`
+	Udp             uint32                 `protobuf:"varint,6,opt,name=udp,proto3" json:"udp,omitempty"` // mappings in use
+	Tcp             uint32                 `protobuf:"varint,7,opt,name=tcp,proto3" json:"tcp,omitempty"`
+	Icmp            uint32                 `protobuf:"varint,8,opt,name=icmp,proto3" json:"icmp,omitempty"`
+	Ue              string                 `protobuf:"bytes,9,opt,name=ue,proto3" json:"ue,omitempty"` // who was asked for, with what it has
+	Block           *NATBlock              `protobuf:"bytes,10,opt,name=block,proto3" json:"block,omitempty"`
+	Mappings        []*NATMapping          `protobuf:"bytes,11,rep,name=mappings,proto3" json:"mappings,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *NATStatus) Reset() {
+	*x = NATStatus{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NATStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NATStatus) ProtoMessage() {}
+
+func (x *NATStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NATStatus.ProtoReflect.Descriptor instead.
+func (*NATStatus) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *NATStatus) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *NATStatus) GetNetworkInstance() string {
+	if x != nil {
+		return x.NetworkInstance
+	}
+	return ""
+}
+
+func (x *NATStatus) GetAddresses() string {
+	if x != nil {
+		return x.Addresses
+	}
+	return ""
+}
+
+func (x *NATStatus) GetPortsPerUe() uint32 {
+	if x != nil {
+		return x.PortsPerUe
+	}
+	return 0
+}
+
+func (x *NATStatus) GetUesPerAddress() uint32 {
+	if x != nil {
+		return x.UesPerAddress
+	}
+	return 0
+}
+
+func (x *NATStatus) GetUdp() uint32 {
+	if x != nil {
+		return x.Udp
+	}
+	return 0
+}
+
+func (x *NATStatus) GetTcp() uint32 {
+	if x != nil {
+		return x.Tcp
+	}
+	return 0
+}
+
+func (x *NATStatus) GetIcmp() uint32 {
+	if x != nil {
+		return x.Icmp
+	}
+	return 0
+}
+
+func (x *NATStatus) GetUe() string {
+	if x != nil {
+		return x.Ue
+	}
+	return ""
+}
+
+func (x *NATStatus) GetBlock() *NATBlock {
+	if x != nil {
+		return x.Block
+	}
+	return nil
+}
+
+func (x *NATStatus) GetMappings() []*NATMapping {
+	if x != nil {
+		return x.Mappings
+	}
+	return nil
+}
+
+type NATBlock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	PublicAddress string                 `protobuf:"bytes,1,opt,name=public_address,json=publicAddress,proto3" json:"public_address,omitempty"`
+	FirstPort     uint32                 `protobuf:"varint,2,opt,name=first_port,json=firstPort,proto3" json:"first_port,omitempty"`
+	LastPort      uint32                 `protobuf:"varint,3,opt,name=last_port,json=lastPort,proto3" json:"last_port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NATBlock) Reset() {
+	*x = NATBlock{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NATBlock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NATBlock) ProtoMessage() {}
+
+func (x *NATBlock) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NATBlock.ProtoReflect.Descriptor instead.
+func (*NATBlock) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *NATBlock) GetPublicAddress() string {
+	if x != nil {
+		return x.PublicAddress
+	}
+	return ""
+}
+
+func (x *NATBlock) GetFirstPort() uint32 {
+	if x != nil {
+		return x.FirstPort
+	}
+	return 0
+}
+
+func (x *NATBlock) GetLastPort() uint32 {
+	if x != nil {
+		return x.LastPort
+	}
+	return 0
+}
+
+type NATMapping struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Protocol      string                 `protobuf:"bytes,1,opt,name=protocol,proto3" json:"protocol,omitempty"`                           // udp, tcp, icmp
+	PrivatePort   uint32                 `protobuf:"varint,2,opt,name=private_port,json=privatePort,proto3" json:"private_port,omitempty"` // of ICMP: identifiers
+	PublicPort    uint32                 `protobuf:"varint,3,opt,name=public_port,json=publicPort,proto3" json:"public_port,omitempty"`
+	Established   bool                   `protobuf:"varint,4,opt,name=established,proto3" json:"established,omitempty"`
+	IdleNs        int64                  `protobuf:"varint,5,opt,name=idle_ns,json=idleNs,proto3" json:"idle_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NATMapping) Reset() {
+	*x = NATMapping{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NATMapping) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NATMapping) ProtoMessage() {}
+
+func (x *NATMapping) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NATMapping.ProtoReflect.Descriptor instead.
+func (*NATMapping) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *NATMapping) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *NATMapping) GetPrivatePort() uint32 {
+	if x != nil {
+		return x.PrivatePort
+	}
+	return 0
+}
+
+func (x *NATMapping) GetPublicPort() uint32 {
+	if x != nil {
+		return x.PublicPort
+	}
+	return 0
+}
+
+func (x *NATMapping) GetEstablished() bool {
+	if x != nil {
+		return x.Established
+	}
+	return false
+}
+
+func (x *NATMapping) GetIdleNs() int64 {
+	if x != nil {
+		return x.IdleNs
+	}
+	return 0
+}
+
+type ListNATsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNATsRequest) Reset() {
+	*x = ListNATsRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNATsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNATsRequest) ProtoMessage() {}
+
+func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNATsRequest.ProtoReflect.Descriptor instead.
+func (*ListNATsRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *ListNATsRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type ListNATsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nats          []*NATStatus           `protobuf:"bytes,1,rep,name=nats,proto3" json:"nats,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNATsResponse) Reset() {
+	*x = ListNATsResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNATsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNATsResponse) ProtoMessage() {}
+
+func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNATsResponse.ProtoReflect.Descriptor instead.
+func (*ListNATsResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *ListNATsResponse) GetNats() []*NATStatus {
+	if x != nil {
+		return x.Nats
 	}
 	return nil
 }
@@ -7363,7 +7855,7 @@ type ListBGPPeersRequest struct {
 
 func (x *ListBGPPeersRequest) Reset() {
 	*x = ListBGPPeersRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7375,7 +7867,7 @@ func (x *ListBGPPeersRequest) String() string {
 func (*ListBGPPeersRequest) ProtoMessage() {}
 
 func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7388,7 +7880,7 @@ func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersRequest.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ListBGPPeersRequest) GetKey() string {
@@ -7407,7 +7899,7 @@ type ListBGPPeersResponse struct {
 
 func (x *ListBGPPeersResponse) Reset() {
 	*x = ListBGPPeersResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7419,7 +7911,7 @@ func (x *ListBGPPeersResponse) String() string {
 func (*ListBGPPeersResponse) ProtoMessage() {}
 
 func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7432,7 +7924,7 @@ func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersResponse.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ListBGPPeersResponse) GetPeers() []*BGPPeerStatus {
@@ -7451,7 +7943,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7463,7 +7955,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7476,7 +7968,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -7495,7 +7987,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7507,7 +7999,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7520,7 +8012,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -7546,7 +8038,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7558,7 +8050,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7571,7 +8063,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -7626,7 +8118,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7638,7 +8130,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7651,7 +8143,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -7682,7 +8174,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7694,7 +8186,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7707,7 +8199,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -7758,7 +8250,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7770,7 +8262,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7783,7 +8275,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Change) GetOp() string {
@@ -7825,7 +8317,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7837,7 +8329,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7850,7 +8342,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Ref) GetKind() string {
@@ -7875,7 +8367,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7887,7 +8379,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7900,7 +8392,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
 }
 
 type GetConfigResponse struct {
@@ -7912,7 +8404,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7924,7 +8416,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7937,7 +8429,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -7956,7 +8448,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7968,7 +8460,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7981,7 +8473,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -8000,7 +8492,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8012,7 +8504,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8025,7 +8517,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -8045,7 +8537,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8057,7 +8549,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8070,7 +8562,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -8096,7 +8588,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8108,7 +8600,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8121,7 +8613,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -8140,7 +8632,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8152,7 +8644,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8165,7 +8657,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -8184,7 +8676,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8196,7 +8688,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8209,7 +8701,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -8228,7 +8720,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8240,7 +8732,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8253,7 +8745,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -8272,7 +8764,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8284,7 +8776,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8297,7 +8789,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -8324,7 +8816,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8336,7 +8828,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8349,7 +8841,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -8422,7 +8914,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8434,7 +8926,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8447,7 +8939,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -8593,7 +9085,7 @@ type AddPodRequest struct {
 
 func (x *AddPodRequest) Reset() {
 	*x = AddPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8605,7 +9097,7 @@ func (x *AddPodRequest) String() string {
 func (*AddPodRequest) ProtoMessage() {}
 
 func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8618,7 +9110,7 @@ func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodRequest.ProtoReflect.Descriptor instead.
 func (*AddPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *AddPodRequest) GetAttachment() *Attachment {
@@ -8647,7 +9139,7 @@ type AddPodResponse struct {
 
 func (x *AddPodResponse) Reset() {
 	*x = AddPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8659,7 +9151,7 @@ func (x *AddPodResponse) String() string {
 func (*AddPodResponse) ProtoMessage() {}
 
 func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8672,7 +9164,7 @@ func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodResponse.ProtoReflect.Descriptor instead.
 func (*AddPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *AddPodResponse) GetAddresses() []string {
@@ -8712,7 +9204,7 @@ type DeletePodRequest struct {
 
 func (x *DeletePodRequest) Reset() {
 	*x = DeletePodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8724,7 +9216,7 @@ func (x *DeletePodRequest) String() string {
 func (*DeletePodRequest) ProtoMessage() {}
 
 func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8737,7 +9229,7 @@ func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodRequest.ProtoReflect.Descriptor instead.
 func (*DeletePodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *DeletePodRequest) GetAttachment() *Attachment {
@@ -8755,7 +9247,7 @@ type DeletePodResponse struct {
 
 func (x *DeletePodResponse) Reset() {
 	*x = DeletePodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8767,7 +9259,7 @@ func (x *DeletePodResponse) String() string {
 func (*DeletePodResponse) ProtoMessage() {}
 
 func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8780,7 +9272,7 @@ func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodResponse.ProtoReflect.Descriptor instead.
 func (*DeletePodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
 }
 
 type CheckPodRequest struct {
@@ -8792,7 +9284,7 @@ type CheckPodRequest struct {
 
 func (x *CheckPodRequest) Reset() {
 	*x = CheckPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8804,7 +9296,7 @@ func (x *CheckPodRequest) String() string {
 func (*CheckPodRequest) ProtoMessage() {}
 
 func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8817,7 +9309,7 @@ func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodRequest.ProtoReflect.Descriptor instead.
 func (*CheckPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *CheckPodRequest) GetAttachment() *Attachment {
@@ -8836,7 +9328,7 @@ type CheckPodResponse struct {
 
 func (x *CheckPodResponse) Reset() {
 	*x = CheckPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8848,7 +9340,7 @@ func (x *CheckPodResponse) String() string {
 func (*CheckPodResponse) ProtoMessage() {}
 
 func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8861,7 +9353,7 @@ func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodResponse.ProtoReflect.Descriptor instead.
 func (*CheckPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *CheckPodResponse) GetDifferences() []string {
@@ -8881,7 +9373,7 @@ type RetainPodsRequest struct {
 
 func (x *RetainPodsRequest) Reset() {
 	*x = RetainPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8893,7 +9385,7 @@ func (x *RetainPodsRequest) String() string {
 func (*RetainPodsRequest) ProtoMessage() {}
 
 func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8906,7 +9398,7 @@ func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsRequest.ProtoReflect.Descriptor instead.
 func (*RetainPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *RetainPodsRequest) GetNetwork() string {
@@ -8932,7 +9424,7 @@ type RetainPodsResponse struct {
 
 func (x *RetainPodsResponse) Reset() {
 	*x = RetainPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8944,7 +9436,7 @@ func (x *RetainPodsResponse) String() string {
 func (*RetainPodsResponse) ProtoMessage() {}
 
 func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8957,7 +9449,7 @@ func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsResponse.ProtoReflect.Descriptor instead.
 func (*RetainPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *RetainPodsResponse) GetRemoved() []*Attachment {
@@ -8975,7 +9467,7 @@ type GetPodReadinessRequest struct {
 
 func (x *GetPodReadinessRequest) Reset() {
 	*x = GetPodReadinessRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8987,7 +9479,7 @@ func (x *GetPodReadinessRequest) String() string {
 func (*GetPodReadinessRequest) ProtoMessage() {}
 
 func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9000,7 +9492,7 @@ func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessRequest.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
 }
 
 type GetPodReadinessResponse struct {
@@ -9014,7 +9506,7 @@ type GetPodReadinessResponse struct {
 
 func (x *GetPodReadinessResponse) Reset() {
 	*x = GetPodReadinessResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9026,7 +9518,7 @@ func (x *GetPodReadinessResponse) String() string {
 func (*GetPodReadinessResponse) ProtoMessage() {}
 
 func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9039,7 +9531,7 @@ func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessResponse.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *GetPodReadinessResponse) GetReady() bool {
@@ -9072,7 +9564,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9084,7 +9576,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9097,7 +9589,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -9116,7 +9608,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9128,7 +9620,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9141,7 +9633,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -9165,7 +9657,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9177,7 +9669,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9190,7 +9682,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *Finding) GetName() string {
@@ -9463,7 +9955,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06source\x18\t \x01(\tR\x06source\x12\x10\n" +
 	"\x03qfi\x18\n" +
 	" \x01(\rR\x03qfi\x122\n" +
-	"\x15pdu_session_container\x18\v \x01(\tR\x13pduSessionContainer\"\xe7\x01\n" +
+	"\x15pdu_session_container\x18\v \x01(\tR\x13pduSessionContainer\"\x8c\x02\n" +
 	"\x06Limits\x12\x12\n" +
 	"\x04sids\x18\x01 \x01(\rR\x04sids\x12\x1a\n" +
 	"\bpolicies\x18\x02 \x01(\rR\bpolicies\x12#\n" +
@@ -9472,7 +9964,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06routes\x18\x05 \x01(\rR\x06routes\x12 \n" +
 	"\vadjacencies\x18\x06 \x01(\rR\vadjacencies\x12\x1a\n" +
 	"\bsessions\x18\a \x01(\rR\bsessions\x12\x18\n" +
-	"\afilters\x18\b \x01(\rR\afilters\"\x89\x03\n" +
+	"\afilters\x18\b \x01(\rR\afilters\x12#\n" +
+	"\rnat_addresses\x18\t \x01(\rR\fnatAddresses\"\x89\x03\n" +
 	"\x03UPF\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x0e\n" +
 	"\x02n4\x18\x02 \x03(\tR\x02n4\x12\x12\n" +
@@ -9500,10 +9993,21 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"withdrawOn\x12\x1b\n" +
 	"\thold_time\x18\t \x01(\rR\bholdTime\x12\x1b\n" +
 	"\thold_down\x18\n" +
-	" \x01(\rR\bholdDown\"O\n" +
+	" \x01(\rR\bholdDown\"r\n" +
 	"\x06UEPool\x12)\n" +
 	"\x10network_instance\x18\x01 \x01(\tR\x0fnetworkInstance\x12\x1a\n" +
-	"\bprefixes\x18\x02 \x03(\tR\bprefixes\"8\n" +
+	"\bprefixes\x18\x02 \x03(\tR\bprefixes\x12!\n" +
+	"\x03nat\x18\x03 \x01(\v2\x0f.culvert.v1.NATR\x03nat\"z\n" +
+	"\x03NAT\x12\x1c\n" +
+	"\taddresses\x18\x01 \x01(\tR\taddresses\x12 \n" +
+	"\fports_per_ue\x18\x02 \x01(\rR\n" +
+	"portsPerUe\x123\n" +
+	"\btimeouts\x18\x03 \x01(\v2\x17.culvert.v1.NATTimeoutsR\btimeouts\"l\n" +
+	"\vNATTimeouts\x12\x10\n" +
+	"\x03udp\x18\x01 \x01(\rR\x03udp\x12\x12\n" +
+	"\x04icmp\x18\x02 \x01(\rR\x04icmp\x12\x10\n" +
+	"\x03tcp\x18\x03 \x01(\rR\x03tcp\x12%\n" +
+	"\x0etcp_transitory\x18\x04 \x01(\rR\rtcpTransitory\"8\n" +
 	"\x06Buffer\x12\x18\n" +
 	"\apackets\x18\x01 \x01(\rR\apackets\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\rR\x05bytes\"\xfc\x01\n" +
@@ -9869,7 +10373,38 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x18ListAnnouncementsRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"a\n" +
 	"\x19ListAnnouncementsResponse\x12D\n" +
-	"\rannouncements\x18\x01 \x03(\v2\x1e.culvert.v1.AnnouncementStatusR\rannouncements\"'\n" +
+	"\rannouncements\x18\x01 \x03(\v2\x1e.culvert.v1.AnnouncementStatusR\rannouncements\"\xda\x02\n" +
+	"\tNATStatus\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\tR\x04pool\x12)\n" +
+	"\x10network_instance\x18\x02 \x01(\tR\x0fnetworkInstance\x12\x1c\n" +
+	"\taddresses\x18\x03 \x01(\tR\taddresses\x12 \n" +
+	"\fports_per_ue\x18\x04 \x01(\rR\n" +
+	"portsPerUe\x12&\n" +
+	"\x0fues_per_address\x18\x05 \x01(\rR\ruesPerAddress\x12\x10\n" +
+	"\x03udp\x18\x06 \x01(\rR\x03udp\x12\x10\n" +
+	"\x03tcp\x18\a \x01(\rR\x03tcp\x12\x12\n" +
+	"\x04icmp\x18\b \x01(\rR\x04icmp\x12\x0e\n" +
+	"\x02ue\x18\t \x01(\tR\x02ue\x12*\n" +
+	"\x05block\x18\n" +
+	" \x01(\v2\x14.culvert.v1.NATBlockR\x05block\x122\n" +
+	"\bmappings\x18\v \x03(\v2\x16.culvert.v1.NATMappingR\bmappings\"m\n" +
+	"\bNATBlock\x12%\n" +
+	"\x0epublic_address\x18\x01 \x01(\tR\rpublicAddress\x12\x1d\n" +
+	"\n" +
+	"first_port\x18\x02 \x01(\rR\tfirstPort\x12\x1b\n" +
+	"\tlast_port\x18\x03 \x01(\rR\blastPort\"\xa7\x01\n" +
+	"\n" +
+	"NATMapping\x12\x1a\n" +
+	"\bprotocol\x18\x01 \x01(\tR\bprotocol\x12!\n" +
+	"\fprivate_port\x18\x02 \x01(\rR\vprivatePort\x12\x1f\n" +
+	"\vpublic_port\x18\x03 \x01(\rR\n" +
+	"publicPort\x12 \n" +
+	"\vestablished\x18\x04 \x01(\bR\vestablished\x12\x17\n" +
+	"\aidle_ns\x18\x05 \x01(\x03R\x06idleNs\"#\n" +
+	"\x0fListNATsRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"=\n" +
+	"\x10ListNATsResponse\x12)\n" +
+	"\x04nats\x18\x01 \x03(\v2\x15.culvert.v1.NATStatusR\x04nats\"'\n" +
 	"\x13ListBGPPeersRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"G\n" +
 	"\x14ListBGPPeersResponse\x12/\n" +
@@ -9996,7 +10531,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x10\n" +
 	"\x03fix\x18\x04 \x01(\tR\x03fix\x12\x18\n" +
-	"\acommand\x18\x05 \x03(\tR\acommand2\x9c\x0f\n" +
+	"\acommand\x18\x05 \x03(\tR\acommand2\xe3\x0f\n" +
 	"\aCulvert\x12?\n" +
 	"\x06Status\x12\x19.culvert.v1.StatusRequest\x1a\x1a.culvert.v1.StatusResponse\x12W\n" +
 	"\x0eListInterfaces\x12!.culvert.v1.ListInterfacesRequest\x1a\".culvert.v1.ListInterfacesResponse\x12Q\n" +
@@ -10013,6 +10548,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"ListSlices\x12\x1d.culvert.v1.ListSlicesRequest\x1a\x1e.culvert.v1.ListSlicesResponse\x12Q\n" +
 	"\fListBGPPeers\x12\x1f.culvert.v1.ListBGPPeersRequest\x1a .culvert.v1.ListBGPPeersResponse\x12`\n" +
 	"\x11ListAnnouncements\x12$.culvert.v1.ListAnnouncementsRequest\x1a%.culvert.v1.ListAnnouncementsResponse\x12E\n" +
+	"\bListNATs\x12\x1b.culvert.v1.ListNATsRequest\x1a\x1c.culvert.v1.ListNATsResponse\x12E\n" +
 	"\bListPods\x12\x1b.culvert.v1.ListPodsRequest\x1a\x1c.culvert.v1.ListPodsResponse\x12H\n" +
 	"\tListNodes\x12\x1c.culvert.v1.ListNodesRequest\x1a\x1d.culvert.v1.ListNodesResponse\x12]\n" +
 	"\x10ListAssociations\x12#.culvert.v1.ListAssociationsRequest\x1a$.culvert.v1.ListAssociationsResponse\x12Q\n" +
@@ -10044,7 +10580,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 137)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 144)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Liveness)(nil),                   // 1: culvert.v1.Liveness
@@ -10074,116 +10610,123 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*UPF)(nil),                        // 25: culvert.v1.UPF
 	(*AnnounceEntry)(nil),              // 26: culvert.v1.AnnounceEntry
 	(*UEPool)(nil),                     // 27: culvert.v1.UEPool
-	(*Buffer)(nil),                     // 28: culvert.v1.Buffer
-	(*Slice)(nil),                      // 29: culvert.v1.Slice
-	(*N6)(nil),                         // 30: culvert.v1.N6
-	(*SNSSAI)(nil),                     // 31: culvert.v1.SNSSAI
-	(*N9)(nil),                         // 32: culvert.v1.N9
-	(*BitRate)(nil),                    // 33: culvert.v1.BitRate
-	(*API)(nil),                        // 34: culvert.v1.API
-	(*Metrics)(nil),                    // 35: culvert.v1.Metrics
-	(*Log)(nil),                        // 36: culvert.v1.Log
-	(*Counter)(nil),                    // 37: culvert.v1.Counter
-	(*StatusRequest)(nil),              // 38: culvert.v1.StatusRequest
-	(*StatusResponse)(nil),             // 39: culvert.v1.StatusResponse
-	(*SpreadStatus)(nil),               // 40: culvert.v1.SpreadStatus
-	(*CPUStatus)(nil),                  // 41: culvert.v1.CPUStatus
-	(*BucketStatus)(nil),               // 42: culvert.v1.BucketStatus
-	(*OverlayStatus)(nil),              // 43: culvert.v1.OverlayStatus
-	(*NodeStatus)(nil),                 // 44: culvert.v1.NodeStatus
-	(*ListNodesRequest)(nil),           // 45: culvert.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),          // 46: culvert.v1.ListNodesResponse
-	(*UPFStatus)(nil),                  // 47: culvert.v1.UPFStatus
-	(*N4Counts)(nil),                   // 48: culvert.v1.N4Counts
-	(*PoolStatus)(nil),                 // 49: culvert.v1.PoolStatus
-	(*PeerStatus)(nil),                 // 50: culvert.v1.PeerStatus
-	(*SliceStatus)(nil),                // 51: culvert.v1.SliceStatus
-	(*AssociationStatus)(nil),          // 52: culvert.v1.AssociationStatus
-	(*SessionStatus)(nil),              // 53: culvert.v1.SessionStatus
-	(*PDRStatus)(nil),                  // 54: culvert.v1.PDRStatus
-	(*URRStatus)(nil),                  // 55: culvert.v1.URRStatus
-	(*InterfaceStatus)(nil),            // 56: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                    // 57: culvert.v1.Outcome
-	(*LocatorStatus)(nil),              // 58: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),                  // 59: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),               // 60: culvert.v1.PolicyStatus
-	(*ProtectionList)(nil),             // 61: culvert.v1.ProtectionList
-	(*Delay)(nil),                      // 62: culvert.v1.Delay
-	(*Verdict)(nil),                    // 63: culvert.v1.Verdict
-	(*CandidatePathStatus)(nil),        // 64: culvert.v1.CandidatePathStatus
-	(*ClassStatus)(nil),                // 65: culvert.v1.ClassStatus
-	(*SteeringStatus)(nil),             // 66: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),               // 67: culvert.v1.TunnelStatus
-	(*Attachment)(nil),                 // 68: culvert.v1.Attachment
-	(*Pod)(nil),                        // 69: culvert.v1.Pod
-	(*PodStatus)(nil),                  // 70: culvert.v1.PodStatus
-	(*AdjacencyStatus)(nil),            // 71: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),      // 72: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),     // 73: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),        // 74: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),       // 75: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),            // 76: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),           // 77: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),        // 78: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),       // 79: culvert.v1.ListPoliciesResponse
-	(*ListCandidatePathsRequest)(nil),  // 80: culvert.v1.ListCandidatePathsRequest
-	(*ListCandidatePathsResponse)(nil), // 81: culvert.v1.ListCandidatePathsResponse
-	(*ListClassesRequest)(nil),         // 82: culvert.v1.ListClassesRequest
-	(*ListClassesResponse)(nil),        // 83: culvert.v1.ListClassesResponse
-	(*ListSteeringRequest)(nil),        // 84: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),       // 85: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),         // 86: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),        // 87: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),     // 88: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),    // 89: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),        // 90: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),       // 91: culvert.v1.ListOutcomesResponse
-	(*ListPodsRequest)(nil),            // 92: culvert.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),           // 93: culvert.v1.ListPodsResponse
-	(*ListSlicesRequest)(nil),          // 94: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),         // 95: culvert.v1.ListSlicesResponse
-	(*BGPPeerStatus)(nil),              // 96: culvert.v1.BGPPeerStatus
-	(*AnnouncementStatus)(nil),         // 97: culvert.v1.AnnouncementStatus
-	(*ListAnnouncementsRequest)(nil),   // 98: culvert.v1.ListAnnouncementsRequest
-	(*ListAnnouncementsResponse)(nil),  // 99: culvert.v1.ListAnnouncementsResponse
-	(*ListBGPPeersRequest)(nil),        // 100: culvert.v1.ListBGPPeersRequest
-	(*ListBGPPeersResponse)(nil),       // 101: culvert.v1.ListBGPPeersResponse
-	(*ListAssociationsRequest)(nil),    // 102: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil),   // 103: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),        // 104: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 105: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                    // 106: culvert.v1.Problem
-	(*Change)(nil),                     // 107: culvert.v1.Change
-	(*Ref)(nil),                        // 108: culvert.v1.Ref
-	(*GetConfigRequest)(nil),           // 109: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),          // 110: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),               // 111: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),              // 112: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),               // 113: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),              // 114: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),                 // 115: culvert.v1.AddRequest
-	(*AddResponse)(nil),                // 116: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),              // 117: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),             // 118: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),               // 119: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),              // 120: culvert.v1.TraceResponse
-	(*AddPodRequest)(nil),              // 121: culvert.v1.AddPodRequest
-	(*AddPodResponse)(nil),             // 122: culvert.v1.AddPodResponse
-	(*DeletePodRequest)(nil),           // 123: culvert.v1.DeletePodRequest
-	(*DeletePodResponse)(nil),          // 124: culvert.v1.DeletePodResponse
-	(*CheckPodRequest)(nil),            // 125: culvert.v1.CheckPodRequest
-	(*CheckPodResponse)(nil),           // 126: culvert.v1.CheckPodResponse
-	(*RetainPodsRequest)(nil),          // 127: culvert.v1.RetainPodsRequest
-	(*RetainPodsResponse)(nil),         // 128: culvert.v1.RetainPodsResponse
-	(*GetPodReadinessRequest)(nil),     // 129: culvert.v1.GetPodReadinessRequest
-	(*GetPodReadinessResponse)(nil),    // 130: culvert.v1.GetPodReadinessResponse
-	(*DoctorRequest)(nil),              // 131: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),             // 132: culvert.v1.DoctorResponse
-	(*Finding)(nil),                    // 133: culvert.v1.Finding
-	nil,                                // 134: culvert.v1.TrafficMatch.PodLabelsEntry
-	nil,                                // 135: culvert.v1.StatusResponse.ResourcesEntry
-	nil,                                // 136: culvert.v1.Pod.LabelsEntry
-	(*timestamppb.Timestamp)(nil),      // 137: google.protobuf.Timestamp
+	(*NAT)(nil),                        // 28: culvert.v1.NAT
+	(*NATTimeouts)(nil),                // 29: culvert.v1.NATTimeouts
+	(*Buffer)(nil),                     // 30: culvert.v1.Buffer
+	(*Slice)(nil),                      // 31: culvert.v1.Slice
+	(*N6)(nil),                         // 32: culvert.v1.N6
+	(*SNSSAI)(nil),                     // 33: culvert.v1.SNSSAI
+	(*N9)(nil),                         // 34: culvert.v1.N9
+	(*BitRate)(nil),                    // 35: culvert.v1.BitRate
+	(*API)(nil),                        // 36: culvert.v1.API
+	(*Metrics)(nil),                    // 37: culvert.v1.Metrics
+	(*Log)(nil),                        // 38: culvert.v1.Log
+	(*Counter)(nil),                    // 39: culvert.v1.Counter
+	(*StatusRequest)(nil),              // 40: culvert.v1.StatusRequest
+	(*StatusResponse)(nil),             // 41: culvert.v1.StatusResponse
+	(*SpreadStatus)(nil),               // 42: culvert.v1.SpreadStatus
+	(*CPUStatus)(nil),                  // 43: culvert.v1.CPUStatus
+	(*BucketStatus)(nil),               // 44: culvert.v1.BucketStatus
+	(*OverlayStatus)(nil),              // 45: culvert.v1.OverlayStatus
+	(*NodeStatus)(nil),                 // 46: culvert.v1.NodeStatus
+	(*ListNodesRequest)(nil),           // 47: culvert.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 48: culvert.v1.ListNodesResponse
+	(*UPFStatus)(nil),                  // 49: culvert.v1.UPFStatus
+	(*N4Counts)(nil),                   // 50: culvert.v1.N4Counts
+	(*PoolStatus)(nil),                 // 51: culvert.v1.PoolStatus
+	(*PeerStatus)(nil),                 // 52: culvert.v1.PeerStatus
+	(*SliceStatus)(nil),                // 53: culvert.v1.SliceStatus
+	(*AssociationStatus)(nil),          // 54: culvert.v1.AssociationStatus
+	(*SessionStatus)(nil),              // 55: culvert.v1.SessionStatus
+	(*PDRStatus)(nil),                  // 56: culvert.v1.PDRStatus
+	(*URRStatus)(nil),                  // 57: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),            // 58: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                    // 59: culvert.v1.Outcome
+	(*LocatorStatus)(nil),              // 60: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                  // 61: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),               // 62: culvert.v1.PolicyStatus
+	(*ProtectionList)(nil),             // 63: culvert.v1.ProtectionList
+	(*Delay)(nil),                      // 64: culvert.v1.Delay
+	(*Verdict)(nil),                    // 65: culvert.v1.Verdict
+	(*CandidatePathStatus)(nil),        // 66: culvert.v1.CandidatePathStatus
+	(*ClassStatus)(nil),                // 67: culvert.v1.ClassStatus
+	(*SteeringStatus)(nil),             // 68: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),               // 69: culvert.v1.TunnelStatus
+	(*Attachment)(nil),                 // 70: culvert.v1.Attachment
+	(*Pod)(nil),                        // 71: culvert.v1.Pod
+	(*PodStatus)(nil),                  // 72: culvert.v1.PodStatus
+	(*AdjacencyStatus)(nil),            // 73: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),      // 74: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),     // 75: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),        // 76: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),       // 77: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),            // 78: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),           // 79: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),        // 80: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),       // 81: culvert.v1.ListPoliciesResponse
+	(*ListCandidatePathsRequest)(nil),  // 82: culvert.v1.ListCandidatePathsRequest
+	(*ListCandidatePathsResponse)(nil), // 83: culvert.v1.ListCandidatePathsResponse
+	(*ListClassesRequest)(nil),         // 84: culvert.v1.ListClassesRequest
+	(*ListClassesResponse)(nil),        // 85: culvert.v1.ListClassesResponse
+	(*ListSteeringRequest)(nil),        // 86: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),       // 87: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),         // 88: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),        // 89: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),     // 90: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),    // 91: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),        // 92: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),       // 93: culvert.v1.ListOutcomesResponse
+	(*ListPodsRequest)(nil),            // 94: culvert.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),           // 95: culvert.v1.ListPodsResponse
+	(*ListSlicesRequest)(nil),          // 96: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),         // 97: culvert.v1.ListSlicesResponse
+	(*BGPPeerStatus)(nil),              // 98: culvert.v1.BGPPeerStatus
+	(*AnnouncementStatus)(nil),         // 99: culvert.v1.AnnouncementStatus
+	(*ListAnnouncementsRequest)(nil),   // 100: culvert.v1.ListAnnouncementsRequest
+	(*ListAnnouncementsResponse)(nil),  // 101: culvert.v1.ListAnnouncementsResponse
+	(*NATStatus)(nil),                  // 102: culvert.v1.NATStatus
+	(*NATBlock)(nil),                   // 103: culvert.v1.NATBlock
+	(*NATMapping)(nil),                 // 104: culvert.v1.NATMapping
+	(*ListNATsRequest)(nil),            // 105: culvert.v1.ListNATsRequest
+	(*ListNATsResponse)(nil),           // 106: culvert.v1.ListNATsResponse
+	(*ListBGPPeersRequest)(nil),        // 107: culvert.v1.ListBGPPeersRequest
+	(*ListBGPPeersResponse)(nil),       // 108: culvert.v1.ListBGPPeersResponse
+	(*ListAssociationsRequest)(nil),    // 109: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil),   // 110: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),        // 111: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 112: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                    // 113: culvert.v1.Problem
+	(*Change)(nil),                     // 114: culvert.v1.Change
+	(*Ref)(nil),                        // 115: culvert.v1.Ref
+	(*GetConfigRequest)(nil),           // 116: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),          // 117: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),               // 118: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),              // 119: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),               // 120: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 121: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),                 // 122: culvert.v1.AddRequest
+	(*AddResponse)(nil),                // 123: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),              // 124: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),             // 125: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),               // 126: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),              // 127: culvert.v1.TraceResponse
+	(*AddPodRequest)(nil),              // 128: culvert.v1.AddPodRequest
+	(*AddPodResponse)(nil),             // 129: culvert.v1.AddPodResponse
+	(*DeletePodRequest)(nil),           // 130: culvert.v1.DeletePodRequest
+	(*DeletePodResponse)(nil),          // 131: culvert.v1.DeletePodResponse
+	(*CheckPodRequest)(nil),            // 132: culvert.v1.CheckPodRequest
+	(*CheckPodResponse)(nil),           // 133: culvert.v1.CheckPodResponse
+	(*RetainPodsRequest)(nil),          // 134: culvert.v1.RetainPodsRequest
+	(*RetainPodsResponse)(nil),         // 135: culvert.v1.RetainPodsResponse
+	(*GetPodReadinessRequest)(nil),     // 136: culvert.v1.GetPodReadinessRequest
+	(*GetPodReadinessResponse)(nil),    // 137: culvert.v1.GetPodReadinessResponse
+	(*DoctorRequest)(nil),              // 138: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),             // 139: culvert.v1.DoctorResponse
+	(*Finding)(nil),                    // 140: culvert.v1.Finding
+	nil,                                // 141: culvert.v1.TrafficMatch.PodLabelsEntry
+	nil,                                // 142: culvert.v1.StatusResponse.ResourcesEntry
+	nil,                                // 143: culvert.v1.Pod.LabelsEntry
+	(*timestamppb.Timestamp)(nil),      // 144: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	6,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -10195,11 +10738,11 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	22,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
 	23,  // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
 	24,  // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
-	34,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
-	35,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
-	36,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
+	36,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
+	37,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
+	38,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
 	25,  // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
-	29,  // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
+	31,  // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
 	11,  // 14: culvert.v1.Config.candidate_paths:type_name -> culvert.v1.CandidatePath
 	13,  // 15: culvert.v1.Config.bgp:type_name -> culvert.v1.BGP
 	16,  // 16: culvert.v1.Config.overlay:type_name -> culvert.v1.Overlay
@@ -10208,7 +10751,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,   // 19: culvert.v1.Config.liveness:type_name -> culvert.v1.Liveness
 	2,   // 20: culvert.v1.Liveness.ends:type_name -> culvert.v1.LivenessEnd
 	4,   // 21: culvert.v1.TrafficClass.match:type_name -> culvert.v1.TrafficMatch
-	134, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
+	141, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
 	12,  // 23: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
 	12,  // 24: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
 	15,  // 25: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
@@ -10218,160 +10761,167 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	17,  // 29: culvert.v1.Overlay.tenants:type_name -> culvert.v1.Tenant
 	21,  // 30: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
 	27,  // 31: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
-	28,  // 32: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
+	30,  // 32: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
 	26,  // 33: culvert.v1.UPF.announce:type_name -> culvert.v1.AnnounceEntry
-	31,  // 34: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
-	32,  // 35: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
-	33,  // 36: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
-	30,  // 37: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
-	137, // 38: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	56,  // 39: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	135, // 40: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	57,  // 41: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
-	47,  // 42: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
-	43,  // 43: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
-	40,  // 44: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
-	41,  // 45: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
-	42,  // 46: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
-	42,  // 47: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
-	18,  // 48: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
-	18,  // 49: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
-	44,  // 50: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
-	49,  // 51: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
-	50,  // 52: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
-	48,  // 53: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
-	29,  // 54: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
-	37,  // 55: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
-	37,  // 56: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	137, // 57: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	137, // 58: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
-	37,  // 59: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
-	37,  // 60: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
-	54,  // 61: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
-	55,  // 62: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
-	37,  // 63: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
-	6,   // 64: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	8,   // 65: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	9,   // 66: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	37,  // 67: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	10,  // 68: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	37,  // 69: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	37,  // 70: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	63,  // 71: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
-	62,  // 72: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
-	61,  // 73: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
-	37,  // 74: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
-	62,  // 75: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
-	11,  // 76: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
-	63,  // 77: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
-	3,   // 78: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
-	37,  // 79: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
-	20,  // 80: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	23,  // 81: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	37,  // 82: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	37,  // 83: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	136, // 84: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
-	68,  // 85: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
-	69,  // 86: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
-	56,  // 87: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	58,  // 88: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	59,  // 89: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	60,  // 90: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	64,  // 91: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
-	65,  // 92: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
-	66,  // 93: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	67,  // 94: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	71,  // 95: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	57,  // 96: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	70,  // 97: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
-	51,  // 98: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	137, // 99: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
-	97,  // 100: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
-	96,  // 101: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
-	52,  // 102: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	53,  // 103: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,   // 104: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,   // 105: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	106, // 106: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,   // 107: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	107, // 108: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,   // 109: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	107, // 110: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	108, // 111: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	107, // 112: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	137, // 113: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	68,  // 114: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
-	69,  // 115: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
-	68,  // 116: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
-	68,  // 117: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
-	68,  // 118: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
-	68,  // 119: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
-	133, // 120: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	38,  // 121: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	72,  // 122: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	74,  // 123: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	76,  // 124: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	78,  // 125: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	82,  // 126: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
-	80,  // 127: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	84,  // 128: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	86,  // 129: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	88,  // 130: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	90,  // 131: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	94,  // 132: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	100, // 133: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	98,  // 134: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
-	92,  // 135: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	45,  // 136: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	102, // 137: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	104, // 138: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	109, // 139: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	111, // 140: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	113, // 141: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	115, // 142: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	117, // 143: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	119, // 144: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	131, // 145: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	121, // 146: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	123, // 147: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	125, // 148: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	127, // 149: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	129, // 150: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	39,  // 151: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	73,  // 152: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	75,  // 153: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	77,  // 154: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	79,  // 155: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	83,  // 156: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	81,  // 157: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	85,  // 158: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	87,  // 159: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	89,  // 160: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	91,  // 161: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	95,  // 162: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	101, // 163: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	99,  // 164: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
-	93,  // 165: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	46,  // 166: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	103, // 167: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	105, // 168: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	110, // 169: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	112, // 170: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	114, // 171: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	116, // 172: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	118, // 173: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	120, // 174: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	132, // 175: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	122, // 176: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	124, // 177: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	126, // 178: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	128, // 179: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	130, // 180: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	151, // [151:181] is the sub-list for method output_type
-	121, // [121:151] is the sub-list for method input_type
-	121, // [121:121] is the sub-list for extension type_name
-	121, // [121:121] is the sub-list for extension extendee
-	0,   // [0:121] is the sub-list for field type_name
+	28,  // 34: culvert.v1.UEPool.nat:type_name -> culvert.v1.NAT
+	29,  // 35: culvert.v1.NAT.timeouts:type_name -> culvert.v1.NATTimeouts
+	33,  // 36: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
+	34,  // 37: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
+	35,  // 38: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
+	32,  // 39: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
+	144, // 40: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	58,  // 41: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	142, // 42: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	59,  // 43: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	49,  // 44: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
+	45,  // 45: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
+	42,  // 46: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
+	43,  // 47: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
+	44,  // 48: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
+	44,  // 49: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
+	18,  // 50: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
+	18,  // 51: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
+	46,  // 52: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
+	51,  // 53: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
+	52,  // 54: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
+	50,  // 55: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
+	31,  // 56: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
+	39,  // 57: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
+	39,  // 58: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
+	144, // 59: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	144, // 60: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	39,  // 61: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
+	39,  // 62: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
+	56,  // 63: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
+	57,  // 64: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	39,  // 65: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
+	6,   // 66: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	8,   // 67: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	9,   // 68: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	39,  // 69: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	10,  // 70: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	39,  // 71: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	39,  // 72: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	65,  // 73: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
+	64,  // 74: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
+	63,  // 75: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
+	39,  // 76: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
+	64,  // 77: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
+	11,  // 78: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
+	65,  // 79: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
+	3,   // 80: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
+	39,  // 81: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
+	20,  // 82: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	23,  // 83: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	39,  // 84: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	39,  // 85: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	143, // 86: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
+	70,  // 87: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
+	71,  // 88: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
+	58,  // 89: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	60,  // 90: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	61,  // 91: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	62,  // 92: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	66,  // 93: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	67,  // 94: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
+	68,  // 95: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	69,  // 96: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	73,  // 97: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	59,  // 98: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	72,  // 99: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
+	53,  // 100: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	144, // 101: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
+	99,  // 102: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
+	103, // 103: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
+	104, // 104: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
+	102, // 105: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
+	98,  // 106: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
+	54,  // 107: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	55,  // 108: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,   // 109: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,   // 110: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	113, // 111: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,   // 112: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	114, // 113: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,   // 114: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	114, // 115: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	115, // 116: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	114, // 117: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	144, // 118: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	70,  // 119: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
+	71,  // 120: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
+	70,  // 121: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
+	70,  // 122: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
+	70,  // 123: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
+	70,  // 124: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
+	140, // 125: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	40,  // 126: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	74,  // 127: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	76,  // 128: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	78,  // 129: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	80,  // 130: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	84,  // 131: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
+	82,  // 132: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	86,  // 133: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	88,  // 134: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	90,  // 135: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	92,  // 136: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	96,  // 137: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	107, // 138: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	100, // 139: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
+	105, // 140: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
+	94,  // 141: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	47,  // 142: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	109, // 143: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	111, // 144: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	116, // 145: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	118, // 146: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	120, // 147: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	122, // 148: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	124, // 149: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	126, // 150: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	138, // 151: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	128, // 152: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	130, // 153: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	132, // 154: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	134, // 155: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	136, // 156: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	41,  // 157: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	75,  // 158: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	77,  // 159: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	79,  // 160: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	81,  // 161: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	85,  // 162: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	83,  // 163: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	87,  // 164: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	89,  // 165: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	91,  // 166: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	93,  // 167: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	97,  // 168: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	108, // 169: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	101, // 170: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
+	106, // 171: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
+	95,  // 172: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	48,  // 173: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	110, // 174: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	112, // 175: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	117, // 176: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	119, // 177: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	121, // 178: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	123, // 179: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	125, // 180: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	127, // 181: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	139, // 182: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	129, // 183: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	131, // 184: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	133, // 185: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	135, // 186: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	137, // 187: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	157, // [157:188] is the sub-list for method output_type
+	126, // [126:157] is the sub-list for method input_type
+	126, // [126:126] is the sub-list for extension type_name
+	126, // [126:126] is the sub-list for extension extendee
+	0,   // [0:126] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -10379,15 +10929,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[104].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[119].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[111].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[126].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   137,
+			NumMessages:   144,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

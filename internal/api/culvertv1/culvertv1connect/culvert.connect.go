@@ -72,6 +72,8 @@ const (
 	// CulvertListAnnouncementsProcedure is the fully-qualified name of the Culvert's ListAnnouncements
 	// RPC.
 	CulvertListAnnouncementsProcedure = "/culvert.v1.Culvert/ListAnnouncements"
+	// CulvertListNATsProcedure is the fully-qualified name of the Culvert's ListNATs RPC.
+	CulvertListNATsProcedure = "/culvert.v1.Culvert/ListNATs"
 	// CulvertListPodsProcedure is the fully-qualified name of the Culvert's ListPods RPC.
 	CulvertListPodsProcedure = "/culvert.v1.Culvert/ListPods"
 	// CulvertListNodesProcedure is the fully-qualified name of the Culvert's ListNodes RPC.
@@ -129,6 +131,8 @@ type CulvertClient interface {
 	// Of a node that announces UE prefixes; on others UNIMPLEMENTED.
 	ListAnnouncements(context.Context, *culvertv1.ListAnnouncementsRequest) (*culvertv1.ListAnnouncementsResponse, error)
 	// Of a node of a cluster.
+	// key: a pool, a UE, or a public address and port, such as 198.51.100.1:4711
+	ListNATs(context.Context, *culvertv1.ListNATsRequest) (*culvertv1.ListNATsResponse, error)
 	ListPods(context.Context, *culvertv1.ListPodsRequest) (*culvertv1.ListPodsResponse, error)
 	// Of a member of a cluster; on others UNIMPLEMENTED.
 	ListNodes(context.Context, *culvertv1.ListNodesRequest) (*culvertv1.ListNodesResponse, error)
@@ -248,6 +252,12 @@ func NewCulvertClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(culvertMethods.ByName("ListAnnouncements")),
 			connect.WithClientOptions(opts...),
 		),
+		listNATs: connect.NewClient[culvertv1.ListNATsRequest, culvertv1.ListNATsResponse](
+			httpClient,
+			baseURL+CulvertListNATsProcedure,
+			connect.WithSchema(culvertMethods.ByName("ListNATs")),
+			connect.WithClientOptions(opts...),
+		),
 		listPods: connect.NewClient[culvertv1.ListPodsRequest, culvertv1.ListPodsResponse](
 			httpClient,
 			baseURL+CulvertListPodsProcedure,
@@ -333,6 +343,7 @@ type culvertClient struct {
 	listSlices         *connect.Client[culvertv1.ListSlicesRequest, culvertv1.ListSlicesResponse]
 	listBGPPeers       *connect.Client[culvertv1.ListBGPPeersRequest, culvertv1.ListBGPPeersResponse]
 	listAnnouncements  *connect.Client[culvertv1.ListAnnouncementsRequest, culvertv1.ListAnnouncementsResponse]
+	listNATs           *connect.Client[culvertv1.ListNATsRequest, culvertv1.ListNATsResponse]
 	listPods           *connect.Client[culvertv1.ListPodsRequest, culvertv1.ListPodsResponse]
 	listNodes          *connect.Client[culvertv1.ListNodesRequest, culvertv1.ListNodesResponse]
 	listAssociations   *connect.Client[culvertv1.ListAssociationsRequest, culvertv1.ListAssociationsResponse]
@@ -472,6 +483,15 @@ func (c *culvertClient) ListAnnouncements(ctx context.Context, req *culvertv1.Li
 	return nil, err
 }
 
+// ListNATs calls culvert.v1.Culvert.ListNATs.
+func (c *culvertClient) ListNATs(ctx context.Context, req *culvertv1.ListNATsRequest) (*culvertv1.ListNATsResponse, error) {
+	response, err := c.listNATs.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ListPods calls culvert.v1.Culvert.ListPods.
 func (c *culvertClient) ListPods(ctx context.Context, req *culvertv1.ListPodsRequest) (*culvertv1.ListPodsResponse, error) {
 	response, err := c.listPods.CallUnary(ctx, connect.NewRequest(req))
@@ -589,6 +609,8 @@ type CulvertHandler interface {
 	// Of a node that announces UE prefixes; on others UNIMPLEMENTED.
 	ListAnnouncements(context.Context, *culvertv1.ListAnnouncementsRequest) (*culvertv1.ListAnnouncementsResponse, error)
 	// Of a node of a cluster.
+	// key: a pool, a UE, or a public address and port, such as 198.51.100.1:4711
+	ListNATs(context.Context, *culvertv1.ListNATsRequest) (*culvertv1.ListNATsResponse, error)
 	ListPods(context.Context, *culvertv1.ListPodsRequest) (*culvertv1.ListPodsResponse, error)
 	// Of a member of a cluster; on others UNIMPLEMENTED.
 	ListNodes(context.Context, *culvertv1.ListNodesRequest) (*culvertv1.ListNodesResponse, error)
@@ -704,6 +726,12 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(culvertMethods.ByName("ListAnnouncements")),
 		connect.WithHandlerOptions(opts...),
 	)
+	culvertListNATsHandler := connect.NewUnaryHandlerSimple(
+		CulvertListNATsProcedure,
+		svc.ListNATs,
+		connect.WithSchema(culvertMethods.ByName("ListNATs")),
+		connect.WithHandlerOptions(opts...),
+	)
 	culvertListPodsHandler := connect.NewUnaryHandlerSimple(
 		CulvertListPodsProcedure,
 		svc.ListPods,
@@ -800,6 +828,8 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 			culvertListBGPPeersHandler.ServeHTTP(w, r)
 		case CulvertListAnnouncementsProcedure:
 			culvertListAnnouncementsHandler.ServeHTTP(w, r)
+		case CulvertListNATsProcedure:
+			culvertListNATsHandler.ServeHTTP(w, r)
 		case CulvertListPodsProcedure:
 			culvertListPodsHandler.ServeHTTP(w, r)
 		case CulvertListNodesProcedure:
@@ -885,6 +915,10 @@ func (UnimplementedCulvertHandler) ListBGPPeers(context.Context, *culvertv1.List
 
 func (UnimplementedCulvertHandler) ListAnnouncements(context.Context, *culvertv1.ListAnnouncementsRequest) (*culvertv1.ListAnnouncementsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListAnnouncements is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) ListNATs(context.Context, *culvertv1.ListNATsRequest) (*culvertv1.ListNATsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListNATs is not implemented"))
 }
 
 func (UnimplementedCulvertHandler) ListPods(context.Context, *culvertv1.ListPodsRequest) (*culvertv1.ListPodsResponse, error) {
