@@ -169,9 +169,9 @@ func absent(name string) Check {
 
 // speaksSRv6 says whether packets of the node may carry segments. Without a
 // configuration they may.
-func (n *network) speaksSRv6() bool {
-	c := n.Config
-	return c == nil || c.Encapsulation.Source.IsValid() || len(c.Locators)+len(c.SIDs)+len(c.Policies)+len(c.Steering) > 0 || n.Overlay != nil
+func speaksSRv6(o *Options) bool {
+	c := o.Config
+	return c == nil || c.Encapsulation.Source.IsValid() || len(c.Locators)+len(c.SIDs)+len(c.Policies)+len(c.Steering) > 0 || o.Overlay != nil
 }
 
 func (n *network) oneInterface(l netdev.Link) []Check {
@@ -187,7 +187,7 @@ func (n *network) oneInterface(l netdev.Link) []Check {
 	}
 	checks := []Check{
 		view.up(), view.nativeXDP(), view.redirectTarget(), view.lro(), view.vlanTags(),
-		view.partialChecksums(), view.segmentation(), view.headroom(n.speaksSRv6()), view.nativeMTU(),
+		view.partialChecksums(), view.segmentation(), view.headroom(speaksSRv6(&n.Options)), view.nativeMTU(),
 	}
 	if n.Config != nil {
 		if view.interrupts, err = netdev.Interrupts(procfs, sysfs, l.Name); err != nil {

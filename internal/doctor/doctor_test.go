@@ -317,8 +317,7 @@ func TestSpeaksSRv6(t *testing.T) {
 		"source":           {&config.Config{Encapsulation: config.Encapsulation{Source: netip.MustParseAddr("fc00::1")}}, true},
 		"locator":          {&config.Config{Locators: make([]config.Locator, 1)}, true},
 	} {
-		n := &network{Options: Options{Config: tt.config}}
-		if n.speaksSRv6() != tt.want {
+		if speaksSRv6(&Options{Config: tt.config}) != tt.want {
 			t.Errorf("%s: %v", name, !tt.want)
 		}
 	}
