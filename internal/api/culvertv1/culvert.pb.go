@@ -4444,7 +4444,8 @@ type PeerStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Addr          string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"`
 	Tunnels       uint32                 `protobuf:"varint,2,opt,name=tunnels,proto3" json:"tunnels,omitempty"`
-	Down          bool                   `protobuf:"varint,3,opt,name=down,proto3" json:"down,omitempty"` // it does not answer Echo Requests
+	Down          bool                   `protobuf:"varint,3,opt,name=down,proto3" json:"down,omitempty"`       // it does not answer Echo Requests
+	Control       bool                   `protobuf:"varint,4,opt,name=control,proto3" json:"control,omitempty"` // only what is for the control plane goes there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4496,6 +4497,13 @@ func (x *PeerStatus) GetTunnels() uint32 {
 func (x *PeerStatus) GetDown() bool {
 	if x != nil {
 		return x.Down
+	}
+	return false
+}
+
+func (x *PeerStatus) GetControl() bool {
+	if x != nil {
+		return x.Control
 	}
 	return false
 }
@@ -10150,12 +10158,13 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x10network_instance\x18\x01 \x01(\tR\x0fnetworkInstance\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x12\n" +
 	"\x04used\x18\x03 \x01(\rR\x04used\x12\x12\n" +
-	"\x04size\x18\x04 \x01(\rR\x04size\"N\n" +
+	"\x04size\x18\x04 \x01(\rR\x04size\"h\n" +
 	"\n" +
 	"PeerStatus\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12\x18\n" +
 	"\atunnels\x18\x02 \x01(\rR\atunnels\x12\x12\n" +
-	"\x04down\x18\x03 \x01(\bR\x04down\"\xce\x01\n" +
+	"\x04down\x18\x03 \x01(\bR\x04down\x12\x18\n" +
+	"\acontrol\x18\x04 \x01(\bR\acontrol\"\xce\x01\n" +
 	"\vSliceStatus\x12-\n" +
 	"\bresource\x18\x01 \x01(\v2\x11.culvert.v1.SliceR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x1a\n" +
