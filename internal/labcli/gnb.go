@@ -54,6 +54,7 @@ end it deletes what it made, and nothing else.`,
 
 func (f *gnbFlags) add(c *cobra.Command) {
 	f.smfFlags.add(c)
+	f.addDialect(c)
 	flags := c.Flags()
 	flags.Lookup("upf").Usage = "N4 `address` of the UPF, optionally with a port (default 8805): make the sessions there"
 	flags.StringVar(&f.from, "session-from", "", "`file`: serve the sessions of this state file of culvert smf")
