@@ -62,7 +62,11 @@ func TestInstrument(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := b.upf.only(t)
-			if got.SEID != s.Info(0).UPSEID || got.CPSEID != s.Info(0).CPSEID || got.SNSSAI != (session.SNSSAI{SST: 1, SD: 1, HasSD: true}) || got.PDNType != session.PDNIPv4v6 {
+			snssai := session.SNSSAI{SST: 1, SD: 1, HasSD: true}
+			if dialect == instrument.Open5GS {
+				snssai.SD = 0x010000 // its SMF sends the octets in reverse order
+			}
+			if got.SEID != s.Info(0).UPSEID || got.CPSEID != s.Info(0).CPSEID || got.SNSSAI != snssai || got.PDNType != session.PDNIPv4v6 {
 				t.Errorf("%+v, %+v", got, s.Info(0))
 			}
 			forwards(t, b, s, "192.0.2.1", 0x1000)
