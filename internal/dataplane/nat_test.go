@@ -281,24 +281,17 @@ func TestNATIsUndone(t *testing.T) {
 	ue := ue4(5).String()
 	public, out := opened(t, d, 7, natLayers("udp", natLook{ue, natHost, 4711, 53}, 64)...)
 	port := uint16(out[34])<<8 | uint16(out[35])
-	s := plain(5, 7)
-	s.Rules[1].Action = ActionBuffer
-	must(t, d.Sessions.Put(s))
-	for what, frame := range map[string][]byte{
-		"kept":            onN6(natLayers("udp", natLook{natHost, public, 53, port}, 64)...),
-		"with a TTL of 1": onN6(natLayers("tcp", natLook{natHost, public, 53, port}, 1)...),
-	} {
-		if what != "kept" {
-			opened(t, d, 7, natLayers("tcp", natLook{ue, natHost, 4711, 53}, 64)...)
-			must(t, d.Sessions.Put(plain(5, 7)))
-			resolve(t, d)
-		}
+	undone := func(what string, frame []byte) {
 		_, why := through(t, d, frame)
-		punt := onePunt(t, d)
-		if !bytes.Equal(punt.Data, frame) {
+		if punt := onePunt(t, d); !bytes.Equal(punt.Data, frame) {
 			t.Errorf("%s (%s): the daemon gets\n%x, want\n%x", what, why, punt.Data, frame)
 		}
 	}
+	undone("with a TTL of 1", onN6(natLayers("udp", natLook{natHost, public, 53, port}, 1)...))
+	s := plain(5, 7)
+	s.Rules[1].Action = ActionBuffer
+	must(t, d.Sessions.Put(s))
+	undone("kept", onN6(natLayers("udp", natLook{natHost, public, 53, port}, 64)...))
 }
 
 // A UE that has used up its ports gets no more, and takes none of others; the least ports that
