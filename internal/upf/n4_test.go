@@ -82,9 +82,9 @@ func newN4With(t *testing.T, limits dpsettings.Limits) *n4 {
 	n.path, err = dataplane.Open(dataplane.Options{Logger: log, Limits: limits})
 	must(err)
 	t.Cleanup(func() { must(n.path.Close()) })
-	gtpu, ues := []netip.Addr{addr("10.200.0.8"), addr("2001:db8::8")}, []netip.Prefix{
-		netip.MustParsePrefix("10.60.0.0/22"), netip.MustParsePrefix("2001:db8:60::/54"),
-		netip.MustParsePrefix("10.45.0.0/22"), netip.MustParsePrefix("2001:db8:45::/54"), // Open5GS's own
+	gtpu, ues := []netip.Addr{addr("10.200.0.8"), addr("2001:db8::8")}, []netip.Prefix{netip.MustParsePrefix("10.60.0.0/22"), netip.MustParsePrefix("2001:db8:60::/54")}
+	if limits.Sessions >= 2048 { // there is room for those of Open5GS' captures
+		ues = append(ues, netip.MustParsePrefix("10.45.0.0/22"), netip.MustParsePrefix("2001:db8:45::/54"))
 	}
 	must(n.path.SetSettings(dpsettings.Settings{GTPUAddresses: gtpu, Source: addr("2001:db8::8"), UEPools: ues}))
 	must(n.path.Sweep())
