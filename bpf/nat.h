@@ -17,8 +17,6 @@
 #define NAT_SIDE 4
 
 #define ICMP_HEADER 8
-#define TCP_FIN 1
-#define TCP_RST 4
 
 /* What nat_read() finds: the port, and above it these. */
 #define NAT_PROTOCOL_SHIFT 16
@@ -61,12 +59,7 @@ INLINE struct nat *nat_number(__u32 which)
 
 /* ---- rewriting ---- */
 
-/* RFC 1624 equation 3 for words of 32 bits. */
-INLINE __u16 checksum_change(__u16 checksum, __u64 change)
-{
-	return ~sum_fold((__u64)(__u16)~checksum + change);
-}
-
+/* See checksum_change(). */
 INLINE __u64 change_of(__u32 from, __u32 to)
 {
 	return (__u64)(__u32)~from + to;
@@ -82,10 +75,10 @@ INLINE void nat_write_address(struct ipv4 *ip, void *field, __be32 to)
 }
 
 /* The port (ICMP: the identifier) of the transport header at `l4`, whose packet's address
- * became `to`. By how much the header's sum changed then: its own checksum makes up for the
- * port, but not for the address. */
-INLINE __u64 nat_write_port(struct xdp_md *ctx, __u32 l4, __u8 protocol, __u32 destination,
-			    __u16 port, __be32 from, __be32 to)
+ * became `to`; what is behind `end` is not the packet's. By how much the header's sum changed
+ * then: its own checksum makes up for the port, but not for the address. */
+INLINE __u64 nat_write_port(struct xdp_md *ctx, __u32 l4, __u32 end, __u8 protocol,
+			    __u32 destination, __u16 port, __be32 from, __be32 to)
 {
 	__u32 where = protocol == NH_ICMP ? 4 : destination ? 2 : 0;
 	__u32 sum_at = protocol == NH_TCP ? TCP_CHECKSUM : protocol == NH_UDP ? 6 : 2;
@@ -96,7 +89,7 @@ INLINE __u64 nat_write_port(struct xdp_md *ctx, __u32 l4, __u8 protocol, __u32 d
 		return 0;
 	ports = (__u64)(__u16)~ld16(field) + port;
 	st16(field, port);
-	if (!sum || (protocol == NH_UDP && !ld16(sum)))
+	if (!sum || l4 + sum_at + 2 > end || (protocol == NH_UDP && !ld16(sum)))
 		return ports;
 	now = checksum_change(ld16(sum), ports + addresses);
 	st16(sum, !now && protocol == NH_UDP ? 0xffff : now);
@@ -104,7 +97,7 @@ INLINE __u64 nat_write_port(struct xdp_md *ctx, __u32 l4, __u8 protocol, __u32 d
 }
 
 /* The packet that the ICMP error at `l4` quotes, and with it the error's checksum. */
-INLINE int nat_write_quoted(struct xdp_md *ctx, __u32 l4, __u32 destination, __u16 port,
+INLINE int nat_write_quoted(struct xdp_md *ctx, __u32 l4, __u32 end, __u32 destination, __u16 port,
 			    __be32 from, __be32 to)
 {
 	__u32 inner = l4 + ICMP_HEADER;
@@ -115,7 +108,8 @@ INLINE int nat_write_quoted(struct xdp_md *ctx, __u32 l4, __u32 destination, __u
 	if (!ip)
 		return -1;
 	nat_write_address(ip, destination ? &ip->dst : &ip->src, to);
-	change = nat_write_port(ctx, inner + IPV4_LEN, ip->protocol, destination, port, from, to);
+	change = nat_write_port(ctx, inner + IPV4_LEN, end, ip->protocol, destination, port, from,
+				to);
 	sum = at(ctx, l4 + 2, 2);
 	if (!sum)
 		return -1;
@@ -127,7 +121,7 @@ INLINE int nat_write_quoted(struct xdp_md *ctx, __u32 l4, __u32 destination, __u
 GLOBAL int nat_rewrite(struct xdp_md *ctx, __u32 l3, __u32 how, __be32 to, __u32 port)
 {
 	struct ipv4 *ip = at(ctx, l3, IPV4_LEN);
-	__u32 destination = how & NAT_DESTINATION, l4;
+	__u32 destination = how & NAT_DESTINATION, l4, end;
 	void *field;
 	__be32 from;
 
@@ -136,12 +130,13 @@ GLOBAL int nat_rewrite(struct xdp_md *ctx, __u32 l3, __u32 how, __be32 to, __u32
 	field = destination ? &ip->dst : &ip->src;
 	from = ld32(field);
 	l4 = l3 + (ip->version_ihl & 0xf) * 4u;
+	end = l3 + be16(ld16(&ip->length));
 	nat_write_address(ip, field, to);
 	if (how & NAT_ADDRESS)
 		return 0;
 	if (how & NAT_QUOTED)
-		return nat_write_quoted(ctx, l4, !destination, be16(port), from, to);
-	nat_write_port(ctx, l4, ip->protocol, destination, be16(port), from, to);
+		return nat_write_quoted(ctx, l4, end, !destination, be16(port), from, to);
+	nat_write_port(ctx, l4, end, ip->protocol, destination, be16(port), from, to);
 	return 0;
 }
 
@@ -175,13 +170,15 @@ INLINE int is_quoting_error(__u8 type)
 	return type == 3 || type == 11 || type == 12;
 }
 
-/* Of a transport header: the port of the source or of the destination, and flags; or -1. */
-INLINE int nat_read_transport(struct xdp_md *ctx, __u32 l4, __u8 protocol, __u32 destination)
+/* Of a transport header in a packet that goes to `end`: the port of the source or of the
+ * destination, and its protocol; or -1. */
+INLINE int nat_read_transport(struct xdp_md *ctx, __u32 l4, __u32 end, __u8 protocol,
+			      __u32 destination)
 {
 	__u8 *head = at(ctx, l4, 8);
 	int port;
 
-	if (!head)
+	if (!head || l4 + 8 > end)
 		return -1;
 	port = be16(ld16(head + (destination ? 2 : 0)));
 	switch (protocol) {
@@ -197,7 +194,8 @@ INLINE int nat_read_transport(struct xdp_md *ctx, __u32 l4, __u8 protocol, __u32
 }
 
 /* ... of what an ICMP error quotes, which the host behind `address` has sent or would get. */
-INLINE int nat_read_quoted(struct xdp_md *ctx, __u32 l4, __u32 destination, __be32 address)
+INLINE int nat_read_quoted(struct xdp_md *ctx, __u32 l4, __u32 end, __u32 destination,
+			   __be32 address)
 {
 	struct ipv4 *ip = at(ctx, l4 + ICMP_HEADER, IPV4_LEN);
 	int found;
@@ -205,7 +203,8 @@ INLINE int nat_read_quoted(struct xdp_md *ctx, __u32 l4, __u32 destination, __be
 	if (!ip || ip->version_ihl != 0x45 || be16(ld16(&ip->fragment)) & IPV4_OFFSET_MASK ||
 	    ld32(destination ? &ip->dst : &ip->src) != address)
 		return -1;
-	found = nat_read_transport(ctx, l4 + ICMP_HEADER + IPV4_LEN, ip->protocol, destination);
+	found = nat_read_transport(ctx, l4 + ICMP_HEADER + IPV4_LEN, end, ip->protocol,
+				   destination);
 	return found < 0 ? found : found | NAT_READ_QUOTED;
 }
 
@@ -214,24 +213,25 @@ INLINE int nat_read_quoted(struct xdp_md *ctx, __u32 l4, __u32 destination, __be
 GLOBAL int nat_read(struct xdp_md *ctx, __u32 l3, __u32 destination)
 {
 	struct ipv4 *ip = at(ctx, l3, IPV4_LEN);
-	__u32 l4;
+	__u32 l4, end;
 	__u8 *head;
 	int found;
 
 	if (!ip)
 		return -1;
 	l4 = l3 + (ip->version_ihl & 0xf) * 4u;
+	end = l3 + be16(ld16(&ip->length));
 	if (ip->protocol == NH_ICMP) {
 		head = at(ctx, l4, 1);
 		if (head && is_quoting_error(*head))
-			return nat_read_quoted(ctx, l4, !destination,
+			return nat_read_quoted(ctx, l4, end, !destination,
 					       ld32(destination ? &ip->dst : &ip->src));
 	}
-	found = nat_read_transport(ctx, l4, ip->protocol, destination);
+	found = nat_read_transport(ctx, l4, end, ip->protocol, destination);
 	if (found < 0 || ip->protocol != NH_TCP)
 		return found;
 	head = at(ctx, l4, TCP_LEN);
-	if (!head)
+	if (!head || l4 + TCP_LEN > end)
 		return -1;
 	if (head[TCP_FLAGS] & (TCP_FIN | TCP_RST))
 		found |= NAT_READ_END;
@@ -318,10 +318,9 @@ GLOBAL __u32 nat_find(__u32 which, __u32 index, __u32 read, __u32 now)
 
 /* Takes the slot that nat_find() found free. Whether it is the flow's now: another CPU may be
  * faster, with the same flow or with another. */
-GLOBAL int nat_take(__u32 which, __u32 index, __u32 slot, __u32 read)
+GLOBAL int nat_take(__u32 which, __u32 index, __u32 slot, __u32 read, __u32 now)
 {
 	struct nat_slots *in = bpf_map_lookup_elem(&nat_bucket, &index);
-	__u32 now = nat_now();
 	__u64 *at, was, found;
 
 	if (!in)
@@ -342,7 +341,7 @@ GLOBAL int nat_take(__u32 which, __u32 index, __u32 slot, __u32 read)
 GLOBAL int nat_port_of(__u32 which, __u32 ue, __u32 read)
 {
 	struct nat *nat = nat_number(which);
-	__u32 choices, first, start, other, one, two;
+	__u32 now = nat_now(), choices, first, start, other, one, two;
 
 	if (!nat->blocks)
 		return 0;
@@ -351,14 +350,14 @@ GLOBAL int nat_port_of(__u32 which, __u32 ue, __u32 read)
 	first = nat_first(nat, read >> NAT_PROTOCOL_SHIFT & 3, ue / nat->blocks);
 	other = start + (choices >> 16);
 	start += choices & 0xffff;
-	one = nat_find(which, first + start, read, nat_now());
-	two = one & NAT_FOUND ? 0 : nat_find(which, first + other, read, nat_now());
+	one = nat_find(which, first + start, read, now);
+	two = one & NAT_FOUND ? 0 : nat_find(which, first + other, read, now);
 	if ((two & ~NAT_SLOT) > (one & ~NAT_SLOT)) {
 		one = two;
 		start = other;
 	}
 	if (!(one & NAT_FOUND) &&
-	    !(one && read & NAT_MAKE && nat_take(which, first + start, one, read)))
+	    !(one && read & NAT_MAKE && nat_take(which, first + start, one, read, now)))
 		return 0;
 	return NAT_FIRST_PORT + start * NAT_SLOTS + (one & NAT_SLOT);
 }
@@ -387,8 +386,6 @@ INLINE int nat_source(struct xdp_md *ctx, struct packet *p)
 	__be32 from, to;
 	int read;
 
-	if (!p)
-		return REASON_NAT_PROTOCOL;
 	ip = at(ctx, p->keep, IPV4_LEN);
 	if (!ip)
 		return REASON_INNER_MALFORMED;
@@ -464,39 +461,6 @@ GLOBAL int nat_destination(struct xdp_md *ctx, struct packet *p, __u32 which)
 	return nat_translate(
 		ctx, p, NAT_REWRITTEN | NAT_DESTINATION | (read & NAT_READ_QUOTED ? NAT_QUOTED : 0),
 		from, be32(ue), read & 0xffff, port);
-}
-
-/* An IPv4 packet of l3_length octets at p->l3, from outside: CONTINUE, with its UE's address
- * if it was for a public one, or a reason. */
-GLOBAL int nat_input(struct xdp_md *ctx, struct packet *p)
-{
-	struct ipv4 *ip;
-	__u32 which;
-	int reason;
-
-	if (!p)
-		return REASON_NAT_PROTOCOL;
-	ip = at(ctx, p->l3, IPV4_LEN);
-	if (!ip)
-		return REASON_IPV4_MALFORMED;
-	which = nat_of_address(ld32(&ip->dst));
-	if (nat_of_address(ld32(&ip->src)))
-		return REASON_UE_SOURCE;
-	if (nat_of_ue(ld32(&ip->dst)))
-		return has_mark(ctx, OWN_MARK) ? CONTINUE : REASON_NAT_BEHIND;
-	if (!which)
-		return CONTINUE;
-	p->l3_length = be16(ld16(&ip->length));
-	if ((ip->version_ihl & 0xf) < 5 || p->l3_length < (ip->version_ihl & 0xf) * 4u ||
-	    p->l3 + p->l3_length > p->frame)
-		return REASON_IPV4_MALFORMED;
-	if (be16(ld16(&ip->fragment)) & IPV4_FRAGMENT_MASK)
-		return reassemble(p);
-	if (p->port_flags & PORT_PARTIAL_CHECKSUM)
-		complete_checksum(ctx, p->l3, p->l3_length, 4);
-	p->nat_l3 = p->l3;
-	reason = nat_destination(ctx, p, which);
-	return reason ? reason : CONTINUE;
 }
 
 #endif

@@ -331,6 +331,37 @@ INLINE int gtpu4(struct xdp_md *ctx, struct packet *p, struct settings *cfg, str
 	return gtpu_input(ctx, p, cfg, l4, ip->ttl, ip->tos);
 }
 
+/* The IPv4 packet at p->l3 comes from outside of a NAT: CONTINUE, with its UE's address if it
+ * was for a public one, or a reason. */
+GLOBAL int nat_input(struct xdp_md *ctx, struct packet *p)
+{
+	struct ipv4 *ip;
+	__u32 which;
+	int reason;
+
+	if (!p)
+		return REASON_NAT_PROTOCOL;
+	ip = at(ctx, p->l3, IPV4_LEN);
+	if (!ip)
+		return REASON_IPV4_MALFORMED;
+	which = nat_of_address(ld32(&ip->dst));
+	if (nat_of_address(ld32(&ip->src)))
+		return REASON_UE_SOURCE;
+	if (nat_of_ue(ld32(&ip->dst)))
+		return has_mark(ctx, OWN_MARK) ? CONTINUE : REASON_NAT_BEHIND;
+	if (!which)
+		return CONTINUE;
+	if (!ipv4_sound(p, ip))
+		return REASON_IPV4_MALFORMED;
+	if (be16(ld16(&ip->fragment)) & IPV4_FRAGMENT_MASK)
+		return reassemble(p);
+	if (p->port_flags & PORT_PARTIAL_CHECKSUM)
+		complete_checksum(ctx, p->l3, p->l3_length, 4);
+	p->nat_l3 = p->l3;
+	reason = nat_destination(ctx, p, which);
+	return reason ? reason : CONTINUE;
+}
+
 INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg,
 		      struct target *port)
 {

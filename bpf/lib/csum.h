@@ -14,10 +14,17 @@ INLINE __u16 sum_fold(__u64 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-/* RFC 1624 equation 3: a word covered by `checksum` became another. */
+/* RFC 1624 equation 3: what `checksum` covers changed by `change`, a sum of words that went,
+ * each inverted, and of those that came. */
+INLINE __u16 checksum_change(__u16 checksum, __u64 change)
+{
+	return ~sum_fold((__u64)(__u16)~checksum + change);
+}
+
+/* A word covered by `checksum` became another. */
 INLINE __u16 checksum_update(__u16 checksum, __u16 from, __u16 to)
 {
-	return ~sum_fold((__u64)(__u16)~checksum + (__u16)~from + to);
+	return checksum_change(checksum, (__u64)(__u16)~from + to);
 }
 
 /* Of the 20 octets of an IPv4 header, its checksum field included. */

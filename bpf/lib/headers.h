@@ -63,7 +63,9 @@ struct udp {
 #define TCP_DATA_OFFSET 12
 #define TCP_FLAGS 13
 #define TCP_CHECKSUM 16
+#define TCP_FIN 1
 #define TCP_SYN 2
+#define TCP_RST 4
 #define TCP_ACK 0x10
 enum tcp_option { TCP_OPTION_END, TCP_OPTION_NOP, TCP_OPTION_MSS };
 

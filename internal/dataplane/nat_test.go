@@ -353,3 +353,39 @@ func TestNATRestart(t *testing.T) {
 		t.Errorf("without NAT the source is %v", out[26:30])
 	}
 }
+
+// What is behind a packet in its frame is none of it: a header is not read from there, and an
+// ICMP error that quotes eight octets of TCP has no checksum of TCP.
+func TestNATTrailer(t *testing.T) {
+	d := natRig(t, Options{})
+	short := gpdu(7, packet.IPv4{Src: ue4(5), Dst: addr(natHost), Protocol: new(uint8(6))}, packet.Payload{Count: 4})
+	wantReason(t, d, "a header that goes on behind the packet", append(short, make([]byte, 30)...), "nat_protocol")
+	public, out := opened(t, d, 7, natLayers("tcp", natLook{ue4(5).String(), natHost, 4711, 53}, 64)...)
+	port := uint16(out[34])<<8 | uint16(out[35])
+	quoting := func(outer, quoted packet.IPv4, sport uint16) []packet.Layer {
+		return []packet.Layer{outer, packet.ICMP{Type: 3, Code: 1}, quoted, packet.Payload{Data: packet.Hex{byte(sport >> 8), byte(sport), 0, 53, 0, 0, 0, 1}}}
+	}
+	tcp, whole := new(uint8(6)), new(uint16(73))
+	in, why := through(t, d, append(onN6(quoting(packet.IPv4{Src: addr("192.0.2.254"), Dst: addr(public)},
+		packet.IPv4{Src: addr(public), Dst: addr(natHost), Protocol: tcp, Length: whole}, port)...), make([]byte, 40)...))
+	if in == nil {
+		t.Fatal(why)
+	}
+	want := onN6(quoting(packet.IPv4{Src: addr("192.0.2.254"), Dst: ue4(5), TTL: new(uint8(63))},
+		packet.IPv4{Src: ue4(5), Dst: addr(natHost), Protocol: tcp, Length: whole}, 4711)...)
+	if !bytes.HasSuffix(in, want[14:]) {
+		t.Errorf("the error arrives as\n%x, want\n%x", in, want[14:])
+	}
+}
+
+// The daemon reaches a UE by its private address, as for ICMP errors; nobody else does.
+func TestNATOwnPackets(t *testing.T) {
+	d := natRig(t, Options{})
+	frame := onN6(natLayers("udp", natLook{natHost, ue4(5).String(), 53, 4711}, 64)...)
+	wantReason(t, d, "somebody's", frame, "nat_behind")
+	before := volumes(t, d, 5)[2].Packets
+	must(t, d.InjectToUE(5, frame[14:]))
+	if got := volumes(t, d, 5)[2].Packets - before; got != 1 {
+		t.Errorf("%d packets went to the UE, want 1", got)
+	}
+}
