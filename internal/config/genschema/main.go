@@ -42,7 +42,7 @@ func schema() ([]byte, error) {
 		// What is required depends on the rest: config.Validate says it.
 		RequiredFromJSONSchemaTags: true,
 	}
-	for _, dir := range []string{"./internal/config", "./internal/srpolicy", "./internal/overlay", "./internal/slice", "./internal/session", "./srv6", "./gtpu"} {
+	for _, dir := range []string{"./internal/config", "./internal/srpolicy", "./internal/overlay", "./internal/slice", "./internal/session", "./internal/announce", "./internal/nat", "./srv6", "./gtpu"} {
 		if err := r.AddGoComments(module, dir, jsonschema.WithFullComment()); err != nil {
 			return nil, fmt.Errorf("comments of %s: %w", dir, err)
 		}
