@@ -51,7 +51,6 @@ var checkKinds = map[string]func(context.Context, *disturb.Runner, *topology.Che
 	"spread":              spread,
 	"shows":               showsCheck,
 	"n4":                  n4,
-	"capture":             captureIsClean,
 	"router_solicitation": solicitation,
 	"procedure":           procedure,
 	"captured":            captured,

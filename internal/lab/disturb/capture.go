@@ -8,19 +8,14 @@ import (
 	"os/exec"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/culvert-net/culvert/internal/lab/instance"
-	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// captureOf is what the process that captures on a device is called.
-func captureOf(device string) string { return "capture-" + device }
-
-// beginCapture captures what passes a device, by somebody else's program.
+// beginCapture captures what passes a device, by somebody else's program, into a file of the
+// node with the device's name. The capture ends with the laboratory.
 func beginCapture(ctx context.Context, a action) error {
-	name := captureOf(a.event.Device)
-	cmd := exec.Command("dumpcap", "-P", "-i", a.event.Device, "-w", a.File(a.node, name+".pcap"))
+	name := "capture-" + a.event.Device
+	cmd := exec.Command("dumpcap", "-P", "-i", a.event.Device, "-w", a.File(a.node, a.event.Device+".pcap"))
 	if err := a.StartCommand(a.node, name, cmd); errors.Is(err, exec.ErrNotFound) {
 		return fmt.Errorf("%w: install the package tshark", err)
 	} else if err != nil {
@@ -32,13 +27,4 @@ func beginCapture(ctx context.Context, a action) error {
 		}
 		return nil
 	})
-}
-
-// EndCapture ends the capture of a node's device, and returns its file.
-func EndCapture(in *instance.Instance, n *topology.Node, device string) (file string, err error) {
-	p, ok := in.Process(n, captureOf(device))
-	if !ok {
-		return "", fmt.Errorf("nobody captures on %s of %s", device, n.Name)
-	}
-	return in.File(n, p.Name+".pcap"), p.Stop(unix.SIGINT, instance.ReadyTime)
 }

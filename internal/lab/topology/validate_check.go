@@ -9,7 +9,7 @@ import (
 
 // CheckKinds are the kinds of checks.
 var CheckKinds = []string{
-	"adjacency", "capture", "captured", "cni_status", "culvert", "echo", "end_marker", "gnb", "kubectl", "leftovers", "n4", "one_family",
+	"adjacency", "captured", "cni_status", "culvert", "echo", "end_marker", "gnb", "kubectl", "leftovers", "n4", "one_family",
 	"ospf", "ping", "pods", "procedure", "route", "router_solicitation", "shows", "spread", "tcp", "udp",
 }
 
@@ -39,8 +39,6 @@ func (v validator) check(c *Check) {
 		return
 	}
 	switch c.Kind {
-	case "capture":
-		v.linkOf(&Event{Node: c.From, Device: c.Device})
 	case "router_solicitation":
 		v.endpoint(c.From, c.Device)
 		v.endpoint(c.At, c.AtDevice)
