@@ -8,14 +8,6 @@
 #include "lookup.h"
 #include "payload.h"
 
-/* How a side of a packet is rewritten, in p->translated: of the source, and << NAT_SIDE of the
- * destination. */
-#define NAT_REWRITTEN 1
-#define NAT_DESTINATION 2 /* of the function, not in p->translated */
-#define NAT_QUOTED 4      /* an ICMP error: the other side of what it quotes, too */
-#define NAT_ADDRESS 8     /* a later fragment: there is no port */
-#define NAT_SIDE 4
-
 #define ICMP_HEADER 8
 
 /* What nat_read() finds: the port, and above it these. */

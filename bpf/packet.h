@@ -39,6 +39,14 @@ enum push {
 	PUSH_FRAME, /* the Ethernet frame at `keep` leaves as it is */
 };
 
+/* How a side of a packet is rewritten (nat.h), in p->translated: of the source, and
+ * << NAT_SIDE of the destination. */
+#define NAT_REWRITTEN 1
+#define NAT_DESTINATION 2 /* of the function, not in p->translated */
+#define NAT_QUOTED 4 /* an ICMP error: the other side of what it quotes, too */
+#define NAT_ADDRESS 8 /* a later fragment: there is no port */
+#define NAT_SIDE 4
+
 /* Whom a frame is for. */
 enum addressee {
 	FOR_PORT,
@@ -69,7 +77,7 @@ INLINE void read_rule(struct rule *to, struct pdr *from)
 /* What filters ask a packet, seen from the UE. */
 struct looks {
 	struct words remote, local;
-	__u64 qfi;   /* one bit */
+	__u64 qfi; /* one bit */
 	__u32 ports; /* in host order: remote << 16 | local */
 	__u32 spi;
 	__u32 flow_label;
@@ -88,72 +96,72 @@ struct packet {
 	/* as received */
 	__u32 ifindex;
 	__u16 received; /* the frame's length as it came */
-	__u16 frame;    /* ... and as it is */
-	__u16 l3;       /* offset of the IP header */
+	__u16 frame; /* ... and as it is */
+	__u16 l3; /* offset of the IP header */
 	__u16 addresses; /* offset of the Ethernet addresses */
 	__u16 l3_length;
-	__u8 version;   /* of that header: 4, 6 */
-	__u16 access;      /* of the port */
+	__u8 version; /* of that header: 4, 6 */
+	__u16 access; /* of the port */
 	__u32 port_flags;
-	__u32 port_table;  /* that steers before the node's; 0: none */
-	__u8 pfcp;  /* for this host, by a port with the role n4 */
+	__u32 port_table; /* that steers before the node's; 0: none */
+	__u8 pfcp; /* for this host, by a port with the role n4 */
 	__u8 group; /* enum addressee: whom else the frame is for */
 	__u64 port_mac;
 
 	/* IPv6 extension headers */
-	__u16 srh;         /* offset, 0: none */
-	__u16 srh_link;    /* offset of the next-header octet that names the SRH */
-	__u16 upper;       /* offset of the upper layer */
+	__u16 srh; /* offset, 0: none */
+	__u16 srh_link; /* offset of the next-header octet that names the SRH */
+	__u16 upper; /* offset of the upper layer */
 	__u8 upper_type;
 	__u8 segments_left;
 
 	/* GTP-U */
 	__u32 teid;
 	__u16 sequence;
-	__u16 gtpu;   /* offset of the header */
+	__u16 gtpu; /* offset of the header */
 	__u8 message; /* enum gtpu_type */
 	__u8 qfi, rqi, has_container;
 
 	/* what matched: 0 is none */
 	__u32 sid, policy, list, tunnel, target_kind, pdr;
-	__u32 class_index;   /* class_counter */
-	__u32 from_pdr;      /* the other UE's, from one UE to another */
+	__u32 class_index; /* class_counter */
+	__u32 from_pdr; /* the other UE's, from one UE to another */
 	__u32 slice, from_slice; /* slice_counter index */
-	__u32 ue;            /* the rule of a UE that a T-PDU turned out to be for */
+	__u32 ue; /* the rule of a UE that a T-PDU turned out to be for */
 	struct looks looks;
 	struct rule rule; /* of pdr */
 	struct frame_looks frame_looks;
-	__u16 sid_length;    /* octets to count for them */
+	__u16 sid_length; /* octets to count for them */
 	__u16 tunnel_length;
 
 	/* the plan: what stays, what becomes of it, what is pushed */
-	__u16 keep;        /* offset of the packet that stays */
+	__u16 keep; /* offset of the packet that stays */
 	__u16 keep_length;
-	__u16 macs;        /* offset of the addresses of a frame that is kept */
-	__u16 link_tag;    /* VLAN id that a frame leaves with; 0: none */
-	__u8 frames;       /* the T-PDU is a frame */
+	__u16 macs; /* offset of the addresses of a frame that is kept */
+	__u16 link_tag; /* VLAN id that a frame leaves with; 0: none */
+	__u8 frames; /* the T-PDU is a frame */
 	__u8 keep_version; /* 4, 6; 0: not an IP packet */
-	__u8 edit;         /* enum edit */
-	__u8 ecn;          /* of the outer header, for EDIT_INNER at decapsulation */
+	__u8 edit; /* enum edit */
+	__u8 ecn; /* of the outer header, for EDIT_INNER at decapsulation */
 	__u8 decapsulated;
-	__u8 pop_srh;      /* PSP */
-	__u8 push;         /* enum push */
+	__u8 pop_srh; /* PSP */
+	__u8 push; /* enum push */
 	__u8 hop_limit, class, next_header; /* of the pushed header */
-	__u8 container;    /* enum container */
-	__u8 extra;        /* one more segment behind the list's: `last` */
+	__u8 container; /* enum container */
+	__u8 extra; /* one more segment behind the list's: `last` */
 	__u8 reduced;
-	__u8 segments;     /* in the finished list */
+	__u8 segments; /* in the finished list */
 	__u8 srh_segments; /* of these in the SRH; 0: no SRH */
-	__u8 args_at;      /* bit offset of `args` in the list's last segment; 0: none */
+	__u8 args_at; /* bit offset of `args` in the list's last segment; 0: none */
 	__u8 with_sequence;
-	__u8 switch_teid;  /* the kept GTP-U header gets p->teid */
+	__u8 switch_teid; /* the kept GTP-U header gets p->teid */
 	__u8 map_checksum; /* End.MAP: layer 4 covers the address that changes */
-	__u8 pdu_version;  /* of the T-PDU behind a kept GTP-U header; 0: not known */
-	__u16 pdu_offset;  /* from p->keep */
-	__u16 tag;         /* SRH.tag */
+	__u8 pdu_version; /* of the T-PDU behind a kept GTP-U header; 0: not known */
+	__u16 pdu_offset; /* from p->keep */
+	__u16 tag; /* SRH.tag */
 	__u16 push_length;
-	__u16 length;      /* of the finished layer-3 packet */
-	__u16 quote;       /* offset of the header that ICMP errors are about */
+	__u16 length; /* of the finished layer-3 packet */
+	__u16 quote; /* offset of the header that ICMP errors are about */
 	__u16 quote_length;
 	__u32 hash;
 	__u64 args;
@@ -162,11 +170,11 @@ struct packet {
 
 	/* next hop */
 	__u32 adjacency, table;
-	__u8 family;       /* of dst: 4 (in the first 4 octets), 6 */
-	__u8 to_kernel;    /* only the kernel can send it */
-	__u8 hashed;       /* p->hash is made */
+	__u8 family; /* of dst: 4 (in the first 4 octets), 6 */
+	__u8 to_kernel; /* only the kernel can send it */
+	__u8 hashed; /* p->hash is made */
 	__u8 trace;
-	__u8 reason;       /* enum reason, at the end */
+	__u8 reason; /* enum reason, at the end */
 	struct next_hop hop ALIGNED;
 
 	/* NAT44: what was rewritten (nat.h), and the values before */
@@ -175,10 +183,10 @@ struct packet {
 	__u16 nat_port[2];
 	__be32 nat_address[2];
 
-	__u8 punt;         /* enum punt_kind, for REASON_SLOW_PATH */
-	__u8 from_ue;      /* the T-PDU's sender is a UE */
-	__u8 guarded;      /* the route may not lead where UEs must not go */
-	__u8 onward;       /* a session's G-PDU leaves in GTP-U again; quote is the T-PDU */
+	__u8 punt; /* enum punt_kind, for REASON_SLOW_PATH */
+	__u8 from_ue; /* the T-PDU's sender is a UE */
+	__u8 guarded; /* the route may not lead where UEs must not go */
+	__u8 onward; /* a session's G-PDU leaves in GTP-U again; quote is the T-PDU */
 	__u8 mss_clamp;
 	__u16 port_mtu;
 
@@ -384,7 +392,7 @@ GLOBAL int nat_undo(struct xdp_md *ctx, struct packet *p);
  * again. */
 INLINE int comes_back_translated(struct packet *p)
 {
-	return p->punt == PUNT_FRAGMENT && !(p->translated & 1);
+	return p->punt == PUNT_FRAGMENT && !(p->translated & NAT_REWRITTEN);
 }
 
 /* The one way out: counts how the journey ended, and tells the sender where an
