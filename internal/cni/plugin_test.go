@@ -404,7 +404,7 @@ func TestDeleteWhatIsGone(t *testing.T) {
 	if err := n.del(t, rc); err != nil || n.links(t) > 0 {
 		t.Errorf("without an agent: %v, %d links left", err, n.links(t))
 	}
-	if took := time.Since(begun); took > shortPatience+time.Second {
+	if took := time.Since(begun); took > patience {
 		t.Errorf("without an agent: took %s", took)
 	}
 }
@@ -434,13 +434,17 @@ func TestAgent(t *testing.T) {
 		a.Err = fmt.Errorf("%w: and why", cause)
 		caller := newAgent(socket)
 		p := &plugin{agent: caller}
+		wait := time.Minute
+		if errors.Is(cause, pods.ErrNotReady) { // the one that is waited for
+			wait = 300 * time.Millisecond
+		}
 		begun := time.Now()
-		err := p.deletePod(nil, 300*time.Millisecond)
+		err := p.deletePod(nil, wait)
 		if code(err) != want || !strings.Contains(err.Error(), "and why") {
 			t.Errorf("%v: code %d, %v", cause, code(err), err)
 		}
-		if waited := time.Since(begun) > 100*time.Millisecond; waited != errors.Is(cause, pods.ErrNotReady) {
-			t.Errorf("%v: took %s", cause, time.Since(begun))
+		if took := time.Since(begun); (took > wait/3) != errors.Is(cause, pods.ErrNotReady) {
+			t.Errorf("%v: took %s", cause, took)
 		}
 	}
 }

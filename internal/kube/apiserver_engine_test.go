@@ -166,8 +166,7 @@ func (s *server) leased(t *testing.T) {
 	})
 	second := start(s.admin.Host)
 	s.waits(t, "the second one sees that", func() error { return want(second.State().Holder == first.identity, "%+v", second.State()) })
-	proxy.delay.Store(int64(time.Minute)) // its writes hang
-	t.Cleanup(func() { proxy.delay.Store(0) })
+	t.Cleanup(proxy.hold()) // its writes hang
 	s.waits(t, "the first one has lost it", func() error { return want(held.Err() != nil, "%+v", first.State()) })
 	if _, has := second.Held(); has {
 		t.Error("two have held it at the same time")
