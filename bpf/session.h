@@ -276,6 +276,8 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 		return refuse(index, p->keep_length, REASON_GATE_CLOSED);
 	case PDR_FORWARD:
 		break;
+	case PDR_FULL:
+		return REASON_BUFFER_FULL;
 	default:
 		return REASON_FAR_DROP;
 	}

@@ -80,6 +80,8 @@ enum reason {
 	REASON_NAT_NO_MAPPING, /* for a public port that no UE uses */
 	REASON_NAT_BEHIND,     /* from outside to the private address of a UE */
 
+	REASON_BUFFER_FULL, /* for an idle UE; the daemon has no room for more */
+
 	REASON_COUNT,
 };
 

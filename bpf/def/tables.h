@@ -313,6 +313,7 @@ enum pdr_action {
 	PDR_GATE,
 	PDR_BUFFER,
 	PDR_FORWARD,
+	PDR_FULL, /* PDR_BUFFER, and the daemon has no room for more */
 };
 
 enum pdr_flags {

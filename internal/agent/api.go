@@ -98,7 +98,7 @@ type SessionStatus struct {
 	Uplink      Counter        `json:"uplink"`
 	Downlink    Counter        `json:"downlink"`
 	Buffered    int            `json:"buffered"`    // packets
-	BufferFull  int            `json:"buffer_full"` // packets dropped because the buffer was full
+	BufferFull  int            `json:"buffer_full"` // packets that found the buffer full, before the data path dropped the others
 	// Of one that was asked for by its SEID:
 	PDRs  []PDRStatus     `json:"pdrs,omitempty"`
 	URRs  []URRStatus     `json:"urrs,omitempty"`
@@ -129,8 +129,7 @@ type InterfaceStatus struct {
 	MTU      int    `json:"mtu"`
 }
 
-// Outcome is how packets' journeys ended (bpf/def/reason.h), BufferFull or
-// RateLimited.
+// Outcome is how packets' journeys ended (bpf/def/reason.h), or RateLimited.
 type Outcome struct {
 	Reason  string `json:"reason"`
 	Drop    bool   `json:"drop"`

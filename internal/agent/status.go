@@ -218,20 +218,25 @@ func (a *Agent) Adjacencies() (out []AdjacencyStatus, err error) {
 }
 
 // Outcomes are how packets' journeys ended, in the order of the reasons'
-// numbers. A UPF adds what its own buffer drops.
+// numbers. A UPF adds what it drops itself.
 func (a *Agent) Outcomes() (out []Outcome, err error) {
 	err = a.core.read(func() error {
 		counters, err := a.core.dp.Counters.Outcomes()
 		if err != nil {
 			return fmt.Errorf("outcomes: %w", err)
 		}
-		for i, reason := range reason.All() {
+		u := a.core.upf
+		for i, r := range reason.All() {
 			if i < len(counters) {
-				out = append(out, Outcome{Reason: reason.String(), Drop: reason.Drop(), Text: reason.Text(), Counter: counters[i]})
+				o := Outcome{Reason: r.String(), Drop: r.Drop(), Text: r.Text(), Counter: counters[i]}
+				if u.server != nil && r == reason.BufferFull {
+					o.Add(u.bufferFull())
+				}
+				out = append(out, o)
 			}
 		}
-		if u := a.core.upf; u.server != nil {
-			out = append(out, u.bufferFull(), u.rateLimited())
+		if u.server != nil {
+			out = append(out, u.rateLimited())
 		}
 		return nil
 	})

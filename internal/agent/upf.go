@@ -324,16 +324,11 @@ func (u *userPlane) answered() *n4.Counts {
 	return &counts
 }
 
-// BufferFull is the reason of packets that the data path hands to the buffer of idle
-// UEs, and that find no room there.
-const BufferFull = "buffer_full"
-
-func (u *userPlane) bufferFull() Outcome {
+// bufferFull counts the packets that the data path handed up, and that found no room in
+// the buffer of idle UEs.
+func (u *userPlane) bufferFull() Counter {
 	stats := u.upf.Stats()
-	return Outcome{
-		Reason: BufferFull, Drop: true, Text: "the buffer for idle UEs, of the session or of all, was full",
-		Counter: Counter{Packets: stats.BufferOverflow.Load(), Bytes: stats.BufferOverflowBytes.Load()},
-	}
+	return Counter{Packets: stats.BufferOverflow.Load(), Bytes: stats.BufferOverflowBytes.Load()}
 }
 
 // RateLimited is the reason of PFCP messages beyond what their senders may send in a

@@ -155,7 +155,7 @@ func sessionTable(g *printer.Grid, s agent.SessionStatus) {
 	g.Row("UE", textsOf(s.UE))
 	g.Row("slice", cmp.Or(s.Slice, "none"))
 	g.Row("DNN", s.DNN)
-	g.Row("buffered", fmt.Sprintf("%d packets, %d dropped: buffer full", s.Buffered, s.BufferFull))
+	g.Row("buffered", fmt.Sprintf("%d packets, %d that came when the buffer was full", s.Buffered, s.BufferFull))
 	g.Gap()
 	g.Row("PDR", "PACKETS", "BYTES", "RULE")
 	for _, p := range s.PDRs {

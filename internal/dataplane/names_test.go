@@ -65,6 +65,7 @@ const (
 	ActionForward = session.ActionForward
 	ActionBuffer  = session.ActionBuffer
 	ActionHold    = session.ActionHold
+	ActionFull    = session.ActionFull
 
 	ContainerNone     = session.ContainerNone
 	ContainerDownlink = session.ContainerDownlink

@@ -146,7 +146,7 @@ func sessionOf(s model.Session) Session {
 var (
 	ruleDirections = map[model.Direction]Direction{model.Uplink: Uplink, model.Downlink: Downlink}
 	ruleActions    = map[model.Action]Action{model.ActionForward: ActionForward, model.ActionDrop: ActionDrop,
-		model.ActionGate: ActionGate, model.ActionBuffer: ActionBuffer}
+		model.ActionGate: ActionGate, model.ActionBuffer: ActionBuffer, model.ActionFull: ActionFull}
 	ruleContainers = map[srv6.ContainerType]Container{srv6.ContainerNone: ContainerNone,
 		srv6.ContainerDownlink: ContainerDownlink, srv6.ContainerUplink: ContainerUplink}
 	forwardingKinds = map[model.ForwardingKind]ForwardingKind{model.ForwardTable: ForwardTable, model.ForwardGTPU: ForwardGTPU,

@@ -43,6 +43,7 @@ const (
 	NoPDR          Reason = "no_pdr"
 	FARDrop        Reason = "far_drop"
 	GateClosed     Reason = "gate_closed"
+	BufferFull     Reason = "buffer_full"
 	UESource       Reason = "ue_source"
 	UEToUE         Reason = "ue_to_ue"
 	OtherSlice     Reason = "other_slice"

@@ -106,6 +106,8 @@ func (u upf) meet(rules []*ruleState, t tpdu) Result {
 	case ActionGate:
 		u.refuse(r, len(t.packet))
 		return u.j.drop(GateClosed)
+	case ActionFull:
+		return u.j.drop(BufferFull)
 	case ActionBuffer:
 		return Result{Reason: SlowPath, Punt: u.punt(PuntBuffer, r, t)}
 	}

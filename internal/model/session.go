@@ -74,6 +74,7 @@ const (
 	ActionDrop    Action = "drop"
 	ActionGate    Action = "gate"
 	ActionBuffer  Action = "buffer"
+	ActionFull    Action = "full" // like buffer, and there is no room
 )
 
 // Filter is an SDF filter, seen from the UE. What is not set matches anything.

@@ -223,6 +223,47 @@ func TestFullBufferIsRemembered(t *testing.T) {
 	}
 }
 
+// While a buffer is full, the data path drops what comes: a flood at one idle UE does not
+// reach the daemon. It buffers again when there is room, and what was kept leaves in order.
+func TestFullBufferIsClosed(t *testing.T) {
+	w := newWorld(t)
+	if err := w.SetConfig(Config{BufferPackets: 3, BufferBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	w.establish(sample.Session(1))
+	action := func(want datapath.Action) func() bool {
+		return func() bool { return w.path.rule(t, 1, 2).Action == want }
+	}
+	idle := w.idle(1, 0, nil)
+	w.Buffer(toUE(1, 0))
+	w.Buffer(toUE(1, 1))
+	if !action(datapath.ActionBuffer)() {
+		t.Errorf("with room for one more: %+v", w.path.rule(t, 1, 2))
+	}
+	w.Buffer(toUE(1, 2))
+	w.await(action(datapath.ActionFull))
+	w.Buffer(toUE(1, 3)) // was on its way up
+	if got := [...]int{kept(w.store.Entry(1)), full(w, 1)}; got != [...]int{3, 1} {
+		t.Errorf("%d kept, %d came later", got[0], got[1])
+	}
+	dropped := sample.Copy(t, idle)
+	w.modify(idle, dropped, session.Modification{DropBuffered: true})
+	if !action(datapath.ActionBuffer)() || kept(w.store.Entry(1)) != 0 {
+		t.Errorf("after DROBU: %+v, %d kept", w.path.rule(t, 1, 2), kept(w.store.Entry(1)))
+	}
+	for n := range byte(3) {
+		w.Buffer(toUE(1, n))
+	}
+	w.await(action(datapath.ActionFull))
+	active := sample.Copy(t, dropped)
+	active.FARs[1].Action = session.Forward
+	w.modify(dropped, active, session.Modification{})
+	w.await(action(datapath.ActionForward))
+	if want := []string{"7:0", "7:1", "7:2"}; !slices.Equal(w.path.sent(), want) {
+		t.Errorf("sent %v", w.path.sent())
+	}
+}
+
 // full is how many packets of a session the view says were dropped in a full buffer.
 func full(w *world, seid uint64) int {
 	w.t.Helper()

@@ -111,7 +111,22 @@ func (k *keeper) keep(e *store.Entry, p Packet) {
 		}
 		e.Buffer.Follow(s, p.Rule, k.now(), k.pool.Limits())
 	}
-	k.pool.Add(e.Buffer, p.frame())
+	if k.pool.Add(e.Buffer, p.frame()) {
+		go k.close(e)
+	}
+}
+
+// close has the data path drop what no longer has room in a session's buffer.
+func (k *keeper) close(e *store.Entry) {
+	k.install.changing.RLock()
+	defer k.install.changing.RUnlock()
+	if !k.install.lock(e) {
+		return
+	}
+	defer k.install.unlock(e)
+	if err := k.install.put(e, e.Session()); err != nil {
+		k.log.Error("packets for a full buffer still come to the daemon", "seid", e.SEID, "error", err)
+	}
 }
 
 // update follows a change of a session: what was kept is dropped, kept on, or sent.

@@ -25,7 +25,8 @@ type View struct {
 	URRs      []usage.Status
 	// Buffered counts the packets that are kept, and BufferedBytes their octets.
 	Buffered, BufferedBytes int
-	// BufferFull counts the packets that were dropped because the buffer was full.
+	// BufferFull counts the packets that came, and were dropped because the buffer was
+	// full. Once it is, the data path drops the others.
 	BufferFull int
 }
 

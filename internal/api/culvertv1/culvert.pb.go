@@ -4692,7 +4692,7 @@ type SessionStatus struct {
 	Pdrs          []*PDRStatus `protobuf:"bytes,11,rep,name=pdrs,proto3" json:"pdrs,omitempty"`
 	Urrs          []*URRStatus `protobuf:"bytes,12,rep,name=urrs,proto3" json:"urrs,omitempty"`
 	Rules         string       `protobuf:"bytes,13,opt,name=rules,proto3" json:"rules,omitempty"`                              // the session as the SMF said it, in JSON
-	BufferFull    uint32       `protobuf:"varint,14,opt,name=buffer_full,json=bufferFull,proto3" json:"buffer_full,omitempty"` // packets dropped because the buffer was full
+	BufferFull    uint32       `protobuf:"varint,14,opt,name=buffer_full,json=bufferFull,proto3" json:"buffer_full,omitempty"` // packets that found the buffer full, before the data path dropped the others
 	SliceNote     string       `protobuf:"bytes,15,opt,name=slice_note,json=sliceNote,proto3" json:"slice_note,omitempty"`     // why of no slice, or of that one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

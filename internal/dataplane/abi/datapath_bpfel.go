@@ -523,6 +523,7 @@ const (
 	PdrActionPDR_GATE    PdrAction = 3
 	PdrActionPDR_BUFFER  PdrAction = 4
 	PdrActionPDR_FORWARD PdrAction = 5
+	PdrActionPDR_FULL    PdrAction = 6
 )
 
 type PdrFlags uint32
@@ -724,7 +725,8 @@ const (
 	ReasonREASON_NAT_PROTOCOL    Reason = 52
 	ReasonREASON_NAT_NO_MAPPING  Reason = 53
 	ReasonREASON_NAT_BEHIND      Reason = 54
-	ReasonREASON_COUNT           Reason = 55
+	ReasonREASON_BUFFER_FULL     Reason = 55
+	ReasonREASON_COUNT           Reason = 56
 )
 
 type Refused struct {

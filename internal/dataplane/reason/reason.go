@@ -11,6 +11,9 @@ import (
 // are those of bpf/def/reason.h.
 type Reason uint32
 
+// BufferFull is of packets for idle UEs; the daemon counts some of these drops itself.
+const BufferFull = Reason(abi.ReasonREASON_BUFFER_FULL)
+
 // reasons holds, for each reason, its name and what it means to an operator.
 var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 	abi.ReasonREASON_FORWARDED: {"forwarded", "sent on"},
@@ -68,6 +71,8 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 
 	abi.ReasonREASON_OTHER_SLICE: {"other_slice", "to a slice's SID, of a session of another slice"},
 	abi.ReasonREASON_TENANT:      {"tenant", "of a tenant's pod, or for one, and the tenant has no pod and no prefix there"},
+
+	abi.ReasonREASON_BUFFER_FULL: {"buffer_full", "the buffer for idle UEs, of the session or of all, was full"},
 
 	abi.ReasonREASON_NO_FORWARDING: {"no_forwarding", "only the kernel can send it on (next hop not resolved, or a device without XDP), and its forwarding is off: sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"},
 

@@ -290,6 +290,7 @@ var pdrActions = [...]uint8{
 	ActionForward: uint8(abi.PdrActionPDR_FORWARD),
 	ActionBuffer:  uint8(abi.PdrActionPDR_BUFFER),
 	ActionHold:    uint8(abi.PdrActionPDR_BUFFER),
+	ActionFull:    uint8(abi.PdrActionPDR_FULL),
 }
 
 // placeRule chooses a rule's entry: the head that may be the rule, the one that

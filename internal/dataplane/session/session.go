@@ -116,6 +116,7 @@ const (
 	ActionGate                  // drop: the gate is closed
 	ActionForward               // as Forwarding says
 	ActionBuffer                // hand up to the daemon, which keeps them
+	ActionFull                  // drop: the daemon has no room for more
 	// ActionHold is ActionBuffer for packets that arrive, and ActionForward for
 	// packets that the daemon kept and sends in again (InjectKept).
 	ActionHold

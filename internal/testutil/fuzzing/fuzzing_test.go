@@ -65,7 +65,7 @@ func TestEverythingIsReached(t *testing.T) {
 		model.HopLimit, model.SRHMalformed, model.SegmentsLeft, model.UpperLayer, model.RoutingType, model.ExtensionChain,
 		model.IPv6Malformed, model.IPv4Malformed, model.InnerMalformed, model.ECN, model.UDPMalformed, model.GTPUVersion,
 		model.GTPULength, model.GTPUExtension, model.GTPUMessage, model.TEIDUnknown, model.EchoFromSelf, model.PDUType,
-		model.NoRoute, model.NoNeighbour, model.TooBig, model.NoPDR, model.FARDrop, model.GateClosed, model.UESource,
+		model.NoRoute, model.NoNeighbour, model.TooBig, model.NoPDR, model.FARDrop, model.GateClosed, model.BufferFull, model.UESource,
 		model.UEToUE, model.UEToCore, model.QuotaUsedUp, model.NoRole, model.NoPeer, model.NotForHost, model.Martian} {
 		if reached[r] == 0 {
 			t.Errorf("%s: not once", r)

@@ -143,7 +143,7 @@ func (s Source) Changed(n *model.Network) model.Session {
 func (src sessionSource) rule(session *model.Session, d model.Direction, ue []netip.Prefix, known bool) model.Rule {
 	r := model.Rule{ID: uint16(len(session.Rules) + 1), Precedence: uint32(src.s.IntN(4)), Direction: d, Forward: src.forwarding(d),
 		Action: pick(src.s, model.ActionForward, model.ActionForward, model.ActionForward, model.ActionForward, model.ActionForward,
-			model.ActionForward, model.ActionForward, model.ActionForward, model.ActionDrop, model.ActionGate, model.ActionBuffer),
+			model.ActionForward, model.ActionForward, model.ActionForward, model.ActionDrop, model.ActionGate, model.ActionBuffer, model.ActionFull),
 		Duplicate: src.s.chance(8), QFI: uint8(src.s.IntN(64)),
 		Container: pick(src.s, srv6.ContainerNone, srv6.ContainerDownlink, srv6.ContainerDownlink, srv6.ContainerUplink)}
 	r.RQI = r.Container == srv6.ContainerDownlink && src.s.chance(30)

@@ -32,7 +32,7 @@ type Buffer struct {
 	// draining says that rules forward again, but the data path goes on handing
 	// up what comes until what was kept is sent.
 	draining bool
-	full     int // packets that were dropped because there was no room
+	full     int // packets that came, and were dropped because there was no room
 }
 
 // Rest returns what stays of a Buffer whose session keeps no packets: how many it
@@ -95,8 +95,8 @@ func (b *Buffer) Size() (packets, octets int) {
 	return len(b.frames), b.bytes
 }
 
-// Full returns how many packets of the session were dropped because the buffer was
-// full. b may be nil.
+// Full returns how many packets of the session came, and were dropped because the buffer
+// was full. b may be nil.
 func (b *Buffer) Full() int {
 	if b == nil {
 		return 0
@@ -105,17 +105,24 @@ func (b *Buffer) Full() int {
 }
 
 // HoldBack has rules with kept packets hand up what comes, until these are sent:
-// nothing may overtake them. b may be nil.
+// nothing may overtake them. While the buffer is full, the data path itself drops what
+// comes for an idle UE: whoever sends it must not keep the daemon busy. b may be nil.
 func (b *Buffer) HoldBack(s *datapath.Session) {
 	if b == nil || len(b.frames) == 0 && !b.draining {
 		return
 	}
 	for i := range s.Rules {
-		if r := &s.Rules[i]; r.Action == datapath.ActionForward && b.Keeps(r.ID) {
+		switch r := &s.Rules[i]; {
+		case !b.Keeps(r.ID):
+		case r.Action == datapath.ActionForward:
 			r.Action = datapath.ActionHold
+		case r.Action == datapath.ActionBuffer && b.isFull():
+			r.Action = datapath.ActionFull
 		}
 	}
 }
+
+func (b *Buffer) isFull() bool { return len(b.frames) >= b.most }
 
 // Holds says whether packets are kept, or still being sent. b may be nil.
 func (b *Buffer) Holds() bool { return b != nil && (len(b.frames) > 0 || b.draining) }
@@ -139,22 +146,24 @@ type Pool struct {
 	Limits func() Limits
 }
 
-// Add keeps a packet, or drops it where there is no room.
-func (p Pool) Add(b *Buffer, f Frame) {
+// Add keeps a packet, or drops it where there is no room. It says whether the packet has
+// filled the buffer, so that HoldBack changes what the data path does.
+func (p Pool) Add(b *Buffer, f Frame) (filled bool) {
 	size := len(f.Data)
-	if len(b.frames) >= b.most {
+	if b.isFull() {
 		p.drop(b, size)
-		return
+		return false
 	}
 	if p.Stats.BufferedBytes.Add(int64(size)) > int64(p.Limits().Bytes) {
 		p.Stats.BufferedBytes.Add(int64(-size))
 		p.drop(b, size)
-		return
+		return false
 	}
 	b.frames = append(b.frames, f)
 	b.bytes += size
 	p.Stats.Buffered.Add(1)
 	p.Stats.BufferedNow.Add(1)
+	return b.isFull()
 }
 
 // drop counts a packet for which there is no room.
