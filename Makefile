@@ -94,10 +94,11 @@ fuzz: ## FRAMES=10000000 through the data path, its model and sanitizers; PFCP; 
 	@tools/fuzz.sh $(FRAMES)
 
 .PHONY: e2e
-e2e: ## every laboratory, one by one; the first time it builds Kubernetes, etcd, containerd and Helm; CORE=folder: with a real core, too
+e2e: ## every laboratory, and experiments of the benchmark; the first time it builds Kubernetes, etcd, containerd and Helm; CORE=folder: with a real core, too
 	@tools/need.sh e2e
 	@tools/cluster/build.sh all
 	@$(SUM) -- -count=1 -timeout 10m -tags apiserver,helm ./internal/kube
+	@$(SUM) -- -count=1 -p 1 -timeout 20m -tags e2e ./internal/bench/...
 	@$(MAKE) --no-print-directory build
 	@for lab in $$($(BIN) lab list | awk 'NR > 1 { print $$1 }'); do \
 		core=; \
