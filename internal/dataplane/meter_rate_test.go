@@ -277,11 +277,13 @@ func always() bool { return true }
 // TestMeterRate holds rates of rules, of shared meters and of slices against the
 // clock: within 1 %.
 func TestMeterRate(t *testing.T) {
+	d, n := sessionRig(t, Options{}), uint32(0)
 	for _, kind := range meterKinds {
 		for rate, sizes := range map[uint64][]int{100_000: {128, 1400}, 1_000_000: {700, 1400}} {
 			for _, octets := range sizes {
 				t.Run(fmt.Sprintf("%s, %d kbit/s, %d octets", kind, rate, octets), func(t *testing.T) {
-					newGauge(t, newFlow(t, sessionRig(t, Options{}), 3, kind, octets, 32), rate).measure(t, always)
+					n++
+					newGauge(t, newFlow(t, d, n, kind, octets, 32), rate).measure(t, always)
 				})
 			}
 		}
@@ -317,9 +319,10 @@ func TestSlowMeterRate(t *testing.T) {
 
 // TestMeterRateOfTwoCPUs: two at once get no more, and no less.
 func TestMeterRateOfTwoCPUs(t *testing.T) {
-	for _, kind := range meterKinds {
+	d := sessionRig(t, Options{})
+	for n, kind := range meterKinds {
 		t.Run(kind, func(t *testing.T) {
-			g := newGauge(t, newFlow(t, sessionRig(t, Options{}), 3, kind, 1400, 32), 1_000_000)
+			g := newGauge(t, newFlow(t, d, uint32(n+1), kind, 1400, 32), 1_000_000)
 			var stop atomic.Bool
 			var other sync.WaitGroup
 			defer other.Wait()
@@ -337,9 +340,10 @@ func TestMeterRateOfTwoCPUs(t *testing.T) {
 // TestMeterRateChanges: another rate counts from when it is set, and the bucket
 // is not filled again.
 func TestMeterRateChanges(t *testing.T) {
-	for _, kind := range meterKinds {
+	d := sessionRig(t, Options{})
+	for n, kind := range meterKinds {
 		t.Run(kind, func(t *testing.T) {
-			g := newGauge(t, newFlow(t, sessionRig(t, Options{}), 3, kind, 1400, 32), 50_000)
+			g := newGauge(t, newFlow(t, d, uint32(n+1), kind, 1400, 32), 50_000)
 			rates, changed := []uint64{200_000, 100_000, 120_000, 50_000}, time.Now()
 			g.measure(t, func() bool {
 				if time.Since(changed) < 100*time.Millisecond {
