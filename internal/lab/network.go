@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
+	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/observe"
 	"github.com/culvert-net/culvert/internal/lab/report"
@@ -75,6 +77,19 @@ func (n *Network) SetN9(ctx context.Context, name string) error {
 		return err
 	}
 	return disturb.SetVariant(ctx, n.in, name)
+}
+
+// Step has an SMF do a step of `culvert smf run`.
+func (n *Network) Step(ctx context.Context, smf string, step map[string]any) error {
+	_, err := daemon.Step(ctx, n.in, n.in.SMF(smf), step)
+	return err
+}
+
+// Delay has the GTP-U endpoint of a node hold what a device sends and receives for a
+// time, in each direction.
+func (n *Network) Delay(node, device string, each time.Duration) error {
+	_, err := daemon.AskEndpoint(n.in, n.in.Node(node), gtpulink.Request{Op: "Delay", Device: device, Wait: each})
+	return err
 }
 
 // FTEID is what a UPF chose or was given, as "SMF/sessions/side", where side is

@@ -13,7 +13,7 @@ import (
 
 // Request calls an endpoint by its control socket.
 type Request struct {
-	Op     string        `json:"-"` // a method of Endpoint: Stats, EndMarker, Echo or Tunnel
+	Op     string        `json:"-"` // a method of Endpoint: Stats, EndMarker, Echo, Tunnel or Delay
 	Device string        `json:"device,omitempty"`
 	To     netip.Addr    `json:"to,omitzero"`    // Echo: the link's remote unless set; Tunnel: the new one
 	TEID   uint32        `json:"teid,omitempty"` // Tunnel: that the link sends to

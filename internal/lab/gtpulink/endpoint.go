@@ -23,6 +23,7 @@ type Endpoint struct {
 
 	links   []*link
 	sockets map[netip.Addr]*socket
+	failed  chan error // of what runs besides links and sockets; one is enough
 
 	mu    sync.Mutex
 	stats Stats
@@ -38,10 +39,17 @@ type link struct {
 	device *os.File
 	socket *socket
 	remote atomic.Pointer[remote]
+	lines  atomic.Pointer[lines] // nil: no delay
 
-	mu    sync.Mutex
-	stats LinkStats
-	ended bool // by an End Marker
+	overflow atomic.Uint64 // packets for which a line had no room
+
+	sending sync.Mutex
+	frame   []byte // that is sent
+
+	mu          sync.Mutex
+	stats       LinkStats
+	undelivered uint64 // T-PDUs that the device refused
+	ended       bool   // by an End Marker
 }
 
 // remote is the F-TEID that a link sends to.
@@ -65,6 +73,8 @@ type LinkStats struct {
 	RQI        bool   `json:"rqi"`
 	// Refused counts Error Indications for the F-TEID that the link sends to.
 	Refused uint64 `json:"refused"`
+	// Overflow counts T-PDUs of both directions that found the delay line full.
+	Overflow uint64 `json:"overflow"`
 }
 
 // Stats are an endpoint's counters.
@@ -80,7 +90,7 @@ type Stats struct {
 // Open makes the devices and opens the sockets, in the current network
 // namespace.
 func Open(links []Link) (*Endpoint, error) {
-	e := &Endpoint{sockets: map[netip.Addr]*socket{}, echoes: map[netip.Addr]map[uint16]bool{}}
+	e := &Endpoint{sockets: map[netip.Addr]*socket{}, echoes: map[netip.Addr]map[uint16]bool{}, failed: make(chan error, 1)}
 	for _, l := range links {
 		if err := e.add(l); err != nil {
 			return nil, errors.Join(err, e.Close())
@@ -124,8 +134,17 @@ func (e *Endpoint) Close() error {
 	}
 	for _, l := range e.links {
 		errs = append(errs, l.device.Close())
+		l.lines.Swap(nil).close()
 	}
 	return errors.Join(errs...)
+}
+
+// fail ends Run with an error.
+func (e *Endpoint) fail(err error) {
+	select {
+	case e.failed <- err:
+	default: // it ends already
+	}
 }
 
 // Run carries packets until ctx ends, then closes the endpoint.
@@ -142,6 +161,7 @@ func (e *Endpoint) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
+	case err = <-e.failed:
 	}
 	err = errors.Join(err, e.Close())
 	wg.Wait()
@@ -151,24 +171,42 @@ func (e *Endpoint) Run(ctx context.Context) error {
 // carry sends what the device hands out.
 func (l *link) carry() error {
 	packet := make([]byte, 1<<16)
-	frame := make([]byte, 0, 1<<16)
-	m := message{kind: gPDU, container: l.Container, qfi: l.QFI, rqi: l.RQI}
 	for {
 		n, err := l.device.Read(packet)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", l.Device, err)
 		}
-		to := l.remote.Load()
-		m.teid, m.payload = to.teid, packet[:n]
-		frame = m.appendTo(frame[:0])
-		// A packet that cannot be sent is a packet lost, and counted by who
-		// compares both ends; ICMP errors are in the socket's queue.
-		if l.socket.send(frame, to.addr) == nil {
-			l.mu.Lock()
-			l.stats.Sent++
-			l.mu.Unlock()
-		}
+		l.pass(packet[:n], up, l.send)
 	}
+}
+
+// send sends a T-PDU to the other end of the tunnel.
+func (l *link) send(packet []byte) {
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	to := l.remote.Load()
+	m := message{kind: gPDU, container: l.Container, qfi: l.QFI, rqi: l.RQI, teid: to.teid, payload: packet}
+	l.frame = m.appendTo(l.frame[:0])
+	// A packet that cannot be sent is a packet lost, and counted by who
+	// compares both ends; ICMP errors are in the socket's queue.
+	if l.socket.send(l.frame, to.addr) == nil {
+		l.mu.Lock()
+		l.stats.Sent++
+		l.mu.Unlock()
+	}
+}
+
+// write hands a T-PDU to the device, which refuses what is no IP packet, and what comes
+// while it is down: that is not delivered.
+func (l *link) write(packet []byte) {
+	_, err := l.device.Write(packet)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.undelivered++
+		return
+	}
+	l.stats.Received++
 }
 
 // receive takes what arrives at a socket.
@@ -238,12 +276,19 @@ func (e *Endpoint) deliver(s *socket, from netip.AddrPort, m message) {
 		return
 	}
 	l := e.links[i]
+	if l.take(m) {
+		l.pass(m.payload, down, l.write)
+	}
+}
+
+// take counts a G-PDU or End Marker, and says whether it holds a T-PDU.
+func (l *link) take(m message) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if m.kind == endMarker {
 		l.stats.EndMarkers++
 		l.ended = true
-		return
+		return false
 	}
 	if l.ended {
 		l.stats.Late++
@@ -252,13 +297,7 @@ func (e *Endpoint) deliver(s *socket, from netip.AddrPort, m message) {
 		l.stats.Containers++
 		l.stats.QFI, l.stats.RQI = m.qfi, m.rqi
 	}
-	// The device refuses what is no IP packet, and what comes while it is down:
-	// that is not delivered.
-	if _, err := l.device.Write(m.payload); err != nil {
-		e.count(&e.stats.Malformed)
-		return
-	}
-	l.stats.Received++
+	return true
 }
 
 func (e *Endpoint) count(c *uint64) {
@@ -289,7 +328,10 @@ func (e *Endpoint) Stats(_ Request, r *Response) error {
 	r.Stats.Links = map[string]LinkStats{}
 	for _, l := range e.links {
 		l.mu.Lock()
-		r.Stats.Links[l.Device] = l.stats
+		seen := l.stats
+		seen.Overflow = l.overflow.Load()
+		r.Stats.Links[l.Device] = seen
+		r.Stats.Malformed += l.undelivered
 		l.mu.Unlock()
 	}
 	return nil
