@@ -12,6 +12,7 @@ set -euo pipefail
 run='
 ip             iproute2            builds networks of namespaces and veth pairs
 ethtool        ethtool             reads and sets what the ends of a veth pair offload
+iperf3         iperf3              sends TCP through the AMBR of a session
 certificates   ca-certificates     to fetch Go modules over HTTPS
 '
 # shellcheck disable=SC2034

@@ -3,6 +3,7 @@ package bench
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/bench/ambr"
 	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/designs"
 	"github.com/culvert-net/culvert/internal/bench/device"
@@ -182,5 +183,16 @@ sessions, the time from kill -9 to the first answer of the restarted UPF.`,
 stands beside the smallest that segment lists with one waypoint can have, by HiGHS.`,
 		example: "  culvert bench te\n  culvert bench te --graphs n50 --methods ecmp,culvert -o json",
 		values:  map[string]func() []string{"graphs": te.Graphs, "methods": te.Methods},
+	},
+	{
+		name: "ambr", table: ambr.PrintTable, json: ambr.PrintJSON,
+		short: "How much of a session's AMBR TCP gets, and the most that its meter lets go",
+		long: `Measures TCP (iperf3) between a UE and a data network through a session with an AMBR,
+in the laboratory ambr-bench, with a delay line in user space: one connection, four at
+once, short ones one after another, and UDP at twice the AMBR. Goodput stands beside
+the AMBR, and so does the most that the meter lets go in any 10 s, in octets of IP
+packets behind it.`,
+		example: "  culvert bench ambr\n  culvert bench ambr --ambr 100 --rtt 500us,20ms --traffic tcp --direction downlink -o json",
+		values:  map[string]func() []string{"direction": ambr.Directions, "traffic": ambr.Traffics},
 	},
 }

@@ -16,6 +16,7 @@
 //	cost                the CPU time of a packet, row by row
 //	functions scale     experiments that measure rows
 //	device n9 overlay   experiments that send traffic
+//	ambr                TCP through the AMBR of a session
 //	disrupt             events under load, on the devices of device
 //
 // A new experiment is a package with a Kind, a line in kinds.go, and a file in

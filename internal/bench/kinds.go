@@ -4,6 +4,7 @@ import (
 	"embed"
 	"io/fs"
 
+	"github.com/culvert-net/culvert/internal/bench/ambr"
 	"github.com/culvert-net/culvert/internal/bench/designs"
 	"github.com/culvert-net/culvert/internal/bench/device"
 	"github.com/culvert-net/culvert/internal/bench/disrupt"
@@ -25,8 +26,8 @@ func library() *experiment.Library {
 	below, err := fs.Sub(files, "experiments")
 	must(err)
 	return &experiment.Library{
-		Kinds:       []experiment.Kind{functions.Kind, n9.Kind, scale.Kind, device.Kind, designs.Kind, disrupt.Kind, overlay.Kind, scale.ScalingKind, scale.UPFKind, te.Kind},
-		Names:       []string{"functions", "slices", "scale", "device", "designs", "disrupt", "overlay", "scaling", "upf", "te"},
+		Kinds:       []experiment.Kind{functions.Kind, n9.Kind, scale.Kind, device.Kind, designs.Kind, disrupt.Kind, overlay.Kind, scale.ScalingKind, scale.UPFKind, te.Kind, ambr.Kind},
+		Names:       []string{"functions", "slices", "scale", "device", "designs", "disrupt", "overlay", "scaling", "upf", "te", "ambr"},
 		Suite:       []string{"functions", "slices", "scale", "device", "designs", "disrupt"},
 		Files:       below,
 		Environment: node.Machine,
