@@ -7,10 +7,10 @@
 
 #include "packet.h"
 
-#define METER_TIME_SHIFT 10     /* ns to units of 1024 ns */
-#define METER_WINDOW 62500      /* 64 ms */
-#define METER_PAYOUT 3906       /* 4 ms */
-#define METER_PAYOUT_MIN 2048   /* octets */
+#define METER_TIME_SHIFT 10   /* ns to units of 1024 ns */
+#define METER_AHEAD 62500     /* 64 ms: how much later than this CPU's clock another's is */
+#define METER_PAYOUT 3906     /* 4 ms */
+#define METER_PAYOUT_MIN 512  /* octets: rounding takes up to one of a payment */
 #define METER_PAYOUT_MAX 16384
 
 /* bucket: `since` << 32 | `limit`. */
@@ -30,20 +30,24 @@ INLINE __u64 meter_time(__u64 octets, __u64 rate)
 	return (octets * 15625 + 2 * rate - 1) / (2 * rate);
 }
 
-/* A bucket must hold a packet. */
+/* How much of the past counts: the burst. A bucket must hold a packet. */
 INLINE __u32 meter_window(__u64 rate)
 {
 	__u64 least = meter_time(METER_PAYOUT_MAX, rate);
+	__u32 burst = node_settings.meter_burst;
 
-	return least > METER_WINDOW ? least : METER_WINDOW;
+	return least > burst ? least : burst;
 }
 
-/* Octets to pay out after `age`, of which what they are worth is left; 0: none yet. */
-INLINE __u64 meter_earned(__u64 *age, __u64 rate)
+/* Octets to pay out after `age`, of which what they are worth is left; 0: none yet.
+ * What does not pay the debt lets no packet go, and waits. But it goes on: a TCP whose
+ * round trip is shorter than the time between two payments loses all packets of a
+ * round trip, and waits for its timer (docs/adr/0026-burst-of-a-rate.md). */
+INLINE __u64 meter_earned(__u64 *age, __u64 rate, __u32 debt)
 {
 	__u64 earned = meter_octets(*age, rate), most;
 
-	if (*age < METER_PAYOUT && earned < METER_PAYOUT_MIN)
+	if (*age < METER_PAYOUT && (earned < METER_PAYOUT_MIN || earned <= debt))
 		return 0;
 	if (*age > METER_PAYOUT && earned > METER_PAYOUT_MAX) {
 		most = meter_time(METER_PAYOUT_MAX, rate);
@@ -77,15 +81,15 @@ GLOBAL int meter_pay(__u64 *bucket, __u32 used, __u32 rate, __u32 unit, __u32 wi
 	 * of it, and as a time that is long gone be paid again */
 	now = bpf_ktime_get_ns() >> METER_TIME_SHIFT;
 	since = from >> 32;
-	if (since - now - 1 < METER_WINDOW)
+	if (since - now - 1 < METER_AHEAD)
 		return 0;
 	if (unit == METER_OCTETS)
 		window = meter_window(rate);
 	if (now - since > window)
 		since = now - window;
 	age = now - since;
-	earned =
-		unit == METER_PACKETS ? meter_earned_packets(&age, rate) : meter_earned(&age, rate);
+	earned = unit == METER_PACKETS ? meter_earned_packets(&age, rate)
+				       : meter_earned(&age, rate, used - (__u32)from);
 	if (!earned)
 		return 0;
 	to = (__u64)(since + (__u32)age) << 32 | (__u32)((__u32)from + (__u32)earned);

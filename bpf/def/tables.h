@@ -61,7 +61,7 @@ struct settings {
 	__u32 ues;       /* entries in pdr_by_ue */
 	__u32 generation; /* another after each change of a trie that lookup_cache stands for */
 	__u32 nats;
-	__u32 pad2;
+	__u32 meter_burst; /* of rates in octets, in 1024 ns */
 	struct locator locator[MAX_LOCATORS];
 	struct prefix6 domain[MAX_DOMAINS];
 	__be32 gtpu4[MAX_GTPU_ADDRESSES];

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/srv6"
@@ -211,7 +212,7 @@ func (g *gauge) step(t *testing.T) bool {
 		// begin: whoever offers more is refused something.
 		_, most := g.worth(g.refused, after)
 		fastest := slices.MaxFunc(g.rates, func(a, b setting) int { return cmp.Compare(a.rate, b.rate) }).rate
-		held := max(float64(fastest)*125*0.064, 16384)
+		held := max(float64(fastest)*125*settings.DefaultRateBurst.Seconds(), 16384)
 		if float64(g.offered) > 1.5*(most+held)+float64(2*g.batch*g.octets) {
 			t.Fatalf("%s: %d octets in %v, and none was refused", g, g.offered, after-g.refused)
 		}
@@ -227,11 +228,11 @@ func (g *gauge) step(t *testing.T) bool {
 	return fresh
 }
 
-// unpaid is what a meter may still owe for the time that just went: 4 ms or 2048
-// octets.
+// unpaid is what a meter may still owe for the time that just went: 4 ms, or what does
+// not pay the packets with which two CPUs went beyond what was paid.
 func (g *gauge) unpaid() float64 {
 	_, most := g.worth(max(g.now.last-4*time.Millisecond, 0), g.now.last)
-	return min(2048, most)
+	return min(max(512, float64(2*g.octets)), most)
 }
 
 // measured says whether it is known well enough how much should have gone since

@@ -1,12 +1,18 @@
 package model
 
+import (
+	"cmp"
+	"time"
+)
+
 // The unit of time of meters is 1024 ns.
 const (
 	meterUnit     = 1024
-	windowUnits   = 62500 // 64 ms
+	aheadUnits    = 62500 // 64 ms
 	paymentUnits  = 3906  // 4 ms: less than that pays only for paymentOctets
-	paymentOctets = 2048
+	paymentOctets = 512
 	mostOctets    = 16384
+	rateBurst     = 150 * time.Millisecond // unless the network says otherwise
 )
 
 // bucketState is section 7's bucket: volumes and times modulo 2^32.
@@ -29,7 +35,7 @@ func (m *Model) now() uint32 { return uint32(m.nanosecond / meterUnit) }
 // newBucket is full: a whole window is to be paid.
 func (m *Model) newBucket(rate, packets, window uint64) *bucketState {
 	if rate != 0 {
-		window = max(windowUnits, mostOctets*15625/(2*rate))
+		window = max(uint64(cmp.Or(m.network.RateBurst, rateBurst)/meterUnit), mostOctets*15625/(2*rate))
 	}
 	return &bucketState{rate: rate, packets: packets, window: window, since: m.now() - uint32(window)}
 }
@@ -54,13 +60,13 @@ func (b *bucketState) lets(volume, now uint32) bool {
 	if !b.limits() || int32(volume-b.limit) < 0 {
 		return true
 	}
-	b.pay(now)
+	b.pay(uint64(volume-b.limit), now)
 	return int32(volume-b.limit) < 0
 }
 
-// pay pays the rate out for the time since it was last.
-func (b *bucketState) pay(now uint32) {
-	if ahead := b.since - now; ahead != 0 && ahead <= windowUnits {
+// pay pays the rate out for the time since it was last. What does not pay a debt waits.
+func (b *bucketState) pay(debt uint64, now uint32) {
+	if ahead := b.since - now; ahead != 0 && ahead <= aheadUnits {
 		return
 	}
 	age := min(uint64(now-b.since), b.window)
@@ -71,7 +77,7 @@ func (b *bucketState) pay(now uint32) {
 	}
 	earned := age * up / down
 	switch {
-	case earned == 0, b.rate != 0 && age < paymentUnits && earned < paymentOctets:
+	case earned == 0, b.rate != 0 && age < paymentUnits && (earned < paymentOctets || earned <= debt):
 		return
 	case b.rate != 0 && age > paymentUnits:
 		earned = min(earned, max(paymentUnits*up/down, mostOctets))

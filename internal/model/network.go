@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/config"
@@ -31,7 +32,8 @@ type Network struct {
 	SessionSIDs []SessionSID   `json:"session_sids,omitempty"` // of Config.SIDs, those of slices
 	Slices      []Slice        `json:"slices,omitempty"`
 	Sessions    []Session      `json:"sessions,omitempty"`
-	MSSClamp    bool           `json:"mss_clamp,omitempty"` // of sessions' TCP connections
+	MSSClamp    bool           `json:"mss_clamp,omitempty"`  // of sessions' TCP connections
+	RateBurst   time.Duration  `json:"rate_burst,omitempty"` // ns; 150 ms unless set
 }
 
 // SessionSID is a SID at which sessions of a slice receive.

@@ -15,7 +15,7 @@ import (
 
 // upf is a model of one port with a way to everywhere, and a session of one UE
 // that the caller completes: rule 1 up, rule 2 down.
-func upf(t *testing.T, change func(*model.Session)) *model.Model {
+func upf(t *testing.T, change func(*model.Session), changes ...func(*model.Network)) *model.Model {
 	t.Helper()
 	s := model.Session{ID: 1, Rules: []model.Rule{
 		{ID: 1, Direction: model.Uplink, TEID: 0xdb96, Sources: []netip.Prefix{prefix("10.60.0.2/32")}},
@@ -23,12 +23,16 @@ func upf(t *testing.T, change func(*model.Session)) *model.Model {
 			Forward: model.Forwarding{Kind: model.ForwardGTPU, Remote: addr("10.200.0.2"), TEID: 3}}}}
 	change(&s)
 	key, remote := model.Key{Interface: "n6"}, model.Key{NextHop: addr("10.200.0.2")}
-	m, err := model.New(model.Network{
+	network := model.Network{
 		Config:      config.Config{GTPU: config.GTPU{Addresses: []netip.Addr{addr("10.200.0.8")}}},
 		Ports:       []model.Port{{Name: "n6", Ifindex: 2}},
 		Adjacencies: []model.Adjacency{{Key: key, Out: "n6", MTU: 9000}, {Key: remote, Out: "n6", MTU: 9000}},
 		Routes:      []model.Route{{Prefix: prefix("0.0.0.0/0"), Via: []model.Key{key}}},
-		Sessions:    []model.Session{s}})
+		Sessions:    []model.Session{s}}
+	for _, change := range changes {
+		change(&network)
+	}
+	m, err := model.New(network)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +78,7 @@ func TestMeterIsExact(t *testing.T) {
 		const offered = 20_000
 		gap := int64(size * 8 * 1e6 / float64(rate) / 1.5) // ns: half as much again as the rate
 		var passed, elapsed int64
-		burst := max(int64(rate)*64/8, 16384) // octets in 64 ms
+		burst := max(int64(rate)*150/8, 16384) // octets in 150 ms
 		for range offered {
 			if m.Run(frame, 2).Reason == model.Forwarded {
 				passed += size
@@ -95,8 +99,8 @@ func TestMeterIsExact(t *testing.T) {
 // TestMeterIdles: a bucket that nobody asked for long holds its burst, and not
 // what the time in between is worth.
 func TestMeterIdles(t *testing.T) {
-	m := upf(t, func(s *model.Session) { s.Rules[1].Rate = 1000 }) // 125,000 octets a second: 16,384 are the burst
-	frame := packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.99.0.1"), Dst: addr("10.60.0.2")}, packet.Payload{Count: 1004})
+	m := upf(t, func(s *model.Session) { s.Rules[1].Rate = 1000 }) // 125,000 octets a second: 18,750 are the burst
+	frame := packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.99.0.1"), Dst: addr("10.60.0.2")}, packet.Payload{Count: 1230})
 	burst := func() (packets int) {
 		for m.Run(frame, 2).Reason == model.Forwarded {
 			packets++
@@ -105,13 +109,67 @@ func TestMeterIdles(t *testing.T) {
 	}
 	for _, idle := range []time.Duration{0, time.Second, time.Minute, time.Hour} {
 		m.Advance(idle.Nanoseconds())
-		if got := burst(); got != 16 {
-			t.Errorf("after %v: %d packets of 1,024 octets, want 16", idle, got)
+		if got := burst(); got != 15 {
+			t.Errorf("after %v: %d packets of 1,250 octets, want 15", idle, got)
 		}
 	}
 	m.Advance((100 * time.Millisecond).Nanoseconds())
-	if got := burst(); got != 13 { // 12,500 octets let the thirteenth begin
-		t.Errorf("after 100 ms: %d packets, want 13", got)
+	if got := burst(); got != 10 {
+		t.Errorf("after 100 ms: %d packets, want 10", got)
+	}
+}
+
+// TestMeterGoesOn: whoever offers four times the rate gets a packet as often as the rate
+// is worth one. A TCP with a short round trip would lose all of a round trip in a
+// longer gap, and wait for its timer.
+func TestMeterGoesOn(t *testing.T) {
+	for _, rate := range []uint64{20_000, 100_000, 500_000} {
+		m := upf(t, func(s *model.Session) { s.Rules[1].Rate = rate })
+		const size = 1400
+		frame := packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.99.0.1"), Dst: addr("10.60.0.2")}, packet.Payload{Count: size - 20})
+		each := int64(size * 8 * 1e6 / rate) // ns that a packet takes
+		for m.Run(frame, 2).Reason == model.Forwarded {
+		}
+		var since, longest int64
+		for range 10_000 {
+			m.Advance(each / 4)
+			since += each / 4
+			if m.Run(frame, 2).Reason == model.Forwarded {
+				longest, since = max(longest, since), 0
+			}
+		}
+		if longest > each+each/4 {
+			t.Errorf("%d kbit/s: no packet for %v, want one each %v", rate, time.Duration(longest), time.Duration(each))
+		}
+	}
+}
+
+// TestMeterBurst: in no 10 s does a rate let more go than its worth and the burst, and
+// that is 2 % at most.
+func TestMeterBurst(t *testing.T) {
+	for _, burst := range []time.Duration{10 * time.Millisecond, 150 * time.Millisecond, 200 * time.Millisecond} {
+		const size, rate = 1400, 5_000 // kbit/s
+		m := upf(t, func(s *model.Session) { s.Rules[1].Rate = rate }, func(n *model.Network) { n.RateBurst = burst })
+		frame := packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.99.0.1"), Dst: addr("10.60.0.2")}, packet.Payload{Count: size - 20})
+		const worth = rate * 125 * 10
+		for _, pause := range []time.Duration{0, 50 * time.Millisecond, time.Second} {
+			m.Advance(pause.Nanoseconds())
+			passed := 0
+			const step = time.Millisecond
+			for range 10 * time.Second / step {
+				if m.Run(frame, 2).Reason == model.Forwarded {
+					passed += size
+				}
+				m.Advance(step.Nanoseconds())
+			}
+			held := max(rate*burst.Milliseconds()/8, 16384)
+			if most := worth + int(held) + size; passed > most {
+				t.Errorf("burst %v, after %v: %d octets, want at most %d", burst, pause, passed, most)
+			}
+			if passed < worth-size {
+				t.Errorf("burst %v, after %v: %d octets, want %d", burst, pause, passed, worth)
+			}
+		}
 	}
 }
 

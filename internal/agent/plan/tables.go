@@ -312,6 +312,7 @@ func (t *Tables) compileSettings(c *config.Config) {
 	}
 	if c.UPF.IsSet() {
 		t.Settings.Protected, t.Settings.MayReach, t.Settings.MSSClamp = c.ProtectedPrefixes(), c.UPF.UEMayReach, c.UPF.MSSClamp
+		t.Settings.RateBurst = time.Duration(c.UPF.RateBurst) * time.Millisecond
 	}
 	t.locators = make(map[string]settings.Locator, len(c.Locators))
 	for _, l := range c.Locators {

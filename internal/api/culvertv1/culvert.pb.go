@@ -2365,6 +2365,7 @@ type UPF struct {
 	UeMayReach    []string               `protobuf:"bytes,10,rep,name=ue_may_reach,json=ueMayReach,proto3" json:"ue_may_reach,omitempty"`
 	N4Fast        bool                   `protobuf:"varint,11,opt,name=n4_fast,json=n4Fast,proto3" json:"n4_fast,omitempty"`
 	Announce      []*AnnounceEntry       `protobuf:"bytes,12,rep,name=announce,proto3" json:"announce,omitempty"`
+	RateBurst     uint32                 `protobuf:"varint,13,opt,name=rate_burst,json=rateBurst,proto3" json:"rate_burst,omitempty"` // milliseconds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2481,6 +2482,13 @@ func (x *UPF) GetAnnounce() []*AnnounceEntry {
 		return x.Announce
 	}
 	return nil
+}
+
+func (x *UPF) GetRateBurst() uint32 {
+	if x != nil {
+		return x.RateBurst
+	}
+	return 0
 }
 
 // AnnounceEntry has BGP announce the pools of a network instance.
@@ -9973,7 +9981,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\vadjacencies\x18\x06 \x01(\rR\vadjacencies\x12\x1a\n" +
 	"\bsessions\x18\a \x01(\rR\bsessions\x12\x18\n" +
 	"\afilters\x18\b \x01(\rR\afilters\x12#\n" +
-	"\rnat_addresses\x18\t \x01(\rR\fnatAddresses\"\x89\x03\n" +
+	"\rnat_addresses\x18\t \x01(\rR\fnatAddresses\"\xa8\x03\n" +
 	"\x03UPF\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x0e\n" +
 	"\x02n4\x18\x02 \x03(\tR\x02n4\x12\x12\n" +
@@ -9988,7 +9996,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	" \x03(\tR\n" +
 	"ueMayReach\x12\x17\n" +
 	"\an4_fast\x18\v \x01(\bR\x06n4Fast\x125\n" +
-	"\bannounce\x18\f \x03(\v2\x19.culvert.v1.AnnounceEntryR\bannounce\"\xe6\x02\n" +
+	"\bannounce\x18\f \x03(\v2\x19.culvert.v1.AnnounceEntryR\bannounce\x12\x1d\n" +
+	"\n" +
+	"rate_burst\x18\r \x01(\rR\trateBurst\"\xe6\x02\n" +
 	"\rAnnounceEntry\x12)\n" +
 	"\x10network_instance\x18\x01 \x01(\tR\x0fnetworkInstance\x12\x14\n" +
 	"\x05pools\x18\x02 \x01(\bR\x05pools\x12#\n" +

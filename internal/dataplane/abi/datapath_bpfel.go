@@ -810,7 +810,7 @@ type Settings struct {
 	Ues             uint32
 	Generation      uint32
 	Nats            uint32
-	Pad2            uint32
+	MeterBurst      uint32
 	Locator         [8]Locator
 	Domain          [8]Prefix6
 	Gtpu4           [4]uint32

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
@@ -17,7 +18,7 @@ const maxMeters = 4
 // Times of meters (bpf/meter.h), in units of 1024 ns.
 const (
 	meterTimeShift = 10
-	meterWindow    = 62500 // 64 ms
+	meterWindow    = uint64(settings.MaxRateBurst >> meterTimeShift)
 	meterPayout    = 3906  // 4 ms
 	MeterPayoutMax = 16384 // octets that a bucket is paid at a time at least
 	maxWindow      = 1 << 31
@@ -32,12 +33,13 @@ const (
 )
 
 // newBucket is that of a meter which begins at a volume: a window of its rate
-// is to be paid out, as if nobody had sent for that long. now is in ns.
+// is to be paid out, as if nobody had sent for that long. The data path pays its
+// burst of it. now is in ns.
 func newBucket(now uint64, used, window uint32) uint64 {
 	return uint64(uint32(now>>meterTimeShift)-window)<<32 | uint64(used)
 }
 
-// octetWindow is how much of the past counts at a rate in kbit/s.
+// octetWindow is how much of the past counts at most at a rate in kbit/s.
 func octetWindow(rate uint32) uint32 {
 	least := (uint64(MeterPayoutMax)*15625 + 2*uint64(rate) - 1) / (2 * uint64(rate))
 	return uint32(max(least, meterWindow))

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
@@ -25,7 +26,19 @@ type Settings struct {
 	Locators        []Locator
 	NATs            []NAT // of pools of sessions
 	MSSClamp        bool  // of sessions' TCP connections
+	// RateBurst is how much of the past counts for rates in octets, at most MaxRateBurst;
+	// DefaultRateBurst unless set.
+	RateBurst time.Duration
 }
+
+// The burst of rates: at most 2 % of what a rate lets go in 10 s.
+const (
+	DefaultRateBurst = 150 * time.Millisecond
+	MaxRateBurst     = 200 * time.Millisecond
+)
+
+// meterBurst is a burst as the data path has it.
+func meterBurst(d time.Duration) uint32 { return uint32(cmp.Or(d, DefaultRateBurst) / 1024) }
 
 // Locator is a prefix whose SIDs of exactly Prefix + FunctionBits are found by
 // index.
@@ -97,6 +110,7 @@ func Open(words *table.Array[abi.Settings], grace *table.Grace, limits Limits) *
 	b.Change(func(s *abi.Settings) {
 		s.TeidSlots = limits.Tunnels
 		s.HopLimit = cmp.Or(s.HopLimit, DefaultHopLimit)
+		s.MeterBurst = cmp.Or(s.MeterBurst, meterBurst(0))
 	})
 	if b.Get().Generation == 0 { // that of a slot never filled
 		b.ForgetLookups()
@@ -203,6 +217,7 @@ func (b *Book) Entry(now abi.Settings, s Settings) abi.Settings {
 	e := now
 	e.TeidSlots, e.ErrorsPerSecond, e.HopLimit = b.limits.Tunnels, s.ErrorsPerSecond, s.HopLimit
 	abi.SetFlag(&e.MssClamp, s.MSSClamp)
+	e.MeterBurst = meterBurst(s.RateBurst)
 	var domain []abi.Prefix6
 	for _, p := range s.Domain {
 		hi, lo := abi.Halves(p.Masked().Addr())

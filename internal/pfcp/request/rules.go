@@ -107,9 +107,9 @@ var qerIEs = newGroup(nil, []row[*session.QER]{
 	ie.DLFlowLevelMarking, ie.PacketRateStatus, ie.QERControlIndications,
 ))
 
-// meterWindow is how much of the past the data path measures a rate over
+// meterWindow is how much of the past the data path measures a rate over at most
 // (docs/reference/semantics.md section 7, "Meter").
-const meterWindow = 64 * time.Millisecond
+const meterWindow = 200 * time.Millisecond
 
 var barIEs = newGroup(nil, []row[*session.BAR]{
 	{ie.DownlinkDataNotificationDelay, 0, func(b *Builder, i wire.IE, r *session.BAR) {
