@@ -111,7 +111,7 @@ func TestUserPlane(t *testing.T) {
 	dp, dir := newFake(), t.TempDir()
 	d := prepareUserPlane(t, dir, byGTPU, dp).start(t, links("eth0", "eth1"))
 	if !slices.Equal(dp.settings.UEPools, []netip.Prefix{prefix("10.45.0.0/24")}) || !slices.Contains(dp.settings.Protected, prefix("192.0.2.1/32")) ||
-		!dp.settings.MSSClamp {
+		!dp.settings.MSSClamp || dp.settings.RateBurst != 150*time.Millisecond {
 		t.Errorf("settings: %+v", dp.settings)
 	}
 	c := dial(t)
@@ -226,8 +226,8 @@ func TestUserPlaneChanges(t *testing.T) {
 	if err := apply("smfs: [127.92.0.0/24]", "smfs: [127.92.1.0/24]"); err != nil || associates() {
 		t.Errorf("another SMF is listened to: %v", err)
 	}
-	if err := apply("mss_clamp: true", "mss_clamp: false"); err != nil || !associates() || dp.settings.MSSClamp {
-		t.Errorf("back again, without MSS clamp: %v, %+v", err, dp.settings)
+	if err := apply("mss_clamp: true", "mss_clamp: false\n  rate_burst: 40"); err != nil || !associates() || dp.settings.MSSClamp || dp.settings.RateBurst != 40*time.Millisecond {
+		t.Errorf("back again, without MSS clamp, with a burst of 40 ms: %v, %+v", err, dp.settings)
 	}
 	for _, c := range [][2]string{{"n4: [192.0.2.1]", "n4: [192.0.2.9]"}, {"mss_clamp: true", "node_id: upf9.example"}} {
 		err := apply(c[0], c[1])

@@ -100,6 +100,8 @@ func TestUPFRefuses(t *testing.T) {
 		{"192.0.2.10, ", "0.0.0.0, ", "upf.n4[0]"},
 		{"192.0.2.10, ", "192.0.2.10, 192.0.2.10, ", "upf.n4[1]: 192.0.2.10 is already that of upf.n4 (fix: remove one of the two)"},
 		{"  n4: [", "  node_id: 'a..b'\n  n4: [", `upf.node_id: "a..b" cannot be a Node ID`},
+		{"  n4: [", "  rate_burst: 9\n  n4: [", "upf.rate_burst: 9 is out of range (fix: 10 to 200 milliseconds)"},
+		{"  n4: [", "  rate_burst: 201\n  n4: [", "upf.rate_burst: 201 is out of range (fix: 10 to 200 milliseconds)"},
 		{"192.0.2.0/24", "192.0.2.1/24", "upf.smfs[0]: 192.0.2.1/24 has bits behind its length (fix: write 192.0.2.0/24)"},
 		{"  smfs: [192.0.2.0/24]\n", "", "upf.smfs: no SMF is named that may set up sessions (fix: add the line smfs: [192.0.2.20/32] with the addresses of your SMFs, or smfs: any"},
 		{"[192.0.2.0/24]", "[]", "line 12: upf.smfs: no SMF is named"},
