@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
@@ -306,7 +307,8 @@ func TestSlowerRateCounts(t *testing.T) {
 				went++
 			}
 		}
-		since := int(time.Since(begun).Seconds() * 8000 / 8) // octets
+		// What the new rate is worth since then, and in the burst before, in octets.
+		since := int((time.Since(begun) + settings.DefaultRateBurst).Seconds() * 8000 / 8)
 		if most := (session.MeterPayoutMax+since)/128 + 2; went > most || went == 0 {
 			t.Errorf("%s: %d of 300 packets went, want 1 to %d", name, went, most)
 		}

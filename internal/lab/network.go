@@ -130,10 +130,15 @@ func (n *Network) Apply(ctx context.Context, node string, over map[string]any) e
 }
 
 // Daemons are the culvert processes, by node.
-func (n *Network) Daemons() map[string]int {
+func (n *Network) Daemons() map[string]int { return n.processes(daemon.CulvertProcess) }
+
+// Endpoints are the processes of GTP-U endpoints, by node.
+func (n *Network) Endpoints() map[string]int { return n.processes(daemon.EndpointProcess) }
+
+func (n *Network) processes(name string) map[string]int {
 	pids := map[string]int{}
 	for _, node := range n.in.Nodes {
-		if p, ok := n.in.Process(node, daemon.CulvertProcess); ok {
+		if p, ok := n.in.Process(node, name); ok {
 			pids[node.Name] = p.PID
 		}
 	}

@@ -75,6 +75,10 @@ func (p *Params) open(ctx context.Context, set experiment.Setting, instance stri
 		return nil, err
 	}
 	r.Later(r.network.Close)
+	// What waits for another program's turn holds packets longer than the delay line.
+	if err := proc.AllRealtime(r.network.Endpoints()[gnb], proc.Realtime); err != nil {
+		return nil, err
+	}
 	return r, r.startServer()
 }
 
@@ -82,7 +86,7 @@ func (p *Params) open(ctx context.Context, set experiment.Setting, instance stri
 func (r *rig) startServer() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := program(ctx, "-s", "-B", dnAddress)
-	if err := r.network.Do(dn, cmd.Start); err != nil {
+	if err := r.network.Do(dn, ahead(cmd.Start)); err != nil {
 		cancel()
 		return fmt.Errorf("iperf3: %w", err)
 	}
@@ -92,6 +96,17 @@ func (r *rig) startServer() error {
 		return nil
 	})
 	return nil
+}
+
+// ahead has what a function starts go before all other programs: a program has the
+// priority of the thread that starts it, which ends here.
+func ahead(start func() error) func() error {
+	return func() error {
+		if err := proc.GoRealtime(0, proc.Realtime); err != nil {
+			return err
+		}
+		return start()
+	}
 }
 
 // Environment is what is measured.

@@ -9,10 +9,13 @@ import (
 	"io"
 	"net"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/bench/node"
 )
 
 // sent is what a program of traffic says of it.
@@ -65,18 +68,30 @@ func program(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// iperf has iperf3 send.
+// iperf has iperf3 send. Its server may still be starting, or ending the test before.
 func (r *rig) iperf(ctx context.Context, p point) (s sent, err error) {
+	for end := time.Now().Add(patience); ; {
+		s, err = r.iperfOnce(ctx, p)
+		if err == nil || time.Now().After(end) || !strings.Contains(err.Error(), "unable to connect") && !strings.Contains(err.Error(), "busy") {
+			return s, err
+		}
+		if err := node.Wait(ctx, refill); err != nil {
+			return s, err
+		}
+	}
+}
+
+func (r *rig) iperfOnce(ctx context.Context, p point) (s sent, err error) {
 	lasts := time.Duration(r.params.Time)
 	ctx, cancel := context.WithTimeout(ctx, lasts+patience)
 	defer cancel()
 	var out bytes.Buffer
 	var said report
-	err = r.network.Do(gnb, func() error {
+	err = r.network.Do(gnb, ahead(func() error {
 		cmd := program(ctx, p.arguments(r.params.Congestion, lasts)...)
 		cmd.Stdout = &out
 		return cmd.Run()
-	})
+	}))
 	if read := json.Unmarshal(out.Bytes(), &said); err == nil {
 		err = read
 	}

@@ -72,3 +72,21 @@ func GoRealtime(thread int, priority uint32) error {
 	}
 	return nil
 }
+
+// AllRealtime does so with all threads of a process, and so with those that they start.
+func AllRealtime(pid int, priority uint32) error {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return err
+	}
+	for _, t := range threads {
+		id, err := strconv.Atoi(t.Name())
+		if err != nil {
+			return err
+		}
+		if err := GoRealtime(id, priority); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
