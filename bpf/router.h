@@ -264,8 +264,12 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	if (is_gtpu6(cfg, &ip->dst))
 		return gtpu6(ctx, p, cfg, ip);
 	refused = refuse_ue6(cfg, p->port_flags, ip);
-	if (refused)
-		return refused;
+	if (refused == REASON_UE_SOURCE) {
+		refused = return_from_n6_by6(p, ip);
+		ip = at(ctx, p->l3, IPV6_LEN);
+	}
+	if (refused || !ip)
+		return refused ? refused : REASON_IPV6_MALFORMED;
 	index = pool6_index(cfg, &ip->dst);
 	if (index) {
 		struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
@@ -378,8 +382,12 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	if (is_gtpu4(cfg, ld32(&ip->dst)))
 		return gtpu4(ctx, p, cfg, ip, 0);
 	refused = refuse_ue4(cfg, p->port_flags, ip);
-	if (refused)
-		return refused;
+	if (refused == REASON_UE_SOURCE) {
+		refused = return_from_n6_by4(p, ip);
+		ip = at(ctx, p->l3, IPV4_LEN);
+	}
+	if (refused || !ip)
+		return refused ? refused : REASON_IPV4_MALFORMED;
 	if (cfg->nats && is_n6(p->port_flags)) {
 		refused = nat_input(ctx, p);
 		ip = at(ctx, p->l3, IPV4_LEN);

@@ -90,6 +90,80 @@ GLOBAL int may_reach(struct packet *p)
 	return 0;
 }
 
+/* ---- from UE to UE ---- */
+
+/* What leads to the rules of the UE that p->src is; 0: none. */
+INLINE __u32 pdr_of_source(struct packet *p)
+{
+	struct words dst = p->dst;
+	__u32 index;
+
+	p->dst = p->src;
+	index = pdr_of_destination(p);
+	p->dst = dst;
+	return index;
+}
+
+/* Whether NAT keeps N6 from one of both UEs: nobody there reaches a private address. */
+INLINE int is_behind_nat(struct packet *p)
+{
+	return p->family == 4 && node_settings.nats &&
+	       (nat_of_ue(ld32(&p->src)) || nat_of_ue(ld32(&p->dst)));
+}
+
+/* A packet of a UE of `group` from p->src, for what `ue` leads to. A UE does not get its own
+ * back: a router that does not know its network would send it in here again. 0, or a reason. */
+GLOBAL int meet_ue(struct packet *p, __u32 ue, __u64 group)
+{
+	struct pdr *to = bpf_map_lookup_elem(&pdr, &ue), *from;
+	__u32 own;
+
+	if (!p || !group)
+		return REASON_UE_TO_UE;
+	if (!to || !to->action)
+		return REASON_NO_PDR;
+	if (to->source6 != group)
+		return REASON_OTHER_SLICE;
+	own = pdr_of_source(p);
+	from = own ? bpf_map_lookup_elem(&pdr, &own) : 0;
+	if (from && from->source6 == group && from->source4 == to->source4)
+		return REASON_UE_TO_UE;
+	return group >> UE_GROUP_SHIFT == UE_TO_UE_N6 && is_behind_nat(p) ? REASON_UE_TO_UE : 0;
+}
+
+/* A packet that comes in from N6, and that a UE (p->src) has sent: whether its UEs reach each
+ * other that way. 0, or a reason. */
+GLOBAL int return_from_n6(struct packet *p)
+{
+	struct pdr *from;
+	__u32 ue;
+
+	if (!p)
+		return REASON_UE_SOURCE;
+	ue = pdr_of_source(p);
+	from = ue ? bpf_map_lookup_elem(&pdr, &ue) : 0;
+	if (!from || !from->action || from->source6 >> UE_GROUP_SHIFT != UE_TO_UE_N6)
+		return REASON_UE_SOURCE;
+	ue = pdr_of_destination(p);
+	return ue && !meet_ue(p, ue, from->source6) ? 0 : REASON_UE_SOURCE;
+}
+
+INLINE int return_from_n6_by4(struct packet *p, struct ipv4 *ip)
+{
+	p->family = 4;
+	st32(&p->src, ld32(&ip->src));
+	st32(&p->dst, ld32(&ip->dst));
+	return return_from_n6(p);
+}
+
+INLINE int return_from_n6_by6(struct packet *p, struct ipv6 *ip)
+{
+	p->family = 6;
+	copy16(&p->src, &ip->src);
+	copy16(&p->dst, &ip->dst);
+	return return_from_n6(p);
+}
+
 /* ---- out ---- */
 
 INLINE void mark(struct packet *p, struct forwarding *f)
@@ -206,13 +280,13 @@ GLOBAL int send_to_ue(struct xdp_md *ctx, struct packet *p, __u32 index)
 INLINE int leave(struct packet *p, struct forwarding *f)
 {
 	__u32 ue = pdr_of_destination(p);
-	int reason;
+	int reason = ue && !f->internal ? meet_ue(p, ue, f->ue_group) : 0;
 
 	p->adjacency = f->adjacency;
 	p->table = f->index;
-	if (ue && !f->internal)
-		return REASON_UE_TO_UE;
-	if (ue) {
+	if (reason)
+		return reason;
+	if (ue && (f->internal || f->ue_group >> UE_GROUP_SHIFT == UE_TO_UE_ROUTE)) {
 		p->from_pdr = p->pdr;
 		p->from_slice = p->slice;
 		p->ue = ue;
@@ -220,7 +294,7 @@ INLINE int leave(struct packet *p, struct forwarding *f)
 	}
 	if (f->internal)
 		return CONTINUE;
-	p->guarded = 1;
+	p->guarded = !ue; /* no route to a UE may be found for others */
 	reason = may_reach(p);
 	return reason ? reason : CONTINUE;
 }

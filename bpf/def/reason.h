@@ -71,7 +71,7 @@ enum reason {
 
 	REASON_TENANT, /* of a tenant's pod, or for one, and the tenant has nothing there */
 
-	REASON_OTHER_SLICE, /* at a slice's SID, and its session is of another slice */
+	REASON_OTHER_SLICE, /* at a slice's SID or from a UE, for a session of another slice */
 	REASON_NO_FORWARDING, /* only the kernel could send it on, and does not forward */
 
 	/* NAT44 */

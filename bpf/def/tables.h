@@ -357,6 +357,17 @@ struct pdr {
 	__u64 source6; /* network order */
 };
 
+/* What leads packets for a UE to its rules has no sources. source6 is there the UE's group,
+ * whose UEs may reach each other (0: none): an enum ue_to_ue << UE_GROUP_SHIFT, and below it
+ * whose. source4 is then the index of an entry that all that leads to the UE's rules says
+ * alike, so that two of them say whether they are one UE's. */
+#define UE_GROUP_SHIFT 62
+enum ue_to_ue {
+	UE_TO_UE_DROP,
+	UE_TO_UE_ROUTE, /* straight to the other UE's rules */
+	UE_TO_UE_N6, /* out by a table, and in again from there */
+};
+
 /* refused[index of pdr]: what QoS enforcement dropped of what the rule took, for
  * URRs that measure before it. */
 struct refused {
@@ -437,7 +448,8 @@ struct forwarding {
 	__u8 internal; /* 1: may reach UEs, this node, protected prefixes */
 	__u8 args_at;  /* bits before Args.Mob.Session in the last segment; 0: none */
 	__u8 control;  /* 1: to a control plane, by GTP-U without a PDU Session Container */
-	__u8 pad[13];
+	__u8 pad[5];
+	__u64 ue_group; /* of the UE whose packets leave by a table (enum ue_to_ue); 0: none */
 };
 
 /* filter[index]: what a packet must be for `pdr`; a run of them is in the order

@@ -6,6 +6,9 @@
 
 #include "tables.h"
 
+/* One of two groups of UEs that may reach each other, or none. */
+#define UE_GROUP(n) ((n) & 4 ? 0 : (UE_TO_UE_ROUTE + ((n) & 1ull)) << UE_GROUP_SHIFT | 1)
+
 static void make_forwardings(struct input *in)
 {
 	__u32 i;
@@ -19,6 +22,7 @@ static void make_forwardings(struct input *in)
 		f->adjacency = (n >> 5) % ADJACENCIES;
 		f->slice = (n >> 9) % SLICES;
 		f->internal = !(n >> 11 & 3);
+		f->ue_group = UE_GROUP(n >> 23);
 		f->args_at = n >> 12 & 1 ? 64 : 0;
 		f->tos = n >> 13;
 		f->tos_mask = n >> 21 & 1 ? 0xfc : 0;
@@ -190,7 +194,8 @@ static void make_sessions(struct input *in)
 		VALUE(refused, struct refused, i)->volume = volume_of(volume_start(i));
 		VALUE(refused, struct refused, i)->notify =
 			n >> 28 & 1 ? usage_units(&r->volume) : 0;
-		r->source4 = 10;
+		r->source4 = 10 + (n >> 26 & 1);
+		r->source6 = UE_GROUP(n >> 8);
 		if (FRAME_SLOT(i) || i >= FRAME_HEAD(0))
 			make_frame_rule(i, r);
 		teid = 0x5e000000 + i;

@@ -151,6 +151,7 @@ var (
 		srv6.ContainerDownlink: ContainerDownlink, srv6.ContainerUplink: ContainerUplink}
 	forwardingKinds = map[model.ForwardingKind]ForwardingKind{model.ForwardTable: ForwardTable, model.ForwardGTPU: ForwardGTPU,
 		model.ForwardSRv6: ForwardSRv6, model.ForwardPolicy: ForwardPolicy, model.ForwardLink: ForwardLink}
+	uesToUEs   = map[model.BetweenUEs]session.UEToUE{model.BetweenUEsRoute: session.UEToUERoute, model.BetweenUEsN6: session.UEToUEN6}
 	eventKinds = map[session.EventKind]model.EventKind{EventNotify: model.EventNotify, EventStop: model.EventStop}
 )
 
@@ -163,6 +164,12 @@ func ruleOf(r model.Rule) Rule {
 		Ethernet:   r.Ethernet, Link: Link(r.Link), AtSID: session.AtSID(r.AtSID),
 		Forward: Forwarding{Kind: forwardingKinds[f.Kind], Table: f.Table, Internal: f.Internal, Remote: f.Remote, Source: f.Source,
 			TEID: f.TEID, Control: f.Control, ArgsOffset: f.ArgsOffset, Policy: f.Policy, Link: Link(f.Link), ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}
+	group := session.GroupOf(uesToUEs[r.Group.UEToUE], r.Group.Slice, r.Group.NetworkInstance)
+	if r.TEID == 0 {
+		out.Group = group
+	} else if f.Kind == model.ForwardTable {
+		out.Forward.Group = group
+	}
 	for _, q := range r.QFIs {
 		out.QFIs |= 1 << q
 	}

@@ -70,7 +70,7 @@ func (g *guard) ue(src, dst netip.Addr) Reason {
 		return ""
 	}
 	n := &g.m.network
-	if _, ue := g.m.ue(src); g.isN6() && (ue || within(n.Config.GTPU.Pools, src)) {
+	if _, ue := g.m.ue(src); g.isN6() && (ue || within(n.Config.GTPU.Pools, src)) && !g.m.returns(src, dst) {
 		return UESource
 	}
 	if !g.isN6() && (within(n.UEPools, dst) || within(n.Config.GTPU.Pools, dst)) {

@@ -228,18 +228,45 @@ func (u upf) forward(r *ruleState, t tpdu) Result {
 			return end
 		}
 	}
-	_, dst := addresses(t.packet)
+	src, dst := addresses(t.packet)
 	rules, ue := u.j.m.ueOrFramed(dst)
+	if ue && !r.Forward.Internal {
+		if reason := u.j.m.meetUE(r.Group, src, rules); reason != "" {
+			return u.j.drop(reason)
+		}
+	}
 	switch {
-	case ue && r.Forward.Internal:
+	case ue && (r.Forward.Internal || r.Group.UEToUE == BetweenUEsRoute):
 		t.message, t.qfi, t.bySID, t.anyQFI = nil, 0, false, false
 		return u.meet(rules, t)
-	case ue:
-		return u.j.drop(UEToUE)
 	case !r.Forward.Internal && u.j.m.core(dst):
 		return u.j.drop(UEToCore)
 	}
 	return u.j.release(t.packet, t.l3, uint8(t.outer), outbound{table: r.Forward.Table})
+}
+
+// meetUE says why a packet of a UE of a group does not reach the UE that has rules, or
+// nothing.
+func (m *Model) meetUE(group Group, src netip.Addr, rules []*ruleState) Reason {
+	switch own, _ := m.ueOrFramed(src); {
+	case group == (Group{}):
+		return UEToUE
+	case len(rules) == 0:
+		return NoPDR
+	case rules[0].Group != group:
+		return OtherSlice
+	case len(own) > 0 && own[0].session == rules[0].session:
+		return UEToUE
+	}
+	return ""
+}
+
+// returns says whether a packet comes back from N6 that a UE may have sent to another one
+// by there.
+func (m *Model) returns(src, dst netip.Addr) bool {
+	own, _ := m.ueOrFramed(src)
+	rules, _ := m.ueOrFramed(dst)
+	return len(own) > 0 && own[0].Group.UEToUE == BetweenUEsN6 && m.meetUE(own[0].Group, src, rules) == ""
 }
 
 // relayMarked is relay for a T-PDU that came without a container and gets the

@@ -40,6 +40,9 @@ type Rule struct {
 	QFI       uint8              `json:"qfi,omitempty"`
 	RQI       bool               `json:"rqi,omitempty"`
 	Container srv6.ContainerType `json:"container,omitempty"`
+	// Group is that of the rule's UE: of an uplink rule that forwards by a table, and of
+	// one with destinations.
+	Group Group `json:"ue_group,omitzero"`
 
 	Rate     uint64 `json:"rate,omitempty"`   // kbit/s; 0: no limit
 	Meters   []int  `json:"meters,omitempty"` // places in Session.Meters
@@ -55,6 +58,23 @@ type AtSID struct {
 	Slice uint32         `json:"slice,omitempty"`
 	UEs   []netip.Prefix `json:"ues,omitempty"`
 }
+
+// Group is the UEs that may reach each other, and how. The zero value: this UE reaches no
+// other.
+type Group struct {
+	UEToUE          BetweenUEs `json:"ue_to_ue"`
+	Slice           uint32     `json:"slice,omitempty"`
+	NetworkInstance string     `json:"network_instance,omitempty"`
+}
+
+// BetweenUEs is how packets get from one UE to another one.
+type BetweenUEs string
+
+// The ways.
+const (
+	BetweenUEsRoute BetweenUEs = "route" // straight to the other UE's rules
+	BetweenUEsN6    BetweenUEs = "n6"    // by a table, and back from N6
+)
 
 // Direction is that of a rule's packets.
 type Direction string

@@ -182,7 +182,8 @@ type Forwarding struct {
 	Internal  uint8
 	ArgsAt    uint8
 	Control   uint8
-	Pad       [13]uint8
+	Pad       [5]uint8
+	UeGroup   uint64
 }
 
 type ForwardingKind uint32
@@ -1004,6 +1005,14 @@ const (
 	TunnelActionTUNNEL_GTPU   TunnelAction = 4
 	TunnelActionTUNNEL_SRV6   TunnelAction = 5
 	TunnelActionTUNNEL_LIST   TunnelAction = 6
+)
+
+type UeToUe uint32
+
+const (
+	UeToUeUE_TO_UE_DROP  UeToUe = 0
+	UeToUeUE_TO_UE_ROUTE UeToUe = 1
+	UeToUeUE_TO_UE_N6    UeToUe = 2
 )
 
 type UntranslatedFlows struct {

@@ -61,7 +61,7 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 	abi.ReasonREASON_FAR_DROP:    {"far_drop", "the rule's FAR says drop, or does not say where to yet"},
 	abi.ReasonREASON_GATE_CLOSED: {"gate_closed", "a QER's gate is closed"},
 	abi.ReasonREASON_UE_SOURCE:   {"ue_source", "from a tunnel under an address that is not its UE's, or from a data network under a UE's address"},
-	abi.ReasonREASON_UE_TO_UE:    {"ue_to_ue", "from one UE to another, which no rule allows"},
+	abi.ReasonREASON_UE_TO_UE:    {"ue_to_ue", "from one UE to another, which neither ue_to_ue nor a rule allows"},
 	abi.ReasonREASON_UE_TO_CORE:  {"ue_to_core", "from a UE to this node, to SIDs, SMFs, GTP-U peers or a protected prefix"},
 	abi.ReasonREASON_RATE:        {"rate", "above the bit rate or packet rate of a QER"},
 	abi.ReasonREASON_SLICE_RATE:  {"slice_rate", "above the rate limit of the slice"},
@@ -69,7 +69,7 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 
 	abi.ReasonREASON_NO_CLASS_POLICY: {"no_class_policy", "its traffic class is strict, and no valid policy of its color leads there"},
 
-	abi.ReasonREASON_OTHER_SLICE: {"other_slice", "to a slice's SID, of a session of another slice"},
+	abi.ReasonREASON_OTHER_SLICE: {"other_slice", "for a session of another slice: at a slice's SID, or from a UE of another slice or network instance"},
 	abi.ReasonREASON_TENANT:      {"tenant", "of a tenant's pod, or for one, and the tenant has no pod and no prefix there"},
 
 	abi.ReasonREASON_BUFFER_FULL: {"buffer_full", "the buffer for idle UEs, of the session or of all, was full"},

@@ -110,7 +110,7 @@ func (f *forwardings) source(m *Forwarding) netip.Addr {
 func (f *forwardings) entry(m *Forwarding, adjacency uint32) abi.Forwarding {
 	e := abi.Forwarding{
 		Adjacency: adjacency, Slice: m.Slice, Tos: m.ToS & m.ToSMask, TosMask: m.ToSMask,
-		Source: abi.In6Of(f.source(m)), Remote: abi.In6Of(m.Remote), ArgsAt: m.ArgsOffset,
+		Source: abi.In6Of(f.source(m)), Remote: abi.In6Of(m.Remote), ArgsAt: m.ArgsOffset, UeGroup: uint64(m.Group),
 	}
 	abi.SetFlag(&e.Ipv4, m.Remote.Is4())
 	abi.SetFlag(&e.Internal, m.Internal)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -188,6 +189,22 @@ func (p *Plan) joinLink(link uint32) {
 		}
 	}
 }
+
+// joinUE has the heads that lead packets to the UE say whose they are: of which group, and,
+// in it, of one UE.
+func (p *Plan) joinUE() {
+	first := uint32(0)
+	for i := range p.heads {
+		h := &p.heads[i]
+		if group := p.rules[p.members[h.first]].Group; h.isUE() && group != 0 {
+			first = cmp.Or(first, h.index)
+			h.source4, h.source6 = first, uint64(group)
+		}
+	}
+}
+
+// isUE says whether a head leads packets to a UE, by its address or a network behind it.
+func (h *head) isUE() bool { return h.teid == 0 && h.slice == 0 && h.session == 0 }
 
 // sourcesChange says whether a head's sources become others: used if packets
 // look at them now, unused if they will. A packet is of one family and looks at

@@ -56,7 +56,7 @@ const (
 	SetOut                // TEID and forwarding of a rule
 	SetRate
 	SetLimits
-	SetSource4 // that a head's packets have
+	SetSource4 // that a head's packets have; whose a UE's head is
 	SetSource6
 	SetDo // what becomes of packets
 	Wait  // until no packet sees what was before
@@ -190,6 +190,7 @@ func (p *Plan) place(link uint32) error {
 		return err
 	}
 	p.joinLink(link)
+	p.joinUE()
 	p.chooseHeads()
 	if err := p.chainMeters(); err != nil {
 		return err
@@ -323,6 +324,7 @@ func (p *Plan) appendHeads() {
 			}
 			// A packet looks at sources only where the last word says so.
 			p.appendSources(h, h.flags)
+			p.appendGroup(h)
 			if !h.had && turn != 0 {
 				p.add(Write{Op: SetOut, Index: h.index, Value: outOf(h.straight)})
 			}
@@ -358,6 +360,19 @@ func (p *Plan) appendSources(h *head, flags uint8) {
 	if flags&flagSource6 != 0 {
 		p.set(SetSource6, h.index, pdr.Load(h.index, wordPDRSource6), h.source6)
 	}
+}
+
+// appendGroup changes what a head that leads to a UE says of whose it is. Others have
+// sources there.
+func (p *Plan) appendGroup(h *head) {
+	if !h.isUE() {
+		return
+	}
+	pdr := p.tables.PDR
+	if h.source6 != 0 {
+		p.set(SetSource4, h.index, uint64(pdr.LoadHalf(h.index, wordPDRStop, 1)), uint64(h.source4))
+	}
+	p.set(SetSource6, h.index, pdr.Load(h.index, wordPDRSource6), h.source6)
 }
 
 // headAt is the head that is an entry; nil: none.

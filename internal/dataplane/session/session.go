@@ -50,8 +50,10 @@ type Rule struct {
 	// AtSID has the rule apply to packets at a SID too.
 	AtSID AtSID
 	// Destinations apply to a rule without a TEID: IPv4 /32, IPv6 /64 and framed
-	// routes.
+	// routes. Group is that of their UE, for packets from UEs. All rules with a
+	// destination have the same one.
 	Destinations []netip.Prefix
+	Group        Group
 	Filters      []Filter // any of them; none: every packet
 	QFIs         uint64   // bit q: QFI q; 0: any
 
@@ -167,6 +169,9 @@ type Forwarding struct {
 	// Internal lets packets of a UE reach other UEs, addresses of this node
 	// and the protected prefixes (ForwardTable).
 	Internal bool
+	// Group is that of the UE whose packets these are (ForwardTable): they may reach the
+	// UEs with the same one.
+	Group Group
 	// Remote and Source are outer addresses; Source unset: the node's own of
 	// that family. TEID is the remote's.
 	Remote, Source netip.Addr

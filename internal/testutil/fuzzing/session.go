@@ -90,7 +90,22 @@ func (src sessionSource) session(i int) model.Session {
 		session.Rules = append(session.Rules, r)
 	}
 	src.atSID(&session, ue)
+	src.group(&session)
 	return session
+}
+
+// group has the UEs of some sessions reach each other.
+func (src sessionSource) group(session *model.Session) {
+	if src.s.chance(30) {
+		return
+	}
+	group := model.Group{UEToUE: pick(src.s, model.BetweenUEsRoute, model.BetweenUEsRoute, model.BetweenUEsN6), Slice: uint32(src.s.IntN(2))}
+	if src.s.chance(20) {
+		group.NetworkInstance = "ims"
+	}
+	for i := range session.Rules {
+		session.Rules[i].Group = group
+	}
 }
 
 // atSID has rules of some sessions apply to packets at the SIDs of a slice too.
