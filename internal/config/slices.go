@@ -12,6 +12,9 @@ import (
 // maxSlices is how many slices the data path can count and limit.
 const maxSlices = 255
 
+// waysBetweenUEs are the values of ue_to_ue.
+var waysBetweenUEs = []string{string(slice.UEToUEDrop), string(slice.UEToUERoute), string(slice.UEToUEN6)}
+
 func checkSlices(v *validator) {
 	v.refuse(len(v.Slices) > maxSlices, "slices", "use fewer", "%d slices exceed the limit of %d", len(v.Slices), maxSlices)
 	names, chosen := v.unique(), v.unique()
@@ -30,6 +33,7 @@ func checkSlices(v *validator) {
 			v.refuse(rate > math.MaxUint32,
 				at+".rate_limit."+name, fmt.Sprintf("at most %d (kbit/s)", uint32(math.MaxUint32)), "%d kbit/s is more than can be limited", rate)
 		}
+		v.oneOf(at+".ue_to_ue", string(s.UEToUE), waysBetweenUEs...)
 		if s.N6 != nil {
 			checkN6(v, at+".n6", s.N6)
 		}

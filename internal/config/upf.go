@@ -39,6 +39,11 @@ type UPF struct {
 	// UEMayReach are prefixes that UEs can reach all the same, unless a longer prefix of
 	// protected says no. SIDs and the SR domain stay closed.
 	UEMayReach []netip.Prefix `json:"ue_may_reach,omitempty"`
+	// UEToUE says what becomes of packets from one UE to another one of the same slice and
+	// network instance: they are dropped (drop, the default), go straight to the other UE's
+	// session (route), or leave by N6 and are accepted when they come back from there (n6).
+	// Slices may say otherwise.
+	UEToUE slice.UEToUE `json:"ue_to_ue,omitempty" jsonschema:"enum=drop,enum=route,enum=n6"`
 	// Buffer limits the packets that are kept for idle UEs.
 	Buffer Buffer `json:"buffer,omitzero"`
 	// EchoInterval is the time between two Echo Requests to a GTP-U peer, in seconds.
@@ -91,6 +96,7 @@ func (u *UPF) IsSet() bool { return len(u.N4) > 0 }
 func (c *Config) setUPFDefaults() {
 	if c.UPF.IsSet() {
 		setDefault(&c.UPF.NodeID, c.UPF.N4[0].String())
+		setDefault(&c.UPF.UEToUE, slice.UEToUEDrop)
 		setDefault(&c.UPF.Buffer.Packets, DefaultBufferPackets)
 		setDefault(&c.UPF.Buffer.Bytes, DefaultBufferBytes)
 		setDefault(&c.UPF.EchoInterval, DefaultEchoInterval)
@@ -157,7 +163,7 @@ func (u *UPF) Pools() []netip.Prefix {
 func checkUPF(v *validator) {
 	u := &v.UPF
 	if !u.IsSet() {
-		v.refuse(u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected)+len(u.UEMayReach)+len(u.Announce) > 0 || u.MSSClamp || u.RateBurst != 0,
+		v.refuse(u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected)+len(u.UEMayReach)+len(u.Announce) > 0 || u.MSSClamp || u.RateBurst != 0 || u.UEToUE != "",
 			"upf.n4", "the addresses of this node that SMFs reach, such as [192.0.2.10]", "no address for PFCP is given")
 		v.refuse(len(v.Slices) > 0,
 			"slices", "set upf.n4: slices are of a user plane function's sessions", "slices need sessions, and this node has none")
@@ -192,6 +198,7 @@ func checkUPF(v *validator) {
 		v.refuse(len(pool.Prefixes) == 0,
 			fmt.Sprintf("upf.ue_pools[%d].prefixes", i), "a prefix such as 10.45.0.0/16 or 2001:db8:45::/48", "the pool has no prefixes")
 	}
+	v.oneOf("upf.ue_to_ue", string(u.UEToUE), waysBetweenUEs...)
 	checkAnnounce(v)
 	checkNATs(v)
 }

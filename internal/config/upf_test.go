@@ -50,6 +50,9 @@ func TestUPF(t *testing.T) {
 	if u.NodeID != "192.0.2.10" || u.Buffer.Packets != 128 || u.EchoInterval != 60 || c.Limits.Sessions != config.DefaultSessions {
 		t.Errorf("defaults: %+v, %d sessions", u, c.Limits.Sessions)
 	}
+	if u.UEToUE != slice.UEToUEDrop || c.Slices[0].UEToUE != "" {
+		t.Errorf("from UE to UE: %q, and %q of a slice", u.UEToUE, c.Slices[0].UEToUE)
+	}
 	if c.Slices[0].N9.Mode != slice.Traditional || c.Slices[0].RateLimit.Downlink != 200000 {
 		t.Errorf("slice: %+v", c.Slices[0])
 	}
@@ -123,6 +126,8 @@ func TestUPFRefuses(t *testing.T) {
 		{"snssai: {sst: 2}", "snssai: {sst: 2}\n    n6: {interface: eth9}", `slices[2].n6.interface: "eth9" is not among the interfaces`},
 		{"snssai: {sst: 2}", "snssai: {sst: 2}\n    n6: {interface: n6, vlan: 4095}", "slices[2].n6.vlan: 4095 is not a VLAN ID"},
 		{"{transport: gtpu}", "{transport: gtpu, uplink: \"2001:db8::1\"}", "with GTP-U the SMF says where packets go"},
+		{"snssai: {sst: 2}", "snssai: {sst: 2}\n    ue_to_ue: routed", `slices[2].ue_to_ue: "routed" is not known (fix: did you mean "route"?)`},
+		{"  protected:", "  ue_to_ue: n3\n  protected:", `upf.ue_to_ue: "n3" is not known`},
 		{"{transport: gtpu}", "{transport: gtp}", `"gtp" is not known (fix: did you mean "gtpu"?)`},
 		{"{transport: gtpu}", "{}", "transport is missing"},
 		{`encapsulation: {source: "2001:db8:1::1"}`, "", "packets by SRv6 have no outer source address"},

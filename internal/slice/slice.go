@@ -24,6 +24,9 @@ type Slice struct {
 	// N9 is the path to and from the next UPF. Unset: the SMF's Outer Header Creation
 	// decides.
 	N9 *N9 `json:"n9,omitempty"`
+	// UEToUE says what becomes of packets from one UE of the slice to another one in the
+	// same network instance. Unset: as upf.ue_to_ue says.
+	UEToUE UEToUE `json:"ue_to_ue,omitempty" jsonschema:"enum=drop,enum=route,enum=n6"`
 	// RateLimit of the whole slice, each way, in kbit/s. 0: no limit.
 	RateLimit session.BitRate `json:"rate_limit,omitzero"`
 }
@@ -37,6 +40,16 @@ type N6 struct {
 	// belong to no other slice.
 	VLAN uint16 `json:"vlan,omitempty"`
 }
+
+// UEToUE is what becomes of packets from one UE to another one.
+type UEToUE string
+
+// What may become of them.
+const (
+	UEToUEDrop  UEToUE = "drop"
+	UEToUERoute UEToUE = "route" // straight to the other UE's session
+	UEToUEN6    UEToUE = "n6"    // to the router on N6, and back from there if it says so
+)
 
 // SNSSAI as a configuration writes it: sst 1 to 255, sd six hex digits.
 type SNSSAI struct {

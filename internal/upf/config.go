@@ -21,6 +21,8 @@ type Config struct {
 	Addresses []netip.Addr // where G-PDUs arrive
 	Pools     []pool.Pool
 	Slices    []slice.Slice
+	// UEToUE is what becomes of packets between UEs where their slice does not say.
+	UEToUE slice.UEToUE
 	// BufferPackets is how many packets are kept for a session whose BAR does not
 	// say how many (128), BufferBytes how many octets for all sessions (64 MiB).
 	BufferPackets, BufferBytes int
@@ -65,7 +67,7 @@ func (u *UPF) SetConfig(c Config) error {
 		next.indices = append(next.indices, index)
 	}
 	u.useSettings(next)
-	if reflect.DeepEqual(before.Slices, next.Slices) {
+	if reflect.DeepEqual(before.Slices, next.Slices) && before.UEToUE == next.UEToUE {
 		return nil
 	}
 	if err := u.moveSlices(next); err != nil {

@@ -41,7 +41,7 @@ type plan struct {
 // compile plans a session with its usage, which may be nil.
 func (i *installer) compile(s *session.Session, u *usage.Usage) (p plan, err error) {
 	config := i.config.Load()
-	in := rules.Input{Session: s, Blocked: u.Blocked(s)}
+	in := rules.Input{Session: s, Blocked: u.Blocked(s), UEToUE: config.UEToUE}
 	m := rules.MatchSlice(config.Slices, s)
 	if m.Slice != nil {
 		in.Slice, in.Index = m.Slice, config.indices[m.Index]

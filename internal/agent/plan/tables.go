@@ -328,7 +328,7 @@ func (t *Tables) compileUPF(c *config.Config) {
 		return
 	}
 	t.UPF = upf.Config{
-		Addresses: c.GTPU.Addresses, Slices: c.Slices,
+		Addresses: c.GTPU.Addresses, Slices: c.Slices, UEToUE: c.UPF.UEToUE,
 		BufferPackets: int(c.UPF.Buffer.Packets), BufferBytes: int(c.UPF.Buffer.Bytes),
 		EchoInterval: time.Duration(c.UPF.EchoInterval) * time.Second,
 	}

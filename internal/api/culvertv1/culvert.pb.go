@@ -2366,6 +2366,7 @@ type UPF struct {
 	N4Fast        bool                   `protobuf:"varint,11,opt,name=n4_fast,json=n4Fast,proto3" json:"n4_fast,omitempty"`
 	Announce      []*AnnounceEntry       `protobuf:"bytes,12,rep,name=announce,proto3" json:"announce,omitempty"`
 	RateBurst     uint32                 `protobuf:"varint,13,opt,name=rate_burst,json=rateBurst,proto3" json:"rate_burst,omitempty"` // milliseconds
+	UeToUe        string                 `protobuf:"bytes,14,opt,name=ue_to_ue,json=ueToUe,proto3" json:"ue_to_ue,omitempty"`         // drop, route, n6
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2489,6 +2490,13 @@ func (x *UPF) GetRateBurst() uint32 {
 		return x.RateBurst
 	}
 	return 0
+}
+
+func (x *UPF) GetUeToUe() string {
+	if x != nil {
+		return x.UeToUe
+	}
+	return ""
 }
 
 // AnnounceEntry has BGP announce the pools of a network instance.
@@ -2857,6 +2865,7 @@ type Slice struct {
 	N9              *N9                    `protobuf:"bytes,5,opt,name=n9,proto3" json:"n9,omitempty"`
 	RateLimit       *BitRate               `protobuf:"bytes,6,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"`
 	N6              *N6                    `protobuf:"bytes,7,opt,name=n6,proto3" json:"n6,omitempty"`
+	UeToUe          string                 `protobuf:"bytes,8,opt,name=ue_to_ue,json=ueToUe,proto3" json:"ue_to_ue,omitempty"` // drop, route, n6; as in UPF where it is not set
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2938,6 +2947,13 @@ func (x *Slice) GetN6() *N6 {
 		return x.N6
 	}
 	return nil
+}
+
+func (x *Slice) GetUeToUe() string {
+	if x != nil {
+		return x.UeToUe
+	}
+	return ""
 }
 
 // N6 of Ethernet sessions.
@@ -9981,7 +9997,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\vadjacencies\x18\x06 \x01(\rR\vadjacencies\x12\x1a\n" +
 	"\bsessions\x18\a \x01(\rR\bsessions\x12\x18\n" +
 	"\afilters\x18\b \x01(\rR\afilters\x12#\n" +
-	"\rnat_addresses\x18\t \x01(\rR\fnatAddresses\"\xa8\x03\n" +
+	"\rnat_addresses\x18\t \x01(\rR\fnatAddresses\"\xc2\x03\n" +
 	"\x03UPF\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x0e\n" +
 	"\x02n4\x18\x02 \x03(\tR\x02n4\x12\x12\n" +
@@ -9998,7 +10014,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\an4_fast\x18\v \x01(\bR\x06n4Fast\x125\n" +
 	"\bannounce\x18\f \x03(\v2\x19.culvert.v1.AnnounceEntryR\bannounce\x12\x1d\n" +
 	"\n" +
-	"rate_burst\x18\r \x01(\rR\trateBurst\"\xe6\x02\n" +
+	"rate_burst\x18\r \x01(\rR\trateBurst\x12\x18\n" +
+	"\bue_to_ue\x18\x0e \x01(\tR\x06ueToUe\"\xe6\x02\n" +
 	"\rAnnounceEntry\x12)\n" +
 	"\x10network_instance\x18\x01 \x01(\tR\x0fnetworkInstance\x12\x14\n" +
 	"\x05pools\x18\x02 \x01(\bR\x05pools\x12#\n" +
@@ -10028,7 +10045,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x0etcp_transitory\x18\x04 \x01(\rR\rtcpTransitory\"8\n" +
 	"\x06Buffer\x12\x18\n" +
 	"\apackets\x18\x01 \x01(\rR\apackets\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\rR\x05bytes\"\xfc\x01\n" +
+	"\x05bytes\x18\x02 \x01(\rR\x05bytes\"\x96\x02\n" +
 	"\x05Slice\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12*\n" +
 	"\x06snssai\x18\x02 \x01(\v2\x12.culvert.v1.SNSSAIR\x06snssai\x12)\n" +
@@ -10037,7 +10054,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x02n9\x18\x05 \x01(\v2\x0e.culvert.v1.N9R\x02n9\x122\n" +
 	"\n" +
 	"rate_limit\x18\x06 \x01(\v2\x13.culvert.v1.BitRateR\trateLimit\x12\x1e\n" +
-	"\x02n6\x18\a \x01(\v2\x0e.culvert.v1.N6R\x02n6\"6\n" +
+	"\x02n6\x18\a \x01(\v2\x0e.culvert.v1.N6R\x02n6\x12\x18\n" +
+	"\bue_to_ue\x18\b \x01(\tR\x06ueToUe\"6\n" +
 	"\x02N6\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x12\n" +
 	"\x04vlan\x18\x02 \x01(\rR\x04vlan\"*\n" +

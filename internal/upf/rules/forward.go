@@ -105,6 +105,7 @@ func (c *compiler) forwarding(far *session.FAR) (f datapath.Forwarding, known bo
 		return f, err == nil, err
 	}
 	f.Kind, f.Internal = datapath.ForwardTable, to.InterfaceType != nil && *to.InterfaceType == session.TypeN19
+	f.Group = c.group
 	if c.Slice != nil {
 		f.Table = c.Slice.Table
 	}

@@ -16,6 +16,7 @@ type Input struct {
 	Session *session.Session
 	Slice   *slice.Slice // nil: none
 	Index   uint32       // of the slice in the data path
+	UEToUE  slice.UEToUE // where the slice does not say; "": drop
 	// Blocked has the PDRs whose quota is used up, with the FAR that applies to
 	// them meanwhile (FAR ID for Quota Action).
 	Blocked map[uint16]uint32
@@ -25,7 +26,8 @@ type Input struct {
 type compiler struct {
 	Input
 	out     datapath.Session
-	filters [2]int // by direction
+	group   datapath.Group // of the UE
+	filters [2]int         // by direction
 }
 
 // Compile returns what the data path holds of a session. An error is a
@@ -33,6 +35,7 @@ type compiler struct {
 func Compile(in Input) (datapath.Session, error) {
 	s := in.Session
 	c := compiler{Input: in, out: datapath.Session{ID: s.SEID, Rules: make([]datapath.Rule, 0, len(s.PDRs))}}
+	c.group = c.groupOfUE()
 	for i := range s.PDRs {
 		if err := c.compilePDR(&s.PDRs[i]); err != nil {
 			return datapath.Session{}, err
@@ -169,7 +172,7 @@ func (c *compiler) setAddresses(r *datapath.Rule, p *session.PDR, far *session.F
 	switch {
 	case r.Ethernet: // the addresses of its UE are unknown
 	case r.TEID == 0:
-		r.Destinations = c.ue(p)
+		r.Destinations, r.Group = c.ue(p), c.group
 	case r.Direction == datapath.Uplink:
 		toCP := far.Forwarding != nil && far.Forwarding.Destination == session.CPFunction
 		if len(p.PDI.UE) > 0 || !toCP {
