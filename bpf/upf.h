@@ -118,7 +118,7 @@ GLOBAL int meet_ue(struct packet *p, __u32 ue, __u64 group)
 	struct pdr *to = bpf_map_lookup_elem(&pdr, &ue), *from;
 	__u32 own;
 
-	if (!p || !group)
+	if (!p || group >> UE_GROUP_SHIFT == UE_TO_UE_DROP)
 		return REASON_UE_TO_UE;
 	if (!to || !to->action)
 		return REASON_NO_PDR;
@@ -494,6 +494,28 @@ GLOBAL int why_not_at_sid(struct packet *p, __u32 slice, __u32 teid)
 	return is_of_other_slice(pdr_of_destination(p), slice) ? REASON_OTHER_SLICE : REASON_NO_PDR;
 }
 
+/* What the SID of a slice's VPN took out leads to p->ue, as at N6: by its destination, and
+ * not from a UE. 0, or a reason. */
+INLINE int find_in_vpn(struct packet *p, __u32 slice)
+{
+	struct settings *cfg = &node_settings;
+	__u32 ue = pdr_of_destination(p);
+	struct pdr *to = ue ? bpf_map_lookup_elem(&pdr, &ue) : 0;
+
+	p->qfi = 0;
+	p->ue = ue;
+	if (!to || !to->action)
+		return REASON_NO_PDR;
+	if ((to->source6 >> UE_SLICE_SHIFT & UE_SLICE_MASK) != slice)
+		return REASON_OTHER_SLICE;
+	if (p->family == 4)
+		return find_pool4(cfg, be32(ld32(&p->src))) || pdr_of_ue4(cfg, ld32(&p->src))
+			       ? REASON_UE_SOURCE
+			       : 0;
+	return find_pool6(cfg, be64(p->src.hi)) || pdr_of_ue6(cfg, p->src.hi) ? REASON_UE_SOURCE
+									      : 0;
+}
+
 /* What a SID of a slice took out leads to p->ue: by the argument `args_at` bits into the
  * SID, where it names a PDU Session, else by the UE's address. 0, or a reason. */
 GLOBAL int find_at_sid(struct xdp_md *ctx, struct packet *p, __u32 slice, __u32 args_at)
@@ -504,6 +526,8 @@ GLOBAL int find_at_sid(struct xdp_md *ctx, struct packet *p, __u32 slice, __u32 
 
 	if (!ip)
 		return REASON_NO_PDR;
+	if (slice & SLICE_VPN)
+		return find_in_vpn(p, slice & ~SLICE_VPN);
 	if (args_at + ARGS_MOB_BITS <= 128)
 		args = bits128(ld128(&ip->dst), args_at & 127, ARGS_MOB_BITS);
 	teid = args_mob_session(args);

@@ -84,8 +84,11 @@ struct local_sid {
 	__u32 policy;    /* End.B6.*, End.M.GTP6.D* */
 	__u8 block_length; /* NEXT-C-SID locator block in bits */
 	__u8 pad;
-	__u16 slice; /* SID_SESSIONS: whose sessions receive there */
+	__u16 slice; /* SID_SESSIONS: whose sessions receive there; SLICE_VPN */
 };
+
+/* In `slice`: what the data network sends to its UEs arrives there, and nothing else. */
+#define SLICE_VPN (1 << 15)
 
 enum sid_flags {
 	SID_ALLOW_UPPER_LAYER = 1,
@@ -358,10 +361,12 @@ struct pdr {
 };
 
 /* What leads packets for a UE to its rules has no sources. source6 is there the UE's group,
- * whose UEs may reach each other (0: none): an enum ue_to_ue << UE_GROUP_SHIFT, and below it
- * whose. source4 is then the index of an entry that all that leads to the UE's rules says
+ * whose UEs may reach each other, or 0: an enum ue_to_ue << UE_GROUP_SHIFT, the slice <<
+ * UE_SLICE_SHIFT, and below it the network instance. source4 is then the index of an entry that all that leads to the UE's rules says
  * alike, so that two of them say whether they are one UE's. */
 #define UE_GROUP_SHIFT 62
+#define UE_SLICE_SHIFT 52
+#define UE_SLICE_MASK 1023
 enum ue_to_ue {
 	UE_TO_UE_DROP,
 	UE_TO_UE_ROUTE, /* straight to the other UE's rules */

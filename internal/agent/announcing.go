@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"cmp"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/upf"
 )
 
@@ -24,6 +27,7 @@ const announceInterval = time.Second
 type AnnouncementStatus struct {
 	Prefix          netip.Prefix `json:"prefix"`
 	NetworkInstance string       `json:"network_instance,omitempty"`
+	VPN             string       `json:"vpn,omitempty"`    // the slice's
 	Framed          bool         `json:"framed,omitempty"` // of a session
 	// NextHop is not there where it is the address of the BGP session.
 	NextHop netip.Addr `json:"next_hop,omitzero"`
@@ -56,6 +60,55 @@ type sight struct {
 	pools    []announce.Pool
 	sessions []announce.Session
 	closed   []netip.Prefix // what no framed route may overlap
+	vpns     map[string]sliceVPN
+}
+
+// sliceVPN is the VPN of a slice, and where its routers send packets.
+type sliceVPN struct {
+	bgp.VPN
+	sid     netip.Addr
+	locator netip.Prefix // of the SID, if it is known
+}
+
+// functionBits is how long functions are whose lengths BGP says.
+const functionBits = 16
+
+// sliceVPNs are the VPNs of slices, by the slices' names.
+func sliceVPNs(g *plan.Goal) map[string]sliceVPN {
+	out := map[string]sliceVPN{}
+	var locators []netip.Prefix
+	for r := range g.All() {
+		switch v := r.Value.(type) {
+		case slice.Slice:
+			if v.VPN != nil {
+				out[v.Name] = sliceVPN{VPN: bgp.VPN{Distinguisher: v.VPN.Distinguisher, Export: v.VPN.Export}, sid: v.VPN.SID.Addr()}
+			}
+		case config.Locator:
+			if v.FunctionBits == functionBits {
+				locators = append(locators, v.Prefix)
+			}
+		}
+	}
+	for i, name := range slices.Sorted(maps.Keys(out)) {
+		v := out[name]
+		v.Tenant = uint8(i + 1)
+		for _, l := range locators {
+			if l.Contains(v.sid) && netip.PrefixFrom(v.sid, l.Bits()+functionBits).Masked().Addr() == v.sid {
+				v.locator = l
+			}
+		}
+		out[name] = v
+	}
+	return out
+}
+
+// bgpVPNs are those of slices as the speaker takes them, in the order of their numbers.
+func bgpVPNs(g *plan.Goal) (out []bgp.VPN) {
+	for _, v := range sliceVPNs(g) {
+		out = append(out, v.VPN)
+	}
+	slices.SortFunc(out, func(a, b bgp.VPN) int { return cmp.Compare(a.Tenant, b.Tenant) })
+	return out
 }
 
 // announce has BGP announce what the configuration asks for, as N3 and N4 are now. h is nil
@@ -88,6 +141,7 @@ func (c *core) sight() (s sight) {
 	if len(s.health.N4) == 0 {
 		s.health.N4 = linksAt(c.n4Ports(), c.links)
 	}
+	s.vpns = sliceVPNs(c.goal)
 	settings := &c.writer.Tables.Settings
 	s.closed = append(announce.Hosts(settings.GTPUAddresses), settings.Protected...)
 	for _, pool := range p.UEPools {
@@ -145,13 +199,15 @@ func (n *announcing) look(s sight, now time.Time, log *slog.Logger) (out []bgp.O
 		prefixes, refused := e.Prefixes(s.pools, s.sessions, s.closed)
 		for _, p := range prefixes {
 			status := AnnouncementStatus{
-				Prefix: p.Prefix, NetworkInstance: e.NetworkInstance, Framed: p.Framed, NextHop: e.NextHop(p.Prefix),
+				Prefix: p.Prefix, NetworkInstance: e.NetworkInstance, VPN: e.VPN, Framed: p.Framed, NextHop: e.NextHop(p.Prefix),
 				State: Withdrawn, Reason: gate.Why, Since: gate.Since,
 			}
 			if gate.Open {
 				status.State = Announced
+				vpn := s.vpns[e.VPN] // the zero value: unicast
 				out = append(out, bgp.Originated{
 					Prefix: p.Prefix, NextHop: status.NextHop, Communities: e.Communities, LocalPreference: e.LocalPreference,
+					Tenant: vpn.Tenant, SID: vpn.sid, Locator: vpn.locator,
 				})
 			}
 			list = append(list, status)

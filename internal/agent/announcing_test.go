@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,6 +49,78 @@ func neighbour(t *testing.T) (received func() uint64) {
 		}
 		return peers[0].Received
 	}
+}
+
+// provider is a router of VPNs that keeps by which SID it reaches what.
+type provider struct {
+	mu   sync.Mutex
+	sids map[string]string
+}
+
+func (p *provider) PutReach(to overlay.Destination, routes []bgp.Route) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sids[to.String()] = fmt.Sprint(routes[0].Segments, " ", routes[0].Distinguisher)
+}
+
+func (p *provider) WithdrawReach(to overlay.Destination) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.sids, to.String())
+}
+
+// A slice's pool is in its VPN, with the VPN's SID, while N3 is up; a router of another VPN
+// does not hear of it.
+func TestAnnouncementsInVPN(t *testing.T) {
+	const vpn = "\n    " + `vpn: {sid: "fc00:1:0:46::/64", route_distinguisher: "65001:7", export_targets: ["65001:7"]}`
+	file := strings.NewReplacer("127.96.0.", "127.97.0.", "families: [unicast]", "families: [l3vpn]", "pools: true", "vpn: a, pools: true",
+		"192.0.2.3", `"fc00:1::1"`, "hold_time: 1", "withdraw_on: [n3], hold_time: 1").
+		Replace(strings.Replace(withN9(byGTPU+vpn), "\nslices:", announcingFile+"slices:", 1))
+	d := prepareUserPlane(t, t.TempDir(), byGTPU, newFake())
+	d.options.Config = parse(t, file)
+	d.start(t, links("eth0", "eth1"))
+	hears := &provider{sids: map[string]string{}}
+	s, err := bgp.Start(t.Context(), bgp.Config{ASN: 65001, RouterID: addr("10.0.0.9"), Log: slog.New(slog.DiscardHandler),
+		Origin: &bgp.Origin{Handler: hears, VPNs: []bgp.VPN{
+			{Tenant: 7, Distinguisher: "65001:70", Import: []string{"65001:7"}, Export: []string{"65001:70"}},
+			{Tenant: 8, Distinguisher: "65001:80", Import: []string{"65001:8"}, Export: []string{"65001:80"}},
+		}},
+		Peers: []bgp.Peer{{Address: addr("127.97.0.6"), Port: 1179, ASN: 65001, Local: addr("127.97.0.9"), Families: []bgp.Family{bgp.L3VPN}}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	if err := s.Originate(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	hear := func(what string, want map[string]string) {
+		t.Helper()
+		got := map[string]string{}
+		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			hears.mu.Lock()
+			got = maps.Clone(hears.sids)
+			hears.mu.Unlock()
+			if maps.Equal(got, want) {
+				return
+			}
+		}
+		t.Fatalf("%s: the router has %v, want %v", what, got, want)
+	}
+	all := map[string]string{"10.45.0.0/24@tenant/7": "[fc00:1:0:46::] 65001:7"}
+	hear("N3 is up", all)
+	if list, err := d.Announcements(); err != nil || len(list) != 1 || list[0].VPN != "a" || list[0].State != Announced || list[0].NextHop != addr("fc00:1::1") {
+		t.Errorf("shown are %+v, %v", list, err)
+	}
+	sids, err := d.SIDs()
+	if err != nil || len(sids) != 1 || sids[0].SID != prefix("fc00:1:0:46::/64") || sids[0].Slice != "a" {
+		t.Errorf("SIDs: %+v, %v", sids, err)
+	}
+	down := links("eth0", "eth1")
+	down.Links[0].Carrier = false
+	d.watcher.options.OnChange(down)
+	hear("N3 is down", map[string]string{})
+	d.watcher.options.OnChange(links("eth0", "eth1"))
+	hear("N3 is back", all)
 }
 
 // A UPF announces its pool once an SMF is associated; a port of N3 that goes down, and an SMF

@@ -140,6 +140,7 @@ type Outcome struct {
 // SIDStatus is a local SID with its counter.
 type SIDStatus struct {
 	srv6.LocalSID
+	Slice   string         `json:"slice,omitempty"` // whose sessions receive there
 	Origin  desired.Origin `json:"origin"`
 	Counter Counter        `json:"counter"`
 	NextHop string         `json:"next_hop_state,omitempty"` // resolved adjacency, or why not

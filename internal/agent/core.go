@@ -401,6 +401,7 @@ func (a *Agent) adjustSources(ctx context.Context) error {
 	p := &g.Desired.Process
 	config := observed.Config{
 		BGP: observed.BGPConfig(p.BGP, p.Overlay.Mode, g.Self), Overlay: p.Overlay, Announces: len(p.UPF.Announce) > 0,
+		VPNs: bgpVPNs(g),
 	}
 	err := errors.Join(a.sources.Adjust(ctx, config, g.Self, &g.Observed), c.announce(a.sources.BGP()), c.probing.adjust(g))
 	if k := a.sources.Kubernetes(); k != nil {

@@ -102,8 +102,8 @@ type sliced interface {
 	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error
 }
 
-func (s sessions) SetSliceSID(sid netip.Prefix, slice uint32) {
-	s.dp.SIDs.SetSlice(sid, uint16(slice))
+func (s sessions) SetSliceSID(sid netip.Prefix, slice uint32, vpn bool) {
+	s.dp.SIDs.SetSlice(sid, uint16(slice), vpn)
 }
 func (s sessions) NewTEID() (uint32, error)            { return s.dp.Sessions.NewTEID() }
 func (s sessions) TakeTEID(teid uint32) error          { return s.dp.Sessions.TakeTEID(teid) }

@@ -74,7 +74,7 @@ func (f *fakeSessions) SessionEvents(ctx context.Context, _ func(datapath.Event)
 	return nil
 }
 
-func (f *fakeSessions) SetSliceSID(netip.Prefix, uint32) {}
+func (f *fakeSessions) SetSliceSID(netip.Prefix, uint32, bool) {}
 
 func (f *fakeSessions) SetSlice(slice uint32, up, down uint64) error {
 	f.mu.Lock()

@@ -20,6 +20,7 @@ import (
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -125,9 +126,9 @@ func (a *Agent) Locators() ([]LocatorStatus, error) {
 	})
 }
 
-// SIDs are the local SIDs with their counters.
+// SIDs are the local SIDs with their counters, those of slices last.
 func (a *Agent) SIDs() ([]SIDStatus, error) {
-	return each(a.core, func(r desired.Resource, v srv6.LocalSID) (SIDStatus, error) {
+	out, err := each(a.core, func(r desired.Resource, v srv6.LocalSID) (SIDStatus, error) {
 		n, err := a.core.dp.Counters.SID(v.SID)
 		s := SIDStatus{LocalSID: v, Origin: r.Origin, Counter: n}
 		if v.NextHop.IsValid() || v.Interface != "" {
@@ -135,6 +136,20 @@ func (a *Agent) SIDs() ([]SIDStatus, error) {
 		}
 		return s, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	ofSlices, err := each(a.core, func(r desired.Resource, v slice.Slice) (list []SIDStatus, err error) {
+		for _, sid := range v.SIDs() {
+			s := SIDStatus{LocalSID: srv6.LocalSID{SID: sid, Behavior: srv6.EndDT46}, Slice: v.Name, Origin: r.Origin}
+			if s.Counter, err = a.core.dp.Counters.SID(sid); err != nil {
+				return nil, err
+			}
+			list = append(list, s)
+		}
+		return list, nil
+	})
+	return append(out, slices.Concat(ofSlices...)...), err
 }
 
 // Policies are the SR policies, with what each segment list carried.

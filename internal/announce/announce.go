@@ -13,6 +13,9 @@ type Entry struct {
 	// NetworkInstance is that of the pools in ue_pools; unset: pools that name none.
 	NetworkInstance string `json:"network_instance,omitempty"`
 	Pools           bool   `json:"pools,omitempty"` // announce the pools' prefixes
+	// VPN names the slice in whose VPN the prefixes are announced, with the VPN's SID.
+	// Unset: as unicast routes.
+	VPN string `json:"vpn,omitempty"`
 	// FramedRoutes announces the framed routes and delegated prefixes of the pools' UEs, as
 	// long as their sessions exist. What an announced pool contains is not announced again.
 	FramedRoutes bool `json:"framed_routes,omitempty"`
@@ -62,7 +65,7 @@ func (e *Entry) Name() string { return cmp.Or(e.NetworkInstance, "pools of no ne
 func (e *Entry) NextHop(p netip.Prefix) netip.Addr {
 	var other netip.Addr
 	for _, a := range e.NextHops {
-		if a.Is4() == p.Addr().Is4() {
+		if a.Is4() == (p.Addr().Is4() && e.VPN == "") {
 			return a
 		}
 		other = a

@@ -65,7 +65,7 @@ var sids = noun[agent.SIDStatus]{
 	fetch:  (*api.Client).SIDs,
 	header: []any{"SID", "BEHAVIOR", "FLAVORS", "PARAMETERS", "ORIGIN", "PACKETS", "BYTES", "NEXT HOP"},
 	row: func(s agent.SIDStatus) []any {
-		return []any{s.SID, s.Behavior, textsOf(s.Flavors), parameters(s.LocalSID), s.Origin, s.Counter.Packets, s.Counter.Bytes, s.NextHop}
+		return []any{s.SID, s.Behavior, textsOf(s.Flavors), parameters(s.LocalSID, s.Slice), s.Origin, s.Counter.Packets, s.Counter.Bytes, s.NextHop}
 	},
 	section: "sids", addKey: "sid", fields: sidFields(),
 	example: `  culvert sid add 2001:db8:1:d46::/64 --behavior End.DT46 --table 100
@@ -73,7 +73,7 @@ var sids = noun[agent.SIDStatus]{
 }
 
 // parameters are what a behaviour was given, in one cell.
-func parameters(s srv6.LocalSID) string {
+func parameters(s srv6.LocalSID, slice string) string {
 	var out []string
 	add := func(set bool, format string, value any) {
 		if set {
@@ -96,6 +96,7 @@ func parameters(s srv6.LocalSID) string {
 	add(s.BlockLength != 0, "block /%d", s.BlockLength)
 	add(s.AllowUpperLayer, "%s", "upper layer to kernel")
 	add(s.IgnoreTag, "%s", "tag ignored")
+	add(slice != "", "slice %s", slice)
 	return strings.Join(out, ", ")
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/announce"
+	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -40,6 +41,9 @@ func checkAnnounce(v *validator) {
 		}
 		v.refuse(!e.Pools && !e.FramedRoutes, at+".pools", "set pools, framed_routes, or both to true", "nothing is to be announced")
 		checkNextHops(v, at, e, pools)
+		if e.VPN != "" {
+			checkVPNEntry(v, at, e)
+		}
 		for j, text := range e.Communities {
 			if _, err := announce.ParseCommunity(text); err != nil {
 				v.add(fmt.Sprintf("%s.communities[%d]", at, j), "65001:100, 65001:1:2, or a name such as no-export", "%s", err)
@@ -49,6 +53,29 @@ func checkAnnounce(v *validator) {
 			v.oneOf(fmt.Sprintf("%s.withdraw_on[%d]", at, j), string(c), string(announce.CauseN3), string(announce.CauseN4), string(announce.CauseN3Path))
 		}
 	}
+}
+
+// checkVPNEntry validates an entry for the VPN of a slice.
+func checkVPNEntry(v *validator, at string, e *announce.Entry) {
+	i := slices.IndexFunc(v.Slices, func(s slice.Slice) bool { return s.Name == e.VPN })
+	switch {
+	case i < 0 || v.Slices[i].VPN == nil:
+		v.add(at+".vpn", "the name of one of slices that has vpn", "no slice %q has a VPN", e.VPN)
+	case v.Slices[i].NetworkInstance != "" && !strings.EqualFold(v.Slices[i].NetworkInstance, e.NetworkInstance):
+		v.add(at+".vpn", fmt.Sprintf("a slice of the network instance %q", e.NetworkInstance),
+			"the SID of slice %q leads to UEs of the network instance %q only", e.VPN, v.Slices[i].NetworkInstance)
+	}
+	v.refuse(!slices.ContainsFunc(e.NextHops, netip.Addr.Is6),
+		at+".next_hops", "this node's IPv6 address towards the VPN's routers", "routes of a VPN over SRv6 need an IPv6 next hop")
+	for _, p := range v.UPF.UEPools {
+		v.refuse(p.NAT != nil && strings.EqualFold(p.NetworkInstance, e.NetworkInstance),
+			at+".vpn", "remove the pool's nat, or announce it without vpn", "a NAT translates on N6, and not at the VPN's SID")
+	}
+	hears := func(p BGPPeer) bool {
+		return slices.Contains(p.Families, BGPL3VPN) || len(p.Families) == 0 && p.ASN == v.BGP.ASN
+	}
+	v.refuse(!slices.ContainsFunc(v.BGP.Peers, hears),
+		at+".vpn", "add families: [l3vpn] to one of bgp.peers", "no BGP peer takes routes of VPNs")
 }
 
 // poolsOf are the prefixes of the pools of a network instance.

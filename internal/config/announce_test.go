@@ -55,3 +55,34 @@ func TestAnnounce(t *testing.T) {
 		t.Errorf("without bgp: %v", err)
 	}
 }
+
+// A slice's VPN has what its routers need, and an entry that announces it goes with it.
+func TestSliceVPN(t *testing.T) {
+	const good = `vpn: {sid: "2001:db8:1:46::/64", route_distinguisher: "65001:7", export_targets: ["65001:7", "192.0.2.1:9"]}`
+	const entry = `{network_instance: ims, vpn: a, pools: true, next_hops: ["2001:db8::fe"]}`
+	text := strings.NewReplacer("ENTRY", entry, "PEER, asn: 65000", "198.51.100.1, asn: 65000, families: [l3vpn]").Replace(announcingUPF) +
+		"slices: [{name: a, network_instance: ims, " + good + "}, {name: b, network_instance: internet}]\n"
+	c, err := Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := c.Slices[0].VPN; v == nil || v.Distinguisher != "65001:7" || len(v.Export) != 2 {
+		t.Errorf("the VPN: %+v", v)
+	}
+	for _, tt := range []struct{ old, new, want string }{
+		{`"2001:db8:1:46::/64"`, `10.0.0.0/24`, "slices[0].vpn.sid"},
+		{`"65001:7", export`, `"7", export`, "slices[0].vpn.route_distinguisher"},
+		{`["65001:7", "192.0.2.1:9"]`, `["65001:7", x]`, "slices[0].vpn.export_targets[1]"},
+		{`["65001:7", "192.0.2.1:9"]`, `[]`, "slices[0].vpn.export_targets: is missing"},
+		{"vpn: a", "vpn: b", `upf.announce[0].vpn: no slice "b" has a VPN`},
+		{"{network_instance: ims, vpn", "{network_instance: internet, vpn", `leads to UEs of the network instance "ims" only`},
+		{`["2001:db8::fe"]`, "[192.0.2.254]", "upf.announce[0].next_hops: routes of a VPN over SRv6 need an IPv6 next hop"},
+		{"[l3vpn]", "[unicast]", "upf.announce[0].vpn: no BGP peer takes routes of VPNs"},
+		{"prefixes: [10.46.0.0/24]", "prefixes: [10.46.0.0/24], nat: {addresses: 203.0.113.0/28}", "upf.announce[0].vpn: a NAT translates on N6"},
+		{"{name: b, network_instance: internet}", "{name: b, " + good + "}", "slices[1].vpn.sid"},
+	} {
+		if _, err := Parse([]byte(strings.Replace(text, tt.old, tt.new, 1))); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s instead of %s: %v, want an error about %q", tt.new, tt.old, err, tt.want)
+		}
+	}
+}

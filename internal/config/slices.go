@@ -40,7 +40,21 @@ func checkSlices(v *validator) {
 		if s.N9 != nil {
 			checkN9(v, at+".n9", s.N9)
 		}
+		if s.VPN != nil {
+			checkSliceVPN(v, at+".vpn", s.VPN)
+		}
 	}
+}
+
+// checkSliceVPN checks what BGP peers hear of a slice.
+func checkSliceVPN(v *validator, at string, p *slice.VPN) {
+	v.prefix6(at+".sid", p.SID)
+	checkAdministered(v, at+".route_distinguisher", p.Distinguisher)
+	v.refuse(len(p.Export) == 0, at+".export_targets", "the targets that the VPN's routers import, such as [\"65001:7\"]", "is missing")
+	for i, target := range p.Export {
+		checkAdministered(v, fmt.Sprintf("%s.export_targets[%d]", at, i), target)
+	}
+	v.refuse(len(v.Overlay.Tenants) > 0, at, "let one node have tenants of pods or VPNs of slices", "overlay.tenants are VPNs too")
 }
 
 func checkN6(v *validator, at string, n *slice.N6) {

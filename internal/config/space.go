@@ -172,6 +172,11 @@ func claims(v *validator) []claim {
 				return fmt.Sprintf("slices[%d].n9.local_sid", i), fmt.Sprintf("SID %s of slice %q", s.N9.LocalSID, s.Name)
 			})
 		}
+		if s.VPN != nil {
+			add(claimSID, s.VPN.SID, false, func() (string, string) {
+				return fmt.Sprintf("slices[%d].vpn.sid", i), fmt.Sprintf("SID %s of the VPN of slice %q", s.VPN.SID, s.Name)
+			})
+		}
 	}
 	for i := range v.Steering {
 		s := &v.Steering[i]

@@ -165,6 +165,9 @@ func ruleOf(r model.Rule) Rule {
 		Forward: Forwarding{Kind: forwardingKinds[f.Kind], Table: f.Table, Internal: f.Internal, Remote: f.Remote, Source: f.Source,
 			TEID: f.TEID, Control: f.Control, ArgsOffset: f.ArgsOffset, Policy: f.Policy, Link: Link(f.Link), ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}
 	group := session.GroupOf(uesToUEs[r.Group.UEToUE], r.Group.Slice, r.Group.NetworkInstance)
+	if r.Group == (model.Group{}) {
+		group = 0
+	}
 	if r.TEID == 0 {
 		out.Group = group
 	} else if f.Kind == model.ForwardTable {
@@ -270,7 +273,7 @@ func (r *rig) putSID(s srv6.LocalSID) error {
 	}
 	if r.asSessionSID(s) {
 		err := r.d.SIDs.PutForSessions(s.SID)
-		r.d.SIDs.SetSlice(s.SID, uint16(slice))
+		r.d.SIDs.SetSlice(s.SID, uint16(slice), false)
 		return err
 	}
 	if err := r.d.SIDs.Put(s); err != nil {

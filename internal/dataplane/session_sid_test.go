@@ -70,7 +70,7 @@ func TestSessionsAtSIDs(t *testing.T) {
 	open(anchored(3))
 	wantReason(t, d, "nobody's SID", sidFrame("fc00:3:46::", ue, "192.0.2.1"), "other_slice")
 	for slice, sid := range sids {
-		d.SIDs.SetSlice(sid, slice)
+		d.SIDs.SetSlice(sid, slice, false)
 	}
 	check("at first", 3, 4)
 	must(t, d.Close())

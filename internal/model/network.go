@@ -40,15 +40,23 @@ type Network struct {
 type SessionSID struct {
 	SID   netip.Prefix `json:"sid"`
 	Slice uint32       `json:"slice"`
+	VPN   bool         `json:"vpn,omitempty"` // what the data network sends to UEs arrives there
 }
 
-// SliceOf is the slice that receives at a SID, if one does.
+// ofVPN is in the number of a slice that SliceOf says.
+const ofVPN = 1 << 15
+
+// SliceOf is the slice that receives at a SID, if one does, with ofVPN.
 func (n *Network) SliceOf(sid netip.Prefix) (slice uint32, found bool) {
 	i := slices.IndexFunc(n.SessionSIDs, func(s SessionSID) bool { return s.SID.Masked() == sid.Masked() })
 	if i < 0 {
 		return 0, false
 	}
-	return n.SessionSIDs[i].Slice, true
+	slice = n.SessionSIDs[i].Slice
+	if n.SessionSIDs[i].VPN {
+		slice |= ofVPN
+	}
+	return slice, true
 }
 
 // Port is an interface that the data path is attached to.

@@ -48,6 +48,9 @@ func (u upf) toUE(rules []*ruleState) Result {
 
 // decapsulated is a packet that a SID of a slice took out, and that is fit to go on.
 func (u upf) decapsulated(sid netip.Prefix, slice uint32, t tpdu) Result {
+	if slice&ofVPN != 0 {
+		return u.fromVPN(slice&^ofVPN, t)
+	}
 	known, t2 := u.j.m.sessions, t
 	t2.bySID = true
 	if sid.Bits()+40 <= 128 {
@@ -78,6 +81,23 @@ func (u upf) decapsulated(sid netip.Prefix, slice uint32, t tpdu) Result {
 		}
 	}
 	return u.j.drop(NoPDR)
+}
+
+// fromVPN is a packet that the SID of a slice's VPN took out.
+func (u upf) fromVPN(slice uint32, t tpdu) Result {
+	src, dst := addresses(t.packet)
+	rules, _ := u.j.m.ueOrFramed(dst)
+	_, ue := u.j.m.ue(src)
+	switch {
+	case len(rules) == 0:
+		return u.j.drop(NoPDR)
+	case rules[0].Group.Slice != slice:
+		return u.j.drop(OtherSlice)
+	case ue || within(u.j.m.network.Config.GTPU.Pools, src):
+		return u.j.drop(UESource)
+	}
+	t.bySID = true
+	return u.meetIP(rules, t)
 }
 
 // meetIP is meet where rules must not be an Ethernet session's.
@@ -249,7 +269,7 @@ func (u upf) forward(r *ruleState, t tpdu) Result {
 // nothing.
 func (m *Model) meetUE(group Group, src netip.Addr, rules []*ruleState) Reason {
 	switch own, _ := m.ueOrFramed(src); {
-	case group == (Group{}):
+	case group.UEToUE == "":
 		return UEToUE
 	case len(rules) == 0:
 		return NoPDR

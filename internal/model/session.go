@@ -59,10 +59,9 @@ type AtSID struct {
 	UEs   []netip.Prefix `json:"ues,omitempty"`
 }
 
-// Group is the UEs that may reach each other, and how. The zero value: this UE reaches no
-// other.
+// Group is the UEs that may reach each other, and how; without UEToUE they reach no others.
 type Group struct {
-	UEToUE          BetweenUEs `json:"ue_to_ue"`
+	UEToUE          BetweenUEs `json:"ue_to_ue,omitempty"`
 	Slice           uint32     `json:"slice,omitempty"`
 	NetworkInstance string     `json:"network_instance,omitempty"`
 }

@@ -27,8 +27,21 @@ type Slice struct {
 	// UEToUE says what becomes of packets from one UE of the slice to another one in the
 	// same network instance. Unset: as upf.ue_to_ue says.
 	UEToUE UEToUE `json:"ue_to_ue,omitempty" jsonschema:"enum=drop,enum=route,enum=n6"`
+	// VPN is the L3VPN (RFC 9252) by which the data network's routers reach the slice's UEs.
+	VPN *VPN `json:"vpn,omitempty"`
 	// RateLimit of the whole slice, each way, in kbit/s. 0: no limit.
 	RateLimit session.BitRate `json:"rate_limit,omitzero"`
+}
+
+// SIDs are this node's SIDs at which the slice's sessions receive.
+func (s *Slice) SIDs() (out []netip.Prefix) {
+	if s.N9 != nil && s.N9.LocalSID.IsValid() {
+		out = append(out, s.N9.LocalSID)
+	}
+	if s.VPN != nil {
+		out = append(out, s.VPN.SID)
+	}
+	return out
 }
 
 // N6 is the link to the data network of Ethernet sessions.
@@ -39,6 +52,18 @@ type N6 struct {
 	// VLAN ID of the frames, from 1 to 4094. 0: all frames of the interface that
 	// belong to no other slice.
 	VLAN uint16 `json:"vlan,omitempty"`
+}
+
+// VPN is what BGP peers hear of a slice's VPN, as entries of upf.announce with the slice's
+// name in vpn say.
+type VPN struct {
+	// SID is this node's End.DT46 of the VPN: what routers send to it is for UEs of the
+	// slice's sessions, and nobody else.
+	SID netip.Prefix `json:"sid"`
+	// Distinguisher and Export are the route distinguisher and the route targets of the
+	// routes, like 65001:7 or 192.0.2.1:7.
+	Distinguisher string   `json:"route_distinguisher"`
+	Export        []string `json:"export_targets"`
 }
 
 // UEToUE is what becomes of packets from one UE to another one.

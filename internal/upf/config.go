@@ -92,7 +92,10 @@ func (u *UPF) moveSlices(to *settings) error {
 			return fmt.Errorf("slice %q: %w", s.Name, err)
 		}
 		if s.N9 != nil && s.N9.LocalSID.IsValid() {
-			u.o.DataPath.SetSliceSID(s.N9.LocalSID, to.indices[i])
+			u.o.DataPath.SetSliceSID(s.N9.LocalSID, to.indices[i], false)
+		}
+		if s.VPN != nil {
+			u.o.DataPath.SetSliceSID(s.VPN.SID, to.indices[i], true)
 		}
 	}
 	if !u.restored {

@@ -49,8 +49,9 @@ type DataPath interface {
 
 	// SetSlice sets the rates of a slice, in kbit/s.
 	SetSlice(slice uint32, up, down uint64) error
-	// SetSliceSID says whose sessions receive at a slice's SID.
-	SetSliceSID(sid netip.Prefix, slice uint32)
+	// SetSliceSID says whose sessions receive at a slice's SID: from other UPFs, or vpn:
+	// from the data network.
+	SetSliceSID(sid netip.Prefix, slice uint32, vpn bool)
 	SliceCounters(slice uint32) (up, down counter.Counter, err error)
 
 	// InjectKept sends a frame on as if it came in on an interface. The frame was

@@ -183,7 +183,7 @@ func (f *fakePath) SessionEvents(ctx context.Context, event func(datapath.Event)
 	}
 }
 
-func (f *fakePath) SetSliceSID(sid netip.Prefix, slice uint32) {
+func (f *fakePath) SetSliceSID(sid netip.Prefix, slice uint32, _ bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sliceSIDs[sid] = slice

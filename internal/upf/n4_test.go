@@ -371,8 +371,8 @@ func (j joined) Inject(frame []byte, ifindex int) error { return j.Frames.Inject
 func (j joined) InjectKept(frame []byte, ifindex int) error {
 	return j.Frames.InjectKept(frame, ifindex)
 }
-func (j joined) SetSliceSID(sid netip.Prefix, slice uint32) {
-	j.SIDs.SetSlice(sid, uint16(slice))
+func (j joined) SetSliceSID(sid netip.Prefix, slice uint32, vpn bool) {
+	j.SIDs.SetSlice(sid, uint16(slice), vpn)
 }
 func (j joined) PuntsIdle() bool                     { return j.Punts.Idle() }
 func (j joined) PutSession(s datapath.Session) error { return j.Sessions.Put(s) }

@@ -99,7 +99,7 @@ func NewBGP(c Config, s *State, to *Queue, log *slog.Logger) (*BGP, error) {
 	}
 	if c.Announces {
 		// An earlier speaker announced, and sessions outlive it.
-		h.config.Origin, h.config.Restarting = &bgp.Origin{Handler: h}, h.config.Restarting || len(s.Families) > 0
+		h.config.Origin, h.config.Restarting = &bgp.Origin{Handler: h, VPNs: c.VPNs}, h.config.Restarting || len(s.Families) > 0
 	}
 	if c.Overlay.Mode == config.OverlayBGP {
 		h.config.Cluster = &bgp.Cluster{Handler: h, Prefixes: b.Prefixes, SIDs: b.UnicastSIDs, Locator: !b.NoLocator}

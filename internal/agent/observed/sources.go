@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/overlay"
@@ -36,6 +37,8 @@ type Config struct {
 	Overlay config.Overlay
 	// Announces: BGP advertises UE prefixes too (BGP.Announce).
 	Announces bool
+	// VPNs that UE prefixes are advertised in.
+	VPNs []bgp.VPN
 }
 
 // NewSources are none; Adjust starts them. They push what they observe to a queue, and
@@ -80,7 +83,7 @@ func (s *Sources) Problem() string {
 func (s *Sources) Adjust(ctx context.Context, c Config, self overlay.Self, state *State) error {
 	// What each of them depends on.
 	o := &c.Overlay
-	forBGP := Config{BGP: c.BGP, Announces: c.Announces, Overlay: config.Overlay{Mode: o.Mode, Tenants: o.Tenants}}
+	forBGP := Config{BGP: c.BGP, Announces: c.Announces, VPNs: c.VPNs, Overlay: config.Overlay{Mode: o.Mode, Tenants: o.Tenants}}
 	forKube := Config{Overlay: config.Overlay{Mode: o.Mode, Node: o.Node, LocatorPool: o.LocatorPool, Kube: o.Kube}}
 	return errors.Join(s.adjustBGP(ctx, forBGP, self, state), s.adjustKube(ctx, forKube, o.UsesKube(), self, state))
 }

@@ -343,8 +343,8 @@ func (t *Tables) compileUPF(c *config.Config) {
 			}
 			t.N6[to.String()] = to
 		}
-		if s.N9 != nil && s.N9.LocalSID.IsValid() {
-			t.SessionSIDs[desired.SIDKey(s.N9.LocalSID)] = SessionSID(s.N9.LocalSID)
+		for _, sid := range s.SIDs() {
+			t.SessionSIDs[desired.SIDKey(sid)] = SessionSID(sid)
 		}
 	}
 }

@@ -2512,6 +2512,7 @@ type AnnounceEntry struct {
 	WithdrawOn      []string               `protobuf:"bytes,8,rep,name=withdraw_on,json=withdrawOn,proto3" json:"withdraw_on,omitempty"` // n3, n4, n3_path
 	HoldTime        uint32                 `protobuf:"varint,9,opt,name=hold_time,json=holdTime,proto3" json:"hold_time,omitempty"`      // seconds
 	HoldDown        uint32                 `protobuf:"varint,10,opt,name=hold_down,json=holdDown,proto3" json:"hold_down,omitempty"`     // seconds
+	Vpn             string                 `protobuf:"bytes,11,opt,name=vpn,proto3" json:"vpn,omitempty"`                                // of a slice; "": unicast routes
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2614,6 +2615,13 @@ func (x *AnnounceEntry) GetHoldDown() uint32 {
 		return x.HoldDown
 	}
 	return 0
+}
+
+func (x *AnnounceEntry) GetVpn() string {
+	if x != nil {
+		return x.Vpn
+	}
+	return ""
 }
 
 type UEPool struct {
@@ -2866,6 +2874,7 @@ type Slice struct {
 	RateLimit       *BitRate               `protobuf:"bytes,6,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"`
 	N6              *N6                    `protobuf:"bytes,7,opt,name=n6,proto3" json:"n6,omitempty"`
 	UeToUe          string                 `protobuf:"bytes,8,opt,name=ue_to_ue,json=ueToUe,proto3" json:"ue_to_ue,omitempty"` // drop, route, n6; as in UPF where it is not set
+	Vpn             *SliceVPN              `protobuf:"bytes,9,opt,name=vpn,proto3" json:"vpn,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2956,6 +2965,74 @@ func (x *Slice) GetUeToUe() string {
 	return ""
 }
 
+func (x *Slice) GetVpn() *SliceVPN {
+	if x != nil {
+		return x.Vpn
+	}
+	return nil
+}
+
+// SliceVPN is what BGP peers hear of a slice's L3VPN.
+type SliceVPN struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Sid                string                 `protobuf:"bytes,1,opt,name=sid,proto3" json:"sid,omitempty"`
+	RouteDistinguisher string                 `protobuf:"bytes,2,opt,name=route_distinguisher,json=routeDistinguisher,proto3" json:"route_distinguisher,omitempty"`
+	ExportTargets      []string               `protobuf:"bytes,3,rep,name=export_targets,json=exportTargets,proto3" json:"export_targets,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *SliceVPN) Reset() {
+	*x = SliceVPN{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SliceVPN) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SliceVPN) ProtoMessage() {}
+
+func (x *SliceVPN) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SliceVPN.ProtoReflect.Descriptor instead.
+func (*SliceVPN) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SliceVPN) GetSid() string {
+	if x != nil {
+		return x.Sid
+	}
+	return ""
+}
+
+func (x *SliceVPN) GetRouteDistinguisher() string {
+	if x != nil {
+		return x.RouteDistinguisher
+	}
+	return ""
+}
+
+func (x *SliceVPN) GetExportTargets() []string {
+	if x != nil {
+		return x.ExportTargets
+	}
+	return nil
+}
+
 // N6 of Ethernet sessions.
 type N6 struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2967,7 +3044,7 @@ type N6 struct {
 
 func (x *N6) Reset() {
 	*x = N6{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3056,7 @@ func (x *N6) String() string {
 func (*N6) ProtoMessage() {}
 
 func (x *N6) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3069,7 @@ func (x *N6) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N6.ProtoReflect.Descriptor instead.
 func (*N6) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *N6) GetInterface() string {
@@ -3019,7 +3096,7 @@ type SNSSAI struct {
 
 func (x *SNSSAI) Reset() {
 	*x = SNSSAI{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3031,7 +3108,7 @@ func (x *SNSSAI) String() string {
 func (*SNSSAI) ProtoMessage() {}
 
 func (x *SNSSAI) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3044,7 +3121,7 @@ func (x *SNSSAI) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SNSSAI.ProtoReflect.Descriptor instead.
 func (*SNSSAI) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SNSSAI) GetSst() uint32 {
@@ -3077,7 +3154,7 @@ type N9 struct {
 
 func (x *N9) Reset() {
 	*x = N9{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +3166,7 @@ func (x *N9) String() string {
 func (*N9) ProtoMessage() {}
 
 func (x *N9) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +3179,7 @@ func (x *N9) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N9.ProtoReflect.Descriptor instead.
 func (*N9) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *N9) GetTransport() string {
@@ -3172,7 +3249,7 @@ type BitRate struct {
 
 func (x *BitRate) Reset() {
 	*x = BitRate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3261,7 @@ func (x *BitRate) String() string {
 func (*BitRate) ProtoMessage() {}
 
 func (x *BitRate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3274,7 @@ func (x *BitRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BitRate.ProtoReflect.Descriptor instead.
 func (*BitRate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *BitRate) GetUplink() uint32 {
@@ -3228,7 +3305,7 @@ type API struct {
 
 func (x *API) Reset() {
 	*x = API{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3240,7 +3317,7 @@ func (x *API) String() string {
 func (*API) ProtoMessage() {}
 
 func (x *API) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3253,7 +3330,7 @@ func (x *API) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use API.ProtoReflect.Descriptor instead.
 func (*API) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *API) GetSocket() string {
@@ -3307,7 +3384,7 @@ type Metrics struct {
 
 func (x *Metrics) Reset() {
 	*x = Metrics{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3396,7 @@ func (x *Metrics) String() string {
 func (*Metrics) ProtoMessage() {}
 
 func (x *Metrics) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3409,7 @@ func (x *Metrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metrics.ProtoReflect.Descriptor instead.
 func (*Metrics) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Metrics) GetListen() string {
@@ -3352,7 +3429,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3364,7 +3441,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3377,7 +3454,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Log) GetLevel() string {
@@ -3405,7 +3482,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3417,7 +3494,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3430,7 +3507,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Counter) GetPackets() uint64 {
@@ -3455,7 +3532,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3467,7 +3544,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3480,7 +3557,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
 }
 
 type StatusResponse struct {
@@ -3501,7 +3578,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3513,7 +3590,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3526,7 +3603,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -3617,7 +3694,7 @@ type SpreadStatus struct {
 
 func (x *SpreadStatus) Reset() {
 	*x = SpreadStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3629,7 +3706,7 @@ func (x *SpreadStatus) String() string {
 func (*SpreadStatus) ProtoMessage() {}
 
 func (x *SpreadStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3642,7 +3719,7 @@ func (x *SpreadStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpreadStatus.ProtoReflect.Descriptor instead.
 func (*SpreadStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SpreadStatus) GetBy() string {
@@ -3726,7 +3803,7 @@ type CPUStatus struct {
 
 func (x *CPUStatus) Reset() {
 	*x = CPUStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3738,7 +3815,7 @@ func (x *CPUStatus) String() string {
 func (*CPUStatus) ProtoMessage() {}
 
 func (x *CPUStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3751,7 +3828,7 @@ func (x *CPUStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUStatus.ProtoReflect.Descriptor instead.
 func (*CPUStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CPUStatus) GetCpu() int32 {
@@ -3831,7 +3908,7 @@ type BucketStatus struct {
 
 func (x *BucketStatus) Reset() {
 	*x = BucketStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3843,7 +3920,7 @@ func (x *BucketStatus) String() string {
 func (*BucketStatus) ProtoMessage() {}
 
 func (x *BucketStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3856,7 +3933,7 @@ func (x *BucketStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketStatus.ProtoReflect.Descriptor instead.
 func (*BucketStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *BucketStatus) GetBucket() int32 {
@@ -3915,7 +3992,7 @@ type OverlayStatus struct {
 
 func (x *OverlayStatus) Reset() {
 	*x = OverlayStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3927,7 +4004,7 @@ func (x *OverlayStatus) String() string {
 func (*OverlayStatus) ProtoMessage() {}
 
 func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3940,7 +4017,7 @@ func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayStatus.ProtoReflect.Descriptor instead.
 func (*OverlayStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *OverlayStatus) GetMode() string {
@@ -4041,7 +4118,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4053,7 +4130,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4066,7 +4143,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *NodeStatus) GetNode() *OverlayNode {
@@ -4113,7 +4190,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4125,7 +4202,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4138,7 +4215,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListNodesRequest) GetKey() string {
@@ -4157,7 +4234,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4169,7 +4246,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4182,7 +4259,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeStatus {
@@ -4213,7 +4290,7 @@ type UPFStatus struct {
 
 func (x *UPFStatus) Reset() {
 	*x = UPFStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4225,7 +4302,7 @@ func (x *UPFStatus) String() string {
 func (*UPFStatus) ProtoMessage() {}
 
 func (x *UPFStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4238,7 +4315,7 @@ func (x *UPFStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPFStatus.ProtoReflect.Descriptor instead.
 func (*UPFStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *UPFStatus) GetSessions() uint32 {
@@ -4338,7 +4415,7 @@ type N4Counts struct {
 
 func (x *N4Counts) Reset() {
 	*x = N4Counts{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4350,7 +4427,7 @@ func (x *N4Counts) String() string {
 func (*N4Counts) ProtoMessage() {}
 
 func (x *N4Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4363,7 +4440,7 @@ func (x *N4Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N4Counts.ProtoReflect.Descriptor instead.
 func (*N4Counts) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *N4Counts) GetHeartbeats() uint64 {
@@ -4407,7 +4484,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4419,7 +4496,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4432,7 +4509,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PoolStatus) GetNetworkInstance() string {
@@ -4476,7 +4553,7 @@ type PeerStatus struct {
 
 func (x *PeerStatus) Reset() {
 	*x = PeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4488,7 +4565,7 @@ func (x *PeerStatus) String() string {
 func (*PeerStatus) ProtoMessage() {}
 
 func (x *PeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4501,7 +4578,7 @@ func (x *PeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatus.ProtoReflect.Descriptor instead.
 func (*PeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PeerStatus) GetAddr() string {
@@ -4545,7 +4622,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4557,7 +4634,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4570,7 +4647,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SliceStatus) GetResource() *Slice {
@@ -4623,7 +4700,7 @@ type AssociationStatus struct {
 
 func (x *AssociationStatus) Reset() {
 	*x = AssociationStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4635,7 +4712,7 @@ func (x *AssociationStatus) String() string {
 func (*AssociationStatus) ProtoMessage() {}
 
 func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4648,7 +4725,7 @@ func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssociationStatus.ProtoReflect.Descriptor instead.
 func (*AssociationStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AssociationStatus) GetNode() string {
@@ -4724,7 +4801,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4736,7 +4813,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4749,7 +4826,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SessionStatus) GetSeid() uint64 {
@@ -4868,7 +4945,7 @@ type PDRStatus struct {
 
 func (x *PDRStatus) Reset() {
 	*x = PDRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4880,7 +4957,7 @@ func (x *PDRStatus) String() string {
 func (*PDRStatus) ProtoMessage() {}
 
 func (x *PDRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4893,7 +4970,7 @@ func (x *PDRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PDRStatus.ProtoReflect.Descriptor instead.
 func (*PDRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PDRStatus) GetPdr() uint32 {
@@ -4931,7 +5008,7 @@ type URRStatus struct {
 
 func (x *URRStatus) Reset() {
 	*x = URRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4943,7 +5020,7 @@ func (x *URRStatus) String() string {
 func (*URRStatus) ProtoMessage() {}
 
 func (x *URRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4956,7 +5033,7 @@ func (x *URRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
 func (*URRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *URRStatus) GetUrr() uint32 {
@@ -5006,7 +5083,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5018,7 +5095,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5031,7 +5108,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -5076,7 +5153,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5088,7 +5165,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5101,7 +5178,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Outcome) GetReason() string {
@@ -5150,7 +5227,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5162,7 +5239,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5175,7 +5252,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -5205,13 +5282,14 @@ type SIDStatus struct {
 	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
 	Counter       *Counter               `protobuf:"bytes,3,opt,name=counter,proto3" json:"counter,omitempty"`
 	NextHopState  string                 `protobuf:"bytes,4,opt,name=next_hop_state,json=nextHopState,proto3" json:"next_hop_state,omitempty"` // resolved adjacency, or why not
+	Slice         string                 `protobuf:"bytes,5,opt,name=slice,proto3" json:"slice,omitempty"`                                     // whose sessions receive there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5223,7 +5301,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5236,7 +5314,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -5267,6 +5345,13 @@ func (x *SIDStatus) GetNextHopState() string {
 	return ""
 }
 
+func (x *SIDStatus) GetSlice() string {
+	if x != nil {
+		return x.Slice
+	}
+	return ""
+}
+
 // PolicyStatus has the segment lists of the active candidate path.
 type PolicyStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5284,7 +5369,7 @@ type PolicyStatus struct {
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5296,7 +5381,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5309,7 +5394,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -5382,7 +5467,7 @@ type ProtectionList struct {
 
 func (x *ProtectionList) Reset() {
 	*x = ProtectionList{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5394,7 +5479,7 @@ func (x *ProtectionList) String() string {
 func (*ProtectionList) ProtoMessage() {}
 
 func (x *ProtectionList) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5407,7 +5492,7 @@ func (x *ProtectionList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtectionList.ProtoReflect.Descriptor instead.
 func (*ProtectionList) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ProtectionList) GetWeight() uint32 {
@@ -5457,7 +5542,7 @@ type Delay struct {
 
 func (x *Delay) Reset() {
 	*x = Delay{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5469,7 +5554,7 @@ func (x *Delay) String() string {
 func (*Delay) ProtoMessage() {}
 
 func (x *Delay) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5482,7 +5567,7 @@ func (x *Delay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delay.ProtoReflect.Descriptor instead.
 func (*Delay) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Delay) GetMinimum() uint64 {
@@ -5521,7 +5606,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5533,7 +5618,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5546,7 +5631,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Verdict) GetPath() string {
@@ -5602,7 +5687,7 @@ type CandidatePathStatus struct {
 
 func (x *CandidatePathStatus) Reset() {
 	*x = CandidatePathStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5614,7 +5699,7 @@ func (x *CandidatePathStatus) String() string {
 func (*CandidatePathStatus) ProtoMessage() {}
 
 func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5627,7 +5712,7 @@ func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CandidatePathStatus.ProtoReflect.Descriptor instead.
 func (*CandidatePathStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *CandidatePathStatus) GetResource() *CandidatePath {
@@ -5666,7 +5751,7 @@ type ClassStatus struct {
 
 func (x *ClassStatus) Reset() {
 	*x = ClassStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5678,7 +5763,7 @@ func (x *ClassStatus) String() string {
 func (*ClassStatus) ProtoMessage() {}
 
 func (x *ClassStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5691,7 +5776,7 @@ func (x *ClassStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassStatus.ProtoReflect.Descriptor instead.
 func (*ClassStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ClassStatus) GetResource() *TrafficClass {
@@ -5746,7 +5831,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5758,7 +5843,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5771,7 +5856,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -5800,7 +5885,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5812,7 +5897,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5825,7 +5910,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -5867,7 +5952,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5879,7 +5964,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5892,7 +5977,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Attachment) GetContainerId() string {
@@ -5929,7 +6014,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5941,7 +6026,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5954,7 +6039,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Pod) GetNetwork() string {
@@ -6047,7 +6132,7 @@ type PodStatus struct {
 
 func (x *PodStatus) Reset() {
 	*x = PodStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6059,7 +6144,7 @@ func (x *PodStatus) String() string {
 func (*PodStatus) ProtoMessage() {}
 
 func (x *PodStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6072,7 +6157,7 @@ func (x *PodStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodStatus.ProtoReflect.Descriptor instead.
 func (*PodStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *PodStatus) GetAttachment() *Attachment {
@@ -6124,7 +6209,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6136,7 +6221,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6149,7 +6234,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -6203,7 +6288,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6215,7 +6300,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6228,7 +6313,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -6247,7 +6332,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6259,7 +6344,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6272,7 +6357,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -6291,7 +6376,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6303,7 +6388,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6316,7 +6401,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -6335,7 +6420,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6347,7 +6432,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6360,7 +6445,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -6379,7 +6464,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6391,7 +6476,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6404,7 +6489,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -6423,7 +6508,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6435,7 +6520,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6448,7 +6533,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -6467,7 +6552,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6479,7 +6564,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6492,7 +6577,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -6511,7 +6596,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6523,7 +6608,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6536,7 +6621,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -6555,7 +6640,7 @@ type ListCandidatePathsRequest struct {
 
 func (x *ListCandidatePathsRequest) Reset() {
 	*x = ListCandidatePathsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6567,7 +6652,7 @@ func (x *ListCandidatePathsRequest) String() string {
 func (*ListCandidatePathsRequest) ProtoMessage() {}
 
 func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6580,7 +6665,7 @@ func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsRequest.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListCandidatePathsRequest) GetKey() string {
@@ -6599,7 +6684,7 @@ type ListCandidatePathsResponse struct {
 
 func (x *ListCandidatePathsResponse) Reset() {
 	*x = ListCandidatePathsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6611,7 +6696,7 @@ func (x *ListCandidatePathsResponse) String() string {
 func (*ListCandidatePathsResponse) ProtoMessage() {}
 
 func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6624,7 +6709,7 @@ func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsResponse.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListCandidatePathsResponse) GetCandidatePaths() []*CandidatePathStatus {
@@ -6643,7 +6728,7 @@ type ListClassesRequest struct {
 
 func (x *ListClassesRequest) Reset() {
 	*x = ListClassesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6655,7 +6740,7 @@ func (x *ListClassesRequest) String() string {
 func (*ListClassesRequest) ProtoMessage() {}
 
 func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6668,7 +6753,7 @@ func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesRequest.ProtoReflect.Descriptor instead.
 func (*ListClassesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListClassesRequest) GetKey() string {
@@ -6687,7 +6772,7 @@ type ListClassesResponse struct {
 
 func (x *ListClassesResponse) Reset() {
 	*x = ListClassesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6699,7 +6784,7 @@ func (x *ListClassesResponse) String() string {
 func (*ListClassesResponse) ProtoMessage() {}
 
 func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6712,7 +6797,7 @@ func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesResponse.ProtoReflect.Descriptor instead.
 func (*ListClassesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListClassesResponse) GetClasses() []*ClassStatus {
@@ -6731,7 +6816,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6743,7 +6828,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6756,7 +6841,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -6775,7 +6860,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6787,7 +6872,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6800,7 +6885,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -6819,7 +6904,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6831,7 +6916,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6844,7 +6929,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -6863,7 +6948,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6875,7 +6960,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6888,7 +6973,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -6907,7 +6992,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6919,7 +7004,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6932,7 +7017,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -6951,7 +7036,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6963,7 +7048,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6976,7 +7061,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -6995,7 +7080,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7007,7 +7092,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7020,7 +7105,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -7039,7 +7124,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7051,7 +7136,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7064,7 +7149,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -7083,7 +7168,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7095,7 +7180,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7108,7 +7193,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListPodsRequest) GetKey() string {
@@ -7127,7 +7212,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7139,7 +7224,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7152,7 +7237,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListPodsResponse) GetPods() []*PodStatus {
@@ -7171,7 +7256,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7183,7 +7268,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7196,7 +7281,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -7215,7 +7300,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7227,7 +7312,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7240,7 +7325,7 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
@@ -7266,7 +7351,7 @@ type BGPPeerStatus struct {
 
 func (x *BGPPeerStatus) Reset() {
 	*x = BGPPeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7278,7 +7363,7 @@ func (x *BGPPeerStatus) String() string {
 func (*BGPPeerStatus) ProtoMessage() {}
 
 func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7291,7 +7376,7 @@ func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGPPeerStatus.ProtoReflect.Descriptor instead.
 func (*BGPPeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *BGPPeerStatus) GetAddress() string {
@@ -7359,13 +7444,14 @@ type AnnouncementStatus struct {
 	State           string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`                    // announced, withdrawn, refused
 	Reason          string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	Since           *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"` // of the state of the network instance
+	Vpn             string                 `protobuf:"bytes,8,opt,name=vpn,proto3" json:"vpn,omitempty"`     // of a slice; "": unicast routes
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *AnnouncementStatus) Reset() {
 	*x = AnnouncementStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7377,7 +7463,7 @@ func (x *AnnouncementStatus) String() string {
 func (*AnnouncementStatus) ProtoMessage() {}
 
 func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7390,7 +7476,7 @@ func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnouncementStatus.ProtoReflect.Descriptor instead.
 func (*AnnouncementStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *AnnouncementStatus) GetPrefix() string {
@@ -7442,6 +7528,13 @@ func (x *AnnouncementStatus) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *AnnouncementStatus) GetVpn() string {
+	if x != nil {
+		return x.Vpn
+	}
+	return ""
+}
+
 type ListAnnouncementsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -7451,7 +7544,7 @@ type ListAnnouncementsRequest struct {
 
 func (x *ListAnnouncementsRequest) Reset() {
 	*x = ListAnnouncementsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7463,7 +7556,7 @@ func (x *ListAnnouncementsRequest) String() string {
 func (*ListAnnouncementsRequest) ProtoMessage() {}
 
 func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7476,7 +7569,7 @@ func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsRequest.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ListAnnouncementsRequest) GetKey() string {
@@ -7495,7 +7588,7 @@ type ListAnnouncementsResponse struct {
 
 func (x *ListAnnouncementsResponse) Reset() {
 	*x = ListAnnouncementsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7507,7 +7600,7 @@ func (x *ListAnnouncementsResponse) String() string {
 func (*ListAnnouncementsResponse) ProtoMessage() {}
 
 func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7520,7 +7613,7 @@ func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsResponse.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ListAnnouncementsResponse) GetAnnouncements() []*AnnouncementStatus {
@@ -7549,7 +7642,7 @@ type NATStatus struct {
 
 func (x *NATStatus) Reset() {
 	*x = NATStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7561,7 +7654,7 @@ func (x *NATStatus) String() string {
 func (*NATStatus) ProtoMessage() {}
 
 func (x *NATStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7574,7 +7667,7 @@ func (x *NATStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATStatus.ProtoReflect.Descriptor instead.
 func (*NATStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *NATStatus) GetPool() string {
@@ -7665,7 +7758,7 @@ type NATBlock struct {
 
 func (x *NATBlock) Reset() {
 	*x = NATBlock{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7677,7 +7770,7 @@ func (x *NATBlock) String() string {
 func (*NATBlock) ProtoMessage() {}
 
 func (x *NATBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7690,7 +7783,7 @@ func (x *NATBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATBlock.ProtoReflect.Descriptor instead.
 func (*NATBlock) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *NATBlock) GetPublicAddress() string {
@@ -7727,7 +7820,7 @@ type NATMapping struct {
 
 func (x *NATMapping) Reset() {
 	*x = NATMapping{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7739,7 +7832,7 @@ func (x *NATMapping) String() string {
 func (*NATMapping) ProtoMessage() {}
 
 func (x *NATMapping) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7752,7 +7845,7 @@ func (x *NATMapping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATMapping.ProtoReflect.Descriptor instead.
 func (*NATMapping) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *NATMapping) GetProtocol() string {
@@ -7799,7 +7892,7 @@ type ListNATsRequest struct {
 
 func (x *ListNATsRequest) Reset() {
 	*x = ListNATsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7811,7 +7904,7 @@ func (x *ListNATsRequest) String() string {
 func (*ListNATsRequest) ProtoMessage() {}
 
 func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7824,7 +7917,7 @@ func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsRequest.ProtoReflect.Descriptor instead.
 func (*ListNATsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ListNATsRequest) GetKey() string {
@@ -7843,7 +7936,7 @@ type ListNATsResponse struct {
 
 func (x *ListNATsResponse) Reset() {
 	*x = ListNATsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7855,7 +7948,7 @@ func (x *ListNATsResponse) String() string {
 func (*ListNATsResponse) ProtoMessage() {}
 
 func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7868,7 +7961,7 @@ func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsResponse.ProtoReflect.Descriptor instead.
 func (*ListNATsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ListNATsResponse) GetNats() []*NATStatus {
@@ -7887,7 +7980,7 @@ type ListBGPPeersRequest struct {
 
 func (x *ListBGPPeersRequest) Reset() {
 	*x = ListBGPPeersRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7899,7 +7992,7 @@ func (x *ListBGPPeersRequest) String() string {
 func (*ListBGPPeersRequest) ProtoMessage() {}
 
 func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7912,7 +8005,7 @@ func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersRequest.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ListBGPPeersRequest) GetKey() string {
@@ -7931,7 +8024,7 @@ type ListBGPPeersResponse struct {
 
 func (x *ListBGPPeersResponse) Reset() {
 	*x = ListBGPPeersResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7943,7 +8036,7 @@ func (x *ListBGPPeersResponse) String() string {
 func (*ListBGPPeersResponse) ProtoMessage() {}
 
 func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7956,7 +8049,7 @@ func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersResponse.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ListBGPPeersResponse) GetPeers() []*BGPPeerStatus {
@@ -7975,7 +8068,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7987,7 +8080,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8000,7 +8093,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -8019,7 +8112,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8031,7 +8124,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8044,7 +8137,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -8070,7 +8163,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8082,7 +8175,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8095,7 +8188,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -8150,7 +8243,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8162,7 +8255,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8175,7 +8268,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -8206,7 +8299,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8218,7 +8311,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8231,7 +8324,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -8282,7 +8375,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8294,7 +8387,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8307,7 +8400,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Change) GetOp() string {
@@ -8349,7 +8442,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8361,7 +8454,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8374,7 +8467,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Ref) GetKind() string {
@@ -8399,7 +8492,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8411,7 +8504,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8424,7 +8517,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
 }
 
 type GetConfigResponse struct {
@@ -8436,7 +8529,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8448,7 +8541,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8461,7 +8554,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -8480,7 +8573,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8492,7 +8585,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8505,7 +8598,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -8524,7 +8617,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8536,7 +8629,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8549,7 +8642,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -8569,7 +8662,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8581,7 +8674,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8594,7 +8687,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -8620,7 +8713,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8632,7 +8725,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8645,7 +8738,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -8664,7 +8757,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8676,7 +8769,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8689,7 +8782,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -8708,7 +8801,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8720,7 +8813,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8733,7 +8826,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -8752,7 +8845,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8764,7 +8857,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8777,7 +8870,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -8796,7 +8889,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8808,7 +8901,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8821,7 +8914,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -8848,7 +8941,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8860,7 +8953,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8873,7 +8966,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -8946,7 +9039,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8958,7 +9051,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8971,7 +9064,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -9117,7 +9210,7 @@ type AddPodRequest struct {
 
 func (x *AddPodRequest) Reset() {
 	*x = AddPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9129,7 +9222,7 @@ func (x *AddPodRequest) String() string {
 func (*AddPodRequest) ProtoMessage() {}
 
 func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9142,7 +9235,7 @@ func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodRequest.ProtoReflect.Descriptor instead.
 func (*AddPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *AddPodRequest) GetAttachment() *Attachment {
@@ -9171,7 +9264,7 @@ type AddPodResponse struct {
 
 func (x *AddPodResponse) Reset() {
 	*x = AddPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9183,7 +9276,7 @@ func (x *AddPodResponse) String() string {
 func (*AddPodResponse) ProtoMessage() {}
 
 func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9196,7 +9289,7 @@ func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodResponse.ProtoReflect.Descriptor instead.
 func (*AddPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *AddPodResponse) GetAddresses() []string {
@@ -9236,7 +9329,7 @@ type DeletePodRequest struct {
 
 func (x *DeletePodRequest) Reset() {
 	*x = DeletePodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9248,7 +9341,7 @@ func (x *DeletePodRequest) String() string {
 func (*DeletePodRequest) ProtoMessage() {}
 
 func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9261,7 +9354,7 @@ func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodRequest.ProtoReflect.Descriptor instead.
 func (*DeletePodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *DeletePodRequest) GetAttachment() *Attachment {
@@ -9279,7 +9372,7 @@ type DeletePodResponse struct {
 
 func (x *DeletePodResponse) Reset() {
 	*x = DeletePodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9291,7 +9384,7 @@ func (x *DeletePodResponse) String() string {
 func (*DeletePodResponse) ProtoMessage() {}
 
 func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9304,7 +9397,7 @@ func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodResponse.ProtoReflect.Descriptor instead.
 func (*DeletePodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
 }
 
 type CheckPodRequest struct {
@@ -9316,7 +9409,7 @@ type CheckPodRequest struct {
 
 func (x *CheckPodRequest) Reset() {
 	*x = CheckPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9328,7 +9421,7 @@ func (x *CheckPodRequest) String() string {
 func (*CheckPodRequest) ProtoMessage() {}
 
 func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9341,7 +9434,7 @@ func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodRequest.ProtoReflect.Descriptor instead.
 func (*CheckPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *CheckPodRequest) GetAttachment() *Attachment {
@@ -9360,7 +9453,7 @@ type CheckPodResponse struct {
 
 func (x *CheckPodResponse) Reset() {
 	*x = CheckPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9372,7 +9465,7 @@ func (x *CheckPodResponse) String() string {
 func (*CheckPodResponse) ProtoMessage() {}
 
 func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9385,7 +9478,7 @@ func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodResponse.ProtoReflect.Descriptor instead.
 func (*CheckPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *CheckPodResponse) GetDifferences() []string {
@@ -9405,7 +9498,7 @@ type RetainPodsRequest struct {
 
 func (x *RetainPodsRequest) Reset() {
 	*x = RetainPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9417,7 +9510,7 @@ func (x *RetainPodsRequest) String() string {
 func (*RetainPodsRequest) ProtoMessage() {}
 
 func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9430,7 +9523,7 @@ func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsRequest.ProtoReflect.Descriptor instead.
 func (*RetainPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *RetainPodsRequest) GetNetwork() string {
@@ -9456,7 +9549,7 @@ type RetainPodsResponse struct {
 
 func (x *RetainPodsResponse) Reset() {
 	*x = RetainPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9468,7 +9561,7 @@ func (x *RetainPodsResponse) String() string {
 func (*RetainPodsResponse) ProtoMessage() {}
 
 func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9481,7 +9574,7 @@ func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsResponse.ProtoReflect.Descriptor instead.
 func (*RetainPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *RetainPodsResponse) GetRemoved() []*Attachment {
@@ -9499,7 +9592,7 @@ type GetPodReadinessRequest struct {
 
 func (x *GetPodReadinessRequest) Reset() {
 	*x = GetPodReadinessRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9511,7 +9604,7 @@ func (x *GetPodReadinessRequest) String() string {
 func (*GetPodReadinessRequest) ProtoMessage() {}
 
 func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9524,7 +9617,7 @@ func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessRequest.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
 }
 
 type GetPodReadinessResponse struct {
@@ -9538,7 +9631,7 @@ type GetPodReadinessResponse struct {
 
 func (x *GetPodReadinessResponse) Reset() {
 	*x = GetPodReadinessResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9550,7 +9643,7 @@ func (x *GetPodReadinessResponse) String() string {
 func (*GetPodReadinessResponse) ProtoMessage() {}
 
 func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9563,7 +9656,7 @@ func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessResponse.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *GetPodReadinessResponse) GetReady() bool {
@@ -9596,7 +9689,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9608,7 +9701,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9621,7 +9714,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -9640,7 +9733,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9652,7 +9745,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9665,7 +9758,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -9689,7 +9782,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9701,7 +9794,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9714,7 +9807,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *Finding) GetName() string {
@@ -10015,7 +10108,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bannounce\x18\f \x03(\v2\x19.culvert.v1.AnnounceEntryR\bannounce\x12\x1d\n" +
 	"\n" +
 	"rate_burst\x18\r \x01(\rR\trateBurst\x12\x18\n" +
-	"\bue_to_ue\x18\x0e \x01(\tR\x06ueToUe\"\xe6\x02\n" +
+	"\bue_to_ue\x18\x0e \x01(\tR\x06ueToUe\"\xf8\x02\n" +
 	"\rAnnounceEntry\x12)\n" +
 	"\x10network_instance\x18\x01 \x01(\tR\x0fnetworkInstance\x12\x14\n" +
 	"\x05pools\x18\x02 \x01(\bR\x05pools\x12#\n" +
@@ -10028,7 +10121,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"withdrawOn\x12\x1b\n" +
 	"\thold_time\x18\t \x01(\rR\bholdTime\x12\x1b\n" +
 	"\thold_down\x18\n" +
-	" \x01(\rR\bholdDown\"r\n" +
+	" \x01(\rR\bholdDown\x12\x10\n" +
+	"\x03vpn\x18\v \x01(\tR\x03vpn\"r\n" +
 	"\x06UEPool\x12)\n" +
 	"\x10network_instance\x18\x01 \x01(\tR\x0fnetworkInstance\x12\x1a\n" +
 	"\bprefixes\x18\x02 \x03(\tR\bprefixes\x12!\n" +
@@ -10045,7 +10139,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x0etcp_transitory\x18\x04 \x01(\rR\rtcpTransitory\"8\n" +
 	"\x06Buffer\x12\x18\n" +
 	"\apackets\x18\x01 \x01(\rR\apackets\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\rR\x05bytes\"\x96\x02\n" +
+	"\x05bytes\x18\x02 \x01(\rR\x05bytes\"\xbe\x02\n" +
 	"\x05Slice\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12*\n" +
 	"\x06snssai\x18\x02 \x01(\v2\x12.culvert.v1.SNSSAIR\x06snssai\x12)\n" +
@@ -10055,7 +10149,12 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\n" +
 	"rate_limit\x18\x06 \x01(\v2\x13.culvert.v1.BitRateR\trateLimit\x12\x1e\n" +
 	"\x02n6\x18\a \x01(\v2\x0e.culvert.v1.N6R\x02n6\x12\x18\n" +
-	"\bue_to_ue\x18\b \x01(\tR\x06ueToUe\"6\n" +
+	"\bue_to_ue\x18\b \x01(\tR\x06ueToUe\x12&\n" +
+	"\x03vpn\x18\t \x01(\v2\x14.culvert.v1.SliceVPNR\x03vpn\"t\n" +
+	"\bSliceVPN\x12\x10\n" +
+	"\x03sid\x18\x01 \x01(\tR\x03sid\x12/\n" +
+	"\x13route_distinguisher\x18\x02 \x01(\tR\x12routeDistinguisher\x12%\n" +
+	"\x0eexport_targets\x18\x03 \x03(\tR\rexportTargets\"6\n" +
 	"\x02N6\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x12\n" +
 	"\x04vlan\x18\x02 \x01(\rR\x04vlan\"*\n" +
@@ -10250,12 +10349,13 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\rLocatorStatus\x12/\n" +
 	"\bresource\x18\x01 \x01(\v2\x13.culvert.v1.LocatorR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x12\n" +
-	"\x04sids\x18\x03 \x01(\x05R\x04sids\"\xaa\x01\n" +
+	"\x04sids\x18\x03 \x01(\x05R\x04sids\"\xc0\x01\n" +
 	"\tSIDStatus\x120\n" +
 	"\bresource\x18\x01 \x01(\v2\x14.culvert.v1.LocalSIDR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +
 	"\acounter\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12$\n" +
-	"\x0enext_hop_state\x18\x04 \x01(\tR\fnextHopState\"\xd6\x02\n" +
+	"\x0enext_hop_state\x18\x04 \x01(\tR\fnextHopState\x12\x14\n" +
+	"\x05slice\x18\x05 \x01(\tR\x05slice\"\xd6\x02\n" +
 	"\fPolicyStatus\x12.\n" +
 	"\bresource\x18\x01 \x01(\v2\x12.culvert.v1.PolicyR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +
@@ -10398,7 +10498,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x19\n" +
 	"\bsince_ns\x18\x06 \x01(\x03R\asinceNs\x12\x1a\n" +
 	"\breceived\x18\a \x01(\rR\breceived\x12\x1c\n" +
-	"\tintruding\x18\b \x01(\x04R\tintruding\"\xea\x01\n" +
+	"\tintruding\x18\b \x01(\x04R\tintruding\"\xfc\x01\n" +
 	"\x12AnnouncementStatus\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12)\n" +
 	"\x10network_instance\x18\x02 \x01(\tR\x0fnetworkInstance\x12\x16\n" +
@@ -10406,7 +10506,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bnext_hop\x18\x04 \x01(\tR\anextHop\x12\x14\n" +
 	"\x05state\x18\x05 \x01(\tR\x05state\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x120\n" +
-	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\",\n" +
+	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x10\n" +
+	"\x03vpn\x18\b \x01(\tR\x03vpn\",\n" +
 	"\x18ListAnnouncementsRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"a\n" +
 	"\x19ListAnnouncementsResponse\x12D\n" +
@@ -10617,7 +10718,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 144)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 145)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Liveness)(nil),                   // 1: culvert.v1.Liveness
@@ -10651,119 +10752,120 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*NATTimeouts)(nil),                // 29: culvert.v1.NATTimeouts
 	(*Buffer)(nil),                     // 30: culvert.v1.Buffer
 	(*Slice)(nil),                      // 31: culvert.v1.Slice
-	(*N6)(nil),                         // 32: culvert.v1.N6
-	(*SNSSAI)(nil),                     // 33: culvert.v1.SNSSAI
-	(*N9)(nil),                         // 34: culvert.v1.N9
-	(*BitRate)(nil),                    // 35: culvert.v1.BitRate
-	(*API)(nil),                        // 36: culvert.v1.API
-	(*Metrics)(nil),                    // 37: culvert.v1.Metrics
-	(*Log)(nil),                        // 38: culvert.v1.Log
-	(*Counter)(nil),                    // 39: culvert.v1.Counter
-	(*StatusRequest)(nil),              // 40: culvert.v1.StatusRequest
-	(*StatusResponse)(nil),             // 41: culvert.v1.StatusResponse
-	(*SpreadStatus)(nil),               // 42: culvert.v1.SpreadStatus
-	(*CPUStatus)(nil),                  // 43: culvert.v1.CPUStatus
-	(*BucketStatus)(nil),               // 44: culvert.v1.BucketStatus
-	(*OverlayStatus)(nil),              // 45: culvert.v1.OverlayStatus
-	(*NodeStatus)(nil),                 // 46: culvert.v1.NodeStatus
-	(*ListNodesRequest)(nil),           // 47: culvert.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),          // 48: culvert.v1.ListNodesResponse
-	(*UPFStatus)(nil),                  // 49: culvert.v1.UPFStatus
-	(*N4Counts)(nil),                   // 50: culvert.v1.N4Counts
-	(*PoolStatus)(nil),                 // 51: culvert.v1.PoolStatus
-	(*PeerStatus)(nil),                 // 52: culvert.v1.PeerStatus
-	(*SliceStatus)(nil),                // 53: culvert.v1.SliceStatus
-	(*AssociationStatus)(nil),          // 54: culvert.v1.AssociationStatus
-	(*SessionStatus)(nil),              // 55: culvert.v1.SessionStatus
-	(*PDRStatus)(nil),                  // 56: culvert.v1.PDRStatus
-	(*URRStatus)(nil),                  // 57: culvert.v1.URRStatus
-	(*InterfaceStatus)(nil),            // 58: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                    // 59: culvert.v1.Outcome
-	(*LocatorStatus)(nil),              // 60: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),                  // 61: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),               // 62: culvert.v1.PolicyStatus
-	(*ProtectionList)(nil),             // 63: culvert.v1.ProtectionList
-	(*Delay)(nil),                      // 64: culvert.v1.Delay
-	(*Verdict)(nil),                    // 65: culvert.v1.Verdict
-	(*CandidatePathStatus)(nil),        // 66: culvert.v1.CandidatePathStatus
-	(*ClassStatus)(nil),                // 67: culvert.v1.ClassStatus
-	(*SteeringStatus)(nil),             // 68: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),               // 69: culvert.v1.TunnelStatus
-	(*Attachment)(nil),                 // 70: culvert.v1.Attachment
-	(*Pod)(nil),                        // 71: culvert.v1.Pod
-	(*PodStatus)(nil),                  // 72: culvert.v1.PodStatus
-	(*AdjacencyStatus)(nil),            // 73: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),      // 74: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),     // 75: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),        // 76: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),       // 77: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),            // 78: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),           // 79: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),        // 80: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),       // 81: culvert.v1.ListPoliciesResponse
-	(*ListCandidatePathsRequest)(nil),  // 82: culvert.v1.ListCandidatePathsRequest
-	(*ListCandidatePathsResponse)(nil), // 83: culvert.v1.ListCandidatePathsResponse
-	(*ListClassesRequest)(nil),         // 84: culvert.v1.ListClassesRequest
-	(*ListClassesResponse)(nil),        // 85: culvert.v1.ListClassesResponse
-	(*ListSteeringRequest)(nil),        // 86: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),       // 87: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),         // 88: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),        // 89: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),     // 90: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),    // 91: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),        // 92: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),       // 93: culvert.v1.ListOutcomesResponse
-	(*ListPodsRequest)(nil),            // 94: culvert.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),           // 95: culvert.v1.ListPodsResponse
-	(*ListSlicesRequest)(nil),          // 96: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),         // 97: culvert.v1.ListSlicesResponse
-	(*BGPPeerStatus)(nil),              // 98: culvert.v1.BGPPeerStatus
-	(*AnnouncementStatus)(nil),         // 99: culvert.v1.AnnouncementStatus
-	(*ListAnnouncementsRequest)(nil),   // 100: culvert.v1.ListAnnouncementsRequest
-	(*ListAnnouncementsResponse)(nil),  // 101: culvert.v1.ListAnnouncementsResponse
-	(*NATStatus)(nil),                  // 102: culvert.v1.NATStatus
-	(*NATBlock)(nil),                   // 103: culvert.v1.NATBlock
-	(*NATMapping)(nil),                 // 104: culvert.v1.NATMapping
-	(*ListNATsRequest)(nil),            // 105: culvert.v1.ListNATsRequest
-	(*ListNATsResponse)(nil),           // 106: culvert.v1.ListNATsResponse
-	(*ListBGPPeersRequest)(nil),        // 107: culvert.v1.ListBGPPeersRequest
-	(*ListBGPPeersResponse)(nil),       // 108: culvert.v1.ListBGPPeersResponse
-	(*ListAssociationsRequest)(nil),    // 109: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil),   // 110: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),        // 111: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 112: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                    // 113: culvert.v1.Problem
-	(*Change)(nil),                     // 114: culvert.v1.Change
-	(*Ref)(nil),                        // 115: culvert.v1.Ref
-	(*GetConfigRequest)(nil),           // 116: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),          // 117: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),               // 118: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),              // 119: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),               // 120: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),              // 121: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),                 // 122: culvert.v1.AddRequest
-	(*AddResponse)(nil),                // 123: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),              // 124: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),             // 125: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),               // 126: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),              // 127: culvert.v1.TraceResponse
-	(*AddPodRequest)(nil),              // 128: culvert.v1.AddPodRequest
-	(*AddPodResponse)(nil),             // 129: culvert.v1.AddPodResponse
-	(*DeletePodRequest)(nil),           // 130: culvert.v1.DeletePodRequest
-	(*DeletePodResponse)(nil),          // 131: culvert.v1.DeletePodResponse
-	(*CheckPodRequest)(nil),            // 132: culvert.v1.CheckPodRequest
-	(*CheckPodResponse)(nil),           // 133: culvert.v1.CheckPodResponse
-	(*RetainPodsRequest)(nil),          // 134: culvert.v1.RetainPodsRequest
-	(*RetainPodsResponse)(nil),         // 135: culvert.v1.RetainPodsResponse
-	(*GetPodReadinessRequest)(nil),     // 136: culvert.v1.GetPodReadinessRequest
-	(*GetPodReadinessResponse)(nil),    // 137: culvert.v1.GetPodReadinessResponse
-	(*DoctorRequest)(nil),              // 138: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),             // 139: culvert.v1.DoctorResponse
-	(*Finding)(nil),                    // 140: culvert.v1.Finding
-	nil,                                // 141: culvert.v1.TrafficMatch.PodLabelsEntry
-	nil,                                // 142: culvert.v1.StatusResponse.ResourcesEntry
-	nil,                                // 143: culvert.v1.Pod.LabelsEntry
-	(*timestamppb.Timestamp)(nil),      // 144: google.protobuf.Timestamp
+	(*SliceVPN)(nil),                   // 32: culvert.v1.SliceVPN
+	(*N6)(nil),                         // 33: culvert.v1.N6
+	(*SNSSAI)(nil),                     // 34: culvert.v1.SNSSAI
+	(*N9)(nil),                         // 35: culvert.v1.N9
+	(*BitRate)(nil),                    // 36: culvert.v1.BitRate
+	(*API)(nil),                        // 37: culvert.v1.API
+	(*Metrics)(nil),                    // 38: culvert.v1.Metrics
+	(*Log)(nil),                        // 39: culvert.v1.Log
+	(*Counter)(nil),                    // 40: culvert.v1.Counter
+	(*StatusRequest)(nil),              // 41: culvert.v1.StatusRequest
+	(*StatusResponse)(nil),             // 42: culvert.v1.StatusResponse
+	(*SpreadStatus)(nil),               // 43: culvert.v1.SpreadStatus
+	(*CPUStatus)(nil),                  // 44: culvert.v1.CPUStatus
+	(*BucketStatus)(nil),               // 45: culvert.v1.BucketStatus
+	(*OverlayStatus)(nil),              // 46: culvert.v1.OverlayStatus
+	(*NodeStatus)(nil),                 // 47: culvert.v1.NodeStatus
+	(*ListNodesRequest)(nil),           // 48: culvert.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 49: culvert.v1.ListNodesResponse
+	(*UPFStatus)(nil),                  // 50: culvert.v1.UPFStatus
+	(*N4Counts)(nil),                   // 51: culvert.v1.N4Counts
+	(*PoolStatus)(nil),                 // 52: culvert.v1.PoolStatus
+	(*PeerStatus)(nil),                 // 53: culvert.v1.PeerStatus
+	(*SliceStatus)(nil),                // 54: culvert.v1.SliceStatus
+	(*AssociationStatus)(nil),          // 55: culvert.v1.AssociationStatus
+	(*SessionStatus)(nil),              // 56: culvert.v1.SessionStatus
+	(*PDRStatus)(nil),                  // 57: culvert.v1.PDRStatus
+	(*URRStatus)(nil),                  // 58: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),            // 59: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                    // 60: culvert.v1.Outcome
+	(*LocatorStatus)(nil),              // 61: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                  // 62: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),               // 63: culvert.v1.PolicyStatus
+	(*ProtectionList)(nil),             // 64: culvert.v1.ProtectionList
+	(*Delay)(nil),                      // 65: culvert.v1.Delay
+	(*Verdict)(nil),                    // 66: culvert.v1.Verdict
+	(*CandidatePathStatus)(nil),        // 67: culvert.v1.CandidatePathStatus
+	(*ClassStatus)(nil),                // 68: culvert.v1.ClassStatus
+	(*SteeringStatus)(nil),             // 69: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),               // 70: culvert.v1.TunnelStatus
+	(*Attachment)(nil),                 // 71: culvert.v1.Attachment
+	(*Pod)(nil),                        // 72: culvert.v1.Pod
+	(*PodStatus)(nil),                  // 73: culvert.v1.PodStatus
+	(*AdjacencyStatus)(nil),            // 74: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),      // 75: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),     // 76: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),        // 77: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),       // 78: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),            // 79: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),           // 80: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),        // 81: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),       // 82: culvert.v1.ListPoliciesResponse
+	(*ListCandidatePathsRequest)(nil),  // 83: culvert.v1.ListCandidatePathsRequest
+	(*ListCandidatePathsResponse)(nil), // 84: culvert.v1.ListCandidatePathsResponse
+	(*ListClassesRequest)(nil),         // 85: culvert.v1.ListClassesRequest
+	(*ListClassesResponse)(nil),        // 86: culvert.v1.ListClassesResponse
+	(*ListSteeringRequest)(nil),        // 87: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),       // 88: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),         // 89: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),        // 90: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),     // 91: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),    // 92: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),        // 93: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),       // 94: culvert.v1.ListOutcomesResponse
+	(*ListPodsRequest)(nil),            // 95: culvert.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),           // 96: culvert.v1.ListPodsResponse
+	(*ListSlicesRequest)(nil),          // 97: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),         // 98: culvert.v1.ListSlicesResponse
+	(*BGPPeerStatus)(nil),              // 99: culvert.v1.BGPPeerStatus
+	(*AnnouncementStatus)(nil),         // 100: culvert.v1.AnnouncementStatus
+	(*ListAnnouncementsRequest)(nil),   // 101: culvert.v1.ListAnnouncementsRequest
+	(*ListAnnouncementsResponse)(nil),  // 102: culvert.v1.ListAnnouncementsResponse
+	(*NATStatus)(nil),                  // 103: culvert.v1.NATStatus
+	(*NATBlock)(nil),                   // 104: culvert.v1.NATBlock
+	(*NATMapping)(nil),                 // 105: culvert.v1.NATMapping
+	(*ListNATsRequest)(nil),            // 106: culvert.v1.ListNATsRequest
+	(*ListNATsResponse)(nil),           // 107: culvert.v1.ListNATsResponse
+	(*ListBGPPeersRequest)(nil),        // 108: culvert.v1.ListBGPPeersRequest
+	(*ListBGPPeersResponse)(nil),       // 109: culvert.v1.ListBGPPeersResponse
+	(*ListAssociationsRequest)(nil),    // 110: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil),   // 111: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),        // 112: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 113: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                    // 114: culvert.v1.Problem
+	(*Change)(nil),                     // 115: culvert.v1.Change
+	(*Ref)(nil),                        // 116: culvert.v1.Ref
+	(*GetConfigRequest)(nil),           // 117: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),          // 118: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),               // 119: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),              // 120: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),               // 121: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 122: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),                 // 123: culvert.v1.AddRequest
+	(*AddResponse)(nil),                // 124: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),              // 125: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),             // 126: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),               // 127: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),              // 128: culvert.v1.TraceResponse
+	(*AddPodRequest)(nil),              // 129: culvert.v1.AddPodRequest
+	(*AddPodResponse)(nil),             // 130: culvert.v1.AddPodResponse
+	(*DeletePodRequest)(nil),           // 131: culvert.v1.DeletePodRequest
+	(*DeletePodResponse)(nil),          // 132: culvert.v1.DeletePodResponse
+	(*CheckPodRequest)(nil),            // 133: culvert.v1.CheckPodRequest
+	(*CheckPodResponse)(nil),           // 134: culvert.v1.CheckPodResponse
+	(*RetainPodsRequest)(nil),          // 135: culvert.v1.RetainPodsRequest
+	(*RetainPodsResponse)(nil),         // 136: culvert.v1.RetainPodsResponse
+	(*GetPodReadinessRequest)(nil),     // 137: culvert.v1.GetPodReadinessRequest
+	(*GetPodReadinessResponse)(nil),    // 138: culvert.v1.GetPodReadinessResponse
+	(*DoctorRequest)(nil),              // 139: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),             // 140: culvert.v1.DoctorResponse
+	(*Finding)(nil),                    // 141: culvert.v1.Finding
+	nil,                                // 142: culvert.v1.TrafficMatch.PodLabelsEntry
+	nil,                                // 143: culvert.v1.StatusResponse.ResourcesEntry
+	nil,                                // 144: culvert.v1.Pod.LabelsEntry
+	(*timestamppb.Timestamp)(nil),      // 145: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	6,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -10775,9 +10877,9 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	22,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
 	23,  // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
 	24,  // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
-	36,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
-	37,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
-	38,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
+	37,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
+	38,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
+	39,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
 	25,  // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
 	31,  // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
 	11,  // 14: culvert.v1.Config.candidate_paths:type_name -> culvert.v1.CandidatePath
@@ -10788,7 +10890,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,   // 19: culvert.v1.Config.liveness:type_name -> culvert.v1.Liveness
 	2,   // 20: culvert.v1.Liveness.ends:type_name -> culvert.v1.LivenessEnd
 	4,   // 21: culvert.v1.TrafficClass.match:type_name -> culvert.v1.TrafficMatch
-	141, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
+	142, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
 	12,  // 23: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
 	12,  // 24: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
 	15,  // 25: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
@@ -10802,163 +10904,164 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	26,  // 33: culvert.v1.UPF.announce:type_name -> culvert.v1.AnnounceEntry
 	28,  // 34: culvert.v1.UEPool.nat:type_name -> culvert.v1.NAT
 	29,  // 35: culvert.v1.NAT.timeouts:type_name -> culvert.v1.NATTimeouts
-	33,  // 36: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
-	34,  // 37: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
-	35,  // 38: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
-	32,  // 39: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
-	144, // 40: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	58,  // 41: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	142, // 42: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	59,  // 43: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
-	49,  // 44: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
-	45,  // 45: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
-	42,  // 46: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
-	43,  // 47: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
-	44,  // 48: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
-	44,  // 49: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
-	18,  // 50: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
-	18,  // 51: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
-	46,  // 52: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
-	51,  // 53: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
-	52,  // 54: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
-	50,  // 55: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
-	31,  // 56: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
-	39,  // 57: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
-	39,  // 58: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	144, // 59: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	144, // 60: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
-	39,  // 61: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
-	39,  // 62: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
-	56,  // 63: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
-	57,  // 64: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
-	39,  // 65: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
-	6,   // 66: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	8,   // 67: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	9,   // 68: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	39,  // 69: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	10,  // 70: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	39,  // 71: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	39,  // 72: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	65,  // 73: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
-	64,  // 74: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
-	63,  // 75: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
-	39,  // 76: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
-	64,  // 77: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
-	11,  // 78: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
-	65,  // 79: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
-	3,   // 80: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
-	39,  // 81: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
-	20,  // 82: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	23,  // 83: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	39,  // 84: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	39,  // 85: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	143, // 86: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
-	70,  // 87: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
-	71,  // 88: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
-	58,  // 89: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	60,  // 90: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	61,  // 91: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	62,  // 92: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	66,  // 93: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
-	67,  // 94: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
-	68,  // 95: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	69,  // 96: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	73,  // 97: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	59,  // 98: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	72,  // 99: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
-	53,  // 100: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	144, // 101: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
-	99,  // 102: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
-	103, // 103: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
-	104, // 104: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
-	102, // 105: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
-	98,  // 106: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
-	54,  // 107: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	55,  // 108: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,   // 109: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,   // 110: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	113, // 111: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,   // 112: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	114, // 113: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,   // 114: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	114, // 115: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	115, // 116: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	114, // 117: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	144, // 118: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	70,  // 119: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
-	71,  // 120: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
-	70,  // 121: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
-	70,  // 122: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
-	70,  // 123: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
-	70,  // 124: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
-	140, // 125: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	40,  // 126: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	74,  // 127: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	76,  // 128: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	78,  // 129: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	80,  // 130: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	84,  // 131: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
-	82,  // 132: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	86,  // 133: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	88,  // 134: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	90,  // 135: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	92,  // 136: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	96,  // 137: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	107, // 138: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	100, // 139: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
-	105, // 140: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
-	94,  // 141: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	47,  // 142: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	109, // 143: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	111, // 144: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	116, // 145: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	118, // 146: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	120, // 147: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	122, // 148: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	124, // 149: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	126, // 150: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	138, // 151: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	128, // 152: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	130, // 153: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	132, // 154: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	134, // 155: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	136, // 156: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	41,  // 157: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	75,  // 158: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	77,  // 159: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	79,  // 160: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	81,  // 161: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	85,  // 162: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	83,  // 163: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	87,  // 164: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	89,  // 165: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	91,  // 166: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	93,  // 167: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	97,  // 168: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	108, // 169: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	101, // 170: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
-	106, // 171: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
-	95,  // 172: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	48,  // 173: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	110, // 174: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	112, // 175: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	117, // 176: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	119, // 177: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	121, // 178: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	123, // 179: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	125, // 180: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	127, // 181: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	139, // 182: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	129, // 183: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	131, // 184: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	133, // 185: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	135, // 186: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	137, // 187: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	157, // [157:188] is the sub-list for method output_type
-	126, // [126:157] is the sub-list for method input_type
-	126, // [126:126] is the sub-list for extension type_name
-	126, // [126:126] is the sub-list for extension extendee
-	0,   // [0:126] is the sub-list for field type_name
+	34,  // 36: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
+	35,  // 37: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
+	36,  // 38: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
+	33,  // 39: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
+	32,  // 40: culvert.v1.Slice.vpn:type_name -> culvert.v1.SliceVPN
+	145, // 41: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	59,  // 42: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	143, // 43: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	60,  // 44: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	50,  // 45: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
+	46,  // 46: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
+	43,  // 47: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
+	44,  // 48: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
+	45,  // 49: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
+	45,  // 50: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
+	18,  // 51: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
+	18,  // 52: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
+	47,  // 53: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
+	52,  // 54: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
+	53,  // 55: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
+	51,  // 56: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
+	31,  // 57: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
+	40,  // 58: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
+	40,  // 59: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
+	145, // 60: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	145, // 61: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	40,  // 62: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
+	40,  // 63: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
+	57,  // 64: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
+	58,  // 65: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	40,  // 66: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
+	6,   // 67: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	8,   // 68: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	9,   // 69: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	40,  // 70: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	10,  // 71: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	40,  // 72: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	40,  // 73: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	66,  // 74: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
+	65,  // 75: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
+	64,  // 76: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
+	40,  // 77: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
+	65,  // 78: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
+	11,  // 79: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
+	66,  // 80: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
+	3,   // 81: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
+	40,  // 82: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
+	20,  // 83: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	23,  // 84: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	40,  // 85: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	40,  // 86: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	144, // 87: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
+	71,  // 88: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
+	72,  // 89: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
+	59,  // 90: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	61,  // 91: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	62,  // 92: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	63,  // 93: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	67,  // 94: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	68,  // 95: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
+	69,  // 96: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	70,  // 97: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	74,  // 98: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	60,  // 99: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	73,  // 100: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
+	54,  // 101: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	145, // 102: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
+	100, // 103: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
+	104, // 104: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
+	105, // 105: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
+	103, // 106: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
+	99,  // 107: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
+	55,  // 108: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	56,  // 109: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,   // 110: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,   // 111: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	114, // 112: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,   // 113: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	115, // 114: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,   // 115: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	115, // 116: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	116, // 117: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	115, // 118: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	145, // 119: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	71,  // 120: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
+	72,  // 121: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
+	71,  // 122: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
+	71,  // 123: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
+	71,  // 124: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
+	71,  // 125: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
+	141, // 126: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	41,  // 127: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	75,  // 128: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	77,  // 129: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	79,  // 130: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	81,  // 131: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	85,  // 132: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
+	83,  // 133: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	87,  // 134: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	89,  // 135: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	91,  // 136: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	93,  // 137: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	97,  // 138: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	108, // 139: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	101, // 140: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
+	106, // 141: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
+	95,  // 142: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	48,  // 143: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	110, // 144: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	112, // 145: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	117, // 146: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	119, // 147: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	121, // 148: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	123, // 149: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	125, // 150: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	127, // 151: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	139, // 152: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	129, // 153: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	131, // 154: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	133, // 155: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	135, // 156: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	137, // 157: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	42,  // 158: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	76,  // 159: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	78,  // 160: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	80,  // 161: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	82,  // 162: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	86,  // 163: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	84,  // 164: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	88,  // 165: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	90,  // 166: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	92,  // 167: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	94,  // 168: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	98,  // 169: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	109, // 170: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	102, // 171: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
+	107, // 172: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
+	96,  // 173: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	49,  // 174: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	111, // 175: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	113, // 176: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	118, // 177: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	120, // 178: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	122, // 179: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	124, // 180: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	126, // 181: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	128, // 182: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	140, // 183: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	130, // 184: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	132, // 185: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	134, // 186: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	136, // 187: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	138, // 188: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	158, // [158:189] is the sub-list for method output_type
+	127, // [127:158] is the sub-list for method input_type
+	127, // [127:127] is the sub-list for extension type_name
+	127, // [127:127] is the sub-list for extension extendee
+	0,   // [0:127] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -10966,15 +11069,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[111].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[126].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[112].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[127].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   144,
+			NumMessages:   145,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

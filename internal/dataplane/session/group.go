@@ -8,7 +8,8 @@ import (
 )
 
 // Group is a set of UEs that may reach each other, with how their packets get there: those
-// of a slice and a network instance. The zero value is that of a UE which reaches no other.
+// of a slice and a network instance. The SID of a slice's VPN leads to the slice's UEs by it.
+// The zero value is that of a UE which reaches no other, and which no VPN leads to.
 type Group uint64
 
 // UEToUE is how packets get from one UE to another one.
@@ -25,14 +26,11 @@ const (
 // a network instance.
 const (
 	groupShift = 62
-	sliceShift = groupShift - 10
+	sliceShift = groupShift - 10 // UE_SLICE_SHIFT
 )
 
 // GroupOf is the group of the UEs of a slice (0: of none) in a network instance.
 func GroupOf(way UEToUE, slice uint32, networkInstance string) Group {
-	if way == UEToUEDrop {
-		return 0
-	}
 	h := fnv.New64a()
 	h.Write([]byte(strings.ToLower(networkInstance))) // never fails
 	return Group(uint64(way)<<groupShift | uint64(slice%MaxSlices)<<sliceShift | h.Sum64()%(1<<sliceShift))

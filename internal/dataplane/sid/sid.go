@@ -221,9 +221,15 @@ func (t *Table) PutForSessions(p netip.Prefix) error {
 	return t.put(forSessions, srv6.LocalSID{SID: p, Behavior: srv6.EndDT46})
 }
 
-// SetSlice says whose sessions receive at a SID for UEs. One that is not there is not an
-// error: its packets meet nobody.
-func (t *Table) SetSlice(p netip.Prefix, slice uint16) {
+// OfVPN is SLICE_VPN (bpf/def/tables.h).
+const OfVPN = 1 << 15
+
+// SetSlice says whose sessions receive at a SID for UEs: from other UPFs, or vpn: from the
+// data network. One that is not there is not an error: its packets meet nobody.
+func (t *Table) SetSlice(p netip.Prefix, slice uint16, vpn bool) {
+	if vpn {
+		slice |= OfVPN
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.sids[p.Masked()]; s != nil && s.owner == forSessions {

@@ -28,7 +28,7 @@ func (src sessionSource) sessions(n *model.Network) {
 	n.MayReach = []netip.Prefix{prefix("10.2.2.8/30"), prefix("10.50.1.0/24"), prefix("3fff:50:1::/48")}
 	for _, sid := range n.Config.SIDs {
 		if (sid.Behavior == srv6.EndDT4 || sid.Behavior == srv6.EndDT6 || sid.Behavior == srv6.EndDT46) && src.s.chance(60) {
-			n.SessionSIDs = append(n.SessionSIDs, model.SessionSID{SID: sid.SID, Slice: uint32(src.s.upTo(1, 2))})
+			n.SessionSIDs = append(n.SessionSIDs, model.SessionSID{SID: sid.SID, Slice: uint32(src.s.upTo(1, 2)), VPN: src.s.chance(30)})
 		}
 	}
 	for i := range 3 {
@@ -99,7 +99,7 @@ func (src sessionSource) group(session *model.Session) {
 	if src.s.chance(30) {
 		return
 	}
-	group := model.Group{UEToUE: pick(src.s, model.BetweenUEsRoute, model.BetweenUEsRoute, model.BetweenUEsN6), Slice: uint32(src.s.IntN(2))}
+	group := model.Group{UEToUE: pick(src.s, "", model.BetweenUEsRoute, model.BetweenUEsRoute, model.BetweenUEsN6), Slice: uint32(src.s.IntN(2))}
 	if src.s.chance(20) {
 		group.NetworkInstance = "ims"
 	}

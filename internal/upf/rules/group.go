@@ -10,13 +10,13 @@ import (
 
 var uesToUEs = map[slice.UEToUE]datapath.UEToUE{slice.UEToUERoute: datapath.UEToUERoute, slice.UEToUEN6: datapath.UEToUEN6}
 
-// groupOfUE is the UEs that the session's UE reaches, and how.
+// groupOfUE is the UEs that the session's UE reaches, and how, or whose VPN leads to it.
 func (c *compiler) groupOfUE() datapath.Group {
-	way := c.UEToUE
+	way, isVPN := c.UEToUE, false
 	if c.Slice != nil {
-		way = cmp.Or(c.Slice.UEToUE, way)
+		way, isVPN = cmp.Or(c.Slice.UEToUE, way), c.Slice.VPN != nil
 	}
-	if c.ethernet() {
+	if c.ethernet() || uesToUEs[way] == datapath.UEToUEDrop && !isVPN {
 		return 0
 	}
 	return datapath.GroupOf(uesToUEs[way], c.Index, networkInstance(c.Session))

@@ -70,7 +70,7 @@ func TestCompileGroup(t *testing.T) {
 // Groups differ by each of what they are made of.
 func TestGroupsDiffer(t *testing.T) {
 	seen := map[datapath.Group]bool{0: true}
-	for _, way := range []datapath.UEToUE{datapath.UEToUERoute, datapath.UEToUEN6} {
+	for _, way := range []datapath.UEToUE{datapath.UEToUEDrop, datapath.UEToUERoute, datapath.UEToUEN6} {
 		for _, index := range []uint32{0, 1, datapath.MaxSlices - 1} {
 			for _, name := range []string{"", "internet", "ims"} {
 				g := datapath.GroupOf(way, index, name)
