@@ -8,7 +8,7 @@
 #include "adjacency.h"
 #include "nat.h"
 #include "port.h"
-#include "types.h"
+#include "ue.h"
 
 #define MAX_SEGMENTS 12
 #define MAX_SEGMENT_LISTS 8
@@ -86,9 +86,6 @@ struct local_sid {
 	__u8 pad;
 	__u16 slice; /* SID_SESSIONS: whose sessions receive there; SLICE_VPN */
 };
-
-/* In `slice`: what the data network sends to its UEs arrives there, and nothing else. */
-#define SLICE_VPN (1 << 15)
 
 enum sid_flags {
 	SID_ALLOW_UPPER_LAYER = 1,
@@ -358,19 +355,6 @@ struct pdr {
 	__u32 stop;   /* the same */
 	__be32 source4;
 	__u64 source6; /* network order */
-};
-
-/* What leads packets for a UE to its rules has no sources. source6 is there the UE's group,
- * whose UEs may reach each other, or 0: an enum ue_to_ue << UE_GROUP_SHIFT, the slice <<
- * UE_SLICE_SHIFT, and below it the network instance. source4 is then the index of an entry that all that leads to the UE's rules says
- * alike, so that two of them say whether they are one UE's. */
-#define UE_GROUP_SHIFT 62
-#define UE_SLICE_SHIFT 52
-#define UE_SLICE_MASK 1023
-enum ue_to_ue {
-	UE_TO_UE_DROP,
-	UE_TO_UE_ROUTE, /* straight to the other UE's rules */
-	UE_TO_UE_N6, /* out by a table, and in again from there */
 };
 
 /* refused[index of pdr]: what QoS enforcement dropped of what the rule took, for

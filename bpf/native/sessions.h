@@ -7,10 +7,10 @@
 #include "tables.h"
 
 /* One of two groups of UEs that may reach each other, or none. */
-#define UE_GROUP(n) \
-	((n) & 4 ? 0 \
-		 : (UE_TO_UE_ROUTE + ((n) & 1ull)) << UE_GROUP_SHIFT | \
-			   ((n) >> 1 & 1ull) << UE_SLICE_SHIFT)
+#define UE_GROUP(n)                                                                      \
+	((n) & 4 ? 0                                                                     \
+		 : (UE_TO_UE_ROUTE + ((n) & 1ull)) << UE_GROUP_SHIFT | ((n) >> 1 & 1ull) \
+									       << UE_SLICE_SHIFT)
 
 static void make_forwardings(struct input *in)
 {

@@ -324,7 +324,6 @@ func (p *Plan) appendHeads() {
 			}
 			// A packet looks at sources only where the last word says so.
 			p.appendSources(h, h.flags)
-			p.appendGroup(h)
 			if !h.had && turn != 0 {
 				p.add(Write{Op: SetOut, Index: h.index, Value: outOf(h.straight)})
 			}
@@ -351,28 +350,22 @@ func (p *Plan) appendTurn() {
 	}
 }
 
-// appendSources changes those sources of a head that its flags name.
+// appendSources changes those sources of a head that its flags name, or what one that leads
+// to a UE says there of whose it is.
 func (p *Plan) appendSources(h *head, flags uint8) {
 	pdr := p.tables.PDR
+	if h.isUE() {
+		flags |= flagSource6
+		if h.source6 != 0 {
+			flags |= flagSource4
+		}
+	}
 	if flags&flagSource4 != 0 {
 		p.set(SetSource4, h.index, uint64(pdr.LoadHalf(h.index, wordPDRStop, 1)), uint64(h.source4))
 	}
 	if flags&flagSource6 != 0 {
 		p.set(SetSource6, h.index, pdr.Load(h.index, wordPDRSource6), h.source6)
 	}
-}
-
-// appendGroup changes what a head that leads to a UE says of whose it is. Others have
-// sources there.
-func (p *Plan) appendGroup(h *head) {
-	if !h.isUE() {
-		return
-	}
-	pdr := p.tables.PDR
-	if h.source6 != 0 {
-		p.set(SetSource4, h.index, uint64(pdr.LoadHalf(h.index, wordPDRStop, 1)), uint64(h.source4))
-	}
-	p.set(SetSource6, h.index, pdr.Load(h.index, wordPDRSource6), h.source6)
 }
 
 // headAt is the head that is an entry; nil: none.
