@@ -94,18 +94,17 @@ fuzz: ## FRAMES=10000000 through the data path, its model and sanitizers; PFCP; 
 	@tools/fuzz.sh $(FRAMES)
 
 .PHONY: e2e
-e2e: ## every laboratory, and experiments of the benchmark; the first time it builds Kubernetes, etcd, containerd and Helm; CORE=folder: with a real core, too
+e2e: ## every laboratory, and experiments of the benchmark; the first time it builds Kubernetes, etcd, containerd and Helm; CORE=folder: with the real cores in it, too
 	@tools/need.sh e2e
 	@tools/cluster/build.sh all
 	@$(SUM) -- -count=1 -timeout 10m -tags apiserver,helm ./internal/kube
 	@$(SUM) -- -count=1 -p 1 -timeout 20m -tags e2e ./internal/bench/...
 	@$(MAKE) --no-print-directory build
-	@for lab in $$($(BIN) lab list | awk 'NR > 1 { print $$1 }'); do \
+	@can=" $$($(BIN) lab list --core "$(CORE)" | awk '{ printf "%s ", $$1 }')"; \
+	for lab in $$($(BIN) lab list | awk 'NR > 1 { print $$1 }'); do \
+		case $$can in *" $$lab "*) ;; *) echo "$$lab is left out: CORE has no programs of that core (docs/how-to/real-cores.md)"; continue;; esac; \
 		core=; \
-		case $$lab in free5gc*) \
-			[ "$(CORE)" ] || { echo "$$lab is left out: it runs a real core, from the folder of CORE (docs/how-to/real-cores.md)"; continue; }; \
-			core="$(CORE)";; \
-		esac; \
+		case $$lab in free5gc*|open5gs*) core="$(CORE)";; esac; \
 		$(BIN) lab run "$$lab" $${core:+--core "$$core"} || exit 1; \
 	done
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/lab/cluster"
+	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 	"github.com/culvert-net/culvert/internal/lab/instance"
@@ -61,7 +62,7 @@ and never touch a namespace that they did not make.`,
 }
 
 func listCommand() *cobra.Command {
-	format := printer.Table
+	format, core := printer.Table, ""
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the labs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,6 +72,9 @@ func listCommand() *cobra.Command {
 			}
 			var list []listing
 			for _, t := range labs {
+				if cmd.Flags().Changed("core") && topology.OfOthers(t) && daemon.HavePrograms(t, core) != nil {
+					continue
+				}
 				list = append(list, listing{t.Name, t.Summary, len(t.Nodes), len(t.Links), len(t.Checks)})
 			}
 			return format.Print(cmd.OutOrStdout(), list, func(g *printer.Grid) {
@@ -82,6 +86,7 @@ func listCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().VarP(&format, "output", "o", "`format`: table, json or yaml")
+	cmd.Flags().StringVar(&core, "core", "", "only labs whose programs of others are in this `folder`, or installed")
 	return cmd
 }
 

@@ -23,7 +23,7 @@ func TestPrograms(t *testing.T) {
 	in := open(t, parse(t, text), unique("core"))
 	wantError(t, up(t.Context(), in, "", quiet), "lab core", "--core")
 	in.Core = t.TempDir()
-	script := "#!/bin/sh\necho it is ready, and again; cat \"$1\"; exec sleep 60\n"
+	script := "#!/bin/sh\necho it is ready, and again; cat \"$1\" || [ \"$2\" != once ] || exit 3; [ \"$2\" = once ] || exec sleep 60\n"
 	if err := os.WriteFile(filepath.Join(in.Core, "culvert-test-say"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +40,7 @@ func TestPrograms(t *testing.T) {
 	}
 	want := map[string]string{ // "": passes
 		"says": "", "silent": `first said "again" 1 times: want 2`, "ended": "second does not run", "twice": "first runs already", "captured": "x.pcap",
+		"once": "", "not well": "ill: exit status 3", "killed": "", "killed twice": "first does not run",
 	}
 	for _, c := range got.Checks {
 		words, known := want[c.Name]

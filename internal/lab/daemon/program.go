@@ -143,10 +143,33 @@ func StartProgram(ctx context.Context, in *instance.Instance, p *topology.Progra
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = dir
+	if p.Once {
+		return runOnce(ctx, in, p, cmd)
+	}
 	if err := in.StartCommand(p.Node, p.Name, cmd); err != nil {
 		return err
 	}
 	return in.AwaitProcess(ctx, p.Node, p.Name, programTime, func() error { return isReady(in, p) })
+}
+
+// runOnce wants a program to end well.
+func runOnce(ctx context.Context, in *instance.Instance, p *topology.Program, cmd *exec.Cmd) error {
+	log, err := os.Create(programLog(in, p))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := in.Namespace(p.Node).Do(cmd.Start); err != nil {
+		return fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	limited, cancel := context.WithTimeout(ctx, programTime)
+	defer cancel()
+	defer context.AfterFunc(limited, func() { _ = cmd.Process.Kill() })()
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %w: %s", p.Name, errors.Join(limited.Err(), err), instance.Tail(programLog(in, p)))
+	}
+	return nil
 }
 
 func programLog(in *instance.Instance, p *topology.Program) string {
@@ -155,7 +178,7 @@ func programLog(in *instance.Instance, p *topology.Program) string {
 
 func isReady(in *instance.Instance, p *topology.Program) error {
 	if p.Says != "" {
-		if err := Says(in, p, p.Says, 1); err != nil {
+		if err := Says(in, p.Node, p.Name, p.Says, 1); err != nil {
 			return err
 		}
 	}
@@ -171,25 +194,25 @@ func isReady(in *instance.Instance, p *topology.Program) error {
 	})
 }
 
-// EndProgram ends a program of others by the signal that a terminal sends.
-func EndProgram(in *instance.Instance, p *topology.Program) error {
+// EndProgram ends a program of others by a signal: SIGINT is what a terminal sends.
+func EndProgram(in *instance.Instance, p *topology.Program, signal unix.Signal) error {
 	running, ok := in.Process(p.Node, p.Name)
-	if !ok {
+	if !ok || !running.Alive() {
 		return fmt.Errorf("%s does not run", p.Name)
 	}
-	err := running.Stop(unix.SIGINT, programTime)
+	err := running.Stop(signal, programTime)
 	in.Forget(p.Node, p.Name)
 	return errors.Join(err, in.Save())
 }
 
-// Says wants a program to have written a text so often since it was started.
-func Says(in *instance.Instance, p *topology.Program, text string, times int) error {
-	log, err := os.ReadFile(programLog(in, p))
+// Says wants a program, or Culvert, to have written a text so often since it was started.
+func Says(in *instance.Instance, n *topology.Node, name, text string, times int) error {
+	log, err := os.ReadFile(in.File(n, name+".log"))
 	if err != nil {
 		return err
 	}
 	if got := bytes.Count(log, []byte(text)); got < times {
-		return fmt.Errorf("%s said %q %d times: want %d", p.Name, text, got, times)
+		return fmt.Errorf("%s said %q %d times: want %d", name, text, got, times)
 	}
 	return nil
 }

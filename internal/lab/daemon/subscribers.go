@@ -16,9 +16,21 @@ import (
 // object is one of JSON.
 type object = map[string]any
 
-// subscribe tells free5GC's web console of subscribers. Its account is the one that it makes itself.
-// dial reaches it.
-func subscribe(ctx context.Context, s *topology.Subscribers, dial func(ctx context.Context, network, address string) (net.Conn, error)) error {
+// subscribe tells a core of its subscribers. dial reaches it.
+func subscribe(ctx context.Context, s *topology.Subscribers, dial func(ctx context.Context, network, address string) (net.Conn, error)) (err error) {
+	if s.Open5GS.IsValid() {
+		err = subscribeOpen5GS(ctx, s, dial)
+	} else {
+		err = subscribeFree5GC(ctx, s, dial)
+	}
+	if err != nil {
+		return fmt.Errorf("subscribers: %w", err)
+	}
+	return nil
+}
+
+// subscribeFree5GC tells free5GC's web console. Its account is the one that it makes itself.
+func subscribeFree5GC(ctx context.Context, s *topology.Subscribers, dial func(ctx context.Context, network, address string) (net.Conn, error)) error {
 	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	var login struct {
 		Token string `json:"access_token"`
@@ -30,10 +42,7 @@ func subscribe(ctx context.Context, s *topology.Subscribers, dial func(ctx conte
 		}
 		err = post(ctx, client, s, "/api/subscriber/imsi-"+x.IMSI+"/"+s.PLMN, login.Token, subscription(s, x), nil)
 	}
-	if err != nil {
-		return fmt.Errorf("subscribers: %w", err)
-	}
-	return nil
+	return err
 }
 
 func post(ctx context.Context, client *http.Client, s *topology.Subscribers, path, token string, body object, into any) error {
@@ -111,8 +120,8 @@ func dnn(y topology.Subscription) object {
 		"sessionAmbr":     object{"uplink": y.Uplink, "downlink": y.Downlink},
 		"5gQosProfile":    object{"5qi": 9, "arp": object{"priorityLevel": 8, "preemptCap": "", "preemptVuln": ""}, "priorityLevel": 8},
 	}
-	if y.IPv4 != "" {
-		d["staticIpAddress"] = []object{{"ipv4Addr": y.IPv4}}
+	if y.IPv4.IsValid() {
+		d["staticIpAddress"] = []object{{"ipv4Addr": y.IPv4.String()}}
 	}
 	return d
 }

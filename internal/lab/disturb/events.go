@@ -43,12 +43,18 @@ var events = map[string]func(context.Context, action) error{
 		return daemon.StartProgram(ctx, a.Instance, topology.ProgramOf(a.Topology, a.event.Program))
 	},
 	"end": func(_ context.Context, a action) error {
-		return daemon.EndProgram(a.Instance, topology.ProgramOf(a.Topology, a.event.Program))
+		return daemon.EndProgram(a.Instance, topology.ProgramOf(a.Topology, a.event.Program), unix.SIGINT)
 	},
 	"says": eventually(func(_ context.Context, a action) error {
-		return daemon.Says(a.Instance, topology.ProgramOf(a.Topology, a.event.Program), a.event.Says, max(1, a.event.Times))
+		n, name := a.node, daemon.CulvertProcess
+		if n == nil {
+			p := topology.ProgramOf(a.Topology, a.event.Program)
+			n, name = p.Node, p.Name
+		}
+		return daemon.Says(a.Instance, n, name, a.event.Says, max(1, a.event.Times))
 	}),
 	"capture":   beginCapture,
+	"solicit":   solicit,
 	"inject":    injectPaths,
 	"attach":    attach,
 	"busy":      occupy,

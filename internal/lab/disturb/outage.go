@@ -20,8 +20,12 @@ import (
 )
 
 // kill leaves a while without a daemon: the data path must go on by itself. At a node
-// of kind kubelet it waits until the program runs again and the node is well.
+// of kind kubelet it waits until the program runs again and the node is well. A program of
+// others stays dead.
 func kill(ctx context.Context, a action) error {
+	if a.node == nil {
+		return daemon.EndProgram(a.Instance, topology.ProgramOf(a.Topology, a.event.Program), unix.SIGKILL)
+	}
 	if a.node.Kind != topology.Kubelet {
 		return daemon.RestartCulvert(ctx, a.Instance, a.node, unix.SIGKILL, 500*time.Millisecond, a.Culvert)
 	}

@@ -15,9 +15,13 @@ type need struct {
 
 // needs of the kinds of events.
 var needs = map[string]need{
-	"kill": {validator.culvert, func(v validator, e *Event) {
-		v.want(e.Program == "" || v.t.Node(e.Node).Kind == Kubelet && NodePrograms[e.Program] != nil,
-			"program: a node of kind kubelet has %s", strings.Join(keys(NodePrograms), ", "))
+	"kill": {nil, func(v validator, e *Event) {
+		if e.Node == "" && e.Program != "" {
+			v.programOf(e)
+		} else if v.culvert(e.Node) {
+			v.want(e.Program == "" || v.t.Node(e.Node).Kind == Kubelet && NodePrograms[e.Program] != nil,
+				"program: a node of kind kubelet has %s", strings.Join(keys(NodePrograms), ", "))
+		}
 	}},
 	"restart": {validator.culvert, nil},
 	"upgrade": {validator.culvert, nil},
@@ -33,11 +37,20 @@ var needs = map[string]need{
 	"program":   {nil, validator.programOf},
 	"end":       {nil, validator.programOf},
 	"says": {nil, func(v validator, e *Event) {
-		v.programOf(e)
+		if e.Node != "" {
+			v.culvert(e.Node)
+			v.want(e.Program == "", "program, node: give one of them")
+		} else {
+			v.programOf(e)
+		}
 		v.want(e.Says != "", "says: missing")
 	}},
 	"capture": {validator.exists, validator.linkOf},
-	"inject":  {kindIs(Host), nil},
+	"solicit": {validator.exists, func(v validator, e *Event) {
+		v.endpoint(e.Node, e.Device)
+		v.want(e.Prefix.IsValid() && e.Prefix.Addr().Is6(), "prefix: %v: give what is to be advertised", e.Prefix)
+	}},
+	"inject": {kindIs(Host), nil},
 	"active": {validator.culvert, func(v validator, e *Event) {
 		v.want(e.Policy != "" && e.Preference != 0, "policy, preference: missing")
 	}},
@@ -80,7 +93,7 @@ func (v validator) event(e *Event) {
 	if !v.want(ok, "do: %q: use one of %s", e.Do, strings.Join(EventKinds(), ", ")) {
 		return
 	}
-	v.want(e.Device == "" || e.Do == "tunnel" || e.Do == "capture" || strings.HasPrefix(e.Do, "link_"), "device: %s has none", e.Do)
+	v.want(e.Device == "" || slices.Contains([]string{"tunnel", "capture", "solicit"}, e.Do) || strings.HasPrefix(e.Do, "link_"), "device: %s has none", e.Do)
 	v.want(e.Overlay == "" || e.Do == "apply", "overlay: %s has none", e.Do)
 	v.want(e.UPF == "" && !e.UE.IsValid() || e.Do == "tunnel", "upf, ue: %s has none", e.Do)
 	v.want(e.SMF == "" && e.Step == nil || e.Do == "smf", "smf, step: %s has none", e.Do)
