@@ -138,18 +138,34 @@ func StartProgram(ctx context.Context, in *instance.Instance, p *topology.Progra
 	for i, a := range args {
 		args[i] = strings.ReplaceAll(a, topology.DirWord, dir)
 	}
+	limit := programTime / time.Duration(max(p.Tries, 1))
+	for try := 1; ; try++ {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Dir = dir
+		err := tryProgram(ctx, in, p, cmd, limit)
+		if err == nil || try >= p.Tries || ctx.Err() != nil {
+			return err
+		}
+		if running, ok := in.Process(p.Node, p.Name); ok && running.Alive() {
+			if err := EndProgram(in, p, unix.SIGINT); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// tryProgram starts a program once.
+func tryProgram(ctx context.Context, in *instance.Instance, p *topology.Program, cmd *exec.Cmd, limit time.Duration) error {
 	if err := os.RemoveAll(programLog(in, p)); err != nil {
 		return err
 	}
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Dir = dir
 	if p.Once {
 		return runOnce(ctx, in, p, cmd)
 	}
 	if err := in.StartCommand(p.Node, p.Name, cmd); err != nil {
 		return err
 	}
-	return in.AwaitProcess(ctx, p.Node, p.Name, programTime, func() error { return isReady(in, p) })
+	return in.AwaitProcess(ctx, p.Node, p.Name, limit, func() error { return isReady(in, p) })
 }
 
 // runOnce wants a program to end well.

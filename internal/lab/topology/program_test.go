@@ -32,6 +32,7 @@ func TestParsePrograms(t *testing.T) {
 		{"no AMBR", "uplink: 20 Mbps, ", "", []string{"uplink, downlink"}},
 		{"unknown program", "{do: end, program: second}]}\n  - {name: twice", "{do: end, program: third}]}\n  - {name: twice", []string{"checks[2]", "third"}},
 		{"says nothing", "says: again, times: 2, for: 1ms", "for: 1ms", []string{"checks[1]", "says"}},
+		{"tries", "name: second, later: true,", "name: second, later: true, tries: -1,", []string{"programs[1]", "tries", "second"}},
 		{"both say", "says, program: first", "says, node: upf, program: first", []string{"checks[1]", "program, node"}},
 		{"killed by nobody", "{do: end, program: second}]}\n  - {name: twice", "{do: kill, program: third}]}\n  - {name: twice", []string{"checks[2]", "third"}},
 		{"solicited for nothing", "{do: tunnel, node: gnb, device: g, upf: upf, ue: 10.60.100.1}", "{do: solicit, node: gnb, device: g}", []string{"checks[9]", "prefix"}},
