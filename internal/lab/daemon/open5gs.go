@@ -74,7 +74,8 @@ func openSubscription(s *topology.Subscribers, x topology.Subscriber) document {
 		}
 		if f := y.Flow; f != nil {
 			limit := document{{"downlink", rate(f.Downlink)}, {"uplink", rate(f.Uplink)}}
-			flows := []document{{{"direction", int32(2)}, {"description", "permit out ip from " + strings.TrimSuffix(f.Filter, "/32") + " to assigned"}}}
+			filter := field{"description", "permit out ip from " + strings.TrimSuffix(f.Filter, "/32") + " to assigned"}
+			flows := []document{{{"direction", int32(1)}, filter}, {{"direction", int32(2)}, filter}} // downlink, uplink
 			session = append(session, field{"pcc_rule", []document{{{"qos", append(qosOf(f.FiveQI, 8), field{"mbr", limit})}, {"flow", flows}}}})
 		}
 		list = append(list, document{{"sst", int32(y.SST)}, {"sd", y.SD}, {"default_indicator", i == 0}, {"session", []document{session}}})
