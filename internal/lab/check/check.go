@@ -27,7 +27,11 @@ func (r *Checker) explain(ctx context.Context, before observe.Observation) (list
 	for _, n := range r.runner.Nodes {
 		counted := after[n.Name].Packets[observe.Outcome]
 		for _, reason := range slices.Sorted(maps.Keys(counted)) {
-			if more := counted[reason] - before[n.Name].Packets[observe.Outcome][reason]; more > 0 {
+			more, was := counted[reason], before[n.Name].Packets[observe.Outcome][reason]
+			if more >= was { // else it began anew with the daemon: buffer_full
+				more -= was
+			}
+			if more > 0 {
 				list = append(list, fmt.Sprintf("%s %s +%d", n.Name, reason, more))
 			}
 		}
