@@ -138,11 +138,10 @@ func StartProgram(ctx context.Context, in *instance.Instance, p *topology.Progra
 	for i, a := range args {
 		args[i] = strings.ReplaceAll(a, topology.DirWord, dir)
 	}
-	limit := programTime / time.Duration(max(p.Tries, 1))
 	for try := 1; ; try++ {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Dir = dir
-		err := tryProgram(ctx, in, p, cmd, limit)
+		err := tryProgram(ctx, in, p, cmd)
 		if err == nil || try >= p.Tries || ctx.Err() != nil {
 			return err
 		}
@@ -155,7 +154,7 @@ func StartProgram(ctx context.Context, in *instance.Instance, p *topology.Progra
 }
 
 // tryProgram starts a program once.
-func tryProgram(ctx context.Context, in *instance.Instance, p *topology.Program, cmd *exec.Cmd, limit time.Duration) error {
+func tryProgram(ctx context.Context, in *instance.Instance, p *topology.Program, cmd *exec.Cmd) error {
 	if err := os.RemoveAll(programLog(in, p)); err != nil {
 		return err
 	}
@@ -165,7 +164,7 @@ func tryProgram(ctx context.Context, in *instance.Instance, p *topology.Program,
 	if err := in.StartCommand(p.Node, p.Name, cmd); err != nil {
 		return err
 	}
-	return in.AwaitProcess(ctx, p.Node, p.Name, limit, func() error { return isReady(in, p) })
+	return in.AwaitProcess(ctx, p.Node, p.Name, programTime, func() error { return isReady(in, p) })
 }
 
 // runOnce wants a program to end well.
