@@ -47,6 +47,7 @@ var checkKinds = map[string]func(context.Context, *disturb.Runner, *topology.Che
 	"echo":                echo,
 	"end_marker":          endMarker,
 	"adjacency":           adjacency,
+	"advertised":          advertised,
 	"ospf":                ospf,
 	"route":               routeCheck,
 	"pods":                podsOf,

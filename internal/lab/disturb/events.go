@@ -54,7 +54,6 @@ var events = map[string]func(context.Context, action) error{
 		return daemon.Says(a.Instance, n, name, a.event.Says, max(1, a.event.Times))
 	}),
 	"capture":   beginCapture,
-	"solicit":   solicit,
 	"inject":    injectPaths,
 	"attach":    attach,
 	"busy":      occupy,

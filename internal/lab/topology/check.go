@@ -33,6 +33,8 @@ type Check struct {
 	Device string `json:"device,omitempty"`
 	// AtDevice is the GTP-U link at which a router_solicitation arrives.
 	AtDevice string `json:"at_device,omitempty"`
+	// Prefix is what router advertisements give a UE's device, a GTP-U link (advertised).
+	Prefix netip.Prefix `json:"prefix,omitzero"`
 	// Both sends in both directions (udp; needs Source).
 	Both bool `json:"both,omitempty"`
 	// Class is what the stream is counted as, with those of Also that have the same (udp).

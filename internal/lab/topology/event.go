@@ -13,7 +13,7 @@ import (
 type Event struct {
 	Do     string `json:"do"`               // one of eventKinds
 	Node   string `json:"node,omitempty"`   // all but n9, mode, smf, wait
-	Device string `json:"device,omitempty"` // link_down, link_up, capture; tunnel, solicit: of the GTP-U endpoint
+	Device string `json:"device,omitempty"` // link_down, link_up, capture; tunnel: of the GTP-U endpoint
 	// Overlay of the node's configuration that an apply lays over it; none: the
 	// configuration as it is.
 	Overlay string `json:"overlay,omitempty"`
@@ -28,8 +28,6 @@ type Event struct {
 	// UPF has the session of the UE where a core's SMF chose the tunnel.
 	UPF string     `json:"upf,omitempty"`
 	UE  netip.Addr `json:"ue,omitzero"`
-	// Prefix is what router advertisements have to give a UE's device.
-	Prefix netip.Prefix `json:"prefix,omitzero"`
 	// Paths are what an injector advertises; Object is one of the Kubernetes API.
 	Paths  []map[string]any `json:"paths,omitempty"`
 	Object map[string]any   `json:"object,omitempty"`

@@ -9,7 +9,7 @@ import (
 
 // CheckKinds are the kinds of checks.
 var CheckKinds = []string{
-	"adjacency", "captured", "cni_status", "culvert", "echo", "end_marker", "gnb", "kubectl", "leftovers", "n4", "one_family",
+	"adjacency", "advertised", "captured", "cni_status", "culvert", "echo", "end_marker", "gnb", "kubectl", "leftovers", "n4", "one_family",
 	"ospf", "ping", "pods", "procedure", "route", "router_solicitation", "shows", "spread", "tcp", "udp",
 }
 
@@ -42,6 +42,9 @@ func (v validator) check(c *Check) {
 	case "router_solicitation":
 		v.endpoint(c.From, c.Device)
 		v.endpoint(c.At, c.AtDevice)
+	case "advertised":
+		v.endpoint(c.From, c.Device)
+		v.want(c.Prefix.IsValid() && c.Prefix.Addr().Is6(), "prefix: %v: give what is to be advertised", c.Prefix)
 	case "kubectl":
 		v.kubectl(c.Kubectl)
 	case "gnb":

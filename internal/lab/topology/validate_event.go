@@ -46,11 +46,7 @@ var needs = map[string]need{
 		v.want(e.Says != "", "says: missing")
 	}},
 	"capture": {validator.exists, validator.linkOf},
-	"solicit": {validator.exists, func(v validator, e *Event) {
-		v.endpoint(e.Node, e.Device)
-		v.want(e.Prefix.IsValid() && e.Prefix.Addr().Is6(), "prefix: %v: give what is to be advertised", e.Prefix)
-	}},
-	"inject": {kindIs(Host), nil},
+	"inject":  {kindIs(Host), nil},
 	"active": {validator.culvert, func(v validator, e *Event) {
 		v.want(e.Policy != "" && e.Preference != 0, "policy, preference: missing")
 	}},
@@ -93,7 +89,7 @@ func (v validator) event(e *Event) {
 	if !v.want(ok, "do: %q: use one of %s", e.Do, strings.Join(EventKinds(), ", ")) {
 		return
 	}
-	v.want(e.Device == "" || slices.Contains([]string{"tunnel", "capture", "solicit"}, e.Do) || strings.HasPrefix(e.Do, "link_"), "device: %s has none", e.Do)
+	v.want(e.Device == "" || slices.Contains([]string{"tunnel", "capture"}, e.Do) || strings.HasPrefix(e.Do, "link_"), "device: %s has none", e.Do)
 	v.want(e.Overlay == "" || e.Do == "apply", "overlay: %s has none", e.Do)
 	v.want(e.UPF == "" && !e.UE.IsValid() || e.Do == "tunnel", "upf, ue: %s has none", e.Do)
 	v.want(e.SMF == "" && e.Step == nil || e.Do == "smf", "smf, step: %s has none", e.Do)
