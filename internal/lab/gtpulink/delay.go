@@ -63,6 +63,11 @@ func (l *line) run() error {
 			if err := sleepUntil(h.due); err != nil {
 				return err
 			}
+			select {
+			case <-l.end:
+				return nil
+			default:
+			}
 			l.deliver(*h.packet)
 			l.buffers.Put(h.packet)
 		}
