@@ -68,7 +68,7 @@ func newRig(t testing.TB) *rig {
 // newRigAt pins it as well, unless the path is empty.
 func newRigAt(t testing.TB, path string) *rig {
 	t.Helper()
-	d, err := Open(Options{PinPath: path, Limits: Limits{SIDs: 1 << 17, Sessions: 1 << 17, Filters: 1 << 12}})
+	d, err := Open(Options{PinPath: path, Limits: Limits{SIDs: 1 << 17, Sessions: 1 << 17, Filters: 1 << 12, NATAddresses: 8}})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -112,6 +112,9 @@ func (r *rig) program(n model.Network) error {
 		UEPools: n.UEPools, Protected: n.Protected, MayReach: n.MayReach, MSSClamp: n.MSSClamp, RateBurst: n.RateBurst}
 	for _, l := range c.Locators {
 		s.Locators = append(s.Locators, settings.Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits})
+	}
+	for _, one := range n.NATs {
+		s.NATs = append(s.NATs, settings.NAT{Pool: one.Pool, NAT: one.WithDefaults()})
 	}
 	if err := r.d.SetSettings(s); err != nil {
 		return err
@@ -202,6 +205,7 @@ func (r *rig) clear() error {
 	slices.SortStableFunc(tunnels, func(a, b gtpu.Tunnel) int { return len(b.SwitchTo) - len(a.SwitchTo) })
 	return errors.Join(
 		r.deleteSessions(),
+		r.forgetMappings(),
 		reap(r.d),
 		each(r.network.Routes, func(route model.Route) error { return r.d.Routes.Delete(route.Table, route.Prefix) }),
 		each(r.network.Local, r.d.Steering.DeleteLocal),
@@ -213,6 +217,13 @@ func (r *rig) clear() error {
 			return errors.Join(r.d.Ports.Delete(p.Ifindex), r.d.Ports.DeleteDevice(p.Ifindex))
 		}),
 	)
+}
+
+// forgetMappings takes the NATs out, so that the same ones begin without mappings.
+func (r *rig) forgetMappings() error {
+	s := r.d.settings.Want
+	s.NATs = nil
+	return r.d.SetSettings(s)
 }
 
 // reap gives up what no session refers to any more, peers among it.
@@ -492,8 +503,12 @@ func (r *rig) goldenPunt(t *testing.T, row *golden.Row, frame []byte, ifindex in
 		wanted = append(slices.Clone(wanted), *row.Want.Punt)
 	}
 	for _, w := range wanted {
+		data := frame[:min(len(frame), 2048)]
+		if w.Data != nil {
+			data = w.Data
+		}
 		want = append(want, event.Punt{Kind: puntKinds[w.Kind], Ifindex: ifindex, Info: w.Info, L3: w.L3, Type: w.Type, Code: w.Code,
-			Session: w.Session, Rule: w.Rule, Data: frame[:min(len(frame), 2048)]})
+			Session: w.Session, Rule: w.Rule, Data: data})
 	}
 	if len(want) > 0 {
 		got := r.takePunts(len(want))

@@ -29,6 +29,9 @@ type journey struct {
 	session bool  // it meets a session's rule
 	control *Punt // what is handed up where only the kernel leads; nil: nothing
 	around  int   // octets that come around a session's T-PDU on its way in
+
+	now     []byte // the frame as NAT left it; nil: as received
+	fromNAT bool   // a NAT has translated the packet on its way in, and not on its way out
 }
 
 // pending is a counter to be increased once the packet is forwarded.
@@ -177,16 +180,24 @@ func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 func (j *journey) ipv4(p v4, byPort bool, key portKey) Result {
 	m := j.m
 	malformed := p.header() < 20 || p.length() < p.header() || p.length() > len(p)
+	if m.isGTPU(p.dst()) {
+		return j.ipv4GTPU(p, malformed, func() Result { return j.gtpu().process(p.header()) })
+	}
+	refused := j.guard.ue(p.src(), p.dst())
+	if refused == "" && j.guard.isN6() {
+		if r, ends := j.fromOutside(p, malformed); ends {
+			return r
+		}
+		if j.fromNAT {
+			p = j.packet
+		}
+	}
 	s, steered := m.steeredFrom(key, p.dst(), j.guard.isN6())
 	rules, ue := m.ue(p.dst())
 	ue = ue && j.guard.isN6()
 	if j.guard.isN6() && !ue && steered && s.rules != nil {
 		rules, ue = s.rules, true
 	}
-	if m.isGTPU(p.dst()) {
-		return j.ipv4GTPU(p, malformed, func() Result { return j.gtpu().process(p.header()) })
-	}
-	refused := j.guard.ue(p.src(), p.dst())
 	switch {
 	case refused != "":
 	case !ue && steered && !s.passes():
@@ -297,7 +308,11 @@ func (j *journey) reassemble() Result {
 }
 
 func (j *journey) punt(kind PuntKind, l3 int) *Punt {
-	return &Punt{Kind: kind, L3: l3, Data: j.frame[:min(len(j.frame), puntData)]}
+	frame := j.frame
+	if j.now != nil && (kind == PuntDuplicate || kind == PuntFragment && j.fromNAT) {
+		frame = j.now
+	}
+	return &Punt{Kind: kind, L3: l3, Data: frame[:min(len(frame), puntData)]}
 }
 
 // ICMPv6 types and codes.

@@ -34,6 +34,7 @@ type Network struct {
 	Sessions    []Session      `json:"sessions,omitempty"`
 	MSSClamp    bool           `json:"mss_clamp,omitempty"`  // of sessions' TCP connections
 	RateBurst   time.Duration  `json:"rate_burst,omitempty"` // ns; 150 ms unless set
+	NATs        []NAT          `json:"nats,omitempty"`       // of pools
 }
 
 // SessionSID is a SID at which sessions of a slice receive.
@@ -137,6 +138,7 @@ type Model struct {
 	hopLimit   uint8
 	limits     map[limitKey]*bucket
 	sessions   sessions
+	nats       []*natState
 	nanosecond int64 // the model's clock
 }
 
@@ -172,6 +174,7 @@ func New(n Network) (*Model, error) {
 		}
 	}
 	m.addSIDs()
+	m.addNATs()
 	m.routes = slices.Clone(n.Routes)
 	slices.SortStableFunc(m.routes, func(a, b Route) int { return b.Prefix.Bits() - a.Prefix.Bits() })
 	if err := errors.Join(m.addTunnels(), m.addSessions()); err != nil {

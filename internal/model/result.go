@@ -56,6 +56,11 @@ const (
 	NoPeer         Reason = "peer"
 	NotForHost     Reason = "host"
 	Martian        Reason = "martian"
+	Fragment       Reason = "fragment"
+	NATProtocol    Reason = "nat_protocol"
+	NATPorts       Reason = "nat_ports"
+	NATNoMapping   Reason = "nat_no_mapping"
+	NATBehind      Reason = "nat_behind"
 )
 
 // Drop says whether the frame ended there.

@@ -257,12 +257,17 @@ func (u upf) forward(r *ruleState, t tpdu) Result {
 	}
 	switch {
 	case ue && (r.Forward.Internal || r.Group.UEToUE == BetweenUEsRoute):
-		t.message, t.qfi, t.bySID, t.anyQFI = nil, 0, false, false
-		return u.meet(rules, t)
+		return u.meetAsUE(rules, t)
 	case !r.Forward.Internal && u.j.m.core(dst):
 		return u.j.drop(UEToCore)
 	}
-	return u.j.release(t.packet, t.l3, uint8(t.outer), outbound{table: r.Forward.Table})
+	return u.outside(r, t)
+}
+
+// meetAsUE is meet for a packet that another UE sent.
+func (u upf) meetAsUE(rules []*ruleState, t tpdu) Result {
+	t.message, t.qfi, t.bySID, t.anyQFI = nil, 0, false, false
+	return u.meet(rules, t)
 }
 
 // meetUE says why a packet of a UE of a group does not reach the UE that has rules, or

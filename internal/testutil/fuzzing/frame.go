@@ -21,13 +21,19 @@ func (s Source) Frame(n *model.Network) []byte {
 		return s.frames(n).toEthernet()
 	}
 	var layers []packet.Layer
-	switch s.IntN(16) {
+	kind := s.IntN(16)
+	if len(n.NATs) > 0 && s.chance(20) {
+		kind = 16
+	}
+	switch kind {
 	case 0, 1, 2, 3, 4:
 		layers = s.frames(n).toSID()
 	case 5, 6, 7:
 		layers = s.frames(n).toGTPU()
 	case 8, 9, 10, 11, 12, 13:
 		layers = s.frames(n).toSession()
+	case 16:
+		layers = s.frames(n).natted()
 	default:
 		layers = s.frames(n).steered()
 	}

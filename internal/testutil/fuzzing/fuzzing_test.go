@@ -66,7 +66,8 @@ func TestEverythingIsReached(t *testing.T) {
 		model.IPv6Malformed, model.IPv4Malformed, model.InnerMalformed, model.ECN, model.UDPMalformed, model.GTPUVersion,
 		model.GTPULength, model.GTPUExtension, model.GTPUMessage, model.TEIDUnknown, model.EchoFromSelf, model.PDUType,
 		model.NoRoute, model.NoNeighbour, model.TooBig, model.NoPDR, model.FARDrop, model.GateClosed, model.BufferFull, model.UESource,
-		model.UEToUE, model.UEToCore, model.QuotaUsedUp, model.NoRole, model.NoPeer, model.NotForHost, model.Martian} {
+		model.UEToUE, model.UEToCore, model.QuotaUsedUp, model.NoRole, model.NoPeer, model.NotForHost, model.Martian,
+		model.Fragment, model.NATProtocol, model.NATPorts, model.NATNoMapping, model.NATBehind} {
 		if reached[r] == 0 {
 			t.Errorf("%s: not once", r)
 		}

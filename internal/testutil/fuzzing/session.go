@@ -26,6 +26,7 @@ func (src sessionSource) sessions(n *model.Network) {
 	n.UEPools = []netip.Prefix{prefix("10.46.0.0/24"), prefix("2001:db8:46::/56"), prefix("10.146.0.0/28")}
 	n.Protected = []netip.Prefix{prefix("10.50.0.0/16"), prefix("3fff:50::/32"), prefix("10.2.2.8/29")}
 	n.MayReach = []netip.Prefix{prefix("10.2.2.8/30"), prefix("10.50.1.0/24"), prefix("3fff:50:1::/48")}
+	src.nats(n)
 	for _, sid := range n.Config.SIDs {
 		if (sid.Behavior == srv6.EndDT4 || sid.Behavior == srv6.EndDT6 || sid.Behavior == srv6.EndDT46) && src.s.chance(60) {
 			n.SessionSIDs = append(n.SessionSIDs, model.SessionSID{SID: sid.SID, Slice: uint32(src.s.upTo(1, 2)), VPN: src.s.chance(30)})

@@ -81,6 +81,8 @@ type Punt struct {
 	Session uint64         `json:"session,omitempty"`
 	Rule    uint16         `json:"rule,omitempty"`
 	L3      int            `json:"l3"`
+	// Data is what the record shows where it is not the frame as received.
+	Data packet.Hex `json:"data,omitempty"`
 }
 
 // Name is the file's, without directory and ending.
@@ -257,18 +259,22 @@ func (f *File) Wanted(r *Row, result model.Result) Want {
 		w.Out = result.Out
 	}
 	if p := result.Punt; p != nil {
-		w.Punt = newPunt(p)
+		w.Punt = r.punt(p)
 	}
 	for _, p := range result.Copies {
-		w.Copies = append(w.Copies, *newPunt(p))
+		w.Copies = append(w.Copies, *r.punt(p))
 	}
 	w.Events = result.Events
 	maps.Copy(w.Counters, result.Counts)
 	return w
 }
 
-func newPunt(p *model.Punt) *Punt {
-	return &Punt{p.Kind, p.Type, p.Code, p.Info, p.Session, p.Rule, p.L3}
+func (r *Row) punt(p *model.Punt) *Punt {
+	punt := &Punt{Kind: p.Kind, Type: p.Type, Code: p.Code, Info: p.Info, Session: p.Session, Rule: p.Rule, L3: p.L3}
+	if !bytes.HasPrefix(r.frame, p.Data) {
+		punt.Data = p.Data
+	}
+	return punt
 }
 
 // Update writes wants into the file, one for each row, and keeps the rest.

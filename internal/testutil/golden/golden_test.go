@@ -3,12 +3,14 @@ package golden_test
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/model"
+	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/testutil/golden"
 )
 
@@ -61,7 +63,7 @@ func TestUpdateKeepsTheRest(t *testing.T) {
 	path := write(t, file)
 	wants := []golden.Want{
 		{Verdict: "passed", Counters: map[string]model.Counter{"outcome passed": {Packets: 1, Bytes: 34}}},
-		{Verdict: "dropped", Reason: "hop_limit", Punt: &golden.Punt{Kind: model.PuntICMP, Type: 3, L3: 14}, Out: make([]byte, 40),
+		{Verdict: "dropped", Reason: "hop_limit", Punt: &golden.Punt{Kind: model.PuntICMP, Type: 3, L3: 14, Data: packet.Hex{2, 0}}, Out: make([]byte, 40),
 			Copies: []golden.Punt{{Kind: model.PuntDuplicate, Session: 1, Rule: 2, L3: 50}},
 			Events: []model.Event{{Session: 1, Rule: 2, Kind: model.EventNotify}}},
 	}
@@ -75,8 +77,8 @@ func TestUpdateKeepsTheRest(t *testing.T) {
 	if c := f.Rows[0].Want.Counters["outcome passed"]; c.Bytes != 34 {
 		t.Errorf("counter %v", c)
 	}
-	if w := f.Rows[1].Want; w.Reason != "hop_limit" || *w.Punt != *wants[1].Punt || len(w.Out) != 40 ||
-		!slices.Equal(w.Copies, wants[1].Copies) || !slices.Equal(w.Events, wants[1].Events) {
+	if w := f.Rows[1].Want; w.Reason != "hop_limit" || !reflect.DeepEqual(w.Punt, wants[1].Punt) || len(w.Out) != 40 ||
+		!reflect.DeepEqual(w.Copies, wants[1].Copies) || !slices.Equal(w.Events, wants[1].Events) {
 		t.Errorf("want %+v", w)
 	}
 	text, err := os.ReadFile(path)
