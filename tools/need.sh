@@ -27,6 +27,7 @@ zebra          frr                 routes in a laboratory, as somebody else does
 gobgpd         gobgpd              a BGP peer that is not the one we embed
 nft            nftables            translates addresses in a laboratory, as kube-proxy does
 iptables       iptables            is the other way of kube-proxy
+turnserver     coturn              judges a NAT from both sides
 clang-19       clang-19            compiles the data path
 llvm-strip-19  llvm-19             strips it
 clang-format-19 clang-format-19    checks the format of C files
@@ -86,7 +87,7 @@ check_machine() {
 		fail "Go is $go: install 1.21 or newer, which fetches the version in go.mod by itself, see https://go.dev/doc/install"
 }
 
-# What some packages come with is of no use here: FRR, GoBGP and Prometheus are run, or
+# What some packages come with is of no use here: FRR, GoBGP, coturn and Prometheus are run, or
 # not at all, by the tests. So no service is started now, nor at the next boot.
 install_packages() { # packages
 	local policy=/usr/sbin/policy-rc.d name services=()
@@ -99,7 +100,7 @@ install_packages() { # packages
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null ||
 		fail "apt-get could not install: $* (of chromium Ubuntu has a snap only: install Google Chrome)"
 	[ -d /run/systemd/system ] || return 0
-	for name in frr gobgpd prometheus containerd; do
+	for name in frr gobgpd prometheus containerd coturn; do
 		case " $* " in *" $name "*) services+=("$name") ;; esac
 	done
 	[ ${#services[@]} = 0 ] || systemctl --quiet disable "${services[@]}"

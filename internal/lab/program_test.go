@@ -41,6 +41,7 @@ func TestPrograms(t *testing.T) {
 	want := map[string]string{ // "": passes
 		"says": "", "silent": `first said "again" 1 times: want 2`, "ended": "second does not run", "twice": "first runs already", "captured": "x.pcap",
 		"once": "", "not well": "ill: exit status 3", "killed": "", "killed twice": "first does not run",
+		"judged": "", "blamed": `sh does not say "is nice": all is lost`, "broken": "exit status 3: oh",
 	}
 	for _, c := range got.Checks {
 		words, known := want[c.Name]

@@ -58,6 +58,7 @@ var checkKinds = map[string]func(context.Context, *disturb.Runner, *topology.Che
 	"n4":                  n4,
 	"router_solicitation": solicitation,
 	"procedure":           procedure,
+	"program":             programOf,
 	"captured":            captured,
 	"gnb":                 gnbPing,
 	"kubectl":             kubectl,

@@ -51,6 +51,25 @@ func operate(ctx context.Context, r *disturb.Runner, c *topology.Check, o *repor
 	})
 }
 
+// programOf checks what a program of others writes: a judge of ours.
+func programOf(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
+	var text []byte
+	err := r.Namespace(r.Node(c.From)).Do(func() (err error) {
+		text, err = exec.CommandContext(ctx, c.Program[0], c.Program[1:]...).CombinedOutput()
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(c.Program, " "), err, text)
+	}
+	for _, want := range c.Expect.Says {
+		if !bytes.Contains(text, []byte(want)) {
+			o.Fail("%s does not say %q: %s", c.Program[0], want, text)
+		}
+	}
+	o.Say("%s", strings.Join(c.Expect.Says, "; "))
+	return nil
+}
+
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return text[strings.LastIndexByte(text, '\n')+1:]

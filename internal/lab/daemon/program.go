@@ -33,10 +33,7 @@ func HavePrograms(t *topology.Topology, folder string) error {
 		}
 		return nil
 	}
-	if folder == "" {
-		return fmt.Errorf("lab %s runs programs of others: give the folder that they are in with --core", t.Name)
-	}
-	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+	if info, err := os.Stat(folder); folder != "" && (err != nil || !info.IsDir()) {
 		return fmt.Errorf("--core: %s is no folder", folder)
 	}
 	var missing []string
@@ -47,6 +44,9 @@ func HavePrograms(t *topology.Topology, folder string) error {
 			}
 		}
 	}
+	if len(missing) > 0 && folder == "" {
+		return fmt.Errorf("lab %s runs programs of others, and %s is not installed: install it (tools/need.sh test), or give the folder that it is in with --core", t.Name, strings.Join(missing, ", "))
+	}
 	if len(missing) > 0 {
 		return fmt.Errorf("--core: %s has no %s, and neither has PATH: build or install them as their own instructions say", folder, strings.Join(missing, ", no "))
 	}
@@ -56,8 +56,13 @@ func HavePrograms(t *topology.Topology, folder string) error {
 // programDepth is how far below the folder programs are looked for: free5gc/webconsole/bin/webconsole.
 const programDepth = 4
 
-// findProgram returns where an executable file of that name is in a folder, or else in PATH.
+// findProgram returns where an executable file of that name is in a folder, if there is one,
+// or else in PATH.
 func findProgram(folder, name string) (found string) {
+	if folder == "" {
+		found, _ = exec.LookPath(name)
+		return found
+	}
 	_ = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error { // what cannot be read has none
 		relative, _ := filepath.Rel(folder, path)
 		switch {

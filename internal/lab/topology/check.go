@@ -55,6 +55,8 @@ type Check struct {
 	// Command of culvert is asked, with the address of ToName if there is one
 	// (shows).
 	Command []string `json:"command,omitempty"`
+	// Program of others is run in From, with its arguments (program).
+	Program []string `json:"program,omitempty"`
 	// Capture is a file in the directory of From, and Filter what tshark looks for in it
 	// (captured).
 	Capture string `json:"capture,omitempty"`
@@ -171,6 +173,8 @@ type Expect struct {
 	Code uint `json:"code,omitempty"`
 	// Shows is a part of what a command shows (shows).
 	Shows any `json:"shows,omitempty"`
+	// Says are texts that a program has to write (program).
+	Says []string `json:"says,omitempty"`
 	// Reports of UPFs.
 	Reports []ReportExpect `json:"reports,omitempty"`
 }

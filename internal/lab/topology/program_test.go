@@ -35,14 +35,16 @@ func TestParsePrograms(t *testing.T) {
 		{"tries", "name: second, later: true,", "name: second, later: true, tries: -1,", []string{"programs[1]", "tries", "second"}},
 		{"both say", "says, program: first", "says, node: upf, program: first", []string{"checks[1]", "program, node"}},
 		{"killed by nobody", "{do: end, program: second}]}\n  - {name: twice", "{do: kill, program: third}]}\n  - {name: twice", []string{"checks[2]", "third"}},
-		{"solicited for nothing", "kind: procedure, events: [{do: tunnel, node: gnb, device: g, upf: upf, ue: 10.60.100.1}]", "kind: advertised, from: gnb, device: g", []string{"checks[9]", "prefix"}},
-		{"solicited by nothing", "kind: procedure, events: [{do: tunnel, node: gnb, device: g, upf: upf, ue: 10.60.100.1}]", "kind: advertised, from: gnb, device: x, prefix: '::/64'", []string{"checks[9]", "x"}},
+		{"solicited for nothing", "kind: procedure, events: [{do: tunnel, node: gnb, device: g, upf: upf, ue: 10.60.100.1}]", "kind: advertised, from: gnb, device: g", []string{"checks[12]", "prefix"}},
+		{"solicited by nothing", "kind: procedure, events: [{do: tunnel, node: gnb, device: g, upf: upf, ue: 10.60.100.1}]", "kind: advertised, from: gnb, device: x, prefix: '::/64'", []string{"checks[12]", "x"}},
 		{"no events", "[{do: program, program: first}]", "[]", []string{"checks[3]", "events"}},
 		{"no filter", "filter: pfcp, ", "", []string{"checks[8]", "filter"}},
 		{"count and nothing", "count: 1}", "count: 1, expect: {nothing: true}}", []string{"checks[8]", "count"}},
-		{"tunnel of no UE", ", ue: 10.60.100.1}]", "}]", []string{"checks[9]", "tunnel", "ue"}},
+		{"tunnel of no UE", ", ue: 10.60.100.1}]", "}]", []string{"checks[12]", "tunnel", "ue"}},
 		{"UE of no tunnel", "{do: program, program: first}]", "{do: program, program: first, ue: 10.0.0.1}]", []string{"checks[3]", "ue", "program"}},
-		{"tunnel of no UPF", "upf: upf, ue", "upf: x, ue", []string{"checks[9]", "culvert"}},
+		{"tunnel of no UPF", "upf: upf, ue", "upf: x, ue", []string{"checks[12]", "culvert"}},
+		{"judge that says nothing", "says: [is fine]", "says: []", []string{"checks[9]", "says"}},
+		{"judge by its path", "program: [sh, -c, \"echo oh", "program: [bin/sh, -c, \"echo oh", []string{"checks[11]", "name of a program"}},
 	}
 	l := parse(t, core)
 	if p := ProgramOf(l, "second"); !OfOthers(l) || p == nil || p.Node.Name != "x" || ProgramOf(l, "third") != nil {

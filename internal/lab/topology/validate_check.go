@@ -10,7 +10,7 @@ import (
 // CheckKinds are the kinds of checks.
 var CheckKinds = []string{
 	"adjacency", "advertised", "captured", "cni_status", "culvert", "echo", "end_marker", "gnb", "kubectl", "leftovers", "n4", "one_family",
-	"ospf", "ping", "pods", "procedure", "route", "router_solicitation", "shows", "spread", "tcp", "udp",
+	"ospf", "ping", "pods", "procedure", "program", "route", "router_solicitation", "shows", "spread", "tcp", "udp",
 }
 
 // fromNobody are the kinds of checks that are about the whole cluster, or about the
@@ -54,6 +54,9 @@ func (v validator) check(c *Check) {
 	case "captured":
 		v.want(c.Capture != "" && !strings.Contains(c.Capture, "/") && c.Filter != "" && (c.Count > 0) != c.Expect.Nothing,
 			"capture, filter, count: give a file of the node, what tshark looks for, and how often, or expect nothing")
+	case "program":
+		v.want(len(c.Program) > 0 && c.Program[0] != "" && !strings.Contains(c.Program[0], "/") && len(c.Expect.Says) > 0,
+			"program, says: give what is run, which begins with the name of a program, and what it has to write")
 	case "procedure":
 		v.want(len(c.AllEvents()) > 0, "events: a procedure is made of some")
 	case "one_family":
