@@ -251,7 +251,7 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip, void *end)
 {
 	struct udp *udp = (void *)ip + IPV4_LEN;
-	__u32 dst = ld32(&ip->dst);
+	__u32 dst = ld32(&ip->dst), which;
 	struct pool4 *pool;
 	struct cached *to;
 	int gtpu;
@@ -266,9 +266,14 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 			       : NOT_TAKEN;
 	if (refuse_ue4(x->cfg, x->port_flags, ip))
 		return NOT_TAKEN;
+	if (x->cfg->nats && is_n6(x->port_flags)) {
+		which = nat_of_address(dst);
+		if (which)
+			return express_to_nat(ctx, x, ip, end, which);
+		if (nat_of_ue(dst) || nat_of_address(ld32(&ip->src)))
+			return NOT_TAKEN;
+	}
 	pool = find_pool4(x->cfg, be32(dst));
-	if (pool && x->cfg->nats && nat_of_ue(dst))
-		return NOT_TAKEN;
 	if (pool && pool->sessions)
 		return express_send_rule(ctx, pool->base + (be32(dst) & ~pool->mask), ETH_LEN, 0,
 					 x->port_flags);

@@ -368,6 +368,23 @@ INLINE int nat_translate(struct xdp_md *ctx, struct packet *p, __u32 how, __be32
 	return nat_rewrite(ctx, p->nat_l3, how, to, port) ? REASON_INNER_MALFORMED : 0;
 }
 
+/* The packet of a UE at `l3`, in which nat_read() found a port, leaves as it is: not to be undone.
+ * -1: its flow gets no port. */
+GLOBAL int nat_leave(struct xdp_md *ctx, __u32 l3, __u32 which, __u32 read)
+{
+	struct ipv4 *ip = at(ctx, l3, IPV4_LEN);
+	struct nat *nat = nat_number(which);
+	__u32 ue, port;
+
+	if (!ip || !nat->blocks)
+		return -1;
+	ue = be32(ld32(&ip->src)) & ~nat->mask;
+	port = nat_port_of(which, ue, read | NAT_MAKE);
+	if (!port)
+		return -1;
+	return nat_rewrite(ctx, l3, 0, be32(nat->address + ue / nat->blocks), port);
+}
+
 /* The packet of a UE at p->keep leaves: its source becomes public, if the UE is behind a NAT.
  * 0, or a reason. */
 INLINE int nat_source(struct xdp_md *ctx, struct packet *p)

@@ -246,6 +246,36 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 si
 	return express_into(ctx, &x, entry, &rule, f, ip, end, version, class, hash);
 }
 
+/* ---- behind a NAT ---- */
+
+/* The IPv4 packet at `l3` of a UE behind NAT `which` leaves by a route that is known and has one
+ * next hop: flows that share several are told apart by what leaves. Its port is asked for
+ * last, once its rates let it go. */
+INLINE int express_from_nat(struct xdp_md *ctx, struct express *x, struct pdr *entry,
+			    struct rule *rule, struct forwarding *f, struct ipv4 *inner,
+			    __u32 which, __u64 length)
+{
+	__u32 l3 = x->length + ETH_LEN - length, table = f->index | CACHE_IPV4 | CACHE_GUARDED;
+	struct cached *slot = f->index ? express_cached(x, ld32(&inner->dst), ~0ull, table) : 0;
+	int read = nat_read(ctx, l3, 0), verdict;
+
+	if (!slot || read < 0 || read & NAT_READ_QUOTED || nat_of_address(ld32(&inner->dst)))
+		return NOT_TAKEN;
+	x->hop = express_adjacency(slot->index, length);
+	if (!x->hop)
+		return NOT_TAKEN;
+	verdict = express_rates(x, f, entry, rule, length);
+	if (verdict != CONTINUE)
+		return verdict;
+	if (nat_leave(ctx, l3, which, read)) {
+		count(&outcomes, REASON_NAT_PORTS, x->length + ETH_LEN);
+		return XDP_DROP;
+	}
+	x->tunnel_length = length;
+	ipv4_spend(inner);
+	return express_cut(ctx, x, x->length - length, TYPE_IPV4);
+}
+
 /* ---- from the UE ---- */
 
 /* To a destination that an earlier packet found free for UEs to reach, or into
@@ -255,6 +285,7 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *e
 			    __u8 outer)
 {
 	__u64 length = (long)end - (long)inner;
+	__u32 which;
 	int verdict;
 
 	opaque(length);
@@ -267,8 +298,9 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *e
 						   x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, inner->tos))
 		return NOT_TAKEN;
-	if (x->cfg->nats && nat_of_ue(ld32(&inner->src)))
-		return NOT_TAKEN; /* it gets another source address */
+	which = x->cfg->nats ? nat_of_ue(ld32(&inner->src)) : 0;
+	if (which)
+		return express_from_nat(ctx, x, entry, rule, f, inner, which, length);
 	x->hop = express_route(ctx, x, ld32(&inner->dst), ~0ull,
 			       f->index | CACHE_IPV4 | CACHE_GUARDED, length,
 			       x->length + ETH_LEN - length);
@@ -379,6 +411,33 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, s
 }
 
 /* ---- to the UE ---- */
+
+/* The IPv4 packet `ip` is for a public address of NAT `which`: on to its UE. Where the journey
+ * has to look, it gets the packet as it came. */
+INLINE int express_to_nat(struct xdp_md *ctx, struct express *x, struct ipv4 *ip, void *end,
+			  __u32 which)
+{
+	__u32 public = ld32(&ip->dst), ue, port = 0;
+	struct pool4 *pool;
+	int read, verdict;
+
+	if (!express_ipv4(ip, end, x->port_flags) || nat_of_address(ld32(&ip->src)))
+		return NOT_TAKEN;
+	read = nat_read(ctx, ETH_LEN, 1);
+	if (read < 0 || read & NAT_READ_QUOTED)
+		return NOT_TAKEN;
+	ue = nat_ue_of(nat_number(which), be32(public) & ~nat_number(which)->address_mask, read,
+		       &port);
+	pool = ue ? find_pool4(x->cfg, ue) : 0;
+	if (!pool || !pool->sessions)
+		return NOT_TAKEN;
+	nat_rewrite(ctx, ETH_LEN, NAT_DESTINATION, be32(ue), port);
+	verdict = express_send_rule(ctx, pool->base + (ue & ~pool->mask), ETH_LEN, 0,
+				    x->port_flags);
+	if (verdict == NOT_TAKEN)
+		nat_rewrite(ctx, ETH_LEN, NAT_DESTINATION, public, read & 0xffff);
+	return verdict;
+}
 
 INLINE int express_to_ue6(struct xdp_md *ctx, struct express *x, __u64 hi)
 {

@@ -83,7 +83,7 @@ func (n *natState) choices(b nat.Block, port uint16) (groups [2][]uint16) {
 }
 
 // publicPort is the public port of a UE's flow, which gets one where it has none, unless it
-// is what an ICMP error quotes; false: there is none.
+// is what an ICMP error quotes; false: it has none.
 func (n *natState) publicPort(b nat.Block, f flowEnd, now int64) (uint16, bool) {
 	groups := n.choices(b, f.port)
 	for _, port := range slices.Concat(groups[0], groups[1]) {
