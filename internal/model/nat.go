@@ -71,10 +71,7 @@ func (n *natState) lives(protocol uint8, x *mapping, now int64) bool {
 
 // choices are the public ports that a port of a UE may have: two groups of eight.
 func (n *natState) choices(b nat.Block, port uint16) (groups [2][]uint16) {
-	count := n.PortsPerUE / nat.Group
-	h := uint32(port) * 0x9E3779B1
-	for i, h := range []uint32{h, (h ^ h>>15) * 0x85EBCA6B} {
-		first := b.First + uint16((h>>16)*count>>16)*nat.Group
+	for i, first := range n.Choices(b, port) {
 		for at := range uint16(nat.Group) {
 			groups[i] = append(groups[i], first+at)
 		}

@@ -94,6 +94,16 @@ func (n NAT) BlockOf(pool netip.Prefix, ue netip.Addr) (Block, bool) {
 	}, true
 }
 
+// Choices are the public ports that a port of a UE may have: two groups of Group, each by its
+// first one (docs/reference/semantics.md section 7, "NAT44").
+func (n NAT) Choices(b Block, port uint16) (first [2]uint16) {
+	h := uint32(port) * 0x9E3779B1
+	for i, h := range []uint32{h, (h ^ h>>15) * 0x85EBCA6B} {
+		first[i] = b.First + uint16((h>>16)*(n.PortsPerUE/Group)>>16)*Group
+	}
+	return first
+}
+
 // UEOf is the UE of a pool that has a public port; false: nobody has it.
 func (n NAT) UEOf(pool netip.Prefix, public netip.Addr, port uint16) (netip.Addr, bool) {
 	if !n.Addresses.Contains(public) || port < FirstPort {

@@ -53,7 +53,15 @@ func (s stack) gPDU(src, dst netip.Addr, header packet.GTPU) stack {
 // (26 make the frames of 64 octets with FCS), and as large a packet of IPv6, if
 // there is room for what is behind its header: 20 octets at least (78).
 func packet4(src, dst netip.Addr, size int, checksum bool) stack {
-	return stack{ipv4(src, dst), udp(4000, 5000, checksum), packet.Payload{Data: make(packet.Hex, size-rig.LenUDP)}}
+	return stack{ipv4(src, dst), udp(uePort, 5000, checksum), packetOf(size)}
+}
+
+// uePort is where packets of a UE come from.
+const uePort = 4000
+
+// packetOf is the payload of a UDP datagram of a size.
+func packetOf(size int) packet.Payload {
+	return packet.Payload{Data: make(packet.Hex, size-rig.LenUDP)}
 }
 
 func packet6(src, dst netip.Addr, size int) stack {

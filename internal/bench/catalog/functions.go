@@ -27,6 +27,8 @@ type Function struct {
 	twin  key // the UE's address, in frames whose key is a TEID
 	// sessions, of a function of the UPF: those that its frames are for.
 	Sessions *Sessions
+	// Needs is the function whose frames make what this one's are for, before they are sent.
+	Needs *Function
 	// Routes of the node, of ip(8), that its frames need.
 	Routes []string
 	// Most is how many entries it can have.

@@ -22,6 +22,7 @@ type Sessions struct {
 	Most    uint32      // 0: as many as there are entries
 	Dialect smf.Dialect // of the SMF
 	Spec    func(*smf.Spec)
+	NAT     *NAT // that the UEs are behind, or nil
 }
 
 // The addresses of N4, all of them on the node itself: the UPF's, and that of the SMF
@@ -122,6 +123,7 @@ func UPFFunctions(size int) []Function {
 		up.Name, down.Name = k.prefix+up.Name, k.prefix+down.Name
 		list = append(list, up, down)
 	}
+	list = append(list, natFunctions(size)...)
 	list = append(list, uplinkDestinations(usual, 1000, Addr("100.72.0.0"), size), uplinkDestinations(usual, 100_000, Addr("100.76.0.0"), size), uplinkECMP(usual, size))
 	for i := range list {
 		list[i].Size = size
@@ -167,12 +169,13 @@ func (s Sessions) ID() [2]uint32 { return [2]uint32{s.Most, s.Place} }
 // Uplink returns the function of a group's packets from the gNB.
 func Uplink(suffix string, s Sessions, size int) Function {
 	place, step := s.at()
-	pdu := packet4(FirstUE, Dst4, size, false)
+	first := s.firstUE()
+	pdu := packet4(first, Dst4, size, s.NAT != nil)
 	return Function{
 		Name: "uplink" + suffix, Most: s.Entries(), ports: fromGNB, Sessions: &s, put: func(*config.Config, uint32) {},
 		Data: pdu.gPDU(GNB, UPF, packet.GTPU{TEID: FirstTEID, Container: &packet.PDUSession{Type: 1, QFI: s.qfi()}}).frame(),
 		Key:  key{Offset: uplinkTEID, base: FirstTEID + place, step: step},
-		twin: key{Offset: uplinkInner + 12, base: UENumber(FirstUE) + place, checksum: uplinkInner + 10, step: step},
+		twin: key{Offset: uplinkInner + 12, base: UENumber(first) + place, checksum: uplinkInner + 10, step: step},
 		Want: rig.WantIPv4(Dst4, rig.ProtoUDP, pdu.len()-rig.LenIPv4),
 	}
 }
@@ -268,9 +271,12 @@ func (s *Sessions) SMFSpec(tables uint32) smf.Spec {
 	first := s.First(tables)
 	spec := smf.Spec{
 		Name: fmt.Sprint("group", s.ID()), Count: int(count), QFI: defaultQFI, NetworkInstance: "internet",
-		UE4:    netip.PrefixFrom(UEAt(UENumber(FirstUE)+first), 8),
+		UE4:    netip.PrefixFrom(UEAt(UENumber(s.firstUE())+first), 8),
 		Access: &smf.Tunnel{Address: FarGTPU, TEID: FirstAccessTEID + first},
 		Local:  &smf.Local{Address: UPF, AccessTEID: FirstTEID + first},
+	}
+	if s.NAT != nil {
+		spec.NetworkInstance = natInstance
 	}
 	s.Spec(&spec)
 	return spec

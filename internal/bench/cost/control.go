@@ -139,6 +139,11 @@ func (p Plan) upfConfiguration(c *config.Config) {
 		pool = netip.PrefixFrom(catalog.UENet, bits)
 	}
 	MakeUPF(c, pool)
+	for _, g := range p.groups() {
+		if g.NAT != nil {
+			c.UPF.UEPools = append(c.UPF.UEPools, g.NAT.UEPool())
+		}
+	}
 	// Sessions with several filters have a meter for each direction.
 	c.Limits.Sessions = uint32(1)<<(32-pool.Bits()) + 2*rich
 	// Open5GS' sessions have two PDRs on the uplink's F-TEID, each with a filter.

@@ -75,6 +75,9 @@ type Bench struct {
 
 // Round takes one sample of each figure of a row.
 func (b *Bench) Round(ctx context.Context, r *Row) (s Sample, err error) {
+	if err := b.sendNeeded(r); err != nil {
+		return s, err
+	}
 	before, err := b.Daemon.Outcomes(ctx)
 	if err != nil {
 		return s, err
@@ -113,6 +116,17 @@ func (b *Bench) Round(ctx context.Context, r *Row) (s Sample, err error) {
 		sent = 0
 	}
 	return s, checkOutcomes(before, after, sent)
+}
+
+// sendNeeded sends what makes what a row's frames are for.
+func (b *Bench) sendNeeded(r *Row) error {
+	if r.Needs == nil {
+		return nil
+	}
+	return b.Node.OnCPU(b.CPU, func(c proc.Clock) error {
+		_, err := b.Node.Live(c, b.load(&Row{Function: *r.Needs, Entries: r.Entries}), rig.MorePackets)
+		return err
+	})
 }
 
 // load is what goes through the node for a row.
