@@ -166,7 +166,8 @@ two cores forward.`,
 		short: "CPU time of sessions' packets, and the rate and latency of N4",
 		long: `Sets up sessions in a UPF by PFCP and measures their packets beside L2 forwarding
 of the same frame, each for a random session: the usual session, which has a QER
-with an MBR and a URR with a volume threshold; "plain" ones with neither; and
+with an MBR and a URR with a volume threshold; "plain" ones with neither; "nat44"
+ones whose UE is behind a NAT; and
 sessions with 1, 4 and 16 SDF filters, of which the last one matches. It also
 measures how quickly the UPF establishes, modifies and deletes sessions of the
 first kind, the latency of that at 5,000 sessions a second, and, with 10,000
