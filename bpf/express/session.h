@@ -432,8 +432,8 @@ INLINE int express_to_nat(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	if (!pool || !pool->sessions)
 		return NOT_TAKEN;
 	nat_rewrite(ctx, ETH_LEN, NAT_DESTINATION, be32(ue), port);
-	verdict = express_send_rule(ctx, pool->base + (ue & ~pool->mask), ETH_LEN, 0,
-				    x->port_flags);
+	verdict =
+		express_send_rule(ctx, pool->base + (ue & ~pool->mask), ETH_LEN, 0, x->port_flags);
 	if (verdict == NOT_TAKEN)
 		nat_rewrite(ctx, ETH_LEN, NAT_DESTINATION, public, read & 0xffff);
 	return verdict;
