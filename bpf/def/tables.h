@@ -340,8 +340,7 @@ enum straight {
 
 struct pdr {
 	struct volume volume; /* of what was forwarded */
-	/* two words, where to and what, of which each changes whole while packets pass:
-	 * see struct rule */
+	/* where to, and what: two words that each change whole while packets pass (struct rule) */
 	__u32 teid;   /* the remote one; PDR_STRAIGHT */
 	__u32 forwarding;
 	__u32 more;

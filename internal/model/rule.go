@@ -251,7 +251,7 @@ func (u upf) forward(r *ruleState, t tpdu) Result {
 	src, dst := addresses(t.packet)
 	rules, ue := u.j.m.ueOrFramed(dst)
 	if ue && !r.Forward.Internal {
-		if reason := u.j.m.meetUE(r.Group, src, rules); reason != "" {
+		if reason := u.j.m.meetUE(r.Group, src, dst, rules); reason != "" {
 			return u.j.drop(reason)
 		}
 	}
@@ -270,9 +270,9 @@ func (u upf) meetAsUE(rules []*ruleState, t tpdu) Result {
 	return u.meet(rules, t)
 }
 
-// meetUE says why a packet of a UE of a group does not reach the UE that has rules, or
-// nothing.
-func (m *Model) meetUE(group Group, src netip.Addr, rules []*ruleState) Reason {
+// meetUE says why a packet of a UE of a group does not reach the UE at dst, which has rules,
+// or nothing.
+func (m *Model) meetUE(group Group, src, dst netip.Addr, rules []*ruleState) Reason {
 	switch own, _ := m.ueOrFramed(src); {
 	case group.UEToUE == "":
 		return UEToUE
@@ -280,7 +280,8 @@ func (m *Model) meetUE(group Group, src netip.Addr, rules []*ruleState) Reason {
 		return NoPDR
 	case rules[0].Group != group:
 		return OtherSlice
-	case len(own) > 0 && own[0].session == rules[0].session:
+	case len(own) > 0 && own[0].session == rules[0].session,
+		group.UEToUE == BetweenUEsN6 && (m.natOfUE(src) != nil || m.natOfUE(dst) != nil):
 		return UEToUE
 	}
 	return ""
@@ -291,7 +292,7 @@ func (m *Model) meetUE(group Group, src netip.Addr, rules []*ruleState) Reason {
 func (m *Model) returns(src, dst netip.Addr) bool {
 	own, _ := m.ueOrFramed(src)
 	rules, _ := m.ueOrFramed(dst)
-	return len(own) > 0 && own[0].Group.UEToUE == BetweenUEsN6 && m.meetUE(own[0].Group, src, rules) == ""
+	return len(own) > 0 && own[0].Group.UEToUE == BetweenUEsN6 && m.meetUE(own[0].Group, src, dst, rules) == ""
 }
 
 // relayMarked is relay for a T-PDU that came without a container and gets the
