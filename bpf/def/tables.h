@@ -341,17 +341,17 @@ enum straight {
 struct pdr {
 	struct volume volume; /* of what was forwarded */
 	/* where to, and what: two words that each change whole while packets pass (struct rule) */
-	__u32 teid;   /* the remote one; PDR_STRAIGHT */
+	__u32 teid; /* the remote one; PDR_STRAIGHT */
 	__u32 forwarding;
 	__u32 more;
 	__u8 action;
 	__u8 flags;
-	__u8 qfi;     /* of the PDU Session Container: RQI << 6 | QFI; PDR_FRAMES */
+	__u8 qfi; /* of the PDU Session Container: RQI << 6 | QFI; PDR_FRAMES */
 	__u8 generation; /* the high 8 bits of the local TEID */
 	__u64 bucket; /* meter.h */
-	__u32 rate;   /* kbit/s; 0: not limited */
+	__u32 rate; /* kbit/s; 0: not limited */
 	__u32 notify; /* octets of volume / 256, mod 2^32; 0: never; USAGE_TOLD */
-	__u32 stop;   /* the same */
+	__u32 stop; /* the same */
 	__be32 source4;
 	__u64 source6; /* network order */
 };
@@ -371,7 +371,7 @@ struct refused {
 enum at_sid {
 	AT_SID = 0xfe, /* in no other key of pdr_by_ue */
 	AT_SID_TEID = 1, /* PDU Session ID of the argument */
-	AT_SID_SOURCE4,  /* uplink */
+	AT_SID_SOURCE4, /* uplink */
 	AT_SID_SOURCE6,
 	AT_SID_DESTINATION4, /* downlink */
 	AT_SID_DESTINATION6,
@@ -428,14 +428,14 @@ struct forwarding {
 	struct in6 remote; /* IPv4-mapped for IPv4 */
 	struct in6 source;
 	__u32 adjacency; /* of remote, or of the policy: 0 where the route is looked up */
-	__u32 index;     /* kernel table id, or sr_policy */
-	__u32 slice;     /* slice_counter, slice_meter; 0: none */
+	__u32 index; /* kernel table id, or sr_policy */
+	__u32 slice; /* slice_counter, slice_meter; 0: none */
 	__u8 kind;
-	__u8 ipv4;     /* 1: remote is IPv4 */
+	__u8 ipv4; /* 1: remote is IPv4 */
 	__u8 tos, tos_mask;
 	__u8 internal; /* 1: may reach UEs, this node, protected prefixes */
-	__u8 args_at;  /* bits before Args.Mob.Session in the last segment; 0: none */
-	__u8 control;  /* 1: to a control plane, by GTP-U without a PDU Session Container */
+	__u8 args_at; /* bits before Args.Mob.Session in the last segment; 0: none */
+	__u8 control; /* 1: to a control plane, by GTP-U without a PDU Session Container */
 	__u8 pad[5];
 	__u64 ue_group; /* of the UE whose packets leave by a table (enum ue_to_ue); 0: none */
 };
@@ -445,7 +445,7 @@ struct forwarding {
 enum filter_flags {
 	FILTER_PROTOCOL = 1,
 	FILTER_PORTS = 2, /* and so TCP, UDP or SCTP, not a later fragment */
-	FILTER_SPI = 4,   /* the ports hold it */
+	FILTER_SPI = 4, /* the ports hold it */
 	FILTER_FLOW_LABEL = 8,
 	FILTER_REMOTE4 = 16,
 	FILTER_REMOTE6 = 32,
@@ -457,9 +457,9 @@ enum filter_flags {
 
 struct filter {
 	struct in6 remote, local; /* IPv4-mapped for IPv4 */
-	__u64 qfis;               /* bit q: QFI q; 0: any */
-	__u32 pdr;                /* index */
-	__u16 remote_ports[2];    /* inclusive */
+	__u64 qfis; /* bit q: QFI q; 0: any */
+	__u32 pdr; /* index */
+	__u16 remote_ports[2]; /* inclusive */
 	__u16 local_ports[2];
 	__u8 remote_length, local_length; /* of the prefixes; IPv4: 96 more */
 	__u8 protocol, flags;
@@ -489,11 +489,11 @@ struct frame_filter {
 enum meter_unit { METER_OCTETS, METER_PACKETS };
 
 struct meter {
-	__u64 used;   /* octets or packets that went, free running */
+	__u64 used; /* octets or packets that went, free running */
 	__u64 bucket;
-	__u32 rate;   /* kbit/s, or packets in 1000 s */
-	__u32 next;   /* another one that must agree; 0: none */
-	__u32 unit;   /* enum meter_unit */
+	__u32 rate; /* kbit/s, or packets in 1000 s */
+	__u32 next; /* another one that must agree; 0: none */
+	__u32 unit; /* enum meter_unit */
 	__u32 window; /* of packets, in 1024 ns: how much of the past counts */
 };
 
@@ -513,7 +513,7 @@ struct limit_key {
 };
 
 struct limit {
-	__u64 time;   /* ns of the last refill, CLOCK_MONOTONIC */
+	__u64 time; /* ns of the last refill, CLOCK_MONOTONIC */
 	__u64 tokens; /* bits; signed */
 };
 
@@ -539,15 +539,15 @@ struct move_buffer {
 /* Records of slow_path: packets that XDP hands up. */
 enum punt_kind {
 	PUNT_NONE,
-	PUNT_REASSEMBLE,       /* outer fragment; comes back whole */
-	PUNT_FRAGMENT,         /* IPv4 without DF too big for info bytes of layer 3 */
-	PUNT_ICMP,             /* error to the sender of the packet at l3 */
+	PUNT_REASSEMBLE, /* outer fragment; comes back whole */
+	PUNT_FRAGMENT, /* IPv4 without DF too big for info bytes of layer 3 */
+	PUNT_ICMP, /* error to the sender of the packet at l3 */
 	PUNT_ERROR_INDICATION, /* GTP-U, unknown TEID in info */
-	PUNT_NEIGHBOUR,        /* to be resolved: address on egress; then comes back */
-	PUNT_BUFFER,           /* for an idle UE: info is the pdr; the packet is at l3 */
-	PUNT_DUPLICATE,        /* a copy: info is the pdr; the packet is at l3 */
-	PUNT_FLOOD,            /* a frame for all sessions of the link info */
-	PUNT_SEND,             /* to a GTP-U peer that only the kernel reaches: info is the
+	PUNT_NEIGHBOUR, /* to be resolved: address on egress; then comes back */
+	PUNT_BUFFER, /* for an idle UE: info is the pdr; the packet is at l3 */
+	PUNT_DUPLICATE, /* a copy: info is the pdr; the packet is at l3 */
+	PUNT_FLOOD, /* a frame for all sessions of the link info */
+	PUNT_SEND, /* to a GTP-U peer that only the kernel reaches: info is the
 				* pdr; the packet is at l3 */
 };
 
@@ -565,9 +565,9 @@ struct punt {
 	__u32 table; /* kernel table that the packet was looked up in; 0: none;
 		      * SESSION_TABLE: its sender is a UE */
 	struct in6 address; /* PUNT_NEIGHBOUR: next hop; IPv4-mapped for IPv4 */
-	__u32 egress;       /* PUNT_NEIGHBOUR: the device that it is on; PUNT_ICMP to a UE:
+	__u32 egress; /* PUNT_NEIGHBOUR: the device that it is on; PUNT_ICMP to a UE:
 			     * the pdr that its packet met */
-	__u16 l3;   /* offset of the IP header meant */
+	__u16 l3; /* offset of the IP header meant */
 	__u16 length; /* of data */
 	__u8 type, code; /* ICMPv6 (also where the packet is IPv4) */
 	__u8 pad[2];
@@ -578,7 +578,7 @@ struct punt {
 #define TRACE_DATA 256
 
 struct trace_filter {
-	struct in6 source, source_mask;       /* IPv4: mapped */
+	struct in6 source, source_mask; /* IPv4: mapped */
 	struct in6 destination, destination_mask;
 	__u32 ifindex; /* 0: any */
 	__u32 drops_only;
