@@ -397,7 +397,7 @@ func newProxy(t *testing.T, s *server) *proxy {
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			p.gate.RLock()
-			p.gate.RUnlock()
+			defer p.gate.RUnlock()
 			if p.refusals.Add(-1) >= 0 {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusConflict)
