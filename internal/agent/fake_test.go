@@ -443,7 +443,7 @@ func (f *fakeDataPath) Outcomes() ([]counter.Counter, error) {
 func (f *fakeDataPath) SIDCounter(p netip.Prefix) (counter.Counter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, ok := f.sids[p]; !ok {
+	if _, ok := f.sids[p]; !ok && !f.sessionSIDs[p] {
 		return counter.Counter{}, fmt.Errorf("no SID %s", p)
 	}
 	return counter.Counter{Packets: 7, Bytes: 700}, nil
