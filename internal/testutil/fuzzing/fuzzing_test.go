@@ -34,8 +34,9 @@ func TestSeedDecides(t *testing.T) {
 // TestEverythingIsReached: the frames come to every end that the model knows,
 // so that a comparison of them means something.
 func TestEverythingIsReached(t *testing.T) {
+	const networks, frames = 80, 1500
 	reached, clamped := map[model.Reason]int{}, 0
-	for seed := range uint64(40) {
+	for seed := range uint64(networks) {
 		s := fuzzing.New(seed)
 		n, err := s.Network()
 		if err != nil {
@@ -50,7 +51,7 @@ func TestEverythingIsReached(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		for range 1500 {
+		for range frames {
 			frame := s.Frame(&n)
 			frame = fuzzing.Mutate(frame, s.Mutations(len(frame)))
 			ifindex := fuzzing.Ports[s.IntN(4)].Ifindex
@@ -76,7 +77,7 @@ func TestEverythingIsReached(t *testing.T) {
 		t.Errorf("an MSS was made less %d times", clamped)
 	}
 	t.Logf("an MSS was made less %d times", clamped)
-	if drops := 40*1500 - reached[model.Forwarded] - reached[model.Passed]; drops > 40*1500*3/4 {
-		t.Errorf("%d of %d frames end early", drops, 40*1500)
+	if drops := networks*frames - reached[model.Forwarded] - reached[model.Passed]; drops > networks*frames*3/4 {
+		t.Errorf("%d of %d frames end early", drops, networks*frames)
 	}
 }

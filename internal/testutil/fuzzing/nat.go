@@ -38,7 +38,7 @@ func (src frameSource) natted() []packet.Layer {
 	}
 	r := src.leaving()
 	ue := src.localAddress(r.Sources, netip.Prefix{}, true)
-	layers, private := src.tunnelled(r), uint16(src.s.upTo(995, 1015))
+	layers, private := src.tunnelled(r), uint16(src.s.upTo(980, 1040))
 	if src.s.chance(65) {
 		return append(layers, src.between(natEnds{ue, block.Address, private, port})...)
 	}
@@ -46,15 +46,17 @@ func (src frameSource) natted() []packet.Layer {
 	return append(layers, src.quoting(natEnds{ue, remote.src, 0, 0}, remote)...)
 }
 
-// leaving is an uplink rule, if one is found soon of a UE whose packets leave by a route.
-func (src frameSource) leaving() (r *model.Rule) {
-	for range 8 {
-		r = &src.n.Sessions[src.s.IntN(pick(src.s, 3, firstEthernet))].Rules[0]
+// leaving is an uplink rule of a UE whose packets leave by a route, if there is one: mostly
+// the first, so that a UE has so many flows that its ports run out.
+func (src frameSource) leaving() *model.Rule {
+	start := src.s.IntN(pick(src.s, 1, 1, firstEthernet))
+	for i := range firstEthernet {
+		r := &src.n.Sessions[(start+i)%firstEthernet].Rules[0]
 		if r.Forward.Kind == model.ForwardTable && r.Action == model.ActionForward && !r.Forward.Internal && len(r.Filters) == 0 && len(r.Sources) > 0 && r.Sources[0].Addr().Is4() {
-			break
+			return r
 		}
 	}
-	return r
+	return &src.n.Sessions[start].Rules[0]
 }
 
 // natEnds are the ends of a flow.

@@ -188,7 +188,7 @@ func (src sessionSource) rule(session *model.Session, d model.Direction, ue []ne
 		r.RefusedNotifyAt = uint64(src.s.upTo(1, 3000))
 	}
 	if src.s.chance(10) {
-		r.StopAt = uint64(src.s.upTo(1, pick(src.s, 3000, 100_000)))
+		r.StopAt = uint64(src.s.upTo(1, pick(src.s, 300, 3000, 100_000)))
 	}
 	return r
 }
