@@ -264,6 +264,30 @@ func TestFullBufferIsClosed(t *testing.T) {
 	}
 }
 
+// A rule whose first packet finds the buffer full of another rule's is closed as well.
+func TestFullBufferIsClosedForEachRule(t *testing.T) {
+	w := newWorld(t)
+	if err := w.SetConfig(Config{BufferPackets: 2, BufferBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	s := sample.Session(1)
+	second := s.PDRs[1]
+	second.ID, second.Precedence = 3, second.Precedence+1
+	s.PDRs = append(s.PDRs, second)
+	w.establish(s)
+	w.idle(1, 0, nil)
+	w.Buffer(toUE(1, 0))
+	w.Buffer(toUE(1, 1))
+	w.await(func() bool { return w.path.rule(t, 1, 2).Action == datapath.ActionFull })
+	late := toUE(1, 2)
+	late.Rule = 3
+	if r := w.path.rule(t, 1, 3); r.Action != datapath.ActionBuffer {
+		t.Errorf("before its first packet: %+v", r)
+	}
+	w.Buffer(late)
+	w.await(func() bool { return w.path.rule(t, 1, 3).Action == datapath.ActionFull })
+}
+
 // full is how many packets of a session the view says were dropped in a full buffer.
 func full(w *world, seid uint64) int {
 	w.t.Helper()

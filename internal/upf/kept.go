@@ -110,6 +110,9 @@ func (k *keeper) keep(e *store.Entry, p Packet) {
 			e.Buffer = &buffer.Buffer{}
 		}
 		e.Buffer.Follow(s, p.Rule, k.now(), k.pool.Limits())
+		if e.Buffer.IsFull() { // of packets of other rules
+			go k.close(e)
+		}
 	}
 	if k.pool.Add(e.Buffer, p.frame()) {
 		go k.close(e)

@@ -116,13 +116,14 @@ func (b *Buffer) HoldBack(s *datapath.Session) {
 		case !b.Keeps(r.ID):
 		case r.Action == datapath.ActionForward:
 			r.Action = datapath.ActionHold
-		case r.Action == datapath.ActionBuffer && b.isFull():
+		case r.Action == datapath.ActionBuffer && b.IsFull():
 			r.Action = datapath.ActionFull
 		}
 	}
 }
 
-func (b *Buffer) isFull() bool { return len(b.frames) >= b.most }
+// IsFull says that the session has no room for more packets.
+func (b *Buffer) IsFull() bool { return len(b.frames) >= b.most }
 
 // Holds says whether packets are kept, or still being sent. b may be nil.
 func (b *Buffer) Holds() bool { return b != nil && (len(b.frames) > 0 || b.draining) }
@@ -150,7 +151,7 @@ type Pool struct {
 // filled the buffer, so that HoldBack changes what the data path does.
 func (p Pool) Add(b *Buffer, f Frame) (filled bool) {
 	size := len(f.Data)
-	if b.isFull() {
+	if b.IsFull() {
 		p.drop(b, size)
 		return false
 	}
@@ -163,7 +164,7 @@ func (p Pool) Add(b *Buffer, f Frame) (filled bool) {
 	b.bytes += size
 	p.Stats.Buffered.Add(1)
 	p.Stats.BufferedNow.Add(1)
-	return b.isFull()
+	return b.IsFull()
 }
 
 // drop counts a packet for which there is no room.
