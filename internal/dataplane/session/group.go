@@ -22,7 +22,7 @@ const (
 	UEToUEN6    = UEToUE(abi.UeToUeUE_TO_UE_N6)    // by a table, and back from N6
 )
 
-// groupShift is UE_GROUP_SHIFT (bpf/def/tables.h), sliceShift what is left for the name of
+// groupShift is UE_GROUP_SHIFT (bpf/def/ue.h), sliceShift what is left for the name of
 // a network instance.
 const (
 	groupShift = 62

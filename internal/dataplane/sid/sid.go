@@ -221,7 +221,7 @@ func (t *Table) PutForSessions(p netip.Prefix) error {
 	return t.put(forSessions, srv6.LocalSID{SID: p, Behavior: srv6.EndDT46})
 }
 
-// OfVPN is SLICE_VPN (bpf/def/tables.h).
+// OfVPN is SLICE_VPN (bpf/def/ue.h).
 const OfVPN = 1 << 15
 
 // SetSlice says whose sessions receive at a SID for UEs: from other UPFs, or vpn: from the
