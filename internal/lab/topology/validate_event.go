@@ -89,7 +89,7 @@ func (v validator) event(e *Event) {
 	if !v.want(ok, "do: %q: use one of %s", e.Do, strings.Join(EventKinds(), ", ")) {
 		return
 	}
-	v.want(e.Device == "" || slices.Contains([]string{"tunnel", "capture"}, e.Do) || strings.HasPrefix(e.Do, "link_"), "device: %s has none", e.Do)
+	v.want(e.Device == "" || e.Do == "tunnel" || e.Do == "capture" || strings.HasPrefix(e.Do, "link_"), "device: %s has none", e.Do)
 	v.want(e.Overlay == "" || e.Do == "apply", "overlay: %s has none", e.Do)
 	v.want(e.UPF == "" && !e.UE.IsValid() || e.Do == "tunnel", "upf, ue: %s has none", e.Do)
 	v.want(e.SMF == "" && e.Step == nil || e.Do == "smf", "smf, step: %s has none", e.Do)
