@@ -51,7 +51,7 @@ INLINE struct nat *nat_number(__u32 which)
 
 /* ---- rewriting ---- */
 
-/* See checksum_change(). */
+/* What checksum_change() takes, of a word of 32 bits. */
 INLINE __u64 change_of(__u32 from, __u32 to)
 {
 	return (__u64)(__u32)~from + to;
