@@ -6,6 +6,7 @@
 #ifndef CULVERT_POD_H
 #define CULVERT_POD_H
 
+#include "pod_guard.h"
 #include "translated.h"
 
 #define ENCAP_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6)
@@ -283,11 +284,14 @@ INLINE int pod_input(struct __sk_buff *skb)
 	__u32 ifindex = skb->ifindex, packets = skb_packets(skb), bytes = skb->len;
 	struct settings *cfg = &node_settings;
 	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
-	int reason;
+	int reason = 0;
 
 	if (!in)
 		return TC_NEXT;
-	reason = pod_decide(skb, cfg, in->flags);
+	if (in->pod)
+		reason = guard_pod(skb, in->pod);
+	if (!reason)
+		reason = pod_decide(skb, cfg, in->flags);
 	if (reason == REASON_PASSED && tenant_of(in->flags))
 		reason = REASON_TENANT;
 	return skb_finish(reason, packets, bytes);

@@ -13,6 +13,8 @@ struct pod {
 	__u8 mac[6];   /* of the pod's end */
 	__u8 pad[2];
 	__u32 identity; /* what a NetworkPolicy will select it by; 0: none yet */
+	__be32 ip4;     /* its addresses, which it may send from; 0: none */
+	struct in6 ip6;
 };
 
 /* One entry: how pods and this node's own stack meet. Written by the agent. */

@@ -82,6 +82,10 @@ enum reason {
 
 	REASON_BUFFER_FULL, /* for an idle UE; the daemon has no room for more */
 
+	/* Pods */
+	REASON_POD_SOURCE, /* from an address that is not the pod's */
+	REASON_POD_FRAME,  /* a tag, or what only routers send */
+
 	REASON_COUNT,
 };
 

@@ -9,6 +9,7 @@
 #define VLAN_LEN 4
 #define TYPE_IPV4 0x0800
 #define TYPE_IPV6 0x86dd
+#define TYPE_ARP 0x0806
 #define TYPE_VLAN 0x8100
 #define TYPE_QINQ 0x88a8
 

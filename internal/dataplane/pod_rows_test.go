@@ -21,17 +21,18 @@ import (
 
 // The rows of this file are what culvert_pod and culvert_uplink do otherwise than
 // the journey, so that no golden file has it: into pods, into the kernel by
-// culvert0, by the kernel's answers. Ports: the host's end of a pod's veth, an
+// culvert0, by the kernel's answers. Ports: the host's ends of two pods' veths, an
 // uplink, one to other domains, and culvert1.
 const (
 	rowPod     = 50
 	rowUplink  = 51
 	rowForeign = 52
 	rowEntry   = 53
+	rowPeer    = 54
 )
 
 var rowPorts = []model.Port{{Name: "podveth", Ifindex: rowPod}, {Name: "up", Ifindex: rowUplink},
-	{Name: "foreign", Ifindex: rowForeign}, {Name: "culvert1", Ifindex: rowEntry}}
+	{Name: "foreign", Ifindex: rowForeign}, {Name: "culvert1", Ifindex: rowEntry}, {Name: "peerveth", Ifindex: rowPeer}}
 
 const rowConfig = `
 interfaces: [{name: up, roles: [any]}, {name: foreign, roles: [edge]}]
@@ -98,17 +99,22 @@ var rowRoutes = []string{
 	"-4 route add 10.26.0.0/16 via inet6 fd06::2 table 100", "-6 route add prohibit fd26::/64 table 100",
 }
 
-var rowPodAddresses = addrs("10.2.2.2", "fd02::2")
+// rowPods are the node's pods, by the host's end.
+var rowPods = map[int]pod.Pod{
+	rowPod:  {Ifindex: rowPod, MAC: hostA, Addresses: addrs("10.2.2.2", "fd02::2")},
+	rowPeer: {Ifindex: rowPeer, MAC: hostB, Addresses: addrs("10.1.1.1", "fd01::1")},
+}
 
-// newRowRig is a node whose tables and routes say all of that. Its one pod is at
-// the other end of podveth.
+// newRowRig is a node whose tables and routes say all of that.
 func newRowRig(t testing.TB) *rig {
 	t.Helper()
 	c, err := config.Parse([]byte(rowConfig))
 	must(t, err)
 	r := newRig(t)
 	must(t, r.program(model.Network{Config: *c, Ports: rowPorts, Adjacencies: rowHops}))
-	must(t, r.d.Pods.Put(pod.Pod{Ifindex: rowPod, MAC: hostA, Addresses: rowPodAddresses}))
+	for _, p := range rowPods {
+		must(t, r.d.Pods.Put(p))
+	}
 	empty := r.d.Policies.Get("empty").Index()
 	must(t, r.d.maps[abi.MapSrPolicy].Put(empty, &abi.SrPolicy{}))
 	for _, line := range rowRoutes {
@@ -167,6 +173,7 @@ type podRow struct {
 	port int
 	in   layers
 	dst  packet.Hex // MAC; that of the port unless set
+	src  packet.Hex // MAC; of a pod's port that of the pod unless set
 	cut  int        // octets missing at the end
 
 	end    string // forwarded, passed, or the reason of a drop
@@ -181,12 +188,22 @@ func macOf(t testing.TB, ifindex int) packet.Hex {
 
 var tcxVerdicts = map[string]uint32{"forwarded": tcxRedirect, "passed": tcxNext}
 
+// frameAt is a frame as it arrives at a port, of a pod from its MAC.
+func frameAt(t testing.TB, port int, in layers) []byte {
+	t.Helper()
+	if _, ok := in[0].(packet.Ethernet); !ok {
+		in = of(packet.Ethernet{}, in)
+	}
+	frame := addressed(t, packet.Frame(in...), port)
+	copy(frame[6:12], rowPods[port].MAC)
+	return frame
+}
+
 func (r *rig) checkRow(t *testing.T, program *ebpf.Program, row *podRow) {
 	t.Helper()
-	frame := addressed(t, packet.Frame(of(packet.Ethernet{}, row.in)...), row.port)
-	if row.dst != nil {
-		copy(frame, row.dst)
-	}
+	frame := frameAt(t, row.port, row.in)
+	copy(frame, row.dst)
+	copy(frame[6:12], row.src)
 	frame = frame[:len(frame)-row.cut]
 	before := r.counters(t)
 	verdict, out := runOn(t, program, frame, row.port)
@@ -385,24 +402,24 @@ func tunnelTo(eth packet.Ethernet, segment string, in layers) layers {
 
 var podRows = []podRow{
 	// Whose it is.
-	{name: "another host's frame", dst: noTunnel, in: of(toPod4), end: "passed"},
+	{name: "another host's frame", port: rowPeer, dst: noTunnel, in: of(toPod4), end: "passed"},
 	{name: "another host's frame, from the kernel", port: rowEntry, dst: noTunnel, in: of(toPod4), end: "forwarded", out: inPod4},
-	{name: "a broadcast frame", dst: packet.Hex{255, 255, 255, 255, 255, 255}, in: of(toPod4), end: "passed"},
+	{name: "a broadcast frame", port: rowPeer, dst: packet.Hex{255, 255, 255, 255, 255, 255}, in: of(toPod4), end: "passed"},
 	{name: "a multicast frame, from the kernel", port: rowEntry, dst: packet.Hex{0x33, 0x33, 0, 0, 0, 1}, in: of(toPod6), end: "passed"},
 	{name: "to nobody", in: of(ip4("10.2.2.2", "192.0.2.1"), datagram(20)), end: "passed"},
 	{name: "to nobody, from the kernel", port: rowEntry, in: of(ip6("fd02::2", "2001:db8::1"), datagram(20)), end: "passed"},
 	{name: "to a SID", in: of(ip6("fd02::2", dt6), toPod6), end: "sr_domain_edge"},
 	{name: "to a steered part of the domain", in: of(ip6("fd02::2", "fc00:1234::1"), datagram(20)), end: "sr_domain_edge"},
-	{name: "from the domain", in: of(ip6(other, "fd02::2"), datagram(20)), end: "sr_domain_edge"},
+	{name: "from the domain", in: of(ip6(other, "fd02::2"), datagram(20)), end: "pod_source"},
 	{name: "from the domain, from the kernel", port: rowEntry, in: of(ip6(other, "fd02::2"), datagram(20)), end: "forwarded",
 		out: of(podFrame, hops6(ip6(other, "fd02::2"), 63), datagram(20))},
 
 	// Into a pod of this node.
-	{name: "a pod, IPv4", in: of(toPod4), end: "forwarded", out: inPod4},
-	{name: "a pod, IPv6", in: of(toPod6), end: "forwarded", out: inPod6},
-	{name: "a pod, TTL 1", in: of(hops4(ip4("10.2.2.3", "10.2.2.2"), 1), datagram(20)), end: "passed"},
-	{name: "a pod, hop limit 0", in: of(hops6(ip6("fd02::3", "fd02::2"), 0), datagram(20)), end: "passed"},
-	{name: "a pod, cut short", in: of(toPod6), cut: 1, end: "passed"},
+	{name: "a pod, IPv4", port: rowPeer, in: of(toPod4), end: "forwarded", out: inPod4},
+	{name: "a pod, IPv6", port: rowPeer, in: of(toPod6), end: "forwarded", out: inPod6},
+	{name: "a pod, TTL 1", port: rowPeer, in: of(hops4(ip4("10.1.1.1", "10.2.2.2"), 1), datagram(20)), end: "passed"},
+	{name: "a pod, hop limit 0", port: rowPeer, in: of(hops6(ip6("fd01::1", "fd02::2"), 0), datagram(20)), end: "passed"},
+	{name: "a pod, cut short", port: rowPeer, in: of(toPod6), cut: 1, end: "passed"},
 
 	// Into a policy, by the kernel's answer.
 	{name: "a policy", in: of(ip4("10.2.2.2", "10.11.0.1"), datagram(20)), end: "forwarded", counts: []string{"list reached 0"},
@@ -499,7 +516,7 @@ func TestLargestOfMany(t *testing.T) {
 // `size` octets of payload, and says how they were counted.
 func (r *rig) endOfMany(t *testing.T, program string, in layers, port int, size uint32) (end string) {
 	t.Helper()
-	frame := addressed(t, packet.Frame(of(packet.Ethernet{}, in)...), port)
+	frame := frameAt(t, port, in)
 	before := r.counters(t)
 	_, err := podProgramsOf(t, r.d)[program].Run(&ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+100),
 		Context: wholeContext{skbContext: skbContext{Ifindex: uint32(port)}, Segments: 3, GSO: size}})
@@ -566,7 +583,7 @@ func TestAnswerRows(t *testing.T) {
 					sid = dt4
 				}
 				in := podRow{name: "uplink: " + a.name, port: rowUplink, in: of(ip6(other, sid), a.in), counts: []string{sidCount(sid)}}
-				own := podRow{name: "pod: " + a.name, port: rowPod, in: a.in}
+				own := podRow{name: "pod: " + a.name, port: rowPeer, in: a.in}
 				switch {
 				case a.asks || o.Translates == 0:
 					in.end, in.out = "forwarded", of(podFrame, spent(a.in))

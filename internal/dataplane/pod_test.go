@@ -34,13 +34,13 @@ func TestPutPod(t *testing.T) {
 		if diff := difference(once, dump(t, d)); diff != "" {
 			t.Errorf("the second time is not as the first:\n%s", diff)
 		}
-		if err := d.Pods.Put(podAt(22, "10.244.1.3", "10.244.1.2")); !errors.Is(err, ErrTaken) {
+		if err := d.Pods.Put(podAt(22, "fd00:1::3", "10.244.1.2")); !errors.Is(err, ErrTaken) {
 			t.Errorf("another pod's address: %v", err)
 		}
 		must(t, d.Pods.Put(podAt(22, "10.244.1.3")))
 		must(t, d.Pods.Put(podAt(21, "10.244.1.4")))
-		must(t, d.Pods.Put(podAt(22, "10.244.1.2", "10.244.1.3"))) // it is free now
-		pods := []pod.Pod{podAt(21, "10.244.1.4"), podAt(22, "10.244.1.2", "10.244.1.3")}
+		must(t, d.Pods.Put(podAt(22, "10.244.1.2", "fd00:1::3"))) // it is free now
+		pods := []pod.Pod{podAt(21, "10.244.1.4"), podAt(22, "10.244.1.2", "fd00:1::3")}
 		if diff := cmp.Diff(pods, d.Pods.List(), sameAddr); diff != "" {
 			t.Errorf("pods (-want +got):\n%s", diff)
 		}
@@ -73,6 +73,7 @@ func TestPutPodRefuses(t *testing.T) {
 			"a multicast address":  podAt(21, "ff02::1"),
 			"no address's value":   {Ifindex: 21, MAC: hostA, Addresses: []netip.Addr{{}}},
 			"a link-local address": podAt(21, "fe80::2"),
+			"two of one family":    podAt(21, "10.244.1.2", "10.244.1.3"),
 		} {
 			if err := d.Pods.Put(p); err == nil {
 				t.Errorf("%s: no error", name)

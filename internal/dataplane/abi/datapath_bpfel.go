@@ -557,6 +557,8 @@ type Pod struct {
 	Mac      [6]uint8
 	Pad      [2]uint8
 	Identity uint32
+	Ip4      uint32
+	Ip6      In6
 }
 
 type Pool4 struct {
@@ -582,6 +584,8 @@ type Port struct {
 	Access     uint8
 	Classifier uint8
 	Mac        uint64
+	Pod        uint32
+	Pad        uint32
 }
 
 type PortFlags uint32
@@ -727,7 +731,9 @@ const (
 	ReasonREASON_NAT_NO_MAPPING  Reason = 53
 	ReasonREASON_NAT_BEHIND      Reason = 54
 	ReasonREASON_BUFFER_FULL     Reason = 55
-	ReasonREASON_COUNT           Reason = 56
+	ReasonREASON_POD_SOURCE      Reason = 56
+	ReasonREASON_POD_FRAME       Reason = 57
+	ReasonREASON_COUNT           Reason = 58
 )
 
 type Refused struct {

@@ -23,9 +23,10 @@ import (
 
 // Pod is a pod of this node, as its packets see it.
 type Pod struct {
-	Ifindex   int              // of the host's end of its veth
-	MAC       net.HardwareAddr // of the pod's end
-	Addresses []netip.Addr     // its own
+	Ifindex int              // of the host's end of its veth
+	MAC     net.HardwareAddr // of the pod's end
+	// Addresses are its own, at most one of each family. It may send from no others.
+	Addresses []netip.Addr
 	// Tenant is the id of its tenant: the pod meets the tenant's pods and prefixes, and
 	// nobody else. 0: it has none.
 	Tenant uint8
@@ -120,9 +121,7 @@ func (t *Table) put(p Pod) error {
 			return err
 		}
 	}
-	value := abi.Pod{Ifindex: uint32(p.Ifindex), Identity: next.value.Identity}
-	copy(value.Mac[:], p.MAC)
-	if err := t.write(next, value); err != nil {
+	if err := t.write(next, entry(p, next.value.Identity, addresses)); err != nil {
 		if there == nil {
 			t.indexes.Retire(next.index)
 		}
@@ -137,6 +136,20 @@ func (t *Table) put(p Pod) error {
 	}
 	next.kept = true
 	return nil
+}
+
+// entry is what the data path reads.
+func entry(p Pod, identity uint32, addresses []netip.Addr) abi.Pod {
+	e := abi.Pod{Ifindex: uint32(p.Ifindex), Identity: identity}
+	copy(e.Mac[:], p.MAC)
+	for _, a := range addresses {
+		if a.Is4() {
+			e.Ip4 = abi.BE32(a)
+		} else {
+			e.Ip6.B = a.As16()
+		}
+	}
+	return e
 }
 
 // check returns the addresses as the tables have them.
@@ -164,7 +177,11 @@ func (t *Table) check(p Pod) ([]netip.Addr, error) {
 		out = append(out, a)
 	}
 	slices.SortFunc(out, netip.Addr.Compare)
-	return slices.Compact(out), nil
+	out = slices.Compact(out)
+	if len(out) > 2 || len(out) == 2 && out[0].Is4() == out[1].Is4() {
+		return nil, fmt.Errorf("addresses %s: want at most one of each family", out)
+	}
+	return out, nil
 }
 
 // isElsewhere says whether a target is neither a pod nor nothing.
@@ -210,7 +227,7 @@ func (t *Table) connect(of Pod, p *pod, addresses []netip.Addr) error {
 			}
 		}
 	}
-	if err := t.ports.SetLocked(ifindex, port.Port{Roles: port.Edge, Classifier: of.Classifier, Tenant: of.Tenant}); err != nil {
+	if err := t.ports.SetLocked(ifindex, port.Port{Roles: port.Edge, Classifier: of.Classifier, Tenant: of.Tenant, Pod: p.index}); err != nil {
 		return err
 	}
 	return t.programs.AttachPod(ifindex)

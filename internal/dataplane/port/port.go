@@ -90,6 +90,8 @@ type Port struct {
 	Origins []class.Origin
 	// Tenant is that of the pod behind the interface; 0: none.
 	Tenant uint8
+	// Pod is the index of the pod behind the interface, in table pod; 0: none.
+	Pod uint32
 }
 
 // CheckIndex refuses what cannot be an entry of port and device.
@@ -157,7 +159,7 @@ func (t *Table) SetLocked(ifindex int, p Port) error {
 		flags |= abi.PortFlagsPORT_SOURCES
 	}
 	t.havePorts[ifindex] = true
-	err = t.write(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint16(min(max(p.MTU, 0), math.MaxUint16)), Access: uint8(access), Classifier: uint8(classifier), Mac: number(p.MAC)})
+	err = t.write(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint16(min(max(p.MTU, 0), math.MaxUint16)), Access: uint8(access), Classifier: uint8(classifier), Mac: number(p.MAC), Pod: p.Pod})
 	if err != nil {
 		return err
 	}

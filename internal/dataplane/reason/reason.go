@@ -72,6 +72,8 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 	abi.ReasonREASON_OTHER_SLICE: {"other_slice", "for a session of another slice: at a slice's SID, or from a UE of another slice or network instance"},
 	abi.ReasonREASON_TENANT:      {"tenant", "of a tenant's pod, or for one, and the tenant has no pod and no prefix there"},
 
+	abi.ReasonREASON_POD_SOURCE:  {"pod_source", "of a pod, from an address that is not its own"},
+	abi.ReasonREASON_POD_FRAME:   {"pod_frame", "of a pod, with a tag, neither IP nor ARP, or a message that only routers send"},
 	abi.ReasonREASON_BUFFER_FULL: {"buffer_full", "the buffer for idle UEs, of the session or of all, was full"},
 
 	abi.ReasonREASON_NO_FORWARDING: {"no_forwarding", "only the kernel can send it on (next hop not resolved, or a device without XDP), and its forwarding is off: sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"},
