@@ -163,18 +163,18 @@ INLINE struct cached *steered_from(struct settings *cfg, __u64 hi, __u64 lo, __u
 	return remember_target(slot, to);
 }
 
-/* By destination, in a tenant's table and nowhere else. */
-INLINE struct cached *tenants_destination(struct settings *cfg, __u64 hi, __u64 lo, __u32 family,
-					  __u32 tenant)
+/* What one table alone says of an address: a tenant's, or that of members. */
+INLINE struct cached *target_in(struct settings *cfg, __u64 hi, __u64 lo, __u32 family,
+				__u32 number)
 {
-	__u32 table = family | cache_table(tenant);
+	__u32 table = family | cache_table(number);
 	struct cached *slot = cache_slot(hi, lo, table);
 	__u32 now = cache_generation(cfg);
 
 	if (!slot || cache_holds(slot, hi, lo, table, now))
 		return slot;
 	cache_fill(slot, hi, lo, table, now);
-	return remember_target(slot, target_of(hi, lo, family, tenant));
+	return remember_target(slot, target_of(hi, lo, family, number));
 }
 
 INLINE struct cached *steered_destination(struct settings *cfg, __u64 hi, __u64 lo, __u32 family)

@@ -220,6 +220,12 @@ INLINE int crosses_edge(struct settings *cfg, struct inner *in)
 	return in->version == 6 && (in_domain(cfg, &in->dst) || in_domain(cfg, &in->src));
 }
 
+/* SIDs have no target: a pod's packets to them would be the kernel's. */
+INLINE int is_for_sid(struct inner *in)
+{
+	return in->version == 6 && member_kind(&in->dst) == TARGET_SID;
+}
+
 /* Its class's policy, or best effort's; 0: it is dropped. */
 INLINE __u32 pod_policy_of_class(struct __sk_buff *skb, struct inner *in, __u32 row)
 {
@@ -252,6 +258,8 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags)
 	to = inner_target(cfg, &in);
 	if (!to ||
 	    (to->kind != TARGET_POD && to->kind != TARGET_POLICY && to->kind != TARGET_CLASSES)) {
+		if (outside && is_for_sid(&in))
+			return REASON_SR_DOMAIN_EDGE;
 		if (outside && !tenant)
 			note_kernels(skb, &in);
 		return REASON_PASSED;

@@ -193,8 +193,20 @@ static __attribute__((noinline)) struct cached *inner_target(struct settings *cf
 	__u32 family = in->version == 4 ? CACHE_IPV4 : 0;
 
 	if (in->tenant)
-		return tenants_destination(cfg, in->dst.hi, in->dst.lo, family, in->tenant);
+		return target_in(cfg, in->dst.hi, in->dst.lo, family, in->tenant);
 	return steered_destination(cfg, in->dst.hi, in->dst.lo, family);
+}
+
+/* What the table of members says of an address: enum target_kind. A function of its own:
+ * it is the same for all packets. */
+GLOBAL __u32 member_kind(struct words *address)
+{
+	struct cached *to;
+
+	if (!address)
+		return TARGET_NONE;
+	to = target_in(&node_settings, address->hi, address->lo, 0, MEMBER_TABLE);
+	return to ? to->kind : TARGET_NONE;
 }
 
 /* One hop less. Of IPv4 the header checksum makes it good in the sum that a

@@ -346,14 +346,32 @@ INLINE int uplink_bind(struct __sk_buff *skb, struct outer *o)
 	return reason ? reason : encapsulate_next(skb, o->sid->policy, &o->next, o->left);
 }
 
+/* Whose packets SIDs take: the SR domain's. */
+GLOBAL int is_inside(struct words *src)
+{
+	return src && (in_domain(&node_settings, src) || member_kind(src) == TARGET_MEMBER);
+}
+
+/* An ordinary packet to the node, whose address is a SID too (`sids: double`). */
+INLINE int is_for_node(struct outer *o)
+{
+	return o->sid->behavior == END && !o->left && !o->shifted && o->type != NH_IPV4 &&
+	       o->type != NH_IPV6;
+}
+
 INLINE int uplink_behave(struct __sk_buff *skb, struct settings *cfg, struct ipv6 *ip,
 			 struct outer *o)
 {
+	struct words src;
+
+	copy16(&src, &ip->src);
 	o->shifted = o->sid->behavior == END && o->sid->flavors & FLAVOR_NEXT_C_SID &&
 		     next_csid(o->sid, ip, &o->next);
 	o->chain = read_outer(skb, ip, o);
 	if (o->chain && (!o->shifted || o->chain == REASON_IPV6_MALFORMED))
 		return o->chain;
+	if (!is_for_node(o) && !is_inside(&src))
+		return REASON_SR_DOMAIN_EDGE;
 	if (decapsulates(o->sid))
 		return uplink_end_d(skb, cfg, o);
 	if (!o->left && !o->shifted)

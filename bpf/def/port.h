@@ -29,6 +29,10 @@ enum port_flags {
  * id (1 to 255). */
 #define TENANT_TABLES 0xff00
 
+/* The table that says who is inside the SR domain of a cluster, beside its prefixes in
+ * settings: TARGET_MEMBER and TARGET_SID. */
+#define MEMBER_TABLE TENANT_TABLES
+
 #define PORT_ROLES (PORT_N3 | PORT_N6 | PORT_N4 | PORT_SR | PORT_EDGE)
 
 struct port {

@@ -167,11 +167,15 @@ enum target_kind {
 	TARGET_LINK,   /* index: a link of Ethernet sessions, see FORWARD_LINK */
 	TARGET_POD,    /* index: pod */
 	TARGET_CLASSES, /* index: class_way, the first of a row */
+	/* in MEMBER_TABLE */
+	TARGET_MEMBER, /* a node's address, from which packets to SIDs come */
+	TARGET_SID,    /* SIDs, which pods must not send to */
 };
 
 struct lpm4_key {
 	__u32 prefixlen; /* 32 + prefix length when a table is matched */
-	__u32 table;     /* routes: kernel table id; steering: 0, an ifindex, a tenant's */
+	__u32 table;     /* routes: kernel table id; steering: 0, an ifindex, a tenant's;
+			  * MEMBER_TABLE */
 	__be32 addr;
 };
 

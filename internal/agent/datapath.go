@@ -21,6 +21,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/nat"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/upf"
 	"github.com/culvert-net/culvert/srv6"
@@ -172,6 +173,7 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 			SetPort:     dp.Ports.Set, DeletePort: dp.Ports.Delete,
 			Attach: dp.XDP.Attach, Detach: dp.XDP.Detach, Attached: dp.XDP.Attached,
 			Uplinks:  apply.Table[int, int]{Put: dp.TCX.AttachUplink, Delete: dp.TCX.DetachUplink},
+			Members:  apply.Table[overlay.Member, overlay.Member]{Put: dp.Members.Put, Delete: dp.Members.Delete},
 			Entry:    apply.Table[int, int]{Put: dp.TCX.AttachEntry, Delete: dp.TCX.DetachEntry},
 			Locals:   apply.Table[netip.Addr, netip.Addr]{Put: dp.Steering.PutLocal, Delete: dp.Steering.DeleteLocal},
 			Devices:  apply.Table[int, int]{Put: dp.Ports.PutDevice, Delete: dp.Ports.DeleteDevice},

@@ -191,7 +191,7 @@ func (s *site) daemon(tb testing.TB, binary string, env ...string) *daemonProces
 	case err := <-p.done:
 		p.done <- err
 		tb.Fatalf("the daemon ended: %v\n%s", err, p.log)
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		tb.Fatalf("the daemon is not ready\n%s", p.log)
 	}
 	return p

@@ -9,17 +9,19 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/overlay"
 )
 
 // fakePods are the data path's pods and the interfaces of an overlay.
 type fakePods struct {
 	pods    map[int]pod.Pod
 	uplinks map[int]bool
+	members map[overlay.Member]bool
 	entry   int // 0: none
 }
 
 func newFakePods() fakePods {
-	return fakePods{pods: map[int]pod.Pod{}, uplinks: map[int]bool{}}
+	return fakePods{pods: map[int]pod.Pod{}, uplinks: map[int]bool{}, members: map[overlay.Member]bool{}}
 }
 
 func (f *fakeDataPath) PutPod(p pod.Pod) error {
@@ -42,6 +44,14 @@ func (f *fakeDataPath) AttachUplink(ifindex int) error {
 
 func (f *fakeDataPath) DetachUplink(ifindex int) error {
 	return f.do(func() error { delete(f.uplinks, ifindex); return nil }, "delete uplink %d", ifindex)
+}
+
+func (f *fakeDataPath) PutMember(m overlay.Member) error {
+	return f.do(func() error { f.members[m] = true; return nil }, "member %s", m)
+}
+
+func (f *fakeDataPath) DeleteMember(m overlay.Member) error {
+	return f.do(func() error { delete(f.members, m); return nil }, "delete member %s", m)
 }
 
 func (f *fakeDataPath) AttachEntry(ifindex int) error {

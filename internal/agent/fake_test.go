@@ -28,6 +28,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -97,6 +98,7 @@ func (f *fakeDataPath) joined() *dataPath {
 			SetPort:     f.SetPort, DeletePort: f.DeletePort,
 			Attach: f.Attach, Detach: f.Detach, Attached: f.Attached,
 			Uplinks:  apply.Table[int, int]{Put: f.AttachUplink, Delete: f.DetachUplink},
+			Members:  apply.Table[overlay.Member, overlay.Member]{Put: f.PutMember, Delete: f.DeleteMember},
 			Entry:    apply.Table[int, int]{Put: f.AttachEntry, Delete: f.DetachEntry},
 			Locals:   apply.Table[netip.Addr, netip.Addr]{Put: f.PutLocal, Delete: f.DeleteLocal},
 			Devices:  apply.Table[int, int]{Put: f.PutDevice, Delete: f.DeleteDevice},

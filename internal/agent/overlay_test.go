@@ -69,7 +69,10 @@ func (h *fakeHost) kept() string {
 	var out []string
 	for p, r := range h.routes {
 		by := fmt.Sprint("dev ", r.Ifindex)
-		if r.Gateway.IsValid() {
+		switch {
+		case r.Unreachable:
+			by = "unreachable"
+		case r.Gateway.IsValid():
 			by = "via " + r.Gateway.String()
 		}
 		if r.Source.IsValid() {
@@ -81,8 +84,10 @@ func (h *fakeHost) kept() string {
 	return strings.Join(out, "\n")
 }
 
-const clusterRoutes = `10.244.2.0/24 dev 900 src 10.244.1.1
+const clusterRoutes = `10.244.1.0/24 unreachable
+10.244.2.0/24 dev 900 src 10.244.1.1
 fc00:0:2::/48 via 2001:db8::2
+fd00:1::/64 unreachable
 fd00:2::/64 dev 900 src fd00:1::1`
 
 // What nobody would answer for is refused by the API, too, and changes nothing.
@@ -114,6 +119,14 @@ func TestMember(t *testing.T) {
 	})
 	if len(d.dp.sids) != 3 || !d.dp.uplinks[1] || d.dp.uplinks[2] || d.dp.entry != fakeExit {
 		t.Errorf("SIDs %v, uplinks %v, entry %d", d.dp.sids, d.dp.uplinks, d.dp.entry)
+	}
+	for _, m := range []overlay.Member{
+		{Prefix: prefix("2001:db8::1/128")}, {Prefix: prefix("2001:db8::2/128")},
+		{Prefix: prefix("fc00:0:1::/48"), SIDs: true}, {Prefix: prefix("fc00:0:2::/48"), SIDs: true},
+	} {
+		if !d.dp.members[m] {
+			t.Errorf("%s is not inside the SR domain, but %v", m, d.dp.members)
+		}
 	}
 	if got := d.kernel.kept(); got != clusterRoutes {
 		t.Errorf("the kernel's routes:\n%s\nwant\n%s", got, clusterRoutes)

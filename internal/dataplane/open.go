@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/class"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/member"
 	"github.com/culvert-net/culvert/internal/dataplane/mobile"
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	"github.com/culvert-net/culvert/internal/dataplane/nat"
@@ -73,9 +74,11 @@ type DataPlane struct {
 	N4       *n4.Table
 	// NAT has the ports of UEs.
 	NAT *nat.Table
-	// Pods of this node, and links of Ethernet sessions.
-	Pods  *pod.Table
-	Links *ethernet.Links
+	// Pods of this node, who is inside its cluster's SR domain, and links of Ethernet
+	// sessions.
+	Pods    *pod.Table
+	Members *member.Table
+	Links   *ethernet.Links
 	// Frames that the daemon hands to the data path, and packets that it gets.
 	Frames *xdp.Program
 	Punts  *event.Punts
@@ -211,6 +214,7 @@ func (d *DataPlane) openTables() (err error) {
 	if d.Pods, err = pod.Open(&d.mu, m[abi.MapPod], d.grace, d.targets, d.Ports, d.Steering, d.TCX); err != nil {
 		return err
 	}
+	d.Members = member.New(&d.mu, d.targets)
 	d.Links = ethernet.New(&d.mu, l.Sessions != 0, d.Adjacencies, d.targets)
 	d.rings = event.New(d.log, m)
 	linkAt := func(number uint32) ethernet.Link {

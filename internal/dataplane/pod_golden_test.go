@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/model"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/testutil/golden"
 )
 
@@ -265,6 +266,12 @@ var uplinkOtherwise = []otherwise{
 	{"a route of the main table only", decapped, noPods},
 }
 
+// trustAll has all sources be inside the SR domain: the rows are about what comes after.
+func (r *rig) trustAll(t testing.TB) {
+	t.Helper()
+	must(t, r.d.Members.Put(overlay.Member{Prefix: prefix("::/0")}))
+}
+
 // TestGoldenUplink runs the rows of End.DT4, End.DT6 and End.DT46 through
 // culvert_uplink, with a pod at the destinations inside: what the pod gets is,
 // from the IP header on, what the journey would send.
@@ -273,6 +280,7 @@ func TestGoldenUplink(t *testing.T) {
 	podVeth := model.Port{Name: "podveth", Ifindex: 50}
 	inNamespace(t, append(allPorts(files), podVeth), func() {
 		r := newRig(t)
+		r.trustAll(t)
 		for _, f := range files {
 			for i := range f.Network.Config.SIDs {
 				f.Network.Config.SIDs[i].Table = 0
@@ -370,6 +378,7 @@ func TestGoldenEnd(t *testing.T) {
 	files := loadGolden(t, "end")
 	inNamespace(t, allPorts(files), func() {
 		r := newRig(t)
+		r.trustAll(t)
 		must(t, r.program(files[0].Network))
 		for i := range files[0].Rows {
 			r.endRow(t, &files[0].Rows[i])
@@ -419,6 +428,7 @@ func TestGoldenBinding(t *testing.T) {
 	files := loadGolden(t, "end_b6_encaps", "end_b6_encaps_red")
 	inNamespace(t, allPorts(files), func() {
 		r := newRig(t)
+		r.trustAll(t)
 		uplink := podProgramsOf(t, r.d)[abi.ProgCulvertUplink]
 		for _, f := range files {
 			must(t, r.program(f.Network))

@@ -86,6 +86,8 @@ var guardRows = []podRow{
 	{name: "an SRH behind too many options", in: of(ip6("fd02::2", "fd01::1"), routerAlert, options6, options6, options6, srhOf(0, "fd01::1")), end: "extension_chain"},
 	{name: "options, cut", in: of(ip6("fd02::2", "fd01::1"), packet.Payload{Proto: 60}), end: "extension_chain"},
 	{name: "IPv6 in IPv6 to a SID", in: of(ip6("fd02::2", dt6), toPod6), end: "sr_domain_edge"},
+	{name: "IPv6 in IPv6 to a SID outside of the domain", in: of(ip6("fd02::2", "fd77::1"), toPod6), end: "sr_domain_edge"},
+	{name: "to a node", in: of(ip6("fd02::2", insider), datagram(20)), end: "passed"},
 	{name: "a datagram to an address of a locator", in: of(ip6("fd02::2", "fc00:2::99"), datagram(20)), end: "sr_domain_edge"},
 	{name: "IPv6 in IPv6 to another pod, which is its own business", in: of(ip6("fd02::2", "fd01::1"), toPod6), end: "forwarded",
 		out: of(packet.Ethernet{Dst: packet.Hex(hostB), Src: gateway}, hops6(ip6("fd02::2", "fd01::1"), 63), toPod6)},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
@@ -153,6 +154,7 @@ func (n *fabricNode) put(t testing.TB) {
 		for _, p := range n.pods {
 			must(t, n.d.Pods.Put(p.model()))
 		}
+		must(t, n.d.Members.Put(overlay.Member{Prefix: prefix("2001:db8::/32")})) // all nodes
 		must(t, n.d.TCX.AttachUplink(n.Interface(t, "up").Index))
 		must(t, n.d.TCX.AttachEntry(n.Interface(t, "culvert1").Index))
 	})

@@ -259,8 +259,8 @@ var verifierCeiling = map[string]uint32{
 	abi.ProgCulvertCpu:    230_000, // the same, where packets are spread over CPUs
 	abi.ProgCulvertSpread: 15_000,
 	abi.ProgCulvertN4:     50_000,
-	abi.ProgCulvertPod:    15_000,
-	abi.ProgCulvertUplink: 30_000,
+	abi.ProgCulvertPod:    20_000,
+	abi.ProgCulvertUplink: 35_000,
 }
 
 func TestVerifierCeiling(t *testing.T) {

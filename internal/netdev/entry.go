@@ -148,7 +148,7 @@ func RemoveOverlay() error {
 	defer h.Close()
 	errs := []error{h.DeleteEntry(), h.Masquerade(nil, nil)}
 	routes, err := stable(func() ([]netlink.Route, error) {
-		return h.handle.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Protocol: OverlayProtocol}, netlink.RT_FILTER_PROTOCOL)
+		return h.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: OverlayProtocol}, netlink.RT_FILTER_PROTOCOL)
 	})
 	errs = append(errs, err)
 	for _, r := range routes {
@@ -165,6 +165,8 @@ type HostRoute struct {
 	Gateway netip.Addr // invalid: destinations are on the link
 	Ifindex int
 	Source  netip.Addr // of what the host itself sends; the kernel's choice unless set
+	// Unreachable leads nowhere: senders are told, as far as no longer prefix leads on.
+	Unreachable bool
 }
 
 func (r HostRoute) netlink() *netlink.Route {
@@ -172,7 +174,10 @@ func (r HostRoute) netlink() *netlink.Route {
 		LinkIndex: r.Ifindex, Protocol: OverlayProtocol, Gw: r.Gateway.AsSlice(), Src: r.Source.AsSlice(),
 		Dst: &net.IPNet{IP: r.Prefix.Addr().AsSlice(), Mask: net.CIDRMask(r.Prefix.Bits(), r.Prefix.Addr().BitLen())},
 	}
-	if !r.Gateway.IsValid() {
+	switch {
+	case r.Unreachable:
+		out.Type = unix.RTN_UNREACHABLE
+	case !r.Gateway.IsValid():
 		out.Scope = netlink.SCOPE_LINK
 	}
 	return out

@@ -179,6 +179,8 @@ func TestRemoveOverlay(t *testing.T) {
 	for _, r := range []HostRoute{
 		{Prefix: netip.MustParsePrefix("fc00:0:2::/48"), Gateway: netip.MustParseAddr("2001:db8::2"), Ifindex: up.Index},
 		{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Ifindex: e.Ifindex},
+		{Prefix: netip.MustParsePrefix("10.244.1.0/24"), Unreachable: true},
+		{Prefix: netip.MustParsePrefix("fd00:1::/64"), Unreachable: true},
 	} {
 		if err := h.PutRoute(r); err != nil {
 			t.Fatal(err)
@@ -194,7 +196,7 @@ func TestRemoveOverlay(t *testing.T) {
 			}
 		}
 	})
-	if got := ns.IP(t, "link") + ns.IP(t, "route") + ns.IP(t, "-6 route") + rules(ns); strings.Contains(got, EntryName) || strings.Contains(got, "fc00:") || strings.Contains(got, "table") {
+	if got := ns.IP(t, "link") + ns.IP(t, "route") + ns.IP(t, "-6 route") + rules(ns); strings.Contains(got, EntryName) || strings.Contains(got, "fc00:") || strings.Contains(got, "unreachable") || strings.Contains(got, "table") {
 		t.Errorf("left behind: %s", got)
 	}
 }

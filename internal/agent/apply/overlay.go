@@ -45,6 +45,7 @@ type overlayState struct {
 	entry     netdev.Entry
 	mtu       int // of pods and of the entry
 	uplinks   map[int]bool
+	members   map[overlay.Member]bool
 	routes    map[netip.Prefix]netdev.HostRoute
 	prepared  []prepared
 	masked    [2][]netip.Prefix
@@ -105,6 +106,7 @@ func (o *Overlay) Sync(g *plan.Goal, t *plan.Tables, links *netdev.Snapshot) {
 	mtu := podMTU(o.outward, g, t)
 	o.syncEntry(mtu)
 	o.syncForwarding()
+	o.syncMembers()
 	o.syncUplinks(o.outward)
 	o.syncRoutes()
 	o.syncMasquerade(c.Masquerade)
@@ -235,10 +237,23 @@ func (o *Overlay) syncUplinks(uplinks []netdev.Link) {
 	o.uplinks = syncSet(&o.retries, o.dp.Uplinks, "uplink", o.uplinks, want)
 }
 
+// syncMembers is before uplinks take packets of members.
+func (o *Overlay) syncMembers() {
+	var bgp []netip.Addr
+	for _, p := range o.goal.Desired.Process.BGP.Peers {
+		bgp = append(bgp, p.Address)
+	}
+	o.members = syncSet(&o.retries, o.dp.Members, "member", o.members, o.goal.Wanted.Members(o.goal.Self, bgp))
+}
+
 // wantedRoutes are the kernel's: to pods of other nodes through the overlay, and to
-// other nodes' locators where these are on the link and nobody else routes them.
+// other nodes' locators where these are on the link and nobody else routes them. What is for
+// none of this node's pods must not leave by a default route, and come back.
 func (o *Overlay) wantedRoutes() map[netip.Prefix]netdev.HostRoute {
 	out := map[netip.Prefix]netdev.HostRoute{}
+	for _, p := range o.goal.Self.Prefixes {
+		out[p.Masked()] = netdev.HostRoute{Prefix: p.Masked(), Unreachable: true}
+	}
 	sources := map[bool]netip.Addr{}
 	for _, addr := range slices.Backward(o.addresses) {
 		sources[addr.Is4()] = addr
@@ -264,14 +279,19 @@ func (o *Overlay) syncRoutes() {
 	want := o.wantedRoutes()
 	there := map[netip.Prefix]netdev.HostRoute{}
 	for _, r := range o.links.Routes {
-		if r.Protocol == netdev.OverlayProtocol && r.Table == netdev.TableMain && len(r.Hops) > 0 {
+		switch {
+		case r.Protocol != netdev.OverlayProtocol || r.Table != netdev.TableMain:
+		case r.Type == netdev.RouteUnreachable:
+			there[r.Prefix] = netdev.HostRoute{Prefix: r.Prefix, Unreachable: true}
+		case len(r.Hops) > 0:
 			there[r.Prefix] = netdev.HostRoute{Prefix: r.Prefix, Gateway: r.Hops[0].Gateway, Ifindex: r.Hops[0].Ifindex}
 		}
 	}
 	next := make(map[netip.Prefix]netdev.HostRoute, len(want))
 	for p, r := range want {
 		is := there[p]
-		if o.routes[p] == r && is.Gateway == r.Gateway && is.Ifindex == r.Ifindex || o.check(o.host.PutRoute(r), "put the kernel's route", p) {
+		is.Source = r.Source // which the snapshot does not have
+		if o.routes[p] == r && is == r || o.check(o.host.PutRoute(r), "put the kernel's route", p) {
 			next[p] = r
 		}
 	}
@@ -361,6 +381,7 @@ func (o *Overlay) leave() {
 		return
 	}
 	o.syncUplinks(nil)
+	o.members = syncSet(&o.retries, o.dp.Members, "member", o.members, nil)
 	o.syncMasquerade(false)
 	if e := o.entry; e.Exit != 0 {
 		o.check(o.dp.Entry.Delete(e.Exit), "detach from the kernel's interface into the overlay", netdev.EntryName)

@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/upf"
 	"github.com/culvert-net/culvert/srv6"
@@ -55,6 +56,8 @@ type DataPath struct {
 	Attached   func() map[int]attach.Mode
 	Uplinks    Table[int, int]
 	Entry      Table[int, int]
+	// Members are who is inside the SR domain of the cluster.
+	Members Table[overlay.Member, overlay.Member]
 
 	// What the kernel says.
 	Locals           Table[netip.Addr, netip.Addr]

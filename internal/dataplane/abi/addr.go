@@ -15,6 +15,9 @@ func KernelTable(t uint32) uint32 { return cmp.Or(t, mainTable) }
 // TenantTables is TENANT_TABLES of bpf/def/port.h: no ifindex is as large.
 const TenantTables = 0xff00
 
+// MemberTable is MEMBER_TABLE of bpf/def/port.h.
+const MemberTable = TenantTables
+
 // TenantTable is the number of a tenant's table of steering; 0 for none.
 func TenantTable(tenant uint8) uint32 {
 	if tenant == 0 {
@@ -33,6 +36,9 @@ func TenantOf(table uint32) uint8 {
 
 // IsTenantTable says whether a table of steering is a tenant's.
 func IsTenantTable(table uint32) bool { return table > TenantTables }
+
+// IsPortTable says whether a table of steering is that of an interface.
+func IsPortTable(table uint32) bool { return 0 < table && table < TenantTables }
 
 // In6Of is an address in network byte order, IPv4 as IPv4-mapped; zero for the
 // zero Addr.

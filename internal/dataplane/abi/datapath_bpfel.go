@@ -950,6 +950,8 @@ const (
 	TargetKindTARGET_LINK    TargetKind = 6
 	TargetKindTARGET_POD     TargetKind = 7
 	TargetKindTARGET_CLASSES TargetKind = 8
+	TargetKindTARGET_MEMBER  TargetKind = 9
+	TargetKindTARGET_SID     TargetKind = 10
 )
 
 type TraceEvent struct {

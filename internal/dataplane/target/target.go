@@ -70,7 +70,7 @@ func (t *Table) PutFrom(table uint32, p netip.Prefix, to abi.Target) error {
 
 // count follows the number of targets of a table, which makes a port use it.
 func (t *Table) count(table uint32, more int) error {
-	if table == 0 || abi.IsTenantTable(table) {
+	if !abi.IsPortTable(table) {
 		return nil
 	}
 	t.own[table] += more
@@ -115,7 +115,7 @@ func (t *Table) lookup(table uint32, p netip.Prefix) (abi.Target, bool) {
 func (t *Table) countOwn() {
 	clear(t.own)
 	count := func(table uint32) {
-		if table != 0 && !abi.IsTenantTable(table) {
+		if abi.IsPortTable(table) {
 			t.own[table]++
 		}
 	}
