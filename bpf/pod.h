@@ -270,7 +270,7 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags)
 	if (to->kind != TARGET_POD) {
 		int reason, classes = to->kind == TARGET_CLASSES;
 
-		if (outside && !tenant && kernel_translates(skb, &in))
+		if (outside && !tenant && kernel_translates(skb, &in, 1))
 			return REASON_PASSED;
 		if (classes)
 			index = pod_policy_of_class(skb, &in, index);
@@ -281,7 +281,7 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags)
 		return outside && !tenant && reason == REASON_TOO_BIG ? REASON_PASSED : reason;
 	}
 	pod_of = bpf_map_lookup_elem(&pod, &index);
-	if (!pod_of || (outside && !tenant && kernel_translates(skb, &in)) ||
+	if (!pod_of || (outside && !tenant && kernel_translates(skb, &in, 1)) ||
 	    spend_hop(skb, ETH_LEN, in.version))
 		return REASON_PASSED;
 	return to_pod(skb, pod_of, in.version);

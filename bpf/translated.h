@@ -8,12 +8,17 @@
 
 /* enum ip_conntrack_status */
 #define SEEN_REPLY (1 << 1)
+#define ASSURED (1 << 2)
 #define DESTINATION_NAT (1 << 5)
 #define NAT_DONE (1 << 4 | DESTINATION_NAT)
 
 /* Of the kernel's, what is read: the loader finds the field. */
 struct nf_conn {
 	unsigned long status;
+} __attribute__((preserve_access_index));
+
+struct nf_conn___init {
+	struct nf_conn ct;
 } __attribute__((preserve_access_index));
 
 /* As of Linux 6.1; the fields that came later are left out by the size. */
@@ -24,10 +29,20 @@ struct bpf_ct_opts {
 
 #define CURRENT_NETNS -1
 
+/* How long conntrack knows a flow of a pod's that passes it by, in ms. Each second in
+ * which the flow has packets begins it anew. */
+#define KNOWN_FOR 30000
+
 extern struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple,
 					 __u32 tuple_size, struct bpf_ct_opts *options,
 					 __u32 options_size) __weak __ksym;
 extern void bpf_ct_release(struct nf_conn *ct) __weak __ksym;
+extern struct nf_conn___init *bpf_skb_ct_alloc(struct __sk_buff *skb, struct bpf_sock_tuple *tuple,
+					       __u32 tuple_size, struct bpf_ct_opts *options,
+					       __u32 options_size) __weak __ksym;
+extern void bpf_ct_set_timeout(struct nf_conn___init *ct, __u32 timeout) __weak __ksym;
+extern struct nf_conn *bpf_ct_insert_entry(struct nf_conn___init *ct) __weak __ksym;
+extern int bpf_ct_change_timeout(struct nf_conn *ct, __u32 timeout) __weak __ksym;
 
 INLINE int is_echo(struct __sk_buff *skb, struct inner *in)
 {
@@ -40,33 +55,63 @@ INLINE int is_echo(struct __sk_buff *skb, struct inner *in)
 		       : in->protocol == NH_ICMPV6 && (*type == 128 || *type == 129);
 }
 
-/* What conntrack knows of the packet's flow: enum ip_conntrack_status, or 0. */
-INLINE __u32 conntrack_status(struct __sk_buff *skb, struct inner *in)
+/* The packet's flow, and the length of its key. */
+INLINE __u32 flow_of(struct inner *in, struct bpf_sock_tuple *tuple)
+{
+	if (in->version == 4) {
+		tuple->ipv4.saddr = in->src.hi;
+		tuple->ipv4.daddr = in->dst.hi;
+		tuple->ipv4.sport = in->ports;
+		tuple->ipv4.dport = in->ports >> 16;
+		return sizeof(tuple->ipv4);
+	}
+	copy16_by4(tuple->ipv6.saddr, &in->src);
+	copy16_by4(tuple->ipv6.daddr, &in->dst);
+	tuple->ipv6.sport = in->ports;
+	tuple->ipv6.dport = in->ports >> 16;
+	return sizeof(tuple->ipv6);
+}
+
+/* What conntrack knows of the packet's flow: enum ip_conntrack_status, or 0. `known_for`:
+ * how much longer it is to know a flow that it does not translate; 0: as long as it likes. */
+INLINE __u32 conntrack_status(struct __sk_buff *skb, struct inner *in, __u32 known_for)
 {
 	struct bpf_ct_opts options = { .netns_id = CURRENT_NETNS, .protocol = in->protocol };
 	struct bpf_sock_tuple tuple = {};
-	struct nf_conn *ct;
-	__u32 size, status;
+	__u32 size = flow_of(in, &tuple), status;
+	struct nf_conn *ct = bpf_skb_ct_lookup(skb, &tuple, size, &options, sizeof(options));
 
-	if (in->version == 4) {
-		tuple.ipv4.saddr = in->src.hi;
-		tuple.ipv4.daddr = in->dst.hi;
-		tuple.ipv4.sport = in->ports;
-		tuple.ipv4.dport = in->ports >> 16;
-		size = sizeof(tuple.ipv4);
-	} else {
-		copy16_by4(tuple.ipv6.saddr, &in->src);
-		copy16_by4(tuple.ipv6.daddr, &in->dst);
-		tuple.ipv6.sport = in->ports;
-		tuple.ipv6.dport = in->ports >> 16;
-		size = sizeof(tuple.ipv6);
-	}
-	ct = bpf_skb_ct_lookup(skb, &tuple, size, &options, sizeof(options));
 	if (!ct)
 		return 0;
 	status = ct->status;
+	if (known_for && !(status & (NAT_DONE | ASSURED)) && bpf_ct_change_timeout)
+		bpf_ct_change_timeout(ct, known_for);
 	bpf_ct_release(ct);
 	return status;
+}
+
+/* Conntrack gets to know a flow that passes it by, so that no Service's flow gets the same
+ * ports. 0, or 1 where a flow that it translates has the same answers: then only the
+ * kernel can give this one other ports. */
+INLINE int make_known(struct __sk_buff *skb, struct inner *in)
+{
+	struct bpf_ct_opts options = { .netns_id = CURRENT_NETNS, .protocol = in->protocol };
+	struct bpf_sock_tuple tuple = {};
+	__u32 size = flow_of(in, &tuple);
+	struct nf_conn___init *fresh;
+	struct nf_conn *ct;
+
+	if (!bpf_skb_ct_alloc || !bpf_ct_set_timeout || !bpf_ct_insert_entry)
+		return 0;
+	fresh = bpf_skb_ct_alloc(skb, &tuple, size, &options, sizeof(options));
+	if (!fresh) /* the table is full */
+		return 0;
+	bpf_ct_set_timeout(fresh, KNOWN_FOR);
+	ct = bpf_ct_insert_entry(fresh);
+	if (!ct)
+		return 1;
+	bpf_ct_release(ct);
+	return 0;
 }
 
 /* What the kernel tracks by ports. */
@@ -85,8 +130,8 @@ INLINE struct overlay *translating(void)
 
 /* To ask conntrack costs as much as all else that is done with a small packet, so
  * that the answer "no" is kept for what is left of the second, unless a flow may
- * have become translated since. */
-INLINE int ask_conntrack(struct __sk_buff *skb, struct inner *in, __u64 generation)
+ * have become translated since. `sent`: by a pod of this node. */
+INLINE int ask_conntrack(struct __sk_buff *skb, struct inner *in, __u64 generation, __u32 sent)
 {
 	__u64 flow = (__u64)in->hash << 32 | in->ports, second = bpf_ktime_get_coarse_ns() >> 30;
 	__u64 ends = (in->src.hi | in->dst.hi << 32) ^ in->src.lo * FLOW_PRIME1 ^
@@ -94,6 +139,7 @@ INLINE int ask_conntrack(struct __sk_buff *skb, struct inner *in, __u64 generati
 	__u32 zero = 0;
 	struct untranslated_flows *flows = bpf_map_lookup_elem(&untranslated, &zero);
 	struct untranslated *slot;
+	__u32 status;
 
 	if (!flows)
 		return 1;
@@ -101,7 +147,8 @@ INLINE int ask_conntrack(struct __sk_buff *skb, struct inner *in, __u64 generati
 	if (slot->flow == flow && slot->ends == ends && slot->generation == generation &&
 	    slot->second == second)
 		return 0;
-	if (conntrack_status(skb, in) & NAT_DONE)
+	status = conntrack_status(skb, in, sent ? KNOWN_FOR : 0);
+	if (status & NAT_DONE || (!status && sent && make_known(skb, in)))
 		return 1;
 	slot->flow = flow;
 	slot->ends = ends;
@@ -113,7 +160,7 @@ INLINE int ask_conntrack(struct __sk_buff *skb, struct inner *in, __u64 generati
 /* Whether the packet must pass the kernel; what has no ports may be about a
  * translated flow, or a part of it. A function of its own: it is the same for
  * both programs. */
-GLOBAL int kernel_translates(struct __sk_buff *skb, struct inner *in)
+GLOBAL int kernel_translates(struct __sk_buff *skb, struct inner *in, __u32 sent)
 {
 	struct overlay *o = translating();
 
@@ -121,7 +168,7 @@ GLOBAL int kernel_translates(struct __sk_buff *skb, struct inner *in)
 		return 0;
 	if (!is_tracked(in))
 		return in->fragment || !is_echo(skb, in);
-	return ask_conntrack(skb, in, *(volatile __u64 *)&o->generation);
+	return ask_conntrack(skb, in, *(volatile __u64 *)&o->generation, sent);
 }
 
 /* A pod's packet is the kernel's. Where it may begin a flow that the kernel then
@@ -133,7 +180,7 @@ GLOBAL int note_kernels(struct __sk_buff *skb, struct inner *in)
 
 	if (!in || !o || !is_tracked(in))
 		return 0;
-	status = conntrack_status(skb, in);
+	status = conntrack_status(skb, in, 0);
 	if (!status || (status & DESTINATION_NAT && !(status & SEEN_REPLY)))
 		__sync_fetch_and_add(&o->generation, 1);
 	return 0;

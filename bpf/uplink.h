@@ -202,7 +202,7 @@ INLINE int skb_decapsulate(struct __sk_buff *skb, struct settings *cfg, struct o
 		return decapsulate_by_table(skb, o, &in, ecn);
 	found = inner_target(cfg, &in);
 	if (found && found->kind == TARGET_POD && in.hops > 1 &&
-	    (in.tenant || !kernel_translates(skb, &in))) {
+	    (in.tenant || !kernel_translates(skb, &in, 0))) {
 		index = found->index;
 		to = bpf_map_lookup_elem(&pod, &index);
 	}

@@ -372,50 +372,6 @@ func TestServices(t *testing.T) {
 	f.noDrops(t)
 }
 
-// TestServiceAfterDirect: an answer is translated also where the same ports just
-// carried a flow that was not.
-func TestServiceAfterDirect(t *testing.T) {
-	f := served(t, 2)
-	a, b := f.nodes[0], f.nodes[1]
-	a.reach(t, b, srv6.HEncapsRed)
-	b.reach(t, a, srv6.HEncapsRed)
-	a.Run(t, "nft", "add table ip nat; add chain ip nat pre { type nat hook prerouting priority -100; }; "+
-		"add rule ip nat pre ip daddr 10.96.0.1 dnat to "+b.pods[0].ipv4.String())
-	a.IP(t, "-4 route add 10.96.0.0/16 dev culvert0")
-	var server, client net.PacketConn
-	var err error
-	b.pods[0].Do(t, func() { server, err = net.ListenPacket("udp4", ":5300") })
-	must(t, err)
-	defer server.Close()
-	go func() {
-		b := make([]byte, 100)
-		for {
-			n, from, err := server.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			_, _ = server.WriteTo(b[:n], from)
-		}
-	}()
-	for i := range 20 {
-		// A port that an earlier client had would still have that one's translation.
-		a.pods[0].Do(t, func() { client, err = net.ListenPacket("udp4", fmt.Sprintf(":%d", 20000+i)) })
-		must(t, err)
-		for _, at := range []string{b.pods[0].ipv4.String(), "10.96.0.1"} {
-			to := net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr(at), 5300))
-			_, err := client.WriteTo([]byte("question"), to)
-			must(t, err)
-			must(t, client.SetReadDeadline(time.Now().Add(2*time.Second)))
-			_, from, err := client.ReadFrom(make([]byte, 100))
-			must(t, err)
-			if from.String() != to.String() {
-				t.Fatalf("%s was asked, %s answered", to, from)
-			}
-		}
-		must(t, client.Close())
-	}
-}
-
 // stream sends numbered datagrams until it is stopped, and says how many were
 // lost.
 func stream(t testing.TB, from, to *fabricPod) (stop func() (sent, lost int)) {
