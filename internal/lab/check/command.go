@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -54,8 +56,12 @@ func operate(ctx context.Context, r *disturb.Runner, c *topology.Check, o *repor
 // programOf checks what a program of others writes: a judge of ours.
 func programOf(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
 	var text []byte
+	dir, args := filepath.Join(r.Instance.Dir(), c.From), slices.Clone(c.Program[1:])
+	for i, arg := range args {
+		args[i] = strings.ReplaceAll(arg, topology.DirWord, dir)
+	}
 	err := r.Namespace(r.Node(c.From)).Do(func() (err error) {
-		text, err = exec.CommandContext(ctx, c.Program[0], c.Program[1:]...).CombinedOutput()
+		text, err = exec.CommandContext(ctx, c.Program[0], args...).CombinedOutput()
 		return err
 	})
 	if err != nil {

@@ -26,7 +26,7 @@ type Program struct {
 	Node *Node `json:"-"` // that it runs in
 }
 
-// DirWord stands for the node's directory in Files and in arguments of Programs.
+// DirWord stands for the node's directory in Files and in arguments of Programs, also of checks.
 const DirWord = "{dir}"
 
 // Subscribers are told to a core by the interface that it has for that.
