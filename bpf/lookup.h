@@ -163,11 +163,12 @@ INLINE struct cached *steered_from(struct settings *cfg, __u64 hi, __u64 lo, __u
 	return remember_target(slot, to);
 }
 
-/* What one table alone says of an address: a tenant's, or that of members. */
+/* What one table alone says of an address: that of a tenant, a VPN or members. `guarded` is
+ * CACHE_GUARDED or 0. */
 INLINE struct cached *target_in(struct settings *cfg, __u64 hi, __u64 lo, __u32 family,
-				__u32 number)
+				__u32 number, __u32 guarded)
 {
-	__u32 table = family | cache_table(number);
+	__u32 table = family | cache_table(number) | guarded;
 	struct cached *slot = cache_slot(hi, lo, table);
 	__u32 now = cache_generation(cfg);
 

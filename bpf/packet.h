@@ -24,6 +24,7 @@
 /* What a function that decides returns besides a reason. */
 #define CONTINUE -1
 #define CONTINUE_TO_UE -3 /* with p->ue */
+#define CONTINUE_TO_VPN -4 /* of p->rule's forwarding */
 
 enum edit {
 	EDIT_NONE,

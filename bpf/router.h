@@ -8,15 +8,18 @@
 #include "port.h"
 #include "trace.h"
 #include "ethernet.h"
+#include "vpn.h"
 
 /* ---- SIDs ---- */
 
 /* A packet that met the rules of its session, with what they said: it leaves, behind a NAT by
- * another address, or is for another UE. */
+ * another address or into a VPN, or is for another UE. */
 INLINE int follow_rules(struct xdp_md *ctx, struct packet *p, int reason)
 {
 	if (reason == CONTINUE && p->guarded && p->keep_version == 4 && node_settings.nats)
 		reason = translate_out(ctx, p);
+	if (reason == CONTINUE_TO_VPN)
+		return enter_vpn(ctx, p);
 	return reason == CONTINUE_TO_UE ? send_to_ue(ctx, p, p->ue) : reason;
 }
 

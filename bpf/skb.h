@@ -193,7 +193,7 @@ static __attribute__((noinline)) struct cached *inner_target(struct settings *cf
 	__u32 family = in->version == 4 ? CACHE_IPV4 : 0;
 
 	if (in->tenant)
-		return target_in(cfg, in->dst.hi, in->dst.lo, family, in->tenant);
+		return target_in(cfg, in->dst.hi, in->dst.lo, family, in->tenant, 0);
 	return steered_destination(cfg, in->dst.hi, in->dst.lo, family);
 }
 
@@ -205,7 +205,7 @@ GLOBAL __u32 member_kind(struct words *address)
 
 	if (!address)
 		return TARGET_NONE;
-	to = target_in(&node_settings, address->hi, address->lo, 0, MEMBER_TABLE);
+	to = target_in(&node_settings, address->hi, address->lo, 0, MEMBER_TABLE, 0);
 	return to ? to->kind : TARGET_NONE;
 }
 

@@ -269,19 +269,20 @@ GLOBAL int send_to_ue(struct xdp_md *ctx, struct packet *p, __u32 index)
 	reason = meet_rule(ctx, p, index, 0, &f);
 	if (reason)
 		return reason;
-	if (f->kind == FORWARD_NONE || f->kind == FORWARD_TABLE)
+	if (f->kind == FORWARD_NONE || f->kind == FORWARD_TABLE || f->kind == FORWARD_VPN)
 		return REASON_FAR_DROP;
 	p->tunnel_length = p->keep_length;
 	return push_forwarding(ctx, p, cfg, &p->rule, f);
 }
 
-/* A packet with a plan to go on alone leaves by the kernel's routes, or is for another UE,
- * which is the caller's: the stack holds one rule at a time. */
+/* A packet with a plan to go on alone leaves by the kernel's routes or by those of a VPN, or is
+ * for another UE, which is the caller's: the stack holds one rule at a time. */
 INLINE int leave(struct packet *p, struct forwarding *f)
 {
+	int reason, out = f->kind == FORWARD_VPN ? CONTINUE_TO_VPN : CONTINUE;
 	__u32 ue = pdr_of_destination(p);
-	int reason = ue && !f->internal ? meet_ue(p, ue, f->ue_group) : 0;
 
+	reason = ue && !f->internal ? meet_ue(p, ue, f->ue_group) : 0;
 	p->adjacency = f->adjacency;
 	p->table = f->index;
 	if (reason)
@@ -293,10 +294,10 @@ INLINE int leave(struct packet *p, struct forwarding *f)
 		return CONTINUE_TO_UE;
 	}
 	if (f->internal)
-		return CONTINUE;
+		return out;
 	p->guarded = !ue; /* no route to a UE may be found for others */
 	reason = may_reach(p);
-	return reason ? reason : CONTINUE;
+	return reason ? reason : out;
 }
 
 /* Out of the tunnel. */
@@ -442,6 +443,7 @@ GLOBAL int receive_session(struct xdp_md *ctx, struct packet *p, __u32 index, __
 	p->tunnel_length = p->keep_length;
 	switch (f->kind) {
 	case FORWARD_TABLE:
+	case FORWARD_VPN:
 		return receive_out(ctx, p, f, class);
 	case FORWARD_GTPU:
 		if (p->has_container ? f->control : rule->flags >> PDR_CONTAINER_SHIFT)
@@ -567,6 +569,7 @@ GLOBAL int receive_at_sid(struct xdp_md *ctx, struct packet *p, __u32 slice, __u
 	p->tunnel_length = p->keep_length;
 	switch (f->kind) {
 	case FORWARD_TABLE:
+	case FORWARD_VPN:
 		return p->from_ue ? leave(p, f) : REASON_FAR_DROP;
 	case FORWARD_GTPU:
 	case FORWARD_SRV6:

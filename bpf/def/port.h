@@ -25,8 +25,8 @@ enum port_flags {
 	PORT_TABLE_SHIFT = 16,
 };
 
-/* Tenants' tables of steering have numbers that no ifindex has: this, and the tenant's
- * id (1 to 255). */
+/* Tables of steering of tenants, or of slices' VPNs, have numbers that no ifindex has: this,
+ * and the tenant's id or the VPN's number (1 to 255). */
 #define TENANT_TABLES 0xff00
 
 /* The table that says who is inside the SR domain of a cluster, beside its prefixes in

@@ -86,6 +86,8 @@ enum reason {
 	REASON_POD_SOURCE, /* from an address that is not the pod's */
 	REASON_POD_FRAME,  /* a tag, or what only routers send */
 
+	REASON_NO_VPN_ROUTE, /* from a UE whose slice has a VPN, which has no route to there */
+
 	REASON_COUNT,
 };
 

@@ -369,8 +369,7 @@ struct station {
 
 #define STATION_TIME_SHIFT 27
 
-/* What the daemon puts before a frame (XDP metadata) that is for a session's
- * rules, whatever its destination. */
+/* Before a frame of the daemon's for a session's rules, whatever its destination. */
 #define GIVEN_MAGIC 0x6376657468ull
 
 struct given {
@@ -392,6 +391,7 @@ enum forwarding_kind {
 	FORWARD_SRV6,
 	FORWARD_POLICY,
 	FORWARD_LINK, /* frames: index is the link, adjacency << 12 | VLAN id (0: no tag) */
+	FORWARD_VPN, /* index is the table of steering with the routes of a slice's VPN */
 };
 
 struct forwarding {

@@ -152,13 +152,27 @@ INLINE int express_rule_srv6(struct xdp_md *ctx, struct express *x, struct forwa
 	return express_push6(ctx, x, h, x->length - kept);
 }
 
+/* The policy to where the slice's VPN has a route for a packet from a UE, which may reach its
+ * destination; 0: the journey has to look. */
+INLINE __u32 express_vpn(struct express *x, struct forwarding *f, void *ip, __u8 version)
+{
+	__u32 table = cache_table(f->index) | CACHE_GUARDED | (version == 4 ? CACHE_IPV4 : 0);
+	struct ipv4 *four = ip;
+	struct ipv6 *six = ip;
+	struct cached *to = express_cached(x, version == 4 ? ld32(&four->dst) : ld64(&six->dst),
+					   version == 4 ? ~0ull : ld64(&six->dst.b[8]), table);
+
+	return to && to->kind == TARGET_POLICY ? to->index : 0;
+}
+
+/* By policy `policy`, or to the forwarding's segment. */
 INLINE int express_rule_segment(struct xdp_md *ctx, struct express *x, struct forwarding *f,
-				struct express_ipv6_header *h, __u32 kept)
+				__u32 policy, struct express_ipv6_header *h, __u32 kept)
 {
 	if (f->args_at)
 		return 0;
-	if (f->kind == FORWARD_POLICY)
-		return express_encaps(ctx, x, f->index, h, x->length - kept) != NOT_TAKEN;
+	if (f->kind != FORWARD_SRV6)
+		return policy && express_encaps(ctx, x, policy, h, x->length - kept) != NOT_TAKEN;
 	x->hop = express_shared(f->adjacency, h->hash, kept + IPV6_LEN);
 	h->src = &f->source;
 	h->dst = &f->remote;
@@ -175,10 +189,15 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 	__u64 sum = 0;
 	__u32 pushed = express_gtpu_length(rule->flags >> PDR_CONTAINER_SHIFT) +
 		       (f->ipv4 ? IPV4_LEN : IPV6_LEN);
+	__u32 policy = f->index;
 	int verdict;
 
-	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY) {
-		if (!express_rule_segment(ctx, x, f, &h, kept))
+	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY || f->kind == FORWARD_VPN) {
+		if (f->kind == FORWARD_VPN)
+			policy = rule->flags & PDR_DOWNLINK || f->internal
+					 ? 0
+					 : express_vpn(x, f, ip, version);
+		if (!express_rule_segment(ctx, x, f, policy, &h, kept))
 			return NOT_TAKEN;
 	} else if (f->kind == FORWARD_GTPU) {
 		x->hop = express_shared(f->adjacency, hash, kept + pushed);
@@ -278,6 +297,14 @@ INLINE int express_from_nat(struct xdp_md *ctx, struct express *x, struct pdr *e
 
 /* ---- from the UE ---- */
 
+/* Whether what leaves for the data network gets an outer header. Into a VPN it takes congestion
+ * marks of the one that it had along, which the journey sees to. */
+INLINE int express_is_pushed(struct forwarding *f, __u8 outer, __u8 inner)
+{
+	return f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY ||
+	       (f->kind == FORWARD_VPN && express_ecn(outer, inner));
+}
+
 /* To a destination that an earlier packet found free for UEs to reach, or into
  * an SRv6 tunnel. */
 INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *entry,
@@ -291,7 +318,7 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *e
 	opaque(length);
 	if (!express_ipv4(inner, end, x->port_flags))
 		return NOT_TAKEN;
-	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
+	if (express_is_pushed(f, outer, inner->tos))
 		return express_nested4(x, inner)
 			       ? NOT_TAKEN
 			       : express_send_rule(ctx, x->rule, x->length + ETH_LEN - length, 0,
@@ -324,7 +351,7 @@ INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, struct pdr *e
 	opaque(length);
 	if (!express_ipv6(inner, end, x->port_flags))
 		return NOT_TAKEN;
-	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
+	if (express_is_pushed(f, outer, ipv6_class(inner)))
 		return express_nested6(x, inner)
 			       ? NOT_TAKEN
 			       : express_send_rule(ctx, x->rule, x->length + ETH_LEN - length, 0,

@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -78,26 +77,25 @@ func sliceVPNs(g *plan.Goal) map[string]sliceVPN {
 	out := map[string]sliceVPN{}
 	var locators []netip.Prefix
 	for r := range g.All() {
-		switch v := r.Value.(type) {
-		case slice.Slice:
-			if v.VPN != nil {
-				out[v.Name] = sliceVPN{VPN: bgp.VPN{Distinguisher: v.VPN.Distinguisher, Export: v.VPN.Export}, sid: v.VPN.SID.Addr()}
-			}
-		case config.Locator:
-			if v.FunctionBits == functionBits {
-				locators = append(locators, v.Prefix)
-			}
+		if v, is := r.Value.(config.Locator); is && v.FunctionBits == functionBits {
+			locators = append(locators, v.Prefix)
 		}
 	}
-	for i, name := range slices.Sorted(maps.Keys(out)) {
-		v := out[name]
-		v.Tenant = uint8(i + 1)
+	all := g.Slices()
+	numbers := slice.VPNNumbers(all)
+	for _, s := range all {
+		if s.VPN == nil {
+			continue
+		}
+		v := sliceVPN{VPN: bgp.VPN{
+			Tenant: numbers[s.Name], Distinguisher: s.VPN.Distinguisher, Import: s.VPN.Import, Export: s.VPN.Export,
+		}, sid: s.VPN.SID.Addr()}
 		for _, l := range locators {
 			if l.Contains(v.sid) && netip.PrefixFrom(v.sid, l.Bits()+functionBits).Masked().Addr() == v.sid {
 				v.locator = l
 			}
 		}
-		out[name] = v
+		out[s.Name] = v
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,30 +70,84 @@ func (p *provider) WithdrawReach(to overlay.Destination) {
 	delete(p.sids, to.String())
 }
 
-// A slice's pool is in its VPN, with the VPN's SID, while N3 is up; a router of another VPN
-// does not hear of it.
-func TestAnnouncementsInVPN(t *testing.T) {
-	const vpn = "\n    " + `vpn: {sid: "fc00:1:0:46::/64", route_distinguisher: "65001:7", export_targets: ["65001:7"]}`
-	file := strings.NewReplacer("127.96.0.", "127.97.0.", "families: [unicast]", "families: [l3vpn]", "pools: true", "vpn: a, pools: true",
+// inVPN is a UPF whose slice a has a VPN, and a peer at the address 9 of a network.
+func inVPN(t *testing.T, dir, network, more string) *daemon {
+	t.Helper()
+	vpn := "\n    " + `vpn: {sid: "fc00:1:0:46::/64", route_distinguisher: "65001:7", export_targets: ["65001:7"]` + more + "}"
+	file := strings.NewReplacer("127.96.0.", network, "families: [unicast]", "families: [l3vpn]", "pools: true", "vpn: a, pools: true",
 		"192.0.2.3", `"fc00:1::1"`, "hold_time: 1", "withdraw_on: [n3], hold_time: 1").
 		Replace(strings.Replace(withN9(byGTPU+vpn), "\nslices:", announcingFile+"slices:", 1))
-	d := prepareUserPlane(t, t.TempDir(), byGTPU, newFake())
+	d := prepareUserPlane(t, dir, byGTPU, newFake())
 	d.options.Config = parse(t, file)
-	d.start(t, links("eth0", "eth1"))
+	return d.start(t, links("eth0", "eth1"))
+}
+
+// provide starts that peer. It advertises routes in its VPNs 7 and 8.
+func provide(t *testing.T, network string, routes ...bgp.Originated) (*provider, *bgp.Speaker) {
+	t.Helper()
 	hears := &provider{sids: map[string]string{}}
-	s, err := bgp.Start(t.Context(), bgp.Config{ASN: 65001, RouterID: addr("10.0.0.9"), Log: slog.New(slog.DiscardHandler),
+	s, err := bgp.Start(t.Context(), bgp.Config{ASN: 65001, RouterID: addr("10.0.0.9"), Log: slog.New(slog.DiscardHandler), Restart: time.Minute,
 		Origin: &bgp.Origin{Handler: hears, VPNs: []bgp.VPN{
 			{Tenant: 7, Distinguisher: "65001:70", Import: []string{"65001:7"}, Export: []string{"65001:70"}},
 			{Tenant: 8, Distinguisher: "65001:80", Import: []string{"65001:8"}, Export: []string{"65001:80"}},
 		}},
-		Peers: []bgp.Peer{{Address: addr("127.97.0.6"), Port: 1179, ASN: 65001, Local: addr("127.97.0.9"), Families: []bgp.Family{bgp.L3VPN}}}}, nil)
+		Peers: []bgp.Peer{{Address: addr(network + "6"), Port: 1179, ASN: 65001, Local: addr(network + "9"), Families: []bgp.Family{bgp.L3VPN}}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	if err := s.Originate(nil, nil); err != nil {
+	if err := s.Originate(nil, routes); err != nil {
 		t.Fatal(err)
 	}
+	return hears, s
+}
+
+// A slice takes the routes of its VPN, and no others. A new daemon has them before the peer is
+// back, and drops what the peer does not send again.
+func TestRoutesOfVPN(t *testing.T) {
+	const network, imports = "127.98.0.", `, import_targets: ["65001:70"]`
+	route := func(p string, vpn uint8, sid string) bgp.Originated {
+		return bgp.Originated{Prefix: prefix(p), NextHop: addr("fc00:2::1"), Tenant: vpn, SID: addr(sid)}
+	}
+	four, six := route("198.51.100.0/24", 7, "fc00:2:0:46::"), route("2001:db8:d::/64", 7, "fc00:2:0:46::")
+	dir := t.TempDir()
+	d := inVPN(t, dir, network, imports)
+	want := func(what string, d *daemon, prefixes ...string) {
+		t.Helper()
+		var got []string
+		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			list, err := d.Steerings() // an error while it starts
+			got = nil
+			for _, s := range list {
+				if s.VPN == "a" && s.Policy == "vpn:fc00:2:0:46::" {
+					got = append(got, s.Prefix.String())
+				}
+			}
+			slices.Sort(got)
+			counted, err2 := d.Slices()
+			if err == nil && err2 == nil && slices.Equal(got, prefixes) && counted[0].Imported == len(prefixes) {
+				return
+			}
+		}
+		t.Fatalf("%s: the slice has the routes %v, want %v", what, got, prefixes)
+	}
+	_, s := provide(t, network, four, six, route("192.0.2.0/24", 8, "fc00:2:0:48::"))
+	want("the routes arrive", d, "198.51.100.0/24", "2001:db8:d::/64")
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	d = inVPN(t, dir, network, imports)
+	want("a new daemon has them", d, "198.51.100.0/24", "2001:db8:d::/64")
+	provide(t, network, six)
+	want("one is not sent again", d, "2001:db8:d::/64")
+}
+
+// A slice's pool is in its VPN, with the VPN's SID, while N3 is up; a router of another VPN
+// does not hear of it.
+func TestAnnouncementsInVPN(t *testing.T) {
+	d := inVPN(t, t.TempDir(), "127.97.0.", "")
+	hears, _ := provide(t, "127.97.0.")
 	hear := func(what string, want map[string]string) {
 		t.Helper()
 		got := map[string]string{}

@@ -72,6 +72,8 @@ type SliceStatus struct {
 	Sessions int            `json:"sessions"`
 	Uplink   Counter        `json:"uplink"`
 	Downlink Counter        `json:"downlink"`
+	// Imported is the number of routes of its VPN, which its UEs' packets leave by.
+	Imported int `json:"imported_routes,omitempty"`
 }
 
 // SessionFilter says which sessions are meant: those for which everything that
@@ -193,6 +195,7 @@ type CandidatePathStatus struct {
 type SteeringStatus struct {
 	srpolicy.Steering
 	Origin desired.Origin `json:"origin"`
+	VPN    string         `json:"vpn,omitempty"` // the slice of whose VPN it is
 }
 
 // ClassStatus is a traffic class with what it carried.

@@ -196,8 +196,15 @@ func (a *Agent) CandidatePaths() ([]CandidatePathStatus, error) {
 
 // Steerings are the steering entries.
 func (a *Agent) Steerings() ([]SteeringStatus, error) {
+	var vpns map[uint8]string // slices, by the numbers of their VPNs
 	return each(a.core, func(r desired.Resource, v srpolicy.Steering) (SteeringStatus, error) {
-		return SteeringStatus{Steering: v, Origin: r.Origin}, nil
+		if v.Tenant != 0 && vpns == nil {
+			vpns = map[uint8]string{}
+			for name, number := range slice.VPNNumbers(a.core.goal.Slices()) {
+				vpns[number] = name
+			}
+		}
+		return SteeringStatus{Steering: v, Origin: r.Origin, VPN: vpns[v.Tenant]}, nil
 	})
 }
 

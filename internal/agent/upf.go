@@ -184,8 +184,12 @@ func (a *Agent) Slices() ([]SliceStatus, error) {
 			return nil, err
 		}
 	}
+	var imported map[string]int
 	return each(a.core, func(r desired.Resource, v slice.Slice) (SliceStatus, error) {
-		s := SliceStatus{Slice: v, Origin: r.Origin}
+		if v.Imports() && imported == nil {
+			imported = a.core.goal.Imported()
+		}
+		s := SliceStatus{Slice: v, Origin: r.Origin, Imported: imported[v.Name]}
 		if i := slices.IndexFunc(counted, func(c upf.SliceStatus) bool { return c.Name == v.Name }); i >= 0 {
 			s.Sessions, s.Uplink, s.Downlink = counted[i].Sessions, counted[i].Uplink, counted[i].Downlink
 		}

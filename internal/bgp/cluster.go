@@ -146,7 +146,7 @@ func (s *Speaker) observeRoute(p *apiutil.Path) {
 func (s *Speaker) observeIn(v *vpn, p *apiutil.Path, prefix netip.Prefix, key routeKey, label *uint32) {
 	to := overlay.Destination{Tenant: v.id(), Prefix: prefix}
 	defer s.report(to)
-	if (v == nil || p.Withdrawal || v.wants(p.Attrs)) && s.foreign(to, key, p.Withdrawal) {
+	if (v == nil || p.Withdrawal || v.imported(p.Attrs) != "") && s.foreign(to, key, p.Withdrawal) {
 		s.reach.routes.remove(to, key)
 		return
 	}
@@ -198,7 +198,7 @@ func (s *Speaker) report(to overlay.Destination) {
 }
 
 func sameRoute(a, b Route) bool {
-	return a.Address == b.Address && a.Source == b.Source && a.Distinguisher == b.Distinguisher && a.Best == b.Best && a.Why == b.Why &&
+	return a.Address == b.Address && a.Source == b.Source && a.Distinguisher == b.Distinguisher && a.Target == b.Target && a.Best == b.Best && a.Why == b.Why &&
 		slices.Equal(a.Segments, b.Segments)
 }
 

@@ -189,7 +189,7 @@ func TestOriginateInVPN(t *testing.T) {
 	}
 	eventually(t, "the slice knows the data network", func() bool {
 		r := routes.of("10.9.3.0/24@tenant/7")
-		return len(r) == 1 && r[0].Best && slices.Equal(r[0].Segments, []netip.Addr{addr("fc00:0:3:107::")})
+		return len(r) == 1 && r[0].Best && r[0].Target == "65001:8" && slices.Equal(r[0].Segments, []netip.Addr{addr("fc00:0:3:107::")})
 	})
 	if n := routes.count(); n != 2 { // an IPv4 and an IPv6 prefix of tenant 7, none of tenant 9, of the cluster, or of the pools
 		t.Errorf("%d routes: %v", n, routes.routes)

@@ -19,8 +19,10 @@ import (
 type Route struct {
 	overlay.Reach
 	Source
-	// Distinguisher is that of a route of the VPN; empty: the cluster's own.
+	// Distinguisher is that of a route of the VPN; empty: the cluster's own. Target is its
+	// Route Target that the VPN imports.
 	Distinguisher string
+	Target        string
 	Best          bool   // this route is used
 	Why           string // this route is used, or not
 }
@@ -156,8 +158,10 @@ func newCandidate(p *apiutil.Path, asn uint32) candidate {
 // readWay reads how packets reach the prefix: by a SID, or by the policies to the
 // next hop.
 func (r reader) readWay(v *vpn, c *candidate, p *apiutil.Path, label *uint32) error {
-	if v != nil && !v.wants(p.Attrs) {
-		return fmt.Errorf("%w: none of its Route Targets is imported", errNotForUs)
+	if v != nil {
+		if c.Target = v.imported(p.Attrs); c.Target == "" {
+			return fmt.Errorf("%w: none of its Route Targets is imported", errNotForUs)
+		}
 	}
 	if r.takesSIDs(p.PeerAddress) {
 		s, err := readService(p.Attrs, label)

@@ -129,7 +129,7 @@ type VPN struct {
 type vpn struct {
 	tenant  uint8
 	rd      bgp.RouteDistinguisherInterface
-	imports []string // Route Targets, as octets
+	imports map[string]string // Route Targets as the configuration writes them, by their octets
 	exports []bgp.ExtendedCommunityInterface
 }
 
@@ -166,13 +166,13 @@ func parseVPN(c *VPN) (*vpn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vpn: route distinguisher %q: want 65001:100 or 192.0.2.1:100", c.Distinguisher)
 	}
-	v := &vpn{tenant: c.Tenant, rd: rd}
+	v := &vpn{tenant: c.Tenant, rd: rd, imports: map[string]string{}}
 	imports, err := parseTargets(c.Import)
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range imports {
-		v.imports = append(v.imports, octetsOf(t))
+	for i, t := range imports {
+		v.imports[octetsOf(t)] = c.Import[i]
 	}
 	v.exports, err = parseTargets(c.Export)
 	return v, err
@@ -198,18 +198,18 @@ func octetsOf(c bgp.ExtendedCommunityInterface) string {
 	return string(b)
 }
 
-// wants says whether one of a route's Route Targets is imported.
-func (v *vpn) wants(attrs []bgp.PathAttributeInterface) bool {
+// imported is the first of a route's Route Targets that is imported; "": none is.
+func (v *vpn) imported(attrs []bgp.PathAttributeInterface) string {
 	for _, attr := range attrs {
 		list, ok := attr.(*bgp.PathAttributeExtendedCommunities)
 		if !ok {
 			continue
 		}
 		for _, c := range list.Value {
-			if slices.Contains(v.imports, octetsOf(c)) {
-				return true
+			if target := v.imports[octetsOf(c)]; target != "" {
+				return target
 			}
 		}
 	}
-	return false
+	return ""
 }

@@ -273,10 +273,16 @@ func listState(l srpolicy.SegmentList, down string, delay agent.Delay) string {
 
 var steerings = noun[agent.SteeringStatus]{
 	kind: desired.KindSteering, keyName: "MATCH",
-	short:   "Steering of packets into policies, tunnels and H.M.GTP4.D",
-	fetch:   (*api.Client).Steerings,
-	header:  []any{"MATCH", "INTO", "ORIGIN"},
-	row:     func(s agent.SteeringStatus) []any { return []any{s.Key(), steeringTarget(s.Steering), s.Origin} },
+	short:  "Steering of packets into policies, tunnels and H.M.GTP4.D",
+	fetch:  (*api.Client).Steerings,
+	header: []any{"MATCH", "INTO", "ORIGIN"},
+	row: func(s agent.SteeringStatus) []any {
+		match := s.Key()
+		if s.VPN != "" {
+			match = s.Prefix.String() + " from slice " + s.VPN
+		}
+		return []any{match, steeringTarget(s.Steering), s.Origin}
+	},
 	section: "steering", addName: "[PREFIX]", addKey: "prefix",
 	fields: []field{
 		{name: "interface", about: "match packets received on this interface; with a PREFIX, those to it"},

@@ -86,3 +86,27 @@ func TestSliceVPN(t *testing.T) {
 		}
 	}
 }
+
+// A slice that imports routes of its VPN has no other way for what its UEs send.
+func TestSliceImports(t *testing.T) {
+	const entry = `{network_instance: ims, vpn: a, pools: true, next_hops: ["2001:db8::fe"]}`
+	const vpn = `vpn: {sid: "2001:db8:1:46::/64", route_distinguisher: "65001:7", export_targets: ["65001:7"], import_targets: ["65001:7"]}`
+	text := strings.NewReplacer("ENTRY", entry, "PEER, asn: 65000", "198.51.100.1, asn: 65000, families: [l3vpn]").Replace(announcingUPF) +
+		"encapsulation: {source: \"2001:db8::1\"}\nslices: [{name: a, network_instance: ims, " + vpn + "}]\n"
+	c, err := Parse([]byte(text))
+	if err != nil || !c.Slices[0].Imports() {
+		t.Fatalf("%v: %+v", err, c)
+	}
+	for _, tt := range []struct{ old, new, want string }{
+		{`import_targets: ["65001:7"]`, `import_targets: [x]`, "slices[0].vpn.import_targets[0]"},
+		{"network_instance: ims, vpn: {", "network_instance: ims, table: 7, vpn: {", "packets leave by the VPN's routes, and not by table 7"},
+		{"network_instance: ims, vpn: {", `network_instance: ims, n9: {transport: srv6, uplink: "fc00::1"}, vpn: {`, "packets leave by the VPN's routes, and not by n9"},
+		{"network_instance: ims, vpn: {", "network_instance: ims, ue_to_ue: n6, vpn: {", "do not come back by a VPN"},
+		{"vpn: a, ", "", "no UE pool is announced in this VPN"},
+		{"encapsulation: {source: \"2001:db8::1\"}", "", "packets by SRv6 have no outer source address"},
+	} {
+		if _, err := Parse([]byte(strings.Replace(text, tt.old, tt.new, 1))); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s instead of %s: %v, want an error about %q", tt.new, tt.old, err, tt.want)
+		}
+	}
+}

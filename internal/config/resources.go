@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -192,7 +193,8 @@ func checkSteering(v *validator) {
 		}
 		keys.check(match, s.Key(), "remove one of the two")
 		isTenant := func(t overlay.Tenant) bool { return t.ID == s.Tenant }
-		v.refuse(s.Tenant != 0 && !slices.ContainsFunc(v.Overlay.Tenants, isTenant),
+		isVPN := int(s.Tenant) <= len(slice.VPNNumbers(v.Slices)) // whose routes are derived
+		v.refuse(s.Tenant != 0 && !isVPN && !slices.ContainsFunc(v.Overlay.Tenants, isTenant),
 			at+".tenant", "the id of one of overlay.tenants", "there is no tenant %d", s.Tenant)
 		if s.Interface != "" {
 			v.attached(at+".interface", s.Interface, roleOfSteering(s))

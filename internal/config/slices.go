@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 
+	"github.com/culvert-net/culvert/internal/announce"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -41,13 +43,14 @@ func checkSlices(v *validator) {
 			checkN9(v, at+".n9", s.N9)
 		}
 		if s.VPN != nil {
-			checkSliceVPN(v, at+".vpn", s.VPN)
+			checkSliceVPN(v, at+".vpn", s)
 		}
 	}
 }
 
 // checkSliceVPN checks what BGP peers hear of a slice.
-func checkSliceVPN(v *validator, at string, p *slice.VPN) {
+func checkSliceVPN(v *validator, at string, s *slice.Slice) {
+	p := s.VPN
 	v.prefix6(at+".sid", p.SID)
 	checkAdministered(v, at+".route_distinguisher", p.Distinguisher)
 	v.refuse(len(p.Export) == 0, at+".export_targets", "the targets that the VPN's routers import, such as [\"65001:7\"]", "is missing")
@@ -55,6 +58,27 @@ func checkSliceVPN(v *validator, at string, p *slice.VPN) {
 		checkAdministered(v, fmt.Sprintf("%s.export_targets[%d]", at, i), target)
 	}
 	v.refuse(len(v.Overlay.Tenants) > 0, at, "let one node have tenants of pods or VPNs of slices", "overlay.tenants are VPNs too")
+	if s.Imports() {
+		checkImports(v, at+".import_targets", s)
+	}
+}
+
+// checkImports checks that packets of a slice's UEs can leave by the routes of its VPN, and by
+// nothing else.
+func checkImports(v *validator, at string, s *slice.Slice) {
+	for i, target := range s.VPN.Import {
+		checkAdministered(v, fmt.Sprintf("%s[%d]", at, i), target)
+	}
+	v.refuse(s.Table != 0, at, "remove table or import_targets", "packets leave by the VPN's routes, and not by table %d", s.Table)
+	v.refuse(s.N9 != nil && (s.N9.Uplink.IsValid() || s.N9.UplinkPolicy != ""),
+		at, "remove the uplink of n9 or import_targets", "packets leave by the VPN's routes, and not by n9")
+	v.refuse(s.UEToUE == slice.UEToUEN6 || s.UEToUE == "" && v.UPF.UEToUE == slice.UEToUEN6,
+		at, "set ue_to_ue of the slice to drop or route", "packets from one UE to another do not come back by a VPN")
+	announces := func(e announce.Entry) bool { return e.VPN == s.Name }
+	v.refuse(!slices.ContainsFunc(v.UPF.Announce, announces),
+		at, fmt.Sprintf("add an entry with vpn: %s to upf.announce", s.Name), "nothing comes back: no UE pool is announced in this VPN")
+	v.refuse(!v.Encapsulation.Source.IsValid(),
+		at, "set encapsulation.source, an IPv6 address of this node", "packets by SRv6 have no outer source address")
 }
 
 func checkN6(v *validator, at string, n *slice.N6) {

@@ -150,7 +150,7 @@ var (
 	ruleContainers = map[srv6.ContainerType]Container{srv6.ContainerNone: ContainerNone,
 		srv6.ContainerDownlink: ContainerDownlink, srv6.ContainerUplink: ContainerUplink}
 	forwardingKinds = map[model.ForwardingKind]ForwardingKind{model.ForwardTable: ForwardTable, model.ForwardGTPU: ForwardGTPU,
-		model.ForwardSRv6: ForwardSRv6, model.ForwardPolicy: ForwardPolicy, model.ForwardLink: ForwardLink}
+		model.ForwardSRv6: ForwardSRv6, model.ForwardPolicy: ForwardPolicy, model.ForwardLink: ForwardLink, model.ForwardVPN: session.ForwardVPN}
 	uesToUEs   = map[model.BetweenUEs]session.UEToUE{model.BetweenUEsRoute: session.UEToUERoute, model.BetweenUEsN6: session.UEToUEN6}
 	eventKinds = map[session.EventKind]model.EventKind{EventNotify: model.EventNotify, EventStop: model.EventStop}
 )
@@ -163,14 +163,14 @@ func ruleOf(r model.Rule) Rule {
 		RuleLimits: RuleLimits{NotifyAt: r.NotifyAt, StopAt: r.StopAt, RefusedNotifyAt: r.RefusedNotifyAt},
 		Ethernet:   r.Ethernet, Link: Link(r.Link), AtSID: session.AtSID(r.AtSID),
 		Forward: Forwarding{Kind: forwardingKinds[f.Kind], Table: f.Table, Internal: f.Internal, Remote: f.Remote, Source: f.Source,
-			TEID: f.TEID, Control: f.Control, ArgsOffset: f.ArgsOffset, Policy: f.Policy, Link: Link(f.Link), ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}
+			TEID: f.TEID, Control: f.Control, ArgsOffset: f.ArgsOffset, Policy: f.Policy, Link: Link(f.Link), VPN: f.VPN, ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}
 	group := session.GroupOf(uesToUEs[r.Group.UEToUE], r.Group.Slice, r.Group.NetworkInstance)
 	if r.Group == (model.Group{}) {
 		group = 0
 	}
 	if r.TEID == 0 {
 		out.Group = group
-	} else if f.Kind == model.ForwardTable {
+	} else if f.Kind == model.ForwardTable || f.Kind == model.ForwardVPN {
 		out.Forward.Group = group
 	}
 	for _, q := range r.QFIs {

@@ -133,6 +133,7 @@ type Model struct {
 	teids      map[uint32]*gtpu.Tunnel
 	byPrefix   []steering         // longest prefix first
 	ofPort     map[int][]steering // the same, for untagged packets of a port
+	ofTenant   map[uint8][]steering
 	byPort     map[portKey]*srpolicy.Steering
 	routes     []Route // longest prefix first
 	hopLimit   uint8
@@ -160,7 +161,7 @@ func (s steering) passes() bool { return s.to == nil && s.rules == nil }
 // New makes a Model. It refuses names that nothing has.
 func New(n Network) (*Model, error) {
 	m := &Model{
-		network: n, teids: map[uint32]*gtpu.Tunnel{}, byPort: map[portKey]*srpolicy.Steering{}, ofPort: map[int][]steering{}, limits: map[limitKey]*bucket{},
+		network: n, teids: map[uint32]*gtpu.Tunnel{}, byPort: map[portKey]*srpolicy.Steering{}, ofPort: map[int][]steering{}, ofTenant: map[uint8][]steering{}, limits: map[limitKey]*bucket{},
 		hopLimit:  cmp.Or(n.Config.Encapsulation.HopLimit, 64),
 		ports:     index(n.Ports, func(p *Port) int { return p.Ifindex }),
 		portNames: index(n.Ports, func(p *Port) string { return p.Name }),
@@ -239,6 +240,10 @@ func (m *Model) addSteering() error {
 	c := &m.network.Config
 	for i := range c.Steering {
 		s := &c.Steering[i]
+		if s.Tenant != 0 {
+			m.ofTenant[s.Tenant] = append(m.ofTenant[s.Tenant], steering{prefix: s.Prefix.Masked(), to: s})
+			continue
+		}
 		if s.Interface == "" {
 			m.byPrefix = append(m.byPrefix, steering{prefix: s.Prefix.Masked(), to: s})
 			continue
@@ -263,8 +268,12 @@ func (m *Model) addSteering() error {
 	for _, a := range m.network.Local {
 		m.byPrefix = append(m.byPrefix, steering{prefix: netip.PrefixFrom(a, a.BitLen())})
 	}
+	longest := func(a, b steering) int { return b.prefix.Bits() - a.prefix.Bits() }
 	for _, list := range m.ofPort {
-		slices.SortStableFunc(list, func(a, b steering) int { return b.prefix.Bits() - a.prefix.Bits() })
+		slices.SortStableFunc(list, longest)
+	}
+	for _, list := range m.ofTenant {
+		slices.SortStableFunc(list, longest)
 	}
 	m.sortSteering()
 	return nil

@@ -47,6 +47,7 @@ const (
 	UESource       Reason = "ue_source"
 	UEToUE         Reason = "ue_to_ue"
 	OtherSlice     Reason = "other_slice"
+	NoVPNRoute     Reason = "no_vpn_route"
 	UEToCore       Reason = "ue_to_core"
 	RateExceeded   Reason = "rate"
 	SliceRate      Reason = "slice_rate"

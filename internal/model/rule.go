@@ -261,7 +261,21 @@ func (u upf) forward(r *ruleState, t tpdu) Result {
 	case !r.Forward.Internal && u.j.m.core(dst):
 		return u.j.drop(UEToCore)
 	}
+	if r.Forward.Kind == ForwardVPN {
+		return u.intoVPN(r, t)
+	}
 	return u.outside(r, t)
+}
+
+// intoVPN is a packet that leaves by the longest route of a VPN.
+func (u upf) intoVPN(r *ruleState, t tpdu) Result {
+	_, dst := addresses(t.packet)
+	routes := u.j.m.ofTenant[r.Forward.VPN]
+	i := slices.IndexFunc(routes, func(s steering) bool { return s.prefix.Contains(dst) })
+	if i < 0 {
+		return u.j.drop(NoVPNRoute)
+	}
+	return u.j.headend().encapsulate(routes[i].to.Policy, t, r.marking())
 }
 
 // meetAsUE is meet for a packet that another UE sent.

@@ -123,6 +123,7 @@ type Forwarding struct {
 	ArgsOffset uint8  `json:"args_offset,omitempty"`
 	Policy     string `json:"policy,omitempty"`
 	Link       Link   `json:"link,omitzero"`
+	VPN        uint8  `json:"vpn,omitempty"` // the tenant whose steering has the VPN's routes
 	ToS        uint8  `json:"tos,omitempty"`
 	ToSMask    uint8  `json:"tos_mask,omitempty"`
 	Slice      uint32 `json:"slice,omitempty"`
@@ -138,6 +139,7 @@ const (
 	ForwardSRv6   ForwardingKind = "srv6"
 	ForwardPolicy ForwardingKind = "policy"
 	ForwardLink   ForwardingKind = "link"
+	ForwardVPN    ForwardingKind = "vpn"
 )
 
 // Meter is a rate that several rules share.

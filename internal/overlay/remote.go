@@ -436,10 +436,13 @@ func (b *builder) toSID(list []netip.Addr) (policy string) {
 	sid := list[len(list)-1]
 	color := Color{Endpoint: sid}
 	if b.policies[color] == "" {
-		b.add(color, "vpn:"+sid.String(), []srpolicy.SegmentList{{Weight: 1, Segments: list}}, netip.Addr{})
+		b.add(color, ToService(sid), []srpolicy.SegmentList{{Weight: 1, Segments: list}}, netip.Addr{})
 	}
 	return b.policies[color]
 }
+
+// ToService returns the name of the policy to the SID of a service.
+func ToService(sid netip.Addr) string { return "vpn:" + sid.String() }
 
 // ByAddress returns the name of the policy to a node of which only the address is known.
 func ByAddress(color uint32, address netip.Addr) string {

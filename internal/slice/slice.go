@@ -4,6 +4,7 @@ package slice
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/culvert-net/culvert/internal/session"
@@ -55,7 +56,7 @@ type N6 struct {
 }
 
 // VPN is what BGP peers hear of a slice's VPN, as entries of upf.announce with the slice's
-// name in vpn say.
+// name in vpn say, and what the slice takes from them.
 type VPN struct {
 	// SID is this node's End.DT46 of the VPN: what routers send to it is for UEs of the
 	// slice's sessions, and nobody else.
@@ -64,6 +65,30 @@ type VPN struct {
 	// routes, like 65001:7 or 192.0.2.1:7.
 	Distinguisher string   `json:"route_distinguisher"`
 	Export        []string `json:"export_targets"`
+	// Import are the route targets of the routes by which UEs' packets leave, to the SIDs of
+	// the routers that advertise these. What no such route leads to is dropped. Unset: packets
+	// leave as without a VPN.
+	Import []string `json:"import_targets,omitempty"`
+}
+
+// Imports says whether packets of the slice's UEs leave by routes of its VPN.
+func (s *Slice) Imports() bool { return s.VPN != nil && len(s.VPN.Import) > 0 }
+
+// VPNNumbers are the numbers of slices' VPNs, from 1 on, by the slices' names, in whose order
+// they are. A number of one configuration may be another slice's in the next.
+func VPNNumbers(list []Slice) map[string]uint8 {
+	var names []string
+	for _, s := range list {
+		if s.VPN != nil {
+			names = append(names, s.Name)
+		}
+	}
+	slices.Sort(names)
+	out := make(map[string]uint8, len(names))
+	for i, name := range names {
+		out[name] = uint8(i + 1)
+	}
+	return out
 }
 
 // UEToUE is what becomes of packets from one UE to another one.

@@ -42,11 +42,12 @@ func (c Config) withDefaults() Config {
 type settings struct {
 	Config
 	indices []uint32
+	vpns    map[string]uint8 // numbers of slices' VPNs
 	matches matchLog
 }
 
 func newSettings(c Config, log *slog.Logger) *settings {
-	return &settings{Config: c.withDefaults(), matches: matchLog{log: log, seen: map[matchKey]bool{}}}
+	return &settings{Config: c.withDefaults(), vpns: slice.VPNNumbers(c.Slices), matches: matchLog{log: log, seen: map[matchKey]bool{}}}
 }
 
 // SetConfig changes what sessions are made of, and moves those that are up: all of

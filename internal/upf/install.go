@@ -44,7 +44,7 @@ func (i *installer) compile(s *session.Session, u *usage.Usage) (p plan, err err
 	in := rules.Input{Session: s, Blocked: u.Blocked(s), UEToUE: config.UEToUE}
 	m := rules.MatchSlice(config.Slices, s)
 	if m.Slice != nil {
-		in.Slice, in.Index = m.Slice, config.indices[m.Index]
+		in.Slice, in.Index, in.VPN = m.Slice, config.indices[m.Index], config.vpns[m.Slice.Name]
 	}
 	p.usage, p.slice = u, in.Index
 	if p.rules, err = rules.Compile(in); err == nil {

@@ -310,4 +310,11 @@ var upfFamilies = slices.Concat(
 			emit(float64(v.Sessions), v.Name)
 		}
 	}, "slice"),
+	gauge("slice_imported_routes", "Routes of a slice's VPN that its UEs' packets leave by.", func(r *reading, emit emit) {
+		for _, v := range r.slices {
+			if v.Imports() {
+				emit(float64(v.Imported), v.Name)
+			}
+		}
+	}, "slice"),
 )

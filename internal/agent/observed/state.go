@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -134,7 +135,7 @@ func SameMap[K comparable, V any](a, b map[K]V) bool {
 // Of is what of s the control planes of a configuration can say, too.
 func (s State) Of(c *config.Config) State {
 	s = s.Edit()
-	usesKube, reach := c.Overlay.UsesKube(), c.BGP.IsSet() && c.Overlay.Mode == config.OverlayBGP
+	usesKube, reach := c.Overlay.UsesKube(), c.BGP.IsSet() && (c.Overlay.Mode == config.OverlayBGP || imports(c))
 	s.forget(func(p Path) bool { return p.Kube != "" && !usesKube || p.Kube == "" && !c.BGP.IsSet() }, func(Reach) bool { return !reach })
 	for peer := range s.Families {
 		if !slices.ContainsFunc(c.BGP.Peers, func(p config.BGPPeer) bool { return p.Address == peer }) {
@@ -146,6 +147,11 @@ func (s State) Of(c *config.Config) State {
 		s.Nodes, s.Self, s.Classes = nil, Self{}, nil
 	}
 	return s
+}
+
+// imports says whether a slice takes routes of its VPN.
+func imports(c *config.Config) bool {
+	return slices.ContainsFunc(c.Slices, func(s slice.Slice) bool { return s.Imports() })
 }
 
 // InOrder are the other nodes in the order in which they came.
@@ -167,11 +173,20 @@ func (s *State) InRank() []kube.Class {
 
 // Best are the routes that are used, in the order in which they came.
 func (s *State) Best() []overlay.Reach {
-	list := slices.SortedFunc(maps.Values(s.Reaches), func(a, b Reach) int { return cmp.Compare(a.Number, b.Number) })
 	var out []overlay.Reach
+	for _, r := range s.BestRoutes() {
+		out = append(out, r.Reach)
+	}
+	return out
+}
+
+// BestRoutes are the same, as their peers advertise them.
+func (s *State) BestRoutes() []bgp.Route {
+	list := slices.SortedFunc(maps.Values(s.Reaches), func(a, b Reach) int { return cmp.Compare(a.Number, b.Number) })
+	var out []bgp.Route
 	for _, r := range list {
 		if len(r.Routes) > 0 && r.Routes[0].Best {
-			out = append(out, r.Routes[0].Reach)
+			out = append(out, r.Routes[0])
 		}
 	}
 	return out

@@ -13,6 +13,8 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/slice"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // Goal is the desired and the observed state together, and what follows from
@@ -45,6 +47,31 @@ func (g *Goal) All() iter.Seq[desired.Resource] {
 			}
 		}
 	}
+}
+
+// Slices are those of the configuration.
+func (g *Goal) Slices() (out []slice.Slice) {
+	for r := range g.All() {
+		if s, is := r.Value.(slice.Slice); is {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Imported are the numbers of routes of slices' VPNs, by slice.
+func (g *Goal) Imported() map[string]int {
+	byNumber := map[uint8]int{}
+	for r := range g.All() {
+		if s, is := r.Value.(srpolicy.Steering); is && s.Tenant != 0 {
+			byNumber[s.Tenant]++
+		}
+	}
+	out := map[string]int{}
+	for name, number := range slice.VPNNumbers(g.Slices()) {
+		out[name] = byNumber[number]
+	}
+	return out
 }
 
 // resources are those of All that are in a scope.

@@ -2978,6 +2978,7 @@ type SliceVPN struct {
 	Sid                string                 `protobuf:"bytes,1,opt,name=sid,proto3" json:"sid,omitempty"`
 	RouteDistinguisher string                 `protobuf:"bytes,2,opt,name=route_distinguisher,json=routeDistinguisher,proto3" json:"route_distinguisher,omitempty"`
 	ExportTargets      []string               `protobuf:"bytes,3,rep,name=export_targets,json=exportTargets,proto3" json:"export_targets,omitempty"`
+	ImportTargets      []string               `protobuf:"bytes,4,rep,name=import_targets,json=importTargets,proto3" json:"import_targets,omitempty"` // none: packets of UEs leave as without a VPN
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -3029,6 +3030,13 @@ func (x *SliceVPN) GetRouteDistinguisher() string {
 func (x *SliceVPN) GetExportTargets() []string {
 	if x != nil {
 		return x.ExportTargets
+	}
+	return nil
+}
+
+func (x *SliceVPN) GetImportTargets() []string {
+	if x != nil {
+		return x.ImportTargets
 	}
 	return nil
 }
@@ -4610,14 +4618,15 @@ func (x *PeerStatus) GetControl() bool {
 }
 
 type SliceStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Resource      *Slice                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
-	Sessions      uint32                 `protobuf:"varint,3,opt,name=sessions,proto3" json:"sessions,omitempty"`
-	Uplink        *Counter               `protobuf:"bytes,4,opt,name=uplink,proto3" json:"uplink,omitempty"`
-	Downlink      *Counter               `protobuf:"bytes,5,opt,name=downlink,proto3" json:"downlink,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Resource       *Slice                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	Origin         string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
+	Sessions       uint32                 `protobuf:"varint,3,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Uplink         *Counter               `protobuf:"bytes,4,opt,name=uplink,proto3" json:"uplink,omitempty"`
+	Downlink       *Counter               `protobuf:"bytes,5,opt,name=downlink,proto3" json:"downlink,omitempty"`
+	ImportedRoutes uint32                 `protobuf:"varint,6,opt,name=imported_routes,json=importedRoutes,proto3" json:"imported_routes,omitempty"` // of its VPN, which its UEs' packets leave by
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SliceStatus) Reset() {
@@ -4683,6 +4692,13 @@ func (x *SliceStatus) GetDownlink() *Counter {
 		return x.Downlink
 	}
 	return nil
+}
+
+func (x *SliceStatus) GetImportedRoutes() uint32 {
+	if x != nil {
+		return x.ImportedRoutes
+	}
+	return 0
 }
 
 type AssociationStatus struct {
@@ -5825,6 +5841,7 @@ type SteeringStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resource      *Steering              `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
+	Vpn           string                 `protobuf:"bytes,3,opt,name=vpn,proto3" json:"vpn,omitempty"` // the slice of whose VPN it is; "": of none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5869,6 +5886,13 @@ func (x *SteeringStatus) GetResource() *Steering {
 func (x *SteeringStatus) GetOrigin() string {
 	if x != nil {
 		return x.Origin
+	}
+	return ""
+}
+
+func (x *SteeringStatus) GetVpn() string {
+	if x != nil {
+		return x.Vpn
 	}
 	return ""
 }
@@ -10150,11 +10174,12 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"rate_limit\x18\x06 \x01(\v2\x13.culvert.v1.BitRateR\trateLimit\x12\x1e\n" +
 	"\x02n6\x18\a \x01(\v2\x0e.culvert.v1.N6R\x02n6\x12\x18\n" +
 	"\bue_to_ue\x18\b \x01(\tR\x06ueToUe\x12&\n" +
-	"\x03vpn\x18\t \x01(\v2\x14.culvert.v1.SliceVPNR\x03vpn\"t\n" +
+	"\x03vpn\x18\t \x01(\v2\x14.culvert.v1.SliceVPNR\x03vpn\"\x9b\x01\n" +
 	"\bSliceVPN\x12\x10\n" +
 	"\x03sid\x18\x01 \x01(\tR\x03sid\x12/\n" +
 	"\x13route_distinguisher\x18\x02 \x01(\tR\x12routeDistinguisher\x12%\n" +
-	"\x0eexport_targets\x18\x03 \x03(\tR\rexportTargets\"6\n" +
+	"\x0eexport_targets\x18\x03 \x03(\tR\rexportTargets\x12%\n" +
+	"\x0eimport_targets\x18\x04 \x03(\tR\rimportTargets\"6\n" +
 	"\x02N6\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x12\n" +
 	"\x04vlan\x18\x02 \x01(\rR\x04vlan\"*\n" +
@@ -10291,13 +10316,14 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12\x18\n" +
 	"\atunnels\x18\x02 \x01(\rR\atunnels\x12\x12\n" +
 	"\x04down\x18\x03 \x01(\bR\x04down\x12\x18\n" +
-	"\acontrol\x18\x04 \x01(\bR\acontrol\"\xce\x01\n" +
+	"\acontrol\x18\x04 \x01(\bR\acontrol\"\xf7\x01\n" +
 	"\vSliceStatus\x12-\n" +
 	"\bresource\x18\x01 \x01(\v2\x11.culvert.v1.SliceR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x1a\n" +
 	"\bsessions\x18\x03 \x01(\rR\bsessions\x12+\n" +
 	"\x06uplink\x18\x04 \x01(\v2\x13.culvert.v1.CounterR\x06uplink\x12/\n" +
-	"\bdownlink\x18\x05 \x01(\v2\x13.culvert.v1.CounterR\bdownlink\"\xf7\x01\n" +
+	"\bdownlink\x18\x05 \x01(\v2\x13.culvert.v1.CounterR\bdownlink\x12'\n" +
+	"\x0fimported_routes\x18\x06 \x01(\rR\x0eimportedRoutes\"\xf7\x01\n" +
 	"\x11AssociationStatus\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05addrs\x18\x02 \x03(\tR\x05addrs\x120\n" +
@@ -10396,10 +10422,11 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\acounter\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12\x1a\n" +
 	"\bpolicies\x18\x04 \x03(\tR\bpolicies\x12\x18\n" +
 	"\awithout\x18\x05 \x03(\tR\awithout\x12\x18\n" +
-	"\aproblem\x18\x06 \x01(\tR\aproblem\"Z\n" +
+	"\aproblem\x18\x06 \x01(\tR\aproblem\"l\n" +
 	"\x0eSteeringStatus\x120\n" +
 	"\bresource\x18\x01 \x01(\v2\x14.culvert.v1.SteeringR\bresource\x12\x16\n" +
-	"\x06origin\x18\x02 \x01(\tR\x06origin\"\xb0\x01\n" +
+	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x10\n" +
+	"\x03vpn\x18\x03 \x01(\tR\x03vpn\"\xb0\x01\n" +
 	"\fTunnelStatus\x12.\n" +
 	"\bresource\x18\x01 \x01(\v2\x12.culvert.v1.TunnelR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12/\n" +

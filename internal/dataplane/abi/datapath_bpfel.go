@@ -195,6 +195,7 @@ const (
 	ForwardingKindFORWARD_SRV6   ForwardingKind = 3
 	ForwardingKindFORWARD_POLICY ForwardingKind = 4
 	ForwardingKindFORWARD_LINK   ForwardingKind = 5
+	ForwardingKindFORWARD_VPN    ForwardingKind = 6
 )
 
 type FrameFilter struct {
@@ -733,7 +734,8 @@ const (
 	ReasonREASON_BUFFER_FULL     Reason = 55
 	ReasonREASON_POD_SOURCE      Reason = 56
 	ReasonREASON_POD_FRAME       Reason = 57
-	ReasonREASON_COUNT           Reason = 58
+	ReasonREASON_NO_VPN_ROUTE    Reason = 58
+	ReasonREASON_COUNT           Reason = 59
 )
 
 type Refused struct {

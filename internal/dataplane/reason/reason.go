@@ -69,8 +69,9 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 
 	abi.ReasonREASON_NO_CLASS_POLICY: {"no_class_policy", "its traffic class is strict, and no valid policy of its color leads there"},
 
-	abi.ReasonREASON_OTHER_SLICE: {"other_slice", "for a session of another slice: at a slice's SID, or from a UE of another slice or network instance"},
-	abi.ReasonREASON_TENANT:      {"tenant", "of a tenant's pod, or for one, and the tenant has no pod and no prefix there"},
+	abi.ReasonREASON_OTHER_SLICE:  {"other_slice", "for a session of another slice: at a slice's SID, or from a UE of another slice or network instance"},
+	abi.ReasonREASON_NO_VPN_ROUTE: {"no_vpn_route", "from a UE whose slice has a VPN with import_targets, and no imported route leads there"},
+	abi.ReasonREASON_TENANT:       {"tenant", "of a tenant's pod, or for one, and the tenant has no pod and no prefix there"},
 
 	abi.ReasonREASON_POD_SOURCE:  {"pod_source", "of a pod, from an address that is not its own"},
 	abi.ReasonREASON_POD_FRAME:   {"pod_frame", "of a pod, with a tag, neither IP nor ARP, or a message that only routers send"},

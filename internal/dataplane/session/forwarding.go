@@ -73,6 +73,10 @@ func (f *forwardings) check(m *Forwarding) error {
 	}
 	switch m.Kind {
 	case ForwardTable:
+	case ForwardVPN:
+		if m.VPN == 0 {
+			return errors.New("want the number of a VPN")
+		}
 	case ForwardGTPU:
 		if !m.Remote.IsValid() || m.TEID == 0 {
 			return errors.New("want a remote address and TEID")
@@ -118,6 +122,8 @@ func (f *forwardings) entry(m *Forwarding, adjacency uint32) abi.Forwarding {
 	switch m.Kind {
 	case ForwardTable:
 		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_TABLE), abi.KernelTable(m.Table)
+	case ForwardVPN:
+		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_VPN), abi.TenantTable(m.VPN)
 	case ForwardGTPU:
 		e.Kind = uint8(abi.ForwardingKindFORWARD_GTPU)
 	case ForwardSRv6:

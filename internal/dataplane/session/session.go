@@ -167,11 +167,13 @@ type Forwarding struct {
 	// Table is the kernel's routing table (ForwardTable); 0: main.
 	Table uint32
 	// Internal lets packets of a UE reach other UEs, addresses of this node
-	// and the protected prefixes (ForwardTable).
+	// and the protected prefixes (ForwardTable, ForwardVPN).
 	Internal bool
-	// Group is that of the UE whose packets these are (ForwardTable): they may reach the
-	// UEs with the same one.
+	// Group is that of the UE whose packets these are (ForwardTable, ForwardVPN): they may
+	// reach the UEs with the same one.
 	Group Group
+	// VPN is the number of the steering table with a VPN's routes (ForwardVPN).
+	VPN uint8
 	// Remote and Source are outer addresses; Source unset: the node's own of
 	// that family. TEID is the remote's.
 	Remote, Source netip.Addr
@@ -201,6 +203,7 @@ const (
 	ForwardSRv6                         // one IPv6 header to Remote, no SRH
 	ForwardPolicy                       // an SR policy
 	ForwardLink                         // nothing: the frame leaves by Link
+	ForwardVPN                          // an SR policy, by the routes of VPN
 )
 
 // RuleUsage counts what a rule forwarded, in T-PDUs and their octets, and what

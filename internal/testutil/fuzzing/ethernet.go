@@ -28,7 +28,7 @@ func (src sessionSource) ethernetSession(i int) model.Session {
 	teid, link := uint32(i+1)|uint32(src.s.upTo(1, 255))<<24, links[i%len(links)]
 	add := func(d model.Direction, change func(*model.Rule)) {
 		r := src.rule(&session, d, nil, false)
-		for r.Forward.Kind == model.ForwardTable {
+		for r.Forward.Kind == model.ForwardTable || r.Forward.Kind == model.ForwardVPN {
 			r.Forward = src.forwarding(d)
 		}
 		if r.Forward.Kind != model.ForwardGTPU {

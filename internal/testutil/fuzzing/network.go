@@ -62,6 +62,7 @@ func (s Source) Network() (model.Network, error) {
 	if err := c.Validate(); err != nil {
 		return n, fmt.Errorf("the generator made a bad configuration: %w", err)
 	}
+	s.tables().vpns(c) // which are derived, and whose slices are not the configuration's
 	// Last, for steering by a port whose roles drop it is refused, and the guard must hold
 	// all the same.
 	if s.chance(50) {
@@ -224,6 +225,17 @@ func (src tableSource) tunnels(c *config.Config) {
 		if t := &c.Tunnels[i]; src.s.chance(60) {
 			if t.PDUSessionContainer = container(); t.PDUSessionContainer != srv6.ContainerNone {
 				t.QFI = uint8(src.s.IntN(64))
+			}
+		}
+	}
+}
+
+// vpns are routes of the VPNs 1 and 2, of those that sessions' packets leave by.
+func (src tableSource) vpns(c *config.Config) {
+	for vpn := range uint8(2) {
+		for _, p := range []string{"0.0.0.0/0", "0.0.0.0/1", "10.0.0.0/8", "10.2.0.0/16", "10.45.0.0/25", "::/0", "2001:db8::/33", "2001:db8:45::/49"} {
+			if src.s.chance(50) {
+				c.Steering = append(c.Steering, srpolicy.Steering{Prefix: prefix(p), Tenant: vpn + 1, Policy: src.policy()})
 			}
 		}
 	}

@@ -195,14 +195,16 @@ func (src sessionSource) rule(session *model.Session, d model.Direction, ue []ne
 
 func (src sessionSource) forwarding(d model.Direction) model.Forwarding {
 	f := model.Forwarding{Slice: uint32(src.s.IntN(4))}
-	kinds := []model.ForwardingKind{model.ForwardTable, model.ForwardTable, model.ForwardTable, model.ForwardGTPU, model.ForwardSRv6, model.ForwardPolicy}
+	kinds := []model.ForwardingKind{model.ForwardTable, model.ForwardTable, model.ForwardVPN, model.ForwardGTPU, model.ForwardSRv6, model.ForwardPolicy}
 	if d == model.Downlink {
-		kinds = []model.ForwardingKind{model.ForwardGTPU, model.ForwardGTPU, model.ForwardGTPU, model.ForwardGTPU, model.ForwardSRv6, model.ForwardPolicy, model.ForwardTable}
+		kinds = []model.ForwardingKind{model.ForwardGTPU, model.ForwardGTPU, model.ForwardGTPU, model.ForwardGTPU, model.ForwardSRv6, model.ForwardPolicy, model.ForwardTable, model.ForwardVPN}
 	}
 	switch f.Kind = pick(src.s, kinds...); f.Kind {
 	case model.ForwardTable:
 		f.Table, f.Internal = pick(src.s, uint32(0), 254, 100), src.s.chance(40)
 		return f
+	case model.ForwardVPN:
+		f.VPN, f.Internal = uint8(src.s.upTo(1, 3)), src.s.chance(20) // 3 has no routes
 	case model.ForwardGTPU:
 		f.TEID = src.s.Uint32() | 1
 		ends := pick(src.s, [2]string{"10.8.0.8", "10.3.0.2"}, [2]string{"2001:db8:8::8", "2001:db8:3::5"})

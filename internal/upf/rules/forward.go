@@ -106,7 +106,10 @@ func (c *compiler) forwarding(far *session.FAR) (f datapath.Forwarding, known bo
 	}
 	f.Kind, f.Internal = datapath.ForwardTable, to.InterfaceType != nil && *to.InterfaceType == session.TypeN19
 	f.Group = c.group
-	if c.Slice != nil {
+	switch {
+	case c.Slice != nil && c.Slice.Imports():
+		f.Kind, f.VPN = datapath.ForwardVPN, c.VPN
+	case c.Slice != nil:
 		f.Table = c.Slice.Table
 	}
 	return f, true, nil

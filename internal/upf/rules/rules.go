@@ -17,6 +17,7 @@ type Input struct {
 	Slice   *slice.Slice // nil: none
 	Index   uint32       // of the slice in the data path
 	UEToUE  slice.UEToUE // where the slice does not say; "": drop
+	VPN     uint8        // number of the slice's VPN (slice.VPNNumbers)
 	// Blocked has the PDRs whose quota is used up, with the FAR that applies to
 	// them meanwhile (FAR ID for Quota Action).
 	Blocked map[uint16]uint32

@@ -20,7 +20,7 @@ func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 func ptr[T any](v T) *T { return &v }
 
 func compiled(s *session.Session, l *slice.Slice) (datapath.Session, error) {
-	in := Input{Session: s, Slice: l}
+	in := Input{Session: s, Slice: l, VPN: 9}
 	if l != nil {
 		in.Index = 3
 	}
@@ -60,6 +60,12 @@ func TestCompile(t *testing.T) {
 			[]datapath.Rule{up, with(down, func(r *datapath.Rule) { r.Forward.ToS, r.Forward.ToSMask = 0xb8, 0xfc })}},
 		{"reflective QoS", nil, func(s *session.Session) { s.QERs[0].Reflective = true },
 			[]datapath.Rule{up, with(down, func(r *datapath.Rule) { r.RQI = true })}},
+		{"a VPN whose routes are imported, and never a table", &slice.Slice{Name: "a", VPN: &slice.VPN{Import: []string{"65001:7"}}}, func(*session.Session) {},
+			[]datapath.Rule{with(up, func(r *datapath.Rule) {
+				r.Forward = datapath.Forwarding{Kind: datapath.ForwardVPN, VPN: 9, Slice: 3, Group: datapath.GroupOf(datapath.UEToUEDrop, 3, "internet")}
+			}), with(down, func(r *datapath.Rule) {
+				r.Forward.Slice, r.Group = 3, datapath.GroupOf(datapath.UEToUEDrop, 3, "internet")
+			})}},
 		{"to other UEs (N19)", nil, func(s *session.Session) { s.FARs[0].Forwarding.InterfaceType = ptr(session.TypeN19) },
 			[]datapath.Rule{with(up, func(r *datapath.Rule) { r.Forward.Internal = true }), down}},
 		{"duplicates", nil, func(s *session.Session) {

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Packets of UEs into the VPN of their slice, by the routes that it imports. */
+#ifndef CULVERT_VPN_H
+#define CULVERT_VPN_H
+
+#include "upf.h"
+
+/* The packet at p->keep, which may leave, goes to the SID of the longest route to p->dst of its
+ * slice's VPN. CONTINUE, or a reason. */
+GLOBAL int enter_vpn(struct xdp_md *ctx, struct packet *p)
+{
+	struct settings *cfg = &node_settings;
+	struct forwarding *f;
+	struct cached *to;
+	__u32 index, four;
+	__u8 ecn;
+	int reason;
+
+	if (!p)
+		return REASON_NO_VPN_ROUTE;
+	index = p->rule.forwarding;
+	f = bpf_map_lookup_elem(&forwarding, &index);
+	if (!f)
+		return REASON_FAR_DROP;
+	four = p->family == 4;
+	to = target_in(cfg, four ? ld32(&p->dst) : p->dst.hi, four ? ~0ull : p->dst.lo,
+				 four ? CACHE_IPV4 : 0, f->index, p->guarded ? CACHE_GUARDED : 0);
+	if (!to || to->kind != TARGET_POLICY)
+		return REASON_NO_VPN_ROUTE;
+	index = to->index;
+	ecn = p->ecn;
+	reason = plan_encapsulation(ctx, p, cfg->hop_limit);
+	if (reason != CONTINUE)
+		return reason;
+	p->guarded = 0; /* a UE has not named the SID */
+	p->decapsulated = 1;
+	p->class = (p->class & ~3) | ecn;
+	mark(p, f);
+	reason = plan_policy(ctx, p, index, 0);
+	if (reason)
+		return reason;
+	plan_srv6(p);
+	return CONTINUE;
+}
+
+#endif
