@@ -75,6 +75,7 @@ func memorySessions(filters uint32) *Sessions {
 
 func openMemory(n Node, l settings.Limits, t Tables) *Sessions {
 	s := Open(&sync.Mutex{}, n, l, t)
+	s.owners.periods = table.PeriodsInMemory()
 	_, base, _ := l.PDRRanges()
 	s.tables.pools = []settings.Pool{
 		{IPv4: true, Key: 10<<24 | 45<<16, Mask: ^uint64(63), Base: base, Sessions: 1},

@@ -26,11 +26,18 @@ type Periods struct {
 	mu          sync.Mutex // of who changes the numbers
 	changed     *sync.Cond
 	begun, over atomic.Uint64 // numbers of the last ones
+	pass        func()        // returns at the end of one that begins now
 }
 
 // NewPeriods returns periods of which none has begun.
-func NewPeriods() *Periods {
-	p := &Periods{}
+func NewPeriods() *Periods { return newPeriods(gracePeriod) }
+
+// PeriodsInMemory returns those of tables that no packet sees, as NewArray and NewHash
+// make them: each ends when it begins.
+func PeriodsInMemory() *Periods { return newPeriods(func() {}) }
+
+func newPeriods(pass func()) *Periods {
+	p := &Periods{pass: pass}
 	p.changed = sync.NewCond(&p.mu)
 	return p
 }
@@ -53,7 +60,7 @@ func (p *Periods) Wait(n uint64) {
 		}
 		began := p.begun.Add(1)
 		p.mu.Unlock()
-		gracePeriod()
+		p.pass()
 		p.mu.Lock()
 		p.over.Store(began)
 		p.changed.Broadcast()
