@@ -50,7 +50,9 @@ func Open(mu *sync.Mutex, maps Maps, grace *table.Grace) (*Table, error) {
 		return nil, err
 	}
 	for ifindex, p := range named {
-		accesses[user{ifindex: ifindex}], classifiers[user{ifindex: ifindex}] = uint32(p.Access), uint32(p.Classifier)
+		if p != (abi.Port{}) {
+			accesses[user{ifindex: ifindex}], classifiers[user{ifindex: ifindex}] = uint32(p.Access), uint32(p.Classifier)
+		}
 	}
 	origins := map[int]map[abi.Lpm6Key]bool{}
 	for k, index := range maps.BySource.All() {
