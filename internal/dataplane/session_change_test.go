@@ -102,7 +102,7 @@ func variants() map[string]Session {
 }
 
 // probes are frames that some of the variants take.
-func probes() [][]byte {
+var probes = sync.OnceValue(func() [][]byte {
 	four, six := ue4(5).String(), ue6(5).Addr().Next().String()
 	var out [][]byte
 	for _, port := range []uint16{53, 80} {
@@ -117,7 +117,7 @@ func probes() [][]byte {
 			qfiFrame(7, 1, four, "192.0.2.1", port), qfiFrame(7, 2, four, "192.0.2.1", port), qfiFrame(7, 1, six, "2001:db8:ff::1", port))
 	}
 	return out
-}
+})
 
 // result is what becomes of a frame.
 type result struct {
