@@ -26,7 +26,7 @@ func open(t *testing.T) *DataPlane {
 func openWith(t *testing.T, opts Options) *DataPlane {
 	t.Helper()
 	needRoot(t)
-	d, err := Open(opts)
+	d, err := Open(again(t, opts))
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

@@ -110,7 +110,7 @@ func (d *DataPlane) load(spec *ebpf.CollectionSpec, pinned map[string]*ebpf.Map)
 func (d *DataPlane) loadPrograms(spec *ebpf.CollectionSpec, there map[string]*ebpf.Map, names ...string) (*ebpf.Collection, error) {
 	some := spec.Copy()
 	maps.DeleteFunc(some.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return !slices.Contains(names, name) })
-	coll, err := ebpf.NewCollectionWithOptions(some, ebpf.CollectionOptions{MapReplacements: there})
+	coll, err := d.collect(some, ebpf.CollectionOptions{MapReplacements: there})
 	if err != nil {
 		var verifier *ebpf.VerifierError
 		if errors.As(err, &verifier) {

@@ -49,6 +49,9 @@ type Options struct {
 
 	// edit changes the build: tests upgrade from one to another.
 	edit func(*ebpf.CollectionSpec)
+	// collect replaces ebpf.NewCollectionWithOptions: tests use a data path of an earlier
+	// test again.
+	collect func(*ebpf.CollectionSpec, ebpf.CollectionOptions) (*ebpf.Collection, error)
 }
 
 // DataPlane is the loaded data path. Each of its concepts is a field, with the
@@ -95,6 +98,8 @@ type DataPlane struct {
 	prog   *ebpf.Program
 	unused map[string]pin.Unused      // maps that a node may do without
 	edit   func(*ebpf.CollectionSpec) // see Options
+	// collect makes maps and programs in the kernel.
+	collect func(*ebpf.CollectionSpec, ebpf.CollectionOptions) (*ebpf.Collection, error)
 
 	tables   tables
 	settings *settings.Book
@@ -141,7 +146,10 @@ func Open(opts Options) (*DataPlane, error) {
 	}
 	d := &DataPlane{
 		log: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), limits: opts.Limits.WithDefaults(), places: opts.N4Places, grace: &table.Grace{},
-		build: abi.Build(), edit: opts.edit,
+		build: abi.Build(), edit: opts.edit, collect: ebpf.NewCollectionWithOptions,
+	}
+	if opts.collect != nil {
+		d.collect = opts.collect
 	}
 	if opts.edit != nil {
 		d.build = "" // which has no name

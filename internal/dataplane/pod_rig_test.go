@@ -132,7 +132,7 @@ func (p *fabricPod) model() pod.Pod {
 func (n *fabricNode) serve(t testing.TB, opts Options) {
 	t.Helper()
 	n.Do(t, func() {
-		d, err := Open(opts)
+		d, err := Open(again(t, opts))
 		if err != nil {
 			t.Fatalf("%+v", err)
 		}

@@ -132,7 +132,7 @@ func TestFullTablesOfSessions(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			d, err := Open(Options{Limits: limits})
+			d, err := Open(again(t, Options{Limits: limits}))
 			must(t, err)
 			defer func() { must(t, d.Close()) }()
 			must(t, d.SetSettings(Settings{GTPUAddresses: addrs("10.0.0.1"), UEPools: []netip.Prefix{prefix("10.45.0.0/28"), prefix("2001:db8:45::/60")}}))

@@ -30,7 +30,7 @@ func sessionRig(t testing.TB, opts Options) *DataPlane {
 	if opts.Limits == (Limits{}) {
 		opts.Limits = sessionLimits
 	}
-	d, err := Open(opts)
+	d, err := Open(again(t, opts))
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

@@ -24,21 +24,18 @@ func dump(t *testing.T, d *DataPlane) string {
 		case ebpf.RingBuf, ebpf.PerCPUArray, ebpf.LRUHash:
 			continue
 		}
-		it := m.Iterate()
-		key, value := make([]byte, m.KeySize()), make([]byte, m.ValueSize())
-		for it.Next(&key, &value) {
+		for _, e := range contents(t, m) {
 			switch name {
 			case abi.MapTunnel:
-				clear(value[:unsafe.Sizeof(abi.Volume{})])
+				clear(e.value[:unsafe.Sizeof(abi.Volume{})])
 			case mapSettings: // counts writes
 				at := unsafe.Offsetof(abi.Settings{}.Generation)
-				clear(value[at : at+4])
+				clear(e.value[at : at+4])
 			}
-			if strings.Trim(string(value), "\x00") != "" {
-				out = append(out, fmt.Sprintf("%s %x: %x", name, key, value))
+			if strings.Trim(string(e.value), "\x00") != "" {
+				out = append(out, fmt.Sprintf("%s %x: %x", name, e.key, e.value))
 			}
 		}
-		must(t, it.Err())
 	}
 	slices.Sort(out)
 	return strings.Join(out, "\n")
