@@ -4,6 +4,7 @@
 #   build.sh initialized OUT  MSan: nothing that leaves, and no branch, comes from
 #                             memory that nobody wrote
 #   build.sh n4 OUT           not a fuzzer: what the data path reads in PFCP messages
+# More arguments are clang's.
 set -euo pipefail
 case "${1:-}" in
 # packets are at any alignment; locals on the real stack are quicker
@@ -17,4 +18,4 @@ source=fuzz.c optimize=-O1
 here=$(dirname "$0")
 # shellcheck disable=SC2086
 exec clang-19 $optimize -gline-tables-only -Wall -Werror -Wno-unused-function -fsanitize=$sanitizers \
-	-fno-sanitize-recover=all -I"$here/include" -I"$here/.." "$here/$source" -o "$2"
+	-fno-sanitize-recover=all -I"$here/include" -I"$here/.." "$here/$source" -o "$2" "${@:3}"
