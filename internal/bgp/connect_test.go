@@ -10,6 +10,7 @@ import (
 // (Speaker.connectRetry): by a peer that waits for it, by one that connects as
 // well, and by one that comes up later.
 func TestConnectsAfterPause(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		network string
 		passive bool

@@ -71,6 +71,7 @@ func TestLongestPolicy(t *testing.T) {
 // An injector that is restarted has sent all of its list before it says that it has:
 // headends lose nothing of it in between.
 func TestInjectorRestarts(t *testing.T) {
+	t.Parallel()
 	h := newObserved()
 	own, from := addr("127.94.20.5"), addr("127.94.20.9")
 	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{own}, Restart: restart,

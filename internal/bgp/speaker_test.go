@@ -118,6 +118,7 @@ func isEstablished(s *Speaker) bool {
 // A headend receives what is for it, of changes, and of the end; what is for
 // others, and what comes from a third, it neither uses nor passes on.
 func TestHeadendReceivesPolicies(t *testing.T) {
+	t.Parallel()
 	h, other := newObserved(), newObserved()
 	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.0.5")}, Peers: []Peer{
 		{Address: addr("127.94.0.9"), ASN: 65001, Passive: true, Local: addr("127.94.0.5")},
@@ -179,6 +180,7 @@ func TestHeadendReceivesPolicies(t *testing.T) {
 // Without graceful restart a session's end withdraws what came by it; with it,
 // what the peer advertised stays for as long as was agreed, and is confirmed.
 func TestSessionEnds(t *testing.T) {
+	t.Parallel()
 	for name, restart := range map[string]time.Duration{"at once": 0, "gracefully": 30 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			h := newObserved()
@@ -263,6 +265,7 @@ func TestTwoInjectors(t *testing.T) {
 // A peer that comes back and does not say that it has kept what it advertised before has
 // not: it goes at once (RFC 4724 section 4.2).
 func TestPeerComesBackOtherwise(t *testing.T) {
+	t.Parallel()
 	h := newObserved()
 	own, from := addr("127.94.18.5"), addr("127.94.18.66")
 	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{own}, Restart: restart,
@@ -345,6 +348,7 @@ func TestAgainstGoBGP(t *testing.T) {
 
 // Who does not know the password, or is too far away, is not received.
 func TestSessionsAreGuarded(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct{ ours, theirs Peer }{
 		"password":    {Peer{Password: "one"}, Peer{Password: "two"}},
 		"no password": {Peer{Password: "one"}, Peer{}},
