@@ -56,24 +56,6 @@ func execute(ctx context.Context, dir string, args ...string) (*result.Run, erro
 	return r, err
 }
 
-func TestDeviceAgainst(t *testing.T) {
-	needTwoCPUs(t)
-	r, err := execute(t.Context(), t.TempDir(), "device", "--quick", "--against", "kernel/vxlan,culvert/h_encaps_red", "--sizes", "imix", "--rounds", "1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, what := range []string{"kernel vxlan", "culvert h_encaps_red"} {
-		of := result.Labels{"what": what}
-		if len(r.Select("pdr", of))+len(r.Select("pdr_at_least", of)) != 1 || len(r.Select("generator_limit", of)) != 1 {
-			t.Errorf("%s: %v", what, r.Measurements)
-		}
-	}
-	if r.Environment.DataPath == "" {
-		t.Error("nobody says what build of Culvert it was")
-	}
-	nothingOf(t, device.KernelDevice, device.CulvertDevice, device.Veth)
-}
-
 // between makes a namespace whose two interfaces a and b are those of a device
 // of the user's, in another namespace.
 func between(t *testing.T, forward bool) (ns node.Namespace, mac string) {
