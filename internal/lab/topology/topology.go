@@ -83,7 +83,8 @@ func (n *Node) Daemon() bool { return n.Kind == Culvert || n.Kind == Cluster }
 func (n *Node) Culvert() bool { return n.Daemon() || n.Kind == Kubelet }
 
 // Topology is one lab, as its YAML file describes it. A file that has the field
-// base, the name of another lab, describes what differs from that one: see onBase.
+// base, the name of another lab, describes what differs from that one, and in without nodes of
+// that one that it lacks: see onBase.
 // Elements of lists may stand for several: see repeat.
 type Topology struct {
 	Name     string  `json:"name"`
@@ -260,12 +261,24 @@ func onBase(text []byte) ([]byte, error) {
 	if err := yaml.UnmarshalStrict(under, &base); err != nil {
 		return nil, fmt.Errorf("base: %w", err)
 	}
-	// Nodes are merged, links come to those of the base, everything else is replaced.
+	// Nodes that without names are left out, and others merged. Links come to those of the base,
+	// everything else is replaced.
+	nodes, _ := base["nodes"].([]any)
+	without, _ := over["without"].([]any)
+	for _, out := range without {
+		i := slices.IndexFunc(nodes, func(n any) bool { return NameOf(n) == out })
+		if i < 0 {
+			return nil, fmt.Errorf("without: %s has no node %q", name, out)
+		}
+		nodes = slices.Delete(nodes, i, i+1)
+	}
 	laid := maps.Clone(base)
 	maps.Copy(laid, over)
 	delete(laid, "base")
-	if nodes := over["nodes"]; nodes != nil {
-		laid["nodes"] = Merge(base["nodes"], nodes)
+	delete(laid, "without")
+	laid["nodes"] = nodes
+	if more := over["nodes"]; more != nil {
+		laid["nodes"] = Merge(nodes, more)
 	}
 	links, _ := base["links"].([]any)
 	more, _ := over["links"].([]any)
