@@ -60,6 +60,7 @@ var checkKinds = map[string]func(context.Context, *disturb.Runner, *topology.Che
 	"procedure":           procedure,
 	"program":             programOf,
 	"captured":            captured,
+	"charged":             charged,
 	"gnb":                 gnbPing,
 	"kubectl":             kubectl,
 	"culvert":             operate,

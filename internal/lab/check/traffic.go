@@ -141,15 +141,10 @@ func udp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 		return err
 	}
 	streams := streams(r, c)
-	results, errs := make([]probe.StreamResult, len(streams)), make([]error, len(streams))
-	err = disturb.During(ctx, r, c, o, func(busy func() bool) error {
-		var wg sync.WaitGroup
-		for i, s := range streams {
-			s.While = busy
-			wg.Go(func() { results[i], errs[i] = s.Run(ctx) })
-		}
-		wg.Wait()
-		return errors.Join(errs...)
+	var results []probe.StreamResult
+	err = disturb.During(ctx, r, c, o, func(busy func() bool) (err error) {
+		results, err = sendAll(ctx, streams, busy)
+		return err
 	})
 	if err != nil {
 		return err
@@ -182,6 +177,18 @@ func udp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 		wantWhole(results[first:], o)
 	}
 	return wantUsage(ctx, r, c.Expect.Usage, since, streams[:first], results, o)
+}
+
+// sendAll sends streams at once, for as long as busy holds unless it is nil.
+func sendAll(ctx context.Context, streams []probe.Stream, busy func() bool) ([]probe.StreamResult, error) {
+	results, errs := make([]probe.StreamResult, len(streams)), make([]error, len(streams))
+	var wg sync.WaitGroup
+	for i, s := range streams {
+		s.While = busy
+		wg.Go(func() { results[i], errs[i] = s.Run(ctx) })
+	}
+	wg.Wait()
+	return results, errors.Join(errs...)
 }
 
 // wantLinks fails unless the fullest of the links with a rate is as full as it should be.

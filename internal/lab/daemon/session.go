@@ -32,31 +32,49 @@ type rulesView struct {
 	} `json:"fars"`
 }
 
+// sessionView is what culvert shows of a session: its rules only where one is asked for.
+type sessionView struct {
+	SEID   uint64    `json:"seid"`
+	CPSEID uint64    `json:"cp_seid"`
+	Rules  rulesView `json:"rules"`
+}
+
+// sessionOf is the only session of a UE at a UPF.
+func sessionOf(ctx context.Context, in *instance.Instance, upf *topology.Node, ue netip.Addr) (sessionView, error) {
+	var list []sessionView
+	if err := AskJSON(ctx, in, upf, &list, "session", "--ue", ue.String()); err != nil {
+		return sessionView{}, err
+	}
+	if len(list) != 1 {
+		return sessionView{}, fmt.Errorf("%s has %d sessions of %v: want 1", upf.Name, len(list), ue)
+	}
+	return list[0], nil
+}
+
+// CPSEID is the SMF's SEID of the only session of a UE at a UPF.
+func CPSEID(ctx context.Context, in *instance.Instance, upf *topology.Node, ue netip.Addr) (uint64, error) {
+	session, err := sessionOf(ctx, in, upf, ue)
+	return session.CPSEID, err
+}
+
 // SessionTunnel is the F-TEID to which a gNB sends what a UE sends, as the UPF has it from
 // the SMF. It is an error until the UPF sends to the gNB's end of the tunnel.
 func SessionTunnel(ctx context.Context, in *instance.Instance, upf *topology.Node, ue netip.Addr, gnb *gtpulink.Link) (at netip.Addr, teid uint32, err error) {
-	var list []struct {
-		SEID  uint64    `json:"seid"`
-		Rules rulesView `json:"rules"`
-	}
-	if err := AskJSON(ctx, in, upf, &list, "session", "--ue", ue.String()); err != nil {
+	session, err := sessionOf(ctx, in, upf, ue)
+	if err != nil {
 		return at, 0, err
 	}
-	if len(list) != 1 {
-		return at, 0, fmt.Errorf("%s has %d sessions of %v: want 1", upf.Name, len(list), ue)
-	}
-	one := list[:1]
-	if err := AskJSON(ctx, in, upf, &one[0], "session", "show", fmt.Sprint(list[0].SEID)); err != nil {
+	if err := AskJSON(ctx, in, upf, &session, "session", "show", fmt.Sprint(session.SEID)); err != nil {
 		return at, 0, err
 	}
 	sends := false
-	for _, f := range one[0].Rules.FARs {
+	for _, f := range session.Rules.FARs {
 		sends = sends || f.Forwarding.Outer.Addr == gnb.Local && f.Forwarding.Outer.TEID == gnb.TEID
 	}
 	if !sends {
 		return at, 0, fmt.Errorf("%s: the session of %v has no FAR that sends to %v, TEID %d", upf.Name, ue, gnb.Local, gnb.TEID)
 	}
-	for _, p := range one[0].Rules.PDRs {
+	for _, p := range session.Rules.PDRs {
 		if p.PDI.Source == access && p.PDI.TEID != 0 && p.PDI.TEID4.IsValid() {
 			return p.PDI.TEID4, p.PDI.TEID, nil
 		}

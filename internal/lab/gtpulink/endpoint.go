@@ -64,8 +64,12 @@ func (l *link) connect(to netip.Addr, teid uint32) {
 
 // LinkStats counts T-PDUs of a link.
 type LinkStats struct {
-	Sent       uint64 `json:"sent"`
-	Received   uint64 `json:"received"`
+	Sent     uint64 `json:"sent"`
+	Received uint64 `json:"received"`
+	// SentOctets and ReceivedOctets are those of T-PDUs.
+	SentOctets     uint64 `json:"sent_octets"`
+	ReceivedOctets uint64 `json:"received_octets"`
+
 	EndMarkers uint64 `json:"end_markers"` // received
 	Late       uint64 `json:"late"`        // T-PDUs received behind an End Marker
 	Containers uint64 `json:"containers"`  // received PDU Session Containers
@@ -192,6 +196,7 @@ func (l *link) send(packet []byte) {
 	if l.socket.send(l.frame, to.addr) == nil {
 		l.mu.Lock()
 		l.stats.Sent++
+		l.stats.SentOctets += uint64(len(packet))
 		l.mu.Unlock()
 	}
 }
@@ -207,6 +212,7 @@ func (l *link) write(packet []byte) {
 		return
 	}
 	l.stats.Received++
+	l.stats.ReceivedOctets += uint64(len(packet))
 }
 
 // receive takes what arrives at a socket.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -195,6 +196,41 @@ func TestLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	receive(gPDU, 1)
+}
+
+// TestOctets: what is sent and what is handed to the device counts, and nothing else.
+func TestOctets(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	l := &link{device: w}
+	l.write(make([]byte, 40))
+	l.write(make([]byte, 7))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l.write(make([]byte, 5))
+	if got, want := l.stats, (LinkStats{Received: 2, ReceivedOctets: 47}); got != want || l.undelivered != 1 {
+		t.Errorf("%+v, %d undelivered: want %+v", got, l.undelivered, want)
+	}
+	inNewNamespace(t, func() error {
+		here, nowhere := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("192.0.2.1")
+		e, err := Open([]Link{{Device: "here", Local: here, Remote: here, TEID: 1, RemoteTEID: 1}})
+		if err != nil {
+			return err
+		}
+		l := e.links[0]
+		l.send(make([]byte, 40))
+		l.send(make([]byte, 7))
+		l.connect(nowhere, 1)
+		l.send(make([]byte, 5))
+		if got, want := l.stats, (LinkStats{Sent: 2, SentOctets: 47}); got != want {
+			t.Errorf("%+v: want %+v", got, want)
+		}
+		return e.Close()
+	})
 }
 
 // A G-PDU for a TEID that nobody has is answered by an Error Indication where that is

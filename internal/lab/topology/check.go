@@ -177,6 +177,8 @@ type Expect struct {
 	Says []string `json:"says,omitempty"`
 	// Reports of UPFs.
 	Reports []ReportExpect `json:"reports,omitempty"`
+	// Charged is what a core is to have in its records (charged).
+	Charged *ChargedExpect `json:"charged,omitempty"`
 }
 
 // ClassExpect is of the streams of a class.
@@ -213,6 +215,17 @@ type UsageExpect struct {
 	Sessions string `json:"sessions"` // a group of the SMF's
 	// BeforeQoS: what was sent counts, not what arrived.
 	BeforeQoS bool `json:"before_qos,omitempty"`
+}
+
+// ChargedExpect says where the records of a session are, of the UE that the check sends from.
+type ChargedExpect struct {
+	UPF     string `json:"upf"`     // that has the session
+	Node    string `json:"node"`    // that has the capture of N4
+	Capture string `json:"capture"` // a file of it
+	// Downlink is all that the SMF has measured.
+	Downlink bool `json:"downlink,omitempty"`
+	// CDR wants a charging data record of free5GC's CHF, too, of the subscriber with this IMSI.
+	CDR string `json:"cdr,omitempty"`
 }
 
 // ReportExpect says how many reports an SMF must get during the check. What an

@@ -5,6 +5,17 @@ import (
 	"testing"
 )
 
+// moved is the last check of core without its name.
+const moved = "kind: procedure, events: [{do: tunnel, node: gnb, device: g, upf: upf, ue: 10.60.100.1}]"
+
+// chargedOf is what a check of kind charged has to say.
+const chargedOf = "{upf: upf, node: x, capture: x.pcap}"
+
+// chargedBy is a check of kind charged without its name.
+func chargedBy(fields, charged string) string {
+	return "kind: charged, from: gnb, device: g, at: upf, events: [{do: end, program: first}], " + fields + ", expect: {charged: " + charged + "}"
+}
+
 func TestParsePrograms(t *testing.T) {
 	tests := []struct {
 		name, old, new string
@@ -35,8 +46,15 @@ func TestParsePrograms(t *testing.T) {
 		{"tries", "name: second, later: true,", "name: second, later: true, tries: -1,", []string{"programs[1]", "tries", "second"}},
 		{"both say", "says, program: first", "says, node: upf, program: first", []string{"checks[1]", "program, node"}},
 		{"killed by nobody", "{do: end, program: second}]}\n  - {name: twice", "{do: kill, program: third}]}\n  - {name: twice", []string{"checks[2]", "third"}},
-		{"solicited for nothing", "kind: procedure, events: [{do: tunnel, node: gnb, device: g, upf: upf, ue: 10.60.100.1}]", "kind: advertised, from: gnb, device: g", []string{"checks[12]", "prefix"}},
-		{"solicited by nothing", "kind: procedure, events: [{do: tunnel, node: gnb, device: g, upf: upf, ue: 10.60.100.1}]", "kind: advertised, from: gnb, device: x, prefix: '::/64'", []string{"checks[12]", "x"}},
+		{"solicited for nothing", moved, "kind: advertised, from: gnb, device: g", []string{"checks[12]", "prefix"}},
+		{"solicited by nothing", moved, "kind: advertised, from: gnb, device: x, prefix: '::/64'", []string{"checks[12]", "x"}},
+		{"charged without a word", moved, chargedBy("both: true", ""), []string{"checks[12]", "charged", "both"}},
+		{"charged otherwise", moved, strings.Replace(chargedBy("both: true", chargedOf), "kind: charged", "kind: udp", 1), []string{"checks[12]", "charged", "both"}},
+		{"charged one way", moved, chargedBy("count: 1", chargedOf), []string{"checks[12]", "charged", "both"}},
+		{"charged by no UPF", moved, chargedBy("both: true", "{upf: x, node: x, capture: x.pcap}"), []string{"checks[12]", "expect: charged", "culvert"}},
+		{"charged by no capture", moved, chargedBy("both: true", "{upf: upf, node: x, capture: ../x}"), []string{"checks[12]", "expect: charged", "capture"}},
+		{"charged nobody", moved, chargedBy("both: true", "{upf: upf, node: x, capture: x.pcap, cdr: imsi-1}"), []string{"checks[12]", "cdr", "imsi-1"}},
+		{"charged by no device", moved, strings.Replace(chargedBy("both: true", chargedOf), "device: g", "device: x", 1), []string{"checks[12]", "GTP-U link", "x"}},
 		{"no events", "[{do: program, program: first}]", "[]", []string{"checks[3]", "events"}},
 		{"no filter", "filter: pfcp, ", "", []string{"checks[8]", "filter"}},
 		{"count and nothing", "count: 1}", "count: 1, expect: {nothing: true}}", []string{"checks[8]", "count"}},
@@ -46,6 +64,7 @@ func TestParsePrograms(t *testing.T) {
 		{"judge that says nothing", "says: [is fine]", "says: []", []string{"checks[9]", "says"}},
 		{"judge by its path", "program: [sh, -c, \"echo oh", "program: [bin/sh, -c, \"echo oh", []string{"checks[11]", "name of a program"}},
 	}
+	parse(t, strings.Replace(core, moved, chargedBy("both: true", chargedOf), 1))
 	l := parse(t, core)
 	if p := ProgramOf(l, "second"); !OfOthers(l) || p == nil || p.Node.Name != "x" || ProgramOf(l, "third") != nil {
 		t.Errorf("%+v", p)

@@ -177,8 +177,8 @@ func TestBase(t *testing.T) {
 
 func TestBaseErrors(t *testing.T) {
 	for text, words := range map[string]string{
-		"{name: x, base: nowhere}":         `no lab "nowhere"`,
-		"{name: x, base: slices, name: y}": "name",
+		"{name: x, base: nowhere}":                       `no lab "nowhere"`,
+		"{name: x, base: slices, name: y}":               "name",
 		"{name: x, base: slices, without: [upf2, upf2]}": `slices has no node "upf2"`,
 	} {
 		_, err := onBase([]byte(text))

@@ -9,7 +9,7 @@ import (
 
 // CheckKinds are the kinds of checks.
 var CheckKinds = []string{
-	"adjacency", "advertised", "captured", "cni_status", "culvert", "echo", "end_marker", "gnb", "kubectl", "leftovers", "n4", "one_family",
+	"adjacency", "advertised", "captured", "charged", "cni_status", "culvert", "echo", "end_marker", "gnb", "kubectl", "leftovers", "n4", "one_family",
 	"ospf", "ping", "pods", "procedure", "program", "route", "router_solicitation", "shows", "spread", "tcp", "udp",
 }
 
@@ -117,6 +117,16 @@ func (v validator) expect(c *Check) {
 		v.in("usage").none(v.t.hasSessions(u.SMF, u.Sessions))
 		v.want(c.Kind == "udp" && len(v.t.Node(c.From).GTPU) > 0,
 			"usage: it is compared with one stream (udp) from a node with GTP-U links")
+	}
+	isCharged := c.Kind == "charged" && c.Both && len(c.AllEvents()) > 0
+	v.want(isCharged == (c.Expect.Charged != nil) && isCharged == (c.Kind == "charged"),
+		"charged: a check of kind charged sends both ways, ends the session by its events, and says here where the records are")
+	if x := c.Expect.Charged; x != nil {
+		in := v.in("charged")
+		in.endpoint(c.From, c.Device)
+		in.culvert(x.UPF)
+		in.want(v.t.Node(x.Node) != nil && x.Capture != "" && !strings.Contains(x.Capture, "/"), "node, capture: give a file of a node")
+		in.want(x.CDR == "" || imsiForm.MatchString(x.CDR), "cdr: %q: give an IMSI", x.CDR)
 	}
 	for _, x := range c.Expect.Reports {
 		v.want(v.t.SMF(x.SMF) != nil, "reports: no SMF is called %q", x.SMF)
