@@ -340,6 +340,16 @@ INLINE int handed_up_whole(__u32 kind)
 	return kind != PUNT_ICMP && kind != PUNT_ERROR_INDICATION && kind != PUNT_DUPLICATE;
 }
 
+/* What was counted as handed up to be kept is not. */
+INLINE void not_held(struct packet *p)
+{
+	__u32 index = p->pdr;
+	struct refused *r = bpf_map_lookup_elem(&refused, &index);
+
+	if (p->punt == PUNT_BUFFER && r)
+		__sync_fetch_and_add(&r->held, -1);
+}
+
 /* Hands the frame as it is to the daemon. 0 or -1. */
 GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 {
@@ -416,9 +426,11 @@ INLINE int finish(struct xdp_md *ctx, struct packet *p, enum reason reason)
 		verdict = bpf_redirect_map(&device, p->ifindex, XDP_TX);
 		break;
 	case REASON_SLOW_PATH:
-		if (hand_up(ctx, p, p->punt))
+		if (hand_up(ctx, p, p->punt)) {
+			not_held(p);
 			reason = p->frame > PUNT_DATA ? REASON_SLOW_PATH_SIZE
 						      : REASON_SLOW_PATH_FULL;
+		}
 		break;
 	default:
 		if (p->error_type && error_allowed())

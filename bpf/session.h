@@ -242,6 +242,22 @@ INLINE int was_kept(struct xdp_md *ctx)
 	return has_mark(ctx, KEPT_MARK);
 }
 
+/* Whether a packet of a rule that buffers is to be handed up, which counts it. Otherwise the
+ * rule forwards by now. */
+INLINE int hold(__u32 index)
+{
+	struct refused *r = bpf_map_lookup_elem(&refused, &index);
+
+	if (!r)
+		return 1;
+	if (*(volatile __u32 *)&r->held & HELD_OPEN)
+		return 0;
+	if (!(__sync_fetch_and_add(&r->held, 1) & HELD_OPEN))
+		return 1;
+	__sync_fetch_and_add(&r->held, -1);
+	return 0;
+}
+
 INLINE int give_to_buffer(struct packet *p)
 {
 	p->punt = PUNT_BUFFER;
@@ -271,12 +287,17 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 	case PDR_BUFFER:
 		if (was_kept(ctx))
 			break;
-		return give_to_buffer(p);
+		if (hold(index))
+			return give_to_buffer(p);
+		read_rule(rule, entry); /* it says where to since before it opened */
+		break;
 	case PDR_GATE:
 		return refuse(index, p->keep_length, REASON_GATE_CLOSED);
 	case PDR_FORWARD:
 		break;
 	case PDR_FULL:
+		if (was_kept(ctx))
+			break;
 		return REASON_BUFFER_FULL;
 	default:
 		return REASON_FAR_DROP;

@@ -177,6 +177,40 @@ INLINE int ask_for_markers(struct n4_session *s, struct n4_plan *plan)
 
 /* ---- doing it ---- */
 
+/* Whether a rule that buffered may forward: nothing that was handed up is overtaken. */
+INLINE int open_held(__u32 index)
+{
+	struct refused *r = bpf_map_lookup_elem(&refused, &index);
+
+	__u32 was = r ? __sync_val_compare_and_swap(&r->held, 0, HELD_OPEN) : 0;
+
+	return !was || was & HELD_OPEN;
+}
+
+/* A rule that will buffer hands up what comes. */
+INLINE void close_held(__u32 index)
+{
+	struct refused *r = bpf_map_lookup_elem(&refused, &index);
+
+	if (r)
+		__sync_fetch_and_and(&r->held, ~HELD_OPEN);
+}
+
+/* A rule that will forward goes on handing up what comes, as long as what it handed up is on
+ * its way: the daemon, which learns of the change, opens it then. */
+INLINE void turn(struct pdr *rule, struct n4_step *step, int buffers)
+{
+	if (buffers) {
+		close_held(step->pdr);
+	} else {
+		__sync_lock_test_and_set(act_of(rule),
+					 (step->act & ~(0xffull << 32)) | (__u64)PDR_BUFFER << 32);
+		if (!open_held(step->pdr))
+			return;
+	}
+	__sync_lock_test_and_set(act_of(rule), step->act);
+}
+
 /* A rule that forwards changes by one word; one that will forward gets where to first. */
 INLINE void do_step(struct n4_rule *f, struct n4_step *step)
 {
@@ -187,7 +221,7 @@ INLINE void do_step(struct n4_rule *f, struct n4_step *step)
 	if (step->out != step->was_out)
 		__sync_lock_test_and_set(out_of(rule), step->out);
 	if (step->turns)
-		__sync_lock_test_and_set(act_of(rule), step->act);
+		turn(rule, step, step->act == f->buffer);
 	f->action = step->action;
 	f->leads |= step->act == f->forward;
 }

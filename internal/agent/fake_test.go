@@ -487,7 +487,9 @@ func (f *fakeDataPath) InjectFor(_ uint64, frame []byte, _ int, _ bool) error {
 }
 
 func (f *fakeDataPath) InjectKept(frame []byte, ifindex int) error { return f.Inject(frame, ifindex) }
-func (f *fakeDataPath) PuntsIdle() bool                            { return true }
+func (f *fakeDataPath) Open(uint64, uint16, bool) bool             { return true }
+func (f *fakeDataPath) Shut(uint64, uint16)                        {}
+func (f *fakeDataPath) Taken(uint32)                               {}
 
 func (f *fakeDataPath) Punts(ctx context.Context, each func(event.Punt)) error {
 	for {

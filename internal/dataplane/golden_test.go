@@ -77,6 +77,9 @@ func newRigAt(t testing.TB, path string) *rig {
 	done := make(chan error, 2)
 	go func() {
 		done <- d.Punts.Read(ctx, func(p event.Punt) {
+			if p.Kind == event.PuntBuffer {
+				d.Sessions.Taken(p.Entry)
+			}
 			r.mu.Lock()
 			r.punts = append(r.punts, p)
 			r.mu.Unlock()
@@ -478,10 +481,10 @@ func (r *rig) goldenRow(t *testing.T, row *golden.Row) {
 // sameAddr compares addresses, whose fields are not exported.
 var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
-// meaningful leaves out what only an ICMP error has, and the table, which the
-// model does not tell.
+// meaningful leaves out what only an ICMP error has, and the table and the entry, which
+// the model does not tell.
 func meaningful(p event.Punt) event.Punt {
-	p.Table, p.Link = 0, Link{}
+	p.Table, p.Link, p.Entry = 0, Link{}, 0
 	if p.Kind != event.PuntICMP {
 		p.Type, p.Code = 0, 0
 	}

@@ -180,6 +180,7 @@ func TestEveryChange(t *testing.T) {
 func checkChange(t *testing.T, d *DataPlane, what string, from, to Session) {
 	t.Helper()
 	before := results(t, d)
+	takeAll(d)
 	counted := total(t, d, from)
 	forwarded, words := uint64(0), 0
 	var halves []string
@@ -197,12 +198,14 @@ func checkChange(t *testing.T, d *DataPlane, what string, from, to Session) {
 				forwarded++
 			}
 		}
+		takeAll(d)
 		meanwhile = append(meanwhile, now)
 	})
 	err := d.Sessions.Put(to)
 	d.hook(nil)
 	must(t, err)
 	after := results(t, d)
+	takeAll(d)
 	for n, now := range meanwhile {
 		for i := range now {
 			nobody := before[i].verdict != xdp.VerdictRedirect && now[i].verdict == xdp.VerdictDrop // see appendWrites
@@ -227,6 +230,17 @@ func checkChange(t *testing.T, d *DataPlane, what string, from, to Session) {
 	d.hook(nil)
 	must(t, err)
 }
+
+// takeAll is done with all that was handed up to be kept.
+func takeAll(d *DataPlane) {
+	refused := d.sessionTables.Refused
+	for i := range refused.Len {
+		atomic.AndUint32(refused.Half(i, 2, 1), heldOpen)
+	}
+}
+
+// heldOpen is HELD_OPEN of bpf/def/tables.h.
+const heldOpen = 1 << 31
 
 // total is how many packets the rules of some sessions counted.
 func total(t *testing.T, d *DataPlane, sessions ...Session) (sum uint64) {

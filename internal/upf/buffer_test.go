@@ -37,7 +37,7 @@ func kept(e *store.Entry) int {
 func toUE(seid uint64, n byte) Packet {
 	b := make([]byte, 14+20+8)
 	b[14], b[17], b[len(b)-1] = 0x45, 28, n
-	return Packet{Session: seid, Rule: 2, Ifindex: 7, L3: 14, Data: b}
+	return Packet{Session: seid, Rule: 2, Ifindex: 7, L3: 14, Entry: entryOf(seid, 2), Data: b}
 }
 
 func TestBufferedInOrder(t *testing.T) {
@@ -53,17 +53,30 @@ func TestBufferedInOrder(t *testing.T) {
 	}
 	to := sample.Copy(t, from)
 	to.FARs[1].Action = session.Forward
-	w.path.comes.Store(true)
+	w.path.comes(1, 2)
 	w.modify(from, to, session.Modification{})
 	w.await(func() bool { return len(w.path.sent()) == 5 })
 	if r := w.path.rule(t, 1, 2); r.Action != datapath.ActionHold || r.Forward.Kind != datapath.ForwardGTPU {
 		t.Errorf("while packets are on their way up: %+v", r)
 	}
+	w.path.comes(1, 2)
 	w.Buffer(toUE(1, 5)) // one of them
-	w.await(func() bool { return len(w.path.sent()) == 6 })
-	w.path.comes.Store(false)
-	w.await(func() bool { return w.path.rule(t, 1, 2).Action == datapath.ActionForward })
-	w.Buffer(toUE(1, 6)) // just before that
+	if n := len(w.path.sent()); n != 6 {
+		t.Errorf("%d packets sent, want the one that came at once", n)
+	}
+	if r := w.path.rule(t, 1, 2); r.Action != datapath.ActionHold {
+		t.Errorf("while one more is on its way up: %+v", r)
+	}
+	w.Buffer(toUE(1, 6))
+	if r := w.path.rule(t, 1, 2); r.Action != datapath.ActionForward {
+		t.Errorf("with nothing on its way up: %+v", r)
+	}
+	e := w.store.Entry(1)
+	w.await(func() bool {
+		e.Lock()
+		defer e.Unlock()
+		return e.Buffer == nil
+	})
 	if want := []string{"7:0", "7:1", "7:2", "7:3", "7:4", "7:5", "7:6"}; !slices.Equal(w.path.sent(), want) {
 		t.Errorf("sent %v", w.path.sent())
 	}
@@ -103,12 +116,11 @@ func TestIdleWhileDraining(t *testing.T) {
 	w.Buffer(toUE(1, 1))
 	to := sample.Copy(t, from)
 	to.FARs[1].Action = session.Forward
-	w.path.comes.Store(true)
+	w.path.comes(1, 2)
 	w.modify(from, to, session.Modification{})
 	w.await(func() bool { return len(w.path.sent()) == 1 })
 	w.idle(1, session.Notify, nil)
 	w.Buffer(toUE(1, 2))
-	w.path.comes.Store(false)
 	e := w.store.Entry(1)
 	w.await(func() bool {
 		e.Lock()

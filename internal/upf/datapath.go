@@ -63,6 +63,11 @@ type DataPath interface {
 	// InjectFor gives a frame from a link to one Ethernet session. kept says that
 	// the frame was handed up to be kept.
 	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error
-	// PuntsIdle says that no packet is on its way up.
-	PuntsIdle() bool
+	// A rule that buffered and is put to forward goes on handing up what comes as long as
+	// a packet that it handed up is not done with (Taken), so that none is overtaken. Open
+	// has it forward where none is, or by force, and says whether it does. Shut has it
+	// drop what comes until it is open.
+	Open(id uint64, rule uint16, force bool) bool
+	Shut(id uint64, rule uint16)
+	Taken(entry uint32)
 }

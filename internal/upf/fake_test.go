@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,9 +22,9 @@ import (
 
 // fakePath is a data path to which a test says what packets come.
 type fakePath struct {
-	gpdus    []string    // of SMFs
-	comes    atomic.Bool // packets are on their way up
+	gpdus    []string // of SMFs
 	mu       sync.Mutex
+	held     map[uint32]int // packets on their way up, by entryOf a rule
 	sessions map[uint64]datapath.Session
 	volumes  map[uint64]map[uint16]*volume
 	gone     map[uint64]map[uint16]*volume // by the last put
@@ -52,7 +51,7 @@ type volume struct {
 func newFakePath() *fakePath {
 	return &fakePath{
 		sessions: map[uint64]datapath.Session{}, volumes: map[uint64]map[uint16]*volume{}, gone: map[uint64]map[uint16]*volume{}, slices: map[uint32][2]uint64{}, sliceSIDs: map[netip.Prefix]uint32{},
-		teids: map[uint32]bool{}, events: make(chan datapath.Event, 1000),
+		held: map[uint32]int{}, teids: map[uint32]bool{}, events: make(chan datapath.Event, 1000),
 	}
 }
 
@@ -91,7 +90,10 @@ func (f *fakePath) PutSession(s datapath.Session) error {
 	before := f.sessions[s.ID]
 	f.sessions[s.ID] = s
 	now := map[uint16]*volume{}
-	for _, r := range s.Rules {
+	for i, r := range s.Rules {
+		if r.Action == datapath.ActionForward && holdsBack(before.Rules, r.ID) && f.held[entryOf(s.ID, r.ID)] > 0 {
+			s.Rules[i].Action = datapath.ActionHold
+		}
 		if r.ID == 0 {
 			return errors.New("rule 0")
 		}
@@ -221,7 +223,57 @@ func (f *fakePath) InjectFor(session uint64, frame []byte, ifindex int, _ bool) 
 
 func (f *fakePath) InjectKept(frame []byte, ifindex int) error { return f.Inject(frame, ifindex) }
 
-func (f *fakePath) PuntsIdle() bool { return !f.comes.Load() }
+// entryOf is the entry of a rule.
+func entryOf(id uint64, rule uint16) uint32 { return uint32(id)<<8 | uint32(rule) }
+
+// holdsBack says whether a rule hands up or drops what it might forward.
+func holdsBack(list []datapath.Rule, id uint16) bool {
+	return slices.ContainsFunc(list, func(r datapath.Rule) bool {
+		return r.ID == id && (r.Action == datapath.ActionBuffer || r.Action == datapath.ActionHold || r.Action == datapath.ActionFull)
+	})
+}
+
+// comes has a packet of a rule on its way up: Buffer gets it later.
+func (f *fakePath) comes(id uint64, rule uint16) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held[entryOf(id, rule)]++
+}
+
+func (f *fakePath) Taken(entry uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held[entry] = max(f.held[entry]-1, 0)
+}
+
+func (f *fakePath) Open(id uint64, rule uint16, force bool) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !holdsBack(f.sessions[id].Rules, rule) {
+		return true
+	}
+	if !force && f.held[entryOf(id, rule)] > 0 {
+		return false
+	}
+	f.setAction(id, rule, datapath.ActionForward)
+	return true
+}
+
+func (f *fakePath) Shut(id uint64, rule uint16) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if holdsBack(f.sessions[id].Rules, rule) {
+		f.setAction(id, rule, datapath.ActionFull)
+	}
+}
+
+func (f *fakePath) setAction(id uint64, rule uint16, a datapath.Action) {
+	for i := range f.sessions[id].Rules {
+		if r := &f.sessions[id].Rules[i]; r.ID == rule {
+			r.Action = a
+		}
+	}
+}
 
 // rule is what the data path holds of a PDR.
 func (f *fakePath) rule(t *testing.T, id uint64, rule uint16) datapath.Rule {

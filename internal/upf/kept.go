@@ -3,6 +3,7 @@ package upf
 import (
 	"encoding/binary"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
@@ -18,6 +19,7 @@ type Packet struct {
 	Rule    uint16 // that found it
 	Ifindex int    // of the interface that it came in on
 	L3      int    // offset of its packet or, where it came in a G-PDU, of its T-PDU
+	Entry   uint32 // of the rule in the data path, for Taken; only of packets to be kept
 	Data    []byte // from the Ethernet header on; the UPF keeps it
 }
 
@@ -66,18 +68,25 @@ type keeper struct {
 	install *installer
 	reports *reporter
 	pool    buffer.Pool
+	reads   atomic.Bool // somebody reads what the data path hands up
 	log     *slog.Logger
 	now     func() time.Time
 }
 
 // Buffer keeps a packet, or sends it on if its session forwards by now.
 func (u *UPF) Buffer(p Packet) {
+	u.kept.reads.Store(true)
 	e := u.store.Entry(p.Session)
 	if e == nil || !u.install.lock(e) {
 		u.stats.BufferStale.Add(1)
+		u.o.DataPath.Taken(p.Entry)
 		return
 	}
 	u.kept.keep(e, p)
+	u.o.DataPath.Taken(p.Entry)
+	if e.Buffer.Sent() {
+		u.kept.open(e, e.Session(), false)
+	}
 	report := session.Report{SEID: e.SEID, DownlinkData: e.Buffer.Report(u.o.Now())}
 	if e.Buffer != nil && !e.Buffer.Due().IsZero() {
 		u.reports.schedule(e, e.Session())
@@ -92,7 +101,7 @@ func (k *keeper) keep(e *store.Entry, p Packet) {
 		k.pool.Stats.BufferStale.Add(1)
 		return
 	}
-	if e.Buffer == nil || !e.Buffer.Keeps(p.Rule) {
+	if e.Buffer == nil || !e.Buffer.Keeps(p.Rule) || e.Buffer.Sent() {
 		s := e.Session()
 		far := rules.FAR(s, p.Rule)
 		switch {
@@ -109,7 +118,9 @@ func (k *keeper) keep(e *store.Entry, p Packet) {
 		if e.Buffer == nil {
 			e.Buffer = &buffer.Buffer{}
 		}
-		e.Buffer.Follow(s, p.Rule, k.now(), k.pool.Limits())
+		if !e.Buffer.Keeps(p.Rule) {
+			e.Buffer.Follow(s, p.Rule, k.now(), k.pool.Limits())
+		}
 		if e.Buffer.IsFull() { // of packets of other rules
 			go k.close(e)
 		}
@@ -132,12 +143,16 @@ func (k *keeper) close(e *store.Entry) {
 	}
 }
 
-// update follows a change of a session: what was kept is dropped, kept on, or sent.
-func (k *keeper) update(e *store.Entry, s *session.Session, dropAll bool) {
-	if e.Buffer == nil {
+// update follows a change of a session: what was kept is dropped, kept on, or sent. from is
+// what it was; nil: nobody knows.
+func (k *keeper) update(e *store.Entry, from, to *session.Session, dropAll bool) {
+	if e.Buffer == nil && (from != nil && !buffer.Buffers(from) || k.open(e, to, false)) {
 		return
 	}
-	switch k.pool.Update(e.Buffer, s, dropAll) {
+	if e.Buffer == nil {
+		e.Buffer = &buffer.Buffer{}
+	}
+	switch k.pool.Update(e.Buffer, to, dropAll, func() bool { return k.open(e, to, false) }) {
 	case buffer.Start:
 		go func() {
 			for k.drainSome(e) {
@@ -151,7 +166,12 @@ func (k *keeper) update(e *store.Entry, s *session.Session, dropAll bool) {
 
 const (
 	drainAtOnce = 64
-	drainPause  = 20 * time.Microsecond // packets on their way up get here meanwhile
+	drainPause  = 50 * time.Microsecond // packets on their way up get here meanwhile
+
+	// How long a rule may go on handing up what comes once all that was kept is sent: who
+	// sends to it may be faster than the daemon. Then it drops what comes until what it
+	// handed up is sent, for as long at most.
+	drainFor = time.Second
 )
 
 // drainSome sends some of what was kept, in order, and with it what comes
@@ -160,7 +180,6 @@ const (
 func (k *keeper) drainSome(e *store.Entry) bool {
 	k.install.changing.RLock()
 	defer k.install.changing.RUnlock()
-	idle := k.install.dp.PuntsIdle() // before the lock, for which packets on their way up wait
 	if !k.install.lock(e) {
 		return false
 	}
@@ -169,17 +188,60 @@ func (k *keeper) drainSome(e *store.Entry) bool {
 		return false
 	}
 	s := e.Session()
-	sent := k.pool.Drain(e.Buffer, s, drainAtOnce, func(f buffer.Frame) { k.inject(e, f) })
-	if sent > 0 || !idle {
+	if k.pool.Drain(e.Buffer, s, drainAtOnce, func(f buffer.Frame) { k.inject(e, f) }) > 0 {
 		return true
+	}
+	late := time.Duration(0)
+	if k.reads.Load() { // what an earlier daemon has not read is on its way, too
+		late = e.Buffer.WaitedFor(k.now())
+	}
+	switch {
+	case k.open(e, s, late >= 2*drainFor):
+	case late >= drainFor:
+		k.shut(e, s)
+		return true
+	default:
+		return true
+	}
+	if late >= 2*drainFor {
+		k.log.Warn("packets for a UE that was idle may have been overtaken", "seid", e.SEID)
 	}
 	e.Buffer.Drained()
 	if err := k.install.put(e, s); err != nil {
 		k.log.Error("a session keeps packets although it forwards", "seid", e.SEID, "error", err)
 		return false
 	}
-	k.update(e, s, false)
+	k.update(e, s, s, false)
 	return false
+}
+
+// open has the data path forward by itself what a session forwards, where all that it handed
+// up is sent, and says whether it does.
+func (k *keeper) open(e *store.Entry, s *session.Session, force bool) bool {
+	all := true
+	for _, rule := range k.forwards(e, s) {
+		all = k.install.dp.Open(e.SEID, rule, force) && all
+	}
+	return all
+}
+
+// shut has the data path drop what comes for the rules that are not open yet.
+func (k *keeper) shut(e *store.Entry, s *session.Session) {
+	for _, rule := range k.forwards(e, s) {
+		k.install.dp.Shut(e.SEID, rule)
+	}
+}
+
+// forwards are the rules of a session that forward.
+func (k *keeper) forwards(e *store.Entry, s *session.Session) (out []uint16) {
+	blocked := e.Usage.Blocked(s)
+	for i := range s.PDRs {
+		rule := s.PDRs[i].ID
+		if _, is := blocked[rule]; !is && buffer.Forwards(s, rule) {
+			out = append(out, rule)
+		}
+	}
+	return out
 }
 
 func (k *keeper) inject(e *store.Entry, f buffer.Frame) {

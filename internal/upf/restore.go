@@ -80,6 +80,7 @@ func (u *UPF) restoreSession(e *store.Entry) error {
 		undo()
 		return err
 	}
+	u.kept.update(e, nil, s, false)
 	u.install.share.check(e)
 	u.paths.Move(s.SEID, nil, s)
 	u.behind.put(s.SEID, s)

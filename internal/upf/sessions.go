@@ -67,7 +67,7 @@ func (u *UPF) Modify(from, to *session.Session, how session.Modification) ([]ses
 	u.paths.Move(to.SEID, from, to)
 	u.behind.put(to.SEID, to)
 	u.paths.EndMarkers(from, to, how.EndMarkers)
-	u.kept.update(e, to, how.DropBuffered)
+	u.kept.update(e, from, to, how.DropBuffered)
 	u.reports.schedule(e, to)
 	return p.reports, nil
 }
@@ -159,7 +159,7 @@ func (u *UPF) Drop(seid uint64) error {
 
 // forget forgets a session that is no longer in the data path.
 func (u *UPF) forget(e *store.Entry, s *session.Session) {
-	u.kept.update(e, &session.Session{}, true)
+	u.kept.update(e, s, &session.Session{}, true)
 	u.reports.wheel.Set(e, time.Time{})
 	u.hosts.Watch(e.SEID, false)
 	u.paths.Move(e.SEID, s, nil)

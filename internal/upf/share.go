@@ -312,7 +312,7 @@ func (s *sharer) learn(e *store.Entry) {
 		s.u.stats.JournalFailed.Add(1)
 	}
 	s.u.paths.Move(e.SEID, from, to)
-	s.u.kept.update(e, to, false)
+	s.u.kept.update(e, from, to, false)
 }
 
 // changed is a session with what its entry says of its FARs.

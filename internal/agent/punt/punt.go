@@ -94,7 +94,7 @@ var ofSessions = []event.PuntKind{event.PuntBuffer, event.PuntDuplicate, event.P
 
 // handle gives a packet to whom it is for.
 func (s *Handler) handle(p event.Punt) {
-	packet := upf.Packet{Session: p.Session, Rule: p.Rule, Ifindex: p.Ifindex, L3: p.L3, Data: p.Data}
+	packet := upf.Packet{Session: p.Session, Rule: p.Rule, Ifindex: p.Ifindex, L3: p.L3, Entry: p.Entry, Data: p.Data}
 	switch {
 	case !slices.Contains(ofSessions, p.Kind):
 		s.handler.Handle(slowpath.Packet{

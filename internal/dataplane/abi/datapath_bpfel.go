@@ -742,7 +742,7 @@ type Refused struct {
 	_      structs.HostLayout
 	Volume Volume
 	Notify uint32
-	Pad    uint32
+	Held   uint32
 }
 
 type Route struct {

@@ -40,6 +40,7 @@ type Punt struct {
 	// sender's. Session 0: the rule has gone meanwhile.
 	Session uint64
 	Rule    uint16
+	Entry   uint32        // PuntBuffer: the rule's entry of pdr, for Taken
 	Link    ethernet.Link // PuntFlood; the zero value: it has gone meanwhile
 	Data    []byte        // the frame on arrival, 2048 bytes at most
 }
@@ -54,14 +55,10 @@ type Punts struct {
 	Rings *Rings
 	// RuleAt is whose an entry of pdr is; session 0: nobody's.
 	RuleAt func(pdr uint32) (session uint64, rule uint16)
+	// Taking notes that somebody has a packet of PuntBuffer in hand, until he calls Taken.
+	Taking func(pdr uint32)
 	// LinkAt returns the link of a number, or the zero value if no link has it.
 	LinkAt func(number uint32) ethernet.Link
-}
-
-// Idle says that no packet is on its way to who reads, nor with it.
-func (p *Punts) Idle() bool {
-	state := p.Rings.punts.Load()
-	return state == nil || (!state.waits() && !state.busy.Load())
 }
 
 // Read calls f for each packet that the data path hands up, until ctx ends.
@@ -82,8 +79,12 @@ func (p *Punts) Read(ctx context.Context, f func(Punt)) error {
 		case punt.Kind == PuntICMP && punt.Table == SessionTable:
 			punt.Session, punt.Rule = p.RuleAt(r.Egress)
 		}
-		if punt.Kind == PuntFlood {
+		switch punt.Kind {
+		case PuntFlood:
 			punt.Link = p.LinkAt(r.Info)
+		case PuntBuffer:
+			punt.Entry = r.Info
+			p.Taking(r.Info)
 		}
 		f(punt)
 	})

@@ -7,20 +7,16 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
-
-	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // Rings are the ring buffers through which the data path sends records to the daemon.
 // Each has one reader at a time.
 type Rings struct {
-	log   *slog.Logger
-	punts atomic.Pointer[ringState]
+	log *slog.Logger
 
 	mu      sync.Mutex
 	maps    map[string]*ebpf.Map // nil: closed
@@ -37,29 +33,6 @@ func (r *Rings) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.maps = nil
-}
-
-// ringState is of a ring that is read.
-type ringState struct {
-	busy   atomic.Bool // with records that are not done with
-	mu     sync.Mutex
-	reader *ringbuf.Reader // nil: closed
-}
-
-// waits says that there is a record in the ring.
-func (r *ringState) waits() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.reader != nil && r.reader.AvailableBytes() > 0
-}
-
-func (r *ringState) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.reader != nil {
-		r.reader.Close()
-		r.reader = nil
-	}
 }
 
 // startReading claims a ring buffer: it has a single place for its reader.
@@ -92,22 +65,14 @@ func Read[T any](ctx context.Context, r *Rings, name string, f func(*T)) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", m, err)
 	}
-	state := &ringState{reader: reader}
-	defer state.close()
-	stop := context.AfterFunc(ctx, state.close)
+	defer reader.Close()
+	stop := context.AfterFunc(ctx, func() { reader.Close() })
 	defer stop()
-	if name == abi.MapSlowPath {
-		r.punts.Store(state)
-		defer r.punts.Store(nil)
-	}
 	var record ringbuf.Record
 	var value T
 	size := unsafe.Sizeof(value)
 	for {
-		// Busy before a record leaves the ring, so that it is never in neither.
-		state.busy.Store(state.waits())
 		err := reader.ReadInto(&record)
-		state.busy.Store(err == nil)
 		switch {
 		case ctx.Err() != nil:
 			return nil

@@ -97,7 +97,7 @@ func (s *writer) write(p *Plan, w *Write, now uint64) (changed bool, err error) 
 	case SetSource6:
 		s.tables.PDR.Store(w.Index, wordPDRSource6, w.Value)
 	case SetDo:
-		s.tables.PDR.Store(w.Index, wordPDRDo, w.Value)
+		s.setDo(w.Index, w.Value)
 	case Wait:
 		s.owners.periods.Wait(s.owners.periods.Next())
 		return false, nil
@@ -136,7 +136,10 @@ func (s *writer) writeRule(p *Plan, w *Write, now uint64) {
 	}
 	v, refused := counter.VolumeOf(had.Volume), counter.VolumeOf(had.Refused)
 	r.volume, r.refused = v.Word, refused.Word
-	s.tables.Refused.Put(i, &abi.Refused{Volume: refused})
+	for n, word := range table.ToWords(refused) { // what is held of the entry stays
+		s.tables.Refused.Store(i, n, word)
+	}
+	s.tables.Refused.StoreHalf(i, wordRefusedNotify, 0, 0)
 	if rate != 0 && (w.From == 0 || pdr.LoadHalf(w.From, wordPDRRate, 0) == 0) {
 		bucket = newBucket(now, uint32(v.Word), octetWindow(rate))
 	}
@@ -151,7 +154,7 @@ func (s *writer) writeRule(p *Plan, w *Write, now uint64) {
 	pdr.StoreHalf(i, wordPDRStop, 0, 0)
 	s.setRuleLimits(i, r.RuleLimits)
 	if p.headOf(r) == nil {
-		pdr.Store(i, wordPDRDo, r.do)
+		s.setDo(i, r.do)
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 	actionFilters = uint8(abi.PdrActionPDR_FILTERS)
 	actionForward = uint8(abi.PdrActionPDR_FORWARD)
 	actionBuffer  = uint8(abi.PdrActionPDR_BUFFER)
+	actionFull    = uint8(abi.PdrActionPDR_FULL)
 )
 
 // Flags in wordPDRDo.

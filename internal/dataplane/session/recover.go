@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
@@ -17,6 +18,7 @@ type recovery struct {
 
 // recoverEntries marks what the entries of pdr refer to.
 func (s *recovery) recoverEntries() {
+	s.loseInHand()
 	pdr, meter := s.tables.PDR, s.tables.Meter
 	used := map[uint32]bool{} // entries that are led to and say nothing yet
 	for _, index := range s.tables.TEIDs.All() {
@@ -43,7 +45,7 @@ func (s *recovery) recoverEntries() {
 			if block := at - firstFilter; block%(1<<runOrder(n)) == 0 {
 				s.owners.runs.restore(block, n)
 			}
-		case actionOf(do) == actionForward, actionOf(do) == actionBuffer: // which the data path may make forward again
+		case slices.Contains([]uint8{actionForward, actionBuffer, actionFull}, actionOf(do)): // those that may forward again
 			f, index := s.forwardings, uint32(pdr.Load(i, wordPDROut)>>32)
 			if index >= firstForwarding && index < f.array.Len && f.byIndex[index] == nil {
 				e := &forwardingEntry{index: index, value: f.array.Get(index)}

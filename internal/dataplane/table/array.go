@@ -86,19 +86,19 @@ func (a *Array[T]) Change(i uint32, word int, v uint64) {
 	}
 }
 
-// half is one of the two halves of a word, 0 the lower.
-func (a *Array[T]) half(i uint32, word, half int) *uint32 {
+// Half is one of the two halves of a word, 0 the lower.
+func (a *Array[T]) Half(i uint32, word, half int) *uint32 {
 	return (*uint32)(unsafe.Add(unsafe.Pointer(a.word(i, word)), 4*half))
 }
 
 // LoadHalf reads one half of a word, 0 the lower.
 func (a *Array[T]) LoadHalf(i uint32, word, half int) uint32 {
-	return atomic.LoadUint32(a.half(i, word, half))
+	return atomic.LoadUint32(a.Half(i, word, half))
 }
 
 // StoreHalf writes one half of a word and leaves the other to the data path.
 func (a *Array[T]) StoreHalf(i uint32, word, half int, v uint32) {
-	atomic.StoreUint32(a.half(i, word, half), v)
+	atomic.StoreUint32(a.Half(i, word, half), v)
 	if a.Stored != nil {
 		a.Stored()
 	}

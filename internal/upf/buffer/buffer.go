@@ -32,7 +32,8 @@ type Buffer struct {
 	// draining says that rules forward again, but the data path goes on handing
 	// up what comes until what was kept is sent.
 	draining bool
-	full     int // packets that came, and were dropped because there was no room
+	emptied  time.Time // when all that was kept was sent; zero: it is not
+	full     int       // packets that came, and were dropped because there was no room
 }
 
 // Rest returns what stays of a Buffer whose session keeps no packets: how many it
@@ -131,6 +132,18 @@ func (b *Buffer) Holds() bool { return b != nil && (len(b.frames) > 0 || b.drain
 // Draining says whether Drain has to be called.
 func (b *Buffer) Draining() bool { return b != nil && b.draining }
 
+// Sent says that the data path still hands up what comes, although all that was kept is
+// sent. b may be nil.
+func (b *Buffer) Sent() bool { return b.Draining() && len(b.frames) == 0 }
+
+// WaitedFor is how long Sent holds.
+func (b *Buffer) WaitedFor(now time.Time) time.Duration {
+	if b.emptied.IsZero() {
+		b.emptied = now
+	}
+	return now.Sub(b.emptied)
+}
+
 // Drained notes that nothing is left to send.
 func (b *Buffer) Drained() { b.draining = false }
 
@@ -191,8 +204,9 @@ const (
 )
 
 // Update follows a change of the session: it drops the packets that the session
-// drops now, or all of them, and keeps the others.
-func (p Pool) Update(b *Buffer, s *session.Session, dropAll bool) Next {
+// drops now, or all of them, and keeps the others. open says whether the data path
+// forwards by itself what the session forwards.
+func (p Pool) Update(b *Buffer, s *session.Session, dropAll bool, open func() bool) Next {
 	var stay []Frame
 	leaves := false
 	for _, f := range b.frames {
@@ -207,25 +221,30 @@ func (p Pool) Update(b *Buffer, s *session.Session, dropAll bool) Next {
 		stay = append(stay, f)
 	}
 	b.frames = stay
-	if leaves && !b.draining {
-		b.draining = true
+	if !b.draining && (leaves || !open()) {
+		b.draining, b.emptied = true, time.Time{}
 		return Start
 	}
 	if b.draining {
 		return Keep
 	}
 	b.rules = nil
-	if slices.ContainsFunc(s.FARs, func(f session.FAR) bool { return f.Action&(session.Buffer|session.Drop) == session.Buffer }) {
+	if Buffers(s) {
 		return Keep
 	}
 	return Done
+}
+
+// Buffers says whether a FAR of a session keeps packets.
+func Buffers(s *session.Session) bool {
+	return slices.ContainsFunc(s.FARs, func(f session.FAR) bool { return f.Action&(session.Buffer|session.Drop) == session.Buffer })
 }
 
 // Drain sends up to most packets whose rules forward, and returns how many.
 func (p Pool) Drain(b *Buffer, s *session.Session, most int, send func(Frame)) (sent int) {
 	stay := b.frames[:0]
 	for _, f := range b.frames {
-		if sent == most || actionOf(s, f.Rule)&(session.Forward|session.Buffer|session.Drop) != session.Forward {
+		if sent == most || !Forwards(s, f.Rule) {
 			stay = append(stay, f)
 			continue
 		}
@@ -236,6 +255,11 @@ func (p Pool) Drain(b *Buffer, s *session.Session, most int, send func(Frame)) (
 	clear(b.frames[len(stay):])
 	b.frames = stay
 	return sent
+}
+
+// Forwards says whether the FAR of a rule forwards.
+func Forwards(s *session.Session, rule uint16) bool {
+	return actionOf(s, rule)&(session.Forward|session.Buffer|session.Drop) == session.Forward
 }
 
 // actionOf is what a session does with a rule's packets.
