@@ -109,7 +109,7 @@ func (b *Buffer) Full() int {
 // nothing may overtake them. While the buffer is full, the data path itself drops what
 // comes for an idle UE: whoever sends it must not keep the daemon busy. b may be nil.
 func (b *Buffer) HoldBack(s *datapath.Session) {
-	if b == nil || len(b.frames) == 0 && !b.draining {
+	if b == nil || len(b.frames) == 0 {
 		return
 	}
 	for i := range s.Rules {
