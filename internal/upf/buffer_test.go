@@ -276,6 +276,65 @@ func TestFullBufferIsClosed(t *testing.T) {
 	}
 }
 
+// While the room of all sessions is full, the data path drops what comes for each of them once
+// it was reported, and buffers again when there is room.
+func TestFullRoomIsClosed(t *testing.T) {
+	w := newWorld(t)
+	if err := w.SetConfig(Config{BufferPackets: 100, BufferBytes: 42 * 3}); err != nil {
+		t.Fatal(err)
+	}
+	action := func(seid uint64, want datapath.Action) func() bool {
+		return func() bool { return w.path.rule(t, seid, 2).Action == want }
+	}
+	activate := func(seid uint64) {
+		s := w.Session(seid)
+		to := sample.Copy(t, s)
+		to.FARs[1].Action = session.Forward
+		w.modify(s, to, session.Modification{})
+		w.await(action(seid, datapath.ActionForward))
+	}
+	for seid := uint64(1); seid <= 2; seid++ {
+		w.establish(sample.Session(seid))
+		w.idle(seid, session.Notify, nil)
+	}
+	for n := range byte(4) {
+		w.Buffer(toUE(1, n))
+	}
+	w.await(action(1, datapath.ActionFull))
+	w.smf.take()
+	if !action(2, datapath.ActionBuffer)() {
+		t.Errorf("a UE without packets: %+v", w.path.rule(t, 2, 2))
+	}
+	w.Buffer(toUE(2, 1))
+	if reports := w.smf.take(); len(reports) != 1 || !slices.Equal(reports[0].DownlinkData, []uint16{2}) {
+		t.Errorf("the first packet without room: reports %+v", reports)
+	}
+	w.await(action(2, datapath.ActionFull))
+	w.Buffer(toUE(2, 2)) // was on its way up
+	if got := [...]int{full(w, 1), full(w, 2), kept(w.store.Entry(2))}; got != [...]int{1, 2, 0} {
+		t.Errorf("%d and %d dropped, %d kept", got[0], got[1], got[2])
+	}
+	w.kept.reopen()
+	if !action(1, datapath.ActionFull)() || !action(2, datapath.ActionFull)() {
+		t.Error("open without room")
+	}
+	activate(1)
+	w.await(func() bool { return len(w.path.sent()) == 3 })
+	w.kept.reopen()
+	if !action(2, datapath.ActionBuffer)() {
+		t.Errorf("with room: %+v", w.path.rule(t, 2, 2))
+	}
+	w.Buffer(toUE(2, 3))
+	if n, reports := kept(w.store.Entry(2)), w.smf.take(); n != 1 || len(reports) != 0 {
+		t.Errorf("%d kept, reports %+v", n, reports)
+	}
+	for n := range byte(3) {
+		w.Buffer(toUE(2, n))
+	}
+	w.await(action(2, datapath.ActionFull))
+	activate(2)
+}
+
 // A rule whose first packet finds the buffer full of another rule's is closed as well.
 func TestFullBufferIsClosedForEachRule(t *testing.T) {
 	w := newWorld(t)

@@ -3,6 +3,7 @@ package upf
 import (
 	"encoding/binary"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -69,6 +70,9 @@ type keeper struct {
 	reports *reporter
 	pool    buffer.Pool
 	reads   atomic.Bool // somebody reads what the data path hands up
+
+	mu      sync.Mutex
+	crowded map[*store.Entry]bool // those closed because the room of all was full
 	log     *slog.Logger
 	now     func() time.Time
 }
@@ -138,9 +142,56 @@ func (k *keeper) close(e *store.Entry) {
 		return
 	}
 	defer k.install.unlock(e)
+	if e.Buffer.Crowded() {
+		k.mu.Lock()
+		k.crowded[e] = true
+		k.mu.Unlock()
+	}
 	if err := k.install.put(e, e.Session()); err != nil {
 		k.log.Error("packets for a full buffer still come to the daemon", "seid", e.SEID, "error", err)
 	}
+}
+
+// How often sessions get room again, and how many at once.
+const (
+	reopenInterval = 100 * time.Millisecond
+	reopenAtOnce   = 64
+)
+
+// reopen has the data path hand up packets again of some sessions for which the room of all
+// was full, where there is some now.
+func (k *keeper) reopen() {
+	for range reopenAtOnce {
+		e := k.takeCrowded()
+		if e == nil {
+			return
+		}
+		k.install.changing.RLock()
+		if k.install.lock(e) {
+			if e.Buffer.Crowded() {
+				e.Buffer.Reopen()
+				if err := k.install.put(e, e.Session()); err != nil {
+					k.log.Error("a session keeps no packets although there is room", "seid", e.SEID, "error", err)
+				}
+			}
+			k.install.unlock(e)
+		}
+		k.install.changing.RUnlock()
+	}
+}
+
+// takeCrowded is a session that may get room; nil: none.
+func (k *keeper) takeCrowded() *store.Entry {
+	if !k.pool.HasRoom() {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for e := range k.crowded {
+		delete(k.crowded, e)
+		return e
+	}
+	return nil
 }
 
 // update follows a change of a session: what was kept is dropped, kept on, or sent. from is

@@ -72,7 +72,7 @@ func New(o Options) (*UPF, error) {
 	u.install.config.Store(newSettings(Config{}, o.Logger))
 	u.reports = &reporter{install: u.install, store: u.store, hosts: u.hosts, stats: &u.stats, log: o.Logger, now: o.Now}
 	u.reports.wheel.Start(o.Now())
-	u.kept = &keeper{install: u.install, reports: u.reports, log: o.Logger, now: o.Now,
+	u.kept = &keeper{crowded: map[*store.Entry]bool{}, install: u.install, reports: u.reports, log: o.Logger, now: o.Now,
 		pool: buffer.Pool{Stats: &u.stats, Limits: func() buffer.Limits { return u.install.config.Load().bufferLimits() }}}
 	peering := &peering{dp: o.DataPath, store: u.store, reports: u.reports, log: o.Logger, now: o.Now}
 	u.paths = path.New(path.Options{
@@ -117,6 +117,7 @@ func (u *UPF) Run(ctx context.Context) error {
 		group.Go(func() error { return s.run(ctx) })
 		group.Go(func() error { return u.o.DataPath.EndMarkers(ctx, s.endMarker) })
 	}
+	every(reopenInterval, u.kept.reopen)
 	every(time.Second, u.store.RenewGrown)
 	every(time.Second, u.reports.lookForHosts)
 	group.Go(func() error { return u.links.Run(ctx) })

@@ -33,6 +33,7 @@ type Buffer struct {
 	// up what comes until what was kept is sent.
 	draining bool
 	emptied  time.Time // when all that was kept was sent; zero: it is not
+	crowded  bool      // there was no room in what all sessions share
 	full     int       // packets that came, and were dropped because there was no room
 }
 
@@ -109,13 +110,13 @@ func (b *Buffer) Full() int {
 // nothing may overtake them. While the buffer is full, the data path itself drops what
 // comes for an idle UE: whoever sends it must not keep the daemon busy. b may be nil.
 func (b *Buffer) HoldBack(s *datapath.Session) {
-	if b == nil || len(b.frames) == 0 {
+	if b == nil || len(b.frames) == 0 && !b.crowded {
 		return
 	}
 	for i := range s.Rules {
 		switch r := &s.Rules[i]; {
 		case !b.Keeps(r.ID):
-		case r.Action == datapath.ActionForward:
+		case r.Action == datapath.ActionForward && len(b.frames) > 0:
 			r.Action = datapath.ActionHold
 		case r.Action == datapath.ActionBuffer && b.IsFull():
 			r.Action = datapath.ActionFull
@@ -123,8 +124,14 @@ func (b *Buffer) HoldBack(s *datapath.Session) {
 	}
 }
 
-// IsFull says that the session has no room for more packets.
-func (b *Buffer) IsFull() bool { return len(b.frames) >= b.most }
+// IsFull says that there is no room for more packets.
+func (b *Buffer) IsFull() bool { return b.crowded || len(b.frames) >= b.most }
+
+// Crowded says that there was no room in what all sessions share, until Reopen. b may be nil.
+func (b *Buffer) Crowded() bool { return b != nil && b.crowded }
+
+// Reopen notes that there is room again.
+func (b *Buffer) Reopen() { b.crowded = false }
 
 // Holds says whether packets are kept, or still being sent. b may be nil.
 func (b *Buffer) Holds() bool { return b != nil && (len(b.frames) > 0 || b.draining) }
@@ -171,13 +178,20 @@ func (p Pool) Add(b *Buffer, f Frame) (filled bool) {
 	if p.Stats.BufferedBytes.Add(int64(size)) > int64(p.Limits().Bytes) {
 		p.Stats.BufferedBytes.Add(int64(-size))
 		p.drop(b, size)
-		return false
+		b.crowded = true
+		return true
 	}
 	b.frames = append(b.frames, f)
 	b.bytes += size
 	p.Stats.Buffered.Add(1)
 	p.Stats.BufferedNow.Add(1)
 	return b.IsFull()
+}
+
+// HasRoom says that an eighth of what all sessions share is free.
+func (p Pool) HasRoom() bool {
+	most := int64(p.Limits().Bytes)
+	return p.Stats.BufferedBytes.Load() <= most-most/8
 }
 
 // drop counts a packet for which there is no room.
