@@ -276,6 +276,43 @@ func TestFullBufferIsClosed(t *testing.T) {
 	}
 }
 
+// Who sends faster than the daemon keeps a rule from opening for a second: then the data path
+// drops what comes, and for another second at most.
+func TestDrainingEnds(t *testing.T) {
+	w := newWorld(t)
+	w.establish(sample.Session(1))
+	from := w.idle(1, 0, nil)
+	w.Buffer(toUE(1, 0))
+	to := sample.Copy(t, from)
+	to.FARs[1].Action = session.Forward
+	w.path.comes(1, 2)
+	w.path.comes(1, 2)
+	w.modify(from, to, session.Modification{})
+	e := w.store.Entry(1)
+	w.await(func() bool {
+		e.Lock()
+		defer e.Unlock()
+		return e.Buffer.Sent()
+	})
+	action := func(want datapath.Action) func() bool {
+		return func() bool { return w.path.rule(t, 1, 2).Action == want }
+	}
+	w.kept.drainSome(e) // so that the time is noted
+	w.pass(drainFor / 2)
+	w.kept.drainSome(e)
+	if !action(datapath.ActionHold)() {
+		t.Errorf("after half of the time: %+v", w.path.rule(t, 1, 2))
+	}
+	w.pass(drainFor / 2)
+	w.await(action(datapath.ActionFull))
+	w.Buffer(toUE(1, 1))
+	if got := w.path.sent(); !action(datapath.ActionFull)() || !slices.Equal(got, []string{"7:0", "7:1"}) {
+		t.Errorf("with one more on its way: %+v, sent %v", w.path.rule(t, 1, 2), got)
+	}
+	w.pass(drainFor) // the last one was lost
+	w.await(action(datapath.ActionForward))
+}
+
 // While the room of all sessions is full, the data path drops what comes for each of them once
 // it was reported, and buffers again when there is room.
 func TestFullRoomIsClosed(t *testing.T) {

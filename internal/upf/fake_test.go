@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -388,12 +389,15 @@ func (s *smf) usage() []session.UsageReport {
 // world is a UPF on a fake data path, with a clock that the test moves.
 type world struct {
 	*UPF
-	t    *testing.T
-	path *fakePath
-	smf  *smf
-	at   time.Time
-	dir  string
+	t      *testing.T
+	path   *fakePath
+	smf    *smf
+	passed atomic.Int64 // since the beginning, in ns
+	dir    string
 }
+
+// at is the time.
+func (w *world) at() time.Time { return time.Unix(1_800_000_000, w.passed.Load()) }
 
 type pfcpSide struct{ *smf }
 
@@ -419,14 +423,14 @@ func (r pfcpSide) IsSMF(from netip.Addr, in int) bool {
 
 func newWorld(t *testing.T, options ...func(*Options)) *world {
 	t.Helper()
-	w := &world{t: t, path: newFakePath(), smf: &smf{}, at: time.Unix(1_800_000_000, 0), dir: t.TempDir()}
+	w := &world{t: t, path: newFakePath(), smf: &smf{}, dir: t.TempDir()}
 	w.open(options...)
 	return w
 }
 
 func (w *world) open(options ...func(*Options)) {
 	w.t.Helper()
-	o := Options{DataPath: w.path, Journal: w.dir, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.at }}
+	o := Options{DataPath: w.path, Journal: w.dir, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.at() }}
 	for _, f := range options {
 		f(&o)
 	}
@@ -470,8 +474,8 @@ func (w *world) restart(options ...func(*Options)) {
 
 // pass lets time pass, in ticks, and handles what happens.
 func (w *world) pass(d time.Duration) {
-	for end := w.at.Add(d); w.at.Before(end); {
-		w.at = w.at.Add(wheel.Tick)
+	for end := w.at().Add(d); w.at().Before(end); {
+		w.passed.Add(int64(wheel.Tick))
 		w.settle()
 	}
 }
@@ -485,7 +489,7 @@ func (w *world) settle() {
 			continue
 		default:
 		}
-		due := w.reports.wheel.Take(w.at)
+		due := w.reports.wheel.Take(w.at())
 		for _, e := range due {
 			w.reports.check(e)
 		}

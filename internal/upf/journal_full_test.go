@@ -82,7 +82,7 @@ func (w *world) refuses(s *session.Session) {
 // On a full disk every session can be deleted, for good, also after a start. What
 // needs more room is refused.
 func TestFullDisk(t *testing.T) {
-	w := &world{t: t, path: newFakePath(), smf: &smf{}, at: time.Unix(1_800_000_000, 0), dir: onSmallDisk(t)}
+	w := &world{t: t, path: newFakePath(), smf: &smf{}, dir: onSmallDisk(t)}
 	w.open()
 	const sessions = 1000
 	for seid := range uint64(sessions) {
@@ -142,7 +142,7 @@ func mustBeFull(t *testing.T, err error) {
 
 // A first start on a full disk serves, and takes sessions once there is room.
 func TestStartOnFullDisk(t *testing.T) {
-	w := &world{t: t, path: newFakePath(), smf: &smf{}, at: time.Unix(1_800_000_000, 0), dir: onSmallDisk(t)}
+	w := &world{t: t, path: newFakePath(), smf: &smf{}, dir: onSmallDisk(t)}
 	free := fill(t, w.dir)
 	w.open()
 	if err := w.Establish(sample.Session(1)); !errors.Is(err, pfcp.ErrNoResources) {
@@ -260,7 +260,7 @@ func TestOwedRemoval(t *testing.T) {
 // On a full disk there is still room for what the UPF has to remember of reports and
 // associations.
 func TestFullDiskKeepsState(t *testing.T) {
-	w := &world{t: t, path: newFakePath(), smf: &smf{}, at: time.Unix(1_800_000_000, 0), dir: onSmallDisk(t)}
+	w := &world{t: t, path: newFakePath(), smf: &smf{}, dir: onSmallDisk(t)}
 	w.open()
 	s := countedBy(session.URR{Volume: true, Trigger: session.TriggerPeriodic, Period: 10 * time.Second})
 	s.SEID = 1

@@ -215,15 +215,16 @@ func (k *keeper) update(e *store.Entry, from, to *session.Session, dropAll bool)
 	}
 }
 
+// What was kept leaves in small bursts, for which queues of devices have room.
 const (
-	drainAtOnce = 64
-	drainPause  = 50 * time.Microsecond // packets on their way up get here meanwhile
-
-	// How long a rule may go on handing up what comes once all that was kept is sent: who
-	// sends to it may be faster than the daemon. Then it drops what comes until what it
-	// handed up is sent, for as long at most.
-	drainFor = time.Second
+	drainAtOnce = 32
+	drainPause  = time.Millisecond
 )
+
+// drainFor is how long a rule may go on handing up what comes once all is sent that was kept
+// when it began to forward: who sends to it may be faster than the daemon. Then it drops what
+// comes until what it handed up is sent, for as long at most.
+const drainFor = time.Second
 
 // drainSome sends some of what was kept, in order, and with it what comes
 // meanwhile. When nothing is left, nor on its way up, the data path forwards by
@@ -238,20 +239,15 @@ func (k *keeper) drainSome(e *store.Entry) bool {
 	if !e.Buffer.Draining() {
 		return false
 	}
-	s := e.Session()
-	if k.pool.Drain(e.Buffer, s, drainAtOnce, func(f buffer.Frame) { k.inject(e, f) }) > 0 {
-		return true
-	}
-	late := time.Duration(0)
+	s, late := e.Session(), time.Duration(0)
+	sent := k.pool.Drain(e.Buffer, s, drainAtOnce, func(f buffer.Frame) { k.inject(e, f) })
 	if k.reads.Load() { // what an earlier daemon has not read is on its way, too
 		late = e.Buffer.WaitedFor(k.now())
 	}
-	switch {
-	case k.open(e, s, late >= 2*drainFor):
-	case late >= drainFor:
-		k.shut(e, s)
-		return true
-	default:
+	if sent > 0 || !k.open(e, s, late >= 2*drainFor) {
+		if late >= drainFor {
+			k.shut(e, s)
+		}
 		return true
 	}
 	if late >= 2*drainFor {

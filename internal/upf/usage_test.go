@@ -239,7 +239,7 @@ func TestStartAndStop(t *testing.T) {
 func TestMonitoringTime(t *testing.T) {
 	w := newWorld(t)
 	w.establish(countedBy(session.URR{Volume: true, Trigger: session.TriggerVolumeThreshold, VolumeThreshold: octets(1e9),
-		MonitoringTime: w.at.Add(10 * time.Second), SubsequentVolume: octets(5000)}))
+		MonitoringTime: w.at().Add(10 * time.Second), SubsequentVolume: octets(5000)}))
 	w.path.packet(1, 1, 7000)
 	w.pass(11 * time.Second)
 	if got := w.smf.usage(); len(got) != 0 {
@@ -417,7 +417,7 @@ func TestTimesOfPackets(t *testing.T) {
 	}
 	w.pass(time.Second)
 	w.path.packet(1, 1, 1000)
-	if r := ask(); r.First != w.at || r.Last != w.at {
+	if r := ask(); r.First != w.at() || r.Last != w.at() {
 		t.Errorf("looked a second ago: %+v", r)
 	}
 }

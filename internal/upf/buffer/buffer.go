@@ -32,7 +32,8 @@ type Buffer struct {
 	// draining says that rules forward again, but the data path goes on handing
 	// up what comes until what was kept is sent.
 	draining bool
-	emptied  time.Time // when all that was kept was sent; zero: it is not
+	backlog  int       // of what was kept when draining began, what is not sent yet
+	emptied  time.Time // when the last of it was; zero: it is not
 	crowded  bool      // there was no room in what all sessions share
 	full     int       // packets that came, and were dropped because there was no room
 }
@@ -143,9 +144,12 @@ func (b *Buffer) Draining() bool { return b != nil && b.draining }
 // sent. b may be nil.
 func (b *Buffer) Sent() bool { return b.Draining() && len(b.frames) == 0 }
 
-// WaitedFor is how long Sent holds.
+// WaitedFor is for how long only what came since draining began has been left to send.
 func (b *Buffer) WaitedFor(now time.Time) time.Duration {
-	if b.emptied.IsZero() {
+	switch {
+	case b.backlog > 0:
+		return 0
+	case b.emptied.IsZero():
 		b.emptied = now
 	}
 	return now.Sub(b.emptied)
@@ -236,7 +240,7 @@ func (p Pool) Update(b *Buffer, s *session.Session, dropAll bool, open func() bo
 	}
 	b.frames = stay
 	if !b.draining && (leaves || !open()) {
-		b.draining, b.emptied = true, time.Time{}
+		b.draining, b.backlog, b.emptied = true, len(b.frames), time.Time{}
 		return Start
 	}
 	if b.draining {
@@ -268,6 +272,7 @@ func (p Pool) Drain(b *Buffer, s *session.Session, most int, send func(Frame)) (
 	}
 	clear(b.frames[len(stay):])
 	b.frames = stay
+	b.backlog = min(b.backlog-sent, len(stay))
 	return sent
 }
 
