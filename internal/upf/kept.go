@@ -217,7 +217,7 @@ func (k *keeper) update(e *store.Entry, from, to *session.Session, dropAll bool)
 
 // What was kept leaves in small bursts, for which queues of devices have room.
 const (
-	drainAtOnce = 32
+	drainAtOnce = 16
 	drainPause  = time.Millisecond
 )
 
