@@ -354,6 +354,49 @@ func TestNATRestart(t *testing.T) {
 	}
 }
 
+// A UE that gets the address of one whose session has ended has none of its ports. A change of
+// a session, and a daemon that starts again, leave them.
+func TestNATNextSession(t *testing.T) {
+	pins := filepath.Join(pinParent(t), "culvert")
+	t.Cleanup(func() { must(t, Remove(pins)) })
+	d := natRig(t, Options{PinPath: pins})
+	inbound := map[uint32][]byte{}
+	for ue, teid := range map[uint32]uint32{5: 7, 21: 8} {
+		for _, protocol := range []string{"tcp", "udp"} {
+			public, out := opened(t, d, teid, natLayers(protocol, natLook{ue4(ue).String(), natHost, 4711, 53}, 64)...)
+			port := uint16(out[34])<<8 | uint16(out[35])
+			inbound[ue] = onN6(natLayers(protocol, natLook{natHost, public, 53, port}, 64)...)
+		}
+	}
+	idle := plain(5, 7)
+	idle.Rules[1].Action = ActionBuffer
+	must(t, d.Sessions.Put(idle))
+	must(t, d.Sessions.Put(plain(5, 7)))
+	wantReason(t, d, "after changes of the session", inbound[5], "forwarded")
+	want, limits := d.settings.Want, d.limits
+	must(t, d.Close())
+	d, err := Open(Options{PinPath: pins, Limits: limits})
+	must(t, err)
+	t.Cleanup(func() { must(t, d.Close()) })
+	must(t, d.SetSettings(want))
+	must(t, d.Sessions.Put(plain(5, 7)))
+	must(t, d.Sessions.Put(plain(21, 8)))
+	resolve(t, d)
+	wantReason(t, d, "after a restart", inbound[5], "forwarded")
+
+	must(t, d.Sessions.Drop(5))
+	wantReason(t, d, "without a session", inbound[5], "no_pdr")
+	next := plain(5, 7)
+	next.ID = 105
+	must(t, d.Sessions.Put(next))
+	resolve(t, d)
+	wantReason(t, d, "to the next session", inbound[5], "nat_no_mapping")
+	if n := d.NAT.Counts(prefix("10.45.0.0/26")); n[nat.UDP] != 1 || n[nat.TCP] != 1 {
+		t.Errorf("mappings left: %v, want those of the other UE", n)
+	}
+	wantReason(t, d, "to the other UE", inbound[21], "forwarded")
+}
+
 // What is behind a packet in its frame is none of it: a header is not read from there, and an
 // ICMP error that quotes eight octets of TCP has no checksum of TCP.
 func TestNATTrailer(t *testing.T) {

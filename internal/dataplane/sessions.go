@@ -56,6 +56,8 @@ func (n sessionNode) TunnelOf(teid uint32) (name string, found bool) {
 	return n.d.Tunnels.ByTEID(teid)
 }
 
+func (n sessionNode) ForgetPorts(ue netip.Addr) { n.d.NAT.Forget(ue) }
+
 func (n sessionNode) SetUEs(ues uint32) {
 	if (n.d.settings.Get().Ues != 0) != (ues != 0) {
 		n.d.settings.Change(func(s *abi.Settings) { s.Ues = ues })

@@ -3,6 +3,7 @@
 package nat
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"sync"
 	"time"
@@ -70,6 +71,31 @@ func (t *Table) Mappings(pool netip.Prefix, of nat.NAT, ue netip.Addr) (list []n
 		}
 	})
 	return list
+}
+
+// Forget forgets the ports of a UE. The caller holds the lock, and no packet of the UE makes
+// others meanwhile.
+func (t *Table) Forget(ue netip.Addr) {
+	if len(t.book.Want.NATs) == 0 {
+		return
+	}
+	number := binary.BigEndian.Uint32(ue.AsSlice())
+	now := t.book.Get()
+	for i := range now.Nat {
+		n := &now.Nat[i]
+		if settings.PoolOfNAT(n) == (netip.Prefix{}) || number&n.Mask != n.Prefix {
+			continue
+		}
+		at := number &^ n.Mask
+		for protocol := range uint32(abi.NatProtocolNAT_PROTOCOLS) {
+			first := n.Buckets + (protocol*(^n.AddressMask+1)+at/n.Blocks)*nat.Groups + at%n.Blocks*n.BlockBuckets
+			for bucket := first; bucket < first+n.BlockBuckets; bucket++ {
+				for slot := range t.buckets.Words(bucket) {
+					t.buckets.Change(bucket, slot, 0)
+				}
+			}
+		}
+	}
 }
 
 // each calls f for each protocol of the NAT of a pool, with the index of its first bucket.

@@ -77,6 +77,9 @@ func (s *writer) write(p *Plan, w *Write, now uint64) (changed bool, err error) 
 		return false, nil
 	case PutRule:
 		s.writeRule(p, w, now)
+	case ForgetPorts:
+		s.tables.node.ForgetPorts(p.heads[w.Part].prefix.Addr())
+		return false, nil
 	case Lead:
 		h := &p.heads[w.Part]
 		return false, s.tables.put(h.key, h.by, h.index)

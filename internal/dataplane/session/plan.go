@@ -44,12 +44,13 @@ type Write struct {
 type Op uint8
 
 // The ops, in the order in which a plan uses them. No packet sees the effect of
-// those up to PutRule.
+// those up to ForgetPorts.
 const (
 	PutMeter    Op = iota // fill in a meter that no rule has yet
 	ChangeMeter           // rate, window and next of a meter; its bucket stays
 	PutRun                // fill in a run of filters
 	PutRule               // fill in a rule's entry; its counters and bucket come along
+	ForgetPorts           // of NAT44, of a UE whose address another session had
 	Lead                  // lead a key to a head that leads nowhere yet
 	Unlead                // take a key away from packets
 	Hide                  // take a head that is found by index away from packets
@@ -260,6 +261,11 @@ func (p *Plan) appendWrites() {
 	for i := range p.rules {
 		if r := &p.rules[i]; r.at != r.had {
 			p.add(Write{Op: PutRule, Index: r.at, From: r.had, Part: i})
+		}
+	}
+	for i := range p.heads {
+		if h := &p.heads[i]; h.by == byIndex && !h.had && h.isUE() && h.prefix.Addr().Is4() {
+			p.add(Write{Op: ForgetPorts, Index: h.index, Part: i})
 		}
 	}
 	for i := range p.heads { // while an earlier daemon's are there also those that are led already, for Sweep

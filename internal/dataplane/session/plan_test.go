@@ -43,6 +43,7 @@ func (n *memoryNode) OuterSource(*Forwarding) netip.Addr     { return n.source }
 func (n *memoryNode) Targets() *target.Table                 { return n.targets }
 func (n *memoryNode) Steered(p netip.Prefix) bool            { return p == n.taken }
 func (n *memoryNode) TunnelOf(uint32) (name string, ok bool) { return "", false }
+func (n *memoryNode) ForgetPorts(netip.Addr)                 {}
 func (n *memoryNode) SetUEs(ues uint32)                      { n.ues = ues }
 
 // sweep does what the data path does before sessions are swept.
@@ -116,7 +117,7 @@ func planOf(s *Sessions, session Session) (*Plan, error) {
 	return p, err
 }
 
-var opNames = [...]string{"PutMeter", "ChangeMeter", "PutRun", "PutRule", "Lead", "Unlead", "Hide", "SetOut", "SetRate",
+var opNames = [...]string{"PutMeter", "ChangeMeter", "PutRun", "PutRule", "ForgetPorts", "Lead", "Unlead", "Hide", "SetOut", "SetRate",
 	"SetLimits", "SetSource4", "SetSource6", "SetDo", "Wait"}
 
 // describe says what a plan writes, by what is at each entry.
@@ -155,7 +156,7 @@ func TestPlan(t *testing.T) {
 		from, to string
 		want     []string
 	}{
-		{"", "plain", []string{"PutRule 1", "PutRule 2", "SetSource4", "SetDo forward checking sources", "SetDo forward"}},
+		{"", "plain", []string{"PutRule 1", "PutRule 2", "ForgetPorts", "SetSource4", "SetDo forward checking sources", "SetDo forward"}},
 		{"plain", "plain", limits},
 		{"plain", "handover", []string{"SetLimits 1", "SetOut", "SetLimits 2"}},
 		{"plain", "idle", []string{"SetLimits 1", "SetLimits 2", "SetDo buffer"}},

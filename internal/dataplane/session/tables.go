@@ -33,6 +33,8 @@ type Node interface {
 	Steered(netip.Prefix) bool
 	// TunnelOf is the tunnel that has a TEID.
 	TunnelOf(teid uint32) (name string, found bool)
+	// ForgetPorts forgets the public ports of a UE behind a NAT.
+	ForgetPorts(ue netip.Addr)
 	// SetUEs writes to the settings whether pdr_by_ue holds anything: 0 or 1.
 	SetUEs(uint32)
 }
