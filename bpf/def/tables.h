@@ -331,13 +331,8 @@ struct pdr {
 struct refused {
 	struct volume volume;
 	__u32 notify; /* octets of volume / 256, mod 2^32; 0: never */
-	__u32 held; /* HELD_OPEN; packets handed up to be kept that the daemon is not done with.
-		     * refused[0]: the entry of the one that it has in hand; 0: none */
+	__u32 held; /* ue.h */
 };
-
-/* In `held`: the rule, which may still say PDR_BUFFER, forwards. Set only where nothing is
- * handed up: so that nothing overtakes. */
-#define HELD_OPEN (1u << 31)
 
 /* What leads packets at a SID of a slice to its rules. In pdr_by_ue it is the ninth octet's
  * neighbour: AT_SID, this, two octets of 0, the slice in four. The first half of the key

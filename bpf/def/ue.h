@@ -17,6 +17,12 @@ enum ue_to_ue {
 	UE_TO_UE_N6, /* out by a table, and in again from there */
 };
 
+/* `held` of refused: packets handed up to be kept that the daemon is not done with; of
+ * refused[0]: the entry of the one that it has in hand, or 0. HELD_OPEN: the rule, which may
+ * still say PDR_BUFFER, forwards. Set only where nothing is handed up: so that nothing
+ * overtakes. */
+#define HELD_OPEN (1u << 31)
+
 /* In `slice` of local_sid: what the data network sends to its UEs arrives there, and nothing
  * else. */
 #define SLICE_VPN (1 << 15)

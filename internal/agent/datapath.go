@@ -111,11 +111,11 @@ func (s sessions) TakeTEID(teid uint32) error          { return s.dp.Sessions.Ta
 func (s sessions) FreeTEID(teid uint32)                { s.dp.Sessions.FreeTEID(teid) }
 func (s sessions) PutSession(v datapath.Session) error { return s.dp.Sessions.Put(v) }
 func (s sessions) DropSession(id uint64) error         { return s.dp.Sessions.Drop(id) }
-func (s sessions) Taken(entry uint32)                  { s.dp.Sessions.Taken(entry) }
-func (s sessions) Shut(id uint64, rule uint16)         { s.dp.Sessions.Shut(id, rule) }
+func (s sessions) Taken(entry uint32)                  { s.dp.Sessions.Turns.Taken(entry) }
+func (s sessions) Shut(id uint64, rule uint16)         { s.dp.Sessions.Turns.Shut(id, rule) }
 
 func (s sessions) Open(id uint64, rule uint16, force bool) bool {
-	return s.dp.Sessions.Open(id, rule, force)
+	return s.dp.Sessions.Turns.Open(id, rule, force)
 }
 
 func (s sessions) Out(entry uint32) uint64 { return s.dp.Sessions.Turns.Out(entry) }

@@ -78,7 +78,7 @@ func newRigAt(t testing.TB, path string) *rig {
 	go func() {
 		done <- d.Punts.Read(ctx, func(p event.Punt) {
 			if p.Kind == event.PuntBuffer {
-				d.Sessions.Taken(p.Entry)
+				d.Sessions.Turns.Taken(p.Entry)
 			}
 			r.mu.Lock()
 			r.punts = append(r.punts, p)

@@ -232,7 +232,7 @@ func (d *DataPlane) openTables() (err error) {
 	}
 	// The sessions are others after a restart.
 	ruleAt := func(pdr uint32) (uint64, uint16) { return d.Sessions.RuleAt(pdr) }
-	taking := func(pdr uint32) { d.Sessions.Taking(pdr) }
+	taking := func(pdr uint32) { d.Sessions.Turns.Taking(pdr) }
 	d.Punts = &event.Punts{Rings: d.rings, RuleAt: ruleAt, Taking: taking, LinkAt: linkAt}
 	d.Trace = event.NewTracer(&d.mu, d.settings, m[abi.MapTraceFilter], d.rings, d.nameEvent)
 	// Concepts tell those above them that have to know of a change.

@@ -52,18 +52,18 @@ func TestNothingOvertakes(t *testing.T) {
 	u := newIdleUE(t)
 	u.goes("idle", false)
 	u.put(ActionForward)
-	if u.d.Sessions.Open(1, 2, false) {
+	if u.d.Sessions.Turns.Open(1, 2, false) {
 		t.Error("open with a packet on its way up")
 	}
 	u.goes("while the first is on its way up", false)
-	u.d.Sessions.Taken(u.entry)
+	u.d.Sessions.Turns.Taken(u.entry)
 	u.goes("while the second is on its way up", false)
-	u.d.Sessions.Taken(u.entry)
-	if u.put(ActionForward); u.d.Sessions.Open(1, 2, false) {
+	u.d.Sessions.Turns.Taken(u.entry)
+	if u.put(ActionForward); u.d.Sessions.Turns.Open(1, 2, false) {
 		t.Error("open with the third packet on its way up")
 	}
-	u.d.Sessions.Taken(u.entry)
-	if !u.d.Sessions.Open(1, 2, false) {
+	u.d.Sessions.Turns.Taken(u.entry)
+	if !u.d.Sessions.Turns.Open(1, 2, false) {
 		t.Error("not open with nothing on its way up")
 	}
 	u.goes("open", true)
@@ -84,8 +84,8 @@ func TestActivationBetween(t *testing.T) {
 	u.d.sessionTables.Refused.StoreHalf(u.entry, 2, 1, 1) // counted, and not in the ring yet
 	u.put(ActionForward)
 	u.goes("behind it", false)
-	u.d.Sessions.Taken(u.entry)
-	u.d.Sessions.Taken(u.entry)
+	u.d.Sessions.Turns.Taken(u.entry)
+	u.d.Sessions.Turns.Taken(u.entry)
 	u.put(ActionForward)
 	u.goes("once both are done with", true)
 
@@ -102,7 +102,7 @@ func TestShutRule(t *testing.T) {
 	u := newIdleUE(t)
 	u.goes("idle", false)
 	u.put(ActionForward)
-	u.d.Sessions.Shut(1, 2)
+	u.d.Sessions.Turns.Shut(1, 2)
 	wantReason(t, u.d, "shut", u.frame, "buffer_full")
 	if got := u.held(); got != 1 {
 		t.Errorf("held %#x, want 1", got)
@@ -112,8 +112,8 @@ func TestShutRule(t *testing.T) {
 	if got := volumes(t, u.d, 1)[2].Packets; got != before+1 {
 		t.Errorf("%d kept packets went on, want 1", got-before)
 	}
-	u.d.Sessions.Taken(u.entry)
-	if !u.d.Sessions.Open(1, 2, false) {
+	u.d.Sessions.Turns.Taken(u.entry)
+	if !u.d.Sessions.Turns.Open(1, 2, false) {
 		t.Error("not open although nothing is on its way up")
 	}
 	u.goes("open", true)
@@ -121,10 +121,10 @@ func TestShutRule(t *testing.T) {
 	u.put(ActionBuffer)
 	u.goes("idle", false)
 	u.put(ActionForward)
-	if !u.d.Sessions.Open(1, 2, true) {
+	if !u.d.Sessions.Turns.Open(1, 2, true) {
 		t.Error("not open by force")
 	}
-	u.d.Sessions.Taken(u.entry) // late
+	u.d.Sessions.Turns.Taken(u.entry) // late
 	u.goes("open by force", true)
 	if got := u.held(); got != heldOpen {
 		t.Errorf("held %#x, want none", got)
@@ -163,7 +163,7 @@ func TestHeldOverARestart(t *testing.T) {
 	u.entry = d.Sessions.EntryAt(1, 2)
 	u.goes("idle", false)
 	u.goes("idle", false)
-	d.Sessions.Taking(u.entry) // and then it dies
+	d.Sessions.Turns.Taking(u.entry) // and then it dies
 	must(t, d.Close())
 	d = open()
 	defer func() { must(t, d.Close()); must(t, Remove(path)) }()
@@ -177,9 +177,9 @@ func TestHeldOverARestart(t *testing.T) {
 		t.Errorf("held %#x, want 1", got)
 	}
 	u.goes("behind what an earlier daemon left", false)
-	d.Sessions.Taken(u.entry)
-	d.Sessions.Taken(u.entry)
-	if !d.Sessions.Open(1, 2, false) {
+	d.Sessions.Turns.Taken(u.entry)
+	d.Sessions.Turns.Taken(u.entry)
+	if !d.Sessions.Turns.Open(1, 2, false) {
 		t.Error("not open")
 	}
 	u.goes("open", true)
@@ -195,9 +195,9 @@ func TestN4WaitsForWhatIsHeld(t *testing.T) {
 	refused.StoreHalf(r.rule, 2, 1, 2)
 	holds := r.act[0]&^(0xff<<32) | uint64(abi.PdrActionPDR_BUFFER)<<32
 	r.expect("active at the other gNB", update(open5gsForward, far, 2, "10.200.0.9"), r.forward[1], holds)
-	r.d.Sessions.Taken(r.rule)
-	r.d.Sessions.Taken(r.rule)
-	if !r.d.Sessions.Open(5, 2, false) {
+	r.d.Sessions.Turns.Taken(r.rule)
+	r.d.Sessions.Turns.Taken(r.rule)
+	if !r.d.Sessions.Turns.Open(5, 2, false) {
 		t.Error("not open")
 	}
 	if got := r.d.sessionTables.PDR.Load(r.rule, 3); got != r.act[0] {

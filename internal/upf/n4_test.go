@@ -374,11 +374,11 @@ func (j joined) InjectKept(frame []byte, ifindex int) error {
 func (j joined) SetSliceSID(sid netip.Prefix, slice uint32, vpn bool) {
 	j.SIDs.SetSlice(sid, uint16(slice), vpn)
 }
-func (j joined) Taken(entry uint32)          { j.Sessions.Taken(entry) }
-func (j joined) Shut(id uint64, rule uint16) { j.Sessions.Shut(id, rule) }
+func (j joined) Taken(entry uint32)          { j.Sessions.Turns.Taken(entry) }
+func (j joined) Shut(id uint64, rule uint16) { j.Sessions.Turns.Shut(id, rule) }
 
 func (j joined) Open(id uint64, rule uint16, force bool) bool {
-	return j.Sessions.Open(id, rule, force)
+	return j.Sessions.Turns.Open(id, rule, force)
 }
 func (j joined) PutSession(s datapath.Session) error { return j.Sessions.Put(s) }
 func (j joined) RemoveSession(id uint64, done func([]datapath.RuleUsage, error)) error {

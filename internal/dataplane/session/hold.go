@@ -46,10 +46,11 @@ func (s *writer) open(index uint32) bool {
 
 // Open has a rule forward that was put to forward, if all that it handed up is done with, and
 // says whether it does. force: in any case.
-func (s *Sessions) Open(id uint64, rule uint16, force bool) (open bool) {
+func (x *Turns) Open(id uint64, rule uint16, force bool) (open bool) {
+	s := x.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	index, do := s.holding(id, rule)
+	index, do := x.holding(id, rule)
 	if index == 0 {
 		return true
 	}
@@ -65,17 +66,19 @@ func (s *Sessions) Open(id uint64, rule uint16, force bool) (open bool) {
 
 // Shut has a rule that was put to forward, and is not open yet, drop what comes: so that all
 // that it handed up comes to an end.
-func (s *Sessions) Shut(id uint64, rule uint16) {
+func (x *Turns) Shut(id uint64, rule uint16) {
+	s := x.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if index, do := s.holding(id, rule); index != 0 {
+	if index, do := x.holding(id, rule); index != 0 {
 		s.tables.PDR.Store(index, wordPDRDo, withAction(do, actionFull))
 	}
 }
 
 // holding is the entry of a rule that hands up or drops what comes, and its word; 0: it does
 // not, or is missing.
-func (s *Sessions) holding(id uint64, rule uint16) (index uint32, do uint64) {
+func (x *Turns) holding(id uint64, rule uint16) (index uint32, do uint64) {
+	s := x.s
 	if s.usable() != nil {
 		return 0, 0
 	}
@@ -92,7 +95,8 @@ func (s *Sessions) holding(id uint64, rule uint16) (index uint32, do uint64) {
 
 // Taking notes that the daemon has a packet in hand that an entry handed up to be kept, Taken
 // that it is done with it.
-func (s *Sessions) Taking(entry uint32) {
+func (x *Turns) Taking(entry uint32) {
+	s := x.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.usable() == nil && entry < s.tables.Refused.Len {
@@ -101,7 +105,8 @@ func (s *Sessions) Taking(entry uint32) {
 }
 
 // Taken ends Taking.
-func (s *Sessions) Taken(entry uint32) {
+func (x *Turns) Taken(entry uint32) {
+	s := x.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.usable() == nil && entry < s.tables.Refused.Len {
