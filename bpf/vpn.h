@@ -24,7 +24,7 @@ GLOBAL int enter_vpn(struct xdp_md *ctx, struct packet *p)
 		return REASON_FAR_DROP;
 	four = p->family == 4;
 	to = target_in(cfg, four ? ld32(&p->dst) : p->dst.hi, four ? ~0ull : p->dst.lo,
-				 four ? CACHE_IPV4 : 0, f->index, p->guarded ? CACHE_GUARDED : 0);
+		       four ? CACHE_IPV4 : 0, f->index, p->guarded ? CACHE_GUARDED : 0);
 	if (!to || to->kind != TARGET_POLICY)
 		return REASON_NO_VPN_ROUTE;
 	index = to->index;
