@@ -249,12 +249,44 @@ func (s *server) keepsToItself(t *testing.T, host string) {
 	denied("its own labels", err)
 	_, err = nodes.Patch(t.Context(), me, "application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
 	denied("its own spec", err)
+	for what, change := range map[string]string{
+		"its own finalizers":  `{"metadata":{"finalizers":["example.org/stuck"]}}`,
+		"its own owner":       `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"node-9","uid":"1"}]}}`,
+		"others' annotations": `{"metadata":{"annotations":{"example.org/x":"y"}}}`,
+	} {
+		_, err = nodes.Patch(t.Context(), me, "application/merge-patch+json", []byte(change), metav1.PatchOptions{})
+		denied(what, err)
+	}
 	maps := api.objects.Resource(configMapResource).Namespace(namespace)
+	s.apply(t, claimsOf(map[string]any{"node-9": "fd78:9::/48"}))
+	claim := func(data map[string]any) error {
+		u := claimsOf(data)
+		u.SetResourceVersion(s.get(t, u).GetResourceVersion())
+		_, err := maps.Update(t.Context(), u, metav1.UpdateOptions{})
+		return err
+	}
+	denied("another node's locator, for that node", claim(map[string]any{"node-9": "fd78:8::/48"}))
+	denied("a locator for another node", claim(map[string]any{"node-9": "fd78:9::/48", "node-8": "fd78:8::/48"}))
+	denied("another node's locator, for itself", claim(map[string]any{"node-9": "fd78:9::/48", me: "fd78:9::/48"}))
+	if err := claim(map[string]any{"node-9": "fd78:9::/48", me: "fd78:1::/48"}); err != nil {
+		t.Errorf("a free locator: %v", err)
+	}
+	if err := s.of(claimsOf(nil)).Delete(t.Context(), LocatorsName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	_, err = maps.Patch(t.Context(), ListingName(me), "application/merge-patch+json", []byte(`{"data":{"policies.yaml":"x"}}`), metav1.PatchOptions{})
 	denied("its own policies", err)
 	denied("the agents' configuration", annotate(t.Context(), maps, "culvert", "x", "y"))
 	_, err = api.objects.Resource(policyResource).Apply(t.Context(), "mine", policyObject("mine", spec(nil)), metav1.ApplyOptions{FieldManager: "x"})
 	denied("a policy", err)
+}
+
+// claimsOf is the ConfigMap of nodes' locators.
+func claimsOf(data map[string]any) *unstructured.Unstructured {
+	u := listingObject("")
+	u.SetName(LocatorsName)
+	u.Object["data"] = data
+	return u
 }
 
 // claimed: nodes that claim at the same time get different locators, and what a
