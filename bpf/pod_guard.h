@@ -8,6 +8,7 @@
 #include "skb.h"
 
 #define ND_ROUTER_ADVERTISEMENT 134
+#define ND_ADVERTISEMENT 136
 #define ND_REDIRECT 137
 #define POD_EXTENSIONS 4 /* headers in front of layer 4 */
 
@@ -52,12 +53,18 @@ INLINE int is_link_scope(const __u8 *address)
 	return ld16(address) == be16(0xff02) || is_link_local(address);
 }
 
+INLINE int is_own6(struct pod *from, const __u8 *address)
+{
+	return ld64(address) | ld64(address + 8) && ld64(address) == ld64(from->ip6.b) &&
+	       ld64(address + 8) == ld64(from->ip6.b + 8);
+}
+
 INLINE int guard_source6(struct pod *from, struct ipv6 *ip)
 {
 	const __u8 *src = (const __u8 *)&ip->src;
 	int none = !(ld64(src) | ld64(src + 8));
 
-	if (!none && ld64(src) == ld64(from->ip6.b) && ld64(src + 8) == ld64(from->ip6.b + 8))
+	if (is_own6(from, src))
 		return 0;
 	/* no address while one is tried, and from listeners to multicast (RFC 4862, 3810) */
 	return is_link_scope((const __u8 *)&ip->dst) && (none || is_link_local_of(from, src))
@@ -65,33 +72,49 @@ INLINE int guard_source6(struct pod *from, struct ipv6 *ip)
 		       : REASON_POD_SOURCE;
 }
 
-/* Behind the extension headers: no routing header, and no message of routers. */
-INLINE int guard_payload6(struct __sk_buff *skb, __u8 next)
+/* No message of routers, and none about others' addresses (RFC 4861). */
+INLINE int guard_icmp6(struct __sk_buff *skb, struct pod *from, __u32 at)
 {
-	__u32 at = ETH_LEN + IPV6_LEN, i;
+	__u8 *message, *target;
+
+	skb_need(skb, at + 24);
+	message = skb_at(skb, at, 1);
+	if (!message || *message == ND_ROUTER_ADVERTISEMENT || *message == ND_REDIRECT)
+		return REASON_POD_FRAME;
+	if (*message != ND_ADVERTISEMENT)
+		return 0;
+	target = skb_at(skb, at + 8, 16);
+	return target && (is_own6(from, target) || is_link_local_of(from, target))
+		       ? 0
+		       : REASON_POD_SOURCE;
+}
+
+/* Behind the extension headers: no routing header, in no fragment either, and no message
+ * of routers. */
+INLINE int guard_payload6(struct __sk_buff *skb, struct pod *from, __u8 next)
+{
+	__u32 at = ETH_LEN + IPV6_LEN, i, length;
 	__u8 *header;
 
 	for (i = 0; i < POD_EXTENSIONS; i++) {
 		if (next == NH_ROUTING)
 			return REASON_SR_DOMAIN_EDGE;
-		if (next != NH_HOP_BY_HOP && next != NH_DESTINATION)
-			break;
+		if (next != NH_HOP_BY_HOP && next != NH_DESTINATION && next != NH_FRAGMENT &&
+		    next != NH_AH)
+			return next == NH_ICMPV6 ? guard_icmp6(skb, from, at) : 0;
 		skb_need(skb, at + 8);
-		header = skb_at(skb, at, 2);
+		header = skb_at(skb, at, 8);
 		if (!header)
 			return REASON_EXTENSION_CHAIN;
+		length = next == NH_FRAGMENT ? 8
+			 : next == NH_AH     ? (header[1] + 2) * 4
+					     : 8 + header[1] * 8;
+		if (next == NH_FRAGMENT && ld16(header + 2) & be16(0xfff8)) /* not the first */
+			return header[0] == NH_ROUTING ? REASON_SR_DOMAIN_EDGE : 0;
 		next = header[0];
-		at += 8 + header[1] * 8;
+		at += length;
 	}
-	if (i == POD_EXTENSIONS)
-		return REASON_EXTENSION_CHAIN;
-	if (next != NH_ICMPV6)
-		return 0;
-	skb_need(skb, at + 8);
-	header = skb_at(skb, at, 1);
-	return !header || *header == ND_ROUTER_ADVERTISEMENT || *header == ND_REDIRECT
-		       ? REASON_POD_FRAME
-		       : 0;
+	return REASON_EXTENSION_CHAIN;
 }
 
 INLINE int guard_ipv4(struct __sk_buff *skb, struct pod *from)
@@ -117,7 +140,7 @@ INLINE int guard_ipv6(struct __sk_buff *skb, struct settings *cfg, struct pod *f
 	if (in_domain(cfg, &ip->dst))
 		return REASON_SR_DOMAIN_EDGE;
 	reason = guard_source6(from, ip);
-	return reason ? reason : guard_payload6(skb, ip->next_header);
+	return reason ? reason : guard_payload6(skb, from, ip->next_header);
 }
 
 /* 0, or the reason why a frame of the pod is dropped. */

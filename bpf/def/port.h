@@ -42,7 +42,7 @@ struct port {
 	__u8 classifier; /* index, of what arrives; 0: all best effort */
 	__u64 mac;    /* its own, as is_for_port() reads it; 0: not known */
 	__u32 pod;    /* index of the pod behind it; 0: none */
-	__u32 pad;
+	__u32 pad[3]; /* two entries in a cache line, and none in two */
 };
 
 /* access[index]: who may send GTP-U by ports of role n3 or n9, and which services of

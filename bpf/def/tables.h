@@ -369,7 +369,8 @@ struct station {
 
 #define STATION_TIME_SHIFT 27
 
-/* Before a frame of the daemon's for a session's rules, whatever its destination. */
+/* What the daemon puts before a frame (XDP metadata) that is for a session's
+ * rules, whatever its destination. */
 #define GIVEN_MAGIC 0x6376657468ull
 
 struct given {

@@ -181,7 +181,6 @@ INLINE int ask_for_markers(struct n4_session *s, struct n4_plan *plan)
 INLINE int open_held(__u32 index)
 {
 	struct refused *r = bpf_map_lookup_elem(&refused, &index);
-
 	__u32 was = r ? __sync_val_compare_and_swap(&r->held, 0, HELD_OPEN) : 0;
 
 	return !was || was & HELD_OPEN;

@@ -30,13 +30,26 @@ func icmp6(src, dst string, kind uint8, before ...packet.Layer) layers {
 	return append(in, packet.ICMP{V6: true, Type: kind}, packet.Payload{Count: 16})
 }
 
+// advertisement is a Neighbor Advertisement about an address.
+func advertisement(target string) layers {
+	return of(icmp6("fd02::2", allNodes, 136)[:2], packet.Payload{Data: addr(target).AsSlice()})
+}
+
+// laterFragment is what comes behind the first one of a packet whose first header is `kind`.
+func laterFragment(kind uint8) packet.Extension {
+	return packet.Extension{Kind: 44, Data: packet.Hex{0, 8, 0, 0, 0, 7}, Next: &kind}
+}
+
 const (
 	podLinkLocal = "fe80::ff:fe00:a" // of hostA
 	allNodes     = "ff02::1"
 	allRouters   = "ff02::2"
 )
 
-var routerAlert = packet.Extension{Kind: 0, Data: packet.Hex{5, 2, 0, 0, 1, 0}}
+var (
+	routerAlert    = packet.Extension{Kind: 0, Data: packet.Hex{5, 2, 0, 0, 1, 0}}
+	authentication = packet.Extension{Kind: 51, Data: make(packet.Hex, 22), Length: new(uint8(4))} // RFC 4302: 24 octets
+)
 
 // guardRows are what whoever is root in the pod at podveth may send, and may not. Its
 // addresses are 10.2.2.2 and fd02::2, those of the other pod 10.1.1.1 and fd01::1.
@@ -72,6 +85,11 @@ var guardRows = []podRow{
 	{name: "MLD", in: icmp6(podLinkLocal, "ff02::16", 143, routerAlert), end: "passed"},
 	{name: "router solicitation", in: icmp6(podLinkLocal, allRouters, 133), end: "passed"},
 	{name: "neighbour solicitation", in: icmp6("fd02::2", allNodes, 135), end: "passed"},
+	{name: "neighbour advertisement", in: advertisement("fd02::2"), end: "passed"},
+	{name: "neighbour advertisement, link-local", in: advertisement(podLinkLocal), end: "passed"},
+	{name: "neighbour advertisement about another pod", in: advertisement("fd01::1"), end: "pod_source"},
+	{name: "neighbour advertisement about its gateway", in: advertisement("fe80::1"), end: "pod_source"},
+	{name: "neighbour advertisement, cut", in: of(icmp6("fd02::2", allNodes, 136)[:2], packet.Payload{Count: 8}), end: "pod_source"},
 	{name: "a link-local address that is not of its MAC", in: icmp6("fe80::ff:fe00:b", allRouters, 133), end: "pod_source"},
 	{name: "a link-local address beyond fe80::/64", in: icmp6("fe80:0:0:1:0:ff:fe00:a", allRouters, 133), end: "pod_source"},
 	{name: "its link-local address, to elsewhere", in: of(ip6(podLinkLocal, "fd01::1"), datagram(20)), end: "pod_source"},
@@ -84,6 +102,13 @@ var guardRows = []podRow{
 	{name: "an SRH to another pod", in: of(ip6("fd02::2", "fd01::1"), srhOf(0, "fd01::1"), datagram(20)), end: "sr_domain_edge"},
 	{name: "an SRH behind options", in: of(ip6("fd02::2", "fd01::1"), routerAlert, options6, srhOf(0, "fd01::1"), datagram(20)), end: "sr_domain_edge"},
 	{name: "an SRH behind too many options", in: of(ip6("fd02::2", "fd01::1"), routerAlert, options6, options6, options6, srhOf(0, "fd01::1")), end: "extension_chain"},
+	{name: "an SRH in a fragment", in: of(ip6("fd02::2", "fd01::1"), fragment6, srhOf(0, "fd01::1"), datagram(20)), end: "sr_domain_edge"},
+	{name: "an SRH in fragments, a later one", in: of(ip6("fd02::2", "fd01::1"), laterFragment(43), packet.Payload{Count: 24}), end: "sr_domain_edge"},
+	{name: "an SRH behind an authentication header", in: of(ip6("fd02::2", "fd01::1"), authentication, srhOf(0, "fd01::1"), datagram(20)), end: "sr_domain_edge"},
+	{name: "a router advertisement in a fragment", in: icmp6(podLinkLocal, allNodes, 134, fragment6), end: "pod_frame"},
+	{name: "a fragment", in: of(ip6("fd02::2", "2001:db8::1"), fragment6, datagram(20)), end: "passed"},
+	{name: "a later fragment, with whatever is in it", in: of(ip6("fd02::2", "2001:db8::1"), laterFragment(17), packet.Payload{Count: 24}), end: "passed"},
+	{name: "an authentication header", in: of(ip6("fd02::2", "2001:db8::1"), authentication, datagram(20)), end: "passed"},
 	{name: "options, cut", in: of(ip6("fd02::2", "fd01::1"), packet.Payload{Proto: 60}), end: "extension_chain"},
 	{name: "IPv6 in IPv6 to a SID", in: of(ip6("fd02::2", dt6), toPod6), end: "sr_domain_edge"},
 	{name: "IPv6 in IPv6 to a SID outside of the domain", in: of(ip6("fd02::2", "fd77::1"), toPod6), end: "sr_domain_edge"},

@@ -586,7 +586,7 @@ type Port struct {
 	Classifier uint8
 	Mac        uint64
 	Pod        uint32
-	Pad        uint32
+	Pad        [3]uint32
 }
 
 type PortFlags uint32
