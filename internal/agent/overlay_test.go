@@ -110,6 +110,24 @@ func TestSIDThatNoUplinkServes(t *testing.T) {
 	}
 }
 
+// SIDs of routers on a node's paths are inside as long as a policy has them: pods do not reach
+// them.
+func TestSIDsOfPoliciesAreInside(t *testing.T) {
+	d := prepare(t, t.TempDir(), clusterFile, newFake()).start(t, underlay())
+	router := overlay.Member{Prefix: prefix("fc09:f:e::/128"), SIDs: true}
+	is := func() bool { return d.dp.members[router] }
+	d.holds(t, "it is not inside before there is a policy", func() bool { return len(d.dp.members) > 0 && !is() })
+	_, err := d.Add(t.Context(), parse(t, "policies: [{name: core, behavior: H.Encaps.Red, source: '2001:db8::1', segment_lists: [{segments: ['fc09:f:e::', 'fc00:0:2:6::']}]}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.holds(t, "the router's SID is inside", is)
+	if _, err := d.Delete(t.Context(), []desired.Ref{{Kind: desired.KindPolicy, Key: "core"}}); err != nil {
+		t.Fatal(err)
+	}
+	d.holds(t, "it is not any more", func() bool { return !is() })
+}
+
 func TestMember(t *testing.T) {
 	d := prepare(t, t.TempDir(), clusterFile, newFake()).start(t, underlay())
 	d.holds(t, "the other node is reached", func() bool {

@@ -23,9 +23,9 @@ func (m Member) String() string {
 }
 
 // Members are this node, the others, whoever advertises layer-3 services, configured BGP
-// peers, and the SIDs of all of them. An address of a node that is a SID, too, is a node's:
-// pods may reach nodes.
-func (w *Wanted) Members(self Self, bgp []netip.Addr) []Member {
+// peers, and the SIDs of all of them, of the pool of locators (if there is one) and of other
+// segment lists. An address of a node that is a SID, too, is a node's: pods may reach nodes.
+func (w *Wanted) Members(self Self, bgp []netip.Addr, pool netip.Prefix, lists []srpolicy.SegmentList) []Member {
 	m := members{kind: map[netip.Prefix]bool{}}
 	for _, a := range append([]netip.Addr{self.Address}, bgp...) {
 		m.add(Member{Prefix: hostPrefix(a)})
@@ -33,6 +33,7 @@ func (w *Wanted) Members(self Self, bgp []netip.Addr) []Member {
 	for _, p := range w.Peers {
 		m.add(Member{Prefix: hostPrefix(p.Address)})
 	}
+	m.addSIDs(pool)
 	m.addSIDs(self.Locator)
 	for _, p := range w.Peers {
 		m.addSIDs(p.Locator)
@@ -50,6 +51,7 @@ func (w *Wanted) Members(self Self, bgp []netip.Addr) []Member {
 	for _, p := range w.Paths {
 		m.addLists(p.SegmentLists)
 	}
+	m.addLists(lists)
 	return m.list
 }
 

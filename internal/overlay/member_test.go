@@ -2,9 +2,12 @@ package overlay
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // TestMembers: each node, BGP peers and the next hops of services are inside, and so are
@@ -18,6 +21,8 @@ func TestMembers(t *testing.T) {
 		nodes []Node
 		reach []Reach
 		bgp   string
+		pool  netip.Prefix
+		lists []srpolicy.SegmentList
 		want  string
 	}{
 		"alone":             {self: self, want: "2001:db8::1/128, SIDs fc00:0:1::/48"},
@@ -27,6 +32,8 @@ func TestMembers(t *testing.T) {
 		"a BGP peer":        {self: self, bgp: "2001:db8::99", want: "2001:db8::1/128, 2001:db8::99/128, SIDs fc00:0:1::/48"},
 		"an IPv4 BGP peer":  {self: self, bgp: "192.0.2.1", want: "2001:db8::1/128, SIDs fc00:0:1::/48"},
 		"a service's SID":   {self: self, reach: []Reach{{Prefix: prefixes("10.9.0.0/16")[0], Address: addr("2001:db8::99"), Segments: addrs("fc09::46")}}, want: "2001:db8::1/128, 2001:db8::99/128, SIDs fc00:0:1::/48, SIDs fc09::46/128"},
+		"a pool":            {self: self, nodes: []Node{node(2)}, pool: prefixes("fc00::/32")[0], want: "2001:db8::1/128, 2001:db8::2/128, SIDs fc00::/32"},
+		"a router's SID":    {self: self, lists: []srpolicy.SegmentList{{Segments: addrs("fc09:f:e::", "fc00:0:1:4::")}}, want: "2001:db8::1/128, SIDs fc00:0:1::/48, SIDs fc09:f:e::/128"},
 		"without a locator": {self: Self{Name: "node-1", Address: addr("2001:db8::1"), Prefixes: self.Prefixes[:1], DT4: addr("fcdd::4")}, want: "2001:db8::1/128, SIDs fcdd::4/128"},
 	} {
 		var bgp = addrs()
@@ -35,7 +42,7 @@ func TestMembers(t *testing.T) {
 		}
 		w := Remote(Cluster{Self: tt.self, Nodes: tt.nodes, Reaches: tt.reach})
 		var got []string
-		for _, m := range w.Members(tt.self, bgp) {
+		for _, m := range w.Members(tt.self, bgp, tt.pool, tt.lists) {
 			got = append(got, fmt.Sprint(m))
 		}
 		slices.Sort(got)

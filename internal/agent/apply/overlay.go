@@ -46,6 +46,7 @@ type overlayState struct {
 	mtu       int // of pods and of the entry
 	uplinks   map[int]bool
 	members   map[overlay.Member]bool
+	tables    *plan.Tables // whose policies' SIDs are among members; nil: none
 	routes    map[netip.Prefix]netdev.HostRoute
 	prepared  []prepared
 	masked    [2][]netip.Prefix
@@ -97,6 +98,9 @@ func (o *Overlay) Sync(g *plan.Goal, t *plan.Tables, links *netdev.Snapshot) {
 		return
 	}
 	if o.written == g.Wanted && o.on == links && o.mtu == podMTU(o.outward, g, t) && o.classes == t.Classes {
+		if o.tables != t {
+			o.syncMembers(t)
+		}
 		return
 	}
 	o.outward, o.problems = plan.Uplinks(c, g.Wanted.Peers, links), nil
@@ -106,7 +110,7 @@ func (o *Overlay) Sync(g *plan.Goal, t *plan.Tables, links *netdev.Snapshot) {
 	mtu := podMTU(o.outward, g, t)
 	o.syncEntry(mtu)
 	o.syncForwarding()
-	o.syncMembers()
+	o.syncMembers(t)
 	o.syncUplinks(o.outward)
 	o.syncRoutes()
 	o.syncMasquerade(c.Masquerade)
@@ -237,13 +241,23 @@ func (o *Overlay) syncUplinks(uplinks []netdev.Link) {
 	o.uplinks = syncSet(&o.retries, o.dp.Uplinks, "uplink", o.uplinks, want)
 }
 
-// syncMembers is before uplinks take packets of members.
-func (o *Overlay) syncMembers() {
+// syncMembers is before uplinks take packets of members. The SIDs of the pool, and of all
+// policies that the node has, are inside, whoever has them.
+func (o *Overlay) syncMembers(t *plan.Tables) {
+	process := &o.goal.Desired.Process
 	var bgp []netip.Addr
-	for _, p := range o.goal.Desired.Process.BGP.Peers {
+	for _, p := range process.BGP.Peers {
 		bgp = append(bgp, p.Address)
 	}
-	o.members = syncSet(&o.retries, o.dp.Members, "member", o.members, o.goal.Wanted.Members(o.goal.Self, bgp))
+	var lists []srpolicy.SegmentList
+	for _, p := range t.Policies {
+		lists = append(lists, p.SegmentLists...)
+	}
+	failed := o.failed
+	o.members = syncSet(&o.retries, o.dp.Members, "member", o.members, o.goal.Wanted.Members(o.goal.Self, bgp, process.Overlay.LocatorPool, lists))
+	if o.tables = t; o.failed > failed {
+		o.tables = nil
+	}
 }
 
 // wantedRoutes are the kernel's: to pods of other nodes through the overlay, and to
