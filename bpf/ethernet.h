@@ -160,6 +160,8 @@ GLOBAL int receive_sid_frame(struct xdp_md *ctx, struct packet *p, __u32 slice, 
 	teid = args_mob_session(args);
 	p->qfi = args_mob_qfi(args);
 	p->message = 0;
+	if (!teid) /* a frame has no UE address to look for */
+		return REASON_NO_PDR;
 	index = pdr_at_sid(slice, AT_SID_TEID, be32(teid));
 	if (!index)
 		return why_not_at_sid(p, slice, teid);
