@@ -16,7 +16,7 @@ import (
 const module = "github.com/culvert-net/culvert/"
 
 // models are values that everything else agrees on.
-var models = []string{"srv6", "gtpu", "internal/srpolicy", "internal/session", "internal/slice", "internal/overlay", "internal/spread", "internal/class", "internal/te", "internal/announce", "internal/nat"}
+var models = []string{"srv6", "gtpu", "internal/srpolicy", "internal/session", "internal/slice", "internal/overlay", "internal/spread", "internal/class", "internal/te", "internal/announce", "internal/nat", "internal/netpol"}
 
 // layers say which of our packages each may import besides itself. A name
 // stands for the packages below it too. Tests may import more: they look at
@@ -35,6 +35,7 @@ var layers = []struct {
 	{"internal/spread", nil, "models are values and pure functions"},
 	{"internal/announce", nil, "models are values and pure functions"},
 	{"internal/nat", nil, "models are values and pure functions"},
+	{"internal/netpol", nil, "models are values and pure functions"},
 	{"internal/class", []string{"srv6", "internal/srpolicy"}, "models import models below them"},
 	{"internal/te", []string{"srv6", "internal/srpolicy"}, "models import models below them"},
 	{"internal/config", models, "what can be told must not depend on how it is done"},

@@ -5,6 +5,10 @@
 //
 // A policy only ever allows. A pod that no policy selects for a direction is not isolated
 // in it: everything passes. A pod that one selects takes what any of its policies allows.
+//
+// Its user keeps a State, has a Compiler make Desired of it after each change, gives that to
+// the data path, and calls Compiler.Applied once the data path has it. Explain answers from
+// the same State which rule decides.
 package netpol
 
 import "net/netip"
@@ -41,23 +45,7 @@ type Ports struct {
 	First, Last uint16
 }
 
-// Identity is all that a rule can know a peer by: a pod's namespace, labels and named
-// ports, and the longest prefix of an ipBlock that holds its address.
-type Identity struct {
-	key string
+// Allow says whether the ports have one of a protocol.
+func (p Ports) Allow(protocol uint8, port uint16) bool {
+	return p.Protocol == 0 || p.Protocol == protocol && p.First <= port && port <= p.Last
 }
-
-// Key is the same for identities that are the same, and for no others.
-func (i *Identity) Key() string { return i.key }
-
-// List is what the policies of a pod allow in one direction, together.
-type List struct {
-	key string
-}
-
-// Key is the same for lists that allow the same, and for no others.
-func (l *List) Key() string { return l.key }
-
-// Allows says what packets of a peer (ingress) or to it (egress) are allowed. Without an
-// identity it is what everybody is allowed.
-func (l *List) Allows(*Identity) []Ports { return nil }
