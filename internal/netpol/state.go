@@ -14,6 +14,8 @@ type State struct {
 	Pods       []*Pod
 	Policies   []*Policy
 	Local      []Local
+	// Nodes are the names of nodes by their addresses. Only Explain reads them.
+	Nodes map[netip.Addr]string
 }
 
 // Namespace is a namespace with its labels.
@@ -35,6 +37,7 @@ type Pod struct {
 	// Leaving: it is to end. Another pod that has one of its addresses has it by right.
 	Leaving bool
 	Created time.Time
+	Node    string // that it is on. Only Explain reads it.
 }
 
 // Key is the namespace and the name.
