@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The programs. */
 #include "express.h"
+#include "netfilter.h"
 #include "n4/n4.h"
 #include "spread.h"
 #include "uplink.h"
@@ -149,6 +150,12 @@ SEC("tcx/ingress")
 int culvert_uplink(struct __sk_buff *skb)
 {
 	return uplink_input(skb);
+}
+
+SEC("netfilter")
+int culvert_forward(struct bpf_nf_ctx *ctx)
+{
+	return forward_input(ctx);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

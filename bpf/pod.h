@@ -6,6 +6,7 @@
 #ifndef CULVERT_POD_H
 #define CULVERT_POD_H
 
+#include "netpol.h"
 #include "pod_guard.h"
 #include "translated.h"
 
@@ -238,11 +239,27 @@ INLINE __u32 pod_policy_of_class(struct __sk_buff *skb, struct inner *in, __u32 
 	return way->policy;
 }
 
-/* `flags` are those of the port. What the overlay does not take is the kernel's; a tenant's
- * pods have none: pod_input drops it. */
-INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags)
+/* What the policies of the sender say, and of a receiver on this node: 0, or a reason. What
+ * goes by the kernel culvert_forward asks about. */
+INLINE int may_send(struct __sk_buff *skb, struct inner *in, __u32 from, __u32 to)
+{
+	struct pod *sender = bpf_map_lookup_elem(&pod, &from);
+	struct pod *receiver = bpf_map_lookup_elem(&pod, &to);
+	int reason = 0;
+
+	if (from && sender && asks_policies(skb, in, sender))
+		reason = skb_policies(skb, in, from, EGRESS);
+	if (!reason && to && receiver && asks_policies(skb, in, receiver))
+		reason = skb_policies(skb, in, to, INGRESS);
+	return reason;
+}
+
+/* `flags` are those of the port, `from` the pod behind it. What the overlay does not take is
+ * the kernel's; a tenant's pods have none: pod_input drops it. */
+INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags, __u32 from)
 {
 	__u32 index, tenant = tenant_of(flags), outside = flags & PORT_EDGE;
+	int reason;
 	struct inner in = { .tenant = tenant };
 	struct cached *to;
 	struct pod *pod_of;
@@ -268,10 +285,13 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags)
 		return tenant ? REASON_HOP_LIMIT : REASON_PASSED;
 	index = to->index;
 	if (to->kind != TARGET_POD) {
-		int reason, classes = to->kind == TARGET_CLASSES;
+		int classes = to->kind == TARGET_CLASSES;
 
 		if (outside && !tenant && kernel_translates(skb, &in, 1))
 			return REASON_PASSED;
+		reason = may_send(skb, &in, from, 0);
+		if (reason)
+			return reason;
 		if (classes)
 			index = pod_policy_of_class(skb, &in, index);
 		if (!index)
@@ -281,8 +301,12 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags)
 		return outside && !tenant && reason == REASON_TOO_BIG ? REASON_PASSED : reason;
 	}
 	pod_of = bpf_map_lookup_elem(&pod, &index);
-	if (!pod_of || (outside && !tenant && kernel_translates(skb, &in, 1)) ||
-	    spend_hop(skb, ETH_LEN, in.version))
+	if (!pod_of || (outside && !tenant && kernel_translates(skb, &in, 1)))
+		return REASON_PASSED;
+	reason = may_send(skb, &in, from, index);
+	if (reason)
+		return reason;
+	if (spend_hop(skb, ETH_LEN, in.version))
 		return REASON_PASSED;
 	return to_pod(skb, pod_of, in.version);
 }
@@ -299,7 +323,7 @@ INLINE int pod_input(struct __sk_buff *skb)
 	if (in->pod)
 		reason = guard_pod(skb, in->pod);
 	if (!reason)
-		reason = pod_decide(skb, cfg, in->flags);
+		reason = pod_decide(skb, cfg, in->flags, in->pod);
 	if (reason == REASON_PASSED && tenant_of(in->flags))
 		reason = REASON_TENANT;
 	return skb_finish(reason, packets, bytes);

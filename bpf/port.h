@@ -195,11 +195,11 @@ INLINE int is_of_link(struct service_looks *l, __u8 hops)
 	       (l->type >= 130 && l->type <= 132) || l->type == 143;
 }
 
-INLINE int is_icmp_error(struct service_looks *l)
+INLINE int is_icmp_error(__u8 protocol, __u8 type)
 {
-	if (l->version == 4)
-		return l->protocol == NH_ICMP && (l->type == 3 || l->type == 11 || l->type == 12);
-	return l->protocol == NH_ICMPV6 && l->type >= 1 && l->type <= 4;
+	if (protocol == NH_ICMP)
+		return type == 3 || type == 11 || type == 12;
+	return protocol == NH_ICMPV6 && type >= 1 && type <= 4;
 }
 
 INLINE int serves(struct service *s, struct service_looks *l)
@@ -238,7 +238,8 @@ GLOBAL int refuse_service(struct packet *p, struct service_looks *l, __u32 gtpu)
 		return 0; /* of a long PFCP message, or the kernel never gets the first one */
 	if (l->protocol == NH_UDP && l->destination == GTPU_PORT)
 		return gtpu; /* else the daemon answers it */
-	if (p->port_flags & PORT_HOST_ANY || is_icmp_error(l) || is_listed(p->access, l))
+	if (p->port_flags & PORT_HOST_ANY || is_icmp_error(l->protocol, l->type) ||
+	    is_listed(p->access, l))
 		return 0;
 	return REASON_HOST;
 }

@@ -168,7 +168,9 @@ INLINE int leave_by_table(struct __sk_buff *skb, struct bpf_fib_lookup *fib, __u
 	return verdict == TC_REDIRECT ? REASON_FORWARDED : REASON_NO_ROUTE;
 }
 
-INLINE int decapsulate_by_table(struct __sk_buff *skb, struct outer *o, struct inner *in, int ecn)
+/* On the stack of its caller there is no room for what it needs. */
+static __attribute__((noinline)) int decapsulate_by_table(struct __sk_buff *skb, struct outer *o,
+							  struct inner *in, int ecn)
 {
 	struct bpf_fib_lookup fib;
 	__u32 upper = o->upper;
@@ -208,6 +210,14 @@ INLINE int skb_decapsulate(struct __sk_buff *skb, struct settings *cfg, struct o
 	}
 	if (in.tenant && !to) /* which the kernel knows nothing of */
 		return in.hops > 1 ? REASON_TENANT : REASON_HOP_LIMIT;
+	if (to && asks_policies(skb, &in, to)) {
+		int reason = skb_policies(skb, &in, index, INGRESS);
+
+		if (reason == REASON_PASSED)
+			to = 0; /* a fragment */
+		else if (reason)
+			return reason;
+	}
 	if (set_ecn(skb, upper, &in, ecn) || (to && spend_hop(skb, upper, version)) ||
 	    pop_outer(skb, upper - ETH_LEN, version))
 		return REASON_HEADROOM;

@@ -11,10 +11,69 @@
 struct pod {
 	__u32 ifindex; /* of the host's end of its veth */
 	__u8 mac[6];   /* of the pod's end */
-	__u8 pad[2];
-	__u32 identity; /* what a NetworkPolicy will select it by; 0: none yet */
-	__be32 ip4;     /* its addresses, which it may send from; 0: none */
+	__u8 enforced; /* NetworkPolicies may come: TCP connections are known from their SYN on */
+	__u8 pad;
+	__be32 ip4;   /* its addresses, which it may send from; 0: none */
 	struct in6 ip6;
+	__u32 serial; /* of this pod, and of no other before or after it */
+	/* NetworkPolicies: the rules by which it takes packets, and by which it may send
+	 * them; 0: it is not isolated. What the rules said before `generation` changed, flows
+	 * are asked about again. */
+	__u32 ingress, egress;
+	__u32 generation;
+	__u32 tenant; /* 0: none */
+};
+
+/* netpol_rule: what rules allow, by list, by whom the other end is, and by protocol and port,
+ * of which an entry has as many bits as count. */
+enum netpol_limits {
+	NO_IDENTITY = 0, /* rules for everybody */
+	CLOSED_LIST = 1, /* has no rules: a pod whose policies are not known yet */
+	RULE_BITS_PEER = 64,
+	RULE_BITS_PROTOCOL = 80,
+	RULE_BITS = 96,
+};
+
+struct netpol_rule_key {
+	__u32 prefixlen;
+	__u32 list, identity;
+	__be16 protocol, port;
+};
+
+/* netpol_flow: flows of pods that are isolated. Of a protocol without ports they are 0; of
+ * ICMP Echo both are its identifier. */
+struct netpol_flow_key {
+	struct in6 remote; /* the other end; IPv4-mapped for IPv4 */
+	__be16 local_port, remote_port;
+	__u32 pod; /* its serial */
+	__u32 protocol;
+};
+
+struct netpol_flow {
+	__u32 generation; /* of the pod's rules that allowed it */
+	__u32 seen;       /* when it last had a packet, in s */
+	__u8 direction;   /* enum direction of its first packet */
+	__u8 closing;     /* TCP: a FIN or RST was seen */
+	__u8 pad[2];
+};
+
+enum direction {
+	INGRESS, /* to the pod */
+	EGRESS,
+};
+
+/* How long a flow without packets is known, in s. */
+#define FLOW_LASTS 180
+#define FLOW_LASTS_TCP 432000
+#define FLOW_LASTS_CLOSING 120
+
+/* netpol_counter: a pod's, by its index. */
+enum netpol_count {
+	NETPOL_INGRESS_DROPPED,
+	NETPOL_EGRESS_DROPPED,
+	NETPOL_INGRESS_FLOWS,
+	NETPOL_EGRESS_FLOWS,
+	NETPOL_COUNTS,
 };
 
 /* One entry: how pods and this node's own stack meet. Written by the agent. */

@@ -88,6 +88,10 @@ enum reason {
 
 	REASON_NO_VPN_ROUTE, /* from a UE whose slice has a VPN, which has no route to there */
 
+	/* NetworkPolicies */
+	REASON_POLICY_INGRESS, /* to a pod whose policies do not allow it */
+	REASON_POLICY_EGRESS,  /* from one */
+
 	REASON_COUNT,
 };
 

@@ -361,6 +361,29 @@ static void run_skb(struct result *r, struct __sk_buff *skb, __u32 in_one_piece,
 	check_skb(skb, r, length, pod_program);
 }
 
+/* What the kernel forwards: the same answer twice, and one count if it is no. */
+static void run_forward(struct input *in, int disturbed)
+{
+	struct net_device devices[2] = { { pick(in, PORTS) }, { pick(in, PORTS) } };
+	struct nf_hook_state state = { .in = devices, .out = devices + 1 };
+	struct __sk_buff skb = { 0 };
+	struct bpf_nf_ctx ctx = { &state, (struct sk_buff *)&skb };
+	__u32 in_one_piece = take16(in), i;
+	int verdict[2];
+
+	state.pf = be16(ld16(frame.b + 12)) == TYPE_IPV4 ? NFPROTO_IPV4 : 10;
+	begun = (1 + take16(in)) * 1000000ull;
+	for (i = 0; i < 2; i++) {
+		forget_run();
+		place_skb(&skb, &frame, in_one_piece);
+		verdict[i] = culvert_forward(&ctx);
+		must(verdict[i] == NF_ACCEPT || verdict[i] == NF_DROP, "verdict %d", verdict[i]);
+		if (verdict[i] == NF_DROP && !disturbed)
+			counted(1, skb.len);
+	}
+	must(disturbed || verdict[0] == verdict[1], "verdict %d, then %d", verdict[0], verdict[1]);
+}
+
 static void run_pods(struct input *in, int disturbed)
 {
 	__u32 in_one_piece = ETH_LEN + (pick(in, 4) ? take8(in) : take16(in)),
@@ -370,6 +393,10 @@ static void run_pods(struct input *in, int disturbed)
 
 	if (frame.length < ETH_LEN + VLAN_LEN)
 		return; /* the kernel has none of these */
+	if (rarely(in, 4)) {
+		run_forward(in, disturbed);
+		return;
+	}
 	skb.gso_size = pick(in, 4) ? 0 : take16(in);
 	skb.gso_segs = skb.gso_size ? 1 + pick(in, 64) : 0;
 	rest.room = rarely(in, 16) ? pick(in, 64) : HEADROOM;

@@ -140,6 +140,37 @@ long bpf_skb_store_bytes(struct __sk_buff *skb, __u32 offset, const void *from, 
 	return 0;
 }
 
+/* Wherever the octets are. */
+long bpf_skb_load_bytes(struct __sk_buff *skb, __u32 offset, void *to, __u32 length)
+{
+	__u8 *out = to;
+	__u32 i, have = linear(skb);
+
+	if (offset > 0xffff || offset + length > skb->len)
+		return -EFAULT;
+	for (i = offset; i < offset + length; i++)
+		*out++ = i < have ? ((__u8 *)(long)skb->data)[i] : rest.b[rest.from + i - have];
+	return 0;
+}
+
+/* The kernel forwards packets without their Ethernet header. */
+int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dynptr *packet)
+{
+	must(!flags && sizeof(*packet) >= sizeof(skb), "flags %llx", (unsigned long long)flags);
+	memcpy(packet, &skb, sizeof(skb));
+	return 0;
+}
+
+long bpf_dynptr_read(void *to, __u32 length, const struct bpf_dynptr *from, __u32 offset,
+		     __u64 flags)
+{
+	struct __sk_buff *skb;
+
+	must(!flags, "flags %llx", (unsigned long long)flags);
+	memcpy(&skb, from, sizeof(skb));
+	return bpf_skb_load_bytes(skb, ETH_LEN + offset, to, length) ? -E2BIG : 0;
+}
+
 /* The first tag stays beside the packet. */
 long bpf_skb_vlan_push(struct __sk_buff *skb, __be16 protocol, __u16 tag)
 {

@@ -75,6 +75,10 @@ static void make_maps(void)
 	MAKE_MAP(class_counter, CLASSES);
 	MAKE_MAP(pod, PODS);
 	MAKE_MAP(overlay, 1);
+	MAKE_MAP(netpol_peer, ENTRIES);
+	MAKE_MAP(netpol_rule, ENTRIES);
+	MAKE_MAP(netpol_flow, ENTRIES);
+	MAKE_MAP(netpol_counter, PODS * NETPOL_COUNTS);
 	MAKE_MAP(untranslated, 1);
 	MAKE_MAP(lookup_cache, CACHE_SLOTS);
 	MAKE_MAP(cached_route, CACHE_SLOTS);

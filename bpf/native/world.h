@@ -242,6 +242,28 @@ static void make_tunnels(struct input *in)
 
 /* ---- steering ---- */
 
+/* A list of rules for everybody and one for who has an identity: nearly all of one family. */
+static void make_network_policies(struct input *in)
+{
+	static const __u32 bits[] = { RULE_BITS_PEER, RULE_BITS_PROTOCOL, RULE_BITS,
+				      RULE_BITS - 3 };
+	struct lpm6_key peer = {};
+	__u32 i, one = 1;
+
+	for (i = 0; i < 4; i++) {
+		struct netpol_rule_key rule = { .prefixlen = bits[pick(in, 4)],
+						.list = 2 + i % 2,
+						.identity = i % 2,
+						.protocol = be16(pick(in, 2) ? NH_UDP : NH_TCP),
+						.port = be16(next_number(in)) };
+
+		put(&netpol_rule, &rule, &one);
+		peer.prefixlen = 32 + pick(in, 9);
+		peer.table = i;
+		put(&netpol_peer, &peer, &one);
+	}
+}
+
 /* 10.107.0.0/17 and the like of IPv6: two pods, and one that is gone. */
 static void make_pods(struct input *in)
 {
@@ -249,8 +271,18 @@ static void make_pods(struct input *in)
 	struct overlay *o = VALUE(overlay, struct overlay, 0);
 	__u32 i, n = next_number(in);
 
-	for (i = 1; i < PODS - 1; i++)
-		*VALUE(pod, struct pod, i) = (struct pod){ .ifindex = i, .mac = { 2, [5] = i } };
+	for (i = 1; i < PODS - 1; i++) {
+		__u32 lists = next_number(in);
+
+		*VALUE(pod, struct pod, i) = (struct pod){ .ifindex = i,
+							   .mac = { 2, [5] = i },
+							   .serial = i,
+							   .ingress = lists & 3,
+							   .egress = lists >> 2 & 3,
+							   .enforced = lists >> 4 & 1 };
+		VALUE(port, struct port, i)->pod = lists >> 5 & 1 ? i : 0;
+	}
+	make_network_policies(in);
 	put_target4(10, 107, 17, TARGET_POD, 1 + n % (PODS - 1));
 	put_target6(address, 49, TARGET_POD, 1 + (n >> 4) % (PODS - 1));
 	*o = (struct overlay){ .entry = n >> 8 & 3 ? 3 : 0,

@@ -96,6 +96,10 @@ type Limits struct {
 	// NATAddresses limits the public addresses of NATs, each of which takes 1.5 MB. Default:
 	// as many as upf.ue_pools have.
 	NATAddresses uint32 `json:"nat_addresses,omitempty"`
+	// PodFlows limits the flows of pods that NetworkPolicies isolate, each of which takes
+	// 110 bytes. The one without packets for the longest time gives way to a new one.
+	// Default: 131072 in a cluster that has the Kubernetes API; otherwise 0: none.
+	PodFlows uint32 `json:"pod_flows,omitempty"`
 }
 
 // API is where the management API listens.

@@ -14,6 +14,7 @@ const (
 	DefaultMetricsListen = "127.0.0.1:9418"
 	DefaultHopLimit      = 64
 	DefaultFunctionBits  = 16
+	DefaultPodFlows      = 131072
 )
 
 // MetricsOff is the value of Metrics.Listen that turns metrics off.
@@ -56,6 +57,9 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.Limits.Tunnels, 65536)
 	setDefault(&c.Limits.Routes, 65536)
 	setDefault(&c.Limits.Adjacencies, 4096)
+	if c.Overlay.UsesKube() {
+		setDefault(&c.Limits.PodFlows, DefaultPodFlows)
+	}
 	if c.BGP.IsSet() {
 		setDefault(&c.BGP.Port, DefaultBGPPort)
 		setDefault(&c.BGP.RestartTime, DefaultBGPRestartTime)

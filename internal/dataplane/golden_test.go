@@ -68,7 +68,7 @@ func newRig(t testing.TB) *rig {
 // newRigAt pins it as well, unless the path is empty.
 func newRigAt(t testing.TB, path string) *rig {
 	t.Helper()
-	d, err := Open(again(t, Options{PinPath: path, Limits: Limits{SIDs: 1 << 17, Sessions: 1 << 17, Filters: 1 << 12, NATAddresses: 8}}))
+	d, err := Open(again(t, Options{PinPath: path, Limits: Limits{SIDs: 1 << 17, Sessions: 1 << 17, Filters: 1 << 12, NATAddresses: 8, PodFlows: 1 << 12}}))
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

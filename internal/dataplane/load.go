@@ -74,6 +74,10 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 			spec.Maps[name].MaxEntries = n
 		}
 	}
+	d.unused[abi.MapNetpolFlow] = pin.Unused{Entries: spec.Maps[abi.MapNetpolFlow].MaxEntries, By: "limits.pod_flows"}
+	if l.PodFlows != 0 {
+		spec.Maps[abi.MapNetpolFlow].MaxEntries = l.PodFlows
+	}
 	d.unused[abi.MapNatBucket] = pin.Unused{Entries: spec.Maps[abi.MapNatBucket].MaxEntries, By: "limits.nat_addresses"}
 	if l.NATAddresses != 0 {
 		spec.Maps[abi.MapNatBucket].MaxEntries = l.NATAddresses * settings.BucketsOfAddress

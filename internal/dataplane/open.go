@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/mobile"
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	"github.com/culvert-net/culvert/internal/dataplane/nat"
+	"github.com/culvert-net/culvert/internal/dataplane/netpol"
 	"github.com/culvert-net/culvert/internal/dataplane/pin"
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/dataplane/policy"
@@ -81,7 +82,9 @@ type DataPlane struct {
 	// sessions.
 	Pods    *pod.Table
 	Members *member.Table
-	Links   *ethernet.Links
+	// NetworkPolicies isolate pods.
+	NetworkPolicies *netpol.Table
+	Links           *ethernet.Links
 	// Frames that the daemon hands to the data path, and packets that it gets.
 	Frames *xdp.Program
 	Punts  *event.Punts
@@ -96,8 +99,10 @@ type DataPlane struct {
 	pins   *pin.Dir // nil: not pinned
 	maps   map[string]*ebpf.Map
 	prog   *ebpf.Program
-	unused map[string]pin.Unused      // maps that a node may do without
-	edit   func(*ebpf.CollectionSpec) // see Options
+	// netfilter has the kernel ask about what it forwards.
+	netfilter *attach.Netfilter
+	unused    map[string]pin.Unused      // maps that a node may do without
+	edit      func(*ebpf.CollectionSpec) // see Options
 	// collect makes maps and programs in the kernel.
 	collect func(*ebpf.CollectionSpec, ebpf.CollectionOptions) (*ebpf.Collection, error)
 
@@ -128,7 +133,8 @@ type tables struct {
 	Classes    class.Tables
 	SIDs       sid.Tables
 	Tunnels    tunnel.Tables
-	SliceMeter *table.Array[abi.Meter]          `map:"slice_meter"`
+	SliceMeter *table.Array[abi.Meter] `map:"slice_meter"`
+	Netpol     netpol.Tables
 	NAT        *table.Array[abi.NatSlots]       `map:"nat_bucket"`
 	Reach      *table.Hash[abi.Lpm6Key, uint32] `map:"ue_reach" limit:"sessions"`
 }
@@ -178,6 +184,7 @@ func Open(opts Options) (*DataPlane, error) {
 func (d *DataPlane) openAttachments() (err error) {
 	d.XDP = attach.NewXDP(&d.mu, d.log, d.pins, d.prog)
 	d.TCX = attach.NewTCX(&d.mu, d.pins, d.maps[abi.MapOverlay], d.loadPodPrograms)
+	d.netfilter = attach.NewNetfilter(d.pins, d.loadForwardProgram)
 	d.Frames = xdp.New(d.prog)
 	if err := table.Open(&d.spreadTables, d.maps); err != nil {
 		return err
@@ -219,10 +226,11 @@ func (d *DataPlane) openTables() (err error) {
 	taken := d.SIDs.Mobiles()
 	maps.Copy(taken, d.Steering.Mobiles())
 	d.mobiles.Restore(taken)
-	if d.Pods, err = pod.Open(&d.mu, m[abi.MapPod], d.grace, d.targets, d.Ports, d.Steering, d.TCX); err != nil {
+	if d.Pods, err = pod.Open(&d.mu, m[abi.MapPod], m[abi.MapNetpolCounter], d.grace, d.targets, d.Ports, d.Steering, d.TCX); err != nil {
 		return err
 	}
 	d.Members = member.New(&d.mu, d.targets)
+	d.NetworkPolicies = netpol.Open(&d.mu, t.Netpol, d.names, d.Pods, d.netfilter)
 	d.Links = ethernet.New(&d.mu, l.Sessions != 0, d.Adjacencies, d.targets)
 	d.rings = event.New(d.log, m)
 	linkAt := func(number uint32) ethernet.Link {
@@ -292,7 +300,7 @@ func (d *DataPlane) Build() string { return d.build }
 func (d *DataPlane) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	errs := []error{table.Close(&d.tables), table.Close(&d.sessionTables), table.Close(&d.spreadTables), table.Close(&d.n4Tables), d.Spread.Close(), d.XDP.Close(), d.TCX.Close(), d.prog.Close()}
+	errs := []error{table.Close(&d.tables), table.Close(&d.sessionTables), table.Close(&d.spreadTables), table.Close(&d.n4Tables), d.Spread.Close(), d.XDP.Close(), d.TCX.Close(), d.netfilter.Close(), d.prog.Close()}
 	if d.rings != nil {
 		d.rings.Close()
 	}

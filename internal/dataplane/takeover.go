@@ -62,9 +62,12 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) (err error)
 		return err
 	}
 	same := func() map[string]*ebpf.Program { return d.samePodPrograms(spec) }
+	sameForward := func() *ebpf.Program {
+		return d.pins.SameProgram(abi.ProgCulvertForward, spec, d.maps, d.build)
+	}
 	if d.prog = d.pins.SameProgram(abi.ProgCulvertXdp, spec, pinned, d.build); d.prog != nil {
 		d.maps = pinned
-		return errors.Join(d.openAttachments(), d.XDP.TakeOver(), d.TCX.TakeOver(same))
+		return errors.Join(d.openAttachments(), d.XDP.TakeOver(), d.TCX.TakeOver(same), d.netfilter.TakeOver(sameForward))
 	}
 	err = d.load(spec, pinned)
 	for _, m := range pinned {
@@ -86,7 +89,7 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) (err error)
 	if err := d.pins.PutProgram(d.prog, abi.ProgCulvertXdp, d.build); err != nil {
 		return err
 	}
-	return errors.Join(d.TCX.TakeOver(same), d.pins.RemoveObsolete(spec))
+	return errors.Join(d.TCX.TakeOver(same), d.netfilter.TakeOver(sameForward), d.pins.RemoveObsolete(spec))
 }
 
 // samePodPrograms are the pinned programs for pods, if they are of this build.
@@ -115,6 +118,15 @@ func (d *DataPlane) loadPodPrograms() (map[string]*ebpf.Program, error) {
 		}
 	}
 	return programs, errors.Join(append(errs, err)...)
+}
+
+// loadForwardProgram loads what the kernel asks about packets that it forwards, and pins it.
+func (d *DataPlane) loadForwardProgram() (*ebpf.Program, error) {
+	programs, err := d.loadLater(abi.ProgCulvertForward)
+	if err != nil || d.pins == nil {
+		return programs[abi.ProgCulvertForward], err
+	}
+	return programs[abi.ProgCulvertForward], d.pins.PutProgram(programs[abi.ProgCulvertForward], abi.ProgCulvertForward, d.build)
 }
 
 // podPrograms are the programs for pods.

@@ -255,12 +255,13 @@ func TestFullTables(t *testing.T) {
 // loads a program: the time of a start, and the room that is left until the
 // kernel's limit of a million.
 var verifierCeiling = map[string]uint32{
-	abi.ProgCulvertXdp:    230_000,
-	abi.ProgCulvertCpu:    230_000, // the same, where packets are spread over CPUs
-	abi.ProgCulvertSpread: 15_000,
-	abi.ProgCulvertN4:     50_000,
-	abi.ProgCulvertPod:    20_000,
-	abi.ProgCulvertUplink: 35_000,
+	abi.ProgCulvertXdp:     230_000,
+	abi.ProgCulvertCpu:     230_000, // the same, where packets are spread over CPUs
+	abi.ProgCulvertSpread:  15_000,
+	abi.ProgCulvertN4:      50_000,
+	abi.ProgCulvertPod:     25_000,
+	abi.ProgCulvertUplink:  40_000,
+	abi.ProgCulvertForward: 10_000,
 }
 
 func TestVerifierCeiling(t *testing.T) {
@@ -293,6 +294,9 @@ func TestStackDepth(t *testing.T) {
 	var in string
 	var fromFrame [11]bool // registers that hold the frame pointer
 	instructions := append(slices.Clone(spec.Programs[abi.ProgCulvertXdp].Instructions), spec.Programs[abi.ProgCulvertCpu].Instructions...)
+	for _, name := range []string{abi.ProgCulvertPod, abi.ProgCulvertUplink, abi.ProgCulvertForward} {
+		instructions = append(instructions, spec.Programs[name].Instructions...)
+	}
 	for _, ins := range instructions {
 		if s := ins.Symbol(); s != "" {
 			in = s
@@ -321,7 +325,7 @@ func TestStackDepth(t *testing.T) {
 		}
 		return frames[name] + below
 	}
-	for _, program := range []string{abi.ProgCulvertXdp, abi.ProgCulvertCpu} {
+	for _, program := range []string{abi.ProgCulvertXdp, abi.ProgCulvertCpu, abi.ProgCulvertPod, abi.ProgCulvertUplink, abi.ProgCulvertForward} {
 		got := deepest(program)
 		t.Logf("%s: %d of 512 octets, %d of them its own", program, got, frames[program])
 		if got > 512 || frames["journey"] == 0 || len(calls[program]) < 2 {

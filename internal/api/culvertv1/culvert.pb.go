@@ -2254,6 +2254,7 @@ type Limits struct {
 	Sessions      uint32                 `protobuf:"varint,7,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	Filters       uint32                 `protobuf:"varint,8,opt,name=filters,proto3" json:"filters,omitempty"`
 	NatAddresses  uint32                 `protobuf:"varint,9,opt,name=nat_addresses,json=natAddresses,proto3" json:"nat_addresses,omitempty"`
+	PodFlows      uint32                 `protobuf:"varint,10,opt,name=pod_flows,json=podFlows,proto3" json:"pod_flows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2347,6 +2348,13 @@ func (x *Limits) GetFilters() uint32 {
 func (x *Limits) GetNatAddresses() uint32 {
 	if x != nil {
 		return x.NatAddresses
+	}
+	return 0
+}
+
+func (x *Limits) GetPodFlows() uint32 {
+	if x != nil {
+		return x.PodFlows
 	}
 	return 0
 }
@@ -10104,7 +10112,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06source\x18\t \x01(\tR\x06source\x12\x10\n" +
 	"\x03qfi\x18\n" +
 	" \x01(\rR\x03qfi\x122\n" +
-	"\x15pdu_session_container\x18\v \x01(\tR\x13pduSessionContainer\"\x8c\x02\n" +
+	"\x15pdu_session_container\x18\v \x01(\tR\x13pduSessionContainer\"\xa9\x02\n" +
 	"\x06Limits\x12\x12\n" +
 	"\x04sids\x18\x01 \x01(\rR\x04sids\x12\x1a\n" +
 	"\bpolicies\x18\x02 \x01(\rR\bpolicies\x12#\n" +
@@ -10114,7 +10122,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\vadjacencies\x18\x06 \x01(\rR\vadjacencies\x12\x1a\n" +
 	"\bsessions\x18\a \x01(\rR\bsessions\x12\x18\n" +
 	"\afilters\x18\b \x01(\rR\afilters\x12#\n" +
-	"\rnat_addresses\x18\t \x01(\rR\fnatAddresses\"\xc2\x03\n" +
+	"\rnat_addresses\x18\t \x01(\rR\fnatAddresses\x12\x1b\n" +
+	"\tpod_flows\x18\n" +
+	" \x01(\rR\bpodFlows\"\xc2\x03\n" +
 	"\x03UPF\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x0e\n" +
 	"\x02n4\x18\x02 \x03(\tR\x02n4\x12\x12\n" +

@@ -89,6 +89,11 @@ func Ones(n int) uint64 {
 	return ^(^uint64(0) >> min(max(n, 0), 64))
 }
 
+// BE16 is a number in network byte order.
+func BE16(v uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
+}
+
 // LPM4 is the key of an IPv4 prefix in a routing table.
 func LPM4(table uint32, p netip.Prefix) Lpm4Key {
 	return Lpm4Key{Prefixlen: 32 + uint32(p.Bits()), Table: table, Addr: BE32(p.Masked().Addr())}

@@ -122,6 +122,13 @@ type Counter struct {
 	Bytes   uint64
 }
 
+type Direction uint32
+
+const (
+	DirectionINGRESS Direction = 0
+	DirectionEGRESS  Direction = 1
+)
+
 type ErrorsLeft struct {
 	_      structs.HostLayout
 	Time   uint64
@@ -466,6 +473,53 @@ type NatSlots struct {
 	Slot [8]uint64
 }
 
+type NetpolCount uint32
+
+const (
+	NetpolCountNETPOL_INGRESS_DROPPED NetpolCount = 0
+	NetpolCountNETPOL_EGRESS_DROPPED  NetpolCount = 1
+	NetpolCountNETPOL_INGRESS_FLOWS   NetpolCount = 2
+	NetpolCountNETPOL_EGRESS_FLOWS    NetpolCount = 3
+	NetpolCountNETPOL_COUNTS          NetpolCount = 4
+)
+
+type NetpolFlow struct {
+	_          structs.HostLayout
+	Generation uint32
+	Seen       uint32
+	Direction  uint8
+	Closing    uint8
+	Pad        [2]uint8
+}
+
+type NetpolFlowKey struct {
+	_          structs.HostLayout
+	Remote     In6
+	LocalPort  uint16
+	RemotePort uint16
+	Pod        uint32
+	Protocol   uint32
+}
+
+type NetpolLimits uint32
+
+const (
+	NetpolLimitsNO_IDENTITY        NetpolLimits = 0
+	NetpolLimitsCLOSED_LIST        NetpolLimits = 1
+	NetpolLimitsRULE_BITS_PEER     NetpolLimits = 64
+	NetpolLimitsRULE_BITS_PROTOCOL NetpolLimits = 80
+	NetpolLimitsRULE_BITS          NetpolLimits = 96
+)
+
+type NetpolRuleKey struct {
+	_         structs.HostLayout
+	Prefixlen uint32
+	List      uint32
+	Identity  uint32
+	Protocol  uint16
+	Port      uint16
+}
+
 type NextHop struct {
 	_       structs.HostLayout
 	Ifindex uint32
@@ -553,13 +607,18 @@ const (
 )
 
 type Pod struct {
-	_        structs.HostLayout
-	Ifindex  uint32
-	Mac      [6]uint8
-	Pad      [2]uint8
-	Identity uint32
-	Ip4      uint32
-	Ip6      In6
+	_          structs.HostLayout
+	Ifindex    uint32
+	Mac        [6]uint8
+	Enforced   uint8
+	Pad        uint8
+	Ip4        uint32
+	Ip6        In6
+	Serial     uint32
+	Ingress    uint32
+	Egress     uint32
+	Generation uint32
+	Tenant     uint32
 }
 
 type Pool4 struct {
@@ -735,7 +794,9 @@ const (
 	ReasonREASON_POD_SOURCE      Reason = 56
 	ReasonREASON_POD_FRAME       Reason = 57
 	ReasonREASON_NO_VPN_ROUTE    Reason = 58
-	ReasonREASON_COUNT           Reason = 59
+	ReasonREASON_POLICY_INGRESS  Reason = 59
+	ReasonREASON_POLICY_EGRESS   Reason = 60
+	ReasonREASON_COUNT           Reason = 61
 )
 
 type Refused struct {
@@ -1053,80 +1114,85 @@ type WeightedList struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	MapAccess         = "access"
-	MapAdjacency      = "adjacency"
-	MapCachedRoute    = "cached_route"
-	MapClassBySource  = "class_by_source"
-	MapClassCounter   = "class_counter"
-	MapClassWay       = "class_way"
-	MapClassifier     = "classifier"
-	MapDevice         = "device"
-	MapErrorsLeft     = "errors_left"
-	MapFilter         = "filter"
-	MapForwarding     = "forwarding"
-	MapFrameFilter    = "frame_filter"
-	MapJourneyState   = "journey_state"
-	MapLimitByGroup   = "limit_by_group"
-	MapListCounter    = "list_counter"
-	MapLocalSid       = "local_sid"
-	MapLookupCache    = "lookup_cache"
-	MapMeter          = "meter"
-	MapMobile         = "mobile"
-	MapMoveScratch    = "move_scratch"
-	MapN4Count        = "n4_count"
-	MapN4Dirty        = "n4_dirty"
-	MapN4Events       = "n4_events"
-	MapN4Forwarding   = "n4_forwarding"
-	MapN4Peer         = "n4_peer"
-	MapN4Session      = "n4_session"
-	MapN4State        = "n4_state"
-	MapNameByIndex    = "name_by_index"
-	MapNatBucket      = "nat_bucket"
-	MapNextProgram    = "next_program"
-	MapOutcomes       = "outcomes"
-	MapOverlay        = "overlay"
-	MapPdr            = "pdr"
-	MapPdrByTeid      = "pdr_by_teid"
-	MapPdrByUe        = "pdr_by_ue"
-	MapPod            = "pod"
-	MapPort           = "port"
-	MapRefused        = "refused"
-	MapRoute4         = "route4"
-	MapRoute6         = "route6"
-	MapRouteBlock     = "route_block"
-	MapRouteRoot      = "route_root"
-	MapSegmentList    = "segment_list"
-	MapSessionEvents  = "session_events"
-	MapSharedHop      = "shared_hop"
-	MapSidByPrefix    = "sid_by_prefix"
-	MapSidCounter     = "sid_counter"
-	MapSliceCounter   = "slice_counter"
-	MapSliceMeter     = "slice_meter"
-	MapSlowPath       = "slow_path"
-	MapSource         = "source"
-	MapSpreadBucket   = "spread_bucket"
-	MapSpreadCpu      = "spread_cpu"
-	MapSpreadCpu2     = "spread_cpu2"
-	MapSpreadQueue    = "spread_queue"
-	MapSpreadSettings = "spread_settings"
-	MapSrPolicy       = "sr_policy"
-	MapStation        = "station"
-	MapTargetByDst4   = "target_by_dst4"
-	MapTargetByDst6   = "target_by_dst6"
-	MapTargetByPort   = "target_by_port"
-	MapTraceEvents    = "trace_events"
-	MapTraceFilter    = "trace_filter"
-	MapTraceScratch   = "trace_scratch"
-	MapTunnel         = "tunnel"
-	MapTunnelByTeid   = "tunnel_by_teid"
-	MapUeReach        = "ue_reach"
-	MapUntranslated   = "untranslated"
-	ProgCulvertCpu    = "culvert_cpu"
-	ProgCulvertN4     = "culvert_n4"
-	ProgCulvertPod    = "culvert_pod"
-	ProgCulvertSpread = "culvert_spread"
-	ProgCulvertUplink = "culvert_uplink"
-	ProgCulvertXdp    = "culvert_xdp"
+	MapAccess          = "access"
+	MapAdjacency       = "adjacency"
+	MapCachedRoute     = "cached_route"
+	MapClassBySource   = "class_by_source"
+	MapClassCounter    = "class_counter"
+	MapClassWay        = "class_way"
+	MapClassifier      = "classifier"
+	MapDevice          = "device"
+	MapErrorsLeft      = "errors_left"
+	MapFilter          = "filter"
+	MapForwarding      = "forwarding"
+	MapFrameFilter     = "frame_filter"
+	MapJourneyState    = "journey_state"
+	MapLimitByGroup    = "limit_by_group"
+	MapListCounter     = "list_counter"
+	MapLocalSid        = "local_sid"
+	MapLookupCache     = "lookup_cache"
+	MapMeter           = "meter"
+	MapMobile          = "mobile"
+	MapMoveScratch     = "move_scratch"
+	MapN4Count         = "n4_count"
+	MapN4Dirty         = "n4_dirty"
+	MapN4Events        = "n4_events"
+	MapN4Forwarding    = "n4_forwarding"
+	MapN4Peer          = "n4_peer"
+	MapN4Session       = "n4_session"
+	MapN4State         = "n4_state"
+	MapNameByIndex     = "name_by_index"
+	MapNatBucket       = "nat_bucket"
+	MapNetpolCounter   = "netpol_counter"
+	MapNetpolFlow      = "netpol_flow"
+	MapNetpolPeer      = "netpol_peer"
+	MapNetpolRule      = "netpol_rule"
+	MapNextProgram     = "next_program"
+	MapOutcomes        = "outcomes"
+	MapOverlay         = "overlay"
+	MapPdr             = "pdr"
+	MapPdrByTeid       = "pdr_by_teid"
+	MapPdrByUe         = "pdr_by_ue"
+	MapPod             = "pod"
+	MapPort            = "port"
+	MapRefused         = "refused"
+	MapRoute4          = "route4"
+	MapRoute6          = "route6"
+	MapRouteBlock      = "route_block"
+	MapRouteRoot       = "route_root"
+	MapSegmentList     = "segment_list"
+	MapSessionEvents   = "session_events"
+	MapSharedHop       = "shared_hop"
+	MapSidByPrefix     = "sid_by_prefix"
+	MapSidCounter      = "sid_counter"
+	MapSliceCounter    = "slice_counter"
+	MapSliceMeter      = "slice_meter"
+	MapSlowPath        = "slow_path"
+	MapSource          = "source"
+	MapSpreadBucket    = "spread_bucket"
+	MapSpreadCpu       = "spread_cpu"
+	MapSpreadCpu2      = "spread_cpu2"
+	MapSpreadQueue     = "spread_queue"
+	MapSpreadSettings  = "spread_settings"
+	MapSrPolicy        = "sr_policy"
+	MapStation         = "station"
+	MapTargetByDst4    = "target_by_dst4"
+	MapTargetByDst6    = "target_by_dst6"
+	MapTargetByPort    = "target_by_port"
+	MapTraceEvents     = "trace_events"
+	MapTraceFilter     = "trace_filter"
+	MapTraceScratch    = "trace_scratch"
+	MapTunnel          = "tunnel"
+	MapTunnelByTeid    = "tunnel_by_teid"
+	MapUeReach         = "ue_reach"
+	MapUntranslated    = "untranslated"
+	ProgCulvertCpu     = "culvert_cpu"
+	ProgCulvertForward = "culvert_forward"
+	ProgCulvertN4      = "culvert_n4"
+	ProgCulvertPod     = "culvert_pod"
+	ProgCulvertSpread  = "culvert_spread"
+	ProgCulvertUplink  = "culvert_uplink"
+	ProgCulvertXdp     = "culvert_xdp"
 )
 
 // Load returns the embedded CollectionSpec for Datapath.
@@ -1171,12 +1237,13 @@ type Specs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProgramSpecs struct {
-	CulvertCpu    *ebpf.ProgramSpec `ebpf:"culvert_cpu"`
-	CulvertN4     *ebpf.ProgramSpec `ebpf:"culvert_n4"`
-	CulvertPod    *ebpf.ProgramSpec `ebpf:"culvert_pod"`
-	CulvertSpread *ebpf.ProgramSpec `ebpf:"culvert_spread"`
-	CulvertUplink *ebpf.ProgramSpec `ebpf:"culvert_uplink"`
-	CulvertXdp    *ebpf.ProgramSpec `ebpf:"culvert_xdp"`
+	CulvertCpu     *ebpf.ProgramSpec `ebpf:"culvert_cpu"`
+	CulvertForward *ebpf.ProgramSpec `ebpf:"culvert_forward"`
+	CulvertN4      *ebpf.ProgramSpec `ebpf:"culvert_n4"`
+	CulvertPod     *ebpf.ProgramSpec `ebpf:"culvert_pod"`
+	CulvertSpread  *ebpf.ProgramSpec `ebpf:"culvert_spread"`
+	CulvertUplink  *ebpf.ProgramSpec `ebpf:"culvert_uplink"`
+	CulvertXdp     *ebpf.ProgramSpec `ebpf:"culvert_xdp"`
 }
 
 // MapSpecs contains maps before they are loaded into the kernel.
@@ -1212,6 +1279,10 @@ type MapSpecs struct {
 	N4State        *ebpf.MapSpec `ebpf:"n4_state"`
 	NameByIndex    *ebpf.MapSpec `ebpf:"name_by_index"`
 	NatBucket      *ebpf.MapSpec `ebpf:"nat_bucket"`
+	NetpolCounter  *ebpf.MapSpec `ebpf:"netpol_counter"`
+	NetpolFlow     *ebpf.MapSpec `ebpf:"netpol_flow"`
+	NetpolPeer     *ebpf.MapSpec `ebpf:"netpol_peer"`
+	NetpolRule     *ebpf.MapSpec `ebpf:"netpol_rule"`
 	NextProgram    *ebpf.MapSpec `ebpf:"next_program"`
 	Outcomes       *ebpf.MapSpec `ebpf:"outcomes"`
 	Overlay        *ebpf.MapSpec `ebpf:"overlay"`
@@ -1308,6 +1379,10 @@ type Maps struct {
 	N4State        *ebpf.Map `ebpf:"n4_state"`
 	NameByIndex    *ebpf.Map `ebpf:"name_by_index"`
 	NatBucket      *ebpf.Map `ebpf:"nat_bucket"`
+	NetpolCounter  *ebpf.Map `ebpf:"netpol_counter"`
+	NetpolFlow     *ebpf.Map `ebpf:"netpol_flow"`
+	NetpolPeer     *ebpf.Map `ebpf:"netpol_peer"`
+	NetpolRule     *ebpf.Map `ebpf:"netpol_rule"`
 	NextProgram    *ebpf.Map `ebpf:"next_program"`
 	Outcomes       *ebpf.Map `ebpf:"outcomes"`
 	Overlay        *ebpf.Map `ebpf:"overlay"`
@@ -1380,6 +1455,10 @@ func (m *Maps) Close() error {
 		m.N4State,
 		m.NameByIndex,
 		m.NatBucket,
+		m.NetpolCounter,
+		m.NetpolFlow,
+		m.NetpolPeer,
+		m.NetpolRule,
 		m.NextProgram,
 		m.Outcomes,
 		m.Overlay,
@@ -1432,17 +1511,19 @@ type Variables struct {
 //
 // It can be passed to LoadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type Programs struct {
-	CulvertCpu    *ebpf.Program `ebpf:"culvert_cpu"`
-	CulvertN4     *ebpf.Program `ebpf:"culvert_n4"`
-	CulvertPod    *ebpf.Program `ebpf:"culvert_pod"`
-	CulvertSpread *ebpf.Program `ebpf:"culvert_spread"`
-	CulvertUplink *ebpf.Program `ebpf:"culvert_uplink"`
-	CulvertXdp    *ebpf.Program `ebpf:"culvert_xdp"`
+	CulvertCpu     *ebpf.Program `ebpf:"culvert_cpu"`
+	CulvertForward *ebpf.Program `ebpf:"culvert_forward"`
+	CulvertN4      *ebpf.Program `ebpf:"culvert_n4"`
+	CulvertPod     *ebpf.Program `ebpf:"culvert_pod"`
+	CulvertSpread  *ebpf.Program `ebpf:"culvert_spread"`
+	CulvertUplink  *ebpf.Program `ebpf:"culvert_uplink"`
+	CulvertXdp     *ebpf.Program `ebpf:"culvert_xdp"`
 }
 
 func (p *Programs) Close() error {
 	return _DatapathClose(
 		p.CulvertCpu,
+		p.CulvertForward,
 		p.CulvertN4,
 		p.CulvertPod,
 		p.CulvertSpread,

@@ -10,8 +10,9 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// LinkName names the pin of a link: kind is xdp with a mode (native, generic), or
-// tcx with a hook (pod, entry, uplink).
+// LinkName names the pin of a link: kind is xdp with a mode (native, generic), tcx with a
+// hook (pod, entry, uplink), or netfilter, which has the version of IP in place of an
+// interface.
 type LinkName struct {
 	Kind    string
 	Ifindex int
@@ -19,7 +20,8 @@ type LinkName struct {
 }
 
 // hows are what each kind of link can have.
-var hows = map[string]string{"xdp native": "", "xdp generic": "", "tcx pod": "", "tcx entry": "", "tcx uplink": ""}
+var hows = map[string]string{"xdp native": "", "xdp generic": "", "tcx pod": "", "tcx entry": "", "tcx uplink": "",
+	"netfilter forward": "", "netfilter forwardnext": ""}
 
 func (n LinkName) String() string { return fmt.Sprintf("%s_%d_%s", n.Kind, n.Ifindex, n.How) }
 
@@ -38,7 +40,7 @@ func Alive(l link.Link) bool {
 	if info.TCX() != nil {
 		return info.TCX().Ifindex != 0
 	}
-	return info.XDP() != nil && info.XDP().Ifindex != 0
+	return info.Netfilter() != nil || info.XDP() != nil && info.XDP().Ifindex != 0
 }
 
 // PutLink pins a link. A nil Dir pins nothing.

@@ -132,7 +132,7 @@ func checkLink(path string) error {
 }
 
 var programTypes = map[string]ebpf.ProgramType{abi.ProgCulvertXdp: ebpf.XDP, abi.ProgCulvertN4: ebpf.XDP,
-	abi.ProgCulvertPod: ebpf.SchedCLS, abi.ProgCulvertUplink: ebpf.SchedCLS}
+	abi.ProgCulvertPod: ebpf.SchedCLS, abi.ProgCulvertUplink: ebpf.SchedCLS, abi.ProgCulvertForward: ebpf.Netfilter}
 
 func checkProgram(path string) error {
 	name := strings.TrimSuffix(filepath.Base(path), newSuffix)

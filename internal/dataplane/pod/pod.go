@@ -9,12 +9,14 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/steering"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
@@ -38,6 +40,7 @@ type Pod struct {
 type pod struct {
 	index     uint32
 	value     abi.Pod
+	fresh     abi.Pod // what value begins with
 	tenant    uint8
 	addresses []netip.Addr
 	kept      bool // put since Open
@@ -58,24 +61,30 @@ type Table struct {
 	ports    *port.Table
 	steering *steering.Table
 	programs *attach.TCX
+	counters *ebpf.Map
 	pods     map[int]*pod // by ifindex
 	owners   map[home]int
+	serial   uint32 // the last that was given
+	enforced bool   // see Enforce
 }
 
 // Open takes the map and finds what an earlier daemon put. mu is the data path's
 // lock.
-func Open(mu *sync.Mutex, m *ebpf.Map, grace *table.Grace, targets *target.Table, ports *port.Table, steering *steering.Table, programs *attach.TCX) (*Table, error) {
+func Open(mu *sync.Mutex, m, counters *ebpf.Map, grace *table.Grace, targets *target.Table, ports *port.Table, steering *steering.Table, programs *attach.TCX) (*Table, error) {
 	t := &Table{
 		mu: mu, m: m, indexes: table.NewIndexes(grace, abi.MapPod, "", 1, m.MaxEntries()),
-		targets: targets, ports: ports, steering: steering, programs: programs,
+		targets: targets, ports: ports, steering: steering, programs: programs, counters: counters,
 		pods: map[int]*pod{}, owners: map[home]int{},
 	}
 	_, values, err := table.ReadAll[uint32, abi.Pod](m)
 	if err != nil {
 		return nil, err
 	}
+	// Flows of pods that are gone have their serials for a while.
+	t.serial = uint32(time.Now().Unix())
 	byIndex, taken := map[uint32]*pod{}, map[uint32]bool{}
 	for i, value := range values {
+		t.serial = max(t.serial, value.Serial)
 		if index := uint32(i); value.Ifindex != 0 {
 			p := &pod{index: index, value: value}
 			byIndex[index], taken[index] = p, true
@@ -120,8 +129,12 @@ func (t *Table) put(p Pod) error {
 		if next.index, err = t.indexes.Alloc(); err != nil {
 			return err
 		}
+		if err := t.begin(next); err != nil {
+			t.indexes.Retire(next.index)
+			return err
+		}
 	}
-	if err := t.write(next, entry(p, next.value.Identity, addresses)); err != nil {
+	if err := t.write(next, entry(p, cmp.Or(next.value, next.fresh), t.enforced, addresses)); err != nil {
 		if there == nil {
 			t.indexes.Retire(next.index)
 		}
@@ -138,9 +151,29 @@ func (t *Table) put(p Pod) error {
 	return nil
 }
 
+// begin makes a new pod's entry: nobody's flows, nobody's counts.
+func (t *Table) begin(p *pod) error {
+	t.serial++
+	p.fresh = abi.Pod{Serial: t.serial}
+	if t.enforced {
+		p.fresh.Ingress, p.fresh.Egress = uint32(abi.NetpolLimitsCLOSED_LIST), uint32(abi.NetpolLimitsCLOSED_LIST)
+	}
+	for i := range uint32(abi.NetpolCountNETPOL_COUNTS) {
+		if err := counter.Zero(t.counters, p.index*uint32(abi.NetpolCountNETPOL_COUNTS)+i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // entry is what the data path reads.
-func entry(p Pod, identity uint32, addresses []netip.Addr) abi.Pod {
-	e := abi.Pod{Ifindex: uint32(p.Ifindex), Identity: identity}
+func entry(p Pod, former abi.Pod, enforced bool, addresses []netip.Addr) abi.Pod {
+	e := former
+	e.Enforced = 0
+	if enforced {
+		e.Enforced = 1
+	}
+	e.Ifindex, e.Ip4, e.Ip6, e.Tenant = uint32(p.Ifindex), 0, abi.In6{}, uint32(p.Tenant)
 	copy(e.Mac[:], p.MAC)
 	for _, a := range addresses {
 		if a.Is4() {

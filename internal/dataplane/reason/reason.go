@@ -69,7 +69,10 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 
 	abi.ReasonREASON_NO_CLASS_POLICY: {"no_class_policy", "its traffic class is strict, and no valid policy of its color leads there"},
 
-	abi.ReasonREASON_OTHER_SLICE:  {"other_slice", "for a session of another slice: at a slice's SID, or from a UE of another slice or network instance"},
+	abi.ReasonREASON_OTHER_SLICE:    {"other_slice", "for a session of another slice: at a slice's SID, or from a UE of another slice or network instance"},
+	abi.ReasonREASON_POLICY_INGRESS: {"policy_ingress", "to a pod whose NetworkPolicies do not allow it"},
+	abi.ReasonREASON_POLICY_EGRESS:  {"policy_egress", "from a pod whose NetworkPolicies do not allow it"},
+
 	abi.ReasonREASON_NO_VPN_ROUTE: {"no_vpn_route", "from a UE whose slice has a VPN with import_targets, and no imported route leads there"},
 	abi.ReasonREASON_TENANT:       {"tenant", "of a tenant's pod, or for one, and the tenant has no pod and no prefix there"},
 

@@ -27,6 +27,8 @@ long bpf_xdp_store_bytes(struct xdp_md *ctx, __u32 offset, void *from, __u32 len
 long bpf_skb_pull_data(struct __sk_buff *skb, __u32 length);
 long bpf_skb_adjust_room(struct __sk_buff *skb, __s32 delta, __u32 mode, __u64 flags);
 long bpf_skb_store_bytes(struct __sk_buff *skb, __u32 offset, const void *from, __u32 length, __u64 flags);
+long bpf_skb_load_bytes(struct __sk_buff *skb, __u32 offset, void *to, __u32 length);
+long bpf_dynptr_read(void *to, __u32 length, const struct bpf_dynptr *from, __u32 offset, __u64 flags);
 long bpf_skb_vlan_push(struct __sk_buff *skb, __be16 protocol, __u16 tag);
 long bpf_skb_vlan_pop(struct __sk_buff *skb);
 __s64 bpf_csum_update(struct __sk_buff *skb, __u32 sum);

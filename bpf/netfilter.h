@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* culvert_forward: what the kernel forwards from pods and to them, where Services are
+ * translated already and senders are not yet: so NetworkPolicies see both ends. What the
+ * node itself sends and receives does not pass here, which Kubernetes wants: kubelets
+ * probe their pods. */
+#ifndef CULVERT_NETFILTER_H
+#define CULVERT_NETFILTER_H
+
+#include "netpol.h"
+
+#define NF_DROP 0
+#define NF_ACCEPT 1
+#define NFPROTO_IPV4 2
+
+/* Of the kernel's, what is read: the loader finds the fields. */
+struct net_device {
+	int ifindex;
+} __attribute__((preserve_access_index));
+
+struct nf_hook_state {
+	__u8 pf;
+	struct net_device *in, *out;
+} __attribute__((preserve_access_index));
+
+struct sk_buff {
+	unsigned int len;
+} __attribute__((preserve_access_index));
+
+struct bpf_nf_ctx {
+	const struct nf_hook_state *state;
+	struct sk_buff *skb;
+};
+
+extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags,
+			       struct bpf_dynptr *packet) __ksym;
+
+/* The pod whose veth it is; 0: none's. */
+INLINE __u32 pod_at(struct net_device *device)
+{
+	__u32 ifindex = device ? device->ifindex : 0;
+	struct port *at = bpf_map_lookup_elem(&port, &ifindex);
+
+	return at ? at->pod : 0;
+}
+
+/* As asks_policies says it at a veth. */
+INLINE int forward_asks(__u32 index, struct inner *in, struct upper *upper)
+{
+	struct pod *p = index ? bpf_map_lookup_elem(&pod, &index) : 0;
+
+	return p &&
+	       (is_isolated(p) || (p->enforced && in->protocol == NH_TCP && is_syn(upper->flags)));
+}
+
+INLINE int read_forwarded4(const struct bpf_dynptr *packet, __u32 at, struct inner *in)
+{
+	struct ipv4 ip ALIGNED;
+
+	if (bpf_dynptr_read(&ip, sizeof(ip), packet, at, 0) || (ip.version_ihl & 0xf) < 5)
+		return -1;
+	in->src = (struct words){ .hi = ld32(&ip.src), .lo = ~0ull };
+	in->dst = (struct words){ .hi = ld32(&ip.dst), .lo = ~0ull };
+	in->protocol = ip.protocol;
+	in->fragment = !!(ld16(&ip.fragment) & be16(IPV4_FRAGMENT_MASK));
+	in->l4 = at + (ip.version_ihl & 0xf) * 4;
+	return 0;
+}
+
+INLINE int read_forwarded6(const struct bpf_dynptr *packet, __u32 at, struct inner *in)
+{
+	struct ipv6 ip ALIGNED;
+
+	if (bpf_dynptr_read(&ip, sizeof(ip), packet, at, 0))
+		return -1;
+	copy16(&in->src, &ip.src);
+	copy16(&in->dst, &ip.dst);
+	in->protocol = ip.next_header;
+	in->fragment = ip.next_header == NH_FRAGMENT;
+	in->l4 = at + IPV6_LEN;
+	return 0;
+}
+
+/* The packet at `at`, and what counts of its layer 4, as far as it is there. 0 or -1. */
+INLINE int read_forwarded(const struct bpf_dynptr *packet, __u32 at, __u8 version, struct inner *in,
+			  struct upper *upper)
+{
+	__u8 head[8] ALIGNED = {}, flags = 0;
+
+	in->version = version;
+	if (version == 4 ? read_forwarded4(packet, at, in) : read_forwarded6(packet, at, in))
+		return -1;
+	if (in->fragment || bpf_dynptr_read(head, sizeof(head), packet, in->l4, 0))
+		return 0;
+	if (flow_has_ports(in->protocol))
+		in->ports = ld32(head);
+	upper->type = head[0];
+	upper->id = ld16(head + 4);
+	if (in->protocol == NH_TCP && !bpf_dynptr_read(&flags, 1, packet, in->l4 + TCP_FLAGS, 0))
+		upper->flags = flags;
+	return 0;
+}
+
+/* What the policies of both pods say: 0, or a reason. */
+INLINE int forward_policies(const struct bpf_dynptr *packet, __u8 version, __u32 from, __u32 to)
+{
+	__u32 now = bpf_ktime_get_ns() >> TIME_SHIFT;
+	struct inner in = {}, about = {};
+	struct upper upper = {}, told = {};
+	int is_error, reason = 0;
+
+	if (read_forwarded(packet, 0, version, &in, &upper))
+		return REASON_INNER_MALFORMED;
+	is_error = is_icmp(in.protocol) && !in.fragment && is_icmp_error(in.protocol, upper.type) &&
+		   !read_forwarded(packet, in.l4 + ICMP_ABOUT, version, &about, &told);
+	if (forward_asks(from, &in, &upper) &&
+	    !(is_error && is_about_flow(&about, &told, from, EGRESS, now)))
+		reason = ask_policies(&in, &upper, from, EGRESS, now);
+	if (!reason && forward_asks(to, &in, &upper) &&
+	    !(is_error && is_about_flow(&about, &told, to, INGRESS, now)))
+		reason = ask_policies(&in, &upper, to, INGRESS, now);
+	return reason;
+}
+
+INLINE int forward_input(struct bpf_nf_ctx *ctx)
+{
+	__u32 from = pod_at(ctx->state->in), to = pod_at(ctx->state->out);
+	__u8 version = ctx->state->pf == NFPROTO_IPV4 ? 4 : 6;
+	struct bpf_dynptr packet;
+	int reason;
+
+	if (!from && !to)
+		return NF_ACCEPT;
+	if (bpf_dynptr_from_skb((struct __sk_buff *)ctx->skb, 0, &packet))
+		return NF_DROP;
+	reason = forward_policies(&packet, version, from, to);
+	if (!reason)
+		return NF_ACCEPT;
+	count_packets(&outcomes, reason, 1, ctx->skb->len);
+	return NF_DROP;
+}
+
+#endif

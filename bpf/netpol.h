@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* NetworkPolicies (networking.k8s.io/v1): what an isolated pod takes, and what it may send.
+ * A policy allows flows by who begins them; their answers pass. */
+#ifndef CULVERT_NETPOL_H
+#define CULVERT_NETPOL_H
+
+#include "skb.h"
+
+#define ICMP_ABOUT 8 /* the offset of the packet that an error is about */
+
+#define TIME_SHIFT 30 /* ns to the time of flows, nearly s */
+
+/* What of a packet's layer 4 counts, besides its ports. */
+struct upper {
+	__u8 flags; /* of TCP */
+	__u8 type;  /* of ICMP */
+	__be16 id;  /* of ICMP Echo */
+};
+
+INLINE int is_icmp(__u32 protocol)
+{
+	return protocol == NH_ICMP || protocol == NH_ICMPV6;
+}
+
+INLINE int is_echo_request(__u32 protocol, __u8 type)
+{
+	return type == (protocol == NH_ICMP ? 8 : 128);
+}
+
+INLINE int is_echo_type(__u32 protocol, __u8 type)
+{
+	return is_echo_request(protocol, type) || type == (protocol == NH_ICMP ? 0 : 129);
+}
+
+INLINE void flow_key_of(struct inner *in, struct upper *upper, __u32 direction, __u32 serial,
+			struct netpol_flow_key *key)
+{
+	struct words *remote = direction == INGRESS ? &in->src : &in->dst;
+
+	if (in->version == 4) {
+		st64(&key->remote, 0);
+		st32(&key->remote.b[8], be32(0xffff));
+		st32(&key->remote.b[12], remote->hi);
+	} else {
+		copy16(&key->remote, remote);
+	}
+	key->local_port = direction == INGRESS ? in->ports >> 16 : in->ports;
+	key->remote_port = direction == INGRESS ? in->ports : in->ports >> 16;
+	if (is_icmp(in->protocol))
+		key->local_port = key->remote_port =
+			is_echo_type(in->protocol, upper->type) ? upper->id : 0;
+	key->pod = serial;
+	key->protocol = in->protocol;
+}
+
+INLINE int is_isolated(struct pod *p)
+{
+	return p->ingress | p->egress;
+}
+
+INLINE int is_syn(__u8 flags)
+{
+	return (flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+}
+
+/* Whether the rules allow somebody this; `bits` of the key count. */
+INLINE int rules_allow(__u32 list, __u32 identity, struct netpol_flow_key *flow, __be16 port,
+		       __u32 bits)
+{
+	struct netpol_rule_key key = { .prefixlen = bits,
+				       .list = list,
+				       .identity = identity,
+				       .protocol = be16(flow->protocol),
+				       .port = port };
+
+	return !!bpf_map_lookup_elem(&netpol_rule, &key);
+}
+
+/* Whether the list allows a flow that began in this direction; the port is that of the end
+ * which did not begin it. */
+GLOBAL int list_allows(struct pod *p, struct netpol_flow_key *flow, __u32 direction, __u32 bits)
+{
+	struct lpm6_key key = {};
+	__u32 list, *identity;
+	__be16 port;
+
+	if (!p || !flow)
+		return 0;
+	list = direction == INGRESS ? p->ingress : p->egress;
+	if (!list)
+		return 1;
+	port = direction == INGRESS ? flow->local_port : flow->remote_port;
+	if (rules_allow(list, NO_IDENTITY, flow, port, bits))
+		return 1;
+	key.table = p->tenant << 1;
+	if (ld64(&flow->remote) || ld32(&flow->remote.b[8]) != be32(0xffff)) {
+		key.table++;
+		key.prefixlen = 160;
+		copy16(&key.addr, &flow->remote);
+	} else {
+		key.prefixlen = 64;
+		st32(&key.addr, ld32(&flow->remote.b[12]));
+	}
+	identity = bpf_map_lookup_elem(&netpol_peer, &key);
+	return identity && *identity && rules_allow(list, *identity, flow, port, bits);
+}
+
+INLINE int lasts(struct netpol_flow *flow, __u32 protocol, __u32 now)
+{
+	__u32 for_s = FLOW_LASTS;
+
+	if (protocol == NH_TCP)
+		for_s = flow->closing ? FLOW_LASTS_CLOSING : FLOW_LASTS_TCP;
+	return now - flow->seen <= for_s;
+}
+
+/* Against the flow's direction: no answer. */
+INLINE int begins_anew(struct netpol_flow *flow, struct netpol_flow_key *key, struct upper *upper,
+		       __u32 direction)
+{
+	if (direction == flow->direction)
+		return 0;
+	if (key->protocol == NH_TCP)
+		return is_syn(upper->flags);
+	return is_icmp(key->protocol) && is_echo_request(key->protocol, upper->type);
+}
+
+/* The flow of the key, if the pod's rules still allow it. */
+INLINE struct netpol_flow *known_flow(struct pod *p, struct netpol_flow_key *key, __u32 generation,
+				      __u32 now)
+{
+	struct netpol_flow *flow = bpf_map_lookup_elem(&netpol_flow, key);
+
+	if (!flow || !lasts(flow, key->protocol, now))
+		return 0;
+	if (flow->generation != generation) {
+		if (!list_allows(p, key, flow->direction, RULE_BITS))
+			return 0;
+		flow->generation = generation;
+	}
+	return flow;
+}
+
+INLINE void count_policy(__u32 index, __u32 what)
+{
+	count_packets(&netpol_counter, index * NETPOL_COUNTS + what, 1, 0);
+}
+
+INLINE int refuse_by_policy(__u32 index, __u32 direction)
+{
+	count_policy(index, direction == INGRESS ? NETPOL_INGRESS_DROPPED : NETPOL_EGRESS_DROPPED);
+	return direction == INGRESS ? REASON_POLICY_INGRESS : REASON_POLICY_EGRESS;
+}
+
+/* 0, or a reason. */
+GLOBAL int ask_policies(struct inner *in, struct upper *upper, __u32 index, __u32 direction,
+			__u32 now)
+{
+	struct pod *p = bpf_map_lookup_elem(&pod, &index);
+	struct netpol_flow_key key = {};
+	struct netpol_flow fresh = {}, *flow;
+	__u32 generation;
+	int closing;
+
+	if (!p || !in || !upper)
+		return refuse_by_policy(index, direction);
+	generation = *(volatile __u32 *)&p->generation; /* before the lists: they change first */
+	flow_key_of(in, upper, direction, p->serial, &key);
+	if (in->fragment)
+		return list_allows(p, &key, direction, RULE_BITS_PEER)
+			       ? 0
+			       : refuse_by_policy(index, direction);
+	closing = key.protocol == NH_TCP && upper->flags & (TCP_FIN | TCP_RST);
+	flow = known_flow(p, &key, generation, now);
+	if (flow && !begins_anew(flow, &key, upper, direction)) {
+		if (flow->seen != now)
+			flow->seen = now;
+		if (closing)
+			flow->closing = 1;
+		return 0;
+	}
+	if (!list_allows(p, &key, direction, RULE_BITS))
+		return refuse_by_policy(index, direction);
+	if (is_icmp(key.protocol) && !is_echo_request(key.protocol, upper->type))
+		return 0; /* has no answers */
+	fresh.generation = generation;
+	fresh.seen = now;
+	fresh.direction = direction;
+	fresh.closing = !!closing;
+	bpf_map_update_elem(&netpol_flow, &key, &fresh, BPF_ANY);
+	count_policy(index, direction == INGRESS ? NETPOL_INGRESS_FLOWS : NETPOL_EGRESS_FLOWS);
+	return 0;
+}
+
+/* Whether an ICMP error is about a packet of a flow that is known: it was sent the other
+ * way. */
+GLOBAL int is_about_flow(struct inner *about, struct upper *upper, __u32 index, __u32 direction,
+			 __u32 now)
+{
+	struct pod *p = bpf_map_lookup_elem(&pod, &index);
+	struct netpol_flow_key key = {};
+
+	if (!p || !about || !upper || about->fragment)
+		return 0;
+	flow_key_of(about, upper, !direction, p->serial, &key);
+	return !!known_flow(p, &key, p->generation, now);
+}
+
+/* ---- at a veth and an uplink ---- */
+
+/* Whether policies are to be asked. Of a pod that is not isolated it is known who began
+ * which TCP connection, for the day when it is. */
+INLINE int asks_policies(struct __sk_buff *skb, struct inner *in, struct pod *p)
+{
+	__u8 *flags;
+
+	if (is_isolated(p))
+		return 1;
+	if (!p->enforced || in->protocol != NH_TCP || in->fragment)
+		return 0;
+	flags = skb_at(skb, in->l4 + TCP_FLAGS, 1);
+	return flags && is_syn(*flags);
+}
+
+/* The packet that the error at `at` is about, as far as it is there. 0 or -1. */
+INLINE int skb_about(struct __sk_buff *skb, __u32 at, __u32 version, struct inner *about,
+		     struct upper *upper)
+{
+	__u8 ports[8] ALIGNED = {};
+
+	skb_need(skb, at + IPV6_LEN);
+	about->length = ~0u; /* what is not there does not matter */
+	if (version == 4 ? read_inner4(skb, at, about) : read_inner6(skb, at, about))
+		return -1;
+	if (bpf_skb_load_bytes(skb, about->l4, ports, sizeof(ports)))
+		return -1;
+	if (flow_has_ports(about->protocol))
+		about->ports = ld32(ports);
+	upper->type = ports[0];
+	upper->id = ld16(ports + 4);
+	return 0;
+}
+
+/* Whether the policies of a pod let the packet pass: 0, or a reason. Fragments the kernel
+ * puts together first, except those of tenants. */
+GLOBAL int skb_policies(struct __sk_buff *skb, struct inner *in, __u32 index, __u32 direction)
+{
+	__u32 now = bpf_ktime_get_coarse_ns() >> TIME_SHIFT;
+	struct inner about = {};
+	struct upper upper = {};
+	__u8 *head;
+
+	if (!in)
+		return REASON_INNER_MALFORMED;
+	if (in->fragment)
+		return in->tenant ? ask_policies(in, &upper, index, direction, now) : REASON_PASSED;
+	if (in->protocol == NH_TCP) {
+		head = skb_at(skb, in->l4 + TCP_FLAGS, 1);
+		upper.flags = head ? *head : 0;
+	} else if (is_icmp(in->protocol)) {
+		head = skb_at(skb, in->l4, 8);
+		if (head) {
+			upper.type = head[0];
+			upper.id = ld16(head + 4);
+		}
+		if (is_icmp_error(in->protocol, upper.type) &&
+		    !skb_about(skb, in->l4 + ICMP_ABOUT, in->version, &about, &upper) &&
+		    is_about_flow(&about, &upper, index, direction, now))
+			return 0;
+	}
+	return ask_policies(in, &upper, index, direction, now);
+}
+
+#endif

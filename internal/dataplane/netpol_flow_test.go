@@ -1,0 +1,135 @@
+package dataplane
+
+import (
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/netpol"
+	"github.com/culvert-net/culvert/internal/packet"
+)
+
+// TestPolicyFlows: one pod takes TCP port 80, SCTP port 9 and UDP ports 64 to 96, and
+// answers; it may send what it likes. Each packet in its turn.
+func TestPolicyFlows(t *testing.T) {
+	const spec = `{"podSelector":{},"ingress":[{"ports":[{"port":80},{"protocol":"SCTP","port":9},{"protocol":"UDP","port":64,"endPort":96}]}]}`
+	syn, synAck, rst := uint8(2), uint8(0x12), uint8(4)
+	tcp := func(from, to uint16, flags *uint8) layers {
+		return of(packet.TCP{Sport: from, Dport: to, Flags: flags})
+	}
+	udp := func(from, to uint16) layers { return of(packet.UDP{Sport: from, Dport: to}) }
+	sctp := func(from, to uint8) layers {
+		return of(packet.Payload{Proto: 132, Data: packet.Hex{0, from, 0, to, 0, 0, 0, 0, 0, 0, 0, 0}})
+	}
+	type step struct {
+		toPeer bool // else from it
+		what   layers
+		end    string
+		name   string
+	}
+	const dropped, passes = "policy_ingress", "forwarded"
+	common := []step{
+		{true, tcp(1000, 80, &syn), passes, "allowed"},
+		{false, tcp(80, 1000, &synAck), passes, "its answer"},
+		{true, tcp(1000, 80, nil), passes, "and so on"},
+		{true, tcp(1000, 81, &syn), dropped, "another port"},
+		{true, tcp(1000, 81, nil), dropped, "no beginning"},
+		{true, tcp(80, 1000, &syn), dropped, "ports in the other order"},
+		{true, sctp(5, 9), passes, "SCTP"},
+		{false, sctp(9, 5), passes, "SCTP, its answer"},
+		{true, sctp(5, 10), dropped, "SCTP, another port"},
+		{true, udp(5, 63), dropped, "below a range"},
+		{true, udp(5, 64), passes, "a range's first"},
+		{true, udp(5, 79), passes, "within a range"},
+		{true, udp(5, 96), passes, "a range's last"},
+		{true, udp(5, 97), dropped, "above a range"},
+		{true, of(packet.Payload{Proto: 47, Data: packet.Hex{0, 0, 8, 0}}), dropped, "GRE"},
+		{true, udp(6, 5), dropped, "UDP"},
+		{false, udp(5, 6), passes, "UDP from the pod"},
+		{true, udp(6, 5), passes, "UDP, its answer"},
+		{true, udp(6, 7), dropped, "UDP, to another port"},
+		{true, udp(7, 5), dropped, "UDP, from another port"},
+		{false, tcp(2000, 90, &syn), passes, "TCP from the pod"},
+		{true, tcp(90, 2000, &syn), dropped, "TCP, a beginning is no answer"},
+		{true, tcp(90, 2000, &synAck), passes, "TCP, its answer"},
+		{true, tcp(90, 2000, &rst), passes, "TCP, refused"},
+	}
+	echo := func(v6 bool, answer bool, id uint32) layers {
+		kind := map[[2]bool]uint8{{false, false}: 8, {false, true}: 0, {true, false}: 128, {true, true}: 129}[[2]bool{v6, answer}]
+		return of(packet.ICMP{V6: v6, Type: kind, Rest: id << 16})
+	}
+	inNamespace(t, rowPorts, func() {
+		r := newRowRig(t)
+		must(t, r.d.NetworkPolicies.Enforce(true))
+		program := podProgramsOf(t, r.d)[abi.ProgCulvertPod]
+		isolated := &netpol.Pod{Namespace: "x", Name: "peer", UID: "peer"}
+		state := netpol.State{
+			Namespaces: map[string]*netpol.Namespace{"x": {Name: "x"}}, Pods: []*netpol.Pod{isolated},
+			Policies: []*netpol.Policy{netpol.NewPolicy("x", "p", []byte(spec))},
+			Local:    []netpol.Local{{Ifindex: rowPeer, Namespace: "x", Name: "peer", UID: "peer"}},
+		}
+		must(t, r.d.NetworkPolicies.Apply(netpol.Compile(state)))
+		for _, v6 := range []bool{false, true} {
+			other, own := layers(of(ip4("10.2.2.2", "10.1.1.1"))), layers(of(ip4("10.1.1.1", "10.2.2.2")))
+			unreachable := packet.ICMP{Type: 3, Code: 3}
+			if v6 {
+				other, own, unreachable = of(ip6("fd02::2", "fd01::1")), of(ip6("fd01::1", "fd02::2")), packet.ICMP{V6: true, Type: 1, Code: 4}
+			}
+			steps := append(common,
+				step{true, echo(v6, false, 7), dropped, "an echo request"},
+				step{true, echo(v6, true, 7), dropped, "a reply to nothing"},
+				step{false, echo(v6, false, 7), passes, "an echo request from the pod"},
+				step{true, echo(v6, true, 7), passes, "its reply"},
+				step{true, echo(v6, true, 8), dropped, "a reply to another"},
+				step{true, echo(v6, false, 7), dropped, "a request is no reply"},
+				step{true, of(unreachable, own, udp(5, 6)), passes, "an error about a flow"},
+				step{true, of(unreachable, own, tcp(2000, 90, nil)), passes, "an error about a connection"},
+				step{true, of(unreachable, own, udp(5, 8)), dropped, "an error about nothing"},
+				step{true, of(unreachable, other, udp(5, 6)), dropped, "an error about a packet to the pod"},
+				step{true, of(unreachable, own), dropped, "an error about no ports"},
+				step{true, of(unreachable), dropped, "an error about nothing at all"},
+			)
+			if v6 {
+				steps = append(steps, step{true, of(options6, tcp(1000, 80, &syn)), dropped, "behind an extension header"})
+			}
+			for _, s := range steps {
+				row := podRow{name: s.name, port: rowPeer, in: of(own, s.what)}
+				if s.toPeer {
+					row.port, row.in = rowPod, of(other, s.what)
+				}
+				before := r.counters(t)
+				runOn(t, program, frameAt(t, row.port, row.in), row.port)
+				if got := since(before, r.counters(t)); got["outcome "+s.end].Packets != 1 {
+					t.Errorf("IPv6 %t: %s: %v, want %s", v6, s.name, got, s.end)
+				}
+			}
+		}
+		r.checkFlowEnds(t)
+	})
+}
+
+// checkFlowEnds: a flow is known for a while after its last packet.
+func (r *rig) checkFlowEnds(t *testing.T) {
+	t.Helper()
+	m := r.d.maps[abi.MapNetpolFlow]
+	program := podProgramsOf(t, r.d)[abi.ProgCulvertPod]
+	answer := frameAt(t, rowPod, of(ip4("10.2.2.2", "10.1.1.1"), packet.UDP{Sport: 6, Dport: 5}))
+	key := abi.NetpolFlowKey{Remote: abi.In6Of(addr("::ffff:10.2.2.2")), LocalPort: abi.BE16(5), RemotePort: abi.BE16(6), Protocol: 17}
+	var at abi.NetpolFlowKey
+	var flow abi.NetpolFlow
+	for it := m.Iterate(); it.Next(&at, &flow); { // the pod's serial
+		key.Pod = at.Pod
+	}
+	if err := m.Lookup(&key, &flow); err != nil {
+		t.Fatalf("%+v: %v", key, err)
+	}
+	for age, end := range map[uint32]string{100: "forwarded", 300: "policy_ingress"} {
+		aged := flow
+		aged.Seen -= age
+		must(t, m.Put(&key, &aged))
+		before := r.counters(t)
+		runOn(t, program, answer, rowPod)
+		if got := since(before, r.counters(t)); got["outcome "+end].Packets != 1 {
+			t.Errorf("an answer after %d s: %v, want %s", age, got, end)
+		}
+	}
+}

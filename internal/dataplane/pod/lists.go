@@ -1,0 +1,101 @@
+package pod
+
+import (
+	"fmt"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+)
+
+// Lists are the numbers of the rules by which a pod takes packets and may send them; 0: it
+// is not isolated in that direction.
+type Lists struct{ Ingress, Egress uint32 }
+
+// PolicyCounts are what NetworkPolicies did with the packets of a pod, since it was put.
+type PolicyCounts struct {
+	IngressDropped, EgressDropped uint64 // packets
+	IngressFlows, EgressFlows     uint64 // that began, and were allowed
+}
+
+// Enforce has NetworkPolicies looked at, or not: new pods take and send nothing, but from and
+// to this node's own stack, until SetLists says what they may. The caller holds the lock.
+func (t *Table) Enforce(enforce bool) error {
+	t.enforced = enforce
+	for _, p := range t.pods {
+		value := p.value
+		value.Enforced = 0
+		if enforce {
+			value.Enforced = 1
+		}
+		if err := t.write(p, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ListsOf says what each pod has, by ifindex. The caller holds the lock.
+func (t *Table) ListsOf() map[int]Lists {
+	out := make(map[int]Lists, len(t.pods))
+	for ifindex, p := range t.pods {
+		out[ifindex] = Lists{p.value.Ingress, p.value.Egress}
+	}
+	return out
+}
+
+// SetLists changes what a pod has; one that is gone is not an error. The data path asks them
+// about flows that it knows, too. The caller holds the lock.
+func (t *Table) SetLists(ifindex int, l Lists) error {
+	p := t.pods[ifindex]
+	if p == nil || p.value.Ingress == l.Ingress && p.value.Egress == l.Egress {
+		return nil
+	}
+	value := p.value
+	value.Ingress, value.Egress = l.Ingress, l.Egress
+	if err := t.write(p, value); err != nil {
+		return err
+	}
+	return t.renew(p)
+}
+
+// Renew has the data path ask again about the flows of all isolated pods. The caller holds
+// the lock.
+func (t *Table) Renew() error {
+	for _, p := range t.pods {
+		if p.value.Ingress|p.value.Egress != 0 {
+			if err := t.renew(p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// renew comes after what the generation is about: a packet that sees the new one sees that.
+func (t *Table) renew(p *pod) error {
+	value := p.value
+	value.Generation++
+	return t.write(p, value)
+}
+
+// PolicyCounts are those of all pods, by ifindex.
+func (t *Table) PolicyCounts() (map[int]PolicyCounts, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make(map[int]PolicyCounts, len(t.pods))
+	for ifindex, p := range t.pods {
+		var n [abi.NetpolCountNETPOL_COUNTS]uint64
+		for i := range n {
+			c, err := counter.Read(t.counters, p.index*uint32(len(n))+uint32(i))
+			if err != nil {
+				return nil, fmt.Errorf("pod at interface %d: %w", ifindex, err)
+			}
+			n[i] = c.Packets
+		}
+		out[ifindex] = PolicyCounts{
+			IngressDropped: n[abi.NetpolCountNETPOL_INGRESS_DROPPED], EgressDropped: n[abi.NetpolCountNETPOL_EGRESS_DROPPED],
+			IngressFlows: n[abi.NetpolCountNETPOL_INGRESS_FLOWS], EgressFlows: n[abi.NetpolCountNETPOL_EGRESS_FLOWS],
+		}
+	}
+	return out, nil
+}
