@@ -48,7 +48,7 @@ func large(t testing.TB) State {
 func BenchmarkCompile(b *testing.B) {
 	s := large(b)
 	b.Run("change", func(b *testing.B) {
-		c := NewCompiler()
+		c := NewCompiler("")
 		c.Compile(s)
 		for b.Loop() {
 			p := *s.Pods[77]

@@ -11,6 +11,7 @@ import (
 // identities. So identities also have what the lists ask for that the data path may still
 // hold: those of everything compiled since Applied was called.
 type Compiler struct {
+	salt   string
 	held   *terms // what lists in the data path may ask for
 	last   *terms // of the lists compiled last
 	terms  *terms // that known are made by
@@ -29,13 +30,15 @@ type knownPod struct {
 	round      uint64      // when it was last in a state
 }
 
-// NewCompiler returns a compiler that knows nothing.
-func NewCompiler() *Compiler {
-	return &Compiler{held: newTerms(), last: newTerms(), terms: newTerms(), known: map[*Pod]*knownPod{}, identities: map[string]*Identity{}, lists: map[string]*List{}}
+// NewCompiler returns a compiler that knows nothing. What a data path holds of an earlier
+// compiler is of terms that this one does not know: with another salt no identity has the key
+// of one of those, which may mean other pods.
+func NewCompiler(salt string) *Compiler {
+	return &Compiler{salt: salt, held: newTerms(), last: newTerms(), terms: newTerms(), known: map[*Pod]*knownPod{}, identities: map[string]*Identity{}, lists: map[string]*List{}}
 }
 
 // Compile is for a state that follows no other.
-func Compile(s State) Desired { return NewCompiler().Compile(s) }
+func Compile(s State) Desired { return NewCompiler("").Compile(s) }
 
 // Applied says that the data path has all of what was compiled last, and nothing else.
 func (c *Compiler) Applied() { c.held = c.last }
@@ -45,7 +48,7 @@ func (c *Compiler) Applied() { c.held = c.last }
 func (c *Compiler) Compile(s State) Desired {
 	d := Desired{Pods: make(map[int]Isolation, len(s.Local))}
 	here := s.here()
-	last := c.isolate(&s, here, d.Pods)
+	last := c.isolate(&s, here, &d)
 	all := newTerms()
 	all.with(c.held)
 	all.with(last)
@@ -99,7 +102,7 @@ func (s *State) here() map[podKey]*Pod {
 
 // isolate fills in what policies say of the pods of this node. It returns what their lists
 // ask for.
-func (c *Compiler) isolate(s *State, here map[podKey]*Pod, out map[int]Isolation) *terms {
+func (c *Compiler) isolate(s *State, here map[podKey]*Pod, d *Desired) *terms {
 	policies := map[string][]*Policy{}
 	for _, p := range s.Policies {
 		policies[p.Namespace] = append(policies[p.Namespace], p)
@@ -127,9 +130,10 @@ func (c *Compiler) isolate(s *State, here map[podKey]*Pod, out map[int]Isolation
 			i.Ingress = intern(listOf(pod, policies[l.Namespace], ingress))
 			i.Egress = intern(listOf(pod, policies[l.Namespace], egress))
 		default:
+			d.Unknown = append(d.Unknown, l.Ifindex)
 			i.Ingress, i.Egress = intern(Nothing()), intern(Nothing())
 		}
-		out[l.Ifindex] = i
+		d.Pods[l.Ifindex] = i
 		if i.Ingress != nil || i.Egress != nil {
 			for _, a := range l.Addresses {
 				used.tenants[a.Tenant] = true
@@ -259,7 +263,7 @@ func (c *Compiler) make(p *Pod, n *Namespace, a netip.Addr) *Identity {
 
 // identity is the one with the same content.
 func (c *Compiler) identity(i Identity) *Identity {
-	i.setKey()
+	i.setKey(c.salt)
 	if old := c.identities[i.key]; old != nil {
 		return old
 	}

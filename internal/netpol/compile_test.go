@@ -406,7 +406,7 @@ func TestPodsShareIdentities(t *testing.T) {
 // An old list must not take what it did not take before, nor refuse what it took, when the
 // next state's identities are there already.
 func TestOldListsWithNewIdentities(t *testing.T) {
-	c := NewCompiler()
+	c := NewCompiler("")
 	s := shop()
 	s.Policies = []*Policy{sound(t, "shop/p", `{podSelector: {}, ingress: [
 		{from: [{podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [db]}]}}], ports: [{port: 1}]},
@@ -437,7 +437,7 @@ func TestOldListsWithNewIdentities(t *testing.T) {
 
 // A compiler that knows earlier states says the same as one that does not.
 func TestCompilerKeepsNothingOld(t *testing.T) {
-	c := NewCompiler()
+	c := NewCompiler("")
 	s := shop()
 	s.Policies = []*Policy{sound(t, "shop/p", `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: b}}, podSelector: {matchLabels: {app: db}}}]}]}`)}
 	step := func(want string) {
@@ -460,4 +460,16 @@ func TestCompilerKeepsNothingOld(t *testing.T) {
 	relabelled.Labels = map[string]string{"app": "x"}
 	s.Pods[2] = &relabelled
 	step("nothing")
+}
+
+// Another compiler's identities are others, unless it has the same salt.
+func TestSalt(t *testing.T) {
+	key := func(salt string) string {
+		s := shop()
+		s.Policies = []*Policy{sound(t, "shop/p", fromDB)}
+		return NewCompiler(salt).Compile(s).at(0, "10.0.1.2").Key()
+	}
+	if key("a") != key("a") || key("a") == key("b") || key("") == key("a") {
+		t.Error("a salt makes no difference, or the same one does")
+	}
 }

@@ -60,10 +60,10 @@ type Decision struct {
 	Allowed bool `json:"allowed"`
 	// IsolatedBy are the policies that select the pod for this direction.
 	IsolatedBy []string `json:"isolated_by,omitempty"`
-	// Policy and Rule are the first that allow it. Rule is the number in the policy's
-	// list, from 0.
+	// Policy and Rule are the first that allow it. Rule is where the policy has it, such as
+	// spec.ingress[0].
 	Policy string `json:"policy,omitempty"`
-	Rule   *int   `json:"rule,omitempty"`
+	Rule   string `json:"rule,omitempty"`
 	Why    string `json:"why"`
 	// Problems are what of the policies that isolate it cannot be used.
 	Problems []string `json:"problems,omitempty"`
@@ -262,9 +262,8 @@ func (s *State) decide(d direction, own, other end, q Question) (out Decision) {
 			if out.Allowed || !s.means(r, other) || !r.opens(d, pod, other.pod, q) {
 				continue
 			}
-			number := r.index
-			out.Allowed, out.Policy, out.Rule = true, key, &number
-			out.Why = fmt.Sprintf("spec.%s[%d] of %s allows it", d, number, key)
+			out.Allowed, out.Policy, out.Rule = true, key, fmt.Sprintf("spec.%s[%d]", d, r.index)
+			out.Why = fmt.Sprintf("%s of %s allows it", out.Rule, key)
 		}
 	}
 	switch {

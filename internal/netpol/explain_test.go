@@ -43,10 +43,7 @@ func TestExplain(t *testing.T) {
 		policy(t, "void/odd", `{podSelector: {}, policyTypes: [Egress], egress: [{to: [{}]}]}`),
 	}
 	rule := func(d Decision) string {
-		if d.Rule == nil {
-			return d.Policy
-		}
-		return fmt.Sprintf("%s[%d]", d.Policy, *d.Rule)
+		return d.Policy + strings.TrimLeft(d.Rule, "specingr.")
 	}
 	for _, row := range []struct {
 		from, to string
@@ -139,7 +136,7 @@ func TestVerdictText(t *testing.T) {
 		t.Errorf("it reads\n%s", got)
 	}
 	text, err := json.Marshal(v)
-	if err != nil || !strings.Contains(string(text), `"ingress":{"allowed":true,"isolated_by":["shop/db"],"policy":"shop/db","rule":0,`) {
+	if err != nil || !strings.Contains(string(text), `"ingress":{"allowed":true,"isolated_by":["shop/db"],"policy":"shop/db","rule":"spec.ingress[0]",`) {
 		t.Errorf("%s %v", text, err)
 	}
 }
@@ -362,7 +359,7 @@ var questions = func() (out []Question) {
 // follow has a compiler follow states that octets choose, and compares each.
 func follow(t *testing.T, octets []byte) {
 	c := &chooser{octets}
-	compiler := NewCompiler()
+	compiler := NewCompiler("")
 	var s State
 	for range 3 {
 		c.state(&s)

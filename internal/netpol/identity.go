@@ -28,9 +28,9 @@ type Identity struct {
 // Key is the same for identities that are the same, and for no others.
 func (i *Identity) Key() string { return i.key }
 
-// key is a text of its content.
-func (i *Identity) setKey() {
-	var b []byte
+// setKey makes a text of its content.
+func (i *Identity) setKey(salt string) {
+	b := appendText(nil, salt)
 	b = appendBool(b, i.pod)
 	b = appendText(b, i.namespace)
 	b = appendBool(b, i.namespaceKnown)

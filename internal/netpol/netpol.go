@@ -29,6 +29,9 @@ type Desired struct {
 	Peers map[Peer]*Identity
 	// Pods are this node's, by the index of the host's end of their veth.
 	Pods map[int]Isolation
+	// Unknown are those of Pods that the state does not have. They are isolated from
+	// everybody.
+	Unknown []int
 }
 
 // Isolation is what policies say of a pod. A direction without a list is not isolated.
