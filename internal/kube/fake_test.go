@@ -42,6 +42,7 @@ func newCluster(t *testing.T) *cluster {
 	kinds := map[schema.GroupVersionResource]string{
 		nodeResource: "NodeList", configMapResource: "ConfigMapList", eventResource: "EventList", policyResource: "SRv6PolicyList",
 		leaseResource: "LeaseList", classResource: "SRv6TrafficClassList", claimResource: "SRv6TrafficClassClaimList", sliceResource: "EndpointSliceList",
+		podResource: "PodList", networkPolicyResource: "NetworkPolicyList",
 	}
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
@@ -217,6 +218,7 @@ type observed struct {
 
 	classes map[string]Class
 	pods    int // times that labels have changed
+	netpol  int // times that what NetworkPolicies depend on has changed
 }
 
 func newObserved(k Known) *observed {
@@ -287,6 +289,12 @@ func (h *observed) PodsChanged() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pods++
+}
+
+func (h *observed) NetworkPoliciesChanged() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.netpol++
 }
 
 // take is what was said since the last time, in order.

@@ -15,6 +15,10 @@ type Config struct {
 	Node       string // the name of this node's Node
 	Version    string // of this program, for the API server's log
 	Log        *slog.Logger
+	// NetworkPolicies has what NetworkPolicies depend on watched. Tenants are those whose
+	// addresses pods may have beside their own.
+	NetworkPolicies bool
+	Tenants         []overlay.Tenant
 }
 
 // Self is this node as its Node object describes it.
@@ -61,6 +65,8 @@ type Handler interface {
 	SetClasses(map[string]Class)
 	// PodsChanged reports that PodLabels may return something else.
 	PodsChanged()
+	// NetworkPoliciesChanged reports that NetworkState may return something else.
+	NetworkPoliciesChanged()
 }
 
 // Known is what an earlier watcher reported to the handler. It stays valid until the

@@ -25,9 +25,12 @@ var (
 	eventResource     = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 	podResource       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	sliceResource     = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
+	namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	policyResource    = schema.GroupVersionResource{Group: Group, Version: "v1alpha1", Resource: "srv6policies"}
 	classResource     = schema.GroupVersionResource{Group: Group, Version: "v1alpha1", Resource: "srv6trafficclasses"}
 	claimResource     = schema.GroupVersionResource{Group: Group, Version: "v1alpha1", Resource: "srv6trafficclassclaims"}
+
+	networkPolicyResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}
 )
 
 // lister is what client-go has for each kind of client and resource.
@@ -43,6 +46,9 @@ type source struct {
 
 	health
 	missing atomic.Bool // the API server knows no such resource
+
+	// same, if set before it runs, says that an object has not changed for us.
+	same func(before, now any) bool
 }
 
 // wanted is what a source is to hold.
@@ -95,7 +101,12 @@ func follow[T runtime.Object](from lister[T], w wanted) (*source, error) {
 	}
 	var err error
 	s.registration, err = s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: report, UpdateFunc: func(_, o any) { report(o) }, DeleteFunc: report,
+		AddFunc: report, DeleteFunc: report,
+		UpdateFunc: func(before, o any) {
+			if s.same == nil || !s.same(before, o) {
+				report(o)
+			}
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("follow %s: %w", w.name, err)

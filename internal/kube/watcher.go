@@ -33,6 +33,8 @@ type Watcher struct {
 
 	self, nodes, listing, named, selecting, classes, classClaims, pods *source
 
+	netpol networkPolicies
+
 	// run has a source followed, and what a task is about observed once it is complete.
 	run func(ctx context.Context, s *source, about ...string)
 
@@ -61,6 +63,7 @@ const (
 	aboutPaths   = "paths"
 	aboutClasses = "classes"
 	aboutPods    = "pods"
+	aboutNetpol  = "network policies"
 
 	aboutPublication = "publication"
 	aboutStatus      = "status"
@@ -136,7 +139,7 @@ func (w *Watcher) Run(ctx context.Context, h Handler, known Known) error {
 	}
 	for _, s := range w.sources() {
 		// Once a source has received all objects, what was known before and is missing is gone.
-		w.run(ctx, s, aboutGone, aboutPaths, aboutClasses, aboutPods)
+		w.run(ctx, s, aboutGone, aboutPaths, aboutClasses, aboutPods, aboutNetpol)
 	}
 	group.Go(func() {
 		work(w.observe, func(t task) error {
@@ -167,6 +170,8 @@ func (w *Watcher) look(ctx context.Context, t task, h Handler) {
 		w.observeClasses(ctx, h)
 	case aboutPods:
 		h.PodsChanged()
+	case aboutNetpol:
+		h.NetworkPoliciesChanged()
 	}
 }
 
@@ -211,6 +216,7 @@ func (w *Watcher) sources() []*source {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := []*source{w.self, w.nodes, w.listing, w.named, w.selecting, w.classes, w.classClaims, w.pods}
+	out = append(out, w.netpol.sources()...)
 	for _, f := range w.services {
 		out = append(out, f.source)
 	}
@@ -230,7 +236,7 @@ func (w *Watcher) makeSources() error {
 		soon(aboutPaths)(name) // policies choose it by its labels
 	}
 	node := func(name string) { w.observe.Add(task{aboutNode, name}) }
-	var errs [8]error
+	var errs [9]error
 	w.self, errs[0] = follow(client.Resource(nodeResource), wanted{"this node", client, whole, one(w.config.Node), nil, only(keepSelf), self})
 	w.nodes, errs[1] = follow(metadata.Resource(nodeResource), wanted{"nodes", metadata, part, nil, nil, only(keepNode), node})
 	w.listing, errs[2] = follow(client.Resource(configMapResource).Namespace(w.config.Namespace),
@@ -240,6 +246,9 @@ func (w *Watcher) makeSources() error {
 	w.classes, errs[5] = follow(client.Resource(classResource), wanted{"SRv6TrafficClasses", client, whole, nil, nil, only(w.keepOwn), soon(aboutClasses)})
 	w.classClaims, errs[6] = follow(client.Resource(claimResource), wanted{"SRv6TrafficClassClaims", client, whole, nil, nil, only(w.keepOwn), soon(aboutClasses)})
 	w.pods, errs[7] = follow(metadata.Resource(podResource), wanted{"pods", metadata, part, fields.Set{"spec.nodeName": w.config.Node}, nil, only(keepPod), soon(aboutPods)})
+	if w.config.NetworkPolicies {
+		errs[8] = w.netpol.follow(w.api, w.config.Tenants, func(string) { w.observe.AddAfter(task{about: aboutNetpol}, policiesSettle) })
+	}
 	return errors.Join(errs[:]...)
 }
 

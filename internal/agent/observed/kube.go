@@ -31,12 +31,13 @@ type Kubernetes struct {
 	node    overlay.Node  // that was published
 
 	relabelled func() // the labels of pods have changed
+	repoliced  func() // what NetworkPolicies depend on has changed
 }
 
 // NewKubernetes makes one that pushes updates to a queue. The watcher asks nothing
 // before start.
 func NewKubernetes(c Config, w *kube.Watcher, to *Queue, log *slog.Logger) *Kubernetes {
-	return &Kubernetes{of: c, watcher: w, queue: to, log: log, pool: c.Overlay.LocatorPool, claims: make(chan struct{}, 1), relabelled: func() {}}
+	return &Kubernetes{of: c, watcher: w, queue: to, log: log, pool: c.Overlay.LocatorPool, claims: make(chan struct{}, 1), relabelled: func() {}, repoliced: func() {}}
 }
 
 // start watches. What s holds of Kubernetes stays until the API server says
@@ -168,3 +169,7 @@ func (k *Kubernetes) SetClasses(all map[string]Class) {
 
 // PodsChanged says that labels of pods have changed, as a kube.Handler.
 func (k *Kubernetes) PodsChanged() { k.relabelled() }
+
+// NetworkPoliciesChanged says that what NetworkPolicies depend on has changed, as a
+// kube.Handler.
+func (k *Kubernetes) NetworkPoliciesChanged() { k.repoliced() }
