@@ -136,6 +136,7 @@ var layers = []struct {
 	{"internal/agent/plan", append([]string{"internal/agent/desired", "internal/agent/observed", "internal/config", "internal/dataplane", "internal/netdev", "internal/upf"}, models...),
 		"it decides and writes nothing: of adapters it uses the values"},
 	{"internal/agent/pods", []string{"internal/agent/desired", "internal/class", "internal/dataplane", "internal/netdev", "internal/ipam"}, "a pod that comes waits for no change of the configuration"},
+	{"internal/agent/isolation", []string{"internal/agent/pods", "internal/netpol"}, "it knows the API server and the data path by interfaces, so that races are tested without either"},
 	{"internal/agent/apply", append([]string{"internal/agent/desired", "internal/agent/plan", "internal/agent/pods", "internal/dataplane", "internal/netdev", "internal/upf"}, models...),
 		"it writes what is planned, whoever asked for it"},
 	{"internal/agent/store", append([]string{"internal/agent/desired", "internal/agent/observed", "internal/config"}, models...), "the state on disk is what was asked for and said, not what follows from it"},

@@ -57,6 +57,8 @@ type Agent struct {
 	punts   *punt.Handler
 	sources *observed.Sources
 	tracing sync.Mutex
+
+	*policing
 }
 
 // openers open what Run needs; tests have others.
@@ -99,7 +101,10 @@ func New(o Options) (*Agent, error) {
 			ready: make(chan struct{}), ending: make(chan struct{}), adjust: make(chan struct{}, 1),
 		},
 	}
+	a.policing = &policing{core: a.core}
+	a.core.policing = a.policing
 	a.sources = observed.NewSources(queue, o.Version, a.core.relabel, o.Logger)
+	a.sources.Repoliced = a.policing.changed
 	return a, nil
 }
 
@@ -200,6 +205,9 @@ func (c *core) relabel() {
 func (a *Agent) AddPod(key pods.Attachment, v pods.Pod) (pods.Network, error) {
 	begun := time.Now()
 	out, err := usePods(a.core, func(p *pods.Pods) (pods.Network, error) { return p.Add(key, v) })
+	if err == nil {
+		a.policing.added(v)
+	}
 	a.log.Debug("pod add", "attachment", key.String(), "took", time.Since(begun), "error", err)
 	return out, err
 }
@@ -207,6 +215,7 @@ func (a *Agent) AddPod(key pods.Attachment, v pods.Pod) (pods.Network, error) {
 // DeletePod takes a pod's addresses back. A pod that is gone is no error.
 func (a *Agent) DeletePod(key pods.Attachment) error {
 	_, err := usePods(a.core, func(p *pods.Pods) (any, error) { return nil, p.Remove(key) })
+	a.policing.changed()
 	return err
 }
 
@@ -218,6 +227,7 @@ func (a *Agent) CheckPod(key pods.Attachment) (differences []string, err error) 
 // RetainPods deletes the pods of a CNI network that are not among the valid
 // ones, and returns which these were.
 func (a *Agent) RetainPods(network string, valid []pods.Attachment) (removed []pods.Attachment, err error) {
+	defer a.policing.changed()
 	return usePods(a.core, func(p *pods.Pods) ([]pods.Attachment, error) { return p.Retain(network, valid) })
 }
 

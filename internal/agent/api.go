@@ -9,12 +9,14 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/isolation"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
+	"github.com/culvert-net/culvert/internal/netpol"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -314,6 +316,9 @@ type Service interface {
 	// ErrNotUPF on others. total is how many sessions the filter means.
 	Associations() ([]AssociationStatus, error)
 	Sessions(SessionFilter) (list []SessionStatus, total int, err error)
+
+	// ExplainPolicy is of a node that enforces NetworkPolicies: isolation.ErrOff on others.
+	ExplainPolicy(isolation.Ask) ([]netpol.Verdict, error)
 
 	// Pods are those on this node.
 	Pods() ([]pods.Status, error)

@@ -48,6 +48,7 @@ type core struct {
 	pods     *pods.Pods
 	spread   *spreader
 	probing  *probing
+	policing *policing
 
 	announcing announcing
 }
@@ -236,6 +237,9 @@ func (c *core) takeOver(g *plan.Goal, links *netdev.Snapshot) error {
 	c.writer.Converge(&whole, plan.Scope{})
 	c.overlay.Sync(g, c.writer.Tables, links)
 	c.touch()
+	if err := c.policing.enforce(&g.Desired.Process.Overlay); err != nil {
+		return err // no pod may be put that is open
+	}
 	if err := c.pods.Restore(c.dp.Pods, links); err != nil {
 		return fmt.Errorf("pods: %w", err)
 	}
@@ -403,7 +407,7 @@ func (a *Agent) adjustSources(ctx context.Context) error {
 		BGP: observed.BGPConfig(p.BGP, p.Overlay.Mode, g.Self), Overlay: p.Overlay, Announces: len(p.UPF.Announce) > 0,
 		VPNs: bgpVPNs(g),
 	}
-	err := errors.Join(a.sources.Adjust(ctx, config, g.Self, &g.Observed), c.announce(a.sources.BGP()), c.probing.adjust(g))
+	err := errors.Join(a.sources.Adjust(ctx, config, g.Self, &g.Observed), c.announce(a.sources.BGP()), c.probing.adjust(g), c.policing.enforce(&p.Overlay))
 	if k := a.sources.Kubernetes(); k != nil {
 		c.mu.RLock()
 		verdicts := append(c.goal.Observed.Verdicts(c.writer.Tables.Verdicts, c.refused), c.classVerdicts()...)

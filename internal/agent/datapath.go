@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/apply"
+	"github.com/culvert-net/culvert/internal/agent/isolation"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/agent/punt"
 	"github.com/culvert-net/culvert/internal/class"
@@ -40,6 +41,8 @@ type dataPath struct {
 	Spread   spreading
 	N4       *n4.Table
 	NAT      natTable
+	// NetworkPolicies isolate pods.
+	NetworkPolicies isolation.NetworkPolicies
 	// SpreadCards are the interfaces whose cards spread in place of it.
 	SpreadCards func() []string
 	Sweep       func() error // removes what was taken over and not put since

@@ -80,6 +80,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	c.spread = &spreader{dp: c.dp.Spread, cards: c.dp.SpreadCards, times: cpuClocks, log: a.log}
 	c.dp.ClassifyPods = c.pods.SetClasses
 	c.pods.SetLabels(a.sources.PodLabels)
+	a.policing.begin(a.sources)
 	c.probing = newProbing(a.log, c.turn)
 	defer c.probing.stop()
 	c.writer = apply.NewWriter(&c.dp.DataPath, c.upf.upf, a.log)
@@ -180,6 +181,10 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 		a.sources.Stop()
 		return err
 	}
+	group.Go(func() error {
+		a.policing.keeper.Run(ctx)
+		return nil
+	})
 	close(c.ready)
 	group.Go(func() error { return a.runSources(ctx) })
 	group.Go(func() error { return c.listen(ctx) })

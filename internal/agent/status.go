@@ -315,8 +315,10 @@ func (c *core) overlayStatus(silence string) *OverlayStatus {
 		return nil
 	}
 	s := &OverlayStatus{
-		Mode: g.Desired.Process.Overlay.Mode, MTU: c.overlay.MTU(), Pods: len(c.pods.List()), Nodes: len(g.Wanted.Peers), NetworkPolicy: "not enforced",
+		Mode: g.Desired.Process.Overlay.Mode, MTU: c.overlay.MTU(), Pods: len(c.pods.List()), Nodes: len(g.Wanted.Peers),
 	}
+	_, text, problems := c.policing.isolationStatus()
+	s.NetworkPolicy, s.Problems = text, problems
 	if g.Self.Name == "" {
 		s.Problem = withSilence(silence, strings.Join(c.overlay.Problems(), "; "))
 		return s
@@ -326,7 +328,7 @@ func (c *core) overlayStatus(silence string) *OverlayStatus {
 		s.SIDs = append(s.SIDs, fmt.Sprintf("%s %s", sid.SID, sid.Behavior))
 	}
 	s.Uplinks = c.overlay.UplinkNames()
-	s.Problems = slices.Concat(c.overlay.Problems(), g.Problems)
+	s.Problems = slices.Concat(c.overlay.Problems(), g.Problems, problems)
 	if silence != "" {
 		s.Problems = append(s.Problems, silence)
 	}

@@ -17,11 +17,13 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/isolation"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 	"github.com/culvert-net/culvert/internal/api/message"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/netpol"
 )
 
 // Endpoint says where a daemon is.
@@ -333,6 +335,15 @@ func (c *Client) Pods(ctx context.Context, key string) ([]pods.Status, error) {
 		all[i].Addresses = orEmpty(all[i].Addresses)
 	}
 	return all, err
+}
+
+// ExplainPolicy says which NetworkPolicies and rules decide.
+func (c *Client) ExplainPolicy(ctx context.Context, a isolation.Ask) ([]netpol.Verdict, error) {
+	request := &pb.ExplainPolicyRequest{}
+	if err := message.Encode(&a, request); err != nil {
+		return nil, err
+	}
+	return decoded[netpol.Verdict](c.rpc.ExplainPolicy(ctx, request))
 }
 
 // Sessions returns the sessions that match a filter, and how many match in total.

@@ -8,10 +8,12 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/isolation"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/message"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/netpol"
 )
 
 // codes has the code of each error of the agent.
@@ -31,6 +33,11 @@ var codes = []struct {
 	{agent.ErrNoAnnouncements, connect.CodeUnimplemented},
 	{agent.ErrNoNAT, connect.CodeUnimplemented},
 	{pods.ErrNoCluster, connect.CodeUnimplemented},
+	{isolation.ErrOff, connect.CodeUnimplemented},
+	{isolation.ErrUnknown, connect.CodeUnavailable},
+	{netpol.ErrNoPod, connect.CodeNotFound},
+	{netpol.ErrNoPort, connect.CodeInvalidArgument},
+	{netpol.ErrNoAddress, connect.CodeInvalidArgument},
 	{context.Canceled, connect.CodeCanceled},
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/isolation"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/message"
@@ -112,6 +113,15 @@ func (h *handler) ListAssociations(_ context.Context, r *pb.ListAssociationsRequ
 
 func (h *handler) ListPods(_ context.Context, r *pb.ListPodsRequest) (*pb.ListPodsResponse, error) {
 	return list(&pb.ListPodsResponse{}, h.agent.Pods, "pod", r.GetKey(), pods.Status.Key)
+}
+
+func (h *handler) ExplainPolicy(_ context.Context, r *pb.ExplainPolicyRequest) (*pb.ExplainPolicyResponse, error) {
+	ask, err := message.Decode[isolation.Ask](r)
+	if err != nil {
+		return nil, err
+	}
+	verdicts, err := h.agent.ExplainPolicy(ask)
+	return encoded(&pb.ExplainPolicyResponse{}, verdicts, err)
 }
 
 func (h *handler) ListSessions(_ context.Context, r *pb.ListSessionsRequest) (*pb.ListSessionsResponse, error) {

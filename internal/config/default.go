@@ -78,6 +78,7 @@ func (c *Config) SetDefaults() {
 	}
 	if c.Overlay.UsesKube() {
 		setDefault(&c.Overlay.Kube.Namespace, DefaultKubeNamespace)
+		setDefault(&c.Overlay.Kube.NetworkPolicies, PoliciesEnforce)
 	}
 	c.setUPFDefaults()
 	setDefault(&c.API.Socket, DefaultSocket)

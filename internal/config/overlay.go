@@ -52,6 +52,9 @@ type Overlay struct {
 type Kube struct {
 	Kubeconfig string `json:"kubeconfig,omitempty"` // a file; that of the pod's service account unless set
 	Namespace  string `json:"namespace,omitempty"`  // of the ConfigMaps: kube-system unless set
+	// NetworkPolicies is enforce (the default) or off: then the node neither watches nor
+	// enforces them, and every packet between pods passes.
+	NetworkPolicies string `json:"network_policies,omitempty"`
 }
 
 // The modes, and the forms of SIDs.
@@ -61,6 +64,9 @@ const (
 	OverlayKube   = "kube"
 	SIDsSingle    = "single"
 	SIDsDouble    = "double"
+
+	PoliciesEnforce = "enforce"
+	PoliciesOff     = "off"
 
 	DefaultKubeNamespace = "kube-system"
 )
@@ -72,6 +78,12 @@ func (o *Overlay) IsSet() bool { return o.Mode != "" }
 // the pod prefixes and the locator, unless both are set.
 func (o *Overlay) UsesKube() bool {
 	return o.Mode == OverlayKube || o.Mode == OverlayBGP && (o.LocatorPool.IsValid() || len(o.PodPrefixes) == 0)
+}
+
+// EnforcesPolicies says whether the node enforces NetworkPolicies. It knows them by the
+// Kubernetes API only.
+func (o *Overlay) EnforcesPolicies() bool {
+	return o.UsesKube() && o.Kube.NetworkPolicies != PoliciesOff
 }
 
 // checkOverlay validates the section overlay.
@@ -105,6 +117,7 @@ func checkOverlay(v *validator) {
 		"overlay.nodes", "remove it, or set overlay.mode: static", "the nodes come from %s", o.Mode)
 	v.refuse(o.Kube.Kubeconfig != "" && !filepath.IsAbs(o.Kube.Kubeconfig),
 		"overlay.kube.kubeconfig", "an absolute path", "%q depends on where the daemon is started", o.Kube.Kubeconfig)
+	v.oneOf("overlay.kube.network_policies", o.Kube.NetworkPolicies, PoliciesEnforce, PoliciesOff)
 	checkNodes(v)
 	checkTenants(v)
 }

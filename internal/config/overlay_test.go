@@ -59,13 +59,14 @@ func TestOverlayByKubernetes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := c.Overlay; !o.UsesKube() || o.Kube.Namespace != config.DefaultKubeNamespace {
+	if o := c.Overlay; !o.UsesKube() || o.Kube.Namespace != config.DefaultKubeNamespace || !o.EnforcesPolicies() {
 		t.Errorf("defaults: %+v", o)
 	}
 	for yaml, want := range map[string]string{
 		"overlay: {mode: kube}":                                                                                 "overlay.locator: is missing",
 		"overlay: {mode: kube, locator_pool: 'fc00::/48'}":                                                      "overlay.locator_pool: fc00::/48 holds one",
 		"overlay: {mode: kube, locator_pool: 'fc00::/32', locator: 'fc00::/48'}":                                "overlay.locator_pool: conflicts with overlay.locator",
+		"overlay: {mode: kube, locator_pool: 'fc00::/32', kube: {network_policies: on}}":                        "overlay.kube.network_policies",
 		"overlay: {mode: kube, locator_pool: 'fc00::/32', kube: {kubeconfig: k}}":                               "overlay.kube.kubeconfig: \"k\" depends",
 		"overlay: {mode: kube, locator_pool: 'fc00::/32', uplinks: [e]}\ninterfaces: [{name: e, roles: [any]}]": "overlay.uplinks[0]: \"e\" is among the interfaces",
 		"overlay: {masquerade: true}":                                                                           "overlay.mode: is missing",
@@ -174,6 +175,25 @@ liveness: {enabled: true, sid: 'fc00:1:0:f::', ends: [{locator: 'fc00:e::/48', s
 		}
 		if _, err := config.Parse([]byte(strings.Replace(good, tt.old, tt.new, 1))); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q in place of %q: %v, want %s", tt.new, tt.old, err, tt.want)
+		}
+	}
+}
+
+func TestEnforcesPolicies(t *testing.T) {
+	for yaml, want := range map[string]bool{
+		"overlay: {mode: kube, locator_pool: 'fc00::/32'}":                                    true,
+		"overlay: {mode: kube, locator_pool: 'fc00::/32', kube: {network_policies: enforce}}": true,
+		"overlay: {mode: kube, locator_pool: 'fc00::/32', kube: {network_policies: \"off\"}}": false,
+		"overlay: {mode: static, locator: 'fc00:0:1::/48', pod_prefixes: ['fd00::/64']}":      false,
+		"{}": false,
+	} {
+		c, err := config.Parse([]byte(yaml))
+		if err != nil {
+			t.Errorf("%s: %v", yaml, err)
+			continue
+		}
+		if got := c.Overlay.EnforcesPolicies(); got != want {
+			t.Errorf("%s: %v", yaml, got)
 		}
 	}
 }

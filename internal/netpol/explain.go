@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -153,6 +154,23 @@ func (s *State) addresses(p Party) (out []Address) {
 		out = p.Pod.Addresses
 	}
 	return out
+}
+
+// SetPort reads a number or a name.
+func (q *Question) SetPort(text string) error {
+	if text == "" {
+		return fmt.Errorf("%w: %s needs a port", ErrNoPort, ProtocolName(q.Protocol))
+	}
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		q.PortName = text
+	case n < 1 || n > maxPort:
+		return fmt.Errorf("%w: %d is not within 1 to %d", ErrNoPort, n, maxPort)
+	default:
+		q.Port = uint16(n)
+	}
+	return nil
 }
 
 // Explain says which policies and rules decide, for each family and tenant that the two have

@@ -293,6 +293,8 @@ func ProtocolByName(name string) (number uint8, known bool) {
 // ProtocolName is the reverse, or the number.
 func ProtocolName(number uint8) string {
 	switch number {
+	case 1:
+		return "ICMP"
 	case TCP:
 		return "TCP"
 	case UDP:

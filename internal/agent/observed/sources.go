@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/kube"
+	"github.com/culvert-net/culvert/internal/netpol"
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
@@ -29,6 +30,8 @@ type Sources struct {
 	kube atomic.Pointer[Kubernetes]
 
 	relabelled func()
+	// Repoliced, if set before Adjust, is called where NetworkState may return something else.
+	Repoliced func()
 }
 
 // Config is what the control planes are made of.
@@ -61,6 +64,14 @@ func (s *Sources) PodLabels(namespace, name string) (map[string]string, bool) {
 	return nil, false
 }
 
+// NetworkState is what NetworkPolicies depend on; complete: the API has sent all of it.
+func (s *Sources) NetworkState() (state netpol.State, complete bool) {
+	if k := s.Kubernetes(); k != nil {
+		return k.watcher.NetworkState()
+	}
+	return state, false
+}
+
 // Problem is why the Kubernetes API says nothing now; "": it does, or nobody
 // asks it.
 func (s *Sources) Problem() string {
@@ -85,6 +96,9 @@ func (s *Sources) Adjust(ctx context.Context, c Config, self overlay.Self, state
 	o := &c.Overlay
 	forBGP := Config{BGP: c.BGP, Announces: c.Announces, VPNs: c.VPNs, Overlay: config.Overlay{Mode: o.Mode, Tenants: o.Tenants}}
 	forKube := Config{Overlay: config.Overlay{Mode: o.Mode, Node: o.Node, LocatorPool: o.LocatorPool, Kube: o.Kube}}
+	if o.EnforcesPolicies() { // pods have addresses of tenants
+		forKube.Overlay.Tenants = o.Tenants
+	}
 	return errors.Join(s.adjustBGP(ctx, forBGP, self, state), s.adjustKube(ctx, forKube, o.UsesKube(), self, state))
 }
 
@@ -135,12 +149,16 @@ func (s *Sources) adjustKube(ctx context.Context, c Config, uses bool, self over
 		}
 		w, err := kube.New(kube.Config{
 			Kubeconfig: c.Overlay.Kube.Kubeconfig, Namespace: c.Overlay.Kube.Namespace, Node: NodeName(&c.Overlay), Version: s.version, Log: s.log,
+			NetworkPolicies: c.Overlay.EnforcesPolicies(), Tenants: c.Overlay.Tenants,
 		})
 		if err != nil {
 			return fmt.Errorf("overlay: %w", err)
 		}
 		k = NewKubernetes(c, w, s.queue, s.log)
 		k.relabelled = s.relabelled
+		if s.Repoliced != nil {
+			k.repoliced = s.Repoliced
+		}
 		k.start(ctx, state)
 		s.kube.Store(k)
 	}

@@ -1856,11 +1856,12 @@ func (x *OverlayNode) GetAddresses() []string {
 }
 
 type Kube struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kubeconfig    string                 `protobuf:"bytes,1,opt,name=kubeconfig,proto3" json:"kubeconfig,omitempty"`
-	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Kubeconfig      string                 `protobuf:"bytes,1,opt,name=kubeconfig,proto3" json:"kubeconfig,omitempty"`
+	Namespace       string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	NetworkPolicies string                 `protobuf:"bytes,3,opt,name=network_policies,json=networkPolicies,proto3" json:"network_policies,omitempty"` // enforce, off
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Kube) Reset() {
@@ -1903,6 +1904,13 @@ func (x *Kube) GetKubeconfig() string {
 func (x *Kube) GetNamespace() string {
 	if x != nil {
 		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Kube) GetNetworkPolicies() string {
+	if x != nil {
+		return x.NetworkPolicies
 	}
 	return ""
 }
@@ -4197,6 +4205,366 @@ func (x *NodeStatus) GetProblems() []string {
 	return nil
 }
 
+// A party is NAMESPACE/POD, POD, or an address.
+type ExplainPolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	Protocol      string                 `protobuf:"bytes,3,opt,name=protocol,proto3" json:"protocol,omitempty"` // TCP, UDP, SCTP, ICMP; empty: any
+	Port          string                 `protobuf:"bytes,4,opt,name=port,proto3" json:"port,omitempty"`         // a number, or a name that containers of `to` give one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainPolicyRequest) Reset() {
+	*x = ExplainPolicyRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainPolicyRequest) ProtoMessage() {}
+
+func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
+func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ExplainPolicyRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *ExplainPolicyRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *ExplainPolicyRequest) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *ExplainPolicyRequest) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+// VerdictParty is a party by one of its addresses.
+type VerdictParty struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pod           string                 `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`   // NAMESPACE/POD
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"` // whose address it is
+	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerdictParty) Reset() {
+	*x = VerdictParty{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerdictParty) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerdictParty) ProtoMessage() {}
+
+func (x *VerdictParty) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerdictParty.ProtoReflect.Descriptor instead.
+func (*VerdictParty) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *VerdictParty) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *VerdictParty) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *VerdictParty) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+// PolicyDecision is what the policies of one end say.
+type PolicyDecision struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Allowed       bool                   `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	IsolatedBy    []string               `protobuf:"bytes,2,rep,name=isolated_by,json=isolatedBy,proto3" json:"isolated_by,omitempty"` // the policies that select the pod, NAMESPACE/NAME
+	Policy        string                 `protobuf:"bytes,3,opt,name=policy,proto3" json:"policy,omitempty"`                           // the first that allows it
+	Rule          string                 `protobuf:"bytes,4,opt,name=rule,proto3" json:"rule,omitempty"`                               // of that policy, such as spec.ingress[0]
+	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
+	Problems      []string               `protobuf:"bytes,6,rep,name=problems,proto3" json:"problems,omitempty"` // what of the policies cannot be used
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyDecision) Reset() {
+	*x = PolicyDecision{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyDecision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyDecision) ProtoMessage() {}
+
+func (x *PolicyDecision) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyDecision.ProtoReflect.Descriptor instead.
+func (*PolicyDecision) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *PolicyDecision) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *PolicyDecision) GetIsolatedBy() []string {
+	if x != nil {
+		return x.IsolatedBy
+	}
+	return nil
+}
+
+func (x *PolicyDecision) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *PolicyDecision) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *PolicyDecision) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *PolicyDecision) GetProblems() []string {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+// PolicyVerdict is for the addresses of one family and tenant.
+type PolicyVerdict struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          *VerdictParty          `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	To            *VerdictParty          `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	Tenant        uint32                 `protobuf:"varint,3,opt,name=tenant,proto3" json:"tenant,omitempty"` // 0: none
+	Protocol      string                 `protobuf:"bytes,4,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Port          uint32                 `protobuf:"varint,5,opt,name=port,proto3" json:"port,omitempty"`
+	Allowed       bool                   `protobuf:"varint,6,opt,name=allowed,proto3" json:"allowed,omitempty"` // by both ends
+	Egress        *PolicyDecision        `protobuf:"bytes,7,opt,name=egress,proto3" json:"egress,omitempty"`    // of from
+	Ingress       *PolicyDecision        `protobuf:"bytes,8,opt,name=ingress,proto3" json:"ingress,omitempty"`  // of to
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyVerdict) Reset() {
+	*x = PolicyVerdict{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyVerdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyVerdict) ProtoMessage() {}
+
+func (x *PolicyVerdict) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyVerdict.ProtoReflect.Descriptor instead.
+func (*PolicyVerdict) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *PolicyVerdict) GetFrom() *VerdictParty {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *PolicyVerdict) GetTo() *VerdictParty {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *PolicyVerdict) GetTenant() uint32 {
+	if x != nil {
+		return x.Tenant
+	}
+	return 0
+}
+
+func (x *PolicyVerdict) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *PolicyVerdict) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *PolicyVerdict) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *PolicyVerdict) GetEgress() *PolicyDecision {
+	if x != nil {
+		return x.Egress
+	}
+	return nil
+}
+
+func (x *PolicyVerdict) GetIngress() *PolicyDecision {
+	if x != nil {
+		return x.Ingress
+	}
+	return nil
+}
+
+type ExplainPolicyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verdicts      []*PolicyVerdict       `protobuf:"bytes,1,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainPolicyResponse) Reset() {
+	*x = ExplainPolicyResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainPolicyResponse) ProtoMessage() {}
+
+func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
+func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *ExplainPolicyResponse) GetVerdicts() []*PolicyVerdict {
+	if x != nil {
+		return x.Verdicts
+	}
+	return nil
+}
+
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -4206,7 +4574,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4218,7 +4586,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4231,7 +4599,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListNodesRequest) GetKey() string {
@@ -4250,7 +4618,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4262,7 +4630,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4275,7 +4643,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeStatus {
@@ -4306,7 +4674,7 @@ type UPFStatus struct {
 
 func (x *UPFStatus) Reset() {
 	*x = UPFStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4318,7 +4686,7 @@ func (x *UPFStatus) String() string {
 func (*UPFStatus) ProtoMessage() {}
 
 func (x *UPFStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4331,7 +4699,7 @@ func (x *UPFStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPFStatus.ProtoReflect.Descriptor instead.
 func (*UPFStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UPFStatus) GetSessions() uint32 {
@@ -4431,7 +4799,7 @@ type N4Counts struct {
 
 func (x *N4Counts) Reset() {
 	*x = N4Counts{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4443,7 +4811,7 @@ func (x *N4Counts) String() string {
 func (*N4Counts) ProtoMessage() {}
 
 func (x *N4Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4456,7 +4824,7 @@ func (x *N4Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N4Counts.ProtoReflect.Descriptor instead.
 func (*N4Counts) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *N4Counts) GetHeartbeats() uint64 {
@@ -4500,7 +4868,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4512,7 +4880,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4525,7 +4893,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PoolStatus) GetNetworkInstance() string {
@@ -4569,7 +4937,7 @@ type PeerStatus struct {
 
 func (x *PeerStatus) Reset() {
 	*x = PeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4581,7 +4949,7 @@ func (x *PeerStatus) String() string {
 func (*PeerStatus) ProtoMessage() {}
 
 func (x *PeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4594,7 +4962,7 @@ func (x *PeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatus.ProtoReflect.Descriptor instead.
 func (*PeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PeerStatus) GetAddr() string {
@@ -4639,7 +5007,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4651,7 +5019,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4664,7 +5032,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SliceStatus) GetResource() *Slice {
@@ -4724,7 +5092,7 @@ type AssociationStatus struct {
 
 func (x *AssociationStatus) Reset() {
 	*x = AssociationStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4736,7 +5104,7 @@ func (x *AssociationStatus) String() string {
 func (*AssociationStatus) ProtoMessage() {}
 
 func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4749,7 +5117,7 @@ func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssociationStatus.ProtoReflect.Descriptor instead.
 func (*AssociationStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AssociationStatus) GetNode() string {
@@ -4825,7 +5193,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4837,7 +5205,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4850,7 +5218,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SessionStatus) GetSeid() uint64 {
@@ -4969,7 +5337,7 @@ type PDRStatus struct {
 
 func (x *PDRStatus) Reset() {
 	*x = PDRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4981,7 +5349,7 @@ func (x *PDRStatus) String() string {
 func (*PDRStatus) ProtoMessage() {}
 
 func (x *PDRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4994,7 +5362,7 @@ func (x *PDRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PDRStatus.ProtoReflect.Descriptor instead.
 func (*PDRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PDRStatus) GetPdr() uint32 {
@@ -5032,7 +5400,7 @@ type URRStatus struct {
 
 func (x *URRStatus) Reset() {
 	*x = URRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5044,7 +5412,7 @@ func (x *URRStatus) String() string {
 func (*URRStatus) ProtoMessage() {}
 
 func (x *URRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5057,7 +5425,7 @@ func (x *URRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
 func (*URRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *URRStatus) GetUrr() uint32 {
@@ -5107,7 +5475,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5119,7 +5487,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5132,7 +5500,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -5177,7 +5545,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5189,7 +5557,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5202,7 +5570,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Outcome) GetReason() string {
@@ -5251,7 +5619,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5263,7 +5631,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5276,7 +5644,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -5313,7 +5681,7 @@ type SIDStatus struct {
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5325,7 +5693,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5338,7 +5706,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -5393,7 +5761,7 @@ type PolicyStatus struct {
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5405,7 +5773,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5418,7 +5786,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -5491,7 +5859,7 @@ type ProtectionList struct {
 
 func (x *ProtectionList) Reset() {
 	*x = ProtectionList{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5503,7 +5871,7 @@ func (x *ProtectionList) String() string {
 func (*ProtectionList) ProtoMessage() {}
 
 func (x *ProtectionList) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5516,7 +5884,7 @@ func (x *ProtectionList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtectionList.ProtoReflect.Descriptor instead.
 func (*ProtectionList) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ProtectionList) GetWeight() uint32 {
@@ -5566,7 +5934,7 @@ type Delay struct {
 
 func (x *Delay) Reset() {
 	*x = Delay{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5578,7 +5946,7 @@ func (x *Delay) String() string {
 func (*Delay) ProtoMessage() {}
 
 func (x *Delay) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5591,7 +5959,7 @@ func (x *Delay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delay.ProtoReflect.Descriptor instead.
 func (*Delay) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Delay) GetMinimum() uint64 {
@@ -5630,7 +5998,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5642,7 +6010,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5655,7 +6023,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Verdict) GetPath() string {
@@ -5711,7 +6079,7 @@ type CandidatePathStatus struct {
 
 func (x *CandidatePathStatus) Reset() {
 	*x = CandidatePathStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5723,7 +6091,7 @@ func (x *CandidatePathStatus) String() string {
 func (*CandidatePathStatus) ProtoMessage() {}
 
 func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5736,7 +6104,7 @@ func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CandidatePathStatus.ProtoReflect.Descriptor instead.
 func (*CandidatePathStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CandidatePathStatus) GetResource() *CandidatePath {
@@ -5775,7 +6143,7 @@ type ClassStatus struct {
 
 func (x *ClassStatus) Reset() {
 	*x = ClassStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5787,7 +6155,7 @@ func (x *ClassStatus) String() string {
 func (*ClassStatus) ProtoMessage() {}
 
 func (x *ClassStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5800,7 +6168,7 @@ func (x *ClassStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassStatus.ProtoReflect.Descriptor instead.
 func (*ClassStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ClassStatus) GetResource() *TrafficClass {
@@ -5856,7 +6224,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5868,7 +6236,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5881,7 +6249,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -5917,7 +6285,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5929,7 +6297,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5942,7 +6310,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -5984,7 +6352,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5996,7 +6364,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6009,7 +6377,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Attachment) GetContainerId() string {
@@ -6046,7 +6414,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6058,7 +6426,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6071,7 +6439,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Pod) GetNetwork() string {
@@ -6164,7 +6532,7 @@ type PodStatus struct {
 
 func (x *PodStatus) Reset() {
 	*x = PodStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6176,7 +6544,7 @@ func (x *PodStatus) String() string {
 func (*PodStatus) ProtoMessage() {}
 
 func (x *PodStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6189,7 +6557,7 @@ func (x *PodStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodStatus.ProtoReflect.Descriptor instead.
 func (*PodStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *PodStatus) GetAttachment() *Attachment {
@@ -6241,7 +6609,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6253,7 +6621,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6266,7 +6634,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -6320,7 +6688,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6332,7 +6700,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6345,7 +6713,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -6364,7 +6732,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6376,7 +6744,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6389,7 +6757,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -6408,7 +6776,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6420,7 +6788,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6433,7 +6801,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -6452,7 +6820,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6464,7 +6832,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6477,7 +6845,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -6496,7 +6864,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6508,7 +6876,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6521,7 +6889,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -6540,7 +6908,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6552,7 +6920,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6565,7 +6933,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -6584,7 +6952,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6596,7 +6964,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6609,7 +6977,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -6628,7 +6996,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6640,7 +7008,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6653,7 +7021,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -6672,7 +7040,7 @@ type ListCandidatePathsRequest struct {
 
 func (x *ListCandidatePathsRequest) Reset() {
 	*x = ListCandidatePathsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6684,7 +7052,7 @@ func (x *ListCandidatePathsRequest) String() string {
 func (*ListCandidatePathsRequest) ProtoMessage() {}
 
 func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6697,7 +7065,7 @@ func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsRequest.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListCandidatePathsRequest) GetKey() string {
@@ -6716,7 +7084,7 @@ type ListCandidatePathsResponse struct {
 
 func (x *ListCandidatePathsResponse) Reset() {
 	*x = ListCandidatePathsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6728,7 +7096,7 @@ func (x *ListCandidatePathsResponse) String() string {
 func (*ListCandidatePathsResponse) ProtoMessage() {}
 
 func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6741,7 +7109,7 @@ func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsResponse.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListCandidatePathsResponse) GetCandidatePaths() []*CandidatePathStatus {
@@ -6760,7 +7128,7 @@ type ListClassesRequest struct {
 
 func (x *ListClassesRequest) Reset() {
 	*x = ListClassesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6772,7 +7140,7 @@ func (x *ListClassesRequest) String() string {
 func (*ListClassesRequest) ProtoMessage() {}
 
 func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6785,7 +7153,7 @@ func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesRequest.ProtoReflect.Descriptor instead.
 func (*ListClassesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListClassesRequest) GetKey() string {
@@ -6804,7 +7172,7 @@ type ListClassesResponse struct {
 
 func (x *ListClassesResponse) Reset() {
 	*x = ListClassesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6816,7 +7184,7 @@ func (x *ListClassesResponse) String() string {
 func (*ListClassesResponse) ProtoMessage() {}
 
 func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6829,7 +7197,7 @@ func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesResponse.ProtoReflect.Descriptor instead.
 func (*ListClassesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListClassesResponse) GetClasses() []*ClassStatus {
@@ -6848,7 +7216,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6860,7 +7228,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6873,7 +7241,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -6892,7 +7260,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6904,7 +7272,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6917,7 +7285,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -6936,7 +7304,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6948,7 +7316,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6961,7 +7329,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -6980,7 +7348,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6992,7 +7360,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7005,7 +7373,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -7024,7 +7392,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7036,7 +7404,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7049,7 +7417,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -7068,7 +7436,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7080,7 +7448,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7093,7 +7461,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -7112,7 +7480,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7124,7 +7492,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7137,7 +7505,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -7156,7 +7524,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7168,7 +7536,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7181,7 +7549,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -7200,7 +7568,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7212,7 +7580,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7225,7 +7593,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListPodsRequest) GetKey() string {
@@ -7244,7 +7612,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7256,7 +7624,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7269,7 +7637,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ListPodsResponse) GetPods() []*PodStatus {
@@ -7288,7 +7656,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7300,7 +7668,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7313,7 +7681,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -7332,7 +7700,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7344,7 +7712,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7357,7 +7725,7 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
@@ -7383,7 +7751,7 @@ type BGPPeerStatus struct {
 
 func (x *BGPPeerStatus) Reset() {
 	*x = BGPPeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7395,7 +7763,7 @@ func (x *BGPPeerStatus) String() string {
 func (*BGPPeerStatus) ProtoMessage() {}
 
 func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7408,7 +7776,7 @@ func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGPPeerStatus.ProtoReflect.Descriptor instead.
 func (*BGPPeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *BGPPeerStatus) GetAddress() string {
@@ -7483,7 +7851,7 @@ type AnnouncementStatus struct {
 
 func (x *AnnouncementStatus) Reset() {
 	*x = AnnouncementStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7495,7 +7863,7 @@ func (x *AnnouncementStatus) String() string {
 func (*AnnouncementStatus) ProtoMessage() {}
 
 func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7508,7 +7876,7 @@ func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnouncementStatus.ProtoReflect.Descriptor instead.
 func (*AnnouncementStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *AnnouncementStatus) GetPrefix() string {
@@ -7576,7 +7944,7 @@ type ListAnnouncementsRequest struct {
 
 func (x *ListAnnouncementsRequest) Reset() {
 	*x = ListAnnouncementsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7588,7 +7956,7 @@ func (x *ListAnnouncementsRequest) String() string {
 func (*ListAnnouncementsRequest) ProtoMessage() {}
 
 func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7601,7 +7969,7 @@ func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsRequest.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ListAnnouncementsRequest) GetKey() string {
@@ -7620,7 +7988,7 @@ type ListAnnouncementsResponse struct {
 
 func (x *ListAnnouncementsResponse) Reset() {
 	*x = ListAnnouncementsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7632,7 +8000,7 @@ func (x *ListAnnouncementsResponse) String() string {
 func (*ListAnnouncementsResponse) ProtoMessage() {}
 
 func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7645,7 +8013,7 @@ func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsResponse.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ListAnnouncementsResponse) GetAnnouncements() []*AnnouncementStatus {
@@ -7674,7 +8042,7 @@ type NATStatus struct {
 
 func (x *NATStatus) Reset() {
 	*x = NATStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7686,7 +8054,7 @@ func (x *NATStatus) String() string {
 func (*NATStatus) ProtoMessage() {}
 
 func (x *NATStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7699,7 +8067,7 @@ func (x *NATStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATStatus.ProtoReflect.Descriptor instead.
 func (*NATStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *NATStatus) GetPool() string {
@@ -7790,7 +8158,7 @@ type NATBlock struct {
 
 func (x *NATBlock) Reset() {
 	*x = NATBlock{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7802,7 +8170,7 @@ func (x *NATBlock) String() string {
 func (*NATBlock) ProtoMessage() {}
 
 func (x *NATBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7815,7 +8183,7 @@ func (x *NATBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATBlock.ProtoReflect.Descriptor instead.
 func (*NATBlock) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *NATBlock) GetPublicAddress() string {
@@ -7852,7 +8220,7 @@ type NATMapping struct {
 
 func (x *NATMapping) Reset() {
 	*x = NATMapping{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7864,7 +8232,7 @@ func (x *NATMapping) String() string {
 func (*NATMapping) ProtoMessage() {}
 
 func (x *NATMapping) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7877,7 +8245,7 @@ func (x *NATMapping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATMapping.ProtoReflect.Descriptor instead.
 func (*NATMapping) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *NATMapping) GetProtocol() string {
@@ -7924,7 +8292,7 @@ type ListNATsRequest struct {
 
 func (x *ListNATsRequest) Reset() {
 	*x = ListNATsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7936,7 +8304,7 @@ func (x *ListNATsRequest) String() string {
 func (*ListNATsRequest) ProtoMessage() {}
 
 func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7949,7 +8317,7 @@ func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsRequest.ProtoReflect.Descriptor instead.
 func (*ListNATsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListNATsRequest) GetKey() string {
@@ -7968,7 +8336,7 @@ type ListNATsResponse struct {
 
 func (x *ListNATsResponse) Reset() {
 	*x = ListNATsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7980,7 +8348,7 @@ func (x *ListNATsResponse) String() string {
 func (*ListNATsResponse) ProtoMessage() {}
 
 func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7993,7 +8361,7 @@ func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsResponse.ProtoReflect.Descriptor instead.
 func (*ListNATsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ListNATsResponse) GetNats() []*NATStatus {
@@ -8012,7 +8380,7 @@ type ListBGPPeersRequest struct {
 
 func (x *ListBGPPeersRequest) Reset() {
 	*x = ListBGPPeersRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8024,7 +8392,7 @@ func (x *ListBGPPeersRequest) String() string {
 func (*ListBGPPeersRequest) ProtoMessage() {}
 
 func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8037,7 +8405,7 @@ func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersRequest.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ListBGPPeersRequest) GetKey() string {
@@ -8056,7 +8424,7 @@ type ListBGPPeersResponse struct {
 
 func (x *ListBGPPeersResponse) Reset() {
 	*x = ListBGPPeersResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8068,7 +8436,7 @@ func (x *ListBGPPeersResponse) String() string {
 func (*ListBGPPeersResponse) ProtoMessage() {}
 
 func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8081,7 +8449,7 @@ func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersResponse.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ListBGPPeersResponse) GetPeers() []*BGPPeerStatus {
@@ -8100,7 +8468,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8112,7 +8480,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8125,7 +8493,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -8144,7 +8512,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8156,7 +8524,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8169,7 +8537,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -8195,7 +8563,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8207,7 +8575,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8220,7 +8588,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -8275,7 +8643,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8287,7 +8655,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8300,7 +8668,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -8331,7 +8699,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8343,7 +8711,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8356,7 +8724,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -8407,7 +8775,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8419,7 +8787,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8432,7 +8800,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Change) GetOp() string {
@@ -8474,7 +8842,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8486,7 +8854,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8499,7 +8867,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Ref) GetKind() string {
@@ -8524,7 +8892,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8536,7 +8904,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8549,7 +8917,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
 }
 
 type GetConfigResponse struct {
@@ -8561,7 +8929,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8573,7 +8941,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8586,7 +8954,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -8605,7 +8973,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8617,7 +8985,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8630,7 +8998,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -8649,7 +9017,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8661,7 +9029,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8674,7 +9042,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -8694,7 +9062,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8706,7 +9074,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8719,7 +9087,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -8745,7 +9113,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8757,7 +9125,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8770,7 +9138,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -8789,7 +9157,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8801,7 +9169,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8814,7 +9182,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -8833,7 +9201,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8845,7 +9213,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8858,7 +9226,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -8877,7 +9245,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8889,7 +9257,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8902,7 +9270,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -8921,7 +9289,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8933,7 +9301,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8946,7 +9314,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -8973,7 +9341,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8985,7 +9353,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8998,7 +9366,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -9071,7 +9439,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9083,7 +9451,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9096,7 +9464,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -9242,7 +9610,7 @@ type AddPodRequest struct {
 
 func (x *AddPodRequest) Reset() {
 	*x = AddPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9254,7 +9622,7 @@ func (x *AddPodRequest) String() string {
 func (*AddPodRequest) ProtoMessage() {}
 
 func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9267,7 +9635,7 @@ func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodRequest.ProtoReflect.Descriptor instead.
 func (*AddPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *AddPodRequest) GetAttachment() *Attachment {
@@ -9296,7 +9664,7 @@ type AddPodResponse struct {
 
 func (x *AddPodResponse) Reset() {
 	*x = AddPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9308,7 +9676,7 @@ func (x *AddPodResponse) String() string {
 func (*AddPodResponse) ProtoMessage() {}
 
 func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9321,7 +9689,7 @@ func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodResponse.ProtoReflect.Descriptor instead.
 func (*AddPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *AddPodResponse) GetAddresses() []string {
@@ -9361,7 +9729,7 @@ type DeletePodRequest struct {
 
 func (x *DeletePodRequest) Reset() {
 	*x = DeletePodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9373,7 +9741,7 @@ func (x *DeletePodRequest) String() string {
 func (*DeletePodRequest) ProtoMessage() {}
 
 func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9386,7 +9754,7 @@ func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodRequest.ProtoReflect.Descriptor instead.
 func (*DeletePodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *DeletePodRequest) GetAttachment() *Attachment {
@@ -9404,7 +9772,7 @@ type DeletePodResponse struct {
 
 func (x *DeletePodResponse) Reset() {
 	*x = DeletePodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9416,7 +9784,7 @@ func (x *DeletePodResponse) String() string {
 func (*DeletePodResponse) ProtoMessage() {}
 
 func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9429,7 +9797,7 @@ func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodResponse.ProtoReflect.Descriptor instead.
 func (*DeletePodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
 }
 
 type CheckPodRequest struct {
@@ -9441,7 +9809,7 @@ type CheckPodRequest struct {
 
 func (x *CheckPodRequest) Reset() {
 	*x = CheckPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9453,7 +9821,7 @@ func (x *CheckPodRequest) String() string {
 func (*CheckPodRequest) ProtoMessage() {}
 
 func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9466,7 +9834,7 @@ func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodRequest.ProtoReflect.Descriptor instead.
 func (*CheckPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *CheckPodRequest) GetAttachment() *Attachment {
@@ -9485,7 +9853,7 @@ type CheckPodResponse struct {
 
 func (x *CheckPodResponse) Reset() {
 	*x = CheckPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9497,7 +9865,7 @@ func (x *CheckPodResponse) String() string {
 func (*CheckPodResponse) ProtoMessage() {}
 
 func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9510,7 +9878,7 @@ func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodResponse.ProtoReflect.Descriptor instead.
 func (*CheckPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *CheckPodResponse) GetDifferences() []string {
@@ -9530,7 +9898,7 @@ type RetainPodsRequest struct {
 
 func (x *RetainPodsRequest) Reset() {
 	*x = RetainPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9542,7 +9910,7 @@ func (x *RetainPodsRequest) String() string {
 func (*RetainPodsRequest) ProtoMessage() {}
 
 func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9555,7 +9923,7 @@ func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsRequest.ProtoReflect.Descriptor instead.
 func (*RetainPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *RetainPodsRequest) GetNetwork() string {
@@ -9581,7 +9949,7 @@ type RetainPodsResponse struct {
 
 func (x *RetainPodsResponse) Reset() {
 	*x = RetainPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9593,7 +9961,7 @@ func (x *RetainPodsResponse) String() string {
 func (*RetainPodsResponse) ProtoMessage() {}
 
 func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9606,7 +9974,7 @@ func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsResponse.ProtoReflect.Descriptor instead.
 func (*RetainPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *RetainPodsResponse) GetRemoved() []*Attachment {
@@ -9624,7 +9992,7 @@ type GetPodReadinessRequest struct {
 
 func (x *GetPodReadinessRequest) Reset() {
 	*x = GetPodReadinessRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9636,7 +10004,7 @@ func (x *GetPodReadinessRequest) String() string {
 func (*GetPodReadinessRequest) ProtoMessage() {}
 
 func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9649,7 +10017,7 @@ func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessRequest.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{142}
 }
 
 type GetPodReadinessResponse struct {
@@ -9663,7 +10031,7 @@ type GetPodReadinessResponse struct {
 
 func (x *GetPodReadinessResponse) Reset() {
 	*x = GetPodReadinessResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9675,7 +10043,7 @@ func (x *GetPodReadinessResponse) String() string {
 func (*GetPodReadinessResponse) ProtoMessage() {}
 
 func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9688,7 +10056,7 @@ func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessResponse.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *GetPodReadinessResponse) GetReady() bool {
@@ -9721,7 +10089,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9733,7 +10101,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9746,7 +10114,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -9765,7 +10133,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9777,7 +10145,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9790,7 +10158,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -9814,7 +10182,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9826,7 +10194,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9839,7 +10207,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *Finding) GetName() string {
@@ -10074,12 +10442,13 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x04ipv6\x18\x06 \x03(\tR\x04ipv6\x12\x14\n" +
 	"\x05bsid4\x18\a \x01(\tR\x05bsid4\x12\x14\n" +
 	"\x05bsid6\x18\b \x01(\tR\x05bsid6\x12\x1c\n" +
-	"\taddresses\x18\t \x03(\tR\taddresses\"D\n" +
+	"\taddresses\x18\t \x03(\tR\taddresses\"o\n" +
 	"\x04Kube\x12\x1e\n" +
 	"\n" +
 	"kubeconfig\x18\x01 \x01(\tR\n" +
 	"kubeconfig\x12\x1c\n" +
-	"\tnamespace\x18\x02 \x01(\tR\tnamespace\"\xce\x01\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12)\n" +
+	"\x10network_policies\x18\x03 \x01(\tR\x0fnetworkPolicies\"\xce\x01\n" +
 	"\bSteering\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x14\n" +
@@ -10289,7 +10658,35 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x1a\n" +
 	"\bpolicies\x18\x03 \x03(\tR\bpolicies\x12\x14\n" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x1a\n" +
-	"\bproblems\x18\x05 \x03(\tR\bproblems\"$\n" +
+	"\bproblems\x18\x05 \x03(\tR\bproblems\"j\n" +
+	"\x14ExplainPolicyRequest\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1a\n" +
+	"\bprotocol\x18\x03 \x01(\tR\bprotocol\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\tR\x04port\"N\n" +
+	"\fVerdictParty\x12\x10\n" +
+	"\x03pod\x18\x01 \x01(\tR\x03pod\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xa5\x01\n" +
+	"\x0ePolicyDecision\x12\x18\n" +
+	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x1f\n" +
+	"\visolated_by\x18\x02 \x03(\tR\n" +
+	"isolatedBy\x12\x16\n" +
+	"\x06policy\x18\x03 \x01(\tR\x06policy\x12\x12\n" +
+	"\x04rule\x18\x04 \x01(\tR\x04rule\x12\x10\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\x12\x1a\n" +
+	"\bproblems\x18\x06 \x03(\tR\bproblems\"\xb3\x02\n" +
+	"\rPolicyVerdict\x12,\n" +
+	"\x04from\x18\x01 \x01(\v2\x18.culvert.v1.VerdictPartyR\x04from\x12(\n" +
+	"\x02to\x18\x02 \x01(\v2\x18.culvert.v1.VerdictPartyR\x02to\x12\x16\n" +
+	"\x06tenant\x18\x03 \x01(\rR\x06tenant\x12\x1a\n" +
+	"\bprotocol\x18\x04 \x01(\tR\bprotocol\x12\x12\n" +
+	"\x04port\x18\x05 \x01(\rR\x04port\x12\x18\n" +
+	"\aallowed\x18\x06 \x01(\bR\aallowed\x122\n" +
+	"\x06egress\x18\a \x01(\v2\x1a.culvert.v1.PolicyDecisionR\x06egress\x124\n" +
+	"\aingress\x18\b \x01(\v2\x1a.culvert.v1.PolicyDecisionR\aingress\"N\n" +
+	"\x15ExplainPolicyResponse\x125\n" +
+	"\bverdicts\x18\x01 \x03(\v2\x19.culvert.v1.PolicyVerdictR\bverdicts\"$\n" +
 	"\x10ListNodesRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"A\n" +
 	"\x11ListNodesResponse\x12,\n" +
@@ -10706,7 +11103,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x10\n" +
 	"\x03fix\x18\x04 \x01(\tR\x03fix\x12\x18\n" +
-	"\acommand\x18\x05 \x03(\tR\acommand2\xe3\x0f\n" +
+	"\acommand\x18\x05 \x03(\tR\acommand2\xb9\x10\n" +
 	"\aCulvert\x12?\n" +
 	"\x06Status\x12\x19.culvert.v1.StatusRequest\x1a\x1a.culvert.v1.StatusResponse\x12W\n" +
 	"\x0eListInterfaces\x12!.culvert.v1.ListInterfacesRequest\x1a\".culvert.v1.ListInterfacesResponse\x12Q\n" +
@@ -10725,7 +11122,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x11ListAnnouncements\x12$.culvert.v1.ListAnnouncementsRequest\x1a%.culvert.v1.ListAnnouncementsResponse\x12E\n" +
 	"\bListNATs\x12\x1b.culvert.v1.ListNATsRequest\x1a\x1c.culvert.v1.ListNATsResponse\x12E\n" +
 	"\bListPods\x12\x1b.culvert.v1.ListPodsRequest\x1a\x1c.culvert.v1.ListPodsResponse\x12H\n" +
-	"\tListNodes\x12\x1c.culvert.v1.ListNodesRequest\x1a\x1d.culvert.v1.ListNodesResponse\x12]\n" +
+	"\tListNodes\x12\x1c.culvert.v1.ListNodesRequest\x1a\x1d.culvert.v1.ListNodesResponse\x12T\n" +
+	"\rExplainPolicy\x12 .culvert.v1.ExplainPolicyRequest\x1a!.culvert.v1.ExplainPolicyResponse\x12]\n" +
 	"\x10ListAssociations\x12#.culvert.v1.ListAssociationsRequest\x1a$.culvert.v1.ListAssociationsResponse\x12Q\n" +
 	"\fListSessions\x12\x1f.culvert.v1.ListSessionsRequest\x1a .culvert.v1.ListSessionsResponse\x12H\n" +
 	"\tGetConfig\x12\x1c.culvert.v1.GetConfigRequest\x1a\x1d.culvert.v1.GetConfigResponse\x12<\n" +
@@ -10755,7 +11153,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 145)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 150)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Liveness)(nil),                   // 1: culvert.v1.Liveness
@@ -10805,104 +11203,109 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*BucketStatus)(nil),               // 45: culvert.v1.BucketStatus
 	(*OverlayStatus)(nil),              // 46: culvert.v1.OverlayStatus
 	(*NodeStatus)(nil),                 // 47: culvert.v1.NodeStatus
-	(*ListNodesRequest)(nil),           // 48: culvert.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),          // 49: culvert.v1.ListNodesResponse
-	(*UPFStatus)(nil),                  // 50: culvert.v1.UPFStatus
-	(*N4Counts)(nil),                   // 51: culvert.v1.N4Counts
-	(*PoolStatus)(nil),                 // 52: culvert.v1.PoolStatus
-	(*PeerStatus)(nil),                 // 53: culvert.v1.PeerStatus
-	(*SliceStatus)(nil),                // 54: culvert.v1.SliceStatus
-	(*AssociationStatus)(nil),          // 55: culvert.v1.AssociationStatus
-	(*SessionStatus)(nil),              // 56: culvert.v1.SessionStatus
-	(*PDRStatus)(nil),                  // 57: culvert.v1.PDRStatus
-	(*URRStatus)(nil),                  // 58: culvert.v1.URRStatus
-	(*InterfaceStatus)(nil),            // 59: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                    // 60: culvert.v1.Outcome
-	(*LocatorStatus)(nil),              // 61: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),                  // 62: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),               // 63: culvert.v1.PolicyStatus
-	(*ProtectionList)(nil),             // 64: culvert.v1.ProtectionList
-	(*Delay)(nil),                      // 65: culvert.v1.Delay
-	(*Verdict)(nil),                    // 66: culvert.v1.Verdict
-	(*CandidatePathStatus)(nil),        // 67: culvert.v1.CandidatePathStatus
-	(*ClassStatus)(nil),                // 68: culvert.v1.ClassStatus
-	(*SteeringStatus)(nil),             // 69: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),               // 70: culvert.v1.TunnelStatus
-	(*Attachment)(nil),                 // 71: culvert.v1.Attachment
-	(*Pod)(nil),                        // 72: culvert.v1.Pod
-	(*PodStatus)(nil),                  // 73: culvert.v1.PodStatus
-	(*AdjacencyStatus)(nil),            // 74: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),      // 75: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),     // 76: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),        // 77: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),       // 78: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),            // 79: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),           // 80: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),        // 81: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),       // 82: culvert.v1.ListPoliciesResponse
-	(*ListCandidatePathsRequest)(nil),  // 83: culvert.v1.ListCandidatePathsRequest
-	(*ListCandidatePathsResponse)(nil), // 84: culvert.v1.ListCandidatePathsResponse
-	(*ListClassesRequest)(nil),         // 85: culvert.v1.ListClassesRequest
-	(*ListClassesResponse)(nil),        // 86: culvert.v1.ListClassesResponse
-	(*ListSteeringRequest)(nil),        // 87: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),       // 88: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),         // 89: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),        // 90: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),     // 91: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),    // 92: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),        // 93: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),       // 94: culvert.v1.ListOutcomesResponse
-	(*ListPodsRequest)(nil),            // 95: culvert.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),           // 96: culvert.v1.ListPodsResponse
-	(*ListSlicesRequest)(nil),          // 97: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),         // 98: culvert.v1.ListSlicesResponse
-	(*BGPPeerStatus)(nil),              // 99: culvert.v1.BGPPeerStatus
-	(*AnnouncementStatus)(nil),         // 100: culvert.v1.AnnouncementStatus
-	(*ListAnnouncementsRequest)(nil),   // 101: culvert.v1.ListAnnouncementsRequest
-	(*ListAnnouncementsResponse)(nil),  // 102: culvert.v1.ListAnnouncementsResponse
-	(*NATStatus)(nil),                  // 103: culvert.v1.NATStatus
-	(*NATBlock)(nil),                   // 104: culvert.v1.NATBlock
-	(*NATMapping)(nil),                 // 105: culvert.v1.NATMapping
-	(*ListNATsRequest)(nil),            // 106: culvert.v1.ListNATsRequest
-	(*ListNATsResponse)(nil),           // 107: culvert.v1.ListNATsResponse
-	(*ListBGPPeersRequest)(nil),        // 108: culvert.v1.ListBGPPeersRequest
-	(*ListBGPPeersResponse)(nil),       // 109: culvert.v1.ListBGPPeersResponse
-	(*ListAssociationsRequest)(nil),    // 110: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil),   // 111: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),        // 112: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 113: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                    // 114: culvert.v1.Problem
-	(*Change)(nil),                     // 115: culvert.v1.Change
-	(*Ref)(nil),                        // 116: culvert.v1.Ref
-	(*GetConfigRequest)(nil),           // 117: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),          // 118: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),               // 119: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),              // 120: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),               // 121: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),              // 122: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),                 // 123: culvert.v1.AddRequest
-	(*AddResponse)(nil),                // 124: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),              // 125: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),             // 126: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),               // 127: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),              // 128: culvert.v1.TraceResponse
-	(*AddPodRequest)(nil),              // 129: culvert.v1.AddPodRequest
-	(*AddPodResponse)(nil),             // 130: culvert.v1.AddPodResponse
-	(*DeletePodRequest)(nil),           // 131: culvert.v1.DeletePodRequest
-	(*DeletePodResponse)(nil),          // 132: culvert.v1.DeletePodResponse
-	(*CheckPodRequest)(nil),            // 133: culvert.v1.CheckPodRequest
-	(*CheckPodResponse)(nil),           // 134: culvert.v1.CheckPodResponse
-	(*RetainPodsRequest)(nil),          // 135: culvert.v1.RetainPodsRequest
-	(*RetainPodsResponse)(nil),         // 136: culvert.v1.RetainPodsResponse
-	(*GetPodReadinessRequest)(nil),     // 137: culvert.v1.GetPodReadinessRequest
-	(*GetPodReadinessResponse)(nil),    // 138: culvert.v1.GetPodReadinessResponse
-	(*DoctorRequest)(nil),              // 139: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),             // 140: culvert.v1.DoctorResponse
-	(*Finding)(nil),                    // 141: culvert.v1.Finding
-	nil,                                // 142: culvert.v1.TrafficMatch.PodLabelsEntry
-	nil,                                // 143: culvert.v1.StatusResponse.ResourcesEntry
-	nil,                                // 144: culvert.v1.Pod.LabelsEntry
-	(*timestamppb.Timestamp)(nil),      // 145: google.protobuf.Timestamp
+	(*ExplainPolicyRequest)(nil),       // 48: culvert.v1.ExplainPolicyRequest
+	(*VerdictParty)(nil),               // 49: culvert.v1.VerdictParty
+	(*PolicyDecision)(nil),             // 50: culvert.v1.PolicyDecision
+	(*PolicyVerdict)(nil),              // 51: culvert.v1.PolicyVerdict
+	(*ExplainPolicyResponse)(nil),      // 52: culvert.v1.ExplainPolicyResponse
+	(*ListNodesRequest)(nil),           // 53: culvert.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 54: culvert.v1.ListNodesResponse
+	(*UPFStatus)(nil),                  // 55: culvert.v1.UPFStatus
+	(*N4Counts)(nil),                   // 56: culvert.v1.N4Counts
+	(*PoolStatus)(nil),                 // 57: culvert.v1.PoolStatus
+	(*PeerStatus)(nil),                 // 58: culvert.v1.PeerStatus
+	(*SliceStatus)(nil),                // 59: culvert.v1.SliceStatus
+	(*AssociationStatus)(nil),          // 60: culvert.v1.AssociationStatus
+	(*SessionStatus)(nil),              // 61: culvert.v1.SessionStatus
+	(*PDRStatus)(nil),                  // 62: culvert.v1.PDRStatus
+	(*URRStatus)(nil),                  // 63: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),            // 64: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                    // 65: culvert.v1.Outcome
+	(*LocatorStatus)(nil),              // 66: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                  // 67: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),               // 68: culvert.v1.PolicyStatus
+	(*ProtectionList)(nil),             // 69: culvert.v1.ProtectionList
+	(*Delay)(nil),                      // 70: culvert.v1.Delay
+	(*Verdict)(nil),                    // 71: culvert.v1.Verdict
+	(*CandidatePathStatus)(nil),        // 72: culvert.v1.CandidatePathStatus
+	(*ClassStatus)(nil),                // 73: culvert.v1.ClassStatus
+	(*SteeringStatus)(nil),             // 74: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),               // 75: culvert.v1.TunnelStatus
+	(*Attachment)(nil),                 // 76: culvert.v1.Attachment
+	(*Pod)(nil),                        // 77: culvert.v1.Pod
+	(*PodStatus)(nil),                  // 78: culvert.v1.PodStatus
+	(*AdjacencyStatus)(nil),            // 79: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),      // 80: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),     // 81: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),        // 82: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),       // 83: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),            // 84: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),           // 85: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),        // 86: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),       // 87: culvert.v1.ListPoliciesResponse
+	(*ListCandidatePathsRequest)(nil),  // 88: culvert.v1.ListCandidatePathsRequest
+	(*ListCandidatePathsResponse)(nil), // 89: culvert.v1.ListCandidatePathsResponse
+	(*ListClassesRequest)(nil),         // 90: culvert.v1.ListClassesRequest
+	(*ListClassesResponse)(nil),        // 91: culvert.v1.ListClassesResponse
+	(*ListSteeringRequest)(nil),        // 92: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),       // 93: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),         // 94: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),        // 95: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),     // 96: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),    // 97: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),        // 98: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),       // 99: culvert.v1.ListOutcomesResponse
+	(*ListPodsRequest)(nil),            // 100: culvert.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),           // 101: culvert.v1.ListPodsResponse
+	(*ListSlicesRequest)(nil),          // 102: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),         // 103: culvert.v1.ListSlicesResponse
+	(*BGPPeerStatus)(nil),              // 104: culvert.v1.BGPPeerStatus
+	(*AnnouncementStatus)(nil),         // 105: culvert.v1.AnnouncementStatus
+	(*ListAnnouncementsRequest)(nil),   // 106: culvert.v1.ListAnnouncementsRequest
+	(*ListAnnouncementsResponse)(nil),  // 107: culvert.v1.ListAnnouncementsResponse
+	(*NATStatus)(nil),                  // 108: culvert.v1.NATStatus
+	(*NATBlock)(nil),                   // 109: culvert.v1.NATBlock
+	(*NATMapping)(nil),                 // 110: culvert.v1.NATMapping
+	(*ListNATsRequest)(nil),            // 111: culvert.v1.ListNATsRequest
+	(*ListNATsResponse)(nil),           // 112: culvert.v1.ListNATsResponse
+	(*ListBGPPeersRequest)(nil),        // 113: culvert.v1.ListBGPPeersRequest
+	(*ListBGPPeersResponse)(nil),       // 114: culvert.v1.ListBGPPeersResponse
+	(*ListAssociationsRequest)(nil),    // 115: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil),   // 116: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),        // 117: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 118: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                    // 119: culvert.v1.Problem
+	(*Change)(nil),                     // 120: culvert.v1.Change
+	(*Ref)(nil),                        // 121: culvert.v1.Ref
+	(*GetConfigRequest)(nil),           // 122: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),          // 123: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),               // 124: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),              // 125: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),               // 126: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 127: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),                 // 128: culvert.v1.AddRequest
+	(*AddResponse)(nil),                // 129: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),              // 130: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),             // 131: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),               // 132: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),              // 133: culvert.v1.TraceResponse
+	(*AddPodRequest)(nil),              // 134: culvert.v1.AddPodRequest
+	(*AddPodResponse)(nil),             // 135: culvert.v1.AddPodResponse
+	(*DeletePodRequest)(nil),           // 136: culvert.v1.DeletePodRequest
+	(*DeletePodResponse)(nil),          // 137: culvert.v1.DeletePodResponse
+	(*CheckPodRequest)(nil),            // 138: culvert.v1.CheckPodRequest
+	(*CheckPodResponse)(nil),           // 139: culvert.v1.CheckPodResponse
+	(*RetainPodsRequest)(nil),          // 140: culvert.v1.RetainPodsRequest
+	(*RetainPodsResponse)(nil),         // 141: culvert.v1.RetainPodsResponse
+	(*GetPodReadinessRequest)(nil),     // 142: culvert.v1.GetPodReadinessRequest
+	(*GetPodReadinessResponse)(nil),    // 143: culvert.v1.GetPodReadinessResponse
+	(*DoctorRequest)(nil),              // 144: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),             // 145: culvert.v1.DoctorResponse
+	(*Finding)(nil),                    // 146: culvert.v1.Finding
+	nil,                                // 147: culvert.v1.TrafficMatch.PodLabelsEntry
+	nil,                                // 148: culvert.v1.StatusResponse.ResourcesEntry
+	nil,                                // 149: culvert.v1.Pod.LabelsEntry
+	(*timestamppb.Timestamp)(nil),      // 150: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	6,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -10927,7 +11330,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,   // 19: culvert.v1.Config.liveness:type_name -> culvert.v1.Liveness
 	2,   // 20: culvert.v1.Liveness.ends:type_name -> culvert.v1.LivenessEnd
 	4,   // 21: culvert.v1.TrafficClass.match:type_name -> culvert.v1.TrafficMatch
-	142, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
+	147, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
 	12,  // 23: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
 	12,  // 24: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
 	15,  // 25: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
@@ -10946,11 +11349,11 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	36,  // 38: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
 	33,  // 39: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
 	32,  // 40: culvert.v1.Slice.vpn:type_name -> culvert.v1.SliceVPN
-	145, // 41: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	59,  // 42: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	143, // 43: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	60,  // 44: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
-	50,  // 45: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
+	150, // 41: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	64,  // 42: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	148, // 43: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	65,  // 44: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	55,  // 45: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
 	46,  // 46: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
 	43,  // 47: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
 	44,  // 48: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
@@ -10958,147 +11361,154 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	45,  // 50: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
 	18,  // 51: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
 	18,  // 52: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
-	47,  // 53: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
-	52,  // 54: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
-	53,  // 55: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
-	51,  // 56: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
-	31,  // 57: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
-	40,  // 58: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
-	40,  // 59: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	145, // 60: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	145, // 61: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
-	40,  // 62: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
-	40,  // 63: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
-	57,  // 64: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
-	58,  // 65: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
-	40,  // 66: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
-	6,   // 67: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	8,   // 68: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	9,   // 69: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	40,  // 70: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	10,  // 71: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	40,  // 72: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	40,  // 73: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	66,  // 74: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
-	65,  // 75: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
-	64,  // 76: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
-	40,  // 77: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
-	65,  // 78: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
-	11,  // 79: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
-	66,  // 80: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
-	3,   // 81: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
-	40,  // 82: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
-	20,  // 83: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	23,  // 84: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	40,  // 85: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	40,  // 86: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	144, // 87: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
-	71,  // 88: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
-	72,  // 89: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
-	59,  // 90: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	61,  // 91: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	62,  // 92: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	63,  // 93: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	67,  // 94: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
-	68,  // 95: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
-	69,  // 96: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	70,  // 97: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	74,  // 98: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	60,  // 99: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	73,  // 100: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
-	54,  // 101: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	145, // 102: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
-	100, // 103: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
-	104, // 104: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
-	105, // 105: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
-	103, // 106: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
-	99,  // 107: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
-	55,  // 108: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	56,  // 109: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,   // 110: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,   // 111: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	114, // 112: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,   // 113: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	115, // 114: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,   // 115: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	115, // 116: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	116, // 117: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	115, // 118: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	145, // 119: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	71,  // 120: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
-	72,  // 121: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
-	71,  // 122: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
-	71,  // 123: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
-	71,  // 124: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
-	71,  // 125: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
-	141, // 126: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	41,  // 127: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	75,  // 128: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	77,  // 129: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	79,  // 130: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	81,  // 131: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	85,  // 132: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
-	83,  // 133: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	87,  // 134: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	89,  // 135: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	91,  // 136: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	93,  // 137: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	97,  // 138: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	108, // 139: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	101, // 140: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
-	106, // 141: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
-	95,  // 142: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	48,  // 143: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	110, // 144: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	112, // 145: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	117, // 146: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	119, // 147: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	121, // 148: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	123, // 149: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	125, // 150: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	127, // 151: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	139, // 152: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	129, // 153: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	131, // 154: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	133, // 155: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	135, // 156: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	137, // 157: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	42,  // 158: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	76,  // 159: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	78,  // 160: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	80,  // 161: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	82,  // 162: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	86,  // 163: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	84,  // 164: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	88,  // 165: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	90,  // 166: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	92,  // 167: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	94,  // 168: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	98,  // 169: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	109, // 170: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	102, // 171: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
-	107, // 172: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
-	96,  // 173: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	49,  // 174: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	111, // 175: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	113, // 176: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	118, // 177: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	120, // 178: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	122, // 179: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	124, // 180: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	126, // 181: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	128, // 182: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	140, // 183: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	130, // 184: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	132, // 185: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	134, // 186: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	136, // 187: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	138, // 188: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	158, // [158:189] is the sub-list for method output_type
-	127, // [127:158] is the sub-list for method input_type
-	127, // [127:127] is the sub-list for extension type_name
-	127, // [127:127] is the sub-list for extension extendee
-	0,   // [0:127] is the sub-list for field type_name
+	49,  // 53: culvert.v1.PolicyVerdict.from:type_name -> culvert.v1.VerdictParty
+	49,  // 54: culvert.v1.PolicyVerdict.to:type_name -> culvert.v1.VerdictParty
+	50,  // 55: culvert.v1.PolicyVerdict.egress:type_name -> culvert.v1.PolicyDecision
+	50,  // 56: culvert.v1.PolicyVerdict.ingress:type_name -> culvert.v1.PolicyDecision
+	51,  // 57: culvert.v1.ExplainPolicyResponse.verdicts:type_name -> culvert.v1.PolicyVerdict
+	47,  // 58: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
+	57,  // 59: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
+	58,  // 60: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
+	56,  // 61: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
+	31,  // 62: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
+	40,  // 63: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
+	40,  // 64: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
+	150, // 65: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	150, // 66: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	40,  // 67: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
+	40,  // 68: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
+	62,  // 69: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
+	63,  // 70: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	40,  // 71: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
+	6,   // 72: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	8,   // 73: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	9,   // 74: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	40,  // 75: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	10,  // 76: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	40,  // 77: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	40,  // 78: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	71,  // 79: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
+	70,  // 80: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
+	69,  // 81: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
+	40,  // 82: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
+	70,  // 83: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
+	11,  // 84: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
+	71,  // 85: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
+	3,   // 86: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
+	40,  // 87: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
+	20,  // 88: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	23,  // 89: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	40,  // 90: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	40,  // 91: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	149, // 92: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
+	76,  // 93: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
+	77,  // 94: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
+	64,  // 95: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	66,  // 96: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	67,  // 97: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	68,  // 98: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	72,  // 99: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	73,  // 100: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
+	74,  // 101: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	75,  // 102: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	79,  // 103: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	65,  // 104: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	78,  // 105: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
+	59,  // 106: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	150, // 107: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
+	105, // 108: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
+	109, // 109: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
+	110, // 110: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
+	108, // 111: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
+	104, // 112: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
+	60,  // 113: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	61,  // 114: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,   // 115: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,   // 116: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	119, // 117: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,   // 118: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	120, // 119: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,   // 120: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	120, // 121: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	121, // 122: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	120, // 123: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	150, // 124: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	76,  // 125: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
+	77,  // 126: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
+	76,  // 127: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
+	76,  // 128: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
+	76,  // 129: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
+	76,  // 130: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
+	146, // 131: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	41,  // 132: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	80,  // 133: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	82,  // 134: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	84,  // 135: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	86,  // 136: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	90,  // 137: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
+	88,  // 138: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	92,  // 139: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	94,  // 140: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	96,  // 141: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	98,  // 142: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	102, // 143: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	113, // 144: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	106, // 145: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
+	111, // 146: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
+	100, // 147: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	53,  // 148: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	48,  // 149: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
+	115, // 150: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	117, // 151: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	122, // 152: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	124, // 153: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	126, // 154: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	128, // 155: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	130, // 156: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	132, // 157: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	144, // 158: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	134, // 159: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	136, // 160: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	138, // 161: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	140, // 162: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	142, // 163: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	42,  // 164: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	81,  // 165: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	83,  // 166: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	85,  // 167: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	87,  // 168: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	91,  // 169: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	89,  // 170: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	93,  // 171: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	95,  // 172: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	97,  // 173: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	99,  // 174: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	103, // 175: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	114, // 176: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	107, // 177: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
+	112, // 178: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
+	101, // 179: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	54,  // 180: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	52,  // 181: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
+	116, // 182: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	118, // 183: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	123, // 184: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	125, // 185: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	127, // 186: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	129, // 187: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	131, // 188: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	133, // 189: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	145, // 190: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	135, // 191: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	137, // 192: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	139, // 193: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	141, // 194: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	143, // 195: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	164, // [164:196] is the sub-list for method output_type
+	132, // [132:164] is the sub-list for method input_type
+	132, // [132:132] is the sub-list for extension type_name
+	132, // [132:132] is the sub-list for extension extendee
+	0,   // [0:132] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -11106,15 +11516,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[112].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[127].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[117].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[132].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   145,
+			NumMessages:   150,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -78,6 +78,8 @@ const (
 	CulvertListPodsProcedure = "/culvert.v1.Culvert/ListPods"
 	// CulvertListNodesProcedure is the fully-qualified name of the Culvert's ListNodes RPC.
 	CulvertListNodesProcedure = "/culvert.v1.Culvert/ListNodes"
+	// CulvertExplainPolicyProcedure is the fully-qualified name of the Culvert's ExplainPolicy RPC.
+	CulvertExplainPolicyProcedure = "/culvert.v1.Culvert/ExplainPolicy"
 	// CulvertListAssociationsProcedure is the fully-qualified name of the Culvert's ListAssociations
 	// RPC.
 	CulvertListAssociationsProcedure = "/culvert.v1.Culvert/ListAssociations"
@@ -136,6 +138,10 @@ type CulvertClient interface {
 	ListPods(context.Context, *culvertv1.ListPodsRequest) (*culvertv1.ListPodsResponse, error)
 	// Of a member of a cluster; on others UNIMPLEMENTED.
 	ListNodes(context.Context, *culvertv1.ListNodesRequest) (*culvertv1.ListNodesResponse, error)
+	// ExplainPolicy says which NetworkPolicies and rules decide about packets between two
+	// parties, pods of any nodes or addresses. Of a node that enforces them; on others
+	// UNIMPLEMENTED.
+	ExplainPolicy(context.Context, *culvertv1.ExplainPolicyRequest) (*culvertv1.ExplainPolicyResponse, error)
 	// Of a node that is a user plane function; on others UNIMPLEMENTED.
 	ListAssociations(context.Context, *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error)
 	ListSessions(context.Context, *culvertv1.ListSessionsRequest) (*culvertv1.ListSessionsResponse, error)
@@ -270,6 +276,12 @@ func NewCulvertClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(culvertMethods.ByName("ListNodes")),
 			connect.WithClientOptions(opts...),
 		),
+		explainPolicy: connect.NewClient[culvertv1.ExplainPolicyRequest, culvertv1.ExplainPolicyResponse](
+			httpClient,
+			baseURL+CulvertExplainPolicyProcedure,
+			connect.WithSchema(culvertMethods.ByName("ExplainPolicy")),
+			connect.WithClientOptions(opts...),
+		),
 		listAssociations: connect.NewClient[culvertv1.ListAssociationsRequest, culvertv1.ListAssociationsResponse](
 			httpClient,
 			baseURL+CulvertListAssociationsProcedure,
@@ -346,6 +358,7 @@ type culvertClient struct {
 	listNATs           *connect.Client[culvertv1.ListNATsRequest, culvertv1.ListNATsResponse]
 	listPods           *connect.Client[culvertv1.ListPodsRequest, culvertv1.ListPodsResponse]
 	listNodes          *connect.Client[culvertv1.ListNodesRequest, culvertv1.ListNodesResponse]
+	explainPolicy      *connect.Client[culvertv1.ExplainPolicyRequest, culvertv1.ExplainPolicyResponse]
 	listAssociations   *connect.Client[culvertv1.ListAssociationsRequest, culvertv1.ListAssociationsResponse]
 	listSessions       *connect.Client[culvertv1.ListSessionsRequest, culvertv1.ListSessionsResponse]
 	getConfig          *connect.Client[culvertv1.GetConfigRequest, culvertv1.GetConfigResponse]
@@ -510,6 +523,15 @@ func (c *culvertClient) ListNodes(ctx context.Context, req *culvertv1.ListNodesR
 	return nil, err
 }
 
+// ExplainPolicy calls culvert.v1.Culvert.ExplainPolicy.
+func (c *culvertClient) ExplainPolicy(ctx context.Context, req *culvertv1.ExplainPolicyRequest) (*culvertv1.ExplainPolicyResponse, error) {
+	response, err := c.explainPolicy.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ListAssociations calls culvert.v1.Culvert.ListAssociations.
 func (c *culvertClient) ListAssociations(ctx context.Context, req *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error) {
 	response, err := c.listAssociations.CallUnary(ctx, connect.NewRequest(req))
@@ -614,6 +636,10 @@ type CulvertHandler interface {
 	ListPods(context.Context, *culvertv1.ListPodsRequest) (*culvertv1.ListPodsResponse, error)
 	// Of a member of a cluster; on others UNIMPLEMENTED.
 	ListNodes(context.Context, *culvertv1.ListNodesRequest) (*culvertv1.ListNodesResponse, error)
+	// ExplainPolicy says which NetworkPolicies and rules decide about packets between two
+	// parties, pods of any nodes or addresses. Of a node that enforces them; on others
+	// UNIMPLEMENTED.
+	ExplainPolicy(context.Context, *culvertv1.ExplainPolicyRequest) (*culvertv1.ExplainPolicyResponse, error)
 	// Of a node that is a user plane function; on others UNIMPLEMENTED.
 	ListAssociations(context.Context, *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error)
 	ListSessions(context.Context, *culvertv1.ListSessionsRequest) (*culvertv1.ListSessionsResponse, error)
@@ -744,6 +770,12 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(culvertMethods.ByName("ListNodes")),
 		connect.WithHandlerOptions(opts...),
 	)
+	culvertExplainPolicyHandler := connect.NewUnaryHandlerSimple(
+		CulvertExplainPolicyProcedure,
+		svc.ExplainPolicy,
+		connect.WithSchema(culvertMethods.ByName("ExplainPolicy")),
+		connect.WithHandlerOptions(opts...),
+	)
 	culvertListAssociationsHandler := connect.NewUnaryHandlerSimple(
 		CulvertListAssociationsProcedure,
 		svc.ListAssociations,
@@ -834,6 +866,8 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 			culvertListPodsHandler.ServeHTTP(w, r)
 		case CulvertListNodesProcedure:
 			culvertListNodesHandler.ServeHTTP(w, r)
+		case CulvertExplainPolicyProcedure:
+			culvertExplainPolicyHandler.ServeHTTP(w, r)
 		case CulvertListAssociationsProcedure:
 			culvertListAssociationsHandler.ServeHTTP(w, r)
 		case CulvertListSessionsProcedure:
@@ -927,6 +961,10 @@ func (UnimplementedCulvertHandler) ListPods(context.Context, *culvertv1.ListPods
 
 func (UnimplementedCulvertHandler) ListNodes(context.Context, *culvertv1.ListNodesRequest) (*culvertv1.ListNodesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListNodes is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) ExplainPolicy(context.Context, *culvertv1.ExplainPolicyRequest) (*culvertv1.ExplainPolicyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ExplainPolicy is not implemented"))
 }
 
 func (UnimplementedCulvertHandler) ListAssociations(context.Context, *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error) {

@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/culvert-net/culvert/internal/agent/isolation"
+	"github.com/culvert-net/culvert/internal/agent/pods"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/netpol"
+)
+
+// policing is what the agent has to do with NetworkPolicies.
+type policing struct {
+	core   *core
+	keeper *isolation.Keeper
+}
+
+// begin makes the keeper, once the data path and the pods are there.
+func (p *policing) begin(source isolation.Source) {
+	p.keeper = isolation.New(isolation.Settings{Path: p.core.dp.NetworkPolicies, Source: source, Pods: p.core.pods, Log: p.core.log})
+}
+
+// enforce follows the configuration.
+func (p *policing) enforce(o *config.Overlay) error {
+	if p.core.dp.NetworkPolicies == nil {
+		return nil // a data path that isolates nobody
+	}
+	return p.keeper.Enforce(o.EnforcesPolicies())
+}
+
+// added waits until the data path has what policies say of a pod that was put.
+func (p *policing) added(v pods.Pod) {
+	if err := p.keeper.Wait(p.core.ending, v.HostIfindex, v.UID); err != nil {
+		p.core.log.Warn("what NetworkPolicies say of a pod is not known yet: it reaches this node only", "pod", v.Namespace+"/"+v.Name, "error", err)
+	}
+}
+
+// changed has the data path follow what the cluster and this node's pods are now.
+func (p *policing) changed() {
+	if p.keeper != nil {
+		p.keeper.Changed()
+	}
+}
+
+// ExplainPolicy says which NetworkPolicies and rules decide about packets between two parties:
+// isolation.ErrOff on a node that enforces none.
+func (p *policing) ExplainPolicy(a isolation.Ask) ([]netpol.Verdict, error) {
+	c := p.core
+	nodes := map[netip.Addr]string{}
+	if err := c.read(func() error {
+		self := c.goal.Self
+		for _, a := range append([]netip.Addr{self.Address}, self.Addresses...) {
+			nodes[a] = self.Name
+		}
+		for _, peer := range c.goal.Wanted.Peers {
+			for _, a := range append([]netip.Addr{peer.Address}, peer.Addresses...) {
+				nodes[a] = peer.Name
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	return p.keeper.Explain(a, nodes)
+}
+
+// isolationStatus is how NetworkPolicies are enforced; problems: what of them cannot be.
+func (p *policing) isolationStatus() (status isolation.Status, text string, problems []string) {
+	s := p.keeper.Status()
+	switch {
+	case !s.Enforced && p.core.goal.Desired.Process.Overlay.UsesKube():
+		return s, "off", nil
+	case !s.Enforced:
+		return s, notEnforced, nil
+	case s.Applied.IsZero():
+		text = "enforced as before, new pods reach this node only"
+	default:
+		text = fmt.Sprintf("enforced: %d policies in the cluster, %d of %d pods isolated", s.Policies, s.Isolated+s.Closed, s.Isolated+s.Closed+s.Open)
+	}
+	if s.Closed > 0 {
+		problems = append(problems, fmt.Sprintf("NetworkPolicies: the Kubernetes API has not reported %d pods of this node: they reach this node only", s.Closed))
+	}
+	if s.Problem != "" {
+		problems = append(problems, "NetworkPolicies are as before: "+s.Problem)
+	}
+	const most = 10
+	problems = append(problems, s.Problems[:min(most, len(s.Problems))]...)
+	if more := len(s.Problems) - most; more > 0 {
+		problems = append(problems, fmt.Sprintf("and %d more of NetworkPolicies", more))
+	}
+	return s, text, problems
+}
+
+// notEnforced is for a node that does not ask Kubernetes.
+const notEnforced = "not enforced"
