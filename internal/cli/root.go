@@ -84,7 +84,7 @@ func commandTable(a *app) map[string][]*cobra.Command {
 		groupDaemon: build(a, runCommand, checkCommand, applyCommand, addCommand, deleteCommand, configCommand, schemaCommand, unpinCommand),
 		groupState: build(a, interfaces.command, locators.command, sids.command, policyCommand, candidatePaths.command,
 			steerings.command, classes.command, tunnels.command, networkSlices.command),
-		groupSee: build(a, statusCommand, bgpPeers.command, announcements.command, nats.command, nodes.command, localPods.command, pathCommand, teCommand, sessionCommand, associations.command,
+		groupSee: build(a, statusCommand, bgpPeers.command, announcements.command, nats.command, nodes.command, localPods.command, pathCommand, verdictCommand, teCommand, sessionCommand, associations.command,
 			adjacencies.command, countersCommand, dropsCommand, traceCommand, connectivityCommand, doctorCommand),
 		groupLab:   laboratory(),
 		groupOther: build(a, cniCommand, versionCommand),
