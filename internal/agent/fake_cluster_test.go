@@ -9,6 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/netpol"
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
@@ -18,6 +19,20 @@ type fakePods struct {
 	uplinks map[int]bool
 	members map[overlay.Member]bool
 	entry   int // 0: none
+
+	enforced bool
+	isolated netpol.Desired // what was applied last
+}
+
+// fakePolicies are the data path's NetworkPolicies.
+type fakePolicies struct{ f *fakeDataPath }
+
+func (p fakePolicies) Enforce(enforce bool) error {
+	return p.f.do(func() error { p.f.enforced = enforce; return nil }, "enforce %v", enforce)
+}
+
+func (p fakePolicies) Apply(d netpol.Desired) error {
+	return p.f.do(func() error { p.f.isolated = d; return nil }, "isolate")
 }
 
 func newFakePods() fakePods {

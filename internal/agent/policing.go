@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/agent/isolation"
 	"github.com/culvert-net/culvert/internal/agent/pods"
@@ -14,17 +15,19 @@ import (
 type policing struct {
 	core   *core
 	keeper *isolation.Keeper
+	// patience is how long an ADD waits; isolation.DefaultPatience unless set.
+	patience time.Duration
 }
 
 // begin makes the keeper, once the data path and the pods are there.
 func (p *policing) begin(source isolation.Source) {
-	p.keeper = isolation.New(isolation.Settings{Path: p.core.dp.NetworkPolicies, Source: source, Pods: p.core.pods, Log: p.core.log})
+	p.keeper = isolation.New(isolation.Settings{Path: p.core.dp.NetworkPolicies, Source: source, Pods: p.core.pods, Log: p.core.log, Patience: p.patience})
 }
 
 // enforce follows the configuration.
 func (p *policing) enforce(o *config.Overlay) error {
 	if p.core.dp.NetworkPolicies == nil {
-		return nil // a data path that isolates nobody
+		return nil // the data path isolates nobody
 	}
 	return p.keeper.Enforce(o.EnforcesPolicies())
 }
@@ -65,18 +68,20 @@ func (p *policing) ExplainPolicy(a isolation.Ask) ([]netpol.Verdict, error) {
 	return p.keeper.Explain(a, nodes)
 }
 
-// isolationStatus is how NetworkPolicies are enforced; problems: what of them cannot be.
-func (p *policing) isolationStatus() (status isolation.Status, text string, problems []string) {
+// isolationStatus fills in how NetworkPolicies are enforced. problems: what of them cannot be.
+// core.mu is held.
+func (p *policing) isolationStatus(o *OverlayStatus) (problems []string) {
 	s := p.keeper.Status()
+	o.Isolated, o.Closed = s.Isolated, s.Closed
 	switch {
 	case !s.Enforced && p.core.goal.Desired.Process.Overlay.UsesKube():
-		return s, "off", nil
+		o.NetworkPolicy = "off"
 	case !s.Enforced:
-		return s, notEnforced, nil
+		o.NetworkPolicy = "not enforced"
 	case s.Applied.IsZero():
-		text = "enforced as before, new pods reach this node only"
+		o.NetworkPolicy = "enforced as before a restart"
 	default:
-		text = fmt.Sprintf("enforced: %d policies in the cluster, %d of %d pods isolated", s.Policies, s.Isolated+s.Closed, s.Isolated+s.Closed+s.Open)
+		o.NetworkPolicy = "enforced"
 	}
 	if s.Closed > 0 {
 		problems = append(problems, fmt.Sprintf("NetworkPolicies: the Kubernetes API has not reported %d pods of this node: they reach this node only", s.Closed))
@@ -89,8 +94,5 @@ func (p *policing) isolationStatus() (status isolation.Status, text string, prob
 	if more := len(s.Problems) - most; more > 0 {
 		problems = append(problems, fmt.Sprintf("and %d more of NetworkPolicies", more))
 	}
-	return s, text, problems
+	return problems
 }
-
-// notEnforced is for a node that does not ask Kubernetes.
-const notEnforced = "not enforced"

@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/apply"
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/isolation"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
@@ -290,6 +291,10 @@ type OverlayStatus struct {
 	Problems []string     `json:"problems,omitempty"` // what cannot be as it was asked for
 	// NetworkPolicy says what becomes of these.
 	NetworkPolicy string `json:"network_policy"`
+	// Isolated are pods that NetworkPolicies select. Closed are those that the Kubernetes API
+	// has not reported: they reach this node only.
+	Isolated int `json:"isolated,omitempty"`
+	Closed   int `json:"closed,omitempty"`
 	// BGP sessions that there are to be, and those that are established.
 	BGPSessions    int `json:"bgp_sessions,omitempty"`
 	BGPEstablished int `json:"bgp_established,omitempty"`
@@ -317,8 +322,8 @@ func (c *core) overlayStatus(silence string) *OverlayStatus {
 	s := &OverlayStatus{
 		Mode: g.Desired.Process.Overlay.Mode, MTU: c.overlay.MTU(), Pods: len(c.pods.List()), Nodes: len(g.Wanted.Peers),
 	}
-	_, text, problems := c.policing.isolationStatus()
-	s.NetworkPolicy, s.Problems = text, problems
+	problems := c.policing.isolationStatus(s)
+	s.Problems = problems
 	if g.Self.Name == "" {
 		s.Problem = withSilence(silence, strings.Join(c.overlay.Problems(), "; "))
 		return s
@@ -413,6 +418,8 @@ type Gauges struct {
 	Paths     int               // candidate paths that others advertise
 	UPF       *UPFGauges        // of a node that is one
 	Spread    *SpreadStatus     // where packets are spread over CPUs
+	// NetworkPolicies is of a node that enforces them.
+	NetworkPolicies *isolation.Status
 }
 
 // Owned is what resources are counted by.
@@ -439,6 +446,9 @@ func (a *Agent) Gauges() Gauges {
 	defer c.mu.RUnlock()
 	if c.isReady() != nil {
 		return g
+	}
+	if s := c.policing.keeper.Status(); s.Enforced {
+		g.NetworkPolicies = &s
 	}
 	g.Spread = c.spread.status(c.writer.Tables.Spread.By)
 	g.DataPath, g.Failures, g.Tables = c.dp.Build(), len(c.writer.Failures), c.dp.Counters.Usage()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -67,10 +68,22 @@ func overlayRows(g *printer.Grid, o *agent.OverlayStatus) {
 	if o.BGPSessions > 0 {
 		g.Row("BGP sessions", fmt.Sprintf("%d of %d established", o.BGPEstablished, o.BGPSessions))
 	}
-	g.Row("NetworkPolicy", o.NetworkPolicy)
+	g.Row("NetworkPolicy", policyText(o))
 	for _, p := range o.Problems {
 		g.Row("problem", p)
 	}
+}
+
+// policyText is what becomes of NetworkPolicies on a node.
+func policyText(o *agent.OverlayStatus) string {
+	text := o.NetworkPolicy
+	if o.Isolated > 0 {
+		text += fmt.Sprintf(", %d of %d pods isolated", o.Isolated, o.Pods)
+	}
+	if o.Closed > 0 {
+		text += fmt.Sprintf(", %d closed until the Kubernetes API reports them", o.Closed)
+	}
+	return text
 }
 
 // upfRows are of a user plane function.
@@ -269,17 +282,24 @@ func (m member) state() string {
 }
 
 func (a *app) membersTable(g *printer.Grid, members []member) {
-	policy := ""
+	policy := map[string][]string{} // nodes
 	g.Row("NODE", "ADDRESS", "LOCATOR", "VERSION", "UP", "NODES", "PODS", "MTU", "SIDS", "POLICIES", "BGP", "DROPPED", "STATE")
 	for _, m := range members {
 		g.Row(a.memberRow(m)...)
 		if m.Status != nil && m.Status.Overlay != nil {
-			policy = m.Status.Overlay.NetworkPolicy
+			state := m.Status.Overlay.NetworkPolicy
+			policy[state] = append(policy[state], m.Node)
 		}
 	}
-	if policy != "" {
+	if len(policy) > 0 {
 		g.Line("")
-		g.Row("NetworkPolicy is " + policy + ".")
+	}
+	for _, state := range slices.Sorted(maps.Keys(policy)) {
+		where := ""
+		if len(policy) > 1 {
+			where = " on " + strings.Join(policy[state], ", ")
+		}
+		g.Row("NetworkPolicy is " + state + where + ".")
 	}
 }
 

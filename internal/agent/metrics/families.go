@@ -240,6 +240,7 @@ var families = slices.Concat(
 	}, "peer"),
 	upfFamilies,
 	spreadFamilies,
+	isolationFamilies,
 )
 
 // upfFamilies are those of a user plane function.

@@ -4010,6 +4010,8 @@ type OverlayStatus struct {
 	NetworkPolicy  string                 `protobuf:"bytes,10,opt,name=network_policy,json=networkPolicy,proto3" json:"network_policy,omitempty"`     // what becomes of NetworkPolicy
 	BgpSessions    uint32                 `protobuf:"varint,11,opt,name=bgp_sessions,json=bgpSessions,proto3" json:"bgp_sessions,omitempty"`          // that there are to be
 	BgpEstablished uint32                 `protobuf:"varint,12,opt,name=bgp_established,json=bgpEstablished,proto3" json:"bgp_established,omitempty"` // of these
+	Isolated       uint32                 `protobuf:"varint,13,opt,name=isolated,proto3" json:"isolated,omitempty"`                                   // pods that NetworkPolicies select
+	Closed         uint32                 `protobuf:"varint,14,opt,name=closed,proto3" json:"closed,omitempty"`                                       // pods that reach this node only, as the Kubernetes API has not reported them
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -4124,6 +4126,20 @@ func (x *OverlayStatus) GetBgpSessions() uint32 {
 func (x *OverlayStatus) GetBgpEstablished() uint32 {
 	if x != nil {
 		return x.BgpEstablished
+	}
+	return 0
+}
+
+func (x *OverlayStatus) GetIsolated() uint32 {
+	if x != nil {
+		return x.Isolated
+	}
+	return 0
+}
+
+func (x *OverlayStatus) GetClosed() uint32 {
+	if x != nil {
+		return x.Closed
 	}
 	return 0
 }
@@ -10637,7 +10653,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x03cpu\x18\x02 \x01(\x05R\x03cpu\x12\x12\n" +
 	"\x04rate\x18\x03 \x01(\x04R\x04rate\x12\x18\n" +
 	"\apackets\x18\x04 \x01(\x04R\apackets\x12\x14\n" +
-	"\x05moves\x18\x05 \x01(\x04R\x05moves\"\xe3\x02\n" +
+	"\x05moves\x18\x05 \x01(\x04R\x05moves\"\x97\x03\n" +
 	"\rOverlayStatus\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x18\n" +
 	"\aproblem\x18\x02 \x01(\tR\aproblem\x12+\n" +
@@ -10651,7 +10667,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x0enetwork_policy\x18\n" +
 	" \x01(\tR\rnetworkPolicy\x12!\n" +
 	"\fbgp_sessions\x18\v \x01(\rR\vbgpSessions\x12'\n" +
-	"\x0fbgp_established\x18\f \x01(\rR\x0ebgpEstablished\"\x9f\x01\n" +
+	"\x0fbgp_established\x18\f \x01(\rR\x0ebgpEstablished\x12\x1a\n" +
+	"\bisolated\x18\r \x01(\rR\bisolated\x12\x16\n" +
+	"\x06closed\x18\x0e \x01(\rR\x06closed\"\x9f\x01\n" +
 	"\n" +
 	"NodeStatus\x12+\n" +
 	"\x04node\x18\x01 \x01(\v2\x17.culvert.v1.OverlayNodeR\x04node\x12\x16\n" +

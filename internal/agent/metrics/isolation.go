@@ -1,0 +1,46 @@
+package metrics
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/culvert-net/culvert/internal/agent/isolation"
+)
+
+// enforcing reads nothing on a node that enforces no NetworkPolicies.
+func enforcing(read func(*isolation.Status, emit)) func(*reading, emit) {
+	return func(r *reading, emit emit) {
+		if r.NetworkPolicies != nil {
+			read(r.NetworkPolicies, emit)
+		}
+	}
+}
+
+func isolationGauge(name, help string, of func(*isolation.Status) int) []family {
+	return gauge(name, help, enforcing(func(s *isolation.Status, emit emit) { emit(float64(of(s))) }))
+}
+
+// isolationFamilies are those of a node that enforces NetworkPolicies.
+var isolationFamilies = slices.Concat(
+	isolationGauge("network_policies", "NetworkPolicies of the cluster.", func(s *isolation.Status) int { return s.Policies }),
+	isolationGauge("network_policy_problems", "Rules of NetworkPolicies that cannot be used, and pods that they do not reach.", func(s *isolation.Status) int { return len(s.Problems) }),
+	gauge("network_policy_pods", "Pods of this node, by what NetworkPolicies say of them; closed: the Kubernetes API has not reported them.",
+		enforcing(func(s *isolation.Status, emit emit) {
+			emit(float64(s.Isolated), "isolated")
+			emit(float64(s.Open), "open")
+			emit(float64(s.Closed), "closed")
+		}), "state"),
+	isolationGauge("network_policy_identities", "Identities that rules tell peers apart by.", func(s *isolation.Status) int { return s.Identities }),
+	isolationGauge("network_policy_peers", "Addresses and prefixes of these identities.", func(s *isolation.Status) int { return s.Peers }),
+	row(prometheus.CounterValue, "network_policy_failures_total", "Times that the data path did not take what NetworkPolicies say.",
+		enforcing(func(s *isolation.Status, emit emit) { emit(float64(s.Failures)) })),
+	gauge("network_policy_applied_timestamp_seconds", "When the data path was last brought to what NetworkPolicies say; 0: not since the start.",
+		enforcing(func(s *isolation.Status, emit emit) {
+			seconds := 0.0
+			if !s.Applied.IsZero() {
+				seconds = float64(s.Applied.UnixMilli()) / 1000
+			}
+			emit(seconds)
+		})),
+)

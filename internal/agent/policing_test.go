@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/agent/isolation"
+	"github.com/culvert-net/culvert/internal/agent/observed"
+	"github.com/culvert-net/culvert/internal/kube"
+)
+
+// policedMember is a node whose API server answered once, and is away.
+func policedMember(t *testing.T, dir string, dp *fakeDataPath) *daemon {
+	t.Helper()
+	d := prepare(t, dir, strings.ReplaceAll(kubeFile, "/nowhere", kubeconfig(t)), dp)
+	d.policing.patience = 50 * time.Millisecond
+	s := underlay()
+	s.Links = append(s.Links, podLinks(1).Links...)
+	d.start(t, s)
+	d.sources.Kubernetes().SetSelf(kube.Self{UID: "1", PodCIDRs: []netip.Prefix{prefix("10.244.1.0/24")}, Addresses: []netip.Addr{addr("192.0.2.1"), addr("2001:db8::1")}})
+	d.core.queue.Push(observed.Update{Apply: func(s *observed.State) { s.Self.Locator = prefix("fc00:0:1::/48") }})
+	d.holds(t, "it is a member", func() bool { return d.core.goal.Self.Name != "" })
+	return d
+}
+
+// Pods are put after the data path knows that new ones are closed, and an ADD goes on though
+// the API server is away.
+func TestPodsWithoutAPIAreClosed(t *testing.T) {
+	dir, dp := t.TempDir(), newFake()
+	d := policedMember(t, dir, dp)
+	mustAdd(t, d, 0)
+	calls := dp.log()
+	if enforce, put := slices.Index(calls, "enforce true"), slices.Index(calls, "pod 2"); enforce < 0 || put < enforce {
+		t.Errorf("calls %q", calls)
+	}
+	if slices.Contains(calls, "isolate") {
+		t.Errorf("NetworkPolicies were applied, which nobody knows: %q", calls)
+	}
+	s, err := d.Status()
+	if err != nil || s.Overlay.NetworkPolicy != "enforced as before a restart" || !slices.ContainsFunc(s.Overlay.Problems, func(p string) bool { return strings.Contains(p, "has not sent all") }) {
+		t.Errorf("status %+v, %v", s.Overlay, err)
+	}
+	if _, err := d.ExplainPolicy(isolation.Ask{From: "a", To: "b"}); !errors.Is(err, isolation.ErrUnknown) {
+		t.Errorf("explained: %v", err)
+	}
+	if got := scraped(t, d.Agent); !strings.Contains(got, "culvert_network_policy_applied_timestamp_seconds 0\n") {
+		t.Error("no metrics of NetworkPolicies")
+	}
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	dp.log()
+	d = policedMember(t, dir, dp)
+	calls = dp.log()
+	if enforce, put := slices.Index(calls, "enforce true"), slices.Index(calls, "pod 2"); enforce < 0 || put < enforce {
+		t.Errorf("after the restart: %q", calls)
+	}
+	if err := d.DeletePod(first(nthPod(0))); err != nil {
+		t.Error(err)
+	}
+}
+
+func first[A, B any](a A, _ B) A { return a }
+
+// A node that does not ask Kubernetes isolates nobody, not even whom an earlier one did.
+func TestPoliciesOff(t *testing.T) {
+	dp := newFake()
+	dp.enforced = true
+	d := startMember(t, t.TempDir(), dp, 1)
+	mustAdd(t, d, 0)
+	if dp.enforced || slices.Contains(dp.log(), "isolate") {
+		t.Error("NetworkPolicies are enforced")
+	}
+	if _, err := d.ExplainPolicy(isolation.Ask{From: "a", To: "b"}); !errors.Is(err, isolation.ErrOff) {
+		t.Errorf("explained: %v", err)
+	}
+	if s, err := d.Status(); err != nil || s.Overlay.NetworkPolicy != "not enforced" {
+		t.Errorf("status %+v, %v", s.Overlay, err)
+	}
+	if strings.Contains(scraped(t, d.Agent), "culvert_network_policy") {
+		t.Error("there are metrics of NetworkPolicies")
+	}
+}
