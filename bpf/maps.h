@@ -60,7 +60,7 @@ MAP(class_counter, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, MAX_CLASSES
 /* this node's pods, and how its own stack meets them */
 MAP(pod, BPF_MAP_TYPE_ARRAY, __u32, struct pod, MAX_PODS);
 MAP(overlay, BPF_MAP_TYPE_ARRAY, __u32, struct overlay, 1);
-/* NetworkPolicies: who has an address, in the table of a tenant and a family; what rules
+/* NetworkPolicies: who has an address, by tenant, family and daemon; what rules
  * allow whom; the flows of pods that are isolated; NETPOL_COUNTS of each pod */
 MAP(netpol_peer, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, __u32, 262144);
 MAP(netpol_rule, BPF_MAP_TYPE_LPM_TRIE, struct netpol_rule_key, __u32, 1048576);
@@ -189,7 +189,7 @@ struct {
 
 /* What the indices above mean, for a daemon that starts again; the data path
  * never looks here. kind: 1 policy, 2 segment list, 3 mobile, 4 tunnel,
- * 5 adjacency, 6 source, 7 traffic class, 8 identity, 9 list of rules (NetworkPolicies). */
+ * 5 adjacency, 6 source, 7 traffic class. */
 struct name_key {
 	__u32 kind;
 	__u32 index;

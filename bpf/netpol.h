@@ -92,7 +92,7 @@ GLOBAL int list_allows(struct pod *p, struct netpol_flow_key *flow, __u32 direct
 	port = direction == INGRESS ? flow->local_port : flow->remote_port;
 	if (rules_allow(list, NO_IDENTITY, flow, port, bits))
 		return 1;
-	key.table = p->tenant << 1;
+	key.table = p->peers;
 	if (ld64(&flow->remote) || ld32(&flow->remote.b[8]) != be32(0xffff)) {
 		key.table++;
 		key.prefixlen = 160;

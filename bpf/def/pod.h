@@ -21,7 +21,7 @@ struct pod {
 	 * are asked about again. */
 	__u32 ingress, egress;
 	__u32 generation;
-	__u32 tenant; /* 0: none */
+	__u32 peers; /* netpol_peer's table of IPv4 addresses that the rules know, + 1 of IPv6 */
 };
 
 /* netpol_rule: what rules allow, by list, by whom the other end is, and by protocol and port,

@@ -618,7 +618,7 @@ type Pod struct {
 	Ingress    uint32
 	Egress     uint32
 	Generation uint32
-	Tenant     uint32
+	Peers      uint32
 }
 
 type Pool4 struct {

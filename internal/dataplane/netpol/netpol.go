@@ -10,10 +10,7 @@
 package netpol
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"maps"
 	"net/netip"
 	"sync"
 
@@ -37,26 +34,46 @@ const everybody = uint32(abi.NetpolLimitsNO_IDENTITY)
 type Table struct {
 	mu     *sync.Mutex
 	tables Tables
-	names  *table.Names
 	pods   *pod.Table
 	hook   *attach.Netfilter
 
 	lists      numbers
 	identities numbers
-	// What was applied last. Of an earlier daemon only the numbers are known.
-	inUse   map[uint32]*netpol.List
-	known   map[uint32]*netpol.Identity
-	applied bool
+	// epoch tells this daemon's peers from those of the daemon before it, whose pods keep
+	// theirs until they have lists of this one.
+	epoch uint32
+	// What was applied last.
+	inUse map[uint32]*netpol.List
+	known map[uint32]*netpol.Identity
+	// former: there may be rules of lists of an earlier daemon.
+	former bool
 }
 
+// A table of peers has a number: the epoch, the tenant, and 1 for IPv6.
+const (
+	epochShift  = 9
+	tenantShift = 1
+)
+
 // Open finds what an earlier daemon applied. mu is the data path's lock.
-func Open(mu *sync.Mutex, tables Tables, names *table.Names, pods *pod.Table, hook *attach.Netfilter) *Table {
-	return &Table{
-		mu: mu, tables: tables, names: names, pods: pods, hook: hook,
-		lists:      restore(names, table.NameList, uint32(abi.NetpolLimitsCLOSED_LIST)),
-		identities: restore(names, table.NameIdentity, everybody),
-		inUse:      map[uint32]*netpol.List{}, known: map[uint32]*netpol.Identity{},
+func Open(mu *sync.Mutex, tables Tables, pods *pod.Table, hook *attach.Netfilter) *Table {
+	t := &Table{
+		mu: mu, tables: tables, pods: pods, hook: hook,
+		lists:      numbers{map[string]uint32{}, uint32(abi.NetpolLimitsCLOSED_LIST)},
+		identities: numbers{map[string]uint32{}, everybody},
+		inUse:      map[uint32]*netpol.List{}, known: map[uint32]*netpol.Identity{}, former: true,
 	}
+	for key := range tables.Rules.All() {
+		t.lists.last, t.identities.last = max(t.lists.last, key.List), max(t.identities.last, key.Identity)
+	}
+	for key, identity := range tables.Peers.All() {
+		t.identities.last, t.epoch = max(t.identities.last, identity), max(t.epoch, key.Table>>epochShift)
+	}
+	for _, l := range pods.ListsOf() {
+		t.lists.last, t.epoch = max(t.lists.last, l.Ingress, l.Egress), max(t.epoch, l.Peers>>epochShift)
+	}
+	t.epoch++
+	return t
 }
 
 // Enforce has new pods closed until Apply knows them, and what the kernel forwards from and
@@ -83,10 +100,7 @@ func (t *Table) Apply(desired netpol.Desired) error {
 }
 
 func (t *Table) apply(desired netpol.Desired) error {
-	next, err := t.number(desired)
-	if err != nil {
-		return err
-	}
+	next := t.number(desired)
 	moved, err := t.admit(next)
 	if err != nil {
 		return err
@@ -99,7 +113,7 @@ func (t *Table) apply(desired netpol.Desired) error {
 		err = t.pods.Renew()
 	}
 	if err == nil {
-		t.inUse, t.known, t.applied = next.lists, next.identities, true
+		t.inUse, t.known = next.lists, next.identities
 	}
 	return err
 }
@@ -112,37 +126,35 @@ type numbered struct {
 	pods       map[int]pod.Lists
 }
 
-func (t *Table) number(desired netpol.Desired) (numbered, error) {
+func (t *Table) number(desired netpol.Desired) numbered {
 	n := numbered{map[uint32]*netpol.List{}, map[uint32]*netpol.Identity{}, map[abi.Lpm6Key]uint32{}, map[int]pod.Lists{}}
 	numberOf := map[*netpol.Identity]uint32{}
 	for peer, identity := range desired.Peers {
 		i, ok := numberOf[identity]
 		if !ok {
-			var err error
-			if i, err = t.identities.of(identity.Key()); err != nil {
-				return n, err
-			}
+			i = t.identities.of(identity.Key())
 			numberOf[identity], n.identities[i] = i, identity
 		}
-		n.peers[peerKey(peer)] = i
+		n.peers[t.peerKey(peer)] = i
 	}
-	listOf := func(l *netpol.List) (uint32, error) {
-		if l == nil {
-			return 0, nil
+	listOf := func(l *netpol.List) (i uint32) {
+		if l != nil {
+			i = t.lists.of(l.Key())
+			n.lists[i] = l
 		}
-		i, err := t.lists.of(l.Key())
-		n.lists[i] = l
-		return i, err
+		return i
 	}
 	for ifindex, isolation := range desired.Pods {
-		ingress, err := listOf(isolation.Ingress)
-		egress, err2 := listOf(isolation.Egress)
-		if err = errors.Join(err, err2); err != nil {
-			return n, err
+		n.pods[ifindex] = pod.Lists{
+			Ingress: listOf(isolation.Ingress), Egress: listOf(isolation.Egress), Peers: t.peersOf(t.pods.TenantOf(ifindex)),
 		}
-		n.pods[ifindex] = pod.Lists{Ingress: ingress, Egress: egress}
 	}
-	return n, nil
+	return n
+}
+
+// peersOf is the table of a tenant's peers.
+func (t *Table) peersOf(tenant uint8) uint32 {
+	return t.epoch<<epochShift | uint32(tenant)<<tenantShift
 }
 
 // admit writes what is new: rules, so that nobody misses one, and then peers. moved: an
@@ -209,17 +221,20 @@ func (t *Table) isolate(next numbered, desired netpol.Desired) error {
 // forget removes what nobody has any more. gone: an address has no identity, and may get
 // another.
 func (t *Table) forget(next numbered) (gone bool, err error) {
-	for key := range t.tables.Peers.All() {
-		if _, wanted := next.peers[key]; !wanted {
-			gone = true
-			if err := t.tables.Peers.Delete(key); err != nil {
-				return gone, err
-			}
-		}
-	}
-	kept := map[uint32]bool{}
+	kept, epochs := map[uint32]bool{}, map[uint32]bool{}
 	for _, l := range t.pods.ListsOf() {
 		kept[l.Ingress], kept[l.Egress] = true, true
+		epochs[l.Peers>>epochShift] = l.Ingress|l.Egress != 0 || epochs[l.Peers>>epochShift]
+	}
+	for key := range t.tables.Peers.All() {
+		_, wanted := next.peers[key]
+		if epoch := key.Table >> epochShift; wanted || epoch != t.epoch && epochs[epoch] {
+			continue
+		}
+		gone = true
+		if err := t.tables.Peers.Delete(key); err != nil {
+			return gone, err
+		}
 	}
 	for i, list := range t.inUse {
 		if kept[i] {
@@ -228,13 +243,17 @@ func (t *Table) forget(next numbered) (gone bool, err error) {
 	}
 	isKept := func(i uint32) bool { return next.lists[i] != nil || kept[i] }
 	isKnown := func(i uint32) bool { return next.identities[i] != nil || i == everybody }
-	lists, err := t.lists.keep(isKept)
-	identities, err2 := t.identities.keep(isKnown)
-	if err = errors.Join(err, err2); err != nil || t.applied && !lists && !identities {
-		return gone, err
+	lists, identities := t.lists.keep(isKept), t.identities.keep(isKnown)
+	if !t.former && !lists && !identities {
+		return gone, nil
 	}
+	t.former = false
 	for key := range t.tables.Rules.All() {
-		if isKept(key.List) && isKnown(key.Identity) {
+		_, ours := next.lists[key.List]
+		if kept := isKept(key.List); kept && !ours {
+			t.former = true
+			continue
+		} else if kept && isKnown(key.Identity) {
 			continue
 		}
 		if err := t.tables.Rules.Delete(key); err != nil {
@@ -258,9 +277,9 @@ func (t *Table) Enforced() bool {
 	return t.hook.Attached()
 }
 
-// peerKey is a key of netpol_peer: each tenant has a table for each family.
-func peerKey(p netpol.Peer) abi.Lpm6Key {
-	prefix, number := p.Prefix.Masked(), uint32(p.Tenant)<<1
+// peerKey is a key of netpol_peer.
+func (t *Table) peerKey(p netpol.Peer) abi.Lpm6Key {
+	prefix, number := p.Prefix.Masked(), t.peersOf(p.Tenant)
 	if prefix.Addr().Is4() {
 		key := abi.Lpm6Key{Prefixlen: 32 + uint32(prefix.Bits()), Table: number}
 		b := prefix.Addr().As4()
@@ -294,48 +313,29 @@ func ruleKeys(list, identity uint32, p netpol.Ports) (keys []abi.NetpolRuleKey) 
 	return keys
 }
 
-// numbers gives each key a number, the same to the next daemon.
+// numbers gives each key a number that none had before.
 type numbers struct {
-	names    *table.Names
-	kind     uint32
-	byDigest map[string]uint32 // of the key
-	last     uint32
+	byKey map[string]uint32
+	last  uint32
 }
 
-func restore(names *table.Names, kind, reserved uint32) numbers {
-	n := numbers{names: names, kind: kind, byDigest: map[string]uint32{}, last: reserved}
-	for i, digest := range names.All(kind) {
-		n.byDigest[digest] = i
-		n.last = max(n.last, i)
+func (n *numbers) of(key string) uint32 {
+	i, ok := n.byKey[key]
+	if !ok {
+		n.last++
+		i = n.last
+		n.byKey[key] = i
 	}
-	return n
-}
-
-func (n *numbers) of(key string) (uint32, error) {
-	sum := sha256.Sum256([]byte(key))
-	digest := hex.EncodeToString(sum[:])
-	if i, ok := n.byDigest[digest]; ok {
-		return i, nil
-	}
-	if err := n.names.Put(n.kind, n.last+1, digest); err != nil {
-		return 0, err
-	}
-	n.last++
-	n.byDigest[digest] = n.last
-	return n.last, nil
+	return i
 }
 
 // keep forgets the numbers that are not wanted. forgot: there were some.
-func (n *numbers) keep(wanted func(uint32) bool) (forgot bool, err error) {
-	for digest, i := range maps.All(n.byDigest) {
-		if wanted(i) {
-			continue
+func (n *numbers) keep(wanted func(uint32) bool) (forgot bool) {
+	for key, i := range n.byKey {
+		if !wanted(i) {
+			forgot = true
+			delete(n.byKey, key)
 		}
-		forgot = true
-		if err := n.names.Delete(n.kind, i); err != nil {
-			return forgot, err
-		}
-		delete(n.byDigest, digest)
 	}
-	return forgot, nil
+	return forgot
 }

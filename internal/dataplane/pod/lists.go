@@ -9,7 +9,10 @@ import (
 
 // Lists are the numbers of the rules by which a pod takes packets and may send them; 0: it
 // is not isolated in that direction.
-type Lists struct{ Ingress, Egress uint32 }
+type Lists struct {
+	Ingress, Egress uint32
+	Peers           uint32 // the table that says who peers are
+}
 
 // PolicyCounts are what NetworkPolicies did with the packets of a pod, since it was put.
 type PolicyCounts struct {
@@ -38,20 +41,31 @@ func (t *Table) Enforce(enforce bool) error {
 func (t *Table) ListsOf() map[int]Lists {
 	out := make(map[int]Lists, len(t.pods))
 	for ifindex, p := range t.pods {
-		out[ifindex] = Lists{p.value.Ingress, p.value.Egress}
+		out[ifindex] = Lists{p.value.Ingress, p.value.Egress, p.value.Peers}
 	}
 	return out
+}
+
+// TenantOf is the tenant of a pod. The caller holds the lock.
+func (t *Table) TenantOf(ifindex int) uint8 {
+	if p := t.pods[ifindex]; p != nil {
+		return p.tenant
+	}
+	return 0
 }
 
 // SetLists changes what a pod has; one that is gone is not an error. The data path asks them
 // about flows that it knows, too. The caller holds the lock.
 func (t *Table) SetLists(ifindex int, l Lists) error {
 	p := t.pods[ifindex]
-	if p == nil || p.value.Ingress == l.Ingress && p.value.Egress == l.Egress {
+	if p == nil {
 		return nil
 	}
 	value := p.value
-	value.Ingress, value.Egress = l.Ingress, l.Egress
+	value.Ingress, value.Egress, value.Peers = l.Ingress, l.Egress, l.Peers
+	if value == p.value {
+		return nil
+	}
 	if err := t.write(p, value); err != nil {
 		return err
 	}

@@ -173,7 +173,7 @@ func entry(p Pod, former abi.Pod, enforced bool, addresses []netip.Addr) abi.Pod
 	if enforced {
 		e.Enforced = 1
 	}
-	e.Ifindex, e.Ip4, e.Ip6, e.Tenant = uint32(p.Ifindex), 0, abi.In6{}, uint32(p.Tenant)
+	e.Ifindex, e.Ip4, e.Ip6 = uint32(p.Ifindex), 0, abi.In6{}
 	copy(e.Mac[:], p.MAC)
 	for _, a := range addresses {
 		if a.Is4() {

@@ -21,8 +21,6 @@ const (
 	NameTunnel    = 4
 	NameAdjacency = 5
 	NameClass     = 7
-	NameIdentity  = 8
-	NameList      = 9
 )
 
 // Put names an index.
