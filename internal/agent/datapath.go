@@ -188,7 +188,7 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 			PutRoute: dp.Routes.Put, DeleteRoute: dp.Routes.Delete,
 			AdjacencyKeys: dp.Adjacencies.Keys, AdjacencyChanges: dp.Adjacencies.Changes, SetNextHop: dp.Adjacencies.SetNextHop, SetShared: dp.Adjacencies.SetShared,
 		},
-		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, Spread: dp.Spread, N4: dp.N4, NAT: dp.NAT, SpreadCards: steering.cards,
+		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, NetworkPolicies: dp.NetworkPolicies, Spread: dp.Spread, N4: dp.N4, NAT: dp.NAT, SpreadCards: steering.cards,
 		Punts:    punt.DataPath{Injector: dp, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read},
 		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Signalling: dp.Signalling},
 		Sweep:    dp.Sweep, Build: dp.Build, Close: dp.Close,

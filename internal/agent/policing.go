@@ -26,10 +26,10 @@ func (p *policing) begin(source isolation.Source) {
 
 // enforce follows the configuration.
 func (p *policing) enforce(o *config.Overlay) error {
-	if p.core.dp.NetworkPolicies == nil {
-		return nil // the data path isolates nobody
+	if err := p.keeper.Enforce(o.EnforcesPolicies()); err != nil {
+		return fmt.Errorf("NetworkPolicies: %w (overlay.kube.network_policies: \"off\" does without them)", err)
 	}
-	return p.keeper.Enforce(o.EnforcesPolicies())
+	return nil
 }
 
 // added waits until the data path has what policies say of a pod that was put.
