@@ -10,7 +10,8 @@
 // them, and shares a Lease with other engines.
 //
 // What a node watches does not grow with the cluster, except for the metadata of
-// Nodes: it watches its own Node, its own ConfigMap, the SRv6Policies that name
+// Nodes, and for what NetworkPolicies depend on, if it enforces them: all pods, of which it
+// keeps some hundred octets each, namespaces and policies. Otherwise it watches its own Node, its own ConfigMap, the SRv6Policies that name
 // it or choose nodes by labels, traffic classes and their claims with the endpoints of the
 // Services in them, and the metadata of its own pods. Packets never wait for this package. While the API
 // server is away, slow or reports a conflict, everything observed stays valid.
