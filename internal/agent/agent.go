@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/isolation"
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/agent/pods"
@@ -20,6 +21,7 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/netpol"
 	"github.com/culvert-net/culvert/internal/pfcp"
 )
 
@@ -53,12 +55,11 @@ type Agent struct {
 	started time.Time
 	open    openers
 
-	core    *core
-	punts   *punt.Handler
-	sources *observed.Sources
-	tracing sync.Mutex
-
-	*policing
+	core     *core
+	punts    *punt.Handler
+	sources  *observed.Sources
+	tracing  sync.Mutex
+	policing *policing
 }
 
 // openers open what Run needs; tests have others.
@@ -210,6 +211,12 @@ func (a *Agent) AddPod(key pods.Attachment, v pods.Pod) (pods.Network, error) {
 	}
 	a.log.Debug("pod add", "attachment", key.String(), "took", time.Since(begun), "error", err)
 	return out, err
+}
+
+// ExplainPolicy says which NetworkPolicies and rules decide about packets between two parties:
+// isolation.ErrOff on a node that enforces none.
+func (a *Agent) ExplainPolicy(q isolation.Ask) ([]netpol.Verdict, error) {
+	return a.policing.explain(q)
 }
 
 // DeletePod takes a pod's addresses back. A pod that is gone is no error.

@@ -46,9 +46,8 @@ func (p *policing) changed() {
 	}
 }
 
-// ExplainPolicy says which NetworkPolicies and rules decide about packets between two parties:
-// isolation.ErrOff on a node that enforces none.
-func (p *policing) ExplainPolicy(a isolation.Ask) ([]netpol.Verdict, error) {
+// explain answers people, who know nodes by their addresses.
+func (p *policing) explain(a isolation.Ask) ([]netpol.Verdict, error) {
 	c := p.core
 	nodes := map[netip.Addr]string{}
 	if err := c.read(func() error {

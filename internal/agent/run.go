@@ -163,7 +163,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 	case <-ctx.Done():
 		return nil
 	case s := <-snapshots:
-		if a.punts, err = a.newPunts(); err != nil {
+		if a.punts, err = newPunts(c); err != nil {
 			return fmt.Errorf("slow path: %w", err)
 		}
 		if err := c.takeOver(goal, s); err != nil {
@@ -218,8 +218,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 }
 
 // newPunts has packets handled by the links as they are then.
-func (a *Agent) newPunts() (*punt.Handler, error) {
-	c := a.core
+func newPunts(c *core) (*punt.Handler, error) {
 	links := func() *netdev.Snapshot {
 		c.mu.RLock()
 		defer c.mu.RUnlock()
@@ -230,7 +229,7 @@ func (a *Agent) newPunts() (*punt.Handler, error) {
 		defer c.mu.Unlock()
 		c.network.Ask(key)
 	}
-	return punt.New(c.dp.Punts, c.upf.upf, links, ask, a.log)
+	return punt.New(c.dp.Punts, c.upf.upf, links, ask, c.log)
 }
 
 // firstGoal is of the file, or of what was applied in its place if the file is

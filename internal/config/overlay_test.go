@@ -183,7 +183,7 @@ func TestEnforcesPolicies(t *testing.T) {
 	for yaml, want := range map[string]bool{
 		"overlay: {mode: kube, locator_pool: 'fc00::/32'}":                                    true,
 		"overlay: {mode: kube, locator_pool: 'fc00::/32', kube: {network_policies: enforce}}": true,
-		"overlay: {mode: kube, locator_pool: 'fc00::/32', kube: {network_policies: \"off\"}}": false,
+		"overlay: {mode: kube, locator_pool: 'fc00::/32', kube: {network_policies: off}}":     false,
 		"overlay: {mode: static, locator: 'fc00:0:1::/48', pod_prefixes: ['fd00::/64']}":      false,
 		"{}": false,
 	} {

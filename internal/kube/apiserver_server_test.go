@@ -143,7 +143,7 @@ func (s *server) waits(t *testing.T, what string, f func() error) {
 
 // resources are the names of the kinds that these tests make.
 var resources = map[string]schema.GroupVersionResource{
-	"Node": nodeResource, "ConfigMap": configMapResource, policyKind: policyResource,
+	"NetworkPolicy": networkPolicyResource, "Node": nodeResource, "ConfigMap": configMapResource, policyKind: policyResource,
 	"DaemonSet":                        {Group: "apps", Version: "v1", Resource: "daemonsets"},
 	"Namespace":                        {Version: "v1", Resource: "namespaces"},
 	"ServiceAccount":                   {Version: "v1", Resource: "serviceaccounts"},

@@ -114,17 +114,6 @@ func (w *Watcher) NetworkState() (s netpol.State, complete bool) {
 	return s, complete
 }
 
-// NetworkPod is a pod as NetworkState has it; nil: the API server has not sent it.
-func (w *Watcher) NetworkPod(namespace, name string) *netpol.Pod {
-	if w.netpol.pods == nil {
-		return nil
-	}
-	if k := object[kept[netpol.Pod]](w.netpol.pods, namespace+"/"+name); k != nil {
-		return k.value
-	}
-	return nil
-}
-
 func keepNetworkPolicy(u *unstructured.Unstructured) (any, error) {
 	spec, err := json.Marshal(u.Object["spec"])
 	if err != nil {
