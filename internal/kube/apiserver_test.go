@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -22,7 +21,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -112,6 +110,7 @@ func TestAPIServer(t *testing.T) {
 	})
 	t.Run("own node only", func(t *testing.T) { s.keepsToItself(t, proxy.url) })
 	t.Run("inject", func(t *testing.T) { s.injected(t, h) })
+	t.Run("own claims only", func(t *testing.T) { s.takesNoClaim(t) })
 	t.Run("claims", func(t *testing.T) { s.claimed(t) })
 	t.Run("latency", func(t *testing.T) { s.latency(t, h) })
 	t.Run("slow", func(t *testing.T) {
@@ -231,99 +230,6 @@ func (s *server) injected(t *testing.T, h *observed) {
 		t.Errorf("%s, %v", said, err)
 	}
 	s.apply(t, listingObject(listing))
-}
-
-// keepsToItself: an agent can neither speak for another node nor change its own.
-func (s *server) keepsToItself(t *testing.T, host string) {
-	s.apply(t, nodeObject("node-9", nil))
-	api := s.agent(t, me, host)
-	nodes := api.objects.Resource(nodeResource)
-	denied := func(what string, err error) {
-		t.Helper()
-		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-			t.Errorf("%s: %v, want it to be denied", what, err)
-		}
-	}
-	denied("another node's annotation", annotate(t.Context(), nodes, "node-9", NodeAnnotation, "{}"))
-	_, err := nodes.Patch(t.Context(), me, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"rack":"b"}}}`), metav1.PatchOptions{})
-	denied("its own labels", err)
-	_, err = nodes.Patch(t.Context(), me, "application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
-	denied("its own spec", err)
-	for what, change := range map[string]string{
-		"its own finalizers":  `{"metadata":{"finalizers":["example.org/stuck"]}}`,
-		"its own owner":       `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"node-9","uid":"1"}]}}`,
-		"others' annotations": `{"metadata":{"annotations":{"example.org/x":"y"}}}`,
-	} {
-		_, err = nodes.Patch(t.Context(), me, "application/merge-patch+json", []byte(change), metav1.PatchOptions{})
-		denied(what, err)
-	}
-	maps := api.objects.Resource(configMapResource).Namespace(namespace)
-	s.apply(t, claimsOf(map[string]any{"node-9": "fd78:9::/48"}))
-	claim := func(data map[string]any) error {
-		u := claimsOf(data)
-		u.SetResourceVersion(s.get(t, u).GetResourceVersion())
-		_, err := maps.Update(t.Context(), u, metav1.UpdateOptions{})
-		return err
-	}
-	denied("another node's locator, for that node", claim(map[string]any{"node-9": "fd78:8::/48"}))
-	denied("a locator for another node", claim(map[string]any{"node-9": "fd78:9::/48", "node-8": "fd78:8::/48"}))
-	denied("another node's locator, for itself", claim(map[string]any{"node-9": "fd78:9::/48", me: "fd78:9::/48"}))
-	if err := claim(map[string]any{"node-9": "fd78:9::/48", me: "fd78:1::/48"}); err != nil {
-		t.Errorf("a free locator: %v", err)
-	}
-	if err := s.of(claimsOf(nil)).Delete(t.Context(), LocatorsName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	_, err = maps.Patch(t.Context(), ListingName(me), "application/merge-patch+json", []byte(`{"data":{"policies.yaml":"x"}}`), metav1.PatchOptions{})
-	denied("its own policies", err)
-	denied("the agents' configuration", annotate(t.Context(), maps, "culvert", "x", "y"))
-	_, err = api.objects.Resource(policyResource).Apply(t.Context(), "mine", policyObject("mine", spec(nil)), metav1.ApplyOptions{FieldManager: "x"})
-	denied("a policy", err)
-}
-
-// claimsOf is the ConfigMap of nodes' locators.
-func claimsOf(data map[string]any) *unstructured.Unstructured {
-	u := listingObject("")
-	u.SetName(LocatorsName)
-	u.Object["data"] = data
-	return u
-}
-
-// claimed: nodes that claim at the same time get different locators, and what a
-// node had that is gone can be had again.
-func (s *server) claimed(t *testing.T) {
-	const n = 12
-	pool := prefix("fd77::/44") // of 16 locators, 15 that are claimed
-	got := make([]netip.Prefix, n)
-	var all sync.WaitGroup
-	for i := range n {
-		name := fmt.Sprintf("c-%02d", i)
-		s.apply(t, nodeObject(name, nil))
-		w, _, _ := starts(t, s.agent(t, name, s.admin.Host), Config{Node: name, Namespace: namespace}, Known{})
-		all.Go(func() {
-			var err error
-			if got[i], err = w.Claim(t.Context(), pool, 48); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		})
-	}
-	all.Wait()
-	seen := map[netip.Prefix]int{}
-	for i, p := range got {
-		if first, twice := seen[p]; twice || !pool.Contains(p.Addr()) || p.Bits() != 48 {
-			t.Errorf("node %d has %s, and so has %d", i, p, first)
-		}
-		seen[p] = i
-	}
-	if err := s.objects.Resource(nodeResource).Delete(t.Context(), "c-05", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	locators := listingObject("")
-	locators.SetName(LocatorsName)
-	s.waits(t, "the claim is released", func() error {
-		data, _, _ := unstructured.NestedStringMap(s.get(t, locators).Object, "data")
-		return want(data["c-05"] == "" && len(data) == n-1, "%v", data)
-	})
 }
 
 // latency is from a policy's change in the API to the handler.

@@ -219,6 +219,7 @@ type observed struct {
 	classes map[string]Class
 	pods    int // times that labels have changed
 	netpol  int // times that what NetworkPolicies depend on has changed
+	gone    int // times that this node's claim was gone
 }
 
 func newObserved(k Known) *observed {
@@ -248,6 +249,12 @@ func (h *observed) PutNode(n overlay.Node) {
 	defer h.mu.Unlock()
 	h.nodes[n.Name] = n
 	h.note("node %s", n.Name)
+}
+
+func (h *observed) ClaimGone() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gone++
 }
 
 func (h *observed) DeleteNode(name string) {

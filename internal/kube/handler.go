@@ -53,6 +53,8 @@ type Handler interface {
 	SetSelf(Self)
 	// PutNode reports another node that is new or has changed.
 	PutNode(overlay.Node)
+	// ClaimGone reports that the locator that this node claimed has to be claimed again.
+	ClaimGone()
 	// DeleteNode reports a node that is gone or has left the overlay.
 	DeleteNode(name string)
 	// PutPath reports a candidate path for this node that is new or has changed.

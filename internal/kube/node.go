@@ -127,9 +127,6 @@ func (w *Watcher) forgetNode(name string, h Handler) {
 		h.DeleteNode(name)
 		w.observe.Add(task{about: aboutPaths})
 	}
-	if object[metav1.PartialObjectMetadata](w.nodes, name) == nil {
-		w.releaseSoon()
-	}
 }
 
 // observeGone forgets the nodes of which an earlier watcher knew, and which are not
@@ -150,7 +147,6 @@ func (w *Watcher) observeGone(h Handler) {
 	for _, name := range gone {
 		w.forgetNode(name, h)
 	}
-	w.releaseSoon()
 }
 
 // readNode reads what a node says of itself. Fields that this version does not

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -31,7 +33,7 @@ type Watcher struct {
 	log    *slog.Logger
 	api    connection
 
-	self, nodes, listing, named, selecting, classes, classClaims, pods *source
+	self, nodes, claims, earlier, listing, named, selecting, classes, classClaims, pods *source
 
 	netpol networkPolicies
 
@@ -46,7 +48,7 @@ type Watcher struct {
 	mu        sync.Mutex
 	reported  reported
 	published *overlay.Node
-	claims    bool // this node has a locator of a pool
+	claimed   netip.Prefix // this node's locator of a pool
 	origins   map[string]*origin
 	verdicts  map[string]Verdict // by path
 	services  map[Service]followed
@@ -59,7 +61,8 @@ type task struct{ about, name string }
 const (
 	aboutSelf    = "self"
 	aboutNode    = "node"
-	aboutGone    = "gone" // nodes that are no longer there
+	aboutGone    = "gone"   // nodes that are no longer there
+	aboutClaims  = "claims" // of locators
 	aboutPaths   = "paths"
 	aboutClasses = "classes"
 	aboutPods    = "pods"
@@ -67,7 +70,6 @@ const (
 
 	aboutPublication = "publication"
 	aboutStatus      = "status"
-	aboutClaims      = "claims"
 )
 
 // New reads who and where the API server is. It is not asked before Run.
@@ -164,6 +166,8 @@ func (w *Watcher) look(ctx context.Context, t task, h Handler) {
 		w.observeNode(t.name, h)
 	case aboutGone:
 		w.observeGone(h)
+	case aboutClaims:
+		w.observeClaims(h)
 	case aboutPaths:
 		w.observePaths(h)
 	case aboutClasses:
@@ -202,8 +206,6 @@ func (w *Watcher) bring(ctx context.Context, t task) error {
 		err = w.writePublication(ctx)
 	case aboutStatus:
 		err = w.writeStatus(ctx, t.name)
-	case aboutClaims:
-		err = w.releaseClaims(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
 		w.log.Warn("the Kubernetes API did not take what this node wrote: it is tried again", "about", t.about, "of", t.name, "error", err)
@@ -215,7 +217,7 @@ func (w *Watcher) bring(ctx context.Context, t task) error {
 func (w *Watcher) sources() []*source {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := []*source{w.self, w.nodes, w.listing, w.named, w.selecting, w.classes, w.classClaims, w.pods}
+	out := []*source{w.self, w.nodes, w.claims, w.earlier, w.listing, w.named, w.selecting, w.classes, w.classClaims, w.pods}
 	out = append(out, w.netpol.sources()...)
 	for _, f := range w.services {
 		out = append(out, f.source)
@@ -236,18 +238,20 @@ func (w *Watcher) makeSources() error {
 		soon(aboutPaths)(name) // policies choose it by its labels
 	}
 	node := func(name string) { w.observe.Add(task{aboutNode, name}) }
-	var errs [9]error
+	var errs [11]error
+	configMaps := client.Resource(configMapResource).Namespace(w.config.Namespace)
 	w.self, errs[0] = follow(client.Resource(nodeResource), wanted{"this node", client, whole, one(w.config.Node), nil, only(keepSelf), self})
 	w.nodes, errs[1] = follow(metadata.Resource(nodeResource), wanted{"nodes", metadata, part, nil, nil, only(keepNode), node})
-	w.listing, errs[2] = follow(client.Resource(configMapResource).Namespace(w.config.Namespace),
-		wanted{"ConfigMap", client, whole, one(ListingName(w.config.Node)), nil, only(lean), soon(aboutPaths)})
+	w.listing, errs[2] = follow(configMaps, wanted{"ConfigMap", client, whole, one(ListingName(w.config.Node)), nil, only(lean), soon(aboutPaths)})
 	w.named, errs[3] = follow(policies, wanted{"SRv6Policies by name", client, whole, fields.Set{"spec.node": w.config.Node}, nil, only(w.keepOwn), soon(aboutPaths)})
 	w.selecting, errs[4] = follow(policies, wanted{"SRv6Policies by label", client, whole, fields.Set{"spec.node": ""}, nil, only(w.keepOwn), soon(aboutPaths)})
 	w.classes, errs[5] = follow(client.Resource(classResource), wanted{"SRv6TrafficClasses", client, whole, nil, nil, only(w.keepOwn), soon(aboutClasses)})
 	w.classClaims, errs[6] = follow(client.Resource(claimResource), wanted{"SRv6TrafficClassClaims", client, whole, nil, nil, only(w.keepOwn), soon(aboutClasses)})
 	w.pods, errs[7] = follow(metadata.Resource(podResource), wanted{"pods", metadata, part, fields.Set{"spec.nodeName": w.config.Node}, nil, only(keepPod), soon(aboutPods)})
+	w.claims, errs[8] = follow(configMaps, wanted{"claims", client, whole, nil, labels.Set{ClaimLabel: ""}, only(keepLocatorClaim), soon(aboutClaims)})
+	w.earlier, errs[9] = follow(configMaps, wanted{"earlier claims", client, whole, one(LocatorsName), nil, only(lean), soon(aboutClaims)})
 	if w.config.NetworkPolicies {
-		errs[8] = w.netpol.follow(w.api, w.config.Tenants, func(string) { w.observe.AddAfter(task{about: aboutNetpol}, policiesSettle) })
+		errs[10] = w.netpol.follow(w.api, w.config.Tenants, func(string) { w.observe.AddAfter(task{about: aboutNetpol}, policiesSettle) })
 	}
 	return errors.Join(errs[:]...)
 }

@@ -12,9 +12,6 @@ import (
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
-// claimedBits is the length of the locator that a node claims.
-const claimedBits = 48
-
 // Kubernetes observes the Kubernetes API, publishes this node there and claims
 // its locator.
 type Kubernetes struct {
@@ -68,7 +65,7 @@ func (k *Kubernetes) claim(ctx context.Context) {
 			return
 		case <-k.claims:
 		}
-		p, err := k.watcher.Claim(ctx, k.pool, claimedBits)
+		p, err := k.watcher.Claim(ctx, k.pool)
 		if err != nil { // ctx has ended
 			return
 		}
@@ -102,10 +99,15 @@ func (k *Kubernetes) SetSelf(self kube.Self) {
 	k.queue.Push(Update{Entry: Entry{EntrySelf, "Node"}, Apply: func(s *State) { s.Self.Self = self }})
 	if k.pool.IsValid() && self.UID != k.uid {
 		k.uid = self.UID
-		select {
-		case k.claims <- struct{}{}:
-		default:
-		}
+		k.ClaimGone()
+	}
+}
+
+// ClaimGone has the locator claimed, as a kube.Handler.
+func (k *Kubernetes) ClaimGone() {
+	select {
+	case k.claims <- struct{}{}:
+	default:
 	}
 }
 
