@@ -341,8 +341,11 @@ func encode(v any) []byte {
 }
 
 func (f *fakeAPI) node(i int) {
-	f.put("nodes", map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": map[string]any{
-		"name": fmt.Sprintf("node-%d", i), "uid": fmt.Sprint(i), "annotations": map[string]any{kube.NodeAnnotation: string(encode(bigNode(i)))}}})
+	n := bigNode(i)
+	f.put("nodes", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{
+		"name": n.Name, "uid": fmt.Sprint(i), "annotations": map[string]any{kube.NodeAnnotation: string(encode(n))}},
+		"spec":   map[string]any{"podCIDRs": n.Prefixes},
+		"status": map[string]any{"addresses": []any{map[string]any{"type": "InternalIP", "address": n.Address}}}})
 }
 
 // policy is the resource of a path.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/apply"
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/isolation"
+	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
@@ -337,12 +339,33 @@ func (c *core) overlayStatus(silence string) *OverlayStatus {
 	if silence != "" {
 		s.Problems = append(s.Problems, silence)
 	}
+	s.Problems = append(s.Problems, unvouched(g)...)
 	for _, p := range g.Wanted.Peers {
 		for _, why := range p.Problems {
 			s.Problems = append(s.Problems, fmt.Sprintf("%s: %s", cmp.Or(p.Name, p.Address.String()), why))
 		}
 	}
 	return s
+}
+
+// unvouched says what of this node the others do not use, because Kubernetes does not vouch
+// for it.
+func unvouched(g *plan.Goal) (problems []string) {
+	o := &g.Desired.Process.Overlay
+	if o.Mode != config.OverlayKube || g.Observed.Self.UID == "" {
+		return nil
+	}
+	k := &g.Observed.Self
+	n := overlay.Vouch(g.Self.Node(), overlay.Vouched{
+		Addresses: k.Addresses, PodCIDRs: k.PodCIDRs, Locator: k.Locator, Holder: func(netip.Prefix) string { return "" },
+	}, o.Accept)
+	for _, why := range n.Faults {
+		problems = append(problems, "other nodes do not use what this node says of itself: "+why)
+	}
+	if n.Refused != "" {
+		problems = []string{"other nodes refuse this node: " + n.Refused}
+	}
+	return problems
 }
 
 // withSilence is a problem, and the silence that it may come from.
@@ -380,6 +403,9 @@ func (a *Agent) Nodes() (out []NodeStatus, err error) {
 
 // policiesTo are the policies to a node, and why one of them does not lead there.
 func (c *core) policiesTo(p overlay.Peer) (names []string, state string) {
+	if p.Unused {
+		return nil, strings.Join(p.Problems, "; ")
+	}
 	used := map[string]bool{}
 	for _, s := range c.goal.Wanted.Steering {
 		used[s.Policy] = true
@@ -416,6 +442,7 @@ type Gauges struct {
 	Hops      map[string]int    // adjacencies by state
 	SlowPath  map[string]uint64 // events
 	Paths     int               // candidate paths that others advertise
+	Disputed  int               // nodes that say of themselves what is not used
 	UPF       *UPFGauges        // of a node that is one
 	Spread    *SpreadStatus     // where packets are spread over CPUs
 	// NetworkPolicies is of a node that enforces them.
@@ -453,6 +480,13 @@ func (a *Agent) Gauges() Gauges {
 	g.Spread = c.spread.status(c.writer.Tables.Spread.By)
 	g.DataPath, g.Failures, g.Tables = c.dp.Build(), len(c.writer.Failures), c.dp.Counters.Usage()
 	g.SlowPath, g.Paths = a.punts.Counters(), len(c.goal.Observed.Paths)
+	if w := c.goal.Wanted; w != nil {
+		for _, p := range w.Peers {
+			if len(p.Problems) > 0 {
+				g.Disputed++
+			}
+		}
+	}
 	g.Resources, g.Modes = map[Owned]int{}, map[string]string{}
 	for _, kind := range desired.Kinds {
 		g.Resources[Owned{kind, desired.OriginFile}], g.Resources[Owned{kind, desired.OriginAPI}] = 0, 0

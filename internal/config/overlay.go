@@ -45,7 +45,12 @@ type Overlay struct {
 	Nodes []overlay.Node `json:"nodes,omitempty"`
 	// Tenants are the tenants of the cluster, the same on all its nodes.
 	Tenants []overlay.Tenant `json:"tenants,omitempty"`
-	Kube    Kube             `json:"kube,omitzero"`
+	// Accept lists prefixes of what other nodes may say of themselves in the mode kube although
+	// the Kubernetes API does not vouch for it: addresses that are no InternalIPs of their Nodes,
+	// prefixes of pods outside of their podCIDRs, locators that they have not claimed, and SIDs
+	// outside of their locators.
+	Accept overlay.Accept `json:"accept,omitzero"`
+	Kube   Kube           `json:"kube,omitzero"`
 }
 
 // Kube says how to reach the Kubernetes API.
@@ -91,7 +96,7 @@ func checkOverlay(v *validator) {
 	o := &v.Overlay
 	if !o.IsSet() {
 		anySet := o.Node != "" || o.Address.IsValid() || len(o.Uplinks) > 0 || o.Locator.IsValid() || o.LocatorPool.IsValid() || o.SIDs != "" ||
-			len(o.PodPrefixes) > 0 || o.Masquerade || len(o.Nodes) > 0 || len(o.Tenants) > 0 || o.Kube != Kube{}
+			len(o.PodPrefixes) > 0 || o.Masquerade || len(o.Nodes) > 0 || len(o.Tenants) > 0 || o.Kube != Kube{} || len(o.Accept.Addresses) > 0 || len(o.Accept.PodPrefixes) > 0 || len(o.Accept.SIDs) > 0
 		v.refuse(anySet, "overlay.mode", "static, bgp or kube", "is missing")
 		return
 	}
@@ -118,8 +123,18 @@ func checkOverlay(v *validator) {
 	v.refuse(o.Kube.Kubeconfig != "" && !filepath.IsAbs(o.Kube.Kubeconfig),
 		"overlay.kube.kubeconfig", "an absolute path", "%q depends on where the daemon is started", o.Kube.Kubeconfig)
 	v.oneOf("overlay.kube.network_policies", o.Kube.NetworkPolicies, PoliciesEnforce, PoliciesOff)
+	checkAccept(v)
 	checkNodes(v)
 	checkTenants(v)
+}
+
+func checkAccept(v *validator) {
+	a := &v.Overlay.Accept
+	for field, list := range map[string][]netip.Prefix{"addresses": a.Addresses, "pod_prefixes": a.PodPrefixes, "sids": a.SIDs} {
+		at := "overlay.accept." + field
+		v.refuse(len(list) > 0 && v.Overlay.Mode != OverlayKube, at, "remove it, or set overlay.mode: kube", "is for nodes that the Kubernetes API names")
+		checkEach(v, at, list, srv6.CheckPrefix)
+	}
 }
 
 // checkNodeName checks that Kubernetes would accept a name. Others check for "".

@@ -69,6 +69,9 @@ func TestOverlayByKubernetes(t *testing.T) {
 		"overlay: {mode: kube, locator_pool: 'fc00::/32', kube: {network_policies: on}}":                        "overlay.kube.network_policies",
 		"overlay: {mode: kube, locator_pool: 'fc00::/32', kube: {kubeconfig: k}}":                               "overlay.kube.kubeconfig: \"k\" depends",
 		"overlay: {mode: kube, locator_pool: 'fc00::/32', uplinks: [e]}\ninterfaces: [{name: e, roles: [any]}]": "overlay.uplinks[0]: \"e\" is among the interfaces",
+		"overlay: {mode: kube, locator_pool: 'fc00::/32', accept: {sids: ['fc00::1/32']}}":                      "overlay.accept.sids[0]: fc00::1/32 has bits",
+		"overlay: {mode: static, accept: {addresses: ['2001:db8::/64']}}":                                       "overlay.accept.addresses: is for nodes that the Kubernetes API names",
+		"overlay: {accept: {pod_prefixes: [10.0.0.0/8]}}":                                                       "overlay.mode: is missing",
 		"overlay: {masquerade: true}":                                                                           "overlay.mode: is missing",
 	} {
 		if _, err := config.Parse([]byte(yaml)); err == nil || !strings.Contains(err.Error(), want) {

@@ -75,8 +75,8 @@ func (c *locatorClaim) object(namespace string) *unstructured.Unstructured {
 }
 
 // allClaims are those that the API server has.
-func (w claimer) allClaims() (out []*locatorClaim) {
-	for _, o := range w.claims.informer.GetStore().List() {
+func (f claimer) allClaims() (out []*locatorClaim) {
+	for _, o := range f.w.claims.informer.GetStore().List() {
 		if c, ok := o.(*locatorClaim); ok && c.locator.IsValid() {
 			out = append(out, c)
 		}
@@ -85,9 +85,9 @@ func (w claimer) allClaims() (out []*locatorClaim) {
 }
 
 // earlierClaims are the locators of nodes of earlier builds, by node.
-func (w claimer) earlierClaims() map[string]netip.Prefix {
+func (f claimer) earlierClaims() map[string]netip.Prefix {
 	out := map[string]netip.Prefix{}
-	u := object[unstructured.Unstructured](w.earlier, w.config.Namespace+"/"+LocatorsName)
+	u := object[unstructured.Unstructured](f.w.earlier, f.w.config.Namespace+"/"+LocatorsName)
 	if u == nil {
 		return out
 	}
@@ -101,7 +101,7 @@ func (w claimer) earlierClaims() map[string]netip.Prefix {
 }
 
 // claimer claims locators for a Watcher.
-type claimer struct{ *Watcher }
+type claimer struct{ w *Watcher }
 
 // errIncomplete is that the API server has not sent all claims yet.
 var errIncomplete = errors.New("not all claims are known yet")
@@ -111,7 +111,7 @@ var errIncomplete = errors.New("not all claims are known yet")
 // another node may be deleted. A Node that is made anew (Self.UID) has to claim again.
 func (w *Watcher) Claim(ctx context.Context, pool netip.Prefix) (netip.Prefix, error) {
 	for wait := firstRetry / 10; ; wait = min(2*wait, lastRetry/4) {
-		p, err := (claimer{w}).claimOnce(ctx, pool)
+		p, err := claimer{w}.claimOnce(ctx, pool)
 		if err == nil {
 			w.mu.Lock()
 			w.claimed = p
@@ -131,40 +131,40 @@ func (w *Watcher) Claim(ctx context.Context, pool netip.Prefix) (netip.Prefix, e
 	}
 }
 
-func (w claimer) claimOnce(ctx context.Context, pool netip.Prefix) (netip.Prefix, error) {
+func (f claimer) claimOnce(ctx context.Context, pool netip.Prefix) (netip.Prefix, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	self := object[unstructured.Unstructured](w.self, w.config.Node)
-	if self == nil || !w.claims.complete() || !w.earlier.complete() || !w.nodes.complete() {
+	self := object[unstructured.Unstructured](f.w.self, f.w.config.Node)
+	if self == nil || !f.w.isComplete() {
 		return netip.Prefix{}, errIncomplete
 	}
 	uid := self.GetUID()
-	own, stale, taken := w.sortClaims(pool, uid)
+	own, stale, taken := f.sortClaims(pool, uid)
 	for _, c := range stale {
-		if err := w.release(ctx, c); err != nil {
+		if err := f.release(ctx, c); err != nil {
 			return netip.Prefix{}, err
 		}
 	}
 	if own.IsValid() {
 		return own, nil
 	}
-	wished := w.wishedLocator(pool, stale, taken)
+	wished := f.wishedLocator(pool, stale, taken)
 	for losses := 0; ; losses++ {
 		p, err := chooseLocator(pool, wished, taken, losses)
 		if err != nil {
 			return p, err
 		}
-		c := &locatorClaim{node: w.config.Node, owner: uid, locator: p}
-		_, err = w.configMaps().Create(ctx, c.object(w.config.Namespace), metav1.CreateOptions{})
+		c := &locatorClaim{node: f.w.config.Node, owner: uid, locator: p}
+		_, err = f.w.configMaps().Create(ctx, c.object(f.w.config.Namespace), metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			var isOwn bool
-			if isOwn, err = w.hasClaimed(ctx, c); err == nil && !isOwn {
+			if isOwn, err = f.hasClaimed(ctx, c); err == nil && !isOwn {
 				wished, taken = netip.Prefix{}, append(taken, p)
 				continue
 			}
 		}
 		if err == nil {
-			w.log.Info("this node's locator is claimed", "locator", p)
+			f.w.log.Info("this node's locator is claimed", "locator", p)
 		}
 		return p, err
 	}
@@ -172,14 +172,14 @@ func (w claimer) claimOnce(ctx context.Context, pool netip.Prefix) (netip.Prefix
 
 // sortClaims returns the locator that this node has claimed in a pool, this node's claims
 // that are of no use (of another pool, or of a former Node of this name), and what others have.
-func (w claimer) sortClaims(pool netip.Prefix, uid types.UID) (own netip.Prefix, stale []*locatorClaim, taken []netip.Prefix) {
-	claims := w.allClaims()
+func (f claimer) sortClaims(pool netip.Prefix, uid types.UID) (own netip.Prefix, stale []*locatorClaim, taken []netip.Prefix) {
+	claims := f.allClaims()
 	slices.SortFunc(claims, func(a, b *locatorClaim) int { return a.locator.Addr().Compare(b.locator.Addr()) })
 	claimants := map[string]bool{}
 	for _, c := range claims {
 		claimants[c.node] = true
 		switch {
-		case c.node != w.config.Node:
+		case c.node != f.w.config.Node:
 			taken = append(taken, c.locator)
 		case c.owner == uid && pool.Overlaps(c.locator) && !own.IsValid():
 			own = c.locator
@@ -187,17 +187,14 @@ func (w claimer) sortClaims(pool netip.Prefix, uid types.UID) (own netip.Prefix,
 			stale = append(stale, c)
 		}
 	}
-	for node, p := range w.earlierClaims() {
-		if node != w.config.Node && !claimants[node] && w.hasNode(node) {
+	for node, p := range f.earlierClaims() {
+		if node != f.w.config.Node && !claimants[node] && f.hasNode(node) {
 			taken = append(taken, p)
 		}
 	}
-	for _, o := range w.nodes.informer.GetStore().List() { // configured ones, which nobody claims
-		m, _ := o.(*metav1.PartialObjectMetadata)
-		if m == nil || m.Name == w.config.Node {
-			continue
-		}
-		if n, err := readNode(m.Name, m.Annotations[NodeAnnotation]); err == nil && n.Locator.IsValid() {
+	r := newRegister(f.w)
+	for _, o := range f.w.others() { // configured ones, which nobody claims
+		if n, err := readNode(o.Name, o.says); err == nil && n.Locator.IsValid() && r.judge(n, o.is).Refused == "" {
 			taken = append(taken, n.Locator)
 		}
 	}
@@ -205,15 +202,15 @@ func (w claimer) sortClaims(pool netip.Prefix, uid types.UID) (own netip.Prefix,
 }
 
 // wishedLocator is the one that this node has had, if it can have it again.
-func (w claimer) wishedLocator(pool netip.Prefix, stale []*locatorClaim, taken []netip.Prefix) netip.Prefix {
+func (f claimer) wishedLocator(pool netip.Prefix, stale []*locatorClaim, taken []netip.Prefix) netip.Prefix {
 	var wishes []netip.Prefix
 	for _, c := range stale {
 		wishes = append(wishes, c.locator)
 	}
-	wishes = append(wishes, w.earlierClaims()[w.config.Node])
-	w.mu.Lock()
-	wishes = append(wishes, w.claimed)
-	w.mu.Unlock()
+	wishes = append(wishes, f.earlierClaims()[f.w.config.Node])
+	f.w.mu.Lock()
+	wishes = append(wishes, f.w.claimed)
+	f.w.mu.Unlock()
 	for _, p := range wishes {
 		if p.IsValid() && p.Bits() == claimedBits && pool.Overlaps(p) && !slices.ContainsFunc(taken, p.Overlaps) {
 			return p
@@ -243,8 +240,8 @@ func chooseLocator(pool, wished netip.Prefix, taken []netip.Prefix, losses int) 
 
 // hasClaimed says whether a claim that exists is this one. It releases one that is of a former
 // Node of this node's name: then the claim is free, and an error says to try again.
-func (w claimer) hasClaimed(ctx context.Context, c *locatorClaim) (bool, error) {
-	u, err := w.configMaps().Get(ctx, ClaimName(c.locator), metav1.GetOptions{})
+func (f claimer) hasClaimed(ctx context.Context, c *locatorClaim) (bool, error) {
+	u, err := f.w.configMaps().Get(ctx, ClaimName(c.locator), metav1.GetOptions{})
 	if err != nil {
 		return false, err
 	}
@@ -252,21 +249,21 @@ func (w claimer) hasClaimed(ctx context.Context, c *locatorClaim) (bool, error) 
 	if there.node != c.node || there.owner == c.owner {
 		return there.node == c.node, nil
 	}
-	if err := w.release(ctx, there); err != nil {
+	if err := f.release(ctx, there); err != nil {
 		return false, err
 	}
 	return false, fmt.Errorf("%s was claimed by a Node %s that is gone", c.locator, c.node)
 }
 
 // release deletes a claim of this node.
-func (w claimer) release(ctx context.Context, c *locatorClaim) error {
-	err := w.configMaps().Delete(ctx, c.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.UID}})
+func (f claimer) release(ctx context.Context, c *locatorClaim) error {
+	err := f.w.configMaps().Delete(ctx, c.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.UID}})
 	return ButGone(err)
 }
 
 // hasNode says whether there is a Node of a name.
-func (w claimer) hasNode(name string) bool {
-	_, there, err := w.nodes.informer.GetStore().GetByKey(name)
+func (f claimer) hasNode(name string) bool {
+	_, there, err := f.w.nodes.informer.GetStore().GetByKey(name)
 	return err == nil && there
 }
 

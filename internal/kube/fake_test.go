@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -170,12 +171,17 @@ func (c *cluster) mirror(u *unstructured.Unstructured) {
 	c.must(c.meta.Tracker().Create(nodeResource, m, ""))
 }
 
+func (c *cluster) json(v any) string {
+	c.t.Helper()
+	text, err := json.Marshal(v)
+	c.must(err)
+	return string(text)
+}
+
 // says makes a Node that says what it is in the overlay.
 func (c *cluster) says(n overlay.Node) {
 	c.t.Helper()
-	text, err := json.Marshal(n)
-	c.must(err)
-	c.node(n.Name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{NodeAnnotation: string(text)}}})
+	c.node(n.Name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{NodeAnnotation: c.json(n)}}})
 }
 
 func (c *cluster) deleteNode(name string) {
@@ -330,8 +336,11 @@ func waits(t *testing.T, what string, f func() bool) {
 	}
 }
 
+// anything is for tests in which nodes say what they like.
+var anything = overlay.Accept{Addresses: []netip.Prefix{prefix("::/0")}, PodPrefixes: []netip.Prefix{prefix("0.0.0.0/0"), prefix("::/0")}, SIDs: []netip.Prefix{prefix("::/0")}}
+
 // starts runs a watcher until the test ends, or its function is called.
 func (c *cluster) starts(k Known) (*Watcher, *observed, func()) {
 	c.t.Helper()
-	return starts(c.t, c.connection(), Config{Node: me, Namespace: namespace}, k)
+	return starts(c.t, c.connection(), Config{Node: me, Namespace: namespace, Accept: anything}, k)
 }

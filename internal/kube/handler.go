@@ -14,6 +14,7 @@ type Config struct {
 	Namespace  string // of the ConfigMaps
 	Node       string // the name of this node's Node
 	Version    string // of this program, for the API server's log
+	Accept     overlay.Accept
 	Log        *slog.Logger
 	// NetworkPolicies has what NetworkPolicies depend on watched. Tenants are those whose
 	// addresses pods may have beside their own.
@@ -51,7 +52,8 @@ type LocalSIDs struct {
 type Handler interface {
 	// SetSelf reports this node's own Node.
 	SetSelf(Self)
-	// PutNode reports another node that is new or has changed.
+	// PutNode reports another node that is new or has changed, with the part of what it says
+	// that the cluster vouches for.
 	PutNode(overlay.Node)
 	// ClaimGone reports that the locator that this node claimed has to be claimed again.
 	ClaimGone()

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
-	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/culvert-net/culvert/internal/overlay"
@@ -36,16 +34,6 @@ func keepSelf(u *unstructured.Unstructured) (any, error) {
 		}
 	}
 	return &unstructured.Unstructured{Object: kept}, nil
-}
-
-// keepNode keeps the part of another node's metadata that this node needs.
-func keepNode(m *metav1.PartialObjectMetadata) (any, error) {
-	kept := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta}
-	kept.Name, kept.UID, kept.ResourceVersion = m.Name, m.UID, m.ResourceVersion
-	if text, there := m.Annotations[NodeAnnotation]; there {
-		kept.Annotations = map[string]string{NodeAnnotation: text}
-	}
-	return kept, nil
 }
 
 // observeSelf reports what has changed of this node.
@@ -88,65 +76,6 @@ func readSelf(u *unstructured.Unstructured) Self {
 		}
 	}
 	return self
-}
-
-// observeNode reports what has changed of another node.
-func (w *Watcher) observeNode(name string, h Handler) {
-	if name == w.config.Node {
-		return
-	}
-	m := object[metav1.PartialObjectMetadata](w.nodes, name)
-	if m == nil || m.Annotations[NodeAnnotation] == "" {
-		w.forgetNode(name, h)
-		return
-	}
-	n, err := readNode(name, m.Annotations[NodeAnnotation])
-	if err != nil {
-		w.log.Warn("what a node says of itself cannot be used: what it said before stays", "node", name, "annotation", NodeAnnotation, "error", err)
-		return
-	}
-	w.mu.Lock()
-	old, there := w.reported.nodes[name]
-	w.reported.nodes[name] = n
-	w.mu.Unlock()
-	if there && reflect.DeepEqual(old, n) {
-		return
-	}
-	h.PutNode(n)
-	if old.Address != n.Address { // paths that lead to it by name
-		w.observe.Add(task{about: aboutPaths})
-	}
-}
-
-func (w *Watcher) forgetNode(name string, h Handler) {
-	w.mu.Lock()
-	_, there := w.reported.nodes[name]
-	delete(w.reported.nodes, name)
-	w.mu.Unlock()
-	if there {
-		h.DeleteNode(name)
-		w.observe.Add(task{about: aboutPaths})
-	}
-}
-
-// observeGone forgets the nodes of which an earlier watcher knew, and which are not
-// there any more.
-func (w *Watcher) observeGone(h Handler) {
-	if !w.nodes.complete() {
-		return
-	}
-	w.mu.Lock()
-	var gone []string
-	for name := range w.reported.nodes {
-		if object[metav1.PartialObjectMetadata](w.nodes, name) == nil {
-			gone = append(gone, name)
-		}
-	}
-	w.mu.Unlock()
-	slices.Sort(gone)
-	for _, name := range gone {
-		w.forgetNode(name, h)
-	}
 }
 
 // readNode reads what a node says of itself. Fields that this version does not

@@ -208,8 +208,12 @@ func (w *Watcher) comparePaths() (put []Path, withdrawn []string) {
 			var err error
 			if p.Endpoint, err = netip.ParseAddr(e.egress); err != nil { // it is a node's name
 				n, there := w.reported.nodes[e.egress]
-				if !there {
+				switch {
+				case !there:
 					o.waiting[e.name] = fmt.Errorf("no node %s has published its address", e.egress)
+					continue
+				case n.Refused != "":
+					o.waiting[e.name] = fmt.Errorf("node %s is not used: %s", e.egress, n.Refused)
 					continue
 				}
 				p.Endpoint = n.Address

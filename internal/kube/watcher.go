@@ -48,7 +48,9 @@ type Watcher struct {
 	mu        sync.Mutex
 	reported  reported
 	published *overlay.Node
-	claimed   netip.Prefix // this node's locator of a pool
+	claimed   netip.Prefix            // this node's locator of a pool
+	accepted  map[string]overlay.Node // other nodes as they were used last
+	seen      map[string]*otherNode   // other Nodes as they were judged last
 	origins   map[string]*origin
 	verdicts  map[string]Verdict // by path
 	services  map[Service]followed
@@ -61,7 +63,7 @@ type task struct{ about, name string }
 const (
 	aboutSelf    = "self"
 	aboutNode    = "node"
-	aboutGone    = "gone"   // nodes that are no longer there
+	aboutNodes   = "nodes"  // all of them
 	aboutClaims  = "claims" // of locators
 	aboutPaths   = "paths"
 	aboutClasses = "classes"
@@ -96,7 +98,7 @@ func newWatcher(c Config, api connection) (*Watcher, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	w := &Watcher{
 		config: c, log: c.Log, api: api,
-		origins: map[string]*origin{}, verdicts: map[string]Verdict{}, services: map[Service]followed{},
+		accepted: map[string]overlay.Node{}, seen: map[string]*otherNode{}, origins: map[string]*origin{}, verdicts: map[string]Verdict{}, services: map[Service]followed{},
 		observe: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](firstRetry, lastRetry)),
 		write:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](firstRetry, lastRetry)),
 	}
@@ -141,7 +143,7 @@ func (w *Watcher) Run(ctx context.Context, h Handler, known Known) error {
 	}
 	for _, s := range w.sources() {
 		// Once a source has received all objects, what was known before and is missing is gone.
-		w.run(ctx, s, aboutGone, aboutPaths, aboutClasses, aboutPods, aboutNetpol)
+		w.run(ctx, s, aboutNodes, aboutPaths, aboutClasses, aboutPods, aboutNetpol)
 	}
 	group.Go(func() {
 		work(w.observe, func(t task) error {
@@ -164,10 +166,11 @@ func (w *Watcher) look(ctx context.Context, t task, h Handler) {
 		w.observeSelf(h)
 	case aboutNode:
 		w.observeNode(t.name, h)
-	case aboutGone:
-		w.observeGone(h)
+	case aboutNodes:
+		w.observeNodes(h)
 	case aboutClaims:
 		w.observeClaims(h)
+		w.observeNodes(h)
 	case aboutPaths:
 		w.observePaths(h)
 	case aboutClasses:
@@ -241,7 +244,7 @@ func (w *Watcher) makeSources() error {
 	var errs [11]error
 	configMaps := client.Resource(configMapResource).Namespace(w.config.Namespace)
 	w.self, errs[0] = follow(client.Resource(nodeResource), wanted{"this node", client, whole, one(w.config.Node), nil, only(keepSelf), self})
-	w.nodes, errs[1] = follow(metadata.Resource(nodeResource), wanted{"nodes", metadata, part, nil, nil, only(keepNode), node})
+	w.nodes, errs[1] = follow(client.Resource(nodeResource), wanted{"nodes", client, whole, nil, nil, only(keepNode), node})
 	w.listing, errs[2] = follow(configMaps, wanted{"ConfigMap", client, whole, one(ListingName(w.config.Node)), nil, only(lean), soon(aboutPaths)})
 	w.named, errs[3] = follow(policies, wanted{"SRv6Policies by name", client, whole, fields.Set{"spec.node": w.config.Node}, nil, only(w.keepOwn), soon(aboutPaths)})
 	w.selecting, errs[4] = follow(policies, wanted{"SRv6Policies by label", client, whole, fields.Set{"spec.node": ""}, nil, only(w.keepOwn), soon(aboutPaths)})

@@ -25,23 +25,25 @@ func (m Member) String() string {
 // Members are this node, the others, whoever advertises layer-3 services, configured BGP
 // peers, and the SIDs of all of them, of the pool of locators (if there is one) and of other
 // segment lists. An address of a node that is a SID, too, is a node's: pods may reach nodes.
+// Nodes of which nothing is used are none.
 func (w *Wanted) Members(self Self, bgp []netip.Addr, pool netip.Prefix, lists []srpolicy.SegmentList) []Member {
 	m := members{kind: map[netip.Prefix]bool{}}
+	peers := slices.DeleteFunc(slices.Clone(w.Peers), func(p Peer) bool { return p.Unused })
 	for _, a := range append([]netip.Addr{self.Address}, bgp...) {
 		m.add(Member{Prefix: hostPrefix(a)})
 	}
-	for _, p := range w.Peers {
+	for _, p := range peers {
 		m.add(Member{Prefix: hostPrefix(p.Address)})
 	}
 	m.addSIDs(pool)
 	m.addSIDs(self.Locator)
-	for _, p := range w.Peers {
+	for _, p := range peers {
 		m.addSIDs(p.Locator)
 	}
 	for _, s := range self.SIDs() {
 		m.addSIDs(s.SID)
 	}
-	for _, p := range w.Peers {
+	for _, p := range peers {
 		m.addList(p.IPv4)
 		m.addList(p.IPv6)
 	}

@@ -34,6 +34,10 @@ type Node struct {
 	// BSID4 and BSID6 are the binding SIDs that it suggests for the policies to it.
 	BSID4 netip.Addr `json:"bsid4,omitzero"`
 	BSID6 netip.Addr `json:"bsid6,omitzero"`
+	// Refused is why nothing of the node is used, Faults are parts that are left out. Vouch
+	// sets both: nodes advertise neither.
+	Refused string   `json:"-"`
+	Faults  []string `json:"-"`
 }
 
 // Destination is a prefix in the table of a tenant, or with Tenant 0 in the cluster's.

@@ -70,6 +70,7 @@ type Route struct {
 type Peer struct {
 	Node
 	Problems []string
+	Unused   bool // nothing of it is used
 }
 
 // thisNode is this node's name in messages.
@@ -178,10 +179,10 @@ func newBuilder(c Cluster) *builder {
 
 // node adds a node that advertises all of itself.
 func (b *builder) node(n Node) {
-	peer := Peer{Node: n}
+	peer := Peer{Node: n, Problems: slices.Clone(n.Faults)}
 	defer func() { b.Peers = append(b.Peers, peer) }()
 	if why := b.refused(n); why != "" {
-		peer.Problems = append(peer.Problems, why)
+		peer.Problems, peer.Unused = []string{why}, true
 		return
 	}
 	b.addresses[n.Address], b.peers[n.Address] = n.Name, len(b.Peers)
@@ -224,6 +225,9 @@ func (b *builder) node(n Node) {
 
 // refused returns why nothing of a node can be used, or "".
 func (b *builder) refused(n Node) string {
+	if n.Refused != "" {
+		return n.Refused
+	}
 	if owner := b.addresses[n.Address]; owner != "" {
 		return fmt.Sprintf("address %s is already that of %s", n.Address, owner)
 	}

@@ -330,7 +330,9 @@ func (o *Overlay) syncMasquerade(on bool) {
 			}
 		}
 		for _, p := range g.Wanted.Peers {
-			want[1] = append(want[1], addressesOf(p.Node)...)
+			if !p.Unused { // nothing goes to the addresses that it claims
+				want[1] = append(want[1], addressesOf(p.Node)...)
+			}
 		}
 	}
 	have := &o.masked

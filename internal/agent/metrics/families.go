@@ -228,6 +228,11 @@ var families = slices.Concat(
 		}
 		return states
 	}), "state"),
+	gauge("disputed_nodes", "Other nodes of the cluster that say of themselves what is not used, because it is not theirs.", func(r *reading, emit emit) {
+		if r.DataPath != "" {
+			emit(float64(r.Disputed))
+		}
+	}),
 	gauge("bgp_candidate_paths", "Candidate paths of SR policies that BGP peers advertise to this node.", func(r *reading, emit emit) {
 		if r.peers != nil {
 			emit(float64(r.Paths))

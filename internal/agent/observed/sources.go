@@ -95,7 +95,7 @@ func (s *Sources) Adjust(ctx context.Context, c Config, self overlay.Self, state
 	// What each of them depends on.
 	o := &c.Overlay
 	forBGP := Config{BGP: c.BGP, Announces: c.Announces, VPNs: c.VPNs, Overlay: config.Overlay{Mode: o.Mode, Tenants: o.Tenants}}
-	forKube := Config{Overlay: config.Overlay{Mode: o.Mode, Node: o.Node, LocatorPool: o.LocatorPool, Kube: o.Kube}}
+	forKube := Config{Overlay: config.Overlay{Mode: o.Mode, Node: o.Node, LocatorPool: o.LocatorPool, Accept: o.Accept, Kube: o.Kube}}
 	if o.EnforcesPolicies() { // pods have addresses of tenants
 		forKube.Overlay.Tenants = o.Tenants
 	}
@@ -148,7 +148,7 @@ func (s *Sources) adjustKube(ctx context.Context, c Config, uses bool, self over
 			return nil
 		}
 		w, err := kube.New(kube.Config{
-			Kubeconfig: c.Overlay.Kube.Kubeconfig, Namespace: c.Overlay.Kube.Namespace, Node: NodeName(&c.Overlay), Version: s.version, Log: s.log,
+			Kubeconfig: c.Overlay.Kube.Kubeconfig, Namespace: c.Overlay.Kube.Namespace, Node: NodeName(&c.Overlay), Version: s.version, Accept: c.Overlay.Accept, Log: s.log,
 			NetworkPolicies: c.Overlay.EnforcesPolicies(), Tenants: c.Overlay.Tenants,
 		})
 		if err != nil {

@@ -64,6 +64,15 @@ type Path struct {
 type Node struct {
 	overlay.Node
 	Number uint64 `json:"number"`
+	// Of the node, which keeps neither where it is stored.
+	Refused string   `json:"refused,omitempty"`
+	Faults  []string `json:"faults,omitempty"`
+}
+
+// claims says whether the two claim the same, and whether both may.
+func (n Node) claims(o overlay.Node) bool {
+	return n.Refused == "" && o.Refused == "" && n.Address == o.Address && n.Locator == o.Locator &&
+		slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.Prefixes, o.Prefixes) && slices.Equal(n.IPv4, o.IPv4) && slices.Equal(n.IPv6, o.IPv6)
 }
 
 // Reach is what peers advertise about a destination: all routes to it, best first.
@@ -160,6 +169,7 @@ func (s *State) InOrder() []overlay.Node {
 	out := make([]overlay.Node, len(list))
 	for i, m := range list {
 		out[i] = m.Node
+		out[i].Refused, out[i].Faults = m.Refused, m.Faults
 	}
 	return out
 }

@@ -34,15 +34,16 @@ func (s *State) dropAdvertised(a srpolicy.Advertised) {
 	}
 }
 
-// PutNode adds or replaces another node.
+// PutNode adds or replaces another node. One that claims something else than before comes
+// last: what others hold by now stays theirs.
 func (s *State) PutNode(n overlay.Node) {
 	edit(&s.Nodes, &s.own.nodes)
 	m, there := s.Nodes[n.Name]
-	if !there {
+	if !there || !m.claims(n) {
 		s.Last++
 		m.Number = s.Last
 	}
-	m.Node = n
+	m.Node, m.Refused, m.Faults = n, n.Refused, n.Faults
 	s.Nodes[n.Name] = m
 }
 

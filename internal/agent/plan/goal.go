@@ -287,9 +287,11 @@ func uplinkAddress(uplinks []netdev.Link, links *netdev.Snapshot, former netip.A
 
 // Uplinks are the interfaces that lead to other nodes.
 func Uplinks(o *config.Overlay, peers []overlay.Peer, links *netdev.Snapshot) []netdev.Link {
-	others := make([]netip.Addr, len(peers))
-	for i, p := range peers {
-		others[i] = p.Address
+	var others []netip.Addr
+	for _, p := range peers {
+		if !p.Unused {
+			others = append(others, p.Address)
+		}
 	}
 	return links.Uplinks(o.Uplinks, o.Address, others)
 }

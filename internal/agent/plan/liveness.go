@@ -83,7 +83,7 @@ func (g *Goal) endOf(sid netip.Addr) netip.Addr {
 		return netip.Addr{}
 	}
 	i = slices.IndexFunc(g.Wanted.Peers, func(p overlay.Peer) bool {
-		return p.Locator.IsValid() && p.Locator.Contains(sid) || slices.Contains(p.IPv4, sid) || slices.Contains(p.IPv6, sid)
+		return !p.Unused && (p.Locator.IsValid() && p.Locator.Contains(sid) || slices.Contains(p.IPv4, sid) || slices.Contains(p.IPv6, sid))
 	})
 	if i < 0 {
 		return netip.Addr{}

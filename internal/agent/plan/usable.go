@@ -61,7 +61,7 @@ func (g *Goal) endOfPods(color uint32, endpoint netip.Addr) podEnd {
 	if g.Wanted == nil || !endpoint.IsValid() {
 		return podEnd{}
 	}
-	i := slices.IndexFunc(g.Wanted.Peers, func(p overlay.Peer) bool { return p.Address == endpoint && p.Name != "" })
+	i := slices.IndexFunc(g.Wanted.Peers, func(p overlay.Peer) bool { return p.Address == endpoint && p.Name != "" && !p.Unused })
 	if i < 0 {
 		return podEnd{}
 	}

@@ -1528,6 +1528,7 @@ type Overlay struct {
 	Nodes         []*OverlayNode         `protobuf:"bytes,10,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Kube          *Kube                  `protobuf:"bytes,11,opt,name=kube,proto3" json:"kube,omitempty"`
 	Tenants       []*Tenant              `protobuf:"bytes,12,rep,name=tenants,proto3" json:"tenants,omitempty"`
+	Accept        *Accept                `protobuf:"bytes,13,opt,name=accept,proto3" json:"accept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1646,6 +1647,74 @@ func (x *Overlay) GetTenants() []*Tenant {
 	return nil
 }
 
+func (x *Overlay) GetAccept() *Accept {
+	if x != nil {
+		return x.Accept
+	}
+	return nil
+}
+
+// Accept lists prefixes of what nodes may say of themselves although Kubernetes does not vouch for it.
+type Accept struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Addresses     []string               `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	PodPrefixes   []string               `protobuf:"bytes,2,rep,name=pod_prefixes,json=podPrefixes,proto3" json:"pod_prefixes,omitempty"`
+	Sids          []string               `protobuf:"bytes,3,rep,name=sids,proto3" json:"sids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Accept) Reset() {
+	*x = Accept{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Accept) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Accept) ProtoMessage() {}
+
+func (x *Accept) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Accept.ProtoReflect.Descriptor instead.
+func (*Accept) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Accept) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *Accept) GetPodPrefixes() []string {
+	if x != nil {
+		return x.PodPrefixes
+	}
+	return nil
+}
+
+func (x *Accept) GetSids() []string {
+	if x != nil {
+		return x.Sids
+	}
+	return nil
+}
+
 // Tenant is an L3VPN of pods.
 type Tenant struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
@@ -1663,7 +1732,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1744,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +1757,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Tenant) GetName() string {
@@ -1764,7 +1833,7 @@ type OverlayNode struct {
 
 func (x *OverlayNode) Reset() {
 	*x = OverlayNode{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1845,7 @@ func (x *OverlayNode) String() string {
 func (*OverlayNode) ProtoMessage() {}
 
 func (x *OverlayNode) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1858,7 @@ func (x *OverlayNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayNode.ProtoReflect.Descriptor instead.
 func (*OverlayNode) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *OverlayNode) GetName() string {
@@ -1866,7 +1935,7 @@ type Kube struct {
 
 func (x *Kube) Reset() {
 	*x = Kube{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +1947,7 @@ func (x *Kube) String() string {
 func (*Kube) ProtoMessage() {}
 
 func (x *Kube) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +1960,7 @@ func (x *Kube) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kube.ProtoReflect.Descriptor instead.
 func (*Kube) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Kube) GetKubeconfig() string {
@@ -1930,7 +1999,7 @@ type Steering struct {
 
 func (x *Steering) Reset() {
 	*x = Steering{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2011,7 @@ func (x *Steering) String() string {
 func (*Steering) ProtoMessage() {}
 
 func (x *Steering) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2024,7 @@ func (x *Steering) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steering.ProtoReflect.Descriptor instead.
 func (*Steering) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Steering) GetPrefix() string {
@@ -2019,7 +2088,7 @@ type GTP4D struct {
 
 func (x *GTP4D) Reset() {
 	*x = GTP4D{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2031,7 +2100,7 @@ func (x *GTP4D) String() string {
 func (*GTP4D) ProtoMessage() {}
 
 func (x *GTP4D) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2044,7 +2113,7 @@ func (x *GTP4D) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GTP4D.ProtoReflect.Descriptor instead.
 func (*GTP4D) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GTP4D) GetSidPrefix() string {
@@ -2085,7 +2154,7 @@ type GTPU struct {
 
 func (x *GTPU) Reset() {
 	*x = GTPU{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2166,7 @@ func (x *GTPU) String() string {
 func (*GTPU) ProtoMessage() {}
 
 func (x *GTPU) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2179,7 @@ func (x *GTPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GTPU.ProtoReflect.Descriptor instead.
 func (*GTPU) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GTPU) GetAddresses() []string {
@@ -2146,7 +2215,7 @@ type Tunnel struct {
 
 func (x *Tunnel) Reset() {
 	*x = Tunnel{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2227,7 @@ func (x *Tunnel) String() string {
 func (*Tunnel) ProtoMessage() {}
 
 func (x *Tunnel) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2240,7 @@ func (x *Tunnel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnel.ProtoReflect.Descriptor instead.
 func (*Tunnel) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Tunnel) GetName() string {
@@ -2269,7 +2338,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2281,7 +2350,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2294,7 +2363,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Limits) GetSids() uint32 {
@@ -2389,7 +2458,7 @@ type UPF struct {
 
 func (x *UPF) Reset() {
 	*x = UPF{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2401,7 +2470,7 @@ func (x *UPF) String() string {
 func (*UPF) ProtoMessage() {}
 
 func (x *UPF) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2414,7 +2483,7 @@ func (x *UPF) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPF.ProtoReflect.Descriptor instead.
 func (*UPF) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UPF) GetNodeId() string {
@@ -2535,7 +2604,7 @@ type AnnounceEntry struct {
 
 func (x *AnnounceEntry) Reset() {
 	*x = AnnounceEntry{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2616,7 @@ func (x *AnnounceEntry) String() string {
 func (*AnnounceEntry) ProtoMessage() {}
 
 func (x *AnnounceEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2629,7 @@ func (x *AnnounceEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceEntry.ProtoReflect.Descriptor instead.
 func (*AnnounceEntry) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AnnounceEntry) GetNetworkInstance() string {
@@ -2651,7 +2720,7 @@ type UEPool struct {
 
 func (x *UEPool) Reset() {
 	*x = UEPool{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2663,7 +2732,7 @@ func (x *UEPool) String() string {
 func (*UEPool) ProtoMessage() {}
 
 func (x *UEPool) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2676,7 +2745,7 @@ func (x *UEPool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UEPool.ProtoReflect.Descriptor instead.
 func (*UEPool) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UEPool) GetNetworkInstance() string {
@@ -2711,7 +2780,7 @@ type NAT struct {
 
 func (x *NAT) Reset() {
 	*x = NAT{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +2792,7 @@ func (x *NAT) String() string {
 func (*NAT) ProtoMessage() {}
 
 func (x *NAT) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +2805,7 @@ func (x *NAT) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NAT.ProtoReflect.Descriptor instead.
 func (*NAT) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *NAT) GetAddresses() string {
@@ -2772,7 +2841,7 @@ type NATTimeouts struct {
 
 func (x *NATTimeouts) Reset() {
 	*x = NATTimeouts{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2853,7 @@ func (x *NATTimeouts) String() string {
 func (*NATTimeouts) ProtoMessage() {}
 
 func (x *NATTimeouts) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2866,7 @@ func (x *NATTimeouts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATTimeouts.ProtoReflect.Descriptor instead.
 func (*NATTimeouts) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *NATTimeouts) GetUdp() uint32 {
@@ -2838,7 +2907,7 @@ type Buffer struct {
 
 func (x *Buffer) Reset() {
 	*x = Buffer{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2850,7 +2919,7 @@ func (x *Buffer) String() string {
 func (*Buffer) ProtoMessage() {}
 
 func (x *Buffer) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2863,7 +2932,7 @@ func (x *Buffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Buffer.ProtoReflect.Descriptor instead.
 func (*Buffer) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Buffer) GetPackets() uint32 {
@@ -2897,7 +2966,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +2978,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +2991,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Slice) GetName() string {
@@ -3001,7 +3070,7 @@ type SliceVPN struct {
 
 func (x *SliceVPN) Reset() {
 	*x = SliceVPN{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3082,7 @@ func (x *SliceVPN) String() string {
 func (*SliceVPN) ProtoMessage() {}
 
 func (x *SliceVPN) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3095,7 @@ func (x *SliceVPN) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceVPN.ProtoReflect.Descriptor instead.
 func (*SliceVPN) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SliceVPN) GetSid() string {
@@ -3068,7 +3137,7 @@ type N6 struct {
 
 func (x *N6) Reset() {
 	*x = N6{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3080,7 +3149,7 @@ func (x *N6) String() string {
 func (*N6) ProtoMessage() {}
 
 func (x *N6) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3093,7 +3162,7 @@ func (x *N6) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N6.ProtoReflect.Descriptor instead.
 func (*N6) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *N6) GetInterface() string {
@@ -3120,7 +3189,7 @@ type SNSSAI struct {
 
 func (x *SNSSAI) Reset() {
 	*x = SNSSAI{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3132,7 +3201,7 @@ func (x *SNSSAI) String() string {
 func (*SNSSAI) ProtoMessage() {}
 
 func (x *SNSSAI) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3145,7 +3214,7 @@ func (x *SNSSAI) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SNSSAI.ProtoReflect.Descriptor instead.
 func (*SNSSAI) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SNSSAI) GetSst() uint32 {
@@ -3178,7 +3247,7 @@ type N9 struct {
 
 func (x *N9) Reset() {
 	*x = N9{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3190,7 +3259,7 @@ func (x *N9) String() string {
 func (*N9) ProtoMessage() {}
 
 func (x *N9) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3203,7 +3272,7 @@ func (x *N9) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N9.ProtoReflect.Descriptor instead.
 func (*N9) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *N9) GetTransport() string {
@@ -3273,7 +3342,7 @@ type BitRate struct {
 
 func (x *BitRate) Reset() {
 	*x = BitRate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3285,7 +3354,7 @@ func (x *BitRate) String() string {
 func (*BitRate) ProtoMessage() {}
 
 func (x *BitRate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3298,7 +3367,7 @@ func (x *BitRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BitRate.ProtoReflect.Descriptor instead.
 func (*BitRate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BitRate) GetUplink() uint32 {
@@ -3329,7 +3398,7 @@ type API struct {
 
 func (x *API) Reset() {
 	*x = API{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3341,7 +3410,7 @@ func (x *API) String() string {
 func (*API) ProtoMessage() {}
 
 func (x *API) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +3423,7 @@ func (x *API) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use API.ProtoReflect.Descriptor instead.
 func (*API) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *API) GetSocket() string {
@@ -3408,7 +3477,7 @@ type Metrics struct {
 
 func (x *Metrics) Reset() {
 	*x = Metrics{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3420,7 +3489,7 @@ func (x *Metrics) String() string {
 func (*Metrics) ProtoMessage() {}
 
 func (x *Metrics) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3433,7 +3502,7 @@ func (x *Metrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metrics.ProtoReflect.Descriptor instead.
 func (*Metrics) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Metrics) GetListen() string {
@@ -3453,7 +3522,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3465,7 +3534,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3478,7 +3547,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Log) GetLevel() string {
@@ -3506,7 +3575,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3518,7 +3587,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3531,7 +3600,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Counter) GetPackets() uint64 {
@@ -3556,7 +3625,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3568,7 +3637,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3581,7 +3650,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
 }
 
 type StatusResponse struct {
@@ -3602,7 +3671,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3683,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3696,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -3718,7 +3787,7 @@ type SpreadStatus struct {
 
 func (x *SpreadStatus) Reset() {
 	*x = SpreadStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +3799,7 @@ func (x *SpreadStatus) String() string {
 func (*SpreadStatus) ProtoMessage() {}
 
 func (x *SpreadStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +3812,7 @@ func (x *SpreadStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpreadStatus.ProtoReflect.Descriptor instead.
 func (*SpreadStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SpreadStatus) GetBy() string {
@@ -3827,7 +3896,7 @@ type CPUStatus struct {
 
 func (x *CPUStatus) Reset() {
 	*x = CPUStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3839,7 +3908,7 @@ func (x *CPUStatus) String() string {
 func (*CPUStatus) ProtoMessage() {}
 
 func (x *CPUStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3852,7 +3921,7 @@ func (x *CPUStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUStatus.ProtoReflect.Descriptor instead.
 func (*CPUStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CPUStatus) GetCpu() int32 {
@@ -3932,7 +4001,7 @@ type BucketStatus struct {
 
 func (x *BucketStatus) Reset() {
 	*x = BucketStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3944,7 +4013,7 @@ func (x *BucketStatus) String() string {
 func (*BucketStatus) ProtoMessage() {}
 
 func (x *BucketStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3957,7 +4026,7 @@ func (x *BucketStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketStatus.ProtoReflect.Descriptor instead.
 func (*BucketStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BucketStatus) GetBucket() int32 {
@@ -4018,7 +4087,7 @@ type OverlayStatus struct {
 
 func (x *OverlayStatus) Reset() {
 	*x = OverlayStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4030,7 +4099,7 @@ func (x *OverlayStatus) String() string {
 func (*OverlayStatus) ProtoMessage() {}
 
 func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4043,7 +4112,7 @@ func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayStatus.ProtoReflect.Descriptor instead.
 func (*OverlayStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *OverlayStatus) GetMode() string {
@@ -4158,7 +4227,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4170,7 +4239,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4183,7 +4252,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *NodeStatus) GetNode() *OverlayNode {
@@ -4234,7 +4303,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4246,7 +4315,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4259,7 +4328,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExplainPolicyRequest) GetFrom() string {
@@ -4302,7 +4371,7 @@ type VerdictParty struct {
 
 func (x *VerdictParty) Reset() {
 	*x = VerdictParty{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4314,7 +4383,7 @@ func (x *VerdictParty) String() string {
 func (*VerdictParty) ProtoMessage() {}
 
 func (x *VerdictParty) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4327,7 +4396,7 @@ func (x *VerdictParty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerdictParty.ProtoReflect.Descriptor instead.
 func (*VerdictParty) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *VerdictParty) GetPod() string {
@@ -4366,7 +4435,7 @@ type PolicyDecision struct {
 
 func (x *PolicyDecision) Reset() {
 	*x = PolicyDecision{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4378,7 +4447,7 @@ func (x *PolicyDecision) String() string {
 func (*PolicyDecision) ProtoMessage() {}
 
 func (x *PolicyDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4391,7 +4460,7 @@ func (x *PolicyDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyDecision.ProtoReflect.Descriptor instead.
 func (*PolicyDecision) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PolicyDecision) GetAllowed() bool {
@@ -4453,7 +4522,7 @@ type PolicyVerdict struct {
 
 func (x *PolicyVerdict) Reset() {
 	*x = PolicyVerdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4465,7 +4534,7 @@ func (x *PolicyVerdict) String() string {
 func (*PolicyVerdict) ProtoMessage() {}
 
 func (x *PolicyVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4478,7 +4547,7 @@ func (x *PolicyVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyVerdict.ProtoReflect.Descriptor instead.
 func (*PolicyVerdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PolicyVerdict) GetFrom() *VerdictParty {
@@ -4546,7 +4615,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4558,7 +4627,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4571,7 +4640,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ExplainPolicyResponse) GetVerdicts() []*PolicyVerdict {
@@ -4590,7 +4659,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4602,7 +4671,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4615,7 +4684,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListNodesRequest) GetKey() string {
@@ -4634,7 +4703,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4646,7 +4715,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4659,7 +4728,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeStatus {
@@ -4690,7 +4759,7 @@ type UPFStatus struct {
 
 func (x *UPFStatus) Reset() {
 	*x = UPFStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4702,7 +4771,7 @@ func (x *UPFStatus) String() string {
 func (*UPFStatus) ProtoMessage() {}
 
 func (x *UPFStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4715,7 +4784,7 @@ func (x *UPFStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPFStatus.ProtoReflect.Descriptor instead.
 func (*UPFStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *UPFStatus) GetSessions() uint32 {
@@ -4815,7 +4884,7 @@ type N4Counts struct {
 
 func (x *N4Counts) Reset() {
 	*x = N4Counts{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4827,7 +4896,7 @@ func (x *N4Counts) String() string {
 func (*N4Counts) ProtoMessage() {}
 
 func (x *N4Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4840,7 +4909,7 @@ func (x *N4Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N4Counts.ProtoReflect.Descriptor instead.
 func (*N4Counts) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *N4Counts) GetHeartbeats() uint64 {
@@ -4884,7 +4953,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4896,7 +4965,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4909,7 +4978,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PoolStatus) GetNetworkInstance() string {
@@ -4953,7 +5022,7 @@ type PeerStatus struct {
 
 func (x *PeerStatus) Reset() {
 	*x = PeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4965,7 +5034,7 @@ func (x *PeerStatus) String() string {
 func (*PeerStatus) ProtoMessage() {}
 
 func (x *PeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4978,7 +5047,7 @@ func (x *PeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatus.ProtoReflect.Descriptor instead.
 func (*PeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PeerStatus) GetAddr() string {
@@ -5023,7 +5092,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5035,7 +5104,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5048,7 +5117,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SliceStatus) GetResource() *Slice {
@@ -5108,7 +5177,7 @@ type AssociationStatus struct {
 
 func (x *AssociationStatus) Reset() {
 	*x = AssociationStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5120,7 +5189,7 @@ func (x *AssociationStatus) String() string {
 func (*AssociationStatus) ProtoMessage() {}
 
 func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5133,7 +5202,7 @@ func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssociationStatus.ProtoReflect.Descriptor instead.
 func (*AssociationStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AssociationStatus) GetNode() string {
@@ -5209,7 +5278,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5221,7 +5290,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5234,7 +5303,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SessionStatus) GetSeid() uint64 {
@@ -5353,7 +5422,7 @@ type PDRStatus struct {
 
 func (x *PDRStatus) Reset() {
 	*x = PDRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5365,7 +5434,7 @@ func (x *PDRStatus) String() string {
 func (*PDRStatus) ProtoMessage() {}
 
 func (x *PDRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5378,7 +5447,7 @@ func (x *PDRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PDRStatus.ProtoReflect.Descriptor instead.
 func (*PDRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PDRStatus) GetPdr() uint32 {
@@ -5416,7 +5485,7 @@ type URRStatus struct {
 
 func (x *URRStatus) Reset() {
 	*x = URRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5428,7 +5497,7 @@ func (x *URRStatus) String() string {
 func (*URRStatus) ProtoMessage() {}
 
 func (x *URRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5441,7 +5510,7 @@ func (x *URRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
 func (*URRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *URRStatus) GetUrr() uint32 {
@@ -5491,7 +5560,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5503,7 +5572,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5516,7 +5585,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -5561,7 +5630,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5573,7 +5642,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5586,7 +5655,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Outcome) GetReason() string {
@@ -5635,7 +5704,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5647,7 +5716,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5660,7 +5729,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -5697,7 +5766,7 @@ type SIDStatus struct {
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5709,7 +5778,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5722,7 +5791,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -5777,7 +5846,7 @@ type PolicyStatus struct {
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5789,7 +5858,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5802,7 +5871,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -5875,7 +5944,7 @@ type ProtectionList struct {
 
 func (x *ProtectionList) Reset() {
 	*x = ProtectionList{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5887,7 +5956,7 @@ func (x *ProtectionList) String() string {
 func (*ProtectionList) ProtoMessage() {}
 
 func (x *ProtectionList) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5900,7 +5969,7 @@ func (x *ProtectionList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtectionList.ProtoReflect.Descriptor instead.
 func (*ProtectionList) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ProtectionList) GetWeight() uint32 {
@@ -5950,7 +6019,7 @@ type Delay struct {
 
 func (x *Delay) Reset() {
 	*x = Delay{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5962,7 +6031,7 @@ func (x *Delay) String() string {
 func (*Delay) ProtoMessage() {}
 
 func (x *Delay) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5975,7 +6044,7 @@ func (x *Delay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delay.ProtoReflect.Descriptor instead.
 func (*Delay) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Delay) GetMinimum() uint64 {
@@ -6014,7 +6083,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6026,7 +6095,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6039,7 +6108,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Verdict) GetPath() string {
@@ -6095,7 +6164,7 @@ type CandidatePathStatus struct {
 
 func (x *CandidatePathStatus) Reset() {
 	*x = CandidatePathStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6107,7 +6176,7 @@ func (x *CandidatePathStatus) String() string {
 func (*CandidatePathStatus) ProtoMessage() {}
 
 func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6120,7 +6189,7 @@ func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CandidatePathStatus.ProtoReflect.Descriptor instead.
 func (*CandidatePathStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CandidatePathStatus) GetResource() *CandidatePath {
@@ -6159,7 +6228,7 @@ type ClassStatus struct {
 
 func (x *ClassStatus) Reset() {
 	*x = ClassStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6171,7 +6240,7 @@ func (x *ClassStatus) String() string {
 func (*ClassStatus) ProtoMessage() {}
 
 func (x *ClassStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6184,7 +6253,7 @@ func (x *ClassStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassStatus.ProtoReflect.Descriptor instead.
 func (*ClassStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ClassStatus) GetResource() *TrafficClass {
@@ -6240,7 +6309,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6252,7 +6321,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6265,7 +6334,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -6301,7 +6370,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6313,7 +6382,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6326,7 +6395,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -6368,7 +6437,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6380,7 +6449,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6393,7 +6462,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Attachment) GetContainerId() string {
@@ -6430,7 +6499,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6442,7 +6511,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6455,7 +6524,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Pod) GetNetwork() string {
@@ -6548,7 +6617,7 @@ type PodStatus struct {
 
 func (x *PodStatus) Reset() {
 	*x = PodStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6560,7 +6629,7 @@ func (x *PodStatus) String() string {
 func (*PodStatus) ProtoMessage() {}
 
 func (x *PodStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6573,7 +6642,7 @@ func (x *PodStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodStatus.ProtoReflect.Descriptor instead.
 func (*PodStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *PodStatus) GetAttachment() *Attachment {
@@ -6625,7 +6694,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6637,7 +6706,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6650,7 +6719,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -6704,7 +6773,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6716,7 +6785,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6729,7 +6798,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -6748,7 +6817,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6760,7 +6829,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6773,7 +6842,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -6792,7 +6861,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6804,7 +6873,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6817,7 +6886,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -6836,7 +6905,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6848,7 +6917,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6861,7 +6930,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -6880,7 +6949,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6892,7 +6961,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6905,7 +6974,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -6924,7 +6993,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6936,7 +7005,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6949,7 +7018,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -6968,7 +7037,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6980,7 +7049,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6993,7 +7062,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -7012,7 +7081,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7024,7 +7093,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7037,7 +7106,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -7056,7 +7125,7 @@ type ListCandidatePathsRequest struct {
 
 func (x *ListCandidatePathsRequest) Reset() {
 	*x = ListCandidatePathsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7068,7 +7137,7 @@ func (x *ListCandidatePathsRequest) String() string {
 func (*ListCandidatePathsRequest) ProtoMessage() {}
 
 func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7081,7 +7150,7 @@ func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsRequest.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListCandidatePathsRequest) GetKey() string {
@@ -7100,7 +7169,7 @@ type ListCandidatePathsResponse struct {
 
 func (x *ListCandidatePathsResponse) Reset() {
 	*x = ListCandidatePathsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7112,7 +7181,7 @@ func (x *ListCandidatePathsResponse) String() string {
 func (*ListCandidatePathsResponse) ProtoMessage() {}
 
 func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7125,7 +7194,7 @@ func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsResponse.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListCandidatePathsResponse) GetCandidatePaths() []*CandidatePathStatus {
@@ -7144,7 +7213,7 @@ type ListClassesRequest struct {
 
 func (x *ListClassesRequest) Reset() {
 	*x = ListClassesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7156,7 +7225,7 @@ func (x *ListClassesRequest) String() string {
 func (*ListClassesRequest) ProtoMessage() {}
 
 func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7169,7 +7238,7 @@ func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesRequest.ProtoReflect.Descriptor instead.
 func (*ListClassesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListClassesRequest) GetKey() string {
@@ -7188,7 +7257,7 @@ type ListClassesResponse struct {
 
 func (x *ListClassesResponse) Reset() {
 	*x = ListClassesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7200,7 +7269,7 @@ func (x *ListClassesResponse) String() string {
 func (*ListClassesResponse) ProtoMessage() {}
 
 func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7213,7 +7282,7 @@ func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesResponse.ProtoReflect.Descriptor instead.
 func (*ListClassesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListClassesResponse) GetClasses() []*ClassStatus {
@@ -7232,7 +7301,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7244,7 +7313,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7257,7 +7326,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -7276,7 +7345,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7288,7 +7357,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7301,7 +7370,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -7320,7 +7389,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7332,7 +7401,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7345,7 +7414,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -7364,7 +7433,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7376,7 +7445,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7389,7 +7458,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -7408,7 +7477,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7420,7 +7489,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7433,7 +7502,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -7452,7 +7521,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7464,7 +7533,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7477,7 +7546,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -7496,7 +7565,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7508,7 +7577,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7521,7 +7590,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -7540,7 +7609,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7552,7 +7621,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7565,7 +7634,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -7584,7 +7653,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7596,7 +7665,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7609,7 +7678,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ListPodsRequest) GetKey() string {
@@ -7628,7 +7697,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7640,7 +7709,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7653,7 +7722,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ListPodsResponse) GetPods() []*PodStatus {
@@ -7672,7 +7741,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7684,7 +7753,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7697,7 +7766,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -7716,7 +7785,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7728,7 +7797,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7741,7 +7810,7 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
@@ -7767,7 +7836,7 @@ type BGPPeerStatus struct {
 
 func (x *BGPPeerStatus) Reset() {
 	*x = BGPPeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7779,7 +7848,7 @@ func (x *BGPPeerStatus) String() string {
 func (*BGPPeerStatus) ProtoMessage() {}
 
 func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7792,7 +7861,7 @@ func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGPPeerStatus.ProtoReflect.Descriptor instead.
 func (*BGPPeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *BGPPeerStatus) GetAddress() string {
@@ -7867,7 +7936,7 @@ type AnnouncementStatus struct {
 
 func (x *AnnouncementStatus) Reset() {
 	*x = AnnouncementStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7879,7 +7948,7 @@ func (x *AnnouncementStatus) String() string {
 func (*AnnouncementStatus) ProtoMessage() {}
 
 func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7892,7 +7961,7 @@ func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnouncementStatus.ProtoReflect.Descriptor instead.
 func (*AnnouncementStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *AnnouncementStatus) GetPrefix() string {
@@ -7960,7 +8029,7 @@ type ListAnnouncementsRequest struct {
 
 func (x *ListAnnouncementsRequest) Reset() {
 	*x = ListAnnouncementsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7972,7 +8041,7 @@ func (x *ListAnnouncementsRequest) String() string {
 func (*ListAnnouncementsRequest) ProtoMessage() {}
 
 func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7985,7 +8054,7 @@ func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsRequest.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ListAnnouncementsRequest) GetKey() string {
@@ -8004,7 +8073,7 @@ type ListAnnouncementsResponse struct {
 
 func (x *ListAnnouncementsResponse) Reset() {
 	*x = ListAnnouncementsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8016,7 +8085,7 @@ func (x *ListAnnouncementsResponse) String() string {
 func (*ListAnnouncementsResponse) ProtoMessage() {}
 
 func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8029,7 +8098,7 @@ func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsResponse.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ListAnnouncementsResponse) GetAnnouncements() []*AnnouncementStatus {
@@ -8058,7 +8127,7 @@ type NATStatus struct {
 
 func (x *NATStatus) Reset() {
 	*x = NATStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8070,7 +8139,7 @@ func (x *NATStatus) String() string {
 func (*NATStatus) ProtoMessage() {}
 
 func (x *NATStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8083,7 +8152,7 @@ func (x *NATStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATStatus.ProtoReflect.Descriptor instead.
 func (*NATStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *NATStatus) GetPool() string {
@@ -8174,7 +8243,7 @@ type NATBlock struct {
 
 func (x *NATBlock) Reset() {
 	*x = NATBlock{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8186,7 +8255,7 @@ func (x *NATBlock) String() string {
 func (*NATBlock) ProtoMessage() {}
 
 func (x *NATBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8199,7 +8268,7 @@ func (x *NATBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATBlock.ProtoReflect.Descriptor instead.
 func (*NATBlock) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *NATBlock) GetPublicAddress() string {
@@ -8236,7 +8305,7 @@ type NATMapping struct {
 
 func (x *NATMapping) Reset() {
 	*x = NATMapping{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8248,7 +8317,7 @@ func (x *NATMapping) String() string {
 func (*NATMapping) ProtoMessage() {}
 
 func (x *NATMapping) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8261,7 +8330,7 @@ func (x *NATMapping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATMapping.ProtoReflect.Descriptor instead.
 func (*NATMapping) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *NATMapping) GetProtocol() string {
@@ -8308,7 +8377,7 @@ type ListNATsRequest struct {
 
 func (x *ListNATsRequest) Reset() {
 	*x = ListNATsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8320,7 +8389,7 @@ func (x *ListNATsRequest) String() string {
 func (*ListNATsRequest) ProtoMessage() {}
 
 func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8333,7 +8402,7 @@ func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsRequest.ProtoReflect.Descriptor instead.
 func (*ListNATsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ListNATsRequest) GetKey() string {
@@ -8352,7 +8421,7 @@ type ListNATsResponse struct {
 
 func (x *ListNATsResponse) Reset() {
 	*x = ListNATsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8364,7 +8433,7 @@ func (x *ListNATsResponse) String() string {
 func (*ListNATsResponse) ProtoMessage() {}
 
 func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8377,7 +8446,7 @@ func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsResponse.ProtoReflect.Descriptor instead.
 func (*ListNATsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ListNATsResponse) GetNats() []*NATStatus {
@@ -8396,7 +8465,7 @@ type ListBGPPeersRequest struct {
 
 func (x *ListBGPPeersRequest) Reset() {
 	*x = ListBGPPeersRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8408,7 +8477,7 @@ func (x *ListBGPPeersRequest) String() string {
 func (*ListBGPPeersRequest) ProtoMessage() {}
 
 func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8421,7 +8490,7 @@ func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersRequest.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ListBGPPeersRequest) GetKey() string {
@@ -8440,7 +8509,7 @@ type ListBGPPeersResponse struct {
 
 func (x *ListBGPPeersResponse) Reset() {
 	*x = ListBGPPeersResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8452,7 +8521,7 @@ func (x *ListBGPPeersResponse) String() string {
 func (*ListBGPPeersResponse) ProtoMessage() {}
 
 func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8465,7 +8534,7 @@ func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersResponse.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListBGPPeersResponse) GetPeers() []*BGPPeerStatus {
@@ -8484,7 +8553,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8496,7 +8565,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8509,7 +8578,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -8528,7 +8597,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8540,7 +8609,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8553,7 +8622,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -8579,7 +8648,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8591,7 +8660,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8604,7 +8673,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -8659,7 +8728,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8671,7 +8740,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8684,7 +8753,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -8715,7 +8784,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8727,7 +8796,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8740,7 +8809,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -8791,7 +8860,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8803,7 +8872,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8816,7 +8885,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Change) GetOp() string {
@@ -8858,7 +8927,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8870,7 +8939,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8883,7 +8952,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Ref) GetKind() string {
@@ -8908,7 +8977,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8920,7 +8989,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8933,7 +9002,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
 }
 
 type GetConfigResponse struct {
@@ -8945,7 +9014,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8957,7 +9026,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8970,7 +9039,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -8989,7 +9058,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9001,7 +9070,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9014,7 +9083,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -9033,7 +9102,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9045,7 +9114,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9058,7 +9127,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -9078,7 +9147,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9090,7 +9159,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9103,7 +9172,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -9129,7 +9198,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9141,7 +9210,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9154,7 +9223,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -9173,7 +9242,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9185,7 +9254,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9198,7 +9267,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -9217,7 +9286,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9229,7 +9298,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9242,7 +9311,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -9261,7 +9330,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9273,7 +9342,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9286,7 +9355,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -9305,7 +9374,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9317,7 +9386,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9330,7 +9399,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -9357,7 +9426,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9369,7 +9438,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9382,7 +9451,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -9455,7 +9524,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9467,7 +9536,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9480,7 +9549,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -9626,7 +9695,7 @@ type AddPodRequest struct {
 
 func (x *AddPodRequest) Reset() {
 	*x = AddPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9638,7 +9707,7 @@ func (x *AddPodRequest) String() string {
 func (*AddPodRequest) ProtoMessage() {}
 
 func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9651,7 +9720,7 @@ func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodRequest.ProtoReflect.Descriptor instead.
 func (*AddPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *AddPodRequest) GetAttachment() *Attachment {
@@ -9680,7 +9749,7 @@ type AddPodResponse struct {
 
 func (x *AddPodResponse) Reset() {
 	*x = AddPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9692,7 +9761,7 @@ func (x *AddPodResponse) String() string {
 func (*AddPodResponse) ProtoMessage() {}
 
 func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9705,7 +9774,7 @@ func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodResponse.ProtoReflect.Descriptor instead.
 func (*AddPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *AddPodResponse) GetAddresses() []string {
@@ -9745,7 +9814,7 @@ type DeletePodRequest struct {
 
 func (x *DeletePodRequest) Reset() {
 	*x = DeletePodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9757,7 +9826,7 @@ func (x *DeletePodRequest) String() string {
 func (*DeletePodRequest) ProtoMessage() {}
 
 func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9770,7 +9839,7 @@ func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodRequest.ProtoReflect.Descriptor instead.
 func (*DeletePodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *DeletePodRequest) GetAttachment() *Attachment {
@@ -9788,7 +9857,7 @@ type DeletePodResponse struct {
 
 func (x *DeletePodResponse) Reset() {
 	*x = DeletePodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9800,7 +9869,7 @@ func (x *DeletePodResponse) String() string {
 func (*DeletePodResponse) ProtoMessage() {}
 
 func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9813,7 +9882,7 @@ func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodResponse.ProtoReflect.Descriptor instead.
 func (*DeletePodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
 }
 
 type CheckPodRequest struct {
@@ -9825,7 +9894,7 @@ type CheckPodRequest struct {
 
 func (x *CheckPodRequest) Reset() {
 	*x = CheckPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9837,7 +9906,7 @@ func (x *CheckPodRequest) String() string {
 func (*CheckPodRequest) ProtoMessage() {}
 
 func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9850,7 +9919,7 @@ func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodRequest.ProtoReflect.Descriptor instead.
 func (*CheckPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *CheckPodRequest) GetAttachment() *Attachment {
@@ -9869,7 +9938,7 @@ type CheckPodResponse struct {
 
 func (x *CheckPodResponse) Reset() {
 	*x = CheckPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9881,7 +9950,7 @@ func (x *CheckPodResponse) String() string {
 func (*CheckPodResponse) ProtoMessage() {}
 
 func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9894,7 +9963,7 @@ func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodResponse.ProtoReflect.Descriptor instead.
 func (*CheckPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *CheckPodResponse) GetDifferences() []string {
@@ -9914,7 +9983,7 @@ type RetainPodsRequest struct {
 
 func (x *RetainPodsRequest) Reset() {
 	*x = RetainPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9926,7 +9995,7 @@ func (x *RetainPodsRequest) String() string {
 func (*RetainPodsRequest) ProtoMessage() {}
 
 func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9939,7 +10008,7 @@ func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsRequest.ProtoReflect.Descriptor instead.
 func (*RetainPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *RetainPodsRequest) GetNetwork() string {
@@ -9965,7 +10034,7 @@ type RetainPodsResponse struct {
 
 func (x *RetainPodsResponse) Reset() {
 	*x = RetainPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9977,7 +10046,7 @@ func (x *RetainPodsResponse) String() string {
 func (*RetainPodsResponse) ProtoMessage() {}
 
 func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9990,7 +10059,7 @@ func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsResponse.ProtoReflect.Descriptor instead.
 func (*RetainPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *RetainPodsResponse) GetRemoved() []*Attachment {
@@ -10008,7 +10077,7 @@ type GetPodReadinessRequest struct {
 
 func (x *GetPodReadinessRequest) Reset() {
 	*x = GetPodReadinessRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10020,7 +10089,7 @@ func (x *GetPodReadinessRequest) String() string {
 func (*GetPodReadinessRequest) ProtoMessage() {}
 
 func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10033,7 +10102,7 @@ func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessRequest.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{142}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{143}
 }
 
 type GetPodReadinessResponse struct {
@@ -10047,7 +10116,7 @@ type GetPodReadinessResponse struct {
 
 func (x *GetPodReadinessResponse) Reset() {
 	*x = GetPodReadinessResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10059,7 +10128,7 @@ func (x *GetPodReadinessResponse) String() string {
 func (*GetPodReadinessResponse) ProtoMessage() {}
 
 func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10072,7 +10141,7 @@ func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessResponse.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{143}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *GetPodReadinessResponse) GetReady() bool {
@@ -10105,7 +10174,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10117,7 +10186,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10130,7 +10199,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{144}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -10149,7 +10218,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10161,7 +10230,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10174,7 +10243,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{145}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -10198,7 +10267,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10210,7 +10279,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10223,7 +10292,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{146}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *Finding) GetName() string {
@@ -10421,7 +10490,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x0froute_reflector\x18\t \x01(\bR\x0erouteReflector\x12\x16\n" +
 	"\x06client\x18\n" +
 	" \x01(\bR\x06client\x12\x1a\n" +
-	"\bfamilies\x18\v \x03(\tR\bfamilies\"\xfc\x02\n" +
+	"\bfamilies\x18\v \x03(\tR\bfamilies\"\xa8\x03\n" +
 	"\aOverlay\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
@@ -10437,7 +10506,12 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05nodes\x18\n" +
 	" \x03(\v2\x17.culvert.v1.OverlayNodeR\x05nodes\x12$\n" +
 	"\x04kube\x18\v \x01(\v2\x10.culvert.v1.KubeR\x04kube\x12,\n" +
-	"\atenants\x18\f \x03(\v2\x12.culvert.v1.TenantR\atenants\"\xf9\x01\n" +
+	"\atenants\x18\f \x03(\v2\x12.culvert.v1.TenantR\atenants\x12*\n" +
+	"\x06accept\x18\r \x01(\v2\x12.culvert.v1.AcceptR\x06accept\"]\n" +
+	"\x06Accept\x12\x1c\n" +
+	"\taddresses\x18\x01 \x03(\tR\taddresses\x12!\n" +
+	"\fpod_prefixes\x18\x02 \x03(\tR\vpodPrefixes\x12\x12\n" +
+	"\x04sids\x18\x03 \x03(\tR\x04sids\"\xf9\x01\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\rR\x02id\x12\x1e\n" +
@@ -11171,7 +11245,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 150)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 151)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Liveness)(nil),                   // 1: culvert.v1.Liveness
@@ -11190,140 +11264,141 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*BGPVPN)(nil),                     // 14: culvert.v1.BGPVPN
 	(*BGPPeer)(nil),                    // 15: culvert.v1.BGPPeer
 	(*Overlay)(nil),                    // 16: culvert.v1.Overlay
-	(*Tenant)(nil),                     // 17: culvert.v1.Tenant
-	(*OverlayNode)(nil),                // 18: culvert.v1.OverlayNode
-	(*Kube)(nil),                       // 19: culvert.v1.Kube
-	(*Steering)(nil),                   // 20: culvert.v1.Steering
-	(*GTP4D)(nil),                      // 21: culvert.v1.GTP4D
-	(*GTPU)(nil),                       // 22: culvert.v1.GTPU
-	(*Tunnel)(nil),                     // 23: culvert.v1.Tunnel
-	(*Limits)(nil),                     // 24: culvert.v1.Limits
-	(*UPF)(nil),                        // 25: culvert.v1.UPF
-	(*AnnounceEntry)(nil),              // 26: culvert.v1.AnnounceEntry
-	(*UEPool)(nil),                     // 27: culvert.v1.UEPool
-	(*NAT)(nil),                        // 28: culvert.v1.NAT
-	(*NATTimeouts)(nil),                // 29: culvert.v1.NATTimeouts
-	(*Buffer)(nil),                     // 30: culvert.v1.Buffer
-	(*Slice)(nil),                      // 31: culvert.v1.Slice
-	(*SliceVPN)(nil),                   // 32: culvert.v1.SliceVPN
-	(*N6)(nil),                         // 33: culvert.v1.N6
-	(*SNSSAI)(nil),                     // 34: culvert.v1.SNSSAI
-	(*N9)(nil),                         // 35: culvert.v1.N9
-	(*BitRate)(nil),                    // 36: culvert.v1.BitRate
-	(*API)(nil),                        // 37: culvert.v1.API
-	(*Metrics)(nil),                    // 38: culvert.v1.Metrics
-	(*Log)(nil),                        // 39: culvert.v1.Log
-	(*Counter)(nil),                    // 40: culvert.v1.Counter
-	(*StatusRequest)(nil),              // 41: culvert.v1.StatusRequest
-	(*StatusResponse)(nil),             // 42: culvert.v1.StatusResponse
-	(*SpreadStatus)(nil),               // 43: culvert.v1.SpreadStatus
-	(*CPUStatus)(nil),                  // 44: culvert.v1.CPUStatus
-	(*BucketStatus)(nil),               // 45: culvert.v1.BucketStatus
-	(*OverlayStatus)(nil),              // 46: culvert.v1.OverlayStatus
-	(*NodeStatus)(nil),                 // 47: culvert.v1.NodeStatus
-	(*ExplainPolicyRequest)(nil),       // 48: culvert.v1.ExplainPolicyRequest
-	(*VerdictParty)(nil),               // 49: culvert.v1.VerdictParty
-	(*PolicyDecision)(nil),             // 50: culvert.v1.PolicyDecision
-	(*PolicyVerdict)(nil),              // 51: culvert.v1.PolicyVerdict
-	(*ExplainPolicyResponse)(nil),      // 52: culvert.v1.ExplainPolicyResponse
-	(*ListNodesRequest)(nil),           // 53: culvert.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),          // 54: culvert.v1.ListNodesResponse
-	(*UPFStatus)(nil),                  // 55: culvert.v1.UPFStatus
-	(*N4Counts)(nil),                   // 56: culvert.v1.N4Counts
-	(*PoolStatus)(nil),                 // 57: culvert.v1.PoolStatus
-	(*PeerStatus)(nil),                 // 58: culvert.v1.PeerStatus
-	(*SliceStatus)(nil),                // 59: culvert.v1.SliceStatus
-	(*AssociationStatus)(nil),          // 60: culvert.v1.AssociationStatus
-	(*SessionStatus)(nil),              // 61: culvert.v1.SessionStatus
-	(*PDRStatus)(nil),                  // 62: culvert.v1.PDRStatus
-	(*URRStatus)(nil),                  // 63: culvert.v1.URRStatus
-	(*InterfaceStatus)(nil),            // 64: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                    // 65: culvert.v1.Outcome
-	(*LocatorStatus)(nil),              // 66: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),                  // 67: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),               // 68: culvert.v1.PolicyStatus
-	(*ProtectionList)(nil),             // 69: culvert.v1.ProtectionList
-	(*Delay)(nil),                      // 70: culvert.v1.Delay
-	(*Verdict)(nil),                    // 71: culvert.v1.Verdict
-	(*CandidatePathStatus)(nil),        // 72: culvert.v1.CandidatePathStatus
-	(*ClassStatus)(nil),                // 73: culvert.v1.ClassStatus
-	(*SteeringStatus)(nil),             // 74: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),               // 75: culvert.v1.TunnelStatus
-	(*Attachment)(nil),                 // 76: culvert.v1.Attachment
-	(*Pod)(nil),                        // 77: culvert.v1.Pod
-	(*PodStatus)(nil),                  // 78: culvert.v1.PodStatus
-	(*AdjacencyStatus)(nil),            // 79: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),      // 80: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),     // 81: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),        // 82: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),       // 83: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),            // 84: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),           // 85: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),        // 86: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),       // 87: culvert.v1.ListPoliciesResponse
-	(*ListCandidatePathsRequest)(nil),  // 88: culvert.v1.ListCandidatePathsRequest
-	(*ListCandidatePathsResponse)(nil), // 89: culvert.v1.ListCandidatePathsResponse
-	(*ListClassesRequest)(nil),         // 90: culvert.v1.ListClassesRequest
-	(*ListClassesResponse)(nil),        // 91: culvert.v1.ListClassesResponse
-	(*ListSteeringRequest)(nil),        // 92: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),       // 93: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),         // 94: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),        // 95: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),     // 96: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),    // 97: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),        // 98: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),       // 99: culvert.v1.ListOutcomesResponse
-	(*ListPodsRequest)(nil),            // 100: culvert.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),           // 101: culvert.v1.ListPodsResponse
-	(*ListSlicesRequest)(nil),          // 102: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),         // 103: culvert.v1.ListSlicesResponse
-	(*BGPPeerStatus)(nil),              // 104: culvert.v1.BGPPeerStatus
-	(*AnnouncementStatus)(nil),         // 105: culvert.v1.AnnouncementStatus
-	(*ListAnnouncementsRequest)(nil),   // 106: culvert.v1.ListAnnouncementsRequest
-	(*ListAnnouncementsResponse)(nil),  // 107: culvert.v1.ListAnnouncementsResponse
-	(*NATStatus)(nil),                  // 108: culvert.v1.NATStatus
-	(*NATBlock)(nil),                   // 109: culvert.v1.NATBlock
-	(*NATMapping)(nil),                 // 110: culvert.v1.NATMapping
-	(*ListNATsRequest)(nil),            // 111: culvert.v1.ListNATsRequest
-	(*ListNATsResponse)(nil),           // 112: culvert.v1.ListNATsResponse
-	(*ListBGPPeersRequest)(nil),        // 113: culvert.v1.ListBGPPeersRequest
-	(*ListBGPPeersResponse)(nil),       // 114: culvert.v1.ListBGPPeersResponse
-	(*ListAssociationsRequest)(nil),    // 115: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil),   // 116: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),        // 117: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 118: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                    // 119: culvert.v1.Problem
-	(*Change)(nil),                     // 120: culvert.v1.Change
-	(*Ref)(nil),                        // 121: culvert.v1.Ref
-	(*GetConfigRequest)(nil),           // 122: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),          // 123: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),               // 124: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),              // 125: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),               // 126: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),              // 127: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),                 // 128: culvert.v1.AddRequest
-	(*AddResponse)(nil),                // 129: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),              // 130: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),             // 131: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),               // 132: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),              // 133: culvert.v1.TraceResponse
-	(*AddPodRequest)(nil),              // 134: culvert.v1.AddPodRequest
-	(*AddPodResponse)(nil),             // 135: culvert.v1.AddPodResponse
-	(*DeletePodRequest)(nil),           // 136: culvert.v1.DeletePodRequest
-	(*DeletePodResponse)(nil),          // 137: culvert.v1.DeletePodResponse
-	(*CheckPodRequest)(nil),            // 138: culvert.v1.CheckPodRequest
-	(*CheckPodResponse)(nil),           // 139: culvert.v1.CheckPodResponse
-	(*RetainPodsRequest)(nil),          // 140: culvert.v1.RetainPodsRequest
-	(*RetainPodsResponse)(nil),         // 141: culvert.v1.RetainPodsResponse
-	(*GetPodReadinessRequest)(nil),     // 142: culvert.v1.GetPodReadinessRequest
-	(*GetPodReadinessResponse)(nil),    // 143: culvert.v1.GetPodReadinessResponse
-	(*DoctorRequest)(nil),              // 144: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),             // 145: culvert.v1.DoctorResponse
-	(*Finding)(nil),                    // 146: culvert.v1.Finding
-	nil,                                // 147: culvert.v1.TrafficMatch.PodLabelsEntry
-	nil,                                // 148: culvert.v1.StatusResponse.ResourcesEntry
-	nil,                                // 149: culvert.v1.Pod.LabelsEntry
-	(*timestamppb.Timestamp)(nil),      // 150: google.protobuf.Timestamp
+	(*Accept)(nil),                     // 17: culvert.v1.Accept
+	(*Tenant)(nil),                     // 18: culvert.v1.Tenant
+	(*OverlayNode)(nil),                // 19: culvert.v1.OverlayNode
+	(*Kube)(nil),                       // 20: culvert.v1.Kube
+	(*Steering)(nil),                   // 21: culvert.v1.Steering
+	(*GTP4D)(nil),                      // 22: culvert.v1.GTP4D
+	(*GTPU)(nil),                       // 23: culvert.v1.GTPU
+	(*Tunnel)(nil),                     // 24: culvert.v1.Tunnel
+	(*Limits)(nil),                     // 25: culvert.v1.Limits
+	(*UPF)(nil),                        // 26: culvert.v1.UPF
+	(*AnnounceEntry)(nil),              // 27: culvert.v1.AnnounceEntry
+	(*UEPool)(nil),                     // 28: culvert.v1.UEPool
+	(*NAT)(nil),                        // 29: culvert.v1.NAT
+	(*NATTimeouts)(nil),                // 30: culvert.v1.NATTimeouts
+	(*Buffer)(nil),                     // 31: culvert.v1.Buffer
+	(*Slice)(nil),                      // 32: culvert.v1.Slice
+	(*SliceVPN)(nil),                   // 33: culvert.v1.SliceVPN
+	(*N6)(nil),                         // 34: culvert.v1.N6
+	(*SNSSAI)(nil),                     // 35: culvert.v1.SNSSAI
+	(*N9)(nil),                         // 36: culvert.v1.N9
+	(*BitRate)(nil),                    // 37: culvert.v1.BitRate
+	(*API)(nil),                        // 38: culvert.v1.API
+	(*Metrics)(nil),                    // 39: culvert.v1.Metrics
+	(*Log)(nil),                        // 40: culvert.v1.Log
+	(*Counter)(nil),                    // 41: culvert.v1.Counter
+	(*StatusRequest)(nil),              // 42: culvert.v1.StatusRequest
+	(*StatusResponse)(nil),             // 43: culvert.v1.StatusResponse
+	(*SpreadStatus)(nil),               // 44: culvert.v1.SpreadStatus
+	(*CPUStatus)(nil),                  // 45: culvert.v1.CPUStatus
+	(*BucketStatus)(nil),               // 46: culvert.v1.BucketStatus
+	(*OverlayStatus)(nil),              // 47: culvert.v1.OverlayStatus
+	(*NodeStatus)(nil),                 // 48: culvert.v1.NodeStatus
+	(*ExplainPolicyRequest)(nil),       // 49: culvert.v1.ExplainPolicyRequest
+	(*VerdictParty)(nil),               // 50: culvert.v1.VerdictParty
+	(*PolicyDecision)(nil),             // 51: culvert.v1.PolicyDecision
+	(*PolicyVerdict)(nil),              // 52: culvert.v1.PolicyVerdict
+	(*ExplainPolicyResponse)(nil),      // 53: culvert.v1.ExplainPolicyResponse
+	(*ListNodesRequest)(nil),           // 54: culvert.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 55: culvert.v1.ListNodesResponse
+	(*UPFStatus)(nil),                  // 56: culvert.v1.UPFStatus
+	(*N4Counts)(nil),                   // 57: culvert.v1.N4Counts
+	(*PoolStatus)(nil),                 // 58: culvert.v1.PoolStatus
+	(*PeerStatus)(nil),                 // 59: culvert.v1.PeerStatus
+	(*SliceStatus)(nil),                // 60: culvert.v1.SliceStatus
+	(*AssociationStatus)(nil),          // 61: culvert.v1.AssociationStatus
+	(*SessionStatus)(nil),              // 62: culvert.v1.SessionStatus
+	(*PDRStatus)(nil),                  // 63: culvert.v1.PDRStatus
+	(*URRStatus)(nil),                  // 64: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),            // 65: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                    // 66: culvert.v1.Outcome
+	(*LocatorStatus)(nil),              // 67: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                  // 68: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),               // 69: culvert.v1.PolicyStatus
+	(*ProtectionList)(nil),             // 70: culvert.v1.ProtectionList
+	(*Delay)(nil),                      // 71: culvert.v1.Delay
+	(*Verdict)(nil),                    // 72: culvert.v1.Verdict
+	(*CandidatePathStatus)(nil),        // 73: culvert.v1.CandidatePathStatus
+	(*ClassStatus)(nil),                // 74: culvert.v1.ClassStatus
+	(*SteeringStatus)(nil),             // 75: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),               // 76: culvert.v1.TunnelStatus
+	(*Attachment)(nil),                 // 77: culvert.v1.Attachment
+	(*Pod)(nil),                        // 78: culvert.v1.Pod
+	(*PodStatus)(nil),                  // 79: culvert.v1.PodStatus
+	(*AdjacencyStatus)(nil),            // 80: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),      // 81: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),     // 82: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),        // 83: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),       // 84: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),            // 85: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),           // 86: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),        // 87: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),       // 88: culvert.v1.ListPoliciesResponse
+	(*ListCandidatePathsRequest)(nil),  // 89: culvert.v1.ListCandidatePathsRequest
+	(*ListCandidatePathsResponse)(nil), // 90: culvert.v1.ListCandidatePathsResponse
+	(*ListClassesRequest)(nil),         // 91: culvert.v1.ListClassesRequest
+	(*ListClassesResponse)(nil),        // 92: culvert.v1.ListClassesResponse
+	(*ListSteeringRequest)(nil),        // 93: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),       // 94: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),         // 95: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),        // 96: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),     // 97: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),    // 98: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),        // 99: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),       // 100: culvert.v1.ListOutcomesResponse
+	(*ListPodsRequest)(nil),            // 101: culvert.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),           // 102: culvert.v1.ListPodsResponse
+	(*ListSlicesRequest)(nil),          // 103: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),         // 104: culvert.v1.ListSlicesResponse
+	(*BGPPeerStatus)(nil),              // 105: culvert.v1.BGPPeerStatus
+	(*AnnouncementStatus)(nil),         // 106: culvert.v1.AnnouncementStatus
+	(*ListAnnouncementsRequest)(nil),   // 107: culvert.v1.ListAnnouncementsRequest
+	(*ListAnnouncementsResponse)(nil),  // 108: culvert.v1.ListAnnouncementsResponse
+	(*NATStatus)(nil),                  // 109: culvert.v1.NATStatus
+	(*NATBlock)(nil),                   // 110: culvert.v1.NATBlock
+	(*NATMapping)(nil),                 // 111: culvert.v1.NATMapping
+	(*ListNATsRequest)(nil),            // 112: culvert.v1.ListNATsRequest
+	(*ListNATsResponse)(nil),           // 113: culvert.v1.ListNATsResponse
+	(*ListBGPPeersRequest)(nil),        // 114: culvert.v1.ListBGPPeersRequest
+	(*ListBGPPeersResponse)(nil),       // 115: culvert.v1.ListBGPPeersResponse
+	(*ListAssociationsRequest)(nil),    // 116: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil),   // 117: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),        // 118: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 119: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                    // 120: culvert.v1.Problem
+	(*Change)(nil),                     // 121: culvert.v1.Change
+	(*Ref)(nil),                        // 122: culvert.v1.Ref
+	(*GetConfigRequest)(nil),           // 123: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),          // 124: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),               // 125: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),              // 126: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),               // 127: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 128: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),                 // 129: culvert.v1.AddRequest
+	(*AddResponse)(nil),                // 130: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),              // 131: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),             // 132: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),               // 133: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),              // 134: culvert.v1.TraceResponse
+	(*AddPodRequest)(nil),              // 135: culvert.v1.AddPodRequest
+	(*AddPodResponse)(nil),             // 136: culvert.v1.AddPodResponse
+	(*DeletePodRequest)(nil),           // 137: culvert.v1.DeletePodRequest
+	(*DeletePodResponse)(nil),          // 138: culvert.v1.DeletePodResponse
+	(*CheckPodRequest)(nil),            // 139: culvert.v1.CheckPodRequest
+	(*CheckPodResponse)(nil),           // 140: culvert.v1.CheckPodResponse
+	(*RetainPodsRequest)(nil),          // 141: culvert.v1.RetainPodsRequest
+	(*RetainPodsResponse)(nil),         // 142: culvert.v1.RetainPodsResponse
+	(*GetPodReadinessRequest)(nil),     // 143: culvert.v1.GetPodReadinessRequest
+	(*GetPodReadinessResponse)(nil),    // 144: culvert.v1.GetPodReadinessResponse
+	(*DoctorRequest)(nil),              // 145: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),             // 146: culvert.v1.DoctorResponse
+	(*Finding)(nil),                    // 147: culvert.v1.Finding
+	nil,                                // 148: culvert.v1.TrafficMatch.PodLabelsEntry
+	nil,                                // 149: culvert.v1.StatusResponse.ResourcesEntry
+	nil,                                // 150: culvert.v1.Pod.LabelsEntry
+	(*timestamppb.Timestamp)(nil),      // 151: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	6,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -11331,15 +11406,15 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	8,   // 2: culvert.v1.Config.locators:type_name -> culvert.v1.Locator
 	9,   // 3: culvert.v1.Config.sids:type_name -> culvert.v1.LocalSID
 	10,  // 4: culvert.v1.Config.policies:type_name -> culvert.v1.Policy
-	20,  // 5: culvert.v1.Config.steering:type_name -> culvert.v1.Steering
-	22,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
-	23,  // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
-	24,  // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
-	37,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
-	38,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
-	39,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
-	25,  // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
-	31,  // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
+	21,  // 5: culvert.v1.Config.steering:type_name -> culvert.v1.Steering
+	23,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
+	24,  // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
+	25,  // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
+	38,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
+	39,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
+	40,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
+	26,  // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
+	32,  // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
 	11,  // 14: culvert.v1.Config.candidate_paths:type_name -> culvert.v1.CandidatePath
 	13,  // 15: culvert.v1.Config.bgp:type_name -> culvert.v1.BGP
 	16,  // 16: culvert.v1.Config.overlay:type_name -> culvert.v1.Overlay
@@ -11348,185 +11423,186 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,   // 19: culvert.v1.Config.liveness:type_name -> culvert.v1.Liveness
 	2,   // 20: culvert.v1.Liveness.ends:type_name -> culvert.v1.LivenessEnd
 	4,   // 21: culvert.v1.TrafficClass.match:type_name -> culvert.v1.TrafficMatch
-	147, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
+	148, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
 	12,  // 23: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
 	12,  // 24: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
 	15,  // 25: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
 	14,  // 26: culvert.v1.BGP.vpn:type_name -> culvert.v1.BGPVPN
-	18,  // 27: culvert.v1.Overlay.nodes:type_name -> culvert.v1.OverlayNode
-	19,  // 28: culvert.v1.Overlay.kube:type_name -> culvert.v1.Kube
-	17,  // 29: culvert.v1.Overlay.tenants:type_name -> culvert.v1.Tenant
-	21,  // 30: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
-	27,  // 31: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
-	30,  // 32: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
-	26,  // 33: culvert.v1.UPF.announce:type_name -> culvert.v1.AnnounceEntry
-	28,  // 34: culvert.v1.UEPool.nat:type_name -> culvert.v1.NAT
-	29,  // 35: culvert.v1.NAT.timeouts:type_name -> culvert.v1.NATTimeouts
-	34,  // 36: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
-	35,  // 37: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
-	36,  // 38: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
-	33,  // 39: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
-	32,  // 40: culvert.v1.Slice.vpn:type_name -> culvert.v1.SliceVPN
-	150, // 41: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	64,  // 42: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	148, // 43: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	65,  // 44: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
-	55,  // 45: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
-	46,  // 46: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
-	43,  // 47: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
-	44,  // 48: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
-	45,  // 49: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
-	45,  // 50: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
-	18,  // 51: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
-	18,  // 52: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
-	49,  // 53: culvert.v1.PolicyVerdict.from:type_name -> culvert.v1.VerdictParty
-	49,  // 54: culvert.v1.PolicyVerdict.to:type_name -> culvert.v1.VerdictParty
-	50,  // 55: culvert.v1.PolicyVerdict.egress:type_name -> culvert.v1.PolicyDecision
-	50,  // 56: culvert.v1.PolicyVerdict.ingress:type_name -> culvert.v1.PolicyDecision
-	51,  // 57: culvert.v1.ExplainPolicyResponse.verdicts:type_name -> culvert.v1.PolicyVerdict
-	47,  // 58: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
-	57,  // 59: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
-	58,  // 60: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
-	56,  // 61: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
-	31,  // 62: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
-	40,  // 63: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
-	40,  // 64: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	150, // 65: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	150, // 66: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
-	40,  // 67: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
-	40,  // 68: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
-	62,  // 69: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
-	63,  // 70: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
-	40,  // 71: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
-	6,   // 72: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	8,   // 73: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	9,   // 74: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	40,  // 75: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	10,  // 76: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	40,  // 77: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	40,  // 78: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	71,  // 79: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
-	70,  // 80: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
-	69,  // 81: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
-	40,  // 82: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
-	70,  // 83: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
-	11,  // 84: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
-	71,  // 85: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
-	3,   // 86: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
-	40,  // 87: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
-	20,  // 88: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	23,  // 89: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	40,  // 90: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	40,  // 91: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	149, // 92: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
-	76,  // 93: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
-	77,  // 94: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
-	64,  // 95: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	66,  // 96: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	67,  // 97: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	68,  // 98: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	72,  // 99: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
-	73,  // 100: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
-	74,  // 101: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	75,  // 102: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	79,  // 103: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	65,  // 104: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	78,  // 105: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
-	59,  // 106: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	150, // 107: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
-	105, // 108: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
-	109, // 109: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
-	110, // 110: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
-	108, // 111: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
-	104, // 112: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
-	60,  // 113: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	61,  // 114: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,   // 115: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,   // 116: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	119, // 117: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,   // 118: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	120, // 119: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,   // 120: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	120, // 121: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	121, // 122: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	120, // 123: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	150, // 124: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	76,  // 125: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
-	77,  // 126: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
-	76,  // 127: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
-	76,  // 128: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
-	76,  // 129: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
-	76,  // 130: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
-	146, // 131: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	41,  // 132: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	80,  // 133: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	82,  // 134: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	84,  // 135: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	86,  // 136: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	90,  // 137: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
-	88,  // 138: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	92,  // 139: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	94,  // 140: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	96,  // 141: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	98,  // 142: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	102, // 143: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	113, // 144: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	106, // 145: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
-	111, // 146: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
-	100, // 147: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	53,  // 148: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	48,  // 149: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
-	115, // 150: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	117, // 151: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	122, // 152: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	124, // 153: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	126, // 154: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	128, // 155: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	130, // 156: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	132, // 157: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	144, // 158: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	134, // 159: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	136, // 160: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	138, // 161: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	140, // 162: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	142, // 163: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	42,  // 164: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	81,  // 165: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	83,  // 166: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	85,  // 167: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	87,  // 168: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	91,  // 169: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	89,  // 170: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	93,  // 171: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	95,  // 172: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	97,  // 173: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	99,  // 174: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	103, // 175: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	114, // 176: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	107, // 177: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
-	112, // 178: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
-	101, // 179: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	54,  // 180: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	52,  // 181: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
-	116, // 182: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	118, // 183: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	123, // 184: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	125, // 185: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	127, // 186: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	129, // 187: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	131, // 188: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	133, // 189: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	145, // 190: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	135, // 191: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	137, // 192: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	139, // 193: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	141, // 194: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	143, // 195: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	164, // [164:196] is the sub-list for method output_type
-	132, // [132:164] is the sub-list for method input_type
-	132, // [132:132] is the sub-list for extension type_name
-	132, // [132:132] is the sub-list for extension extendee
-	0,   // [0:132] is the sub-list for field type_name
+	19,  // 27: culvert.v1.Overlay.nodes:type_name -> culvert.v1.OverlayNode
+	20,  // 28: culvert.v1.Overlay.kube:type_name -> culvert.v1.Kube
+	18,  // 29: culvert.v1.Overlay.tenants:type_name -> culvert.v1.Tenant
+	17,  // 30: culvert.v1.Overlay.accept:type_name -> culvert.v1.Accept
+	22,  // 31: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
+	28,  // 32: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
+	31,  // 33: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
+	27,  // 34: culvert.v1.UPF.announce:type_name -> culvert.v1.AnnounceEntry
+	29,  // 35: culvert.v1.UEPool.nat:type_name -> culvert.v1.NAT
+	30,  // 36: culvert.v1.NAT.timeouts:type_name -> culvert.v1.NATTimeouts
+	35,  // 37: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
+	36,  // 38: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
+	37,  // 39: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
+	34,  // 40: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
+	33,  // 41: culvert.v1.Slice.vpn:type_name -> culvert.v1.SliceVPN
+	151, // 42: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	65,  // 43: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	149, // 44: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	66,  // 45: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	56,  // 46: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
+	47,  // 47: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
+	44,  // 48: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
+	45,  // 49: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
+	46,  // 50: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
+	46,  // 51: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
+	19,  // 52: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
+	19,  // 53: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
+	50,  // 54: culvert.v1.PolicyVerdict.from:type_name -> culvert.v1.VerdictParty
+	50,  // 55: culvert.v1.PolicyVerdict.to:type_name -> culvert.v1.VerdictParty
+	51,  // 56: culvert.v1.PolicyVerdict.egress:type_name -> culvert.v1.PolicyDecision
+	51,  // 57: culvert.v1.PolicyVerdict.ingress:type_name -> culvert.v1.PolicyDecision
+	52,  // 58: culvert.v1.ExplainPolicyResponse.verdicts:type_name -> culvert.v1.PolicyVerdict
+	48,  // 59: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
+	58,  // 60: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
+	59,  // 61: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
+	57,  // 62: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
+	32,  // 63: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
+	41,  // 64: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
+	41,  // 65: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
+	151, // 66: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	151, // 67: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	41,  // 68: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
+	41,  // 69: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
+	63,  // 70: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
+	64,  // 71: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	41,  // 72: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
+	6,   // 73: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	8,   // 74: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	9,   // 75: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	41,  // 76: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	10,  // 77: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	41,  // 78: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	41,  // 79: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	72,  // 80: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
+	71,  // 81: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
+	70,  // 82: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
+	41,  // 83: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
+	71,  // 84: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
+	11,  // 85: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
+	72,  // 86: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
+	3,   // 87: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
+	41,  // 88: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
+	21,  // 89: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	24,  // 90: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	41,  // 91: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	41,  // 92: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	150, // 93: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
+	77,  // 94: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
+	78,  // 95: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
+	65,  // 96: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	67,  // 97: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	68,  // 98: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	69,  // 99: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	73,  // 100: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	74,  // 101: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
+	75,  // 102: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	76,  // 103: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	80,  // 104: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	66,  // 105: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	79,  // 106: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
+	60,  // 107: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	151, // 108: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
+	106, // 109: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
+	110, // 110: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
+	111, // 111: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
+	109, // 112: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
+	105, // 113: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
+	61,  // 114: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	62,  // 115: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,   // 116: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,   // 117: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	120, // 118: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,   // 119: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	121, // 120: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,   // 121: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	121, // 122: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	122, // 123: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	121, // 124: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	151, // 125: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	77,  // 126: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
+	78,  // 127: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
+	77,  // 128: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
+	77,  // 129: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
+	77,  // 130: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
+	77,  // 131: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
+	147, // 132: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	42,  // 133: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	81,  // 134: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	83,  // 135: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	85,  // 136: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	87,  // 137: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	91,  // 138: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
+	89,  // 139: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	93,  // 140: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	95,  // 141: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	97,  // 142: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	99,  // 143: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	103, // 144: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	114, // 145: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	107, // 146: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
+	112, // 147: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
+	101, // 148: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	54,  // 149: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	49,  // 150: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
+	116, // 151: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	118, // 152: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	123, // 153: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	125, // 154: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	127, // 155: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	129, // 156: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	131, // 157: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	133, // 158: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	145, // 159: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	135, // 160: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	137, // 161: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	139, // 162: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	141, // 163: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	143, // 164: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	43,  // 165: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	82,  // 166: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	84,  // 167: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	86,  // 168: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	88,  // 169: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	92,  // 170: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	90,  // 171: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	94,  // 172: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	96,  // 173: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	98,  // 174: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	100, // 175: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	104, // 176: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	115, // 177: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	108, // 178: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
+	113, // 179: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
+	102, // 180: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	55,  // 181: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	53,  // 182: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
+	117, // 183: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	119, // 184: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	124, // 185: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	126, // 186: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	128, // 187: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	130, // 188: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	132, // 189: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	134, // 190: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	146, // 191: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	136, // 192: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	138, // 193: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	140, // 194: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	142, // 195: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	144, // 196: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	165, // [165:197] is the sub-list for method output_type
+	133, // [133:165] is the sub-list for method input_type
+	133, // [133:133] is the sub-list for extension type_name
+	133, // [133:133] is the sub-list for extension extendee
+	0,   // [0:133] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -11534,15 +11610,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[117].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[132].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[118].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[133].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   150,
+			NumMessages:   151,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
