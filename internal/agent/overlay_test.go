@@ -51,7 +51,7 @@ func (d *daemon) routed() *netdev.Snapshot {
 	d.kernel.mu.Lock()
 	defer d.kernel.mu.Unlock()
 	for _, r := range d.kernel.routes {
-		s.Routes = append(s.Routes, netdev.Route{Table: netdev.TableMain, Prefix: r.Prefix, Type: netdev.RouteUnicast, Protocol: netdev.OverlayProtocol,
+		s.Routes = append(s.Routes, netdev.Route{Table: netdev.TableMain, Prefix: r.Prefix, Type: netdev.RouteUnicast, Metric: netdev.Metric6, Protocol: netdev.OverlayProtocol,
 			Hops: []netdev.Hop{{Gateway: r.Gateway, Ifindex: r.Ifindex, Weight: 1}}})
 	}
 	if d.kernel.addresses != nil {

@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -167,12 +168,27 @@ type HostRoute struct {
 	Source  netip.Addr // of what the host itself sends; the kernel's choice unless set
 	// Unreachable leads nowhere: senders are told, as far as no longer prefix leads on.
 	Unreachable bool
+	// Metric is one of an earlier version's; 0: the one that routes have now.
+	Metric uint32
+}
+
+// Metric6 is that of our IPv6 routes. It is better than the 256 of a prefix that a router
+// advertisement says is on a link: no host of the link takes pods and locators away by one.
+const Metric6 = 128
+
+// metric of a route to an address.
+func metric(a netip.Addr) int {
+	if a.Is6() {
+		return Metric6
+	}
+	return 0
 }
 
 func (r HostRoute) netlink() *netlink.Route {
 	out := &netlink.Route{
 		LinkIndex: r.Ifindex, Protocol: OverlayProtocol, Gw: r.Gateway.AsSlice(), Src: r.Source.AsSlice(),
-		Dst: &net.IPNet{IP: r.Prefix.Addr().AsSlice(), Mask: net.CIDRMask(r.Prefix.Bits(), r.Prefix.Addr().BitLen())},
+		Dst:      &net.IPNet{IP: r.Prefix.Addr().AsSlice(), Mask: net.CIDRMask(r.Prefix.Bits(), r.Prefix.Addr().BitLen())},
+		Priority: cmp.Or(int(r.Metric), metric(r.Prefix.Addr())),
 	}
 	switch {
 	case r.Unreachable:

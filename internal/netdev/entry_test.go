@@ -2,6 +2,7 @@ package netdev
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"os/exec"
 	"strings"
@@ -324,4 +325,49 @@ func TestRuleOfConntrack(t *testing.T) {
 	if left := ns.Run(t, "nft", "list", "ruleset"); left != "" {
 		t.Errorf("left: %s", left)
 	}
+}
+
+// A prefix that a router advertisement says is on a link takes no pods and no locators away.
+// A route of an earlier version, which it took, goes by its own metric.
+func TestRoutesBeforeAdvertisedOnes(t *testing.T) {
+	ns := netns.New(t)
+	h := hostIn(t, ns)
+	netns.Veth(t, ns, "uplink", ns, "veth0")
+	netns.Veth(t, ns, "other", ns, "veth1")
+	p := netip.MustParsePrefix("fd00:2::/64")
+	r := HostRoute{Prefix: p, Ifindex: ns.Interface(t, "other").Index}
+	earlier := r
+	earlier.Metric = 1024
+	leaves := func(by string) {
+		t.Helper()
+		if got := ns.IP(t, "route get fd00:2::7"); !strings.Contains(got, "dev "+by+" ") {
+			t.Errorf("%q, want it by %s", got, by)
+		}
+	}
+	ns.IP(t, "route add fd00:2::/64 dev uplink proto kernel metric 256") // as the kernel does
+	if err := h.PutRoute(earlier); err != nil {
+		t.Fatal(err)
+	}
+	leaves("uplink")
+	if err := h.PutRoute(r); err != nil {
+		t.Fatal(err)
+	}
+	leaves("other")
+	if err := h.DeleteRoute(HostRoute{Prefix: p, Metric: 1024}); err != nil {
+		t.Fatal(err)
+	}
+	if got := ns.IP(t, fmt.Sprintf("-6 route show proto %d", OverlayProtocol)); strings.Count(got, "\n") != 1 || !strings.Contains(got, "metric 128") {
+		t.Errorf("routes %q", got)
+	}
+	pod := Pod{Name: "other", Ifindex: r.Ifindex, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Addresses: addresses("fd00:2::7")}
+	ns.IP(t, "route add fd00:2::7/128 dev uplink proto kernel metric 256")
+	leaves("uplink")
+	if err := h.PutPod(pod); err != nil {
+		t.Fatal(err)
+	}
+	leaves("other")
+	if err := h.ForgetPod(pod); err != nil {
+		t.Fatal(err)
+	}
+	leaves("uplink")
 }

@@ -85,7 +85,7 @@ func isNotFound(err error) bool {
 
 func routeTo(p Pod, a netip.Addr) *netlink.Route {
 	return &netlink.Route{
-		LinkIndex: p.Ifindex, Scope: netlink.SCOPE_LINK, Protocol: RouteProtocol,
+		LinkIndex: p.Ifindex, Scope: netlink.SCOPE_LINK, Protocol: RouteProtocol, Priority: metric(a),
 		Dst: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())},
 	}
 }

@@ -292,9 +292,12 @@ func (o *Overlay) wantedRoutes() map[netip.Prefix]netdev.HostRoute {
 func (o *Overlay) syncRoutes() {
 	want := o.wantedRoutes()
 	there := map[netip.Prefix]netdev.HostRoute{}
+	var earlier []netdev.HostRoute // of a version whose IPv6 routes had another metric
 	for _, r := range o.links.Routes {
 		switch {
 		case r.Protocol != netdev.OverlayProtocol || r.Table != netdev.TableMain:
+		case r.Prefix.Addr().Is6() && r.Metric != netdev.Metric6:
+			earlier = append(earlier, netdev.HostRoute{Prefix: r.Prefix, Unreachable: r.Type == netdev.RouteUnreachable, Metric: r.Metric})
 		case r.Type == netdev.RouteUnreachable:
 			there[r.Prefix] = netdev.HostRoute{Prefix: r.Prefix, Unreachable: true}
 		case len(r.Hops) > 0:
@@ -314,6 +317,9 @@ func (o *Overlay) syncRoutes() {
 		if _, stays := want[p]; !stays && !o.check(o.host.DeleteRoute(r), "delete the kernel's route", p) {
 			next[p] = r
 		}
+	}
+	for _, r := range earlier {
+		o.check(o.host.DeleteRoute(r), "delete the kernel's route", r.Prefix)
 	}
 	o.routes = next
 }
