@@ -1,18 +1,17 @@
-package golden
+package packet
 
 import (
 	"encoding/json"
 	"fmt"
 	"strings"
-
-	"github.com/culvert-net/culvert/internal/packet"
 )
 
-// layers is a frame as a golden file has it: [{ethernet: {}}, {ipv6: {...}}].
-type layers []packet.Layer
+// Layers is a frame as golden files and topologies have it: [{ethernet: {}}, {ipv6: {...}}].
+// What follows a dot in a name tells two layers of a kind apart.
+type Layers []Layer
 
 // UnmarshalJSON reads a list of single-key maps.
-func (l *layers) UnmarshalJSON(data []byte) error {
+func (l *Layers) UnmarshalJSON(data []byte) error {
 	var list []map[string]json.RawMessage
 	if err := json.Unmarshal(data, &list); err != nil {
 		return fmt.Errorf("layers: want a list of single-key maps: %w", err)
@@ -32,35 +31,35 @@ func (l *layers) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-func decode(name string, fields json.RawMessage) (packet.Layer, error) {
+func decode(name string, fields json.RawMessage) (Layer, error) {
 	switch strings.SplitN(name, ".", 2)[0] {
 	case "ethernet":
-		return as[packet.Ethernet](fields)
+		return as[Ethernet](fields)
 	case "ipv6":
-		return as[packet.IPv6](fields)
+		return as[IPv6](fields)
 	case "ipv4":
-		return as[packet.IPv4](fields)
+		return as[IPv4](fields)
 	case "srh":
-		return as[packet.SRH](fields)
+		return as[SRH](fields)
 	case "extension":
-		return as[packet.Extension](fields)
+		return as[Extension](fields)
 	case "udp":
-		return as[packet.UDP](fields)
+		return as[UDP](fields)
 	case "tcp":
-		return as[packet.TCP](fields)
+		return as[TCP](fields)
 	case "icmp":
-		return as[packet.ICMP](fields)
+		return as[ICMP](fields)
 	case "gtpu":
-		return as[packet.GTPU](fields)
+		return as[GTPU](fields)
 	case "vxlan":
-		return as[packet.VXLAN](fields)
+		return as[VXLAN](fields)
 	case "payload":
-		return as[packet.Payload](fields)
+		return as[Payload](fields)
 	}
 	return nil, fmt.Errorf("no such layer: want ethernet, ipv6, ipv4, srh, extension, udp, tcp, icmp, gtpu, vxlan or payload")
 }
 
-func as[L packet.Layer](fields json.RawMessage) (packet.Layer, error) {
+func as[L Layer](fields json.RawMessage) (Layer, error) {
 	var layer L
 	d := json.NewDecoder(strings.NewReader(string(fields)))
 	d.DisallowUnknownFields()

@@ -1,12 +1,10 @@
-package golden
+package packet
 
 import (
 	"encoding/hex"
 	"encoding/json"
 	"strings"
 	"testing"
-
-	"github.com/culvert-net/culvert/internal/packet"
 )
 
 // frame5 is a frame of a capture of another implementation
@@ -17,7 +15,7 @@ const frame5 = "ffffffffffff 000000000000 0800 " +
 	"4500 001c 0001 0000 40 01 65dd 0a000002 0a000102 08 00 f7ff 0000 0000"
 
 func TestLayersFromJSON(t *testing.T) {
-	var in layers
+	var in Layers
 	text := `[{"ethernet": {"dst": "ffffffffffff", "src": "000000000000"}}, {"ipv4": {"src": "10.0.0.2", "dst": "10.99.0.2", "id": 1}},
 		{"udp": {"sport": 2152, "dport": 2152}}, {"gtpu": {"teid": 291, "container": {"type": 0, "qfi": 5}}},
 		{"ipv4.inner": {"src": "10.0.0.2", "dst": "10.0.1.2", "id": 1}}, {"icmp": {"type": 8}}]`
@@ -25,7 +23,7 @@ func TestLayersFromJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := strings.ReplaceAll(frame5, " ", "")
-	if got := hex.EncodeToString(packet.Frame(in...)); got != want {
+	if got := hex.EncodeToString(Frame(in...)); got != want {
 		t.Errorf("\ngot  %s\nwant %s", got, want)
 	}
 	for text, want := range map[string]string{

@@ -186,7 +186,7 @@ func (f *File) build(r *Row, named map[string]*Row) error {
 		if err != nil {
 			return err
 		}
-		var in layers
+		var in packet.Layers
 		if err := json.Unmarshal(text, &in); err != nil {
 			return err
 		}
