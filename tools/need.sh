@@ -49,6 +49,10 @@ runc           runc                starts their containers
 busybox        busybox-static      is what runs in them
 iptables       iptables            translates addresses in a laboratory, as kube-proxy does
 nsenter        util-linux          looks into nodes and pods
+curl           curl                asks pods, in tests of Kubernetes
+dig            bind9-dnsutils      asks their DNS
+nc             netcat-openbsd      connects them
+bash           bash                runs their scripts
 '
 
 missing() { # what is looked for
