@@ -23,7 +23,7 @@ ROUNDS  ?= 10
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 .PHONY: build
 build: ## build bin/culvert, bin/culvert-cni and bin/culvert-lab
@@ -101,12 +101,20 @@ e2e: ## every laboratory, and experiments of the benchmark; the first time it bu
 	@$(SUM) -- -count=1 -p 1 -timeout 20m -tags e2e ./internal/bench/...
 	@$(MAKE) --no-print-directory build
 	@can=" $$($(BIN) lab list --core "$(CORE)" | awk '{ printf "%s ", $$1 }')"; \
-	for lab in $$($(BIN) lab list | awk 'NR > 1 { print $$1 }'); do \
+	for lab in $$($(BIN) lab list | awk 'NR > 1 && $$1 != "conformance" { print $$1 }'); do \
 		case $$can in *" $$lab "*) ;; *) echo "$$lab is left out: CORE has no programs of that core (docs/how-to/real-cores.md)"; continue;; esac; \
 		core=; \
 		case $$lab in free5gc*|open5gs*) core="$(CORE)";; esac; \
 		$(BIN) lab run "$$lab" $${core:+--core "$$core"} || exit 1; \
 	done
+
+.PHONY: e2e-kubernetes
+e2e-kubernetes: ## attacks on a cluster's tenants, and Kubernetes' own tests of the network; what has passed is not made again; the first time it builds e2e.test
+	@tools/need.sh e2e
+	@tools/cluster/build.sh conformance
+	@$(MAKE) --no-print-directory build
+	@$(BIN) lab run tenants
+	@$(BIN) lab run conformance
 
 .PHONY: soak
 soak: ## restart, kill, upgrade and reconfigure under load, ROUNDS=10 times; the engine by BGP; designs of a UPF; probes under load for 10 minutes

@@ -25,6 +25,7 @@ type Image struct {
 	Files      []File // in the order of the layer
 	Env        []string
 	Entrypoint []string
+	Cmd        []string // what Entrypoint gets, unless a pod says more
 }
 
 // File is a program of the image, or a symbolic link.
@@ -89,7 +90,7 @@ func (i Image) build() (v1.Image, error) {
 	}
 	c = c.DeepCopy()
 	c.Architecture, c.OS = runtime.GOARCH, "linux"
-	c.Config.Entrypoint, c.Config.Env = i.Entrypoint, i.Env
+	c.Config.Entrypoint, c.Config.Cmd, c.Config.Env = i.Entrypoint, i.Cmd, i.Env
 	return mutate.ConfigFile(whole, c)
 }
 

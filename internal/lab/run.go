@@ -44,6 +44,11 @@ func upAnew(ctx context.Context, in *instance.Instance, variant string, progress
 		if err := cluster.HaveCluster(variant); err != nil {
 			return err
 		}
+		if topology.HasSuites(in.Topology) {
+			if err := cluster.HaveSuites(); err != nil {
+				return err
+			}
+		}
 	}
 	in.State.Variant = variant
 	if err := in.Begin(); err != nil {
@@ -74,7 +79,7 @@ func build(ctx context.Context, in *instance.Instance, progress *report.Progress
 			}
 			return cluster.StartAPIServer(ctx, in)
 		}},
-		{"kubelets", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.StartKubelet(in, n) }},
+		{"kubelets", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.StartKubelet(ctx, in, n) }},
 		{"the nodes of the cluster", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.JoinCluster(ctx, in, n) }},
 		{"culvert, by its manifest", nil, func(n *topology.Node) error { return cluster.Install(ctx, in, n) }},
 		{"culvert", kinds{topology.Culvert, topology.Cluster}, func(n *topology.Node) error { return daemon.StartCulvert(ctx, in, n) }},
@@ -127,7 +132,7 @@ func runChecks(ctx context.Context, r *disturb.Runner, variants []string, only *
 		return nil, err
 	}
 	summary := &report.Report{Lab: r.Topology.Name, Pass: true, Culvert: r.Culvert, Kernel: unix.ByteSliceToString(system.Release[:])}
-	r.Back = len(variants) == 1
+	r.Back, r.Tell = len(variants) == 1, progress.Say
 	checks := check.New(r)
 	list := r.Plan(variants, only)
 	if len(list) == 0 {

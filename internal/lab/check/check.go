@@ -65,6 +65,10 @@ var checkKinds = map[string]func(context.Context, *disturb.Runner, *topology.Che
 	"kubectl":             kubectl,
 	"culvert":             operate,
 	"leftovers":           leftovers,
+	"frame":               frame,
+	"again":               again,
+	"dead":                dead,
+	"suite":               suiteOf,
 }
 
 // Checker makes checks, one after another.

@@ -88,19 +88,52 @@ func Kubectl(ctx context.Context, in *instance.Instance, input []byte, args ...s
 	return out, errors.Join(err, ctx.Err())
 }
 
-// RunKubectl runs a command of a topology, and returns what kubectl printed. Output that
-// does not match is an error.
+// RunKubectl runs a command of a topology, and returns what kubectl printed, or why it was
+// refused where that is wanted. Anything that does not match is an error.
 func RunKubectl(ctx context.Context, in *instance.Instance, c *topology.Command) (string, error) {
 	input, err := list(c.Input)
 	if err != nil {
 		return "", err
 	}
-	out, err := Kubectl(ctx, in, input, c.Args...)
+	args := c.Args
+	if c.Agent != "" {
+		config, err := agentConfig(ctx, in, c.Agent)
+		if err != nil {
+			return "", err
+		}
+		args = append([]string{"--kubeconfig", config}, args...) // the later one of two counts
+	}
+	out, err := Kubectl(ctx, in, input, args...)
+	if c.Refused != "" {
+		return refused(c, err)
+	}
 	text := strings.TrimSpace(string(out))
 	if err == nil && !regexp.MustCompile(c.Output).MatchString(text) {
 		err = fmt.Errorf("kubectl %s: %q does not match %q", strings.Join(c.Args, " "), text, c.Output)
 	}
 	return text, err
+}
+
+// refused is why a command was refused, as it should be.
+func refused(c *topology.Command, err error) (string, error) {
+	if err == nil {
+		return "", fmt.Errorf("kubectl %s is not refused", strings.Join(c.Args, " "))
+	}
+	if !regexp.MustCompile(c.Refused).MatchString(err.Error()) {
+		return "", fmt.Errorf("refused for another reason than %q: %w", c.Refused, err)
+	}
+	return "refused: " + regexp.MustCompile(c.Refused).FindString(err.Error()), nil
+}
+
+// agentConfig is a file with a token as the agent of a node has it: of the manifest's service
+// account, and bound to that node.
+func agentConfig(ctx context.Context, in *instance.Instance, node string) (file string, err error) {
+	token, err := Kubectl(ctx, in, nil, "--namespace", "kube-system", "create", "token", "culvert", "--bound-object-kind", "Node", "--bound-object-name", node)
+	if err != nil {
+		return "", err
+	}
+	file = in.File(in.APIServer(), "agent-"+node+".kubeconfig")
+	return file, writeKubeconfig(in, in.APIServer(), strings.TrimSpace(string(token)), file)
 }
 
 // list is objects as one for kubectl's standard input.

@@ -94,16 +94,15 @@ func register(ctx context.Context, in *instance.Instance, n *topology.Node) erro
 	return err
 }
 
-// defineResources installs what our manifest defines, and waits until the API
-// server knows it.
+// defineResources installs what our manifest has beside the agents themselves: resources, rights
+// and what they are held to. It waits until the API server knows them.
 func defineResources(ctx context.Context, in *instance.Instance) error {
-	const kind = "CustomResourceDefinition"
 	for text := range strings.SplitSeq(kubernetes.Manifest, "\n---\n") {
 		var object map[string]any
 		if err := yaml.Unmarshal([]byte(text), &object); err != nil {
 			return fmt.Errorf("the manifest: %w", err)
 		}
-		if object["kind"] != kind {
+		if object == nil || object["kind"] == "DaemonSet" { // the comment that it begins with
 			continue
 		}
 		if err := ApplyObject(ctx, in, object); err != nil {

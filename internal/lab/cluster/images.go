@@ -31,13 +31,18 @@ func Images(in *instance.Instance) string { return filepath.Join(instance.DiskDi
 
 // writeImages writes archives of culvert's image and of that of test pods, which
 // is the pause image, too: it waits, or serves HTTP by the command of its pod.
-func writeImages(in *instance.Instance) error {
+func writeImages(ctx context.Context, in *instance.Instance) error {
 	in.State.Disks = instance.AddNew(in.State.Disks, Images(in))
 	if err := errors.Join(in.Save(), os.MkdirAll(Images(in), 0o755)); err != nil {
 		return err
 	}
 	pod := image.Image{Name: podImage, Files: []image.File{{Path: busybox, From: busybox}}, Env: []string{"PATH=/bin"},
 		Entrypoint: []string{busybox, "sleep", "2147483647"}}
+	if topology.HasSuites(in.Topology) {
+		if err := writeTestImages(ctx, in); err != nil {
+			return err
+		}
+	}
 	return errors.Join(
 		pod.Write(filepath.Join(Images(in), "pod.tar")),
 		CulvertImage(in.Culvert, filepath.Dir(in.Culvert), nodeImage).Write(filepath.Join(Images(in), "culvert.tar")))
@@ -80,7 +85,10 @@ func Install(ctx context.Context, in *instance.Instance, n *topology.Node) error
 	for _, s := range in.Services {
 		objects = append(objects, serviceOf(in, s))
 	}
-	return Create(ctx, in, objects)
+	if err := Create(ctx, in, objects); err != nil || !topology.HasSuites(in.Topology) {
+		return err
+	}
+	return PrepareSuites(ctx, in)
 }
 
 // installCulvert applies the manifest that is shipped, with the image that the

@@ -29,19 +29,22 @@ type container struct {
 
 // containers are those by the lab's modes. Debian's is where packages are, the newer
 // one where tools/cluster/build.sh puts it; it takes CNI 1.1.0, too, which is
-// chosen for the clusters of one family.
+// chosen for the clusters of one family. A mode that is called like one of kube-proxy's is
+// that of all nodes.
 var containers = map[string]container{
 	"containerd-1.6": {func() string { return "/usr/bin" }, "/usr/bin", 2, cniVersion},
 	"containerd-2":   {Programs, kubelet.Bin, 3, cniVersion},
 	topology.IPv4:    {Programs, kubelet.Bin, 3, newCNIVersion},
 	topology.IPv6:    {Programs, kubelet.Bin, 3, newCNIVersion},
+	"nftables":       {Programs, kubelet.Bin, 3, cniVersion},
+	"iptables":       {Programs, kubelet.Bin, 3, cniVersion},
 }
 
 // StartKubelet starts a node of kind kubelet. That it is one of the cluster is
 // waited for later: all start at the same time.
-func StartKubelet(in *instance.Instance, n *topology.Node) error {
+func StartKubelet(ctx context.Context, in *instance.Instance, n *topology.Node) error {
 	if n == in.Kubelets()[0] {
-		if err := writeImages(in); err != nil {
+		if err := writeImages(ctx, in); err != nil {
 			return err
 		}
 	}
@@ -78,7 +81,7 @@ func KubeletSpec(in *instance.Instance, n *topology.Node) (kubelet.Spec, error) 
 	s := kubelet.Spec{
 		Name: n.Name, Root: disk(in, n), Addresses: known(in, n), Cgroup: "culvert-lab-" + in.Name + "-" + n.Name,
 		Programs: filepath.Dir(Programs()), Images: Images(in), Containerd: c.inNode, ConfigVersion: c.configVersion,
-		Pause: podImage, ProxyMode: n.Proxy, PodCIDRs: ranges(in, podRanges),
+		Pause: podImage, ProxyMode: proxyMode(in, n), DNS: dnsAddresses[0], PodCIDRs: ranges(in, podRanges),
 	}
 	api := in.APIServer()
 	ca, err := os.ReadFile(in.File(api, "kubelet-ca.crt"))
@@ -92,6 +95,14 @@ func KubeletSpec(in *instance.Instance, n *topology.Node) (kubelet.Spec, error) 
 	proxy, err := kubeconfigText(in, api, proxyUser)
 	s.ClientCA, s.Kubelet, s.Proxy = string(ca), string(own), string(proxy)
 	return s, err
+}
+
+// proxyMode is that of the node's kube-proxy.
+func proxyMode(in *instance.Instance, n *topology.Node) string {
+	if v := in.State.Variant; v == "nftables" || v == "iptables" {
+		return v
+	}
+	return n.Proxy
 }
 
 // disk is the directory that is the node's root file system.

@@ -83,8 +83,8 @@ func users(in *instance.Instance) string {
 	return b.String()
 }
 
-// certificates of kube-apiserver as a client of kubelets, each signed by the one
-// before it and the first by itself.
+// certificates of kube-apiserver as a client of kubelets, and of pods, each signed by
+// the one before it and the first by itself.
 var certificates = []struct {
 	file     string
 	template x509.Certificate
@@ -95,6 +95,10 @@ var certificates = []struct {
 	{"kubelet-client", x509.Certificate{
 		Subject:  pkix.Name{CommonName: "kube-apiserver", Organization: []string{"system:masters"}},
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}},
+	{"localhost", x509.Certificate{ // of pods of tests, which nobody verifies
+		Subject:  pkix.Name{CommonName: "localhost"},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}},
 }
 

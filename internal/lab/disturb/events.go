@@ -19,8 +19,9 @@ import (
 // Runner runs the checks of an instance that is up.
 type Runner struct {
 	*instance.Instance
-	UpgradeTo string // binary that an upgrade goes to
-	Back      bool   // a change of the variant is taken back: it is the only one that is run
+	UpgradeTo string                           // binary that an upgrade goes to
+	Tell      func(format string, args ...any) // what a long check does
+	Back      bool                             // a change of the variant is taken back: it is the only one that is run
 }
 
 // action is an event while it is done: in a Runner, at a node if the event has one.

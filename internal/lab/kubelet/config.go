@@ -59,6 +59,8 @@ failSwapOn: false
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %s/ca.crt}}
 authorization: {mode: Webhook}
 resolvConf: /etc/resolv.conf
+clusterDomain: cluster.local
+clusterDNS: ["%s"]
 volumePluginDir: /var/lib/kubelet/volumeplugins
 evictionHard: {memory.available: 100Mi, nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%"}
 imageGCHighThresholdPercent: 100
@@ -68,7 +70,7 @@ oomScoreAdj: 0
 `
 
 func (s Spec) kubeletConfig() string {
-	return fmt.Sprintf(kubeletConfig, Socket, s.Cgroup, kubeDir)
+	return fmt.Sprintf(kubeletConfig, Socket, s.Cgroup, kubeDir, s.DNS)
 }
 
 // The size of the table of connections is the machine's, not a namespace's.

@@ -29,6 +29,7 @@ type Spec struct {
 	ConfigVersion int    `json:"config_version"`
 	Pause         string `json:"pause"`      // image of each pod's sandbox
 	ProxyMode     string `json:"proxy_mode"` // of kube-proxy: nftables or iptables
+	DNS           string `json:"dns"`        // address of the cluster's
 	PodCIDRs      string `json:"pod_cidrs"`  // of the whole cluster, with a comma between
 	ClientCA      string `json:"-"`          // PEM: who signs kube-apiserver's certificate as a client
 	// Kubeconfigs of kubelet and kube-proxy.

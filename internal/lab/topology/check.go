@@ -61,6 +61,13 @@ type Check struct {
 	// (captured).
 	Capture string `json:"capture,omitempty"`
 	Filter  string `json:"filter,omitempty"`
+	// Frame are the layers of frames that are made by hand, outermost first, around data by
+	// which they are found (frame). {NAME.ipv4} and {NAME.ipv6} are addresses. Next is the node
+	// whose MAC they are for; those of a pod are for its own node's.
+	Frame []map[string]any `json:"frame,omitempty"`
+	Next  string           `json:"next,omitempty"`
+	// Suite are tests of Kubernetes' (suite).
+	Suite *Suite `json:"suite,omitempty"`
 	// Kubectl is what it has to do (kubectl).
 	Kubectl *Command `json:"kubectl,omitempty"`
 	// Limit is how long it may take: a minute unless set.
@@ -100,6 +107,15 @@ type Way struct {
 	Size     int      `json:"size,omitempty"`
 	Flows    int      `json:"flows,omitempty"`
 	Class    string   `json:"class,omitempty"`
+}
+
+// Suite are those tests of e2e.test whose names match Focus and do not match Skip, at most
+// Workers at a time. Why some are left out is Because.
+type Suite struct {
+	Focus   string `json:"focus"`
+	Skip    string `json:"skip,omitempty"`
+	Because string `json:"because,omitempty"`
+	Workers int    `json:"workers"`
 }
 
 // Classes are those of all streams, the first one's first.

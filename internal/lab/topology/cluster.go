@@ -88,5 +88,10 @@ func (s *Service) Addresses() []netip.Addr {
 	return slices.DeleteFunc([]netip.Addr{s.IPv4, s.IPv6}, func(a netip.Addr) bool { return !a.IsValid() })
 }
 
+// HasSuites says whether checks of a lab run tests of Kubernetes', which need more of a cluster.
+func HasSuites(t *Topology) bool {
+	return slices.ContainsFunc(t.Checks, func(c Check) bool { return c.Kind == "suite" })
+}
+
 // IsReal says whether a node of the lab is a pod of a real kubelet's.
 func (t *Topology) IsReal(n *Node) bool { return n.Kind == Pod && t.Node(n.Host).Kind == Kubelet }

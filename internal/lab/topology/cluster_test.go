@@ -87,6 +87,7 @@ func objectOf(version, kind, name, namespace string) map[string]any {
 }
 
 func TestParseKubelets(t *testing.T) {
+	const asked = "kubectl, kubectl: {args: [get, nodes], output: x}"
 	for _, tt := range []struct {
 		old, new string
 		want     []string
@@ -99,6 +100,19 @@ func TestParseKubelets(t *testing.T) {
 		{"program: kubelet", "program: systemd", []string{"checks[1]", "containerd", "kube-proxy"}},
 		{"do: reboot, node: x", "do: collect, node: p", []string{"checks[1]", "by its kubelet"}},
 		{"do: reboot, node: x", "do: reboot, node: p", []string{"checks[1]", "kind kubelet"}},
+		{"output: x", "refused: '('", []string{"checks[0]", "missing closing"}},
+		{"output: x", "output: x, refused: x", []string{"checks[0]", "give one of them"}},
+		{"output: x", "agent: p", []string{"checks[0]", "kubelet"}},
+		{asked, "suite, suite: {focus: a}", []string{"checks[0]", "workers"}},
+		{asked, "suite, suite: {focus: '(', workers: 1}", []string{"checks[0]", "missing closing"}},
+		{asked, "suite, suite: {focus: a, skip: b, workers: 1}", []string{"checks[0]", "because"}},
+		{asked, "dead, from: p, to_name: x", []string{"checks[0]", "kind pod"}},
+		{asked, "frame, from: p, frame: [{udp: {}}]", []string{"checks[0]", "at: missing"}},
+		{asked, "frame, from: p, at: q", []string{"checks[0]", "frame: missing"}},
+		{asked, "frame, from: p, at: q, frame: [{sctp: {}}]", []string{"checks[0]", "no such layer"}},
+		{asked, "frame, from: p, at: q, frame: [{ipv6: {src: '{z.ipv6}', dst: '::'}}]", []string{"checks[0]", "z"}},
+		{asked, "frame, from: x, at: q, frame: [{udp: {}}]", []string{"checks[0]", "next: missing"}},
+		{asked, "frame, from: x, at: q, next: p, frame: [{udp: {}}]", []string{"checks[0]", "p has no link"}},
 	} {
 		text := strings.Replace(kubeletsOfOne, tt.old, tt.new, 1)
 		if text == kubeletsOfOne {

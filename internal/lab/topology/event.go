@@ -74,6 +74,10 @@ type Command struct {
 	Input []map[string]any `json:"input,omitempty"`
 	// Output must match what it prints.
 	Output string `json:"output,omitempty"`
+	// Agent is a node: kubectl has the token of the agent there, in place of the
+	// administrator's. Refused must match why the API server refuses.
+	Agent   string `json:"agent,omitempty"`
+	Refused string `json:"refused,omitempty"`
 }
 
 // NodePrograms are those of a node of kind kubelet that can be killed, by the words
@@ -87,6 +91,8 @@ var NodePrograms = map[string][]string{
 var plurals = map[string]string{
 	"Node": "nodes", "ConfigMap": "configmaps", "Namespace": "namespaces", "Service": "services", "EndpointSlice": "endpointslices",
 	"CustomResourceDefinition": "customresourcedefinitions", "SRv6Policy": "srv6policies",
+	"ServiceAccount": "serviceaccounts", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings", "Role": "roles", "RoleBinding": "rolebindings",
+	"ValidatingAdmissionPolicy": "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
 
 // ObjectPath is where an object is in the API.

@@ -1,21 +1,24 @@
 package topology
 
 import (
+	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/packet"
 )
 
 // CheckKinds are the kinds of checks.
 var CheckKinds = []string{
-	"adjacency", "advertised", "captured", "charged", "cni_status", "culvert", "echo", "end_marker", "gnb", "kubectl", "leftovers", "n4", "one_family",
-	"ospf", "ping", "pods", "procedure", "program", "route", "router_solicitation", "shows", "spread", "tcp", "udp",
+	"adjacency", "advertised", "again", "captured", "charged", "cni_status", "culvert", "dead", "echo", "end_marker", "frame", "gnb", "kubectl", "leftovers", "n4", "one_family",
+	"ospf", "ping", "pods", "procedure", "program", "route", "router_solicitation", "shows", "spread", "suite", "tcp", "udp",
 }
 
 // fromNobody are the kinds of checks that are about the whole cluster, or about the
 // SMFs that their events name.
-var fromNobody = []string{"culvert", "kubectl", "leftovers", "n4", "procedure"}
+var fromNobody = []string{"culvert", "kubectl", "leftovers", "n4", "procedure", "suite"}
 
 // ReportKinds are the kinds of reports that an SMF gets.
 var ReportKinds = []string{"downlink_data", "error_indication", "hosts", "path_failed", "path_lost", "restarted", "usage"}
@@ -59,21 +62,19 @@ func (v validator) check(c *Check) {
 			"program, says: give what is run, which begins with the name of a program, and what it has to write")
 	case "procedure":
 		v.want(len(c.AllEvents()) > 0, "events: a procedure is made of some")
+	case "suite":
+		v.suite(c.Suite)
+	case "dead":
+		kindIs(Pod)(v, c.ToName)
+	case "frame":
+		v.frame(c)
 	case "one_family":
 		v.want(len(c.Families) == 1, "families: one_family is about one of them")
 	case "ospf":
 		n := v.t.Node(c.From)
 		v.want(n.FRR != nil && slices.Contains(n.FRR.Daemons, "ospf6d"), "from: %q does not run ospf6d", c.From)
 	}
-	for _, x := range c.Counters {
-		in := v.in("counters")
-		if n := v.t.Node(x.Node); n == nil || !n.Counts() {
-			in.culvert(x.Node)
-		}
-		in.want(slices.Contains([]string{"", "sent", "received", "some", "none"}, x.Packets), "packets: %q: use sent, received, some or none", x.Packets)
-		in.want(x.Slice == "" || x.Direction == "uplink" || x.Direction == "downlink", "direction: %q: use uplink or downlink, of a slice", x.Direction)
-		in.none(v.t.hasVariants(x.Variants))
-	}
+	v.counters(c.Counters)
 	for _, name := range c.Accounts {
 		v.culvert(name)
 	}
@@ -84,6 +85,55 @@ func (v validator) check(c *Check) {
 		}
 	}
 }
+
+// counters wants what counts to be of nodes that do.
+func (v validator) counters(list []CounterExpect) {
+	for _, x := range list {
+		in := v.in("counters")
+		if n := v.t.Node(x.Node); n == nil || !n.Counts() {
+			in.culvert(x.Node)
+		}
+		in.want(slices.Contains([]string{"", "sent", "received", "some", "none"}, x.Packets), "packets: %q: use sent, received, some or none", x.Packets)
+		in.want(x.Slice == "" || x.Direction == "uplink" || x.Direction == "downlink", "direction: %q: use uplink or downlink, of a slice", x.Direction)
+		in.none(v.t.hasVariants(x.Variants))
+	}
+}
+
+// suite wants tests to be chosen, by a cluster that runs pods.
+func (v validator) suite(s *Suite) {
+	if !v.want(s != nil && s.Focus != "" && s.Workers > 0, "suite: give focus and workers") {
+		return
+	}
+	v.want(len(v.t.Kubelets()) > 0, "suite: the lab has no node of kind kubelet")
+	v.want((s.Skip == "") == (s.Because == ""), "because: say why tests are left out, where some are")
+	for _, text := range []string{s.Focus, s.Skip} {
+		_, err := regexp.Compile(text)
+		v.none(err)
+	}
+}
+
+// frame wants layers that can be read, once addresses are in the place of names.
+func (v validator) frame(c *Check) {
+	v.want(c.At != "", "at: missing: where the frames are looked for")
+	from := v.t.Node(c.From)
+	v.want(from.Kind == Pod || c.Next != "" && len(v.t.Devices(from)) > 0, "next: missing: who gets the frames of a node that is no pod")
+	if c.Next != "" && v.exists(c.Next) {
+		v.want(len(v.t.Devices(v.t.Node(c.Next))) > 0, "next: %s has no link", c.Next)
+	}
+	var layers packet.Layers
+	text, err := json.Marshal(c.Frame)
+	if err == nil {
+		err = json.Unmarshal(AddressNames.ReplaceAllFunc(text, func(name []byte) []byte {
+			v.exists(string(AddressNames.FindSubmatch(name)[1]))
+			return []byte("::")
+		}), &layers)
+	}
+	v.none(err)
+	v.want(len(layers) > 0, "frame: missing: its layers")
+}
+
+// AddressNames are {NAME.ipv4} and {NAME.ipv6} in layers: addresses of a node or pod.
+var AddressNames = regexp.MustCompile(`\{([a-z0-9-]+)\.(ipv4|ipv6)\}`)
 
 // culvert wants a node that runs culvert.
 func (v validator) culvert(name string) bool {

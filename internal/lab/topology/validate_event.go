@@ -154,7 +154,13 @@ func (v validator) route(e *Event) { v.want(len(strings.Fields(e.Route)) > 1, "r
 
 func (v validator) kubectl(c *Command) {
 	if v.want(v.t.APIServer() != nil && c != nil && len(c.Args) > 0, "kubectl: give args, in a lab with kube-apiserver") {
-		_, err := regexp.Compile(c.Output)
-		v.none(err)
+		for _, text := range []string{c.Output, c.Refused} {
+			_, err := regexp.Compile(text)
+			v.none(err)
+		}
+		v.want(c.Refused == "" || c.Output == "", "output, refused: give one of them")
+		if c.Agent != "" {
+			v.culvert(c.Agent)
+		}
 	}
 }
