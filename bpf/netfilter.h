@@ -128,7 +128,7 @@ INLINE int forward_input(struct bpf_nf_ctx *ctx)
 	struct bpf_dynptr packet;
 	int reason;
 
-	if (!from && !to)
+	if (from == to) /* no pod's, or a pod reaches itself by a Service */
 		return NF_ACCEPT;
 	if (bpf_dynptr_from_skb((struct __sk_buff *)ctx->skb, 0, &packet))
 		return NF_DROP;

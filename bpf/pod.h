@@ -247,6 +247,8 @@ INLINE int may_send(struct __sk_buff *skb, struct inner *in, __u32 from, __u32 t
 	struct pod *receiver = bpf_map_lookup_elem(&pod, &to);
 	int reason = 0;
 
+	if (from == to) /* a pod reaches itself */
+		return 0;
 	if (from && sender && asks_policies(skb, in, sender))
 		reason = skb_policies(skb, in, from, EGRESS);
 	if (!reason && to && receiver && asks_policies(skb, in, receiver))

@@ -196,9 +196,10 @@ func TestNetworkPolicyOfServices(t *testing.T) {
 	w.router.Addr(t, "n1", "198.51.100.254/24")
 	(&fabricPod{NS: w.router}).echo(t)
 	rules := "add table ip nat; add chain ip nat pre { type nat hook prerouting priority -100; }; add chain ip nat post { type nat hook postrouting priority 100; }; "
-	for service, to := range map[string]netip.Addr{"10.96.0.1": w.server.ipv4, "10.96.0.2": w.far.ipv4, "10.96.0.3": addr("198.51.100.254")} {
+	for service, to := range map[string]netip.Addr{"10.96.0.1": w.server.ipv4, "10.96.0.2": w.far.ipv4, "10.96.0.3": addr("198.51.100.254"), "10.96.0.4": w.client.ipv4} {
 		rules += fmt.Sprintf("add rule ip nat pre ip daddr %s dnat to %s; ", service, to)
 	}
+	rules += fmt.Sprintf("add rule ip nat post ip saddr %[1]s ip daddr %[1]s masquerade; ", w.client.ipv4)
 	a.Run(t, "nft", rules+"add rule ip nat post oifname up masquerade")
 	services := addrs("10.96.0.1", "10.96.0.2", "10.96.0.3")
 	outside := addr("198.51.100.254")
@@ -220,6 +221,7 @@ func TestNetworkPolicyOfServices(t *testing.T) {
 	} {
 		w.apply(t, c.policy)
 		for _, network := range []string{"tcp", "udp"} {
+			w.asks(t, w.client.NS, network, addr("10.96.0.4")) // itself
 			for _, to := range c.allowed {
 				w.asks(t, w.client.NS, network, to)
 			}
@@ -356,8 +358,8 @@ func TestIsolationOfConnections(t *testing.T) {
 	for i, at := range w.far.addresses() {
 		for _, peer := range []*fabricPod{w.far, w.server} {
 			w.apply(t)
-			c, s := connect(w.client, listen(peer, peer.addresses()[i]))
-			c2, s2 := connect(peer, listen(w.client, w.client.addresses()[i]))
+			_, s := connect(w.client, listen(peer, peer.addresses()[i]))
+			c2, _ := connect(peer, listen(w.client, w.client.addresses()[i]))
 			w.apply(t, `x: {podSelector: {matchLabels: {app: client}}, policyTypes: [Ingress, Egress]}`)
 			before := w.refusals(t)
 			_, err := s.Write([]byte("news"))
@@ -370,11 +372,11 @@ func TestIsolationOfConnections(t *testing.T) {
 				}
 			}
 			w.apply(t, `x: {podSelector: {matchLabels: {app: client}}, policyTypes: [Ingress]}`)
-			c, s = connect(w.client, listen(peer, peer.addresses()[i]))
+			c, s := connect(w.client, listen(peer, peer.addresses()[i]))
 			push(s, c)
 			w.apply(t)
 			c, s = connect(w.client, listen(peer, peer.addresses()[i]))
-			c2, s2 = connect(peer, listen(w.client, w.client.addresses()[i]))
+			c2, s2 := connect(peer, listen(w.client, w.client.addresses()[i]))
 			w.apply(t, `x: {podSelector: {matchLabels: {app: client}}, policyTypes: [Ingress], ingress: [{from: [{podSelector: {}}]}]}`)
 			push(s, c)
 			push(s2, c2)
