@@ -83,7 +83,7 @@ func build(ctx context.Context, in *instance.Instance, progress *report.Progress
 		{"the nodes of the cluster", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.JoinCluster(ctx, in, n) }},
 		{"culvert, by its manifest", nil, func(n *topology.Node) error { return cluster.Install(ctx, in, n) }},
 		{"culvert", kinds{topology.Culvert, topology.Cluster}, func(n *topology.Node) error { return daemon.StartCulvert(ctx, in, n) }},
-		{"pods", kinds{topology.Pod}, func(n *topology.Node) error { return cluster.Attach(ctx, in, n) }},
+		{"pods", kinds{topology.Pod}, func(n *topology.Node) error { return cluster.Start(ctx, in, n) }},
 		{"Services", nil, func(n *topology.Node) error { return cluster.Serve(ctx, in, n) }},
 		{"programs of others", nil, func(n *topology.Node) error { return daemon.StartPrograms(ctx, in, n) }},
 		{"SMF", nil, func(n *topology.Node) error { return daemon.StartSMFs(ctx, in, n) }},

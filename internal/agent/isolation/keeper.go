@@ -39,7 +39,7 @@ type Pods interface {
 
 // How long Wait waits, and a round that failed until it is tried again.
 const (
-	DefaultPatience = 10 * time.Second
+	DefaultPatience = 5 * time.Second // less than the CNI plugin waits
 	DefaultPause    = 5 * time.Second
 )
 

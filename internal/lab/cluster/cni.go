@@ -69,7 +69,7 @@ func runtimeOf(in *instance.Instance, p *topology.Node) *libcni.RuntimeConf {
 	}
 	return &libcni.RuntimeConf{
 		ContainerID: "lab-" + in.Name + "-" + p.Name, NetNS: in.Namespace(p).Path(), IfName: topology.PodInterface,
-		Args:           [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "lab"}, {"K8S_POD_NAME", p.Name}},
+		Args:           [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", podNamespace}, {"K8S_POD_NAME", p.Name}},
 		CapabilityArgs: capabilities,
 	}
 }
