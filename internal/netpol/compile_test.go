@@ -185,7 +185,7 @@ func TestWhatPoliciesMean(t *testing.T) {
 	}
 }
 
-// What one policy allows no other takes away.
+// What one policy allows no other removes.
 func TestPoliciesAdd(t *testing.T) {
 	s := shop()
 	s.Policies = []*Policy{

@@ -266,7 +266,7 @@ func (k *Keeper) note(s *netpol.State, d *netpol.Desired, all []pods.Status, err
 }
 
 // Wait returns once the data path has what policies say of a pod that was put, or when it has
-// waited long enough, or end is closed. Then the pod is closed, but for its own node, until
+// waited long enough, or end is closed. Then the pod reaches its own node only, until
 // the API says more.
 func (k *Keeper) Wait(end <-chan struct{}, ifindex int, uid string) error {
 	k.mu.Lock()

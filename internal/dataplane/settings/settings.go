@@ -61,7 +61,7 @@ type Limits struct {
 	Sessions     uint32 // 0: no user plane function, and no memory for it
 	Filters      uint32 // of all sessions, 12 for each of Sessions unless set
 	NATAddresses uint32 // public ones, each with 1.5 MB of ports
-	PodFlows     uint32 // of pods that NetworkPolicies isolate; 0: there are none
+	PodFlows     uint32 // of pods that NetworkPolicies isolate; 0: no pods
 }
 
 // MaxSessions bounds Limits.Sessions: the low 24 bits of a TEID are an entry.

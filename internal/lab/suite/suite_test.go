@@ -58,7 +58,7 @@ func (s *Suite) open(t *testing.T, build string) {
 	s.State = state
 }
 
-// made is what was asked for, by process.
+// made are the tests that each process was asked for.
 func (s *Suite) made(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(s.Dir, "made")
