@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
+	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
@@ -58,6 +59,8 @@ type counters struct {
 	Lists    func(policy string) (lists []counter.Counter, all counter.Counter, err error)
 	Tunnel   func(name string) (received, sent counter.Counter, err error)
 	Usage    func() map[string]table.Usage
+	// Isolated is what NetworkPolicies did, by the ifindex of pods.
+	Isolated func() (map[int]pod.PolicyCounts, error)
 	// Signalling is of PFCP messages.
 	Signalling func() (n4.Counts, error)
 }
@@ -190,7 +193,7 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 		},
 		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, NetworkPolicies: dp.NetworkPolicies, Spread: dp.Spread, N4: dp.N4, NAT: dp.NAT, SpreadCards: steering.cards,
 		Punts:    punt.DataPath{Injector: dp, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read},
-		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Signalling: dp.Signalling},
+		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Isolated: dp.Pods.PolicyCounts, Signalling: dp.Signalling},
 		Sweep:    dp.Sweep, Build: dp.Build, Close: dp.Close,
 	}, nil
 }

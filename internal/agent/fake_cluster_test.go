@@ -21,6 +21,7 @@ type fakePods struct {
 	entry   int // 0: none
 
 	enforced bool
+	policed  map[int]pod.PolicyCounts
 	isolated netpol.Desired // what was applied last
 }
 

@@ -108,6 +108,7 @@ func (f *fakeDataPath) joined() *dataPath {
 		Pods: podTable{f}, Sessions: f, Trace: tracing{f}, NetworkPolicies: fakePolicies{f}, Spread: &f.spread, N4: n4.New(0), SpreadCards: func() []string { return nil },
 		Punts: punt.DataPath{Injector: f, InjectToUE: f.InjectToUE, Read: f.Punts},
 		Counters: counters{Outcomes: f.Outcomes, SID: f.SIDCounter, Lists: f.ListCounters, Class: f.ClassCounter, Tunnel: f.TunnelCounters, Usage: f.Usage,
+			Isolated:   func() (map[int]pod.PolicyCounts, error) { return f.policed, nil },
 			Signalling: func() (n4.Counts, error) { return n4.Counts{Modifications: 3}, nil }},
 		Sweep: f.Sweep, Build: f.Build, Close: f.Close,
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/isolation"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/netpol"
 )
 
@@ -65,6 +66,26 @@ func (p *policing) explain(a isolation.Ask) ([]netpol.Verdict, error) {
 		return nil, err
 	}
 	return p.keeper.Explain(a, nodes)
+}
+
+// IsolatedPod is what NetworkPolicies did with the packets of a pod of this node.
+type IsolatedPod struct {
+	Namespace, Name string
+	pod.PolicyCounts
+}
+
+// isolated are the pods of which policies have dropped packets, or allowed flows.
+func (p *policing) isolated() (out []IsolatedPod) {
+	counts, err := p.core.dp.Counters.Isolated()
+	if err != nil {
+		p.core.log.Warn("what NetworkPolicies did with packets cannot be read", "error", err)
+	}
+	for _, v := range p.core.pods.List() {
+		if n := counts[v.HostIfindex]; n != (pod.PolicyCounts{}) {
+			out = append(out, IsolatedPod{v.Namespace, v.Name, n})
+		}
+	}
+	return out
 }
 
 // isolationStatus fills in how NetworkPolicies are enforced. problems: what of them cannot be.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/isolation"
 	"github.com/culvert-net/culvert/internal/agent/observed"
+	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/kube"
 )
 
@@ -47,8 +49,20 @@ func TestPodsWithoutAPIAreClosed(t *testing.T) {
 	if _, err := d.ExplainPolicy(isolation.Ask{From: "a", To: "b"}); !errors.Is(err, isolation.ErrUnknown) {
 		t.Errorf("explained: %v", err)
 	}
-	if got := scraped(t, d.Agent); !strings.Contains(got, "culvert_network_policy_applied_timestamp_seconds 0\n") {
-		t.Error("no metrics of NetworkPolicies")
+	own := d.core.pods.List()[0]
+	dp.policed = map[int]pod.PolicyCounts{own.HostIfindex: {IngressDropped: 3, EgressFlows: 2}, 99: {IngressDropped: 7}}
+	got := scraped(t, d.Agent)
+	for _, want := range []string{
+		"culvert_network_policy_applied_timestamp_seconds 0\n",
+		fmt.Sprintf("culvert_network_policy_dropped_packets_total{direction=\"ingress\",namespace=%q,pod=%q} 3\n", own.Namespace, own.Name),
+		fmt.Sprintf("culvert_network_policy_flows_total{direction=\"egress\",namespace=%q,pod=%q} 2\n", own.Namespace, own.Name),
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no metric %s", want)
+		}
+	}
+	if n := strings.Count(got, "culvert_network_policy_dropped_packets_total{"); n != 2 {
+		t.Errorf("%d metrics of dropped packets, want two of one pod", n)
 	}
 	if err := d.stop(); err != nil {
 		t.Fatal(err)

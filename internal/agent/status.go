@@ -447,6 +447,7 @@ type Gauges struct {
 	Spread    *SpreadStatus     // where packets are spread over CPUs
 	// NetworkPolicies is of a node that enforces them.
 	NetworkPolicies *isolation.Status
+	Isolated        []IsolatedPod
 }
 
 // Owned is what resources are counted by.
@@ -475,7 +476,7 @@ func (a *Agent) Gauges() Gauges {
 		return g
 	}
 	if s := c.policing.keeper.Status(); s.Enforced {
-		g.NetworkPolicies = &s
+		g.NetworkPolicies, g.Isolated = &s, c.policing.isolated()
 	}
 	g.Spread = c.spread.status(c.writer.Tables.Spread.By)
 	g.DataPath, g.Failures, g.Tables = c.dp.Build(), len(c.writer.Failures), c.dp.Counters.Usage()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/isolation"
 )
 
@@ -43,4 +44,20 @@ var isolationFamilies = slices.Concat(
 			}
 			emit(seconds)
 		})),
+	podCounter("network_policy_dropped_packets_total", "Packets that NetworkPolicies of a pod of this node do not allow.",
+		func(p *agent.IsolatedPod) (uint64, uint64) { return p.IngressDropped, p.EgressDropped }),
+	podCounter("network_policy_flows_total", "Flows of pods of this node that began, and that NetworkPolicies allowed.",
+		func(p *agent.IsolatedPod) (uint64, uint64) { return p.IngressFlows, p.EgressFlows }),
 )
+
+// podCounter counts for each pod and direction.
+func podCounter(name, help string, of func(*agent.IsolatedPod) (ingress, egress uint64)) []family {
+	return counter(name, help, func(r *reading, emit emit) {
+		for i := range r.Isolated {
+			p := &r.Isolated[i]
+			ingress, egress := of(p)
+			emit(float64(ingress), p.Namespace, p.Name, "ingress")
+			emit(float64(egress), p.Namespace, p.Name, "egress")
+		}
+	}, "namespace", "pod", "direction")
+}
