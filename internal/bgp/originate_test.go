@@ -191,9 +191,8 @@ func TestOriginateInVPN(t *testing.T) {
 		r := routes.of("10.9.3.0/24@tenant/7")
 		return len(r) == 1 && r[0].Best && r[0].Target == "65001:8" && slices.Equal(r[0].Segments, []netip.Addr{addr("fc00:0:3:107::")})
 	})
-	if n := routes.count(); n != 2 { // an IPv4 and an IPv6 prefix of tenant 7, none of tenant 9, of the cluster, or of the pools
-		t.Errorf("%d routes: %v", n, routes.routes)
-	}
+	// An IPv4 and an IPv6 prefix of tenant 7, none of tenant 9, of the cluster, or of the pools.
+	eventually(t, "the slice knows two routes", func() bool { return routes.count() == 2 })
 	originate(t, s)
 	eventually(t, "the withdrawal reaches the provider edge", func() bool { return pe.routes.of("10.45.0.0/16@tenant/7") == nil })
 }

@@ -78,7 +78,7 @@ func TestObjectPath(t *testing.T) {
 			t.Errorf("%s, %v: want %s", got, err, tt.want)
 		}
 	}
-	_, err := ObjectPath(objectOf("v1", "Pod", "p", "default"))
+	_, err := ObjectPath(objectOf("v1", "Secret", "p", "default"))
 	wantError(t, err, "kind")
 }
 
