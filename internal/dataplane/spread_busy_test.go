@@ -56,7 +56,7 @@ func TestSpreadLeavesBusyCPU(t *testing.T) {
 			leave(c)
 			start := time.Now()
 			for d.Spread.Buckets()[c.bucket].CPU == c.cpu {
-				if time.Since(start) > 5*time.Second {
+				if time.Since(start) > time.Minute { // it hangs
 					t.Fatalf("%s: still there: %+v", name, d.Spread.Buckets()[c.bucket])
 				}
 				c.round(t)
