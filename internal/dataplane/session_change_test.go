@@ -440,8 +440,8 @@ func TestCrashInAChange(t *testing.T) {
 		must(t, d.Sessions.Put(s))
 		resolve(t, d)
 		clean[name] = results(t, d)
+		must(t, d.Sessions.Drop(5)) // what an idle one holds up is not the next one's
 	}
-	must(t, d.Sessions.Drop(5))
 	for _, c := range [][2]string{
 		{"plain", "handover and QFI"}, {"rich", "plain"}, {"both", "rich, handover and QFI"}, {"both, handover and QFI", "both"},
 		{"a TEID elsewhere", "framed"}, {"meters", "rich, turned round"}, {"another address", "idle"},
