@@ -58,11 +58,7 @@ INLINE int read_forwarded4(const struct bpf_dynptr *packet, __u32 at, struct inn
 
 	if (bpf_dynptr_read(&ip, sizeof(ip), packet, at, 0) || (ip.version_ihl & 0xf) < 5)
 		return -1;
-	in->src = (struct words){ .hi = ld32(&ip.src), .lo = ~0ull };
-	in->dst = (struct words){ .hi = ld32(&ip.dst), .lo = ~0ull };
-	in->protocol = ip.protocol;
-	in->fragment = !!(ld16(&ip.fragment) & be16(IPV4_FRAGMENT_MASK));
-	in->l4 = at + (ip.version_ihl & 0xf) * 4;
+	inner_of4(&ip, at, in);
 	return 0;
 }
 
@@ -72,11 +68,7 @@ INLINE int read_forwarded6(const struct bpf_dynptr *packet, __u32 at, struct inn
 
 	if (bpf_dynptr_read(&ip, sizeof(ip), packet, at, 0))
 		return -1;
-	copy16(&in->src, &ip.src);
-	copy16(&in->dst, &ip.dst);
-	in->protocol = ip.next_header;
-	in->fragment = ip.next_header == NH_FRAGMENT;
-	in->l4 = at + IPV6_LEN;
+	inner_of6(&ip, at, in);
 	return 0;
 }
 
@@ -86,7 +78,6 @@ INLINE int read_forwarded(const struct bpf_dynptr *packet, __u32 at, __u8 versio
 {
 	__u8 head[8] ALIGNED = {}, flags = 0;
 
-	in->version = version;
 	if (version == 4 ? read_forwarded4(packet, at, in) : read_forwarded6(packet, at, in))
 		return -1;
 	if (in->fragment || bpf_dynptr_read(head, sizeof(head), packet, in->l4, 0))

@@ -239,19 +239,19 @@ INLINE __u32 pod_policy_of_class(struct __sk_buff *skb, struct inner *in, __u32 
 	return way->policy;
 }
 
-/* What the policies of the sender say, and of a receiver on this node: 0, or a reason. What
- * goes by the kernel culvert_forward asks about. */
-INLINE int may_send(struct __sk_buff *skb, struct inner *in, __u32 from, __u32 to)
+/* What the policies of the sender say, and of a receiver on this node (or NULL): 0, or a
+ * reason. What goes by the kernel culvert_forward asks about. */
+INLINE int may_send(struct __sk_buff *skb, struct inner *in, __u32 from, __u32 to,
+		    struct pod *receiver)
 {
 	struct pod *sender = bpf_map_lookup_elem(&pod, &from);
-	struct pod *receiver = bpf_map_lookup_elem(&pod, &to);
 	int reason = 0;
 
 	if (from == to) /* a pod reaches itself */
 		return 0;
 	if (from && sender && asks_policies(skb, in, sender))
 		reason = skb_policies(skb, in, from, EGRESS);
-	if (!reason && to && receiver && asks_policies(skb, in, receiver))
+	if (!reason && receiver && asks_policies(skb, in, receiver))
 		reason = skb_policies(skb, in, to, INGRESS);
 	return reason;
 }
@@ -291,7 +291,7 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags, 
 
 		if (outside && !tenant && kernel_translates(skb, &in, 1))
 			return REASON_PASSED;
-		reason = may_send(skb, &in, from, 0);
+		reason = may_send(skb, &in, from, 0, 0);
 		if (reason)
 			return reason;
 		if (classes)
@@ -305,7 +305,7 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags, 
 	pod_of = bpf_map_lookup_elem(&pod, &index);
 	if (!pod_of || (outside && !tenant && kernel_translates(skb, &in, 1)))
 		return REASON_PASSED;
-	reason = may_send(skb, &in, from, index);
+	reason = may_send(skb, &in, from, index, pod_of);
 	if (reason)
 		return reason;
 	if (spend_hop(skb, ETH_LEN, in.version))

@@ -97,6 +97,31 @@ INLINE int shorten(struct inner *in, __u32 length)
 	return 0;
 }
 
+/* What an IPv4 header says of its packet. */
+INLINE void inner_of4(struct ipv4 *ip, __u32 offset, struct inner *in)
+{
+	in->src = (struct words){ .hi = ld32(&ip->src), .lo = ~0ull };
+	in->dst = (struct words){ .hi = ld32(&ip->dst), .lo = ~0ull };
+	in->version = 4;
+	in->protocol = ip->protocol;
+	in->class = ip->tos;
+	in->hops = ip->ttl;
+	in->fragment = !!(ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK));
+	in->l4 = offset + (ip->version_ihl & 0xf) * 4u;
+}
+
+INLINE void inner_of6(struct ipv6 *ip, __u32 offset, struct inner *in)
+{
+	copy16(&in->src, &ip->src);
+	copy16(&in->dst, &ip->dst);
+	in->version = 6;
+	in->protocol = ip->next_header;
+	in->class = ipv6_class(ip);
+	in->hops = ip->hop_limit;
+	in->fragment = ip->next_header == NH_FRAGMENT;
+	in->l4 = offset + IPV6_LEN;
+}
+
 INLINE int read_inner4(struct __sk_buff *skb, __u32 offset, struct inner *in)
 {
 	struct ipv4 *ip = skb_at(skb, offset, IPV4_LEN);
@@ -107,14 +132,7 @@ INLINE int read_inner4(struct __sk_buff *skb, __u32 offset, struct inner *in)
 	header = (ip->version_ihl & 0xf) * 4u;
 	if (header < IPV4_LEN || shorten(in, be16(ld16(&ip->length))) || in->length < header)
 		return -1;
-	in->src = (struct words){ .hi = ld32(&ip->src), .lo = ~0ull };
-	in->dst = (struct words){ .hi = ld32(&ip->dst), .lo = ~0ull };
-	in->version = 4;
-	in->protocol = ip->protocol;
-	in->class = ip->tos;
-	in->hops = ip->ttl;
-	in->fragment = !!(ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK));
-	in->l4 = offset + header;
+	inner_of4(ip, offset, in);
 	return 0;
 }
 
@@ -124,14 +142,7 @@ INLINE int read_inner6(struct __sk_buff *skb, __u32 offset, struct inner *in)
 
 	if (!ip || !is_ipv6(ip) || shorten(in, IPV6_LEN + be16(ld16(&ip->payload_length))))
 		return -1;
-	copy16(&in->src, &ip->src);
-	copy16(&in->dst, &ip->dst);
-	in->version = 6;
-	in->protocol = ip->next_header;
-	in->class = ipv6_class(ip);
-	in->hops = ip->hop_limit;
-	in->fragment = ip->next_header == NH_FRAGMENT;
-	in->l4 = offset + IPV6_LEN;
+	inner_of6(ip, offset, in);
 	return 0;
 }
 
