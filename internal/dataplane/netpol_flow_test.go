@@ -116,8 +116,10 @@ func (r *rig) checkFlowEnds(t *testing.T) {
 	key := abi.NetpolFlowKey{Remote: abi.In6Of(addr("::ffff:10.2.2.2")), LocalPort: abi.BE16(5), RemotePort: abi.BE16(6), Protocol: 17}
 	var at abi.NetpolFlowKey
 	var flow abi.NetpolFlow
-	for it := m.Iterate(); it.Next(&at, &flow); { // the pod's serial
-		key.Pod = at.Pod
+	for it := m.Iterate(); it.Next(&at, &flow); { // other pods have flows too: whose this is
+		if at.Remote == key.Remote && at.LocalPort == key.LocalPort && at.Protocol == key.Protocol {
+			key.Pod = at.Pod
+		}
 	}
 	if err := m.Lookup(&key, &flow); err != nil {
 		t.Fatalf("%+v: %v", key, err)
