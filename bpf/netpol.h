@@ -4,7 +4,7 @@
 #ifndef CULVERT_NETPOL_H
 #define CULVERT_NETPOL_H
 
-#include "skb.h"
+#include "flow_table.h"
 
 #define ICMP_ABOUT 8 /* the offset of the packet that an error is about */
 
@@ -33,7 +33,7 @@ INLINE int is_echo_type(__u32 protocol, __u8 type)
 }
 
 INLINE void flow_key_of(struct inner *in, struct upper *upper, __u32 direction, __u32 serial,
-			struct netpol_flow_key *key)
+			struct pod_flow_key *key)
 {
 	struct words *remote = direction == INGRESS ? &in->src : &in->dst;
 
@@ -64,7 +64,7 @@ INLINE int is_syn(__u8 flags)
 }
 
 /* Whether the rules allow somebody this; `bits` of the key count. */
-INLINE int rules_allow(__u32 list, __u32 identity, struct netpol_flow_key *flow, __be16 port,
+INLINE int rules_allow(__u32 list, __u32 identity, struct pod_flow_key *flow, __be16 port,
 		       __u32 bits)
 {
 	struct netpol_rule_key key = { .prefixlen = bits,
@@ -78,7 +78,7 @@ INLINE int rules_allow(__u32 list, __u32 identity, struct netpol_flow_key *flow,
 
 /* Whether the list allows a flow that began in this direction; the port is that of the end
  * which did not begin it. */
-GLOBAL int list_allows(struct pod *p, struct netpol_flow_key *flow, __u32 direction, __u32 bits)
+GLOBAL int list_allows(struct pod *p, struct pod_flow_key *flow, __u32 direction, __u32 bits)
 {
 	struct lpm6_key key = {};
 	__u32 list, *identity;
@@ -105,17 +105,8 @@ GLOBAL int list_allows(struct pod *p, struct netpol_flow_key *flow, __u32 direct
 	return identity && *identity && rules_allow(list, *identity, flow, port, bits);
 }
 
-INLINE int lasts(struct netpol_flow *flow, __u32 protocol, __u32 now)
-{
-	__u32 for_s = FLOW_LASTS;
-
-	if (protocol == NH_TCP)
-		for_s = flow->closing ? FLOW_LASTS_CLOSING : FLOW_LASTS_TCP;
-	return now - flow->seen <= for_s;
-}
-
 /* Against the flow's direction: no answer. */
-INLINE int begins_anew(struct netpol_flow *flow, struct netpol_flow_key *key, struct upper *upper,
+INLINE int begins_anew(struct pod_flow *flow, struct pod_flow_key *key, struct upper *upper,
 		       __u32 direction)
 {
 	if (direction == flow->direction)
@@ -125,20 +116,18 @@ INLINE int begins_anew(struct netpol_flow *flow, struct netpol_flow_key *key, st
 	return is_icmp(key->protocol) && is_echo_request(key->protocol, upper->type);
 }
 
-/* The flow of the key, if the pod's rules still allow it. */
-INLINE struct netpol_flow *known_flow(struct pod *p, struct netpol_flow_key *key, __u32 generation,
-				      __u32 now)
+/* Whether the flow goes on, and the pod's rules still allow it. */
+INLINE int goes_on(struct pod *p, struct pod_flow *flow, struct pod_flow_key *key, __u32 generation,
+		   __u32 now)
 {
-	struct netpol_flow *flow = bpf_map_lookup_elem(&netpol_flow, key);
-
-	if (!flow || !lasts(flow, key->protocol, now))
+	if (is_over(flow, now))
 		return 0;
 	if (flow->generation != generation) {
 		if (!list_allows(p, key, flow->direction, RULE_BITS))
 			return 0;
 		flow->generation = generation;
 	}
-	return flow;
+	return 1;
 }
 
 INLINE void count_policy(__u32 index, __u32 what)
@@ -157,37 +146,41 @@ GLOBAL int ask_policies(struct inner *in, struct upper *upper, __u32 index, __u3
 			__u32 now)
 {
 	struct pod *p = bpf_map_lookup_elem(&pod, &index);
-	struct netpol_flow_key key = {};
-	struct netpol_flow fresh = {}, *flow;
+	struct pod_flow fresh ALIGNED = {}, *flow;
+	struct pod_flow_key *key = &fresh.key;
 	__u32 generation;
 	int closing;
 
 	if (!p || !in || !upper)
 		return refuse_by_policy(index, direction);
 	generation = *(volatile __u32 *)&p->generation; /* before the lists: they change first */
-	flow_key_of(in, upper, direction, p->serial, &key);
+	flow_key_of(in, upper, direction, p->serial, key);
 	if (in->fragment)
-		return list_allows(p, &key, direction, RULE_BITS_PEER)
+		return list_allows(p, key, direction, RULE_BITS_PEER)
 			       ? 0
 			       : refuse_by_policy(index, direction);
-	closing = key.protocol == NH_TCP && upper->flags & (TCP_FIN | TCP_RST);
-	flow = known_flow(p, &key, generation, now);
-	if (flow && !begins_anew(flow, &key, upper, direction)) {
+	closing = key->protocol == NH_TCP && upper->flags & (TCP_FIN | TCP_RST);
+	flow = find_flow(key);
+	if (flow && goes_on(p, flow, key, generation, now) &&
+	    !begins_anew(flow, key, upper, direction)) {
 		if (flow->seen != now)
 			flow->seen = now;
 		if (closing)
 			flow->closing = 1;
 		return 0;
 	}
-	if (!list_allows(p, &key, direction, RULE_BITS))
+	if (!list_allows(p, key, direction, RULE_BITS))
 		return refuse_by_policy(index, direction);
-	if (is_icmp(key.protocol) && !is_echo_request(key.protocol, upper->type))
+	if (is_icmp(key->protocol) && !is_echo_request(key->protocol, upper->type))
 		return 0; /* has no answers */
 	fresh.generation = generation;
 	fresh.seen = now;
 	fresh.direction = direction;
 	fresh.closing = !!closing;
-	bpf_map_update_elem(&netpol_flow, &key, &fresh, BPF_ANY);
+	if (flow && is_flow(flow, key))
+		*flow = fresh;
+	else if (put_flow(&fresh))
+		count_policy(index, NETPOL_DISPLACED);
 	count_policy(index, direction == INGRESS ? NETPOL_INGRESS_FLOWS : NETPOL_EGRESS_FLOWS);
 	return 0;
 }
@@ -198,12 +191,14 @@ GLOBAL int is_about_flow(struct inner *about, struct upper *upper, __u32 index, 
 			 __u32 now)
 {
 	struct pod *p = bpf_map_lookup_elem(&pod, &index);
-	struct netpol_flow_key key = {};
+	struct pod_flow_key key ALIGNED = {};
+	struct pod_flow *flow;
 
 	if (!p || !about || !upper || about->fragment)
 		return 0;
 	flow_key_of(about, upper, !direction, p->serial, &key);
-	return !!known_flow(p, &key, p->generation, now);
+	flow = find_flow(&key);
+	return flow && goes_on(p, flow, &key, p->generation, now);
 }
 
 /* ---- at a veth and an uplink ---- */

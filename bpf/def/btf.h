@@ -28,6 +28,7 @@ BTF_TYPE(enum, nat_limits);
 BTF_TYPE(enum, nat_protocol);
 BTF_TYPE(enum, direction);
 BTF_TYPE(enum, netpol_count);
+BTF_TYPE(struct, pod_flow);
 BTF_TYPE(enum, netpol_limits);
 BTF_TYPE(enum, next_hop_flags);
 BTF_TYPE(enum, pdr_action);

@@ -3,6 +3,8 @@
 #ifndef CULVERT_DEF_POD_H
 #define CULVERT_DEF_POD_H
 
+#include <linux/bpf.h>
+
 #include "types.h"
 
 /* pod[index]: a pod of this node. */
@@ -40,21 +42,32 @@ struct netpol_rule_key {
 	__be16 protocol, port;
 };
 
-/* netpol_flow: flows of pods that are isolated. Of a protocol without ports they are 0; of
- * ICMP Echo both are its identifier. */
-struct netpol_flow_key {
+/* A flow of a pod. Of a protocol without ports they are 0; of ICMP Echo both are its
+ * identifier. */
+struct pod_flow_key {
 	struct in6 remote; /* the other end; IPv4-mapped for IPv4 */
 	__be16 local_port, remote_port;
 	__u32 pod; /* its serial */
 	__u32 protocol;
 };
 
-struct netpol_flow {
+struct pod_flow {
+	struct pod_flow_key key;
 	__u32 generation; /* of the pod's rules that allowed it */
 	__u32 seen;       /* when it last had a packet, in s */
 	__u8 direction;   /* enum direction of its first packet */
 	__u8 closing;     /* TCP: a FIN or RST was seen */
 	__u8 pad[2];
+};
+
+/* netpol_flow: flows whose hashes agree in the bits that find the bucket; see flow_table.h. */
+#define FLOW_WAYS 8
+
+struct pod_flow_bucket {
+	struct bpf_spin_lock lock; /* of who writes a flow */
+	__u32 pad;
+	__u32 tag[FLOW_WAYS];      /* another part of the hash; 0: nothing is there */
+	struct pod_flow flow[FLOW_WAYS];
 };
 
 enum direction {
@@ -73,6 +86,7 @@ enum netpol_count {
 	NETPOL_EGRESS_DROPPED,
 	NETPOL_INGRESS_FLOWS,
 	NETPOL_EGRESS_FLOWS,
+	NETPOL_DISPLACED, /* flows that lasted, and whose room a flow of this pod took */
 	NETPOL_COUNTS,
 };
 

@@ -63,6 +63,8 @@ struct settings {
 	__u32 generation; /* another after each change of a trie that lookup_cache stands for */
 	__u32 nats;
 	__u32 meter_burst; /* of rates in octets, in 1024 ns */
+	__u32 flow_buckets; /* netpol_flow's, a power of two */
+	__u32 pad2;
 	struct locator locator[MAX_LOCATORS];
 	struct prefix6 domain[MAX_DOMAINS];
 	__be32 gtpu4[MAX_GTPU_ADDRESSES];

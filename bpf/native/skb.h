@@ -226,6 +226,16 @@ long bpf_redirect_neigh(__u32 ifindex, struct bpf_redir_neigh *neighbour, int le
 	return bpf_redirect(ifindex, 0);
 }
 
+void bpf_spin_lock(struct bpf_spin_lock *lock)
+{
+	must(!lock->val++, "a lock that is taken is taken again");
+}
+
+void bpf_spin_unlock(struct bpf_spin_lock *lock)
+{
+	must(!--lock->val, "a lock that nobody took is let go");
+}
+
 __u64 bpf_ktime_get_coarse_ns(void)
 {
 	return begun;

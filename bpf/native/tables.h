@@ -24,6 +24,7 @@
 #define METERS 6
 #define SLICES 3
 #define PODS 4
+#define FLOW_BUCKETS 2
 #define CLASSIFIERS 4
 #define WAYS (3 * CLASS_COLUMNS)
 #define CLASSES 4
@@ -77,7 +78,7 @@ static void make_maps(void)
 	MAKE_MAP(overlay, 1);
 	MAKE_MAP(netpol_peer, ENTRIES);
 	MAKE_MAP(netpol_rule, ENTRIES);
-	MAKE_MAP(netpol_flow, ENTRIES);
+	MAKE_MAP(netpol_flow, FLOW_BUCKETS);
 	MAKE_MAP(netpol_counter, PODS * NETPOL_COUNTS);
 	MAKE_MAP(untranslated, 1);
 	MAKE_MAP(lookup_cache, CACHE_SLOTS);

@@ -408,6 +408,7 @@ static void make_settings(struct input *in)
 				  7440,
 				  240,
 				  0 };
+	s->flow_buckets = FLOW_BUCKETS;
 	s->pdr_slots = n >> 14 & 3 ? PDR_SLOTS : 0;
 	s->ues = map_of(&pdr_by_ue)->count;
 	s->pool4[0] = (struct pool4){ 10u << 24 | 200 << 16, 0xfffffff8, TEID_SLOTS, 0 };

@@ -96,8 +96,9 @@ type Limits struct {
 	// NATAddresses limits the public addresses of NATs, each of which takes 1.5 MB. Default:
 	// as many as upf.ue_pools have.
 	NATAddresses uint32 `json:"nat_addresses,omitempty"`
-	// PodFlows limits the flows of pods that NetworkPolicies isolate, each of which takes
-	// 110 bytes. The one without packets for the longest time gives way to a new one.
+	// PodFlows is for how many flows of pods there is room where NetworkPolicies are
+	// enforced, 45 bytes each, rounded up to a power of two. When it is short, the pod with
+	// the most flows gives up the one without packets for the longest time.
 	// Default: 131072 in a cluster that has the Kubernetes API; otherwise 0: none.
 	PodFlows uint32 `json:"pod_flows,omitempty"`
 }

@@ -59,6 +59,9 @@ func inNamespace(t testing.TB, ports []model.Port, f func()) {
 	ns.Do(t, f)
 }
 
+// rowFlows is room for flows of pods.
+const rowFlows = 1 << 12
+
 // newRig loads the data path, whose tables are empty.
 func newRig(t testing.TB) *rig {
 	t.Helper()
@@ -68,7 +71,7 @@ func newRig(t testing.TB) *rig {
 // newRigAt pins it as well, unless the path is empty.
 func newRigAt(t testing.TB, path string) *rig {
 	t.Helper()
-	d, err := Open(again(t, Options{PinPath: path, Limits: Limits{SIDs: 1 << 17, Sessions: 1 << 17, Filters: 1 << 12, NATAddresses: 8, PodFlows: 1 << 12}}))
+	d, err := Open(again(t, Options{PinPath: path, Limits: Limits{SIDs: 1 << 17, Sessions: 1 << 17, Filters: 1 << 12, NATAddresses: 8, PodFlows: rowFlows}}))
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

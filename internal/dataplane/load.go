@@ -76,7 +76,7 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 	}
 	d.unused[abi.MapNetpolFlow] = pin.Unused{Entries: spec.Maps[abi.MapNetpolFlow].MaxEntries, By: "limits.pod_flows"}
 	if l.PodFlows != 0 {
-		spec.Maps[abi.MapNetpolFlow].MaxEntries = l.PodFlows
+		spec.Maps[abi.MapNetpolFlow].MaxEntries = l.FlowBuckets()
 	}
 	d.unused[abi.MapNatBucket] = pin.Unused{Entries: spec.Maps[abi.MapNatBucket].MaxEntries, By: "limits.nat_addresses"}
 	if l.NATAddresses != 0 {

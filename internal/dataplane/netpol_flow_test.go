@@ -1,9 +1,11 @@
 package dataplane
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/internal/netpol"
 	"github.com/culvert-net/culvert/internal/packet"
 )
@@ -113,20 +115,21 @@ func (r *rig) checkFlowEnds(t *testing.T) {
 	m := r.d.maps[abi.MapNetpolFlow]
 	program := podProgramsOf(t, r.d)[abi.ProgCulvertPod]
 	answer := frameAt(t, rowPod, of(ip4("10.2.2.2", "10.1.1.1"), packet.UDP{Sport: 6, Dport: 5}))
-	key := abi.NetpolFlowKey{Remote: abi.In6Of(addr("::ffff:10.2.2.2")), LocalPort: abi.BE16(5), RemotePort: abi.BE16(6), Protocol: 17}
-	var at abi.NetpolFlowKey
-	var flow abi.NetpolFlow
-	for it := m.Iterate(); it.Next(&at, &flow); { // other pods have flows too: whose this is
-		if at.Remote == key.Remote && at.LocalPort == key.LocalPort && at.Protocol == key.Protocol {
-			key.Pod = at.Pod
+	var key uint32
+	var bucket abi.PodFlowBucket
+	way := -1
+	for it, at := m.Iterate(), uint32(0); way < 0; {
+		if !it.Next(&at, &bucket) {
+			t.Fatal("the flow is not in the table")
 		}
-	}
-	if err := m.Lookup(&key, &flow); err != nil {
-		t.Fatalf("%+v: %v", key, err)
+		way = slices.IndexFunc(bucket.Flow[:], func(f abi.PodFlow) bool {
+			return f.Key.Remote == abi.In6Of(addr("::ffff:10.2.2.2")) && f.Key.LocalPort == abi.BE16(5) && f.Key.RemotePort == abi.BE16(6)
+		})
+		key = at
 	}
 	for age, end := range map[uint32]string{100: "forwarded", 300: "policy_ingress"} {
-		aged := flow
-		aged.Seen -= age
+		aged := bucket
+		aged.Flow[way].Seen -= age
 		must(t, m.Put(&key, &aged))
 		before := r.counters(t)
 		runOn(t, program, answer, rowPod)
@@ -134,4 +137,49 @@ func (r *rig) checkFlowEnds(t *testing.T) {
 			t.Errorf("an answer after %d s: %v, want %s", age, got, end)
 		}
 	}
+}
+
+// TestFlowsMakeRoom: a pod that opens many more flows than the table has room for displaces
+// its own. Another pod's answers pass as before.
+func TestFlowsMakeRoom(t *testing.T) {
+	const flows, quiet = 2 * rowFlows, 100
+	const spec = `{"podSelector":{},"policyTypes":["Ingress"]}`
+	inNamespace(t, rowPorts, func() {
+		r := newRowRig(t)
+		must(t, r.d.NetworkPolicies.Enforce(true))
+		program := podProgramsOf(t, r.d)[abi.ProgCulvertPod]
+		state := netpol.State{
+			Namespaces: map[string]*netpol.Namespace{"x": {Name: "x"}},
+			Policies:   []*netpol.Policy{netpol.NewPolicy("x", "p", []byte(spec))},
+		}
+		for name, ifindex := range map[string]int{"quiet": rowPeer, "busy": rowPod} {
+			state.Pods = append(state.Pods, &netpol.Pod{Namespace: "x", Name: name, UID: name})
+			state.Local = append(state.Local, netpol.Local{Ifindex: ifindex, Namespace: "x", Name: name, UID: name})
+		}
+		must(t, r.d.NetworkPolicies.Apply(netpol.Compile(state)))
+		// udp sends n packets, each of a flow of its own.
+		udp := func(port, n int, between layers, of func(i uint16) packet.UDP) model.Counts {
+			before := r.counters(t)
+			for i := range n {
+				runOn(t, program, frameAt(t, port, append(slices.Clone(between), of(uint16(i)))), port)
+			}
+			return since(before, r.counters(t))
+		}
+		asks := func(i uint16) packet.UDP { return packet.UDP{Sport: i, Dport: 53} }
+		answers := func(i uint16) packet.UDP { return packet.UDP{Sport: 53, Dport: i} }
+		there, back := layers(of(ip4("10.1.1.1", "10.2.2.2"))), layers(of(ip4("10.2.2.2", "10.1.1.1")))
+		udp(rowPeer, quiet, there, asks)
+		udp(rowPod, flows, back, asks)
+		counts, err := r.d.Pods.PolicyCounts()
+		must(t, err)
+		if got := udp(rowPod, quiet, back, answers); got["outcome forwarded"].Packets != quiet {
+			t.Errorf("answers to the quiet pod: %v, want %d forwarded", got, quiet)
+		}
+		if got, most := counts[rowPod].EgressFlows, counts[rowPod].Displaced; got != flows || most < flows-rowFlows || most > flows {
+			t.Errorf("the busy pod began %d flows and displaced %d, want %d and at least %d", got, most, flows, flows-rowFlows)
+		}
+		if got := counts[rowPeer].Displaced; got != 0 {
+			t.Errorf("the quiet pod displaced %d flows", got)
+		}
+	})
 }

@@ -259,9 +259,9 @@ var verifierCeiling = map[string]uint32{
 	abi.ProgCulvertCpu:     230_000, // the same, where packets are spread over CPUs
 	abi.ProgCulvertSpread:  15_000,
 	abi.ProgCulvertN4:      50_000,
-	abi.ProgCulvertPod:     25_000,
-	abi.ProgCulvertUplink:  40_000,
-	abi.ProgCulvertForward: 10_000,
+	abi.ProgCulvertPod:     40_000,
+	abi.ProgCulvertUplink:  60_000,
+	abi.ProgCulvertForward: 25_000,
 }
 
 func TestVerifierCeiling(t *testing.T) {

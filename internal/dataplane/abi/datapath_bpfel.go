@@ -480,26 +480,9 @@ const (
 	NetpolCountNETPOL_EGRESS_DROPPED  NetpolCount = 1
 	NetpolCountNETPOL_INGRESS_FLOWS   NetpolCount = 2
 	NetpolCountNETPOL_EGRESS_FLOWS    NetpolCount = 3
-	NetpolCountNETPOL_COUNTS          NetpolCount = 4
+	NetpolCountNETPOL_DISPLACED       NetpolCount = 4
+	NetpolCountNETPOL_COUNTS          NetpolCount = 5
 )
-
-type NetpolFlow struct {
-	_          structs.HostLayout
-	Generation uint32
-	Seen       uint32
-	Direction  uint8
-	Closing    uint8
-	Pad        [2]uint8
-}
-
-type NetpolFlowKey struct {
-	_          structs.HostLayout
-	Remote     In6
-	LocalPort  uint16
-	RemotePort uint16
-	Pod        uint32
-	Protocol   uint32
-}
 
 type NetpolLimits uint32
 
@@ -619,6 +602,34 @@ type Pod struct {
 	Egress     uint32
 	Generation uint32
 	Peers      uint32
+}
+
+type PodFlow struct {
+	_   structs.HostLayout
+	Key struct {
+		_          structs.HostLayout
+		Remote     In6
+		LocalPort  uint16
+		RemotePort uint16
+		Pod        uint32
+		Protocol   uint32
+	}
+	Generation uint32
+	Seen       uint32
+	Direction  uint8
+	Closing    uint8
+	Pad        [2]uint8
+}
+
+type PodFlowBucket struct {
+	_    structs.HostLayout
+	Lock struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	Pad  uint32
+	Tag  [8]uint32
+	Flow [8]PodFlow
 }
 
 type Pool4 struct {
@@ -881,6 +892,8 @@ type Settings struct {
 	Generation      uint32
 	Nats            uint32
 	MeterBurst      uint32
+	FlowBuckets     uint32
+	Pad2            uint32
 	Locator         [8]Locator
 	Domain          [8]Prefix6
 	Gtpu4           [4]uint32

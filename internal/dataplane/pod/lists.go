@@ -18,6 +18,7 @@ type Lists struct {
 type PolicyCounts struct {
 	IngressDropped, EgressDropped uint64 // packets
 	IngressFlows, EgressFlows     uint64 // that began, and were allowed
+	Displaced                     uint64 // flows that lasted, and whose room flows of this pod took
 }
 
 // Enforce has NetworkPolicies looked at, or not: new pods take and send nothing, but from and
@@ -109,6 +110,7 @@ func (t *Table) PolicyCounts() (map[int]PolicyCounts, error) {
 		out[ifindex] = PolicyCounts{
 			IngressDropped: n[abi.NetpolCountNETPOL_INGRESS_DROPPED], EgressDropped: n[abi.NetpolCountNETPOL_EGRESS_DROPPED],
 			IngressFlows: n[abi.NetpolCountNETPOL_INGRESS_FLOWS], EgressFlows: n[abi.NetpolCountNETPOL_EGRESS_FLOWS],
+			Displaced: n[abi.NetpolCountNETPOL_DISPLACED],
 		}
 	}
 	return out, nil

@@ -3,6 +3,7 @@ package settings
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -93,6 +94,15 @@ func (l Limits) PDRRanges() (slots, pools, free uint32) {
 	return slots, slots, slots + 2*l.Sessions
 }
 
+// FlowBuckets is a power of two: the buckets of netpol_flow, with room for PodFlows.
+func (l Limits) FlowBuckets() uint32 {
+	const ways = uint32(len(abi.PodFlowBucket{}.Flow))
+	if l.PodFlows <= ways {
+		return 1
+	}
+	return 1 << bits.Len32((l.PodFlows-1)/ways)
+}
+
 // Book is the entry of map settings, and what it was made of.
 type Book struct {
 	words  *table.Array[abi.Settings]
@@ -109,7 +119,7 @@ type Book struct {
 func Open(words *table.Array[abi.Settings], grace *table.Grace, limits Limits) *Book {
 	b := &Book{words: words, grace: grace, limits: limits}
 	b.Change(func(s *abi.Settings) {
-		s.TeidSlots = limits.Tunnels
+		s.TeidSlots, s.FlowBuckets = limits.Tunnels, limits.FlowBuckets()
 		s.HopLimit = cmp.Or(s.HopLimit, DefaultHopLimit)
 		s.MeterBurst = cmp.Or(s.MeterBurst, meterBurst(0))
 	})
