@@ -274,7 +274,7 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags, 
 		return REASON_PASSED;
 	if (outside && crosses_edge(cfg, &in))
 		return REASON_SR_DOMAIN_EDGE;
-	to = inner_target(cfg, &in);
+	to = flags & PORT_TO_KERNEL ? 0 : inner_target(cfg, &in);
 	if (!to ||
 	    (to->kind != TARGET_POD && to->kind != TARGET_POLICY && to->kind != TARGET_CLASSES)) {
 		if (outside && is_for_sid(&in))

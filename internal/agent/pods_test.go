@@ -99,7 +99,7 @@ func TestPod(t *testing.T) {
 	}
 	delete(d.dp.pods, 2)
 	delete(d.kernel.pods, "culv0")
-	if wrong, err := d.CheckPod(key); err != nil || !slices.Equal(wrong, []string{"the host has no route to culv0", "the data path does not lead to [10.244.1.2 fd00:10:244:1::2]"}) {
+	if wrong, err := d.CheckPod(key); err != nil || !slices.Equal(wrong, []string{"the host has no route to culv0", "the data path does not know the pod with the addresses [10.244.1.2 fd00:10:244:1::2]"}) {
 		t.Errorf("check of what is gone: %q, %v", wrong, err)
 	}
 	for range 2 {
@@ -115,7 +115,7 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// A pod whose bandwidth is limited goes by the kernel alone.
+// A pod whose bandwidth is limited goes by the kernel, checked.
 func TestShapedPod(t *testing.T) {
 	dir, dp := t.TempDir(), newFake()
 	d := startMember(t, dir, dp, 1)
@@ -127,7 +127,7 @@ func TestShapedPod(t *testing.T) {
 	}
 	whole := func(when string) {
 		t.Helper()
-		if wrong, err := d.CheckPod(key); err != nil || len(wrong) > 0 || d.held(t) != "[default/pod-0] 1 0" {
+		if wrong, err := d.CheckPod(key); err != nil || len(wrong) > 0 || d.held(t) != "[default/pod-0] 1 1" || !d.dp.pods[2].ToKernel {
 			t.Errorf("%s: %s, %q, %v", when, d.held(t), wrong, err)
 		}
 	}

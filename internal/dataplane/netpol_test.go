@@ -186,6 +186,34 @@ func TestNetworkPolicyDirections(t *testing.T) {
 	}
 }
 
+// TestNetworkPolicyToKernel: policies count for pods whose packets are left to the kernel.
+func TestNetworkPolicyToKernel(t *testing.T) {
+	w := newTenancy(t)
+	for i, n := range w.nodes {
+		n.IP(t, fmt.Sprintf("-4 route add 10.244.%d.0/24 dev culvert0", w.nodes[1-i].number))
+		n.IP(t, fmt.Sprintf("-6 route add fd00:%d::/64 dev culvert0", w.nodes[1-i].number))
+	}
+	for n, p := range map[*fabricNode]*fabricPod{w.nodes[0]: w.server, w.nodes[1]: w.far} {
+		shaped := p.model()
+		shaped.ToKernel = true
+		n.Do(t, func() { must(t, n.d.Pods.Put(shaped)) })
+	}
+	w.apply(t,
+		`x: {podSelector: {matchExpressions: [{key: app, operator: In, values: [server, far]}]}, policyTypes: [Ingress, Egress], ingress: [{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: 5300}]}], egress: [{to: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+	for i := range w.client.addresses() {
+		server, far, client, other := w.server.addresses()[i], w.far.addresses()[i], w.client.addresses()[i], w.other.addresses()[i]
+		for _, shaped := range []netip.Addr{server, far} {
+			w.asks(t, w.client.NS, "tcp", shaped)
+			w.isRefused(t, w.client.NS, "udp", shaped)
+			w.isRefused(t, w.other.NS, "tcp", shaped)
+		}
+		for _, shaped := range []*fabricPod{w.server, w.far} {
+			w.asks(t, shaped.NS, "tcp", client)
+			w.isRefused(t, shaped.NS, "udp", other)
+		}
+	}
+}
+
 // TestNetworkPolicyOfServices: policies are about the pod behind a Service, and about who
 // asks; what is outside of the cluster is one of an ipBlock.
 func TestNetworkPolicyOfServices(t *testing.T) {

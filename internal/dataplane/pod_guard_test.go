@@ -124,6 +124,24 @@ func TestPodGuard(t *testing.T) {
 	runRows(t, abi.ProgCulvertPod, guardRows, rowPod)
 }
 
+// TestPodGuardToKernel: a pod that is left to the kernel may send no more than others.
+func TestPodGuardToKernel(t *testing.T) {
+	inNamespace(t, rowPorts, func() {
+		r := newRowRig(t)
+		program := podProgramsOf(t, r.d)[abi.ProgCulvertPod]
+		p := rowPods[rowPod]
+		p.ToKernel = true
+		must(t, r.d.Pods.Put(p))
+		for _, row := range guardRows {
+			row.port = rowPod
+			if row.end == "forwarded" {
+				row.end, row.out, row.counts = "passed", nil, nil
+			}
+			r.checkRow(t, program, &row)
+		}
+	})
+}
+
 // A pod with addresses of one family has none of the other: not even 0.0.0.0 or ::.
 func TestPodGuardOfOneFamily(t *testing.T) {
 	inNamespace(t, rowPorts, func() {

@@ -243,11 +243,6 @@ func (k *Keeper) note(s *netpol.State, d *netpol.Desired, all []pods.Status, err
 			now.Problems = append(now.Problems, fmt.Sprintf("NetworkPolicy %s/%s: %s", p.Namespace, p.Name, problem))
 		}
 	}
-	for _, p := range all {
-		if i := d.Pods[p.HostIfindex]; p.Shaped && (i.Ingress != nil || i.Egress != nil) {
-			now.Problems = append(now.Problems, fmt.Sprintf("pod %s: NetworkPolicies that select it are not enforced, because the plugin bandwidth leaves its packets to the kernel (take the annotations kubernetes.io/ingress-bandwidth and egress-bandwidth off it)", p.Key()))
-		}
-	}
 	slices.Sort(now.Problems)
 	if err == nil {
 		now.Applied = time.Now()

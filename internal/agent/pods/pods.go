@@ -36,9 +36,9 @@ type Pod struct {
 	// Tenant names the tenant whose network it is; empty: the cluster's own.
 	Tenant string `json:"tenant,omitempty"`
 	// Shaped: another plugin limits its bandwidth by queues of the kernel, which
-	// would not see what the data path forwards. So it leaves this pod to the
-	// kernel: other nodes' packets leave and come by the kernel's interface into
-	// the overlay.
+	// would not see what the data path forwards. So it checks what this pod sends
+	// and leaves its packets to the kernel: other nodes' leave and come by the
+	// kernel's interface into the overlay.
 	Shaped bool `json:"shaped,omitempty"`
 	// Labels are what Kubernetes said last. They are kept, so that a daemon knows the
 	// classes of its pods' packets before the API answers.
@@ -305,7 +305,7 @@ func forKernel(l ipam.Lease[Pod]) netdev.Pod {
 
 func (p *Pods) forTable(l ipam.Lease[Pod]) pod.Pod {
 	k := forKernel(l)
-	return pod.Pod{Ifindex: k.Ifindex, MAC: k.MAC, Addresses: l.Addresses, Classifier: p.classifier(l.Holder), Tenant: l.Tenant}
+	return pod.Pod{Ifindex: k.Ifindex, MAC: k.MAC, Addresses: l.Addresses, Classifier: p.classifier(l.Holder), Tenant: l.Tenant, ToKernel: l.Holder.Shaped}
 }
 
 // classifier is that of what a pod sends.
@@ -389,9 +389,6 @@ func (p *Pods) connect(l ipam.Lease[Pod]) error {
 	} else if err != nil {
 		return err
 	}
-	if l.Holder.Shaped {
-		return p.table.Delete(l.Holder.HostIfindex)
-	}
 	return p.table.Put(p.forTable(l))
 }
 
@@ -444,10 +441,10 @@ func (p *Pods) Check(key Attachment) ([]string, error) {
 	sorted := func(list []netip.Addr) []netip.Addr {
 		return slices.SortedFunc(slices.Values(list), netip.Addr.Compare)
 	}
-	if !lease.Holder.Shaped && !slices.ContainsFunc(p.table.List(), func(e pod.Pod) bool {
-		return e.Ifindex == want.Ifindex && slices.Equal(e.MAC, want.MAC) && slices.Equal(sorted(e.Addresses), sorted(want.Addresses))
+	if !slices.ContainsFunc(p.table.List(), func(e pod.Pod) bool {
+		return e.Ifindex == want.Ifindex && e.ToKernel == want.ToKernel && slices.Equal(e.MAC, want.MAC) && slices.Equal(sorted(e.Addresses), sorted(want.Addresses))
 	}) {
-		wrong = append(wrong, fmt.Sprintf("the data path does not lead to %s", want.Addresses))
+		wrong = append(wrong, fmt.Sprintf("the data path does not know the pod with the addresses %s", want.Addresses))
 	}
 	return wrong, nil
 }

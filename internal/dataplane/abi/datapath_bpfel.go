@@ -673,6 +673,7 @@ const (
 	PortFlagsPORT_HOST_ANY         PortFlags = 512
 	PortFlagsPORT_HOST_FORWARD     PortFlags = 1024
 	PortFlagsPORT_SOURCES          PortFlags = 2048
+	PortFlagsPORT_TO_KERNEL        PortFlags = 4096
 	PortFlagsPORT_TABLE_SHIFT      PortFlags = 16
 )
 

@@ -34,6 +34,9 @@ type Pod struct {
 	Tenant uint8
 	// Classifier has the column of its packets by DSCP, as port.Port has.
 	Classifier class.Classifier
+	// ToKernel: what the pod sends is checked, and then the kernel's, as is what others send
+	// to it. For pods whose packets have to pass the kernel's queues.
+	ToKernel bool
 }
 
 // pod is one that is in the tables.
@@ -185,6 +188,17 @@ func entry(p Pod, former abi.Pod, enforced bool, addresses []netip.Addr) abi.Pod
 	return e
 }
 
+// addressesOf is the reverse, as far as addresses go.
+func addressesOf(e abi.Pod) (out []netip.Addr) {
+	if e.Ip4 != 0 {
+		out = append(out, abi.FromBE32(e.Ip4))
+	}
+	if e.Ip6 != (abi.In6{}) {
+		out = append(out, netip.AddrFrom16(e.Ip6.B))
+	}
+	return out
+}
+
 // check returns the addresses as the tables have them.
 func (t *Table) check(p Pod) ([]netip.Addr, error) {
 	if err := port.CheckIndex(p.Ifindex); err != nil {
@@ -243,6 +257,9 @@ func (t *Table) connect(of Pod, p *pod, addresses []netip.Addr) error {
 		}
 		p.tenant = of.Tenant
 	}
+	if of.ToKernel {
+		addresses = nil
+	}
 	target := abi.Target{Kind: uint32(abi.TargetKindTARGET_POD), Index: p.index}
 	for _, a := range addresses {
 		if err := t.targets.PutFrom(abi.TenantTable(p.tenant), netip.PrefixFrom(a, a.BitLen()), target); err != nil {
@@ -260,7 +277,7 @@ func (t *Table) connect(of Pod, p *pod, addresses []netip.Addr) error {
 			}
 		}
 	}
-	if err := t.ports.SetLocked(ifindex, port.Port{Roles: port.Edge, Classifier: of.Classifier, Tenant: of.Tenant, Pod: p.index}); err != nil {
+	if err := t.ports.SetLocked(ifindex, port.Port{Roles: port.Edge, Classifier: of.Classifier, Tenant: of.Tenant, Pod: p.index, ToKernel: of.ToKernel}); err != nil {
 		return err
 	}
 	return t.programs.AttachPod(ifindex)
@@ -318,8 +335,7 @@ func (t *Table) List() []Pod {
 	defer t.mu.Unlock()
 	out := make([]Pod, 0, len(t.pods))
 	for ifindex, p := range t.pods {
-		addresses := slices.SortedFunc(slices.Values(p.addresses), netip.Addr.Compare)
-		out = append(out, Pod{Ifindex: ifindex, MAC: slices.Clone(p.value.Mac[:]), Addresses: addresses, Tenant: p.tenant})
+		out = append(out, Pod{Ifindex: ifindex, MAC: slices.Clone(p.value.Mac[:]), Addresses: addressesOf(p.value), Tenant: p.tenant, ToKernel: len(p.addresses) == 0})
 	}
 	slices.SortFunc(out, func(a, b Pod) int { return cmp.Compare(a.Ifindex, b.Ifindex) })
 	return out

@@ -94,6 +94,8 @@ type Port struct {
 	Tenant uint8
 	// Pod is the index of the pod behind the interface, in table pod; 0: none.
 	Pod uint32
+	// ToKernel leaves to the kernel what the pod may send.
+	ToKernel bool
 }
 
 // CheckIndex refuses what cannot be an entry of port and device.
@@ -159,6 +161,9 @@ func (t *Table) SetLocked(ifindex int, p Port) error {
 	}
 	if len(p.Origins) > 0 {
 		flags |= abi.PortFlagsPORT_SOURCES
+	}
+	if p.ToKernel {
+		flags |= abi.PortFlagsPORT_TO_KERNEL
 	}
 	t.havePorts[ifindex] = true
 	err = t.write(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint16(min(max(p.MTU, 0), math.MaxUint16)), Access: uint8(access), Classifier: uint8(classifier), Mac: number(p.MAC), Pod: p.Pod})
