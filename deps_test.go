@@ -208,6 +208,7 @@ var importers = []struct {
 	{"github.com/osrg/gobgp", []string{"internal/bgp"}, "one speaker of BGP"},
 	{"github.com/google/nftables", []string{"internal/netdev"}, "one owner of the kernel's network"},
 	{"k8s.io/client-go", []string{"internal/kube"}, "one client of Kubernetes"},
+	{"github.com/mattfenwick/cyclonus", []string{"internal/testutil/policycase"}, "a judge of policies: it serves tests only"},
 	{"github.com/google/go-containerregistry", []string{"internal/image"}, "one writer of images"},
 }
 
