@@ -25,7 +25,7 @@ const (
 )
 
 // What the tests' pods run beside agnhost, from the machine's packages: busybox has the rest.
-var testTools = []string{"bash", "curl", "dig", "nc", "ss"}
+var testTools = []string{"bash", "curl", "dig", "getent", "nc", "ss"}
 
 // madeImages are those of e2e.test's images that the lab makes, by the names of their
 // repositories. All are the same one: agnhost and a system around it. Tests that need others
