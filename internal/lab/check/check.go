@@ -69,6 +69,7 @@ var checkKinds = map[string]func(context.Context, *disturb.Runner, *topology.Che
 	"again":               again,
 	"dead":                dead,
 	"suite":               suiteOf,
+	"isolated":            isolated,
 }
 
 // Checker makes checks, one after another.

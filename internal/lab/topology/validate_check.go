@@ -12,13 +12,13 @@ import (
 
 // CheckKinds are the kinds of checks.
 var CheckKinds = []string{
-	"adjacency", "advertised", "again", "captured", "charged", "cni_status", "culvert", "dead", "echo", "end_marker", "frame", "gnb", "kubectl", "leftovers", "n4", "one_family",
+	"adjacency", "advertised", "again", "captured", "charged", "cni_status", "culvert", "dead", "echo", "end_marker", "frame", "gnb", "isolated", "kubectl", "leftovers", "n4", "one_family",
 	"ospf", "ping", "pods", "procedure", "program", "route", "router_solicitation", "shows", "spread", "suite", "tcp", "udp",
 }
 
 // fromNobody are the kinds of checks that are about the whole cluster, or about the
 // SMFs that their events name.
-var fromNobody = []string{"culvert", "kubectl", "leftovers", "n4", "procedure", "suite"}
+var fromNobody = []string{"culvert", "isolated", "kubectl", "leftovers", "n4", "procedure", "suite"}
 
 // ReportKinds are the kinds of reports that an SMF gets.
 var ReportKinds = []string{"downlink_data", "error_indication", "hosts", "path_failed", "path_lost", "restarted", "usage"}
@@ -64,6 +64,9 @@ func (v validator) check(c *Check) {
 		v.want(len(c.AllEvents()) > 0, "events: a procedure is made of some")
 	case "suite":
 		v.suite(c.Suite)
+	case "isolated":
+		v.want(len(v.t.Kubelets()) > 0 && c.Count > 1, "isolated: give count, of 2 or more pods, in a lab with a node of kind kubelet")
+		kindIs(Pod)(v, c.At)
 	case "dead":
 		kindIs(Pod)(v, c.ToName)
 	case "frame":
