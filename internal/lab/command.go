@@ -90,6 +90,15 @@ func listCommand() *cobra.Command {
 	return cmd
 }
 
+// downOf is the command that takes an instance down.
+func downOf(in *instance.Instance) string {
+	command := "culvert lab down " + in.Topology.Name
+	if in.Name != in.Topology.Name {
+		command += " --as " + in.Name
+	}
+	return command
+}
+
 func upCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up NAME", Short: "Build a lab and leave it running", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
@@ -140,7 +149,7 @@ not 0 if a check fails.`,
 			}
 			summary, err := runChecks(ctx, &disturb.Runner{Instance: in, UpgradeTo: o.upgradeTo}, variants, o.only, p)
 			if o.keep {
-				p.Say("%s is kept: `culvert lab down %s` takes it down", in.Name, in.Topology.Name)
+				p.Say("%s is kept: `%s` takes it down", in.Name, downOf(in))
 			} else {
 				err = errors.Join(err, in.Down(p))
 			}

@@ -294,3 +294,15 @@ func TestBinaryOfNobody(t *testing.T) {
 		wantError(t, err, flag, "/nonexistent/culvert")
 	}
 }
+
+// Who keeps an instance is told how to take down this one.
+func TestDownOf(t *testing.T) {
+	in := &instance.Instance{Topology: &topology.Topology{Name: "overlay"}, Name: "overlay"}
+	if got := downOf(in); got != "culvert lab down overlay" {
+		t.Errorf("%q", got)
+	}
+	in.Name = "mine"
+	if got := downOf(in); got != "culvert lab down overlay --as mine" {
+		t.Errorf("%q", got)
+	}
+}
