@@ -63,10 +63,9 @@ func Start(ctx context.Context, binary, pinPath string, in Namespace, c *config.
 	defer d.OnError(&err)
 	d.Later(func() error { return os.RemoveAll(dir) })
 	d.Later(d.stop)
-	socket := filepath.Join(dir, "culvert.sock")
 	base, rest := *c, config.Config{SIDs: c.SIDs, Steering: c.Steering, Tunnels: c.Tunnels} // of which there can be very many
 	base.SIDs, base.Steering, base.Tunnels = nil, nil, nil
-	base.API.Socket, base.Metrics.Listen, base.Log.Level = socket, "off", "warn"
+	base.API.Socket, base.Metrics.Listen, base.Log.Level = d.Socket(), "off", "warn"
 	text, err := yaml.Marshal(base)
 	if err != nil {
 		return nil, err
@@ -78,12 +77,15 @@ func Start(ctx context.Context, binary, pinPath string, in Namespace, c *config.
 	if err := d.start(binary, []string{"run", "--config", file, "--pin-path", pinPath, "--state", filepath.Join(dir, "state.db")}); err != nil {
 		return nil, err
 	}
-	d.Client = Dial(socket)
+	d.Client = Dial(d.Socket())
 	if err := d.Await(ctx); err != nil {
 		return nil, err
 	}
 	return d, d.add(ctx, rest)
 }
+
+// Socket is where the daemon answers.
+func (d *Daemon) Socket() string { return filepath.Join(d.dir, "culvert.sock") }
 
 // Dial prepares calls to the daemon at a socket.
 func Dial(socket string) culvertv1connect.CulvertClient {

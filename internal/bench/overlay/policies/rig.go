@@ -1,0 +1,191 @@
+package policies
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
+	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/rig"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane/progrun"
+)
+
+// Pods by what isolates them, beside those that have a number of rules.
+const (
+	Off  = "off"  // on a node that does not enforce NetworkPolicies
+	None = "none" // no policy selects the pod
+	Many = "many" // all pods beside, of which no policy selects any: each packet is for another one
+)
+
+// Plan is what is measured.
+type Plan struct {
+	Culvert, BPFFS string
+	CPU            int
+	Rules          []int // of the pods' policies, in each direction
+	Flows          int   // of each pod
+	Packets        int   // of a run
+	Pods           int   // of the node that enforces, beside those
+}
+
+// Rig has pods without policies and with them.
+type Rig struct {
+	node.Undo
+	plan      Plan
+	open, off *host
+	l2        *progrun.Program
+}
+
+// knownTime is how long an agent may take to have all rules in its tables.
+const knownTime = 5 * time.Minute
+
+// Open starts the nodes.
+func Open(ctx context.Context, plan Plan) (_ *Rig, err error) {
+	r := &Rig{plan: plan}
+	defer r.OnError(&err)
+	if r.off, err = openHost(ctx, plan, node.RunName()+"-off", config.PoliciesOff, []string{Off}); err != nil {
+		return nil, err
+	}
+	r.Later(r.off.Close)
+	names := plan.names()[1:]
+	for i := range plan.Pods {
+		names = append(names, beside(i))
+	}
+	if r.open, err = openHost(ctx, plan, node.RunName()+"-pol", config.PoliciesEnforce, names); err != nil {
+		return nil, err
+	}
+	r.Later(r.open.Close)
+	for _, n := range plan.Rules {
+		putPolicy(r.open.api, strconv.Itoa(n), n, plan.Flows)
+	}
+	err = r.open.Net.Node.Do(func() (err error) {
+		r.l2, err = r.open.Bench.Baseline(r.open.Hop())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.open.awaitPolicies(ctx, len(plan.Rules)); err != nil {
+		return nil, err
+	}
+	return r, r.prove(ctx)
+}
+
+// prove looks whether the policies are those that are to be measured: flows begin, and what no rule
+// allows does not pass.
+func (r *Rig) prove(ctx context.Context) error {
+	for _, n := range r.plan.Rules {
+		p := r.open.pods[strconv.Itoa(n)]
+		if _, err := r.open.live(r.plan, r.open.load(Ingress, p, r.plan.Flows)); err != nil {
+			return fmt.Errorf("a pod with %d rules: %w", n, err)
+		}
+		before, err := r.open.daemon.Outcomes(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := r.open.live(r.plan, r.open.foreign(p)); err == nil {
+			return fmt.Errorf("a pod with %d rules takes what none of them allows", n)
+		}
+		after, err := r.open.daemon.Outcomes(ctx)
+		if err != nil {
+			return err
+		}
+		if dropped := after[droppedIngress] - before[droppedIngress]; dropped != uint64(r.plan.Packets) {
+			return fmt.Errorf("a pod with %d rules: policies dropped %d of %d packets that no rule allows", n, dropped, r.plan.Packets)
+		}
+	}
+	return nil
+}
+
+// droppedIngress is the outcome of a packet that no policy allows.
+const droppedIngress = "policy_ingress"
+
+// awaitPolicies waits until so many pods are isolated, by rules that are in the tables.
+func (h *host) awaitPolicies(ctx context.Context, pods int) error {
+	ctx, cancel := context.WithTimeout(ctx, knownTime)
+	defer cancel()
+	for {
+		s, err := h.daemon.Client.Status(ctx, &pb.StatusRequest{})
+		if err == nil && int(s.Overlay.GetIsolated()) == pods && s.Overlay.GetClosed() == 0 {
+			return nil
+		}
+		if wait := node.Wait(ctx, 20*time.Millisecond); wait != nil {
+			return fmt.Errorf("%d of %d pods are isolated by their policies: %w: %s", s.GetOverlay().GetIsolated(), pods, wait, h.daemon.Tail())
+		}
+	}
+}
+
+// Sample is the CPU time of a packet, in ns.
+type Sample struct {
+	L2   float64            // of L2 forwarding
+	Pods map[string]float64 // by what isolates them: Off, None, or a number of rules
+}
+
+// beside is the name of a pod beside those that are measured by themselves.
+func beside(number int) string { return fmt.Sprintf("beside-%d", number) }
+
+// Names are those of the pods that are measured in a direction.
+func (p Plan) Names(direction string) []string {
+	names := p.names()
+	if direction == Ingress && p.Pods > 0 {
+		names = append(names, Many)
+	}
+	return names
+}
+
+func (p Plan) names() []string {
+	names := []string{Off, None}
+	for _, n := range p.Rules {
+		names = append(names, strconv.Itoa(n))
+	}
+	return names
+}
+
+// Measure takes a sample of all in a direction. The order has the numbers of Names, and what comes
+// after the last for L2 forwarding, each as often as the others.
+func (r *Rig) Measure(ctx context.Context, direction string, order []int) (s Sample, err error) {
+	s.Pods = map[string]float64{}
+	names := r.plan.Names(direction)
+	passes := float64(len(order)) / float64(len(names)+1)
+	for _, i := range order {
+		if err := ctx.Err(); err != nil {
+			return s, err
+		}
+		if i == len(names) {
+			ns, err := r.open.live(r.plan, r.open.forwarding(r.l2))
+			if err != nil {
+				return s, fmt.Errorf("L2 forwarding: %w", err)
+			}
+			s.L2 += ns / passes
+			continue
+		}
+		h, l := r.loadOf(direction, names[i])
+		ns, err := h.live(r.plan, l)
+		if err != nil {
+			return s, fmt.Errorf("%s, policy %s: %w", direction, names[i], err)
+		}
+		s.Pods[names[i]] += ns / passes
+	}
+	return s, nil
+}
+
+// loadOf is what is sent for a name, and where.
+func (r *Rig) loadOf(direction, name string) (*host, rig.Load) {
+	switch name {
+	case Off:
+		return r.off, r.off.load(direction, r.off.pods[Off], r.plan.Flows)
+	case Many:
+		return r.open, r.open.toMany(r.open.pods[beside(0)], r.plan.Pods)
+	}
+	return r.open, r.open.load(direction, r.open.pods[name], r.plan.Flows)
+}
+
+// Added is how long the CNI plugin took for each pod of the node that enforces, in order.
+func (r *Rig) Added() []time.Duration { return r.open.added }
+
+// Version says what is measured.
+func (r *Rig) Version(ctx context.Context) (version, dataPath string, err error) {
+	return r.open.daemon.Version(ctx)
+}
