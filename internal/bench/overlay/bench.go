@@ -14,6 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/overlay/policies"
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/lab"
@@ -35,12 +36,15 @@ const (
 // rig is the laboratory, with what sends through it. Close takes everything away.
 type rig struct {
 	node.Undo
-	params  *Params
-	setting experiment.Setting
-	core    core
-	network *lab.Network
-	gso     string   // how the pods are set: on, off, or not yet
-	cluster *cluster // nil until it is measured
+	params   *Params
+	setting  experiment.Setting
+	core     core
+	second   core // for flows on two CPUs
+	network  *lab.Network
+	services int      // as many nodes have
+	gso      string   // how the pods are set: on, off, or not yet
+	cluster  *cluster // nil until it is measured
+	policies *policies.Rig
 }
 
 // Open builds the laboratory, and sees that packets go the ways that they are to.
@@ -53,31 +57,56 @@ func (p *Params) open(ctx context.Context, set experiment.Setting, instance stri
 	if err != nil {
 		return nil, err
 	}
-	r := &rig{params: p, setting: set, core: core{cpu: cpu}}
-	if r.core.clock, err = proc.NewClock(cpu); err != nil {
+	r := &rig{params: p, setting: set}
+	if r.core, err = newCore(cpu); err != nil {
 		return nil, err
 	}
-	r.network, err = lab.Open(ctx, topology, instance, set.Culvert, "", io.Discard)
+	if slices.Contains(p.Traffic, tcpFlows) {
+		if r.second, err = beside(cpu); err != nil {
+			return nil, err
+		}
+	}
+	defer r.OnError(&err)
+	if len(p.Traffic) > 0 || len(p.agentNodes()) > 0 {
+		err = r.openNetwork(ctx, instance)
+	}
+	return r, err
+}
+
+// openNetwork builds the laboratory, and looks at a packet of each variant.
+func (r *rig) openNetwork(ctx context.Context, instance string) (err error) {
+	r.network, err = lab.Open(ctx, topology, instance, r.setting.Culvert, "", io.Discard)
 	if errors.Is(err, lab.ErrBusy) {
-		return nil, fmt.Errorf("another `culvert bench overlay` is running in the laboratory %s: wait until it has ended", instance)
+		return fmt.Errorf("another `culvert bench overlay` is running in the laboratory %s: wait until it has ended", instance)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.Later(r.network.Close)
-	defer r.OnError(&err)
-	for _, v := range p.measured() {
-		for _, family := range p.Families {
+	if slices.Contains(r.params.Variants, hostRouted) {
+		if err := r.routeHosts(variantOf(hostRouted)); err != nil {
+			return fmt.Errorf("%s: %w", hostRouted, err)
+		}
+	}
+	for _, v := range r.params.measured() {
+		for _, family := range r.params.Families {
 			if err := r.proveWay(ctx, v, family); err != nil {
-				return r, fmt.Errorf("%s, %s: %w", v.name, family, err)
+				return fmt.Errorf("%s, %s: %w", v.name, family, err)
 			}
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // Environment is what is measured.
 func (r *rig) Environment(ctx context.Context) (e result.Environment, err error) {
+	if r.network == nil {
+		if err := r.openPolicies(ctx); err != nil {
+			return e, err
+		}
+		e.Version, e.DataPath, err = r.policies.Version(ctx)
+		return e, err
+	}
 	e.Version, e.DataPath, err = r.network.Status(ctx, variantOf(ours).node(1))
 	return e, err
 }
@@ -152,6 +181,11 @@ func (r *rig) Measure(ctx context.Context, which experiment.Point, round int) ([
 			return r.measureAgent(ctx, n)
 		}
 	}
+	for _, d := range r.params.directions() {
+		if policyPoint(d) == which.ID {
+			return r.measurePolicies(ctx, d, round)
+		}
+	}
 	return nil, fmt.Errorf("there is no point %q", which.ID)
 }
 
@@ -159,7 +193,7 @@ func (r *rig) Measure(ctx context.Context, which experiment.Point, round int) ([
 // list of them, which each round begins at another: what the machine does meets all
 // alike.
 func (r *rig) measureTraffic(ctx context.Context, p point, round int) (_ []experiment.Sample, err error) {
-	if err := r.setGSO(p.gso()); err != nil {
+	if err := errors.Join(r.setGSO(p.gso()), r.setServices(p.services)); err != nil {
 		return nil, err
 	}
 	list := r.params.measured()
@@ -181,14 +215,12 @@ func (r *rig) measureTraffic(ctx context.Context, p point, round int) (_ []exper
 		return nil, err
 	}
 	sums := make([]amount, len(list))
-	for _, i := range thereAndBack(len(list), round) {
-		a, err := r.core.serve(flows[i], time.Duration(r.params.Trial))
+	for _, i := range thereAndBack(len(list), round, passes) {
+		a, err := r.serve(flows[i])
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return nil, fmt.Errorf("%s: %w", list[i].name, err)
 		}
-		s := &sums[i]
-		s.octets, s.packets, s.lost = s.octets+a.octets, s.packets+a.packets, s.lost+a.lost
-		s.wall, s.cpu = s.wall+a.wall, s.cpu+a.cpu
+		sums[i].add(a)
 	}
 	after, err := r.network.Counters(ctx)
 	if err != nil {
@@ -210,17 +242,34 @@ func (r *rig) openFlow(v variant, p point) (flow, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.traffic == udp {
+	switch p.traffic {
+	case udp:
 		return openUDP(between, r.params.Datagram)
+	case tcpRR:
+		return openTCPExchange(between)
+	case udpRR:
+		return openUDPExchange(between)
+	case tcpCRR:
+		return openConnections(between)
+	case tcpFlows:
+		return openFlows(between, r.params.Connections)
 	}
 	return openTCP(between)
+}
+
+// serve serves a flow on the chosen CPU, or its halves on two.
+func (r *rig) serve(f flow) (amount, error) {
+	if both, ok := f.(*halves); ok {
+		return both.serve(r.core, r.second, time.Duration(r.params.Trial))
+	}
+	return r.core.serve(f, time.Duration(r.params.Trial))
 }
 
 // passes are how often all send in a round.
 const passes = 4
 
 // thereAndBack are all of n, from `first` on, then backwards, and so on.
-func thereAndBack(n, first int) (order []int) {
+func thereAndBack(n, first, passes int) (order []int) {
 	pass := make([]int, n)
 	for i := range pass {
 		pass[i] = (first + i) % n

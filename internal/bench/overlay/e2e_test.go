@@ -71,6 +71,8 @@ func newRun(t *testing.T) (*Params, *rig) {
 	}
 	p := params()
 	p.Trial, p.Pods, p.Changes, p.Nodes = experiment.Duration(leastTrial), 4, 4, []int{5}
+	p.Services, p.Connections = []int{0, 2}, 2
+	p.Rules, p.Flows, p.Packets = []int{1, 20}, 40, 4096
 	name := fmt.Sprintf("bench-t%d", os.Getpid())
 	set := experiment.Setting{Culvert: binary, CPU: -1, Seed: 1, Warn: func(format string, args ...any) { t.Logf("warning: "+format, args...) }}
 	r, err := p.open(t.Context(), set, name)
@@ -137,38 +139,62 @@ func TestRun(t *testing.T) {
 	}
 	var rows []string
 	for _, x := range got.Rows {
-		rows = append(rows, fmt.Sprintf("%s %s %s %v", x.Name, x.Family, x.Protocol, x.GSO))
+		rows = append(rows, fmt.Sprintf("%s %s %s %v %d", x.Name, x.Family, x.Protocol, x.GSO, x.Services))
 		if !(x.Gbit > 0) || !(x.Ratio > 0) || !(x.PacketNS > 0) || !(x.PacketRatio > 0) || x.Name == x.Baseline && x.Ratio != 1 {
 			t.Errorf("%+v", x)
 		}
 	}
 	for _, v := range variants {
 		for _, family := range Families() {
-			for _, kind := range []string{"tcp true", "tcp false", "udp false"} {
+			for _, kind := range []string{"tcp true 0", "tcp false 0", "udp false 2", "tcp-flows true 2"} {
 				if want := fmt.Sprintf("%s %s %s", v.name, family, kind); !slices.Contains(rows, want) {
 					t.Errorf("no row %s", want)
 				}
 			}
 		}
 	}
-	if len(rows) != 6*len(variants) {
+	if len(rows) != 4*2*2*len(variants) {
 		t.Errorf("%d rows", len(rows))
 	}
 	var agent []string
 	for _, x := range got.Agent {
 		agent = append(agent, x.Name+" "+x.By)
-		if x.Nodes != 5 || x.Name != metricMemory && (!(x.P50 > 0) || x.P99 < x.P50 || !(x.CPU > 0) && x.By != "plugin") || x.Name == metricMemory && !(x.MiB > 10) {
+		if x.Nodes != 5 && x.By != "plugin, policies" || x.Name != metricMemory && (!(x.P50 > 0) || x.P99 < x.P50 || !(x.CPU > 0) && !strings.HasPrefix(x.By, "plugin")) || x.Name == metricMemory && !(x.MiB > 10) {
 			t.Errorf("%+v", x)
 		}
 	}
-	if want := []string{"pod_add agent", "pod_add plugin", "policy_change api", "policy_change bgp", "agent_memory "}; !slices.Equal(agent, want) {
+	if want := []string{"pod_add agent", "pod_add plugin", "policy_change api", "policy_change bgp", "agent_memory ", "pod_add plugin, policies"}; !slices.Equal(agent, want) {
 		t.Errorf("%q, want %q", agent, want)
 	}
-	if want := 2*5 + 4; len(got.Verdicts) != want {
+	if want := 2*5 + 4 + 2; len(got.Verdicts) != want {
 		t.Errorf("%d verdicts, want %d: %v", len(got.Verdicts), want, got.Verdicts)
 	}
+	checkExchanges(t, got)
 	checkWays(t, p, r)
 	checkNodes(t, r)
+}
+
+// checkExchanges: there are requests of each kind, and pods with and without policies.
+func checkExchanges(t *testing.T, got Report) {
+	t.Helper()
+	for _, x := range got.Exchanges {
+		if !(x.CPUNS > 0) || !(x.P50 > 0) || x.P99 < x.P50 || !(x.Ratio > 0) {
+			t.Errorf("%+v", x)
+		}
+	}
+	if want := 3 * 2 * 2 * len(variants); len(got.Exchanges) != want {
+		t.Errorf("%d rows of requests, want %d", len(got.Exchanges), want)
+	}
+	var names []string
+	for _, x := range got.Policies {
+		names = append(names, x.Direction+" "+x.Rules)
+		if !(x.PacketNS > 0) || !(x.L2NS > 0) {
+			t.Errorf("%+v", x)
+		}
+	}
+	if want := []string{"ingress off", "ingress none", "ingress 1", "ingress 20", "ingress many", "egress off", "egress none", "egress 1", "egress 20"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
 }
 
 // checkWays: a packet of another variant's way is reported.
@@ -204,7 +230,7 @@ func largestFrame(t *testing.T, r *rig) (most int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := r.openFlow(v, point{tcpGSO, ipv4})
+	f, err := r.openFlow(v, point{tcpGSO, ipv4, 0})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package overlay
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
@@ -17,6 +19,9 @@ const (
 	metricPod    = "pod_add"            // time of a CNI ADD, and the agent's CPU time
 	metricChange = "policy_change"      // until the tables have it, and the agent's CPU time
 	metricMemory = "agent_memory"       // resident
+
+	metricExchange = "exchange_ns" // CPU time of a request with its response
+	metricLatency  = "latency"     // of them, by the clock on the wall
 )
 
 // Labels of them.
@@ -25,6 +30,7 @@ const (
 	labelFamily   = "family"
 	labelProtocol = "protocol"
 	labelGSO      = "gso"
+	labelServices = "services" // that nodes have the rules of
 	labelBeside   = "beside"
 	labelBy       = "by"
 	labelNodes    = "nodes"    // that the agent knows
@@ -43,13 +49,17 @@ const (
 	off = "off"
 )
 
-func (p point) gso() string { return gsoOf[p.traffic == tcpGSO] }
+func (p point) gso() string { return gsoOf[p.traffic == tcpGSO || p.traffic == tcpFlows] }
 
+// gsoOf is how pods are set, by whether they hand on large packets.
 var gsoOf = map[bool]string{true: on, false: off}
 
 func (p point) labels(name string) result.Labels {
-	protocol, _, _ := strings.Cut(p.traffic, "-")
-	return result.Labels{labelName: name, labelFamily: p.family, labelProtocol: protocol, labelGSO: p.gso()}
+	labels := result.Labels{labelName: name, labelFamily: p.family, labelProtocol: p.traffic, labelServices: strconv.Itoa(p.services)}
+	if p.isExchange() {
+		return labels
+	}
+	return labels.With(labelProtocol, strings.TrimSuffix(p.traffic, "-gso-off"), labelGSO, p.gso())
 }
 
 // samples are what each variant came to, beside flat routing.
@@ -61,6 +71,16 @@ func (r *rig) samples(p point, list []variant, sums []amount) (out []experiment.
 	add := func(metric, unit string, labels result.Labels, of func(amount) float64, name, beside string) {
 		baseline := of(byName[beside])
 		out = append(out, experiment.Sample{Metric: metric, Labels: labels, Unit: unit, Value: of(byName[name]), Baseline: &baseline})
+	}
+	if p.isExchange() {
+		for _, v := range list {
+			add(metricExchange, "ns", p.labels(v.name), amount.perPacket, v.name, v.beside)
+			for name, q := range map[string]float64{p50: 0.5, p99: 0.99} {
+				quantile := func(a amount) float64 { return a.latency(q) }
+				add(metricLatency, "ns", p.labels(v.name).With(labelQuantile, name), quantile, v.name, v.beside)
+			}
+		}
+		return out
 	}
 	for _, v := range list {
 		labels := p.labels(v.name)
@@ -98,9 +118,10 @@ func (p *Params) Figures() (list []result.Figure) {
 	for _, x := range []struct{ id, protocol, gso, title, about string }{
 		{"fig15-tcp", "tcp", on, "TCP between pods of two nodes, GSO on", "Most of it is the copying of data into the kernel and out of it. "},
 		{"fig15-tcp-gso-off", "tcp", off, "TCP between pods of two nodes, GSO off at the pod", "Each packet of the MTU passes both nodes by itself. "},
+		{"tcp-flows", tcpFlows, on, "Many TCP connections between pods of two nodes, on two CPUs", fmt.Sprintf("Two CPUs do, with %d connections each: the sum of both. ", p.Connections)},
 		{"fig15-udp", "udp", off, "UDP between pods of two nodes", fmt.Sprintf("Datagrams of %d octets. ", p.Datagram)},
 	} {
-		where := result.Labels{labelProtocol: x.protocol, labelGSO: x.gso}
+		where := result.Labels{labelProtocol: x.protocol, labelGSO: x.gso, labelServices: strconv.Itoa(p.fewestServices())}
 		rates := result.Figure{
 			ID: x.id, Title: x.title, Kind: result.Bars, Metric: metricRate, Where: where, X: labelName, Series: labelFamily,
 			YTitle: "throughput", Caption: "What comes through in a second. " + oneCPU + x.about,
@@ -118,6 +139,7 @@ func (p *Params) Figures() (list []result.Figure) {
 			Caption: "By that of flat routing with as many routers between, in the same round: 1.1 is a tenth more. The tunnels' headers count: a packet holds less of the user's.",
 		})
 	}
+	list = append(list, p.exchangeFigures()...)
 	return append(list, result.Figure{
 		ID: "packets", Title: "Packets in a second of the CPU, to flat routing", Kind: result.Table, Metric: metricPacket, Value: result.OfBaseline,
 		Caption: "CPU time of a packet on the wire, ns, of sender, nodes and receiver. Of flat routing by it: 1 is as good as flat routing, 0.5 costs twice.",
@@ -145,4 +167,41 @@ func (p *Params) Claims(run *result.Run) (list []string) {
 		list = append(list, v.String()+".")
 	}
 	return list
+}
+
+// fewestServices are as many as figures show that have no room for others.
+func (p *Params) fewestServices() int {
+	if len(p.Services) == 0 {
+		return 0
+	}
+	return slices.Min(p.Services)
+}
+
+// exchangeFigures show requests with their responses, and NetworkPolicies.
+func (p *Params) exchangeFigures() (list []result.Figure) {
+	for _, x := range []struct{ id, kind, title string }{
+		{"tcp-rr", tcpRR, "A request and its response, of a TCP connection"},
+		{"udp-rr", udpRR, "A request and its response, by UDP"},
+		{"tcp-crr", tcpCRR, "A TCP connection with a request and its response"},
+	} {
+		list = append(list, result.Figure{
+			ID: x.id, Title: x.title, Kind: result.Bars, Metric: metricExchange, Value: result.ToBaseline, X: labelName, Series: labelFamily,
+			Where:  result.Labels{labelProtocol: x.kind, labelServices: strconv.Itoa(p.fewestServices())},
+			YTitle: "CPU time, flat routing = 1", Caption: "CPU time by that of flat routing in the same round: less is better. One at a time. " + oneCPU,
+		})
+	}
+	return append(list, result.Figure{
+		ID: "exchanges", Title: "Requests with their responses, with Services and without", Kind: result.Table, Metric: metricExchange, Value: result.ToBaseline,
+		Caption: "CPU time of one, ns, and by that of flat routing with as many Services. The nodes have the rules that kube-proxy makes for nftables; what passes the kernel is tracked (conntrack).",
+	}, result.Figure{
+		ID: "latency", Title: "Time from a request to its response", Kind: result.Table, Metric: metricLatency, Value: result.ToBaseline,
+		Caption: "By the clock on the wall, so that it includes what others used of the CPU. Nobody has to be woken up: client and server are one thread.",
+	}, result.Figure{
+		ID: "policies", Title: "What NetworkPolicies cost a packet", Kind: result.Bars, Metric: metricPolicyCost, Value: result.ToBaseline, X: labelRules, Series: labelDirection,
+		YTitle: "more CPU time, L2 forwarding = 1", Headline: "times the CPU time of L2 forwarding more, NetworkPolicies",
+		Caption: fmt.Sprintf("More than a packet of a pod that no policy selects; none: of such a pod, more than on a node that does not enforce any. Of %d established flows at random, each with another pod. L2 forwarding is of the same generator in the same round.", p.Flows),
+	}, result.Figure{
+		ID: "policy-packets", Title: "CPU time of packets of pods by their NetworkPolicies", Kind: result.Table, Metric: metricPolicy, Value: result.ToBaseline,
+		Caption: fmt.Sprintf("Short packets from another node to a pod (ingress), and to pods of another node (egress). many: to %d pods at random, none of which a policy selects.", p.Pods),
+	})
 }

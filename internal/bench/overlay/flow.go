@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/bench/proc"
+	"github.com/culvert-net/culvert/internal/bench/stats"
 	"github.com/culvert-net/culvert/internal/lab"
 )
 
@@ -21,6 +23,8 @@ type flow interface {
 	turn(*amount) error
 	// packets that were sent so far, as they are on the wire.
 	packets() (uint64, error)
+	// inside is the network namespace of the thread that serves it; "": any.
+	inside() string
 	close() error
 }
 
@@ -31,6 +35,7 @@ type amount struct {
 	lost    int64 // sent, and not received
 	wall    time.Duration
 	cpu     time.Duration
+	took    []time.Duration // each of the requests, until its response
 }
 
 // rate in bit/s of the CPU's time: what comes through in a second if nobody else has
@@ -42,6 +47,22 @@ func (a amount) byWall() float64 { return 8 * float64(a.octets) / a.wall.Seconds
 
 // perPacket is the CPU time of a packet, in ns.
 func (a amount) perPacket() float64 { return float64(a.cpu.Nanoseconds()) / float64(a.packets) }
+
+// latency is a quantile of what requests took, in ns.
+func (a amount) latency(quantile float64) float64 {
+	ns := make([]float64, len(a.took))
+	for i, d := range a.took {
+		ns[i] = float64(d)
+	}
+	slices.Sort(ns)
+	return stats.Quantile(ns, quantile)
+}
+
+// add adds what went through at another time.
+func (a *amount) add(b amount) {
+	a.octets, a.packets, a.lost = a.octets+b.octets, a.packets+b.packets, a.lost+b.lost
+	a.wall, a.cpu, a.took = a.wall+b.wall, a.cpu+b.cpu, append(a.took, b.took...)
+}
 
 // warmUp goes before each trial: a connection that was idle begins slowly.
 const warmUp = 20 * time.Millisecond
@@ -57,7 +78,7 @@ type core struct {
 
 // serve serves a flow for some time, on a thread that ends with it.
 func (c core) serve(f flow, d time.Duration) (a amount, err error) {
-	err = proc.Inside("", func() error {
+	err = proc.Inside(f.inside(), func() error {
 		if err := proc.Pin(c.cpu); err != nil {
 			return err
 		}
@@ -147,6 +168,8 @@ type sockets struct {
 	send, receive int
 	out, in       []byte
 }
+
+func (*sockets) inside() string { return "" }
 
 func (s *sockets) close() error { return errors.Join(unix.Close(s.send), unix.Close(s.receive)) }
 

@@ -21,6 +21,14 @@ func TestValidate(t *testing.T) {
 		{func(p *Params) { p.Variants = []string{"ipip"} }, `with.variants[0]: there is no "ipip"`},
 		{func(p *Params) { p.Variants = nil }, "with.variants: none is chosen"},
 		{func(p *Params) { p.Families = []string{ipv4, ipv4} }, `with.families[1]: "ipv4" is there twice`},
+		{func(p *Params) { p.Traffic, p.Rules = nil, nil }, "with.traffic: none is chosen"},
+		{func(p *Params) { p.Services = nil }, "with.services: no number is given"},
+		{func(p *Params) { p.Services = []int{-1} }, "with.services[0]: -1 is out of range"},
+		{func(p *Params) { p.Connections = 0 }, "with.connections: 0 is out of range"},
+		{func(p *Params) { p.Rules = []int{1, 0} }, "with.rules[1]: 0 is out of range"},
+		{func(p *Params) { p.Rules = []int{7, 7} }, "with.rules[1]: 7 is there twice"},
+		{func(p *Params) { p.Flows = 1 << 20 }, "with.flows: 1048576 is out of range"},
+		{func(p *Params) { p.Packets = 0 }, "with.packets: 0 is out of range"},
 		{func(p *Params) { p.Traffic = []string{"sctp"} }, `with.traffic[0]: there is no "sctp"`},
 		{func(p *Params) { p.Trial = 1 }, "with.trial: 1ns is too short"},
 		{func(p *Params) { p.Datagram = 1500 }, "with.datagram: 1500 is out of range"},
@@ -67,12 +75,19 @@ func TestPlan(t *testing.T) {
 		}
 		return list
 	}
-	if got := ids(); len(got) != 8 || !slices.Contains(got, "tcp-gso-off, ipv6") || !slices.Contains(got, "agent, 1000 nodes") {
+	if got := ids(); len(got) != 7*2*2+2+2 || !slices.Contains(got, "tcp-gso-off, ipv6, 100 Services") || !slices.Contains(got, "NetworkPolicies, egress") || !slices.Contains(got, "agent, 1000 nodes") {
 		t.Errorf("%q", got)
 	}
 	p.Pods, p.Changes = 0, 0
-	if got := ids(); len(got) != 6 {
+	if got := ids(); len(got) != 7*2*2+2 {
 		t.Errorf("%q without the agent", got)
+	}
+	p.Traffic = nil
+	if err := p.Validate(); err != nil {
+		t.Errorf("nothing but NetworkPolicies: %v", err)
+	}
+	if got := ids(); len(got) != 2 {
+		t.Errorf("%q without traffic", got)
 	}
 	p.Quick()
 	if p.Pods != 0 || p.Changes != 0 {
@@ -98,7 +113,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// A run takes 20 minutes at most, and a quick one 2.
+// A run takes 40 minutes at most, and a quick one 3.
 func TestTakes(t *testing.T) {
 	p := params()
 	whole, err := p.Plan()
@@ -114,7 +129,7 @@ func TestTakes(t *testing.T) {
 		plan    experiment.Plan
 		rounds  int
 		minutes float64
-	}{"whole": {whole, 10, 20}, "quick": {quick, 2, 2}} {
+	}{"whole": {whole, 10, 40}, "quick": {quick, 2, 3}} {
 		if took := x.plan.Takes(x.rounds); took.Minutes() > x.minutes {
 			t.Errorf("%s: %s, want at most %v minutes", name, took, x.minutes)
 		}
@@ -122,7 +137,7 @@ func TestTakes(t *testing.T) {
 }
 
 func TestThereAndBack(t *testing.T) {
-	if got := thereAndBack(3, 1); !slices.Equal(got, []int{1, 2, 0, 0, 2, 1, 1, 2, 0, 0, 2, 1}) {
+	if got := thereAndBack(3, 1, 4); !slices.Equal(got, []int{1, 2, 0, 0, 2, 1, 1, 2, 0, 0, 2, 1}) {
 		t.Errorf("%v", got)
 	}
 }

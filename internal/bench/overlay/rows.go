@@ -20,6 +20,7 @@ type Row struct {
 	Family   string  `json:"family"`
 	Protocol string  `json:"protocol"`
 	GSO      bool    `json:"gso"` // at the pod
+	Services int     `json:"services"`
 	Gbit     float64 `json:"gbit_per_s"`
 	Baseline string  `json:"baseline"`
 	Ratio    float64 `json:"ratio"`
@@ -41,13 +42,13 @@ const bitsOfGiB = 8 << 30
 
 // reportOf has rows in the order in which they were measured.
 func reportOf(run *result.Run) Report {
-	r := Report{Bench: "overlay", Environment: run.Environment, Agent: agentRows(run), Verdicts: Verdicts(run), Warnings: run.Warnings}
+	r := Report{Bench: "overlay", Environment: run.Environment, Agent: agentRows(run), Verdicts: Verdicts(run), Warnings: run.Warnings, Exchanges: exchangeRows(run), Policies: policyRows(run)}
 	for _, m := range run.Select(metricRate, nil) {
 		rate, ratio := m.Estimate(result.Plain), m.Estimate(result.ToBaseline)
 		wall, packet := one(run, metricWall, m.Labels), one(run, metricPacket, m.Labels)
 		ns, packets := packet.Estimate(result.Plain), packet.Estimate(result.OfBaseline)
 		r.Rows = append(r.Rows, Row{
-			Name: m.Labels[labelName], Family: m.Labels[labelFamily], Protocol: m.Labels[labelProtocol], GSO: m.Labels[labelGSO] == on,
+			Name: m.Labels[labelName], Family: m.Labels[labelFamily], Protocol: m.Labels[labelProtocol], GSO: m.Labels[labelGSO] == on, Services: servicesOf(m),
 			Gbit: rate.Value / 1e9, Baseline: variantOf(m.Labels[labelName]).beside, Ratio: ratio.Value, Low: ratio.Low, High: ratio.High,
 			GbitByWall: wall.Estimate(result.Plain).Value / 1e9, PacketNS: ns.Value, GiBSeconds: bitsOfGiB / rate.Value,
 			PacketsPerCPU: 1e9 / ns.Value, PacketRatio: packets.Value, PacketLow: packets.Low, PacketHigh: packets.High, N: rate.N,
@@ -71,6 +72,8 @@ type Report struct {
 	Bench       string             `json:"bench"`
 	Environment result.Environment `json:"environment"`
 	Rows        []Row              `json:"rows"`
+	Exchanges   []ExchangeRow      `json:"exchanges"`
+	Policies    []PolicyRow        `json:"policies"`
 	Agent       []AgentRow         `json:"agent"`
 	Verdicts    []Verdict          `json:"verdicts"`
 	Warnings    []string           `json:"warnings,omitempty"`
@@ -120,12 +123,13 @@ func PrintTable(w io.Writer, _ *experiment.File, run *result.Run) error {
 	r := reportOf(run)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(r.Rows) > 0 {
-		fmt.Fprintln(t, "name\tfamily\tprotocol\tGSO\tGbit/s\tto\tratio\t95 %\tCPU ns/packet\tCPU s/GiB\tpackets ratio\t95 %")
+		fmt.Fprintln(t, "name\tfamily\tprotocol\tGSO\tServices\tGbit/s\tto\tratio\t95 %\tCPU ns/packet\tCPU s/GiB\tpackets ratio\t95 %")
 	}
 	for _, x := range r.Rows {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t%s\t%.3f\t%.3f to %.3f\t%.0f\t%.2f\t%.3f\t%.3f to %.3f\n",
-			x.Name, x.Family, x.Protocol, gsoOf[x.GSO], x.Gbit, x.Baseline, x.Ratio, x.Low, x.High, x.PacketNS, x.GiBSeconds, x.PacketRatio, x.PacketLow, x.PacketHigh)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%.2f\t%s\t%.3f\t%.3f to %.3f\t%.0f\t%.2f\t%.3f\t%.3f to %.3f\n",
+			x.Name, x.Family, x.Protocol, gsoOf[x.GSO], x.Services, x.Gbit, x.Baseline, x.Ratio, x.Low, x.High, x.PacketNS, x.GiBSeconds, x.PacketRatio, x.PacketLow, x.PacketHigh)
 	}
+	printExchanges(t, r)
 	if len(r.Agent) > 0 {
 		fmt.Fprintln(t, "\nagent\tby\tnodes\tP50 ms\tP99 ms\tCPU ms\tMiB")
 	}

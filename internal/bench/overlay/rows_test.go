@@ -12,8 +12,8 @@ import (
 
 // measured is a run with a row of each sort.
 func measured() *result.Run {
-	tcp := point{tcpMTU, ipv4}
-	udpPoint := point{udp, ipv6}
+	tcp := point{tcpMTU, ipv4, 0}
+	udpPoint := point{udp, ipv6, 0}
 	beside := tcp.labels(ours)
 	beside[labelBeside] = vxlan
 	agent := func(metric, by, quantile string, value float64) result.Measurement {
@@ -102,7 +102,7 @@ func TestTable(t *testing.T) {
 	if err := PrintTable(&out, nil, measured()); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"srv6  ipv4    tcp       off  4.20", "policy_change  bgp    1000   -       90.0", "TCP with GSO off, ipv4: 1.05 (1 to 1.1); must 1, aim 1.15: pass\n"} {
+	for _, want := range []string{"srv6  ipv4    tcp       off  0         4.20", "policy_change  bgp    1000   -       90.0", "TCP with GSO off, ipv4: 1.05 (1 to 1.1); must 1, aim 1.15: pass\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
@@ -112,7 +112,7 @@ func TestTable(t *testing.T) {
 // What went another way is no figure.
 func TestProof(t *testing.T) {
 	f := variantOf(ours).proof
-	p, a := point{tcpGSO, ipv4}, amount{packets: 100}
+	p, a := point{tcpGSO, ipv4, 0}, amount{packets: 100}
 	counted := func(policy, there, back uint64) map[string]lab.Counters {
 		return map[string]lab.Counters{
 			"srv6-1": {Policies: map[string]uint64{"srv6-2:ipv4": policy}, SIDs: map[string]uint64{"fc00:0:1:4::/64": back}},
@@ -129,8 +129,8 @@ func TestProof(t *testing.T) {
 		"policy":             {p, counted(104, 105, 105), "policy srv6-2:ipv4 of srv6-1 counted 99 of 100"},
 		"SID":                {p, counted(105, 5, 105), "SID fc00:0:2:4::/64 of srv6-2 counted nothing"},
 		"back":               {p, counted(105, 105, 5), "SID fc00:0:1:4::/64 of srv6-1 counted nothing"},
-		"nothing is back":    {point{udp, ipv4}, counted(105, 105, 5), ""},
-		"the other family's": {point{tcpGSO, ipv6}, counted(105, 105, 105), "policy srv6-2:ipv6 of srv6-1 counted 0 of 100"},
+		"nothing is back":    {point{udp, ipv4, 0}, counted(105, 105, 5), ""},
+		"the other family's": {point{tcpGSO, ipv6, 0}, counted(105, 105, 105), "policy srv6-2:ipv6 of srv6-1 counted 0 of 100"},
 	} {
 		err := f.check(x.p, a, none, x.after)
 		if (x.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), x.says) {

@@ -26,7 +26,7 @@ const noiseOfWaits = 0.1
 // goals are Culvert's own: with one segment, which is the default.
 func goals() (list []goal) {
 	traffic := func(protocol, gso string, more ...string) result.Labels {
-		return result.Labels{labelName: ours, labelProtocol: protocol, labelGSO: gso}.With(more...)
+		return result.Labels{labelName: ours, labelProtocol: protocol, labelGSO: gso, labelServices: "0"}.With(more...)
 	}
 	list = []goal{
 		{what: "throughput, to flat routing", metric: metricRate, where: traffic("tcp", off), value: result.ToBaseline, must: 1.00, aim: 1.15},
@@ -37,6 +37,10 @@ func goals() (list []goal) {
 		{what: "pod ADD in the agent, P99, ms", metric: metricPod, where: result.Labels{labelBy: "agent", labelQuantile: p99}, must: 80, aim: 30, less: true, waits: true},
 		{what: "agent's memory, MiB", metric: metricMemory, must: 200, aim: 100, less: true},
 	}
+	cost := func(rules string, must, aim float64) goal {
+		return goal{what: "more time of a packet, by L2 forwarding's", metric: metricPolicyCost, where: result.Labels{labelRules: rules}, value: result.ToBaseline, must: must, aim: aim, less: true}
+	}
+	list = append(list, cost("none", 0.05, 0.02), cost("10000", 0.25, 0.10))
 	for _, s := range sources {
 		list = append(list, goal{what: "policy change, P99, ms", metric: metricChange, where: result.Labels{labelBy: s.name, labelQuantile: p99}, must: 100, aim: 20, less: true, waits: true})
 	}
@@ -105,6 +109,8 @@ func (g goal) reached(value, wanted float64) bool {
 func (v Verdict) String() string {
 	of := v.Labels[labelNodes] + " nodes"
 	switch {
+	case v.Labels[labelRules] != "":
+		of = fmt.Sprintf("policies: %s, %s", v.Labels[labelRules], v.Labels[labelDirection])
 	case v.Labels[labelProtocol] == "udp":
 		of = "UDP, " + v.Labels[labelFamily]
 	case v.Labels[labelFamily] != "":
