@@ -38,7 +38,7 @@ type Cluster struct {
 // settle is how long a change of the known headends waits for more changes.
 const settle = 200 * time.Millisecond
 
-// linger is how long paths still name a headend that is gone: naming it is
+// linger is how long at least paths still name a headend that is gone: naming it is
 // harmless, not naming it removes its paths.
 const linger = 5 * time.Minute
 
@@ -57,6 +57,7 @@ type reach struct {
 	parts      []overlay.Part
 	advertised map[string]advert
 	seen       map[netip.Addr]time.Time // when each headend was last known
+	lingers    time.Duration            // that paths name a headend that is gone
 	named      []netip.Addr             // whom the candidate paths name
 	pending    bool                     // rename is scheduled
 	mine       []netip.Prefix           // that only this node may have
@@ -97,7 +98,7 @@ func newReach(c Config) (*reach, error) {
 		reader:  reader{asn: c.ASN, vpns: vpns, takesSIDs: takesSIDs, prefixes: cluster.Prefixes, onlyVPNs: c.Cluster == nil},
 		announcer: announcer{routerID: c.RouterID, vpns: vpns, withSIDs: cluster.SIDs, locator: cluster.Locator,
 			reflected: slices.ContainsFunc(c.Peers, byReflector)},
-		routes: rib{}, reported: map[overlay.Destination][]Route{}, advertised: map[string]advert{}, seen: seen, foreign: map[foreignRoute]bool{},
+		routes: rib{}, reported: map[overlay.Destination][]Route{}, advertised: map[string]advert{}, seen: seen, lingers: max(linger, c.Restart+c.Stale), foreign: map[foreignRoute]bool{},
 	}, nil
 }
 
@@ -126,7 +127,7 @@ func (r *reach) headends() []netip.Addr {
 			}
 		}
 	}
-	maps.DeleteFunc(r.seen, func(_ netip.Addr, last time.Time) bool { return now.Sub(last) > linger })
+	maps.DeleteFunc(r.seen, func(_ netip.Addr, last time.Time) bool { return now.Sub(last) > r.lingers })
 	return slices.SortedFunc(maps.Keys(r.seen), netip.Addr.Compare)
 }
 

@@ -72,6 +72,8 @@ func (s *Speaker) sessionUp(state apiutil.PeerState) {
 		}
 	}
 	s.awaited[at] = both
+	s.sessions[at]++
+	s.settle(at)
 	if t := s.links[at]; t != nil {
 		t.begin(time.Now())
 		if !both[bgp.RF_LS] {
@@ -80,6 +82,9 @@ func (s *Speaker) sessionUp(state apiutil.PeerState) {
 	}
 	if len(without) > 0 {
 		s.log.Info("BGP peer does not accept all configured families", "peer", at, "without", without)
+	}
+	if s.config.Stale > 0 && !offersLongLived(state) {
+		s.log.Info("BGP peer does not offer long-lived graceful restart (RFC 9494); its routes end soon after it is gone", "peer", at)
 	}
 	if s.handler != nil {
 		s.handler.Speaks(at, names)
@@ -104,10 +109,19 @@ func (s *Speaker) sessionUp(state apiutil.PeerState) {
 	}
 }
 
+// offersLongLived says whether a peer has the capability of RFC 9494, without which its routes
+// are not kept for long.
+func offersLongLived(state apiutil.PeerState) bool {
+	return slices.ContainsFunc(state.RemoteCap, func(c bgp.ParameterCapabilityInterface) bool {
+		return c.Code() == bgp.BGP_CAP_LONG_LIVED_GRACEFUL_RESTART
+	})
+}
+
 // sessionDown handles the end of a session.
 func (s *Speaker) sessionDown(peer netip.Addr) {
 	s.reporting.Lock()
 	defer s.reporting.Unlock()
+	s.sessions[peer]++
 	if t := s.links[peer]; t != nil {
 		t.end(time.Now())
 	}

@@ -49,6 +49,7 @@ const defaultLocalPref = 100
 // candidate is a route with the attributes for the choice.
 type candidate struct {
 	Route
+	isStale    bool // its speaker has been away for long (RFC 9494)
 	localPref  uint32
 	pathLength int
 	origin     uint8
@@ -132,6 +133,8 @@ func newCandidate(p *apiutil.Path, asn uint32) candidate {
 	c.Source = Source{ASN: p.PeerASN, Node: p.PeerID, Peer: p.PeerAddress}
 	for _, attr := range p.Attrs {
 		switch v := attr.(type) {
+		case *bgp.PathAttributeCommunities:
+			c.isStale = slices.Contains(v.Value, uint32(bgp.COMMUNITY_LLGR_STALE))
 		case *bgp.PathAttributeLocalPref:
 			c.localPref = v.Value
 		case *bgp.PathAttributeAsPath:
@@ -183,12 +186,13 @@ func (r reader) readWay(v *vpn, c *candidate, p *apiutil.Path, label *uint32) er
 }
 
 // rules are the decision process of RFC 4271 section 9.1.2.2 (MED is compared
-// between all neighbours) and RFC 4456 section 9. Before them, the cluster's own
-// routes win over those of a VPN.
+// between all neighbours) and RFC 4456 section 9. Before them, fresh routes win over
+// stale ones (RFC 9494 section 4.3), and the cluster's own over those of a VPN.
 var rules = []struct {
 	why     string
 	compare func(a, b *candidate) int
 }{
+	{"fresh before stale", func(a, b *candidate) int { return compareBool(a.isStale, b.isStale) }},
 	{"of the cluster before those of a VPN", func(a, b *candidate) int {
 		return compareBool(a.Distinguisher != "", b.Distinguisher != "")
 	}},

@@ -36,6 +36,9 @@ type Config struct {
 	// Restart is how long peers and this node keep the other's routes while it is
 	// away (graceful restart, RFC 4724); 0: not at all.
 	Restart time.Duration
+	// Stale is how much longer each keeps the other's routes, at the least preference, if the
+	// other stays away (RFC 9494); 0: not at all.
+	Stale time.Duration
 	// Restarting says that this node still forwards by what an earlier speaker
 	// received: peers that kept its routes go on keeping them.
 	Restarting bool
@@ -116,7 +119,8 @@ type Handler interface {
 	Put(Path)
 	// Withdraw reports a path that is gone: its color, endpoint and distinguisher.
 	Withdraw(srpolicy.Advertised)
-	// Complete is called when a peer has advertised all its routes of all families.
+	// Complete is called when a peer has advertised all its routes of all families, or has had
+	// the restart time to.
 	Complete(peer netip.Addr)
 	// Speaks is called when a session is up, with the configured address families
 	// that the peer accepts, such as ipv6-unicast.
@@ -137,6 +141,7 @@ type Speaker struct {
 	reporting sync.Mutex // held while a handler is called
 	reach     *reach     // nil: it exchanges SR policies only
 	awaited   map[netip.Addr]map[bgp.Family]bool
+	sessions  map[netip.Addr]int          // how often that of each peer came up and went down
 	offered   map[netip.Addr][]bgp.Family // to each peer
 	keeps     map[netip.Addr][]bgp.Family // what each peer last said it keeps over its restart
 	offers    map[key]map[netip.Addr]*offer
@@ -182,7 +187,7 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 		return nil, err
 	}
 	s := &Speaker{
-		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{}, offered: map[netip.Addr][]bgp.Family{},
+		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{}, sessions: map[netip.Addr]int{}, offered: map[netip.Addr][]bgp.Family{},
 		links: linkStateTables(&c), keeps: map[netip.Addr][]bgp.Family{}, offers: map[key]map[netip.Addr]*offer{}, reported: map[key]Path{},
 		own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{}, intruding: map[netip.Addr]uint64{},
 		server: server.NewBgpServer(server.LoggerOption(c.Log, level)),
@@ -231,6 +236,9 @@ func (s *Speaker) begin(ctx context.Context) error {
 			if err := s.server.AddPeer(context.Background(), &api.AddPeerRequest{Peer: s.peer(p)}); err != nil {
 				return fmt.Errorf("peer %s: %w", p.Address, err)
 			}
+		}
+		if s.config.Restarting {
+			time.AfterFunc(deferral, s.endRestart)
 		}
 		return nil
 	})
@@ -285,7 +293,29 @@ func (s *Speaker) gracefulRestart() *api.GracefulRestart {
 	}
 	return &api.GracefulRestart{
 		Enabled: true, RestartTime: uint32(s.config.Restart.Seconds()), NotificationEnabled: true,
-		LocalRestarting: s.config.Restarting, DeferralTime: uint32(deferral.Seconds()),
+		LocalRestarting: s.config.Restarting, DeferralTime: uint32(deferral.Seconds()), LonglivedEnabled: s.config.Stale > 0,
+	}
+}
+
+// endRestart ends this node's restart for peers that have not come back by then. Of two that
+// both restart, neither waits for the other's routes (RFC 4724 section 4.1): a route reflector
+// that comes back later would not wait for those of this node, and withdraw them.
+func (s *Speaker) endRestart() {
+	s.reporting.Lock()
+	var away []Peer
+	if s.config.Restarting = false; !s.stopped {
+		away = slices.DeleteFunc(slices.Clone(s.config.Peers), func(p Peer) bool { return s.isUp(p.Address) })
+	}
+	for _, p := range away {
+		s.offered[p.Address] = s.familiesOf(p)
+	}
+	s.reporting.Unlock()
+	for _, p := range away {
+		err := s.server.DeletePeer(context.Background(), &api.DeletePeerRequest{Address: p.Address.String()})
+		if err == nil {
+			err = s.server.AddPeer(context.Background(), &api.AddPeerRequest{Peer: s.peer(p)})
+		}
+		s.logReset(p.Address, err)
 	}
 }
 
@@ -327,6 +357,11 @@ func (s *Speaker) peer(p Peer) *api.Peer {
 		a := &api.AfiSafi{Config: &api.AfiSafiConfig{Enabled: true, Family: apiutil.ToApiFamily(f.Afi(), f.Safi())}}
 		if s.config.Restart > 0 {
 			a.MpGracefulRestart = &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: true}}
+		}
+		if s.config.Stale > 0 {
+			a.LongLivedGracefulRestart = &api.LongLivedGracefulRestart{
+				Config: &api.LongLivedGracefulRestartConfig{Enabled: true, RestartTime: uint32(s.config.Stale.Seconds())},
+			}
 		}
 		out.AfiSafis = append(out.AfiSafis, a)
 	}
@@ -412,6 +447,23 @@ func (s *Speaker) complete(p *apiutil.Path, _ time.Time) {
 	if s.handler != nil {
 		s.handler.Complete(p.PeerAddress)
 	}
+}
+
+// settle handles, after the restart time, the missing End-of-RIBs of a peer whose session came
+// up: one without graceful restart sends none. s.reporting is held.
+func (s *Speaker) settle(peer netip.Addr) {
+	if s.config.Restart == 0 {
+		return
+	}
+	session := s.sessions[peer]
+	time.AfterFunc(s.config.Restart, func() {
+		s.reporting.Lock()
+		defer s.reporting.Unlock()
+		if !s.stopped && s.sessions[peer] == session && len(s.awaited[peer]) > 0 && s.handler != nil {
+			clear(s.awaited[peer])
+			s.handler.Complete(peer)
+		}
+	})
 }
 
 // peerChanged handles a change of a session's state.

@@ -26,6 +26,11 @@ type BGP struct {
 	// RestartTime is how long, in seconds, the node keeps what it has received while a
 	// peer or the daemon itself restarts. Default 120.
 	RestartTime uint16 `json:"restart_time,omitempty"`
+	// StaleTime is how much longer, in seconds, the node keeps what it has received from a
+	// peer that stays away, and peers keep what it has advertised (long-lived graceful
+	// restart, RFC 9494). Default 86400 in a cluster whose overlay.mode is bgp; elsewhere
+	// they do not.
+	StaleTime uint32 `json:"stale_time,omitempty"`
 	// Peers may be the same on all nodes of a cluster: each node leaves itself out.
 	Peers []BGPPeer `json:"peers,omitempty"`
 	// ClusterID is the cluster ID of this node as a route reflector (RFC 4456).
@@ -91,6 +96,7 @@ const (
 const (
 	DefaultBGPPort        = 179
 	DefaultBGPRestartTime = 120
+	DefaultBGPStaleTime   = 86400
 	DefaultBGPHoldTime    = 90
 	DefaultBGPMaxPrefixes = 20000
 )
@@ -118,6 +124,9 @@ func checkBGP(v *validator) {
 	const longest = 1<<12 - 1 // 12 bits (RFC 4724 section 3)
 	v.refuse(b.RestartTime > longest,
 		"bgp.restart_time", fmt.Sprintf("at most %d seconds", longest), "%d is too long", b.RestartTime)
+	const longestStale = 1<<24 - 1 // 24 bits (RFC 9494 section 3)
+	v.refuse(b.StaleTime > longestStale,
+		"bgp.stale_time", fmt.Sprintf("at most %d seconds", longestStale), "%d is too long", b.StaleTime)
 	checkBGPOfCluster(v)
 	peers := v.unique()
 	for i, p := range b.Peers {

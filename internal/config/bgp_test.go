@@ -22,7 +22,7 @@ bgp:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b := c.BGP; b.Port != 179 || b.RestartTime != 120 || b.Peers[0].Port != 179 || b.Peers[0].HoldTime != 90 || b.Peers[1].HoldTime != 30 {
+	if b := c.BGP; b.Port != 179 || b.RestartTime != 120 || b.StaleTime != 0 || b.Peers[0].Port != 179 || b.Peers[0].HoldTime != 90 || b.Peers[1].HoldTime != 30 {
 		t.Errorf("defaults: %+v", b)
 	}
 	for _, tt := range []struct{ old, new, want string }{
@@ -40,6 +40,7 @@ bgp:
 		{"hops: 1", "source: '2001:db8::1'", "line 9: bgp.peers[1].source: 2001:db8::1 cannot connect there"},
 		{"hops: 1", "hopps: 1", "line 9: bgp.peers[1].hopps: unknown field (fix: did you mean \"hops\"?)"},
 		{"  asn: 65001\n  router_id: 192.0.2.1\n", "  asn: 65001\n  router_id: 192.0.2.1\n  restart_time: 5000\n", "bgp.restart_time: 5000 is too long"},
+		{"  asn: 65001\n  router_id: 192.0.2.1\n", "  asn: 65001\n  router_id: 192.0.2.1\n  stale_time: 16777216\n", "bgp.stale_time: 16777216 is too long"},
 	} {
 		if !strings.Contains(good, tt.old) {
 			t.Fatalf("there is no %q", tt.old)
@@ -70,7 +71,7 @@ bgp:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.BGP.MaxPrefixes != config.DefaultBGPMaxPrefixes {
+	if c.BGP.MaxPrefixes != config.DefaultBGPMaxPrefixes || c.BGP.StaleTime != config.DefaultBGPStaleTime {
 		t.Errorf("defaults: %+v", c.BGP)
 	}
 	// One file for all nodes.

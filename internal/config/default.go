@@ -64,6 +64,9 @@ func (c *Config) SetDefaults() {
 		setDefault(&c.BGP.Port, DefaultBGPPort)
 		setDefault(&c.BGP.RestartTime, DefaultBGPRestartTime)
 		setDefault(&c.BGP.MaxPrefixes, DefaultBGPMaxPrefixes)
+		if c.Overlay.Mode == OverlayBGP {
+			setDefault(&c.BGP.StaleTime, DefaultBGPStaleTime)
+		}
 		for i := range c.BGP.Peers {
 			setDefault(&c.BGP.Peers[i].Port, DefaultBGPPort)
 			setDefault(&c.BGP.Peers[i].HoldTime, DefaultBGPHoldTime)

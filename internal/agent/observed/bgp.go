@@ -26,7 +26,7 @@ type BGP struct {
 	queue   *Queue
 	node    overlay.Node // that it advertises
 	parts   []overlay.Part
-	expiry  *time.Timer // of the state of an earlier speaker
+	expiry  []*time.Timer // of the state of an earlier speaker
 	// announced is what Announce advertised last; nil: nothing yet.
 	announced *announcement
 	families  map[netip.Addr][]string
@@ -76,7 +76,8 @@ func routerID(s overlay.Self) netip.Addr {
 func NewBGP(c Config, s *State, to *Queue, log *slog.Logger) (*BGP, error) {
 	b := &c.BGP
 	h := &BGP{of: c, queue: to, families: map[netip.Addr][]string{}, config: bgp.Config{
-		ASN: b.ASN, RouterID: b.RouterID, Listen: b.Listen, Port: b.Port, Restart: time.Duration(b.RestartTime) * time.Second, Log: log,
+		ASN: b.ASN, RouterID: b.RouterID, Listen: b.Listen, Port: b.Port, Log: log,
+		Restart: time.Duration(b.RestartTime) * time.Second, Stale: time.Duration(b.StaleTime) * time.Second,
 		Restarting: len(s.Reaches) > 0, ClusterID: b.ClusterID, MaxPrefixes: b.MaxPrefixes,
 	}}
 	maps.Copy(h.families, s.Families)
@@ -157,18 +158,33 @@ func (h *BGP) Announce(mine []netip.Prefix, list []bgp.Originated) error {
 }
 
 // start connects. The state of an earlier daemon, or of another configuration, holds
-// until peers have sent it again, or have had time to.
+// until peers have sent it again, or have had time to: as long as a peer is away, that is the
+// stale time too.
 func (h *BGP) start(ctx context.Context) (err error) {
 	h.queue.Push(Update{Apply: (*State).MarkStale})
 	if h.speaker, err = bgp.Start(ctx, h.config, h); err != nil {
 		return fmt.Errorf("bgp: %w", err)
 	}
-	h.expiry = time.AfterFunc(h.config.Restart, func() {
-		h.queue.Push(Update{Apply: func(s *State) {
-			s.forget(func(p Path) bool { return p.Stale }, func(r Reach) bool { return r.awaited != nil })
-		}})
-	})
+	isPeer := func(a netip.Addr) bool {
+		return slices.ContainsFunc(h.config.Peers, func(p bgp.Peer) bool { return p.Address == a })
+	}
+	h.expire(h.config.Restart, isPeer)
+	h.expire(h.config.Restart+h.config.Stale, func(netip.Addr) bool { return false })
 	return nil
+}
+
+// expire removes after some time what no peer has sent again, except for peers to wait for.
+func (h *BGP) expire(after time.Duration, waitsFor func(peer netip.Addr) bool) {
+	h.expiry = append(h.expiry, time.AfterFunc(after, func() {
+		h.queue.Push(Update{Apply: func(s *State) { s.expire(waitsFor) }})
+	}))
+}
+
+// stopExpiry keeps that state for the next speaker.
+func (h *BGP) stopExpiry() {
+	for _, t := range h.expiry {
+		t.Stop()
+	}
 }
 
 // Config is what the speaker runs with.

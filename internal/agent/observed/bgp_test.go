@@ -117,3 +117,30 @@ func TestVPNsOfTenants(t *testing.T) {
 	}
 	h.speaker.Stop()
 }
+
+// What an earlier daemon knew stays while a configured peer is away, and goes where no such
+// peer can advertise it.
+func TestStateOfPeersThatAreAway(t *testing.T) {
+	away, removed := netip.MustParseAddr("127.95.0.1"), netip.MustParseAddr("127.95.0.2")
+	from := func(peer netip.Addr, prefix string) (overlay.Destination, []bgp.Route) {
+		r := bgp.Route{Source: bgp.Source{Peer: peer}, Best: true}
+		r.Prefix, r.From = netip.MustParsePrefix(prefix), peer
+		return overlay.Destination{Prefix: r.Prefix}, []bgp.Route{r}
+	}
+	state := State{}.Edit()
+	kept, there := from(away, "10.244.1.0/24")
+	state.PutReach(kept, there)
+	state.PutReach(from(removed, "10.244.2.0/24"))
+	state.PutPath("kept", Path{Path: bgp.Path{Source: bgp.Source{Peer: away}}})
+	state.PutPath("gone", Path{Path: bgp.Path{Source: bgp.Source{Peer: removed}}})
+	state.MarkStale()
+	state.PutReach(from(removed, "10.244.3.0/24")) // a new speaker says so
+	state.expire(func(peer netip.Addr) bool { return peer == away })
+	if _, there := state.Reaches[kept]; len(state.Reaches) != 2 || !there || len(state.Paths) != 1 || !state.Paths["kept"].Stale {
+		t.Errorf("while the peer is away: %+v, %+v", state.Reaches, state.Paths)
+	}
+	state.expire(func(netip.Addr) bool { return false })
+	if len(state.Reaches) != 1 || len(state.Paths) != 0 {
+		t.Errorf("after the stale time: %+v, %+v", state.Reaches, state.Paths)
+	}
+}

@@ -106,7 +106,7 @@ func (s *Sources) adjustBGP(ctx context.Context, c Config, self overlay.Self, st
 	h := s.BGP()
 	if h != nil && !desired.Same(h.of, c) {
 		s.bgp.Store(nil)
-		h.expiry.Stop()
+		h.stopExpiry()
 		h.speaker.Stop()
 		h = nil
 	}
@@ -172,7 +172,7 @@ func (s *Sources) adjustKube(ctx context.Context, c Config, uses bool, self over
 // Stop ends what runs, at the daemon's end. It does not wait for the API server.
 func (s *Sources) Stop() {
 	if h := s.bgp.Swap(nil); h != nil {
-		h.expiry.Stop()
+		h.stopExpiry()
 		h.speaker.Leave()
 	}
 	if k := s.kube.Swap(nil); k != nil {

@@ -122,6 +122,13 @@ func (s *State) complete(peer netip.Addr) {
 	}
 }
 
+// expire removes what is of an earlier daemon and nobody has sent again, except for peers to
+// wait for.
+func (s *State) expire(waitsFor func(peer netip.Addr) bool) {
+	s.forget(func(p Path) bool { return p.Stale && !waitsFor(p.Peer) },
+		func(r Reach) bool { return r.awaited != nil && !slices.ContainsFunc(r.awaited, waitsFor) })
+}
+
 // Cleared is s without anything in it.
 func (s State) Cleared() State {
 	s = s.Edit()

@@ -1212,6 +1212,7 @@ type BGP struct {
 	UnicastSids   bool                   `protobuf:"varint,10,opt,name=unicast_sids,json=unicastSids,proto3" json:"unicast_sids,omitempty"`
 	Vpn           *BGPVPN                `protobuf:"bytes,11,opt,name=vpn,proto3" json:"vpn,omitempty"`
 	NoLocator     bool                   `protobuf:"varint,12,opt,name=no_locator,json=noLocator,proto3" json:"no_locator,omitempty"`
+	StaleTime     uint32                 `protobuf:"varint,13,opt,name=stale_time,json=staleTime,proto3" json:"stale_time,omitempty"` // seconds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1328,6 +1329,13 @@ func (x *BGP) GetNoLocator() bool {
 		return x.NoLocator
 	}
 	return false
+}
+
+func (x *BGP) GetStaleTime() uint32 {
+	if x != nil {
+		return x.StaleTime
+	}
+	return 0
 }
 
 type BGPVPN struct {
@@ -10457,7 +10465,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\rsegment_lists\x18\x04 \x03(\v2\x17.culvert.v1.SegmentListR\fsegmentLists\"A\n" +
 	"\vSegmentList\x12\x16\n" +
 	"\x06weight\x18\x01 \x01(\rR\x06weight\x12\x1a\n" +
-	"\bsegments\x18\x02 \x03(\tR\bsegments\"\xf4\x02\n" +
+	"\bsegments\x18\x02 \x03(\tR\bsegments\"\x93\x03\n" +
 	"\x03BGP\x12\x10\n" +
 	"\x03asn\x18\x01 \x01(\rR\x03asn\x12\x1b\n" +
 	"\trouter_id\x18\x02 \x01(\tR\brouterId\x12\x16\n" +
@@ -10473,7 +10481,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	" \x01(\bR\vunicastSids\x12$\n" +
 	"\x03vpn\x18\v \x01(\v2\x12.culvert.v1.BGPVPNR\x03vpn\x12\x1d\n" +
 	"\n" +
-	"no_locator\x18\f \x01(\bR\tnoLocator\"\x87\x01\n" +
+	"no_locator\x18\f \x01(\bR\tnoLocator\x12\x1d\n" +
+	"\n" +
+	"stale_time\x18\r \x01(\rR\tstaleTime\"\x87\x01\n" +
 	"\x06BGPVPN\x12/\n" +
 	"\x13route_distinguisher\x18\x01 \x01(\tR\x12routeDistinguisher\x12%\n" +
 	"\x0eimport_targets\x18\x02 \x03(\tR\rimportTargets\x12%\n" +
