@@ -16,7 +16,7 @@ import (
 const module = "github.com/culvert-net/culvert/"
 
 // models are values that everything else agrees on.
-var models = []string{"srv6", "gtpu", "internal/srpolicy", "internal/session", "internal/slice", "internal/overlay", "internal/spread", "internal/class", "internal/te", "internal/announce", "internal/nat", "internal/netpol"}
+var models = []string{"srv6", "gtpu", "internal/srpolicy", "internal/session", "internal/slice", "internal/overlay", "internal/spread", "internal/class", "internal/te", "internal/announce", "internal/nat", "internal/netpol", "internal/flow"}
 
 // layers say which of our packages each may import besides itself. A name
 // stands for the packages below it too. Tests may import more: they look at
@@ -35,6 +35,7 @@ var layers = []struct {
 	{"internal/spread", nil, "models are values and pure functions"},
 	{"internal/announce", nil, "models are values and pure functions"},
 	{"internal/nat", nil, "models are values and pure functions"},
+	{"internal/flow", nil, "models are values and pure functions"},
 	{"internal/netpol", nil, "models are values and pure functions"},
 	{"internal/class", []string{"srv6", "internal/srpolicy"}, "models import models below them"},
 	{"internal/te", []string{"srv6", "internal/srpolicy"}, "models import models below them"},
@@ -65,7 +66,7 @@ var layers = []struct {
 	{"internal/dataplane/ethernet", []string{"internal/dataplane/abi", "internal/dataplane/table", "internal/dataplane/adjacency", "internal/dataplane/target"}, "links: the sessions on them are above"},
 	{"internal/dataplane/pod", append([]string{"internal/dataplane/abi", "internal/dataplane/table", "internal/dataplane/counter", "internal/dataplane/attach", "internal/dataplane/port", "internal/dataplane/steering", "internal/dataplane/target"}, models...), "pods yield to what is steered"},
 	{"internal/dataplane/netpol", []string{"internal/dataplane/abi", "internal/dataplane/attach", "internal/dataplane/pod", "internal/dataplane/table", "internal/netpol"}, "isolates pods: it knows nothing of where packets go"},
-	{"internal/dataplane/event", []string{"internal/dataplane/abi", "internal/dataplane/table", "internal/dataplane/adjacency", "internal/dataplane/ethernet", "internal/dataplane/reason", "internal/dataplane/settings", "internal/dataplane/xdp"}, "records: what their numbers mean is told it"},
+	{"internal/dataplane/event", []string{"internal/dataplane/abi", "internal/dataplane/table", "internal/dataplane/adjacency", "internal/dataplane/ethernet", "internal/dataplane/reason", "internal/dataplane/settings", "internal/dataplane/xdp", "internal/flow"}, "records: what their numbers mean is told it"},
 	{"internal/dataplane/session", []string{"internal/dataplane/abi", "internal/dataplane/adjacency", "internal/dataplane/counter", "internal/dataplane/ethernet",
 		"internal/dataplane/settings", "internal/dataplane/table", "internal/dataplane/target", "internal/session"},
 		"it knows the rest of the data path by an interface, so that plans are tested without a kernel"},
