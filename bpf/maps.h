@@ -66,6 +66,10 @@ MAP(netpol_peer, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, __u32, 262144);
 MAP(netpol_rule, BPF_MAP_TYPE_LPM_TRIE, struct netpol_rule_key, __u32, 1048576);
 MAP(netpol_flow, BPF_MAP_TYPE_ARRAY, __u32, struct pod_flow_bucket, 1);
 MAP(netpol_counter, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, MAX_PODS *NETPOL_COUNTS);
+/* records of pods' flows: FLOW_DIRECTIONS of each pod */
+MAP(flow_budget, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct flow_budget, MAX_PODS *FLOW_DIRECTIONS);
+/* how many packets more have no record */
+MAP(flow_skip, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u32, 1);
 /* the last flows that conntrack knew nothing of */
 MAP(untranslated, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct untranslated_flows, 1);
 /* the last lookups in the tries of destinations and routes */
@@ -186,6 +190,12 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } trace_events SEC(".maps");
+
+/* flows of pods: struct flow_record */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} flow_records SEC(".maps");
 
 /* What the indices above mean, for a daemon that starts again; the data path
  * never looks here. kind: 1 policy, 2 segment list, 3 mobile, 4 tunnel,

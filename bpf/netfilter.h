@@ -6,6 +6,7 @@
 #ifndef CULVERT_NETFILTER_H
 #define CULVERT_NETFILTER_H
 
+#include "flow.h"
 #include "netpol.h"
 
 #define NF_DROP 0
@@ -91,7 +92,8 @@ INLINE int read_forwarded(const struct bpf_dynptr *packet, __u32 at, __u8 versio
 	return 0;
 }
 
-/* What the policies of both pods say: 0, or a reason. */
+/* What the policies of both pods say: 0, or a reason. Of a packet that passes there is a
+ * record at the veth. */
 INLINE int forward_policies(const struct bpf_dynptr *packet, __u8 version, __u32 from, __u32 to)
 {
 	__u32 now = bpf_ktime_get_ns() >> TIME_SHIFT;
@@ -109,6 +111,9 @@ INLINE int forward_policies(const struct bpf_dynptr *packet, __u8 version, __u32
 	if (!reason && forward_asks(to, &in, &upper) &&
 	    !(is_error && is_about_flow(&about, &told, to, INGRESS, now)))
 		reason = ask_policies(&in, &upper, to, INGRESS, now);
+	if (reason)
+		flow_note(&in, reason == REASON_POLICY_EGRESS ? from : to, FLOW_FORWARDED, reason,
+			  1);
 	return reason;
 }
 

@@ -6,6 +6,7 @@
 #ifndef CULVERT_POD_H
 #define CULVERT_POD_H
 
+#include "flow.h"
 #include "netpol.h"
 #include "pod_guard.h"
 #include "translated.h"
@@ -205,6 +206,7 @@ INLINE int encapsulate(struct __sk_buff *skb, struct settings *cfg, __u32 policy
 	    write_tunnel(skb, cfg, &h, in, &hop) || tell_protocol(skb))
 		return REASON_HEADROOM;
 	reason = leave_by(skb, &hop);
+	in->list = h.index;
 	if (reason == REASON_FORWARDED) {
 		count_packets(&list_counter, h.index, packets, in->length + packets * h.length);
 		if (in->class_index)
@@ -256,78 +258,90 @@ INLINE int may_send(struct __sk_buff *skb, struct inner *in, __u32 from, __u32 t
 	return reason;
 }
 
+/* 0 or -1. */
+INLINE int read_frame(struct __sk_buff *skb, struct inner *in)
+{
+	if (skb->protocol != be16(TYPE_IPV4) && skb->protocol != be16(TYPE_IPV6))
+		return -1;
+	return read_inner(skb, ETH_LEN, skb->protocol == be16(TYPE_IPV4) ? 4 : 6, in);
+}
+
 /* `flags` are those of the port, `from` the pod behind it. What the overlay does not take is
  * the kernel's; a tenant's pods have none: pod_input drops it. */
-INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags, __u32 from)
+INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags, __u32 from,
+		      struct inner *in)
 {
-	__u32 index, tenant = tenant_of(flags), outside = flags & PORT_EDGE;
+	__u32 index, tenant = in->tenant, outside = flags & PORT_EDGE;
 	int reason;
-	struct inner in = { .tenant = tenant };
 	struct cached *to;
 	struct pod *pod_of;
 
 	/* the kernel asks for no neighbours on culvert0, and addresses what it sends to itself */
 	if ((skb->pkt_type != HOST_PACKET && (outside || skb->pkt_type != OTHERHOST_PACKET)) ||
-	    skb->vlan_present ||
-	    (skb->protocol != be16(TYPE_IPV4) && skb->protocol != be16(TYPE_IPV6)) ||
-	    read_inner(skb, ETH_LEN, skb->protocol == be16(TYPE_IPV4) ? 4 : 6, &in))
+	    skb->vlan_present || read_frame(skb, in))
 		return REASON_PASSED;
-	if (outside && crosses_edge(cfg, &in))
+	flow_choose(skb, in);
+	if (outside && crosses_edge(cfg, in))
 		return REASON_SR_DOMAIN_EDGE;
-	to = flags & PORT_TO_KERNEL ? 0 : inner_target(cfg, &in);
+	to = flags & PORT_TO_KERNEL ? 0 : inner_target(cfg, in);
 	if (!to ||
 	    (to->kind != TARGET_POD && to->kind != TARGET_POLICY && to->kind != TARGET_CLASSES)) {
-		if (outside && is_for_sid(&in))
+		if (outside && is_for_sid(in))
 			return REASON_SR_DOMAIN_EDGE;
 		if (outside && !tenant)
-			note_kernels(skb, &in);
+			note_kernels(skb, in);
 		return REASON_PASSED;
 	}
-	if (in.hops <= 1)
+	if (in->hops <= 1)
 		return tenant ? REASON_HOP_LIMIT : REASON_PASSED;
 	index = to->index;
 	if (to->kind != TARGET_POD) {
 		int classes = to->kind == TARGET_CLASSES;
 
-		if (outside && !tenant && kernel_translates(skb, &in, 1))
+		if (outside && !tenant && kernel_translates(skb, in, 1))
 			return REASON_PASSED;
-		reason = may_send(skb, &in, from, 0, 0);
+		reason = may_send(skb, in, from, 0, 0);
 		if (reason)
 			return reason;
 		if (classes)
-			index = pod_policy_of_class(skb, &in, index);
+			index = pod_policy_of_class(skb, in, index);
 		if (!index)
 			return REASON_NO_CLASS_POLICY;
-		reason = encapsulate(skb, cfg, index, &in);
+		reason = encapsulate(skb, cfg, index, in);
 		/* the kernel tells the sender, or cuts it up */
 		return outside && !tenant && reason == REASON_TOO_BIG ? REASON_PASSED : reason;
 	}
 	pod_of = bpf_map_lookup_elem(&pod, &index);
-	if (!pod_of || (outside && !tenant && kernel_translates(skb, &in, 1)))
+	if (!pod_of || (outside && !tenant && kernel_translates(skb, in, 1)))
 		return REASON_PASSED;
-	reason = may_send(skb, &in, from, index, pod_of);
+	reason = may_send(skb, in, from, index, pod_of);
 	if (reason)
 		return reason;
-	if (spend_hop(skb, ETH_LEN, in.version))
+	if (spend_hop(skb, ETH_LEN, in->version))
 		return REASON_PASSED;
-	return to_pod(skb, pod_of, in.version);
+	return to_pod(skb, pod_of, in->version);
 }
 
 INLINE int pod_input(struct __sk_buff *skb)
 {
 	__u32 ifindex = skb->ifindex, packets = skb_packets(skb), bytes = skb->len;
 	struct settings *cfg = &node_settings;
-	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
+	struct port *at = bpf_map_lookup_elem(&port, &ifindex);
+	struct inner in = {};
 	int reason = 0;
 
-	if (!in)
+	if (!at)
 		return TC_NEXT;
-	if (in->pod)
-		reason = guard_pod(skb, in->pod);
+	in.tenant = tenant_of(at->flags);
+	if (at->pod)
+		reason = guard_pod(skb, at->pod);
 	if (!reason)
-		reason = pod_decide(skb, cfg, in->flags, in->pod);
-	if (reason == REASON_PASSED && tenant_of(in->flags))
+		reason = pod_decide(skb, cfg, at->flags, at->pod, &in);
+	else if (cfg->flow_sampling)
+		read_frame(skb, &in);
+	if (reason == REASON_PASSED && in.tenant)
 		reason = REASON_TENANT;
+	flow_note(&in, at->pod, at->pod ? FLOW_FROM_POD : FLOW_FROM_KERNEL, reason, packets);
 	return skb_finish(reason, packets, bytes);
 }
 

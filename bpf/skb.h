@@ -26,6 +26,9 @@ struct inner {
 	__u8 class_index; /* class_counter; 0: none */
 	__u16 l3; /* offset of layer 3 */
 	__u32 tenant; /* its table; 0: the node's */
+	__u8 flow;    /* enum flow_kind: whether it has a record */
+	__u8 tcp_flags; /* as far as records of flows are wanted */
+	__u16 list;     /* segment_list that it leaves by; 0: none */
 };
 
 /* `size` octets at `offset`, or NULL. */

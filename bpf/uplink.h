@@ -184,44 +184,56 @@ static __attribute__((noinline)) int decapsulate_by_table(struct __sk_buff *skb,
 	return leave_by_table(skb, &fib, in->version);
 }
 
-INLINE int skb_decapsulate(struct __sk_buff *skb, struct settings *cfg, struct outer *o)
+/* `index` becomes that of the pod which the packet is for; 0: no pod of this node. */
+INLINE int deliver_inner(struct __sk_buff *skb, struct settings *cfg, struct outer *o,
+			 struct inner *in, __u32 *index)
 {
 	__u8 version = o->type == NH_IPV4 ? 4 : 6;
-	__u32 upper = o->upper, index;
-	struct inner in = {};
+	__u32 upper = o->upper;
 	struct pod *to = 0;
 	struct cached *found;
 	int ecn;
 
-	if (read_inner(skb, upper, version, &in))
+	if (read_inner(skb, upper, version, in))
 		return REASON_INNER_MALFORMED;
-	ecn = ecn_decapsulate(o->class, in.class);
+	flow_choose(skb, in);
+	ecn = ecn_decapsulate(o->class, in->class);
 	if (ecn < 0)
 		return REASON_ECN;
 	if (o->sid->flags & SID_TENANT)
-		in.tenant = o->sid->table;
+		in->tenant = o->sid->table;
 	else if (decapsulates(o->sid) && o->sid->table != MAIN_TABLE)
-		return decapsulate_by_table(skb, o, &in, ecn);
-	found = inner_target(cfg, &in);
-	if (found && found->kind == TARGET_POD && in.hops > 1 &&
-	    (in.tenant || !kernel_translates(skb, &in, 0))) {
-		index = found->index;
-		to = bpf_map_lookup_elem(&pod, &index);
+		return decapsulate_by_table(skb, o, in, ecn);
+	found = inner_target(cfg, in);
+	if (found && found->kind == TARGET_POD) {
+		*index = found->index;
+		if (in->hops > 1 && (in->tenant || !kernel_translates(skb, in, 0)))
+			to = bpf_map_lookup_elem(&pod, index);
 	}
-	if (in.tenant && !to) /* which the kernel knows nothing of */
-		return in.hops > 1 ? REASON_TENANT : REASON_HOP_LIMIT;
-	if (to && asks_policies(skb, &in, to)) {
-		int reason = skb_policies(skb, &in, index, INGRESS);
+	if (in->tenant && !to) /* which the kernel knows nothing of */
+		return in->hops > 1 ? REASON_TENANT : REASON_HOP_LIMIT;
+	if (to && asks_policies(skb, in, to)) {
+		int reason = skb_policies(skb, in, *index, INGRESS);
 
 		if (reason == REASON_PASSED)
 			to = 0; /* a fragment */
 		else if (reason)
 			return reason;
 	}
-	if (set_ecn(skb, upper, &in, ecn) || (to && spend_hop(skb, upper, version)) ||
+	if (set_ecn(skb, upper, in, ecn) || (to && spend_hop(skb, upper, version)) ||
 	    pop_outer(skb, upper - ETH_LEN, version))
 		return REASON_HEADROOM;
 	return to ? to_pod(skb, to, version) : to_kernel(skb, version);
+}
+
+INLINE int skb_decapsulate(struct __sk_buff *skb, struct settings *cfg, struct outer *o)
+{
+	__u32 index = 0, packets = skb_packets(skb);
+	struct inner in = {};
+	int reason = deliver_inner(skb, cfg, o, &in, &index);
+
+	flow_note(&in, index, FLOW_FROM_TUNNEL, reason, packets);
+	return reason;
 }
 
 INLINE int uplink_end_d(struct __sk_buff *skb, struct settings *cfg, struct outer *o)

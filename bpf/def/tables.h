@@ -6,6 +6,7 @@
 #define CULVERT_DEF_TABLES_H
 
 #include "adjacency.h"
+#include "flow.h"
 #include "nat.h"
 #include "pod.h"
 #include "port.h"
@@ -57,7 +58,7 @@ struct settings {
 	__u32 errors_per_second; /* ICMP errors and Error Indications, per CPU */
 	__u8 hop_limit; /* of what headends push */
 	__u8 mss_clamp; /* 1: of sessions' SYN packets */
-	__u8 pad[2];
+	__u16 flow_sampling; /* one in so many packets of pods has a flow_record; 0: no records */
 	__u32 pdr_slots; /* pdr[1..pdr_slots) is found by TEID's low bits; 0: no sessions */
 	__u32 ues;       /* entries in pdr_by_ue */
 	__u32 generation; /* another after each change of a trie that lookup_cache stands for */

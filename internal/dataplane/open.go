@@ -89,6 +89,8 @@ type DataPlane struct {
 	Frames *xdp.Program
 	Punts  *event.Punts
 	Trace  *event.Tracer
+	// Flows are records of pods' packets.
+	Flows *event.Flows
 
 	mu     sync.Mutex
 	log    *slog.Logger
@@ -226,7 +228,7 @@ func (d *DataPlane) openTables() (err error) {
 	taken := d.SIDs.Mobiles()
 	maps.Copy(taken, d.Steering.Mobiles())
 	d.mobiles.Restore(taken)
-	if d.Pods, err = pod.Open(&d.mu, m[abi.MapPod], m[abi.MapNetpolCounter], d.grace, d.targets, d.Ports, d.Steering, d.TCX); err != nil {
+	if d.Pods, err = pod.Open(&d.mu, m[abi.MapPod], pod.Counts{Policies: m[abi.MapNetpolCounter], Records: m[abi.MapFlowBudget]}, d.grace, d.targets, d.Ports, d.Steering, d.TCX); err != nil {
 		return err
 	}
 	d.Members = member.New(&d.mu, d.targets)
@@ -243,6 +245,7 @@ func (d *DataPlane) openTables() (err error) {
 	taking := func(pdr uint32) { d.Sessions.Turns.Taking(pdr) }
 	d.Punts = &event.Punts{Rings: d.rings, RuleAt: ruleAt, Taking: taking, LinkAt: linkAt}
 	d.Trace = event.NewTracer(&d.mu, d.settings, m[abi.MapTraceFilter], d.rings, d.nameEvent)
+	d.Flows = event.NewFlows(&d.mu, d.rings, d.Policies.ListAt, d.Classes.NameAt)
 	// Concepts tell those above them that have to know of a change.
 	d.Policies.SIDs, d.Policies.Changed = d.SIDs, d.Steering.Replace
 	d.Policies.Reap = func() error { return d.Sessions.Reap() }

@@ -175,6 +175,62 @@ const (
 	FlavorFLAVOR_NEXT_C_SID Flavor = 8
 )
 
+type FlowBudget struct {
+	_       structs.HostLayout
+	Second  uint32
+	Used    uint32
+	LeftOut uint64
+}
+
+type FlowKind uint32
+
+const (
+	FlowKindFLOW_NONE    FlowKind = 0
+	FlowKindFLOW_EDGE    FlowKind = 1
+	FlowKindFLOW_SAMPLED FlowKind = 2
+	FlowKindFLOW_DROPPED FlowKind = 3
+)
+
+type FlowLimits uint32
+
+const (
+	FlowLimitsFLOW_DIRECTIONS FlowLimits = 2
+	FlowLimitsFLOW_RECORDS    FlowLimits = 256
+)
+
+type FlowRecord struct {
+	_          structs.HostLayout
+	Time       uint64
+	Src        In6
+	Dst        In6
+	SrcPort    uint16
+	DstPort    uint16
+	Pod        uint32
+	Tenant     uint32
+	Packets    uint32
+	Bytes      uint32
+	Sampling   uint32
+	List       uint32
+	Kind       uint8
+	Where      uint8
+	Protocol   uint8
+	TcpFlags   uint8
+	Reason     uint8
+	ClassIndex uint8
+	Version    uint8
+	Pad        uint8
+	Pad2       uint32
+}
+
+type FlowWhere uint32
+
+const (
+	FlowWhereFLOW_FROM_POD    FlowWhere = 0
+	FlowWhereFLOW_FROM_KERNEL FlowWhere = 1
+	FlowWhereFLOW_FROM_TUNNEL FlowWhere = 2
+	FlowWhereFLOW_FORWARDED   FlowWhere = 3
+)
+
 type Forwarding struct {
 	_         structs.HostLayout
 	Remote    In6
@@ -887,7 +943,7 @@ type Settings struct {
 	ErrorsPerSecond uint32
 	HopLimit        uint8
 	MssClamp        uint8
-	Pad             [2]uint8
+	FlowSampling    uint16
 	PdrSlots        uint32
 	Ues             uint32
 	Generation      uint32
@@ -1138,6 +1194,9 @@ const (
 	MapDevice          = "device"
 	MapErrorsLeft      = "errors_left"
 	MapFilter          = "filter"
+	MapFlowBudget      = "flow_budget"
+	MapFlowRecords     = "flow_records"
+	MapFlowSkip        = "flow_skip"
 	MapForwarding      = "forwarding"
 	MapFrameFilter     = "frame_filter"
 	MapJourneyState    = "journey_state"
@@ -1274,6 +1333,9 @@ type MapSpecs struct {
 	Device         *ebpf.MapSpec `ebpf:"device"`
 	ErrorsLeft     *ebpf.MapSpec `ebpf:"errors_left"`
 	Filter         *ebpf.MapSpec `ebpf:"filter"`
+	FlowBudget     *ebpf.MapSpec `ebpf:"flow_budget"`
+	FlowRecords    *ebpf.MapSpec `ebpf:"flow_records"`
+	FlowSkip       *ebpf.MapSpec `ebpf:"flow_skip"`
 	Forwarding     *ebpf.MapSpec `ebpf:"forwarding"`
 	FrameFilter    *ebpf.MapSpec `ebpf:"frame_filter"`
 	JourneyState   *ebpf.MapSpec `ebpf:"journey_state"`
@@ -1374,6 +1436,9 @@ type Maps struct {
 	Device         *ebpf.Map `ebpf:"device"`
 	ErrorsLeft     *ebpf.Map `ebpf:"errors_left"`
 	Filter         *ebpf.Map `ebpf:"filter"`
+	FlowBudget     *ebpf.Map `ebpf:"flow_budget"`
+	FlowRecords    *ebpf.Map `ebpf:"flow_records"`
+	FlowSkip       *ebpf.Map `ebpf:"flow_skip"`
 	Forwarding     *ebpf.Map `ebpf:"forwarding"`
 	FrameFilter    *ebpf.Map `ebpf:"frame_filter"`
 	JourneyState   *ebpf.Map `ebpf:"journey_state"`
@@ -1450,6 +1515,9 @@ func (m *Maps) Close() error {
 		m.Device,
 		m.ErrorsLeft,
 		m.Filter,
+		m.FlowBudget,
+		m.FlowRecords,
+		m.FlowSkip,
 		m.Forwarding,
 		m.FrameFilter,
 		m.JourneyState,

@@ -98,6 +98,16 @@ func (t *Table) Set(names []string) error {
 	return nil
 }
 
+// NameAt is the class of a counter; "": it is nobody's. The caller holds the lock.
+func (t *Table) NameAt(index uint32) string {
+	for name, i := range t.indexOf {
+		if i == index {
+			return name
+		}
+	}
+	return ""
+}
+
 // Read is what a class carried.
 func (t *Table) Read(name string) (counter.Counter, error) {
 	t.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -52,6 +53,12 @@ func (r *Rings) start(name string) (*ebpf.Map, error) {
 
 // Read decodes records until ctx ends, which is not an error.
 func Read[T any](ctx context.Context, r *Rings, name string, f func(*T)) error {
+	return read(ctx, r, name, 0, f, nil)
+}
+
+// read looks once in each period for records that nobody wakes it for, and then calls after;
+// period 0: there are none.
+func read[T any](ctx context.Context, r *Rings, name string, period time.Duration, f func(*T), after func()) error {
 	m, err := r.start(name)
 	if err != nil {
 		return err
@@ -71,6 +78,9 @@ func Read[T any](ctx context.Context, r *Rings, name string, f func(*T)) error {
 	var record ringbuf.Record
 	var value T
 	size := unsafe.Sizeof(value)
+	if period > 0 {
+		reader.SetDeadline(time.Now().Add(period))
+	}
 	for {
 		err := reader.ReadInto(&record)
 		switch {
@@ -78,6 +88,10 @@ func Read[T any](ctx context.Context, r *Rings, name string, f func(*T)) error {
 			return nil
 		case errors.Is(err, os.ErrClosed):
 			return nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			after()
+			reader.SetDeadline(time.Now().Add(period))
+			continue
 		case err != nil:
 			return fmt.Errorf("read %s: %w", m, err)
 		case uintptr(len(record.RawSample)) < size:

@@ -101,7 +101,7 @@ func (t *Table) PolicyCounts() (map[int]PolicyCounts, error) {
 	for ifindex, p := range t.pods {
 		var n [abi.NetpolCountNETPOL_COUNTS]uint64
 		for i := range n {
-			c, err := counter.Read(t.counters, p.index*uint32(len(n))+uint32(i))
+			c, err := counter.Read(t.counts.Policies, p.index*uint32(len(n))+uint32(i))
 			if err != nil {
 				return nil, fmt.Errorf("pod at interface %d: %w", ifindex, err)
 			}

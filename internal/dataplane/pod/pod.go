@@ -64,19 +64,25 @@ type Table struct {
 	ports    *port.Table
 	steering *steering.Table
 	programs *attach.TCX
-	counters *ebpf.Map
+	counts   Counts
 	pods     map[int]*pod // by ifindex
 	owners   map[home]int
 	serial   uint32 // the last that was given
 	enforced bool   // see Enforce
 }
 
+// Counts are maps with entries of each pod.
+type Counts struct {
+	Policies *ebpf.Map // what NetworkPolicies did
+	Records  *ebpf.Map // of flows
+}
+
 // Open takes the map and finds what an earlier daemon put. mu is the data path's
 // lock.
-func Open(mu *sync.Mutex, m, counters *ebpf.Map, grace *table.Grace, targets *target.Table, ports *port.Table, steering *steering.Table, programs *attach.TCX) (*Table, error) {
+func Open(mu *sync.Mutex, m *ebpf.Map, counts Counts, grace *table.Grace, targets *target.Table, ports *port.Table, steering *steering.Table, programs *attach.TCX) (*Table, error) {
 	t := &Table{
 		mu: mu, m: m, indexes: table.NewIndexes(grace, abi.MapPod, "", 1, m.MaxEntries()),
-		targets: targets, ports: ports, steering: steering, programs: programs, counters: counters,
+		targets: targets, ports: ports, steering: steering, programs: programs, counts: counts,
 		pods: map[int]*pod{}, owners: map[home]int{},
 	}
 	_, values, err := table.ReadAll[uint32, abi.Pod](m)
@@ -162,11 +168,11 @@ func (t *Table) begin(p *pod) error {
 		p.fresh.Ingress, p.fresh.Egress = uint32(abi.NetpolLimitsCLOSED_LIST), uint32(abi.NetpolLimitsCLOSED_LIST)
 	}
 	for i := range uint32(abi.NetpolCountNETPOL_COUNTS) {
-		if err := counter.Zero(t.counters, p.index*uint32(abi.NetpolCountNETPOL_COUNTS)+i); err != nil {
+		if err := counter.Zero(t.counts.Policies, p.index*uint32(abi.NetpolCountNETPOL_COUNTS)+i); err != nil {
 			return err
 		}
 	}
-	return nil
+	return t.beginRecords(p)
 }
 
 // entry is what the data path reads.

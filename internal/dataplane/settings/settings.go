@@ -30,6 +30,8 @@ type Settings struct {
 	// RateBurst is how much of the past counts for rates in octets, at most MaxRateBurst;
 	// DefaultRateBurst unless set.
 	RateBurst time.Duration
+	// FlowSampling is that one in so many packets of pods has a record; 0: there are no records.
+	FlowSampling uint16
 }
 
 // The burst of rates: at most 2 % of what a rate lets go in 10 s.
@@ -229,6 +231,7 @@ func (b *Book) Entry(now abi.Settings, s Settings) abi.Settings {
 	e.TeidSlots, e.ErrorsPerSecond, e.HopLimit = b.limits.Tunnels, s.ErrorsPerSecond, s.HopLimit
 	abi.SetFlag(&e.MssClamp, s.MSSClamp)
 	e.MeterBurst = meterBurst(s.RateBurst)
+	e.FlowSampling = s.FlowSampling
 	var domain []abi.Prefix6
 	for _, p := range s.Domain {
 		hi, lo := abi.Halves(p.Masked().Addr())
