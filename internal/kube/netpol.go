@@ -136,6 +136,7 @@ func readPod(u *unstructured.Unstructured, tenants []overlay.Tenant) *netpol.Pod
 		Namespace: shared(u.GetNamespace()), Name: u.GetName(), UID: string(u.GetUID()), Labels: sharedLabels(u.GetLabels()),
 		Created: u.GetCreationTimestamp().Time, Leaving: u.GetDeletionTimestamp() != nil, Node: shared(text("spec", "nodeName")),
 	}
+	p.Workload = shared(workloadOf(u))
 	if uid := u.GetAnnotations()[mirrorAnnotation]; uid != "" {
 		p.UID = uid
 	}

@@ -38,6 +38,8 @@ type Pod struct {
 	Leaving bool
 	Created time.Time
 	Node    string // that it is on. Only Explain reads it.
+	// Workload is kind/name of what the pod belongs to; no policy asks for it.
+	Workload string
 }
 
 // Key is the namespace and the name.
