@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
-	"github.com/culvert-net/culvert/internal/agent/isolation"
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/agent/pods"
@@ -21,7 +20,6 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
-	"github.com/culvert-net/culvert/internal/netpol"
 	"github.com/culvert-net/culvert/internal/pfcp"
 )
 
@@ -60,6 +58,7 @@ type Agent struct {
 	sources  *observed.Sources
 	tracing  sync.Mutex
 	policing *policing
+	traffic  *podTraffic
 }
 
 // openers open what Run needs; tests have others.
@@ -104,8 +103,13 @@ func New(o Options) (*Agent, error) {
 	}
 	a.policing = &policing{core: a.core}
 	a.core.policing = a.policing
+	a.traffic = &podTraffic{policing: a.policing, flows: newFlows(a.core, a.policing)}
+	a.core.flows = a.traffic.flows
 	a.sources = observed.NewSources(queue, o.Version, a.core.relabel, o.Logger)
-	a.sources.Repoliced = a.policing.changed
+	a.sources.Repoliced = func() {
+		a.policing.changed()
+		a.traffic.flows.stale.Store(true)
+	}
 	return a, nil
 }
 
@@ -207,17 +211,15 @@ func (a *Agent) AddPod(key pods.Attachment, v pods.Pod) (pods.Network, error) {
 	begun := time.Now()
 	out, err := usePods(a.core, func(p *pods.Pods) (pods.Network, error) { return p.Add(key, v) })
 	if err == nil {
+		a.traffic.flows.stale.Store(true)
 		a.policing.added(v)
 	}
 	a.log.Debug("pod add", "attachment", key.String(), "took", time.Since(begun), "error", err)
 	return out, err
 }
 
-// ExplainPolicy says which NetworkPolicies and rules decide about packets between two parties:
-// isolation.ErrOff on a node that enforces none.
-func (a *Agent) ExplainPolicy(q isolation.Ask) ([]netpol.Verdict, error) {
-	return a.policing.explain(q)
-}
+// PodTraffic is what becomes of pods' packets.
+func (a *Agent) PodTraffic() PodTraffic { return a.traffic }
 
 // DeletePod takes a pod's addresses back. A pod that is gone is no error.
 func (a *Agent) DeletePod(key pods.Attachment) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
+	"github.com/culvert-net/culvert/internal/flow"
 	"github.com/culvert-net/culvert/internal/netpol"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/slice"
@@ -282,6 +283,8 @@ type LocatorStatus struct {
 var (
 	// ErrBusy: another trace runs.
 	ErrBusy = errors.New("busy")
+	// ErrNoFlows: the node records no flows.
+	ErrNoFlows = errors.New("this node records no flows: set overlay.flows.enabled: true in its configuration")
 	// ErrNotBGP: the node speaks no BGP.
 	ErrNotBGP = errors.New("this node speaks no BGP: its configuration has no bgp.asn")
 	// ErrNoAnnouncements: the configuration announces nothing.
@@ -289,6 +292,17 @@ var (
 	// ErrNotUPF: the node is no user plane function.
 	ErrNotUPF = errors.New("this node is no user plane function: its configuration has no upf.n4")
 )
+
+// PodTraffic is what becomes of pods' packets.
+type PodTraffic interface {
+	// ExplainPolicy says which NetworkPolicies and rules decide about packets between two
+	// parties: isolation.ErrOff on a node that enforces none.
+	ExplainPolicy(isolation.Ask) ([]netpol.Verdict, error)
+	// Flows calls f for each flow that the filter means, the oldest first, and goes on with
+	// those that change if the filter says so, until the context ends (which is no error) or
+	// f fails. ErrNoFlows: the node records none.
+	Flows(ctx context.Context, filter flow.Filter, f func(flow.Flow) error) error
+}
 
 // Service is what *Agent does for the management API. All methods may be
 // called at any time, from any goroutine.
@@ -317,8 +331,7 @@ type Service interface {
 	Associations() ([]AssociationStatus, error)
 	Sessions(SessionFilter) (list []SessionStatus, total int, err error)
 
-	// ExplainPolicy is of a node that enforces NetworkPolicies: isolation.ErrOff on others.
-	ExplainPolicy(isolation.Ask) ([]netpol.Verdict, error)
+	PodTraffic() PodTraffic
 
 	// Pods are those on this node.
 	Pods() ([]pods.Status, error)

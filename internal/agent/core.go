@@ -49,6 +49,7 @@ type core struct {
 	spread   *spreader
 	probing  *probing
 	policing *policing
+	flows    *flowKeeper
 
 	announcing announcing
 }
@@ -240,6 +241,7 @@ func (c *core) takeOver(g *plan.Goal, links *netdev.Snapshot) error {
 	if err := c.policing.enforce(&g.Desired.Process.Overlay); err != nil {
 		return err // no pod may be put that is open
 	}
+	c.flows.enable(g.Desired.Process.Overlay.Flows.Enabled)
 	if err := c.pods.Restore(c.dp.Pods, links); err != nil {
 		return fmt.Errorf("pods: %w", err)
 	}
@@ -408,6 +410,7 @@ func (a *Agent) adjustSources(ctx context.Context) error {
 		VPNs: bgpVPNs(g),
 	}
 	err := errors.Join(a.sources.Adjust(ctx, config, g.Self, &g.Observed), c.announce(a.sources.BGP()), c.probing.adjust(g), c.policing.enforce(&p.Overlay))
+	c.flows.enable(p.Overlay.Flows.Enabled)
 	if k := a.sources.Kubernetes(); k != nil {
 		c.mu.RLock()
 		verdicts := append(c.goal.Observed.Verdicts(c.writer.Tables.Verdicts, c.refused), c.classVerdicts()...)

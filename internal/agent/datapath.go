@@ -21,6 +21,7 @@ import (
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
+	"github.com/culvert-net/culvert/internal/flow"
 	"github.com/culvert-net/culvert/internal/nat"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
@@ -39,6 +40,7 @@ type dataPath struct {
 	Punts    punt.DataPath
 	Counters counters
 	Trace    tracer
+	Flows    recorder
 	Spread   spreading
 	N4       *n4.Table
 	NAT      natTable
@@ -75,6 +77,12 @@ type natTable interface {
 type tracer interface {
 	Set(*event.TraceFilter) error
 	Read(context.Context, func(event.TraceEvent)) error
+}
+
+// recorder has records of flows.
+type recorder struct {
+	Read    func(ctx context.Context, each func(flow.Record), after func()) error
+	LeftOut func() (map[int]uint64, error) // records, by the ifindex of pods; 0: of the node's packets
 }
 
 // watcher is what the agent needs of *netdev.Watcher.
@@ -191,7 +199,7 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 			PutRoute: dp.Routes.Put, DeleteRoute: dp.Routes.Delete,
 			AdjacencyKeys: dp.Adjacencies.Keys, AdjacencyChanges: dp.Adjacencies.Changes, SetNextHop: dp.Adjacencies.SetNextHop, SetShared: dp.Adjacencies.SetShared,
 		},
-		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, NetworkPolicies: dp.NetworkPolicies, Spread: dp.Spread, N4: dp.N4, NAT: dp.NAT, SpreadCards: steering.cards,
+		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, Flows: recorder{dp.Flows.Read, dp.Pods.LeftOut}, NetworkPolicies: dp.NetworkPolicies, Spread: dp.Spread, N4: dp.N4, NAT: dp.NAT, SpreadCards: steering.cards,
 		Punts:    punt.DataPath{Injector: dp, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read},
 		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Isolated: dp.Pods.PolicyCounts, Signalling: dp.Signalling},
 		Sweep:    dp.Sweep, Build: dp.Build, Close: dp.Close,

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
+	"github.com/culvert-net/culvert/internal/flow"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/netpol"
 	"github.com/culvert-net/culvert/internal/overlay"
@@ -23,7 +25,25 @@ type fakePods struct {
 	enforced bool
 	policed  map[int]pod.PolicyCounts
 	isolated netpol.Desired // what was applied last
+
+	records chan flow.Record
+	left    map[int]uint64
 }
+
+// readRecords takes those that the test sends.
+func (p *fakePods) readRecords(ctx context.Context, each func(flow.Record), after func()) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case r := <-p.records:
+			each(r)
+			after()
+		}
+	}
+}
+
+func (p *fakePods) leftOut() (map[int]uint64, error) { return p.left, nil }
 
 // fakePolicies are the data path's NetworkPolicies.
 type fakePolicies struct{ f *fakeDataPath }
@@ -37,7 +57,7 @@ func (p fakePolicies) Apply(d netpol.Desired) error {
 }
 
 func newFakePods() fakePods {
-	return fakePods{pods: map[int]pod.Pod{}, uplinks: map[int]bool{}, members: map[overlay.Member]bool{}}
+	return fakePods{pods: map[int]pod.Pod{}, uplinks: map[int]bool{}, members: map[overlay.Member]bool{}, records: make(chan flow.Record)}
 }
 
 func (f *fakeDataPath) PutPod(p pod.Pod) error {

@@ -105,7 +105,7 @@ func (f *fakeDataPath) joined() *dataPath {
 			PutRoute: f.PutRoute, DeleteRoute: f.DeleteRoute,
 			AdjacencyKeys: f.AdjacencyKeys, AdjacencyChanges: f.AdjacencyChanges, SetNextHop: f.SetNextHop, SetShared: f.SetShared,
 		},
-		Pods: podTable{f}, Sessions: f, Trace: tracing{f}, NetworkPolicies: fakePolicies{f}, Spread: &f.spread, N4: n4.New(0), SpreadCards: func() []string { return nil },
+		Pods: podTable{f}, Sessions: f, Trace: tracing{f}, Flows: recorder{f.readRecords, f.leftOut}, NetworkPolicies: fakePolicies{f}, Spread: &f.spread, N4: n4.New(0), SpreadCards: func() []string { return nil },
 		Punts: punt.DataPath{Injector: f, InjectToUE: f.InjectToUE, Read: f.Punts},
 		Counters: counters{Outcomes: f.Outcomes, SID: f.SIDCounter, Lists: f.ListCounters, Class: f.ClassCounter, Tunnel: f.TunnelCounters, Usage: f.Usage,
 			Isolated:   func() (map[int]pod.PolicyCounts, error) { return f.policed, nil },

@@ -46,7 +46,7 @@ func TestPodsWithoutAPIAreClosed(t *testing.T) {
 	if err != nil || s.Overlay.NetworkPolicy != "enforced as before a restart" || !slices.ContainsFunc(s.Overlay.Problems, func(p string) bool { return strings.Contains(p, "has not sent all") }) {
 		t.Errorf("status %+v, %v", s.Overlay, err)
 	}
-	if _, err := d.ExplainPolicy(isolation.Ask{From: "a", To: "b"}); !errors.Is(err, isolation.ErrUnknown) {
+	if _, err := d.PodTraffic().ExplainPolicy(isolation.Ask{From: "a", To: "b"}); !errors.Is(err, isolation.ErrUnknown) {
 		t.Errorf("explained: %v", err)
 	}
 	own := d.core.pods.List()[0]
@@ -89,7 +89,7 @@ func TestPoliciesOff(t *testing.T) {
 	if dp.enforced || slices.Contains(dp.log(), "isolate") {
 		t.Error("NetworkPolicies are enforced")
 	}
-	if _, err := d.ExplainPolicy(isolation.Ask{From: "a", To: "b"}); !errors.Is(err, isolation.ErrOff) {
+	if _, err := d.PodTraffic().ExplainPolicy(isolation.Ask{From: "a", To: "b"}); !errors.Is(err, isolation.ErrOff) {
 		t.Errorf("explained: %v", err)
 	}
 	if s, err := d.Status(); err != nil || s.Overlay.NetworkPolicy != "not enforced" {

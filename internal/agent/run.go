@@ -185,6 +185,11 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 		a.policing.keeper.Run(ctx)
 		return nil
 	})
+	a.traffic.flows.source = a.sources
+	group.Go(func() error {
+		a.traffic.flows.run(ctx)
+		return nil
+	})
 	close(c.ready)
 	group.Go(func() error { return a.runSources(ctx) })
 	group.Go(func() error { return c.listen(ctx) })

@@ -448,6 +448,7 @@ type Gauges struct {
 	// NetworkPolicies is of a node that enforces them.
 	NetworkPolicies *isolation.Status
 	Isolated        []IsolatedPod
+	Flows           *FlowGauges // of a node that records them
 }
 
 // Owned is what resources are counted by.
@@ -478,6 +479,7 @@ func (a *Agent) Gauges() Gauges {
 	if s := c.policing.keeper.Status(); s.Enforced {
 		g.NetworkPolicies, g.Isolated = &s, c.policing.isolated()
 	}
+	g.Flows = c.flows.gauges()
 	g.Spread = c.spread.status(c.writer.Tables.Spread.By)
 	g.DataPath, g.Failures, g.Tables = c.dp.Build(), len(c.writer.Failures), c.dp.Counters.Usage()
 	g.SlowPath, g.Paths = a.punts.Counters(), len(c.goal.Observed.Paths)

@@ -184,14 +184,8 @@ func (c *Client) Trace(ctx context.Context, filter agent.TraceFilter, started fu
 	if len(stream.ResponseHeader()) > 0 && started != nil {
 		started()
 	}
-	for stream.Receive() {
-		e, err := message.Decode[agent.TraceEvent](stream.Msg())
-		if err != nil {
-			return err
-		}
-		if err := f(e); err != nil {
-			return err
-		}
+	if err := receive[agent.TraceEvent](stream, f); err != nil {
+		return err
 	}
 	if ctx.Err() != nil {
 		return nil

@@ -31,6 +31,7 @@ var codes = []struct {
 	{agent.ErrNotUPF, connect.CodeUnimplemented},
 	{agent.ErrNotBGP, connect.CodeUnimplemented},
 	{agent.ErrNoAnnouncements, connect.CodeUnimplemented},
+	{agent.ErrNoFlows, connect.CodeUnimplemented},
 	{agent.ErrNoNAT, connect.CodeUnimplemented},
 	{pods.ErrNoCluster, connect.CodeUnimplemented},
 	{isolation.ErrOff, connect.CodeUnimplemented},

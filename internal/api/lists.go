@@ -120,7 +120,7 @@ func (h *handler) ExplainPolicy(_ context.Context, r *pb.ExplainPolicyRequest) (
 	if err != nil {
 		return nil, err
 	}
-	verdicts, err := h.agent.ExplainPolicy(ask)
+	verdicts, err := h.agent.PodTraffic().ExplainPolicy(ask)
 	return encoded(&pb.ExplainPolicyResponse{}, verdicts, err)
 }
 

@@ -15,6 +15,7 @@ const (
 	DefaultHopLimit      = 64
 	DefaultFunctionBits  = 16
 	DefaultPodFlows      = 131072
+	DefaultFlowSampling  = 1024
 )
 
 // MetricsOff is the value of Metrics.Listen that turns metrics off.
@@ -78,6 +79,9 @@ func (c *Config) SetDefaults() {
 	}
 	if c.Overlay.IsSet() {
 		setDefault(&c.Overlay.SIDs, SIDsSingle)
+	}
+	if c.Overlay.Flows.Enabled {
+		setDefault(&c.Overlay.Flows.Sampling, DefaultFlowSampling)
 	}
 	if c.Overlay.UsesKube() {
 		setDefault(&c.Overlay.Kube.Namespace, DefaultKubeNamespace)

@@ -51,6 +51,15 @@ type Overlay struct {
 	// outside of their locators.
 	Accept overlay.Accept `json:"accept,omitzero"`
 	Kube   Kube           `json:"kube,omitzero"`
+	Flows  Flows          `json:"flows,omitzero"`
+}
+
+// Flows records flows of this node's pods, for culvert flow and metrics of workloads.
+type Flows struct {
+	Enabled bool `json:"enabled,omitempty"`
+	// Sampling is of how many packets one is recorded, at random: 1024 unless set. TCP's SYN,
+	// FIN and RST are always recorded, and so is what is dropped.
+	Sampling uint16 `json:"sampling,omitempty"`
 }
 
 // Kube says how to reach the Kubernetes API.
@@ -96,7 +105,7 @@ func checkOverlay(v *validator) {
 	o := &v.Overlay
 	if !o.IsSet() {
 		anySet := o.Node != "" || o.Address.IsValid() || len(o.Uplinks) > 0 || o.Locator.IsValid() || o.LocatorPool.IsValid() || o.SIDs != "" ||
-			len(o.PodPrefixes) > 0 || o.Masquerade || len(o.Nodes) > 0 || len(o.Tenants) > 0 || o.Kube != Kube{} || len(o.Accept.Addresses) > 0 || len(o.Accept.PodPrefixes) > 0 || len(o.Accept.SIDs) > 0
+			len(o.PodPrefixes) > 0 || o.Masquerade || len(o.Nodes) > 0 || len(o.Tenants) > 0 || o.Kube != Kube{} || o.Flows != Flows{} || len(o.Accept.Addresses) > 0 || len(o.Accept.PodPrefixes) > 0 || len(o.Accept.SIDs) > 0
 		v.refuse(anySet, "overlay.mode", "static, bgp or kube", "is missing")
 		return
 	}
@@ -123,6 +132,7 @@ func checkOverlay(v *validator) {
 	v.refuse(o.Kube.Kubeconfig != "" && !filepath.IsAbs(o.Kube.Kubeconfig),
 		"overlay.kube.kubeconfig", "an absolute path", "%q depends on where the daemon is started", o.Kube.Kubeconfig)
 	v.oneOf("overlay.kube.network_policies", o.Kube.NetworkPolicies, PoliciesEnforce, PoliciesOff)
+	v.refuse(o.Flows.Sampling != 0 && !o.Flows.Enabled, "overlay.flows.enabled", "true, or remove overlay.flows.sampling", "is missing")
 	checkAccept(v)
 	checkNodes(v)
 	checkTenants(v)

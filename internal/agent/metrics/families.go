@@ -245,7 +245,7 @@ var families = slices.Concat(
 	}, "peer"),
 	upfFamilies,
 	spreadFamilies,
-	isolationFamilies,
+	isolationFamilies, flowFamilies,
 )
 
 // upfFamilies are those of a user plane function.

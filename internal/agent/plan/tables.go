@@ -314,6 +314,9 @@ func (t *Tables) compileSettings(c *config.Config) {
 		t.Settings.Protected, t.Settings.MayReach, t.Settings.MSSClamp = c.ProtectedPrefixes(), c.UPF.UEMayReach, c.UPF.MSSClamp
 		t.Settings.RateBurst = time.Duration(c.UPF.RateBurst) * time.Millisecond
 	}
+	if c.Overlay.Flows.Enabled {
+		t.Settings.FlowSampling = c.Overlay.Flows.Sampling
+	}
 	t.locators = make(map[string]settings.Locator, len(c.Locators))
 	for _, l := range c.Locators {
 		t.locators[l.Name] = settings.Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits}

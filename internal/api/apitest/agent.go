@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/flow"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
@@ -32,6 +33,8 @@ type Agent struct {
 
 	// Events are what a trace sends, before it waits for its end.
 	Events []agent.TraceEvent
+	// PodFlows are what the agent has recorded; nil: it records none.
+	PodFlows []flow.Flow
 	// Filters are the traces that were asked for.
 	Filters chan agent.TraceFilter
 	// Readiness is of pods.

@@ -1,14 +1,44 @@
 package apitest
 
 import (
+	"context"
 	"net/netip"
 
+	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/isolation"
+	"github.com/culvert-net/culvert/internal/flow"
 	"github.com/culvert-net/culvert/internal/netpol"
 )
 
+// PodTraffic is the agent's own.
+func (a *Agent) PodTraffic() agent.PodTraffic { return podTraffic{a} }
+
+type podTraffic struct{ *Agent }
+
+// Flows sends the flows that the test set and the filter means.
+func (t podTraffic) Flows(ctx context.Context, filter flow.Filter, f func(flow.Flow) error) error {
+	if t.Err != nil {
+		return t.Err
+	}
+	if t.PodFlows == nil {
+		return agent.ErrNoFlows
+	}
+	for i := range t.PodFlows {
+		if !filter.Matches(&t.PodFlows[i]) {
+			continue
+		}
+		if err := f(t.PodFlows[i]); err != nil {
+			return err
+		}
+	}
+	if filter.Follow {
+		<-ctx.Done()
+	}
+	return nil
+}
+
 // ExplainPolicy knows the pods default/web and default/db, and that web takes port 80 of db only.
-func (a *Agent) ExplainPolicy(q isolation.Ask) ([]netpol.Verdict, error) {
+func (a podTraffic) ExplainPolicy(q isolation.Ask) ([]netpol.Verdict, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {

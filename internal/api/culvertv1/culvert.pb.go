@@ -1537,6 +1537,7 @@ type Overlay struct {
 	Kube          *Kube                  `protobuf:"bytes,11,opt,name=kube,proto3" json:"kube,omitempty"`
 	Tenants       []*Tenant              `protobuf:"bytes,12,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	Accept        *Accept                `protobuf:"bytes,13,opt,name=accept,proto3" json:"accept,omitempty"`
+	Flows         *PodFlows              `protobuf:"bytes,14,opt,name=flows,proto3" json:"flows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1662,6 +1663,66 @@ func (x *Overlay) GetAccept() *Accept {
 	return nil
 }
 
+func (x *Overlay) GetFlows() *PodFlows {
+	if x != nil {
+		return x.Flows
+	}
+	return nil
+}
+
+// PodFlows records flows of this node's pods.
+type PodFlows struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Enabled       bool                   `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	Sampling      uint32                 `protobuf:"varint,2,opt,name=sampling,proto3" json:"sampling,omitempty"` // one in so many packets
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodFlows) Reset() {
+	*x = PodFlows{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodFlows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodFlows) ProtoMessage() {}
+
+func (x *PodFlows) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodFlows.ProtoReflect.Descriptor instead.
+func (*PodFlows) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PodFlows) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *PodFlows) GetSampling() uint32 {
+	if x != nil {
+		return x.Sampling
+	}
+	return 0
+}
+
 // Accept lists prefixes of what nodes may say of themselves although Kubernetes does not vouch for it.
 type Accept struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1674,7 +1735,7 @@ type Accept struct {
 
 func (x *Accept) Reset() {
 	*x = Accept{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1686,7 +1747,7 @@ func (x *Accept) String() string {
 func (*Accept) ProtoMessage() {}
 
 func (x *Accept) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1699,7 +1760,7 @@ func (x *Accept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accept.ProtoReflect.Descriptor instead.
 func (*Accept) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Accept) GetAddresses() []string {
@@ -1740,7 +1801,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1813,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1826,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Tenant) GetName() string {
@@ -1841,7 +1902,7 @@ type OverlayNode struct {
 
 func (x *OverlayNode) Reset() {
 	*x = OverlayNode{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +1914,7 @@ func (x *OverlayNode) String() string {
 func (*OverlayNode) ProtoMessage() {}
 
 func (x *OverlayNode) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +1927,7 @@ func (x *OverlayNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayNode.ProtoReflect.Descriptor instead.
 func (*OverlayNode) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *OverlayNode) GetName() string {
@@ -1943,7 +2004,7 @@ type Kube struct {
 
 func (x *Kube) Reset() {
 	*x = Kube{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2016,7 @@ func (x *Kube) String() string {
 func (*Kube) ProtoMessage() {}
 
 func (x *Kube) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2029,7 @@ func (x *Kube) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kube.ProtoReflect.Descriptor instead.
 func (*Kube) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Kube) GetKubeconfig() string {
@@ -2007,7 +2068,7 @@ type Steering struct {
 
 func (x *Steering) Reset() {
 	*x = Steering{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2080,7 @@ func (x *Steering) String() string {
 func (*Steering) ProtoMessage() {}
 
 func (x *Steering) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2093,7 @@ func (x *Steering) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steering.ProtoReflect.Descriptor instead.
 func (*Steering) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Steering) GetPrefix() string {
@@ -2096,7 +2157,7 @@ type GTP4D struct {
 
 func (x *GTP4D) Reset() {
 	*x = GTP4D{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2169,7 @@ func (x *GTP4D) String() string {
 func (*GTP4D) ProtoMessage() {}
 
 func (x *GTP4D) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2182,7 @@ func (x *GTP4D) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GTP4D.ProtoReflect.Descriptor instead.
 func (*GTP4D) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GTP4D) GetSidPrefix() string {
@@ -2162,7 +2223,7 @@ type GTPU struct {
 
 func (x *GTPU) Reset() {
 	*x = GTPU{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2174,7 +2235,7 @@ func (x *GTPU) String() string {
 func (*GTPU) ProtoMessage() {}
 
 func (x *GTPU) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2187,7 +2248,7 @@ func (x *GTPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GTPU.ProtoReflect.Descriptor instead.
 func (*GTPU) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GTPU) GetAddresses() []string {
@@ -2223,7 +2284,7 @@ type Tunnel struct {
 
 func (x *Tunnel) Reset() {
 	*x = Tunnel{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2235,7 +2296,7 @@ func (x *Tunnel) String() string {
 func (*Tunnel) ProtoMessage() {}
 
 func (x *Tunnel) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2248,7 +2309,7 @@ func (x *Tunnel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnel.ProtoReflect.Descriptor instead.
 func (*Tunnel) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Tunnel) GetName() string {
@@ -2346,7 +2407,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2358,7 +2419,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2371,7 +2432,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Limits) GetSids() uint32 {
@@ -2466,7 +2527,7 @@ type UPF struct {
 
 func (x *UPF) Reset() {
 	*x = UPF{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2539,7 @@ func (x *UPF) String() string {
 func (*UPF) ProtoMessage() {}
 
 func (x *UPF) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2552,7 @@ func (x *UPF) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPF.ProtoReflect.Descriptor instead.
 func (*UPF) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UPF) GetNodeId() string {
@@ -2612,7 +2673,7 @@ type AnnounceEntry struct {
 
 func (x *AnnounceEntry) Reset() {
 	*x = AnnounceEntry{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2624,7 +2685,7 @@ func (x *AnnounceEntry) String() string {
 func (*AnnounceEntry) ProtoMessage() {}
 
 func (x *AnnounceEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2637,7 +2698,7 @@ func (x *AnnounceEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceEntry.ProtoReflect.Descriptor instead.
 func (*AnnounceEntry) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AnnounceEntry) GetNetworkInstance() string {
@@ -2728,7 +2789,7 @@ type UEPool struct {
 
 func (x *UEPool) Reset() {
 	*x = UEPool{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +2801,7 @@ func (x *UEPool) String() string {
 func (*UEPool) ProtoMessage() {}
 
 func (x *UEPool) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +2814,7 @@ func (x *UEPool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UEPool.ProtoReflect.Descriptor instead.
 func (*UEPool) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UEPool) GetNetworkInstance() string {
@@ -2788,7 +2849,7 @@ type NAT struct {
 
 func (x *NAT) Reset() {
 	*x = NAT{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2800,7 +2861,7 @@ func (x *NAT) String() string {
 func (*NAT) ProtoMessage() {}
 
 func (x *NAT) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2813,7 +2874,7 @@ func (x *NAT) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NAT.ProtoReflect.Descriptor instead.
 func (*NAT) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *NAT) GetAddresses() string {
@@ -2849,7 +2910,7 @@ type NATTimeouts struct {
 
 func (x *NATTimeouts) Reset() {
 	*x = NATTimeouts{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2861,7 +2922,7 @@ func (x *NATTimeouts) String() string {
 func (*NATTimeouts) ProtoMessage() {}
 
 func (x *NATTimeouts) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2874,7 +2935,7 @@ func (x *NATTimeouts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATTimeouts.ProtoReflect.Descriptor instead.
 func (*NATTimeouts) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *NATTimeouts) GetUdp() uint32 {
@@ -2915,7 +2976,7 @@ type Buffer struct {
 
 func (x *Buffer) Reset() {
 	*x = Buffer{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +2988,7 @@ func (x *Buffer) String() string {
 func (*Buffer) ProtoMessage() {}
 
 func (x *Buffer) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3001,7 @@ func (x *Buffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Buffer.ProtoReflect.Descriptor instead.
 func (*Buffer) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Buffer) GetPackets() uint32 {
@@ -2974,7 +3035,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2986,7 +3047,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2999,7 +3060,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Slice) GetName() string {
@@ -3078,7 +3139,7 @@ type SliceVPN struct {
 
 func (x *SliceVPN) Reset() {
 	*x = SliceVPN{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3090,7 +3151,7 @@ func (x *SliceVPN) String() string {
 func (*SliceVPN) ProtoMessage() {}
 
 func (x *SliceVPN) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3103,7 +3164,7 @@ func (x *SliceVPN) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceVPN.ProtoReflect.Descriptor instead.
 func (*SliceVPN) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SliceVPN) GetSid() string {
@@ -3145,7 +3206,7 @@ type N6 struct {
 
 func (x *N6) Reset() {
 	*x = N6{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3157,7 +3218,7 @@ func (x *N6) String() string {
 func (*N6) ProtoMessage() {}
 
 func (x *N6) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3170,7 +3231,7 @@ func (x *N6) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N6.ProtoReflect.Descriptor instead.
 func (*N6) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *N6) GetInterface() string {
@@ -3197,7 +3258,7 @@ type SNSSAI struct {
 
 func (x *SNSSAI) Reset() {
 	*x = SNSSAI{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3209,7 +3270,7 @@ func (x *SNSSAI) String() string {
 func (*SNSSAI) ProtoMessage() {}
 
 func (x *SNSSAI) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3222,7 +3283,7 @@ func (x *SNSSAI) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SNSSAI.ProtoReflect.Descriptor instead.
 func (*SNSSAI) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SNSSAI) GetSst() uint32 {
@@ -3255,7 +3316,7 @@ type N9 struct {
 
 func (x *N9) Reset() {
 	*x = N9{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3328,7 @@ func (x *N9) String() string {
 func (*N9) ProtoMessage() {}
 
 func (x *N9) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3341,7 @@ func (x *N9) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N9.ProtoReflect.Descriptor instead.
 func (*N9) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *N9) GetTransport() string {
@@ -3350,7 +3411,7 @@ type BitRate struct {
 
 func (x *BitRate) Reset() {
 	*x = BitRate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3362,7 +3423,7 @@ func (x *BitRate) String() string {
 func (*BitRate) ProtoMessage() {}
 
 func (x *BitRate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3375,7 +3436,7 @@ func (x *BitRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BitRate.ProtoReflect.Descriptor instead.
 func (*BitRate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BitRate) GetUplink() uint32 {
@@ -3406,7 +3467,7 @@ type API struct {
 
 func (x *API) Reset() {
 	*x = API{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3479,7 @@ func (x *API) String() string {
 func (*API) ProtoMessage() {}
 
 func (x *API) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3492,7 @@ func (x *API) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use API.ProtoReflect.Descriptor instead.
 func (*API) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *API) GetSocket() string {
@@ -3485,7 +3546,7 @@ type Metrics struct {
 
 func (x *Metrics) Reset() {
 	*x = Metrics{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3497,7 +3558,7 @@ func (x *Metrics) String() string {
 func (*Metrics) ProtoMessage() {}
 
 func (x *Metrics) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3510,7 +3571,7 @@ func (x *Metrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metrics.ProtoReflect.Descriptor instead.
 func (*Metrics) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Metrics) GetListen() string {
@@ -3530,7 +3591,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3603,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3616,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Log) GetLevel() string {
@@ -3583,7 +3644,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3595,7 +3656,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +3669,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Counter) GetPackets() uint64 {
@@ -3633,7 +3694,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3645,7 +3706,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3658,7 +3719,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
 }
 
 type StatusResponse struct {
@@ -3679,7 +3740,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3691,7 +3752,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3704,7 +3765,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -3795,7 +3856,7 @@ type SpreadStatus struct {
 
 func (x *SpreadStatus) Reset() {
 	*x = SpreadStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3807,7 +3868,7 @@ func (x *SpreadStatus) String() string {
 func (*SpreadStatus) ProtoMessage() {}
 
 func (x *SpreadStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3820,7 +3881,7 @@ func (x *SpreadStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpreadStatus.ProtoReflect.Descriptor instead.
 func (*SpreadStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SpreadStatus) GetBy() string {
@@ -3904,7 +3965,7 @@ type CPUStatus struct {
 
 func (x *CPUStatus) Reset() {
 	*x = CPUStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3916,7 +3977,7 @@ func (x *CPUStatus) String() string {
 func (*CPUStatus) ProtoMessage() {}
 
 func (x *CPUStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3929,7 +3990,7 @@ func (x *CPUStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUStatus.ProtoReflect.Descriptor instead.
 func (*CPUStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CPUStatus) GetCpu() int32 {
@@ -4009,7 +4070,7 @@ type BucketStatus struct {
 
 func (x *BucketStatus) Reset() {
 	*x = BucketStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4082,7 @@ func (x *BucketStatus) String() string {
 func (*BucketStatus) ProtoMessage() {}
 
 func (x *BucketStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4095,7 @@ func (x *BucketStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketStatus.ProtoReflect.Descriptor instead.
 func (*BucketStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BucketStatus) GetBucket() int32 {
@@ -4095,7 +4156,7 @@ type OverlayStatus struct {
 
 func (x *OverlayStatus) Reset() {
 	*x = OverlayStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +4168,7 @@ func (x *OverlayStatus) String() string {
 func (*OverlayStatus) ProtoMessage() {}
 
 func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +4181,7 @@ func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayStatus.ProtoReflect.Descriptor instead.
 func (*OverlayStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OverlayStatus) GetMode() string {
@@ -4235,7 +4296,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4247,7 +4308,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4260,7 +4321,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *NodeStatus) GetNode() *OverlayNode {
@@ -4311,7 +4372,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4323,7 +4384,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4336,7 +4397,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExplainPolicyRequest) GetFrom() string {
@@ -4379,7 +4440,7 @@ type VerdictParty struct {
 
 func (x *VerdictParty) Reset() {
 	*x = VerdictParty{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4391,7 +4452,7 @@ func (x *VerdictParty) String() string {
 func (*VerdictParty) ProtoMessage() {}
 
 func (x *VerdictParty) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4404,7 +4465,7 @@ func (x *VerdictParty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerdictParty.ProtoReflect.Descriptor instead.
 func (*VerdictParty) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *VerdictParty) GetPod() string {
@@ -4443,7 +4504,7 @@ type PolicyDecision struct {
 
 func (x *PolicyDecision) Reset() {
 	*x = PolicyDecision{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4455,7 +4516,7 @@ func (x *PolicyDecision) String() string {
 func (*PolicyDecision) ProtoMessage() {}
 
 func (x *PolicyDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4468,7 +4529,7 @@ func (x *PolicyDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyDecision.ProtoReflect.Descriptor instead.
 func (*PolicyDecision) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PolicyDecision) GetAllowed() bool {
@@ -4530,7 +4591,7 @@ type PolicyVerdict struct {
 
 func (x *PolicyVerdict) Reset() {
 	*x = PolicyVerdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4542,7 +4603,7 @@ func (x *PolicyVerdict) String() string {
 func (*PolicyVerdict) ProtoMessage() {}
 
 func (x *PolicyVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4555,7 +4616,7 @@ func (x *PolicyVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyVerdict.ProtoReflect.Descriptor instead.
 func (*PolicyVerdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PolicyVerdict) GetFrom() *VerdictParty {
@@ -4623,7 +4684,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4635,7 +4696,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4648,7 +4709,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ExplainPolicyResponse) GetVerdicts() []*PolicyVerdict {
@@ -4667,7 +4728,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4679,7 +4740,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4692,7 +4753,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListNodesRequest) GetKey() string {
@@ -4711,7 +4772,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4723,7 +4784,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4736,7 +4797,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeStatus {
@@ -4767,7 +4828,7 @@ type UPFStatus struct {
 
 func (x *UPFStatus) Reset() {
 	*x = UPFStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4779,7 +4840,7 @@ func (x *UPFStatus) String() string {
 func (*UPFStatus) ProtoMessage() {}
 
 func (x *UPFStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4792,7 +4853,7 @@ func (x *UPFStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPFStatus.ProtoReflect.Descriptor instead.
 func (*UPFStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UPFStatus) GetSessions() uint32 {
@@ -4892,7 +4953,7 @@ type N4Counts struct {
 
 func (x *N4Counts) Reset() {
 	*x = N4Counts{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4904,7 +4965,7 @@ func (x *N4Counts) String() string {
 func (*N4Counts) ProtoMessage() {}
 
 func (x *N4Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4917,7 +4978,7 @@ func (x *N4Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N4Counts.ProtoReflect.Descriptor instead.
 func (*N4Counts) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *N4Counts) GetHeartbeats() uint64 {
@@ -4961,7 +5022,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4973,7 +5034,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4986,7 +5047,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PoolStatus) GetNetworkInstance() string {
@@ -5030,7 +5091,7 @@ type PeerStatus struct {
 
 func (x *PeerStatus) Reset() {
 	*x = PeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5042,7 +5103,7 @@ func (x *PeerStatus) String() string {
 func (*PeerStatus) ProtoMessage() {}
 
 func (x *PeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5055,7 +5116,7 @@ func (x *PeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatus.ProtoReflect.Descriptor instead.
 func (*PeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PeerStatus) GetAddr() string {
@@ -5100,7 +5161,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5112,7 +5173,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5125,7 +5186,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SliceStatus) GetResource() *Slice {
@@ -5185,7 +5246,7 @@ type AssociationStatus struct {
 
 func (x *AssociationStatus) Reset() {
 	*x = AssociationStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5197,7 +5258,7 @@ func (x *AssociationStatus) String() string {
 func (*AssociationStatus) ProtoMessage() {}
 
 func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5210,7 +5271,7 @@ func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssociationStatus.ProtoReflect.Descriptor instead.
 func (*AssociationStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AssociationStatus) GetNode() string {
@@ -5286,7 +5347,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5298,7 +5359,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5311,7 +5372,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SessionStatus) GetSeid() uint64 {
@@ -5430,7 +5491,7 @@ type PDRStatus struct {
 
 func (x *PDRStatus) Reset() {
 	*x = PDRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5442,7 +5503,7 @@ func (x *PDRStatus) String() string {
 func (*PDRStatus) ProtoMessage() {}
 
 func (x *PDRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5455,7 +5516,7 @@ func (x *PDRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PDRStatus.ProtoReflect.Descriptor instead.
 func (*PDRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *PDRStatus) GetPdr() uint32 {
@@ -5493,7 +5554,7 @@ type URRStatus struct {
 
 func (x *URRStatus) Reset() {
 	*x = URRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5505,7 +5566,7 @@ func (x *URRStatus) String() string {
 func (*URRStatus) ProtoMessage() {}
 
 func (x *URRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5518,7 +5579,7 @@ func (x *URRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
 func (*URRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *URRStatus) GetUrr() uint32 {
@@ -5568,7 +5629,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5580,7 +5641,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5593,7 +5654,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -5638,7 +5699,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5650,7 +5711,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5663,7 +5724,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Outcome) GetReason() string {
@@ -5712,7 +5773,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5724,7 +5785,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5737,7 +5798,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -5774,7 +5835,7 @@ type SIDStatus struct {
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5786,7 +5847,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5799,7 +5860,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -5854,7 +5915,7 @@ type PolicyStatus struct {
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5866,7 +5927,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5879,7 +5940,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -5952,7 +6013,7 @@ type ProtectionList struct {
 
 func (x *ProtectionList) Reset() {
 	*x = ProtectionList{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5964,7 +6025,7 @@ func (x *ProtectionList) String() string {
 func (*ProtectionList) ProtoMessage() {}
 
 func (x *ProtectionList) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5977,7 +6038,7 @@ func (x *ProtectionList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtectionList.ProtoReflect.Descriptor instead.
 func (*ProtectionList) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ProtectionList) GetWeight() uint32 {
@@ -6027,7 +6088,7 @@ type Delay struct {
 
 func (x *Delay) Reset() {
 	*x = Delay{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6039,7 +6100,7 @@ func (x *Delay) String() string {
 func (*Delay) ProtoMessage() {}
 
 func (x *Delay) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6052,7 +6113,7 @@ func (x *Delay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delay.ProtoReflect.Descriptor instead.
 func (*Delay) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Delay) GetMinimum() uint64 {
@@ -6091,7 +6152,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6103,7 +6164,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6116,7 +6177,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Verdict) GetPath() string {
@@ -6172,7 +6233,7 @@ type CandidatePathStatus struct {
 
 func (x *CandidatePathStatus) Reset() {
 	*x = CandidatePathStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6184,7 +6245,7 @@ func (x *CandidatePathStatus) String() string {
 func (*CandidatePathStatus) ProtoMessage() {}
 
 func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6197,7 +6258,7 @@ func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CandidatePathStatus.ProtoReflect.Descriptor instead.
 func (*CandidatePathStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CandidatePathStatus) GetResource() *CandidatePath {
@@ -6236,7 +6297,7 @@ type ClassStatus struct {
 
 func (x *ClassStatus) Reset() {
 	*x = ClassStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6248,7 +6309,7 @@ func (x *ClassStatus) String() string {
 func (*ClassStatus) ProtoMessage() {}
 
 func (x *ClassStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6261,7 +6322,7 @@ func (x *ClassStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassStatus.ProtoReflect.Descriptor instead.
 func (*ClassStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ClassStatus) GetResource() *TrafficClass {
@@ -6317,7 +6378,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6329,7 +6390,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6342,7 +6403,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -6378,7 +6439,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6390,7 +6451,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6403,7 +6464,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -6445,7 +6506,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6457,7 +6518,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6470,7 +6531,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Attachment) GetContainerId() string {
@@ -6507,7 +6568,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6519,7 +6580,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6532,7 +6593,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Pod) GetNetwork() string {
@@ -6625,7 +6686,7 @@ type PodStatus struct {
 
 func (x *PodStatus) Reset() {
 	*x = PodStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6637,7 +6698,7 @@ func (x *PodStatus) String() string {
 func (*PodStatus) ProtoMessage() {}
 
 func (x *PodStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6650,7 +6711,7 @@ func (x *PodStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodStatus.ProtoReflect.Descriptor instead.
 func (*PodStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *PodStatus) GetAttachment() *Attachment {
@@ -6702,7 +6763,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6714,7 +6775,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6727,7 +6788,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -6781,7 +6842,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6793,7 +6854,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6806,7 +6867,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -6825,7 +6886,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6837,7 +6898,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6850,7 +6911,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -6869,7 +6930,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6881,7 +6942,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6894,7 +6955,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -6913,7 +6974,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6925,7 +6986,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6938,7 +6999,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -6957,7 +7018,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6969,7 +7030,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6982,7 +7043,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -7001,7 +7062,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7013,7 +7074,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7026,7 +7087,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -7045,7 +7106,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7057,7 +7118,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7070,7 +7131,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -7089,7 +7150,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7101,7 +7162,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7114,7 +7175,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -7133,7 +7194,7 @@ type ListCandidatePathsRequest struct {
 
 func (x *ListCandidatePathsRequest) Reset() {
 	*x = ListCandidatePathsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7145,7 +7206,7 @@ func (x *ListCandidatePathsRequest) String() string {
 func (*ListCandidatePathsRequest) ProtoMessage() {}
 
 func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7158,7 +7219,7 @@ func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsRequest.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListCandidatePathsRequest) GetKey() string {
@@ -7177,7 +7238,7 @@ type ListCandidatePathsResponse struct {
 
 func (x *ListCandidatePathsResponse) Reset() {
 	*x = ListCandidatePathsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7189,7 +7250,7 @@ func (x *ListCandidatePathsResponse) String() string {
 func (*ListCandidatePathsResponse) ProtoMessage() {}
 
 func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7202,7 +7263,7 @@ func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsResponse.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListCandidatePathsResponse) GetCandidatePaths() []*CandidatePathStatus {
@@ -7221,7 +7282,7 @@ type ListClassesRequest struct {
 
 func (x *ListClassesRequest) Reset() {
 	*x = ListClassesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7233,7 +7294,7 @@ func (x *ListClassesRequest) String() string {
 func (*ListClassesRequest) ProtoMessage() {}
 
 func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7246,7 +7307,7 @@ func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesRequest.ProtoReflect.Descriptor instead.
 func (*ListClassesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListClassesRequest) GetKey() string {
@@ -7265,7 +7326,7 @@ type ListClassesResponse struct {
 
 func (x *ListClassesResponse) Reset() {
 	*x = ListClassesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7277,7 +7338,7 @@ func (x *ListClassesResponse) String() string {
 func (*ListClassesResponse) ProtoMessage() {}
 
 func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7290,7 +7351,7 @@ func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesResponse.ProtoReflect.Descriptor instead.
 func (*ListClassesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListClassesResponse) GetClasses() []*ClassStatus {
@@ -7309,7 +7370,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7321,7 +7382,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7334,7 +7395,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -7353,7 +7414,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7365,7 +7426,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7378,7 +7439,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -7397,7 +7458,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7409,7 +7470,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7422,7 +7483,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -7441,7 +7502,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7453,7 +7514,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7466,7 +7527,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -7485,7 +7546,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7497,7 +7558,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7510,7 +7571,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -7529,7 +7590,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7541,7 +7602,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7554,7 +7615,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -7573,7 +7634,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7585,7 +7646,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7598,7 +7659,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -7617,7 +7678,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7629,7 +7690,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7642,7 +7703,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -7661,7 +7722,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7673,7 +7734,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7686,7 +7747,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ListPodsRequest) GetKey() string {
@@ -7705,7 +7766,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7717,7 +7778,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7730,7 +7791,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListPodsResponse) GetPods() []*PodStatus {
@@ -7749,7 +7810,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7761,7 +7822,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7774,7 +7835,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -7793,7 +7854,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7805,7 +7866,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7818,7 +7879,7 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
@@ -7844,7 +7905,7 @@ type BGPPeerStatus struct {
 
 func (x *BGPPeerStatus) Reset() {
 	*x = BGPPeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7856,7 +7917,7 @@ func (x *BGPPeerStatus) String() string {
 func (*BGPPeerStatus) ProtoMessage() {}
 
 func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7869,7 +7930,7 @@ func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGPPeerStatus.ProtoReflect.Descriptor instead.
 func (*BGPPeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *BGPPeerStatus) GetAddress() string {
@@ -7944,7 +8005,7 @@ type AnnouncementStatus struct {
 
 func (x *AnnouncementStatus) Reset() {
 	*x = AnnouncementStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7956,7 +8017,7 @@ func (x *AnnouncementStatus) String() string {
 func (*AnnouncementStatus) ProtoMessage() {}
 
 func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7969,7 +8030,7 @@ func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnouncementStatus.ProtoReflect.Descriptor instead.
 func (*AnnouncementStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *AnnouncementStatus) GetPrefix() string {
@@ -8037,7 +8098,7 @@ type ListAnnouncementsRequest struct {
 
 func (x *ListAnnouncementsRequest) Reset() {
 	*x = ListAnnouncementsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8049,7 +8110,7 @@ func (x *ListAnnouncementsRequest) String() string {
 func (*ListAnnouncementsRequest) ProtoMessage() {}
 
 func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8062,7 +8123,7 @@ func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsRequest.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ListAnnouncementsRequest) GetKey() string {
@@ -8081,7 +8142,7 @@ type ListAnnouncementsResponse struct {
 
 func (x *ListAnnouncementsResponse) Reset() {
 	*x = ListAnnouncementsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8093,7 +8154,7 @@ func (x *ListAnnouncementsResponse) String() string {
 func (*ListAnnouncementsResponse) ProtoMessage() {}
 
 func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8106,7 +8167,7 @@ func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsResponse.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ListAnnouncementsResponse) GetAnnouncements() []*AnnouncementStatus {
@@ -8135,7 +8196,7 @@ type NATStatus struct {
 
 func (x *NATStatus) Reset() {
 	*x = NATStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8147,7 +8208,7 @@ func (x *NATStatus) String() string {
 func (*NATStatus) ProtoMessage() {}
 
 func (x *NATStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8160,7 +8221,7 @@ func (x *NATStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATStatus.ProtoReflect.Descriptor instead.
 func (*NATStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *NATStatus) GetPool() string {
@@ -8251,7 +8312,7 @@ type NATBlock struct {
 
 func (x *NATBlock) Reset() {
 	*x = NATBlock{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8263,7 +8324,7 @@ func (x *NATBlock) String() string {
 func (*NATBlock) ProtoMessage() {}
 
 func (x *NATBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8276,7 +8337,7 @@ func (x *NATBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATBlock.ProtoReflect.Descriptor instead.
 func (*NATBlock) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *NATBlock) GetPublicAddress() string {
@@ -8313,7 +8374,7 @@ type NATMapping struct {
 
 func (x *NATMapping) Reset() {
 	*x = NATMapping{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8325,7 +8386,7 @@ func (x *NATMapping) String() string {
 func (*NATMapping) ProtoMessage() {}
 
 func (x *NATMapping) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8338,7 +8399,7 @@ func (x *NATMapping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATMapping.ProtoReflect.Descriptor instead.
 func (*NATMapping) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *NATMapping) GetProtocol() string {
@@ -8385,7 +8446,7 @@ type ListNATsRequest struct {
 
 func (x *ListNATsRequest) Reset() {
 	*x = ListNATsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8397,7 +8458,7 @@ func (x *ListNATsRequest) String() string {
 func (*ListNATsRequest) ProtoMessage() {}
 
 func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8410,7 +8471,7 @@ func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsRequest.ProtoReflect.Descriptor instead.
 func (*ListNATsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ListNATsRequest) GetKey() string {
@@ -8429,7 +8490,7 @@ type ListNATsResponse struct {
 
 func (x *ListNATsResponse) Reset() {
 	*x = ListNATsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8441,7 +8502,7 @@ func (x *ListNATsResponse) String() string {
 func (*ListNATsResponse) ProtoMessage() {}
 
 func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8454,7 +8515,7 @@ func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsResponse.ProtoReflect.Descriptor instead.
 func (*ListNATsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ListNATsResponse) GetNats() []*NATStatus {
@@ -8473,7 +8534,7 @@ type ListBGPPeersRequest struct {
 
 func (x *ListBGPPeersRequest) Reset() {
 	*x = ListBGPPeersRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8485,7 +8546,7 @@ func (x *ListBGPPeersRequest) String() string {
 func (*ListBGPPeersRequest) ProtoMessage() {}
 
 func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8498,7 +8559,7 @@ func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersRequest.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListBGPPeersRequest) GetKey() string {
@@ -8517,7 +8578,7 @@ type ListBGPPeersResponse struct {
 
 func (x *ListBGPPeersResponse) Reset() {
 	*x = ListBGPPeersResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8529,7 +8590,7 @@ func (x *ListBGPPeersResponse) String() string {
 func (*ListBGPPeersResponse) ProtoMessage() {}
 
 func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8542,7 +8603,7 @@ func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersResponse.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ListBGPPeersResponse) GetPeers() []*BGPPeerStatus {
@@ -8561,7 +8622,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8573,7 +8634,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8586,7 +8647,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -8605,7 +8666,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8617,7 +8678,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8630,7 +8691,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -8656,7 +8717,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8668,7 +8729,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8681,7 +8742,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -8736,7 +8797,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8748,7 +8809,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8761,7 +8822,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -8792,7 +8853,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8804,7 +8865,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8817,7 +8878,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -8868,7 +8929,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8880,7 +8941,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8893,7 +8954,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Change) GetOp() string {
@@ -8935,7 +8996,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8947,7 +9008,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8960,7 +9021,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Ref) GetKind() string {
@@ -8985,7 +9046,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8997,7 +9058,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9010,7 +9071,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
 }
 
 type GetConfigResponse struct {
@@ -9022,7 +9083,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9034,7 +9095,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9047,7 +9108,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -9066,7 +9127,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9078,7 +9139,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9091,7 +9152,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -9110,7 +9171,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9122,7 +9183,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9135,7 +9196,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -9155,7 +9216,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9167,7 +9228,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9180,7 +9241,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -9206,7 +9267,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9218,7 +9279,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9231,7 +9292,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -9250,7 +9311,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9262,7 +9323,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9275,7 +9336,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -9294,7 +9355,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9306,7 +9367,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9319,7 +9380,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -9338,7 +9399,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9350,7 +9411,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9363,7 +9424,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -9382,7 +9443,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9394,7 +9455,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9407,7 +9468,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -9434,7 +9495,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9446,7 +9507,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9459,7 +9520,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -9532,7 +9593,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9544,7 +9605,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9557,7 +9618,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -9693,6 +9754,406 @@ func (x *TraceResponse) GetPdr() uint32 {
 	return 0
 }
 
+// FlowsRequest says which flows are meant: those for which everything that is set holds.
+type FlowsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SinceNs       int64                  `protobuf:"varint,1,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"` // that had a packet in this time
+	Follow        bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`                  // and those that change from now on
+	Pod           string                 `protobuf:"bytes,3,opt,name=pod,proto3" json:"pod,omitempty"`                         // namespace/name of either end
+	Namespace     string                 `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`             // of either end
+	Verdict       string                 `protobuf:"bytes,5,opt,name=verdict,proto3" json:"verdict,omitempty"`                 // allowed, dropped
+	Port          uint32                 `protobuf:"varint,6,opt,name=port,proto3" json:"port,omitempty"`                      // of the destination, or of the Service
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlowsRequest) Reset() {
+	*x = FlowsRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlowsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlowsRequest) ProtoMessage() {}
+
+func (x *FlowsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlowsRequest.ProtoReflect.Descriptor instead.
+func (*FlowsRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
+}
+
+func (x *FlowsRequest) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *FlowsRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+func (x *FlowsRequest) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *FlowsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *FlowsRequest) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *FlowsRequest) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+// FlowsResponse is a flow between two ends, and its answers. Numbers of packets are estimates
+// where sampling is more than 1. A flow that changes comes again with the same id.
+type FlowsResponse struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Id              uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Source          *FlowEnd               `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Destination     *FlowEnd               `protobuf:"bytes,3,opt,name=destination,proto3" json:"destination,omitempty"`
+	Service         string                 `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"` // address and port that the source sent to
+	Protocol        string                 `protobuf:"bytes,5,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Tenant          uint32                 `protobuf:"varint,6,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Verdict         string                 `protobuf:"bytes,7,opt,name=verdict,proto3" json:"verdict,omitempty"`                                        // of the last packet: allowed, dropped
+	Reason          string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`                                          // of dropped packets
+	NetworkPolicies []string               `protobuf:"bytes,9,rep,name=network_policies,json=networkPolicies,proto3" json:"network_policies,omitempty"` // that do not allow it
+	Observed        string                 `protobuf:"bytes,10,opt,name=observed,proto3" json:"observed,omitempty"`                                     // by the node of the source or of the destination
+	Path            string                 `protobuf:"bytes,11,opt,name=path,proto3" json:"path,omitempty"`                                             // local, kernel, tunnel, policy
+	SrPolicy        string                 `protobuf:"bytes,12,opt,name=sr_policy,json=srPolicy,proto3" json:"sr_policy,omitempty"`
+	SegmentList     int64                  `protobuf:"varint,13,opt,name=segment_list,json=segmentList,proto3" json:"segment_list,omitempty"` // 1 is the first
+	Class           string                 `protobuf:"bytes,14,opt,name=class,proto3" json:"class,omitempty"`
+	Packets         uint64                 `protobuf:"varint,15,opt,name=packets,proto3" json:"packets,omitempty"`
+	Octets          uint64                 `protobuf:"varint,16,opt,name=octets,proto3" json:"octets,omitempty"` // of layer 3
+	Answers         uint64                 `protobuf:"varint,17,opt,name=answers,proto3" json:"answers,omitempty"`
+	AnswerOctets    uint64                 `protobuf:"varint,18,opt,name=answer_octets,json=answerOctets,proto3" json:"answer_octets,omitempty"`
+	Drops           uint64                 `protobuf:"varint,19,opt,name=drops,proto3" json:"drops,omitempty"`
+	Sampling        uint32                 `protobuf:"varint,20,opt,name=sampling,proto3" json:"sampling,omitempty"`
+	HandshakeUs     uint64                 `protobuf:"varint,21,opt,name=handshake_us,json=handshakeUs,proto3" json:"handshake_us,omitempty"` // from SYN to SYN/ACK
+	First           *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=first,proto3" json:"first,omitempty"`
+	Last            *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=last,proto3" json:"last,omitempty"`
+	Closed          bool                   `protobuf:"varint,24,opt,name=closed,proto3" json:"closed,omitempty"` // a FIN or RST was seen
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *FlowsResponse) Reset() {
+	*x = FlowsResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlowsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlowsResponse) ProtoMessage() {}
+
+func (x *FlowsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlowsResponse.ProtoReflect.Descriptor instead.
+func (*FlowsResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
+}
+
+func (x *FlowsResponse) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *FlowsResponse) GetSource() *FlowEnd {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *FlowsResponse) GetDestination() *FlowEnd {
+	if x != nil {
+		return x.Destination
+	}
+	return nil
+}
+
+func (x *FlowsResponse) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *FlowsResponse) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *FlowsResponse) GetTenant() uint32 {
+	if x != nil {
+		return x.Tenant
+	}
+	return 0
+}
+
+func (x *FlowsResponse) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *FlowsResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *FlowsResponse) GetNetworkPolicies() []string {
+	if x != nil {
+		return x.NetworkPolicies
+	}
+	return nil
+}
+
+func (x *FlowsResponse) GetObserved() string {
+	if x != nil {
+		return x.Observed
+	}
+	return ""
+}
+
+func (x *FlowsResponse) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FlowsResponse) GetSrPolicy() string {
+	if x != nil {
+		return x.SrPolicy
+	}
+	return ""
+}
+
+func (x *FlowsResponse) GetSegmentList() int64 {
+	if x != nil {
+		return x.SegmentList
+	}
+	return 0
+}
+
+func (x *FlowsResponse) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *FlowsResponse) GetPackets() uint64 {
+	if x != nil {
+		return x.Packets
+	}
+	return 0
+}
+
+func (x *FlowsResponse) GetOctets() uint64 {
+	if x != nil {
+		return x.Octets
+	}
+	return 0
+}
+
+func (x *FlowsResponse) GetAnswers() uint64 {
+	if x != nil {
+		return x.Answers
+	}
+	return 0
+}
+
+func (x *FlowsResponse) GetAnswerOctets() uint64 {
+	if x != nil {
+		return x.AnswerOctets
+	}
+	return 0
+}
+
+func (x *FlowsResponse) GetDrops() uint64 {
+	if x != nil {
+		return x.Drops
+	}
+	return 0
+}
+
+func (x *FlowsResponse) GetSampling() uint32 {
+	if x != nil {
+		return x.Sampling
+	}
+	return 0
+}
+
+func (x *FlowsResponse) GetHandshakeUs() uint64 {
+	if x != nil {
+		return x.HandshakeUs
+	}
+	return 0
+}
+
+func (x *FlowsResponse) GetFirst() *timestamppb.Timestamp {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+func (x *FlowsResponse) GetLast() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *FlowsResponse) GetClosed() bool {
+	if x != nil {
+		return x.Closed
+	}
+	return false
+}
+
+// FlowEnd is one end of a flow, as far as it is known.
+type FlowEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pod           string                 `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"` // namespace/name
+	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Workload      string                 `protobuf:"bytes,3,opt,name=workload,proto3" json:"workload,omitempty"` // kind/name of what the pod belongs to
+	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`         // that has the pod, or whose address it is
+	Address       string                 `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
+	Port          uint32                 `protobuf:"varint,6,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlowEnd) Reset() {
+	*x = FlowEnd{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlowEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlowEnd) ProtoMessage() {}
+
+func (x *FlowEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlowEnd.ProtoReflect.Descriptor instead.
+func (*FlowEnd) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
+}
+
+func (x *FlowEnd) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *FlowEnd) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *FlowEnd) GetWorkload() string {
+	if x != nil {
+		return x.Workload
+	}
+	return ""
+}
+
+func (x *FlowEnd) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *FlowEnd) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *FlowEnd) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
 type AddPodRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attachment    *Attachment            `protobuf:"bytes,1,opt,name=attachment,proto3" json:"attachment,omitempty"`
@@ -9703,7 +10164,7 @@ type AddPodRequest struct {
 
 func (x *AddPodRequest) Reset() {
 	*x = AddPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9715,7 +10176,7 @@ func (x *AddPodRequest) String() string {
 func (*AddPodRequest) ProtoMessage() {}
 
 func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9728,7 +10189,7 @@ func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodRequest.ProtoReflect.Descriptor instead.
 func (*AddPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *AddPodRequest) GetAttachment() *Attachment {
@@ -9757,7 +10218,7 @@ type AddPodResponse struct {
 
 func (x *AddPodResponse) Reset() {
 	*x = AddPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9769,7 +10230,7 @@ func (x *AddPodResponse) String() string {
 func (*AddPodResponse) ProtoMessage() {}
 
 func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9782,7 +10243,7 @@ func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodResponse.ProtoReflect.Descriptor instead.
 func (*AddPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *AddPodResponse) GetAddresses() []string {
@@ -9822,7 +10283,7 @@ type DeletePodRequest struct {
 
 func (x *DeletePodRequest) Reset() {
 	*x = DeletePodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9834,7 +10295,7 @@ func (x *DeletePodRequest) String() string {
 func (*DeletePodRequest) ProtoMessage() {}
 
 func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9847,7 +10308,7 @@ func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodRequest.ProtoReflect.Descriptor instead.
 func (*DeletePodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *DeletePodRequest) GetAttachment() *Attachment {
@@ -9865,7 +10326,7 @@ type DeletePodResponse struct {
 
 func (x *DeletePodResponse) Reset() {
 	*x = DeletePodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9877,7 +10338,7 @@ func (x *DeletePodResponse) String() string {
 func (*DeletePodResponse) ProtoMessage() {}
 
 func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9890,7 +10351,7 @@ func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodResponse.ProtoReflect.Descriptor instead.
 func (*DeletePodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{142}
 }
 
 type CheckPodRequest struct {
@@ -9902,7 +10363,7 @@ type CheckPodRequest struct {
 
 func (x *CheckPodRequest) Reset() {
 	*x = CheckPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9914,7 +10375,7 @@ func (x *CheckPodRequest) String() string {
 func (*CheckPodRequest) ProtoMessage() {}
 
 func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9927,7 +10388,7 @@ func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodRequest.ProtoReflect.Descriptor instead.
 func (*CheckPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *CheckPodRequest) GetAttachment() *Attachment {
@@ -9946,7 +10407,7 @@ type CheckPodResponse struct {
 
 func (x *CheckPodResponse) Reset() {
 	*x = CheckPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9958,7 +10419,7 @@ func (x *CheckPodResponse) String() string {
 func (*CheckPodResponse) ProtoMessage() {}
 
 func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9971,7 +10432,7 @@ func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodResponse.ProtoReflect.Descriptor instead.
 func (*CheckPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *CheckPodResponse) GetDifferences() []string {
@@ -9991,7 +10452,7 @@ type RetainPodsRequest struct {
 
 func (x *RetainPodsRequest) Reset() {
 	*x = RetainPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10003,7 +10464,7 @@ func (x *RetainPodsRequest) String() string {
 func (*RetainPodsRequest) ProtoMessage() {}
 
 func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10016,7 +10477,7 @@ func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsRequest.ProtoReflect.Descriptor instead.
 func (*RetainPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *RetainPodsRequest) GetNetwork() string {
@@ -10042,7 +10503,7 @@ type RetainPodsResponse struct {
 
 func (x *RetainPodsResponse) Reset() {
 	*x = RetainPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10054,7 +10515,7 @@ func (x *RetainPodsResponse) String() string {
 func (*RetainPodsResponse) ProtoMessage() {}
 
 func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10067,7 +10528,7 @@ func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsResponse.ProtoReflect.Descriptor instead.
 func (*RetainPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{142}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *RetainPodsResponse) GetRemoved() []*Attachment {
@@ -10085,7 +10546,7 @@ type GetPodReadinessRequest struct {
 
 func (x *GetPodReadinessRequest) Reset() {
 	*x = GetPodReadinessRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10097,7 +10558,7 @@ func (x *GetPodReadinessRequest) String() string {
 func (*GetPodReadinessRequest) ProtoMessage() {}
 
 func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10110,7 +10571,7 @@ func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessRequest.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{143}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{147}
 }
 
 type GetPodReadinessResponse struct {
@@ -10124,7 +10585,7 @@ type GetPodReadinessResponse struct {
 
 func (x *GetPodReadinessResponse) Reset() {
 	*x = GetPodReadinessResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10136,7 +10597,7 @@ func (x *GetPodReadinessResponse) String() string {
 func (*GetPodReadinessResponse) ProtoMessage() {}
 
 func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10149,7 +10610,7 @@ func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessResponse.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{144}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *GetPodReadinessResponse) GetReady() bool {
@@ -10182,7 +10643,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10194,7 +10655,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10207,7 +10668,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{145}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -10226,7 +10687,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10238,7 +10699,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10251,7 +10712,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{146}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -10275,7 +10736,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10287,7 +10748,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10300,7 +10761,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{147}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *Finding) GetName() string {
@@ -10500,7 +10961,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x0froute_reflector\x18\t \x01(\bR\x0erouteReflector\x12\x16\n" +
 	"\x06client\x18\n" +
 	" \x01(\bR\x06client\x12\x1a\n" +
-	"\bfamilies\x18\v \x03(\tR\bfamilies\"\xa8\x03\n" +
+	"\bfamilies\x18\v \x03(\tR\bfamilies\"\xd4\x03\n" +
 	"\aOverlay\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
@@ -10517,7 +10978,11 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	" \x03(\v2\x17.culvert.v1.OverlayNodeR\x05nodes\x12$\n" +
 	"\x04kube\x18\v \x01(\v2\x10.culvert.v1.KubeR\x04kube\x12,\n" +
 	"\atenants\x18\f \x03(\v2\x12.culvert.v1.TenantR\atenants\x12*\n" +
-	"\x06accept\x18\r \x01(\v2\x12.culvert.v1.AcceptR\x06accept\"]\n" +
+	"\x06accept\x18\r \x01(\v2\x12.culvert.v1.AcceptR\x06accept\x12*\n" +
+	"\x05flows\x18\x0e \x01(\v2\x14.culvert.v1.PodFlowsR\x05flows\"@\n" +
+	"\bPodFlows\x12\x18\n" +
+	"\aenabled\x18\x01 \x01(\bR\aenabled\x12\x1a\n" +
+	"\bsampling\x18\x02 \x01(\rR\bsampling\"]\n" +
 	"\x06Accept\x12\x1c\n" +
 	"\taddresses\x18\x01 \x03(\tR\taddresses\x12!\n" +
 	"\fpod_prefixes\x18\x02 \x03(\tR\vpodPrefixes\x12\x12\n" +
@@ -11162,7 +11627,47 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x02in\x18\x10 \x01(\fR\x02in\x12\x10\n" +
 	"\x03out\x18\x11 \x01(\fR\x03out\x12\x18\n" +
 	"\asession\x18\x12 \x01(\x04R\asession\x12\x10\n" +
-	"\x03pdr\x18\x13 \x01(\rR\x03pdr\"j\n" +
+	"\x03pdr\x18\x13 \x01(\rR\x03pdr\"\x9f\x01\n" +
+	"\fFlowsRequest\x12\x19\n" +
+	"\bsince_ns\x18\x01 \x01(\x03R\asinceNs\x12\x16\n" +
+	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x10\n" +
+	"\x03pod\x18\x03 \x01(\tR\x03pod\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x18\n" +
+	"\averdict\x18\x05 \x01(\tR\averdict\x12\x12\n" +
+	"\x04port\x18\x06 \x01(\rR\x04port\"\xf4\x05\n" +
+	"\rFlowsResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
+	"\x06source\x18\x02 \x01(\v2\x13.culvert.v1.FlowEndR\x06source\x125\n" +
+	"\vdestination\x18\x03 \x01(\v2\x13.culvert.v1.FlowEndR\vdestination\x12\x18\n" +
+	"\aservice\x18\x04 \x01(\tR\aservice\x12\x1a\n" +
+	"\bprotocol\x18\x05 \x01(\tR\bprotocol\x12\x16\n" +
+	"\x06tenant\x18\x06 \x01(\rR\x06tenant\x12\x18\n" +
+	"\averdict\x18\a \x01(\tR\averdict\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12)\n" +
+	"\x10network_policies\x18\t \x03(\tR\x0fnetworkPolicies\x12\x1a\n" +
+	"\bobserved\x18\n" +
+	" \x01(\tR\bobserved\x12\x12\n" +
+	"\x04path\x18\v \x01(\tR\x04path\x12\x1b\n" +
+	"\tsr_policy\x18\f \x01(\tR\bsrPolicy\x12!\n" +
+	"\fsegment_list\x18\r \x01(\x03R\vsegmentList\x12\x14\n" +
+	"\x05class\x18\x0e \x01(\tR\x05class\x12\x18\n" +
+	"\apackets\x18\x0f \x01(\x04R\apackets\x12\x16\n" +
+	"\x06octets\x18\x10 \x01(\x04R\x06octets\x12\x18\n" +
+	"\aanswers\x18\x11 \x01(\x04R\aanswers\x12#\n" +
+	"\ranswer_octets\x18\x12 \x01(\x04R\fanswerOctets\x12\x14\n" +
+	"\x05drops\x18\x13 \x01(\x04R\x05drops\x12\x1a\n" +
+	"\bsampling\x18\x14 \x01(\rR\bsampling\x12!\n" +
+	"\fhandshake_us\x18\x15 \x01(\x04R\vhandshakeUs\x120\n" +
+	"\x05first\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\x05first\x12.\n" +
+	"\x04last\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x04last\x12\x16\n" +
+	"\x06closed\x18\x18 \x01(\bR\x06closed\"\x97\x01\n" +
+	"\aFlowEnd\x12\x10\n" +
+	"\x03pod\x18\x01 \x01(\tR\x03pod\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1a\n" +
+	"\bworkload\x18\x03 \x01(\tR\bworkload\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12\x18\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x06 \x01(\rR\x04port\"j\n" +
 	"\rAddPodRequest\x126\n" +
 	"\n" +
 	"attachment\x18\x01 \x01(\v2\x16.culvert.v1.AttachmentR\n" +
@@ -11205,7 +11710,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x10\n" +
 	"\x03fix\x18\x04 \x01(\tR\x03fix\x12\x18\n" +
-	"\acommand\x18\x05 \x03(\tR\acommand2\xb9\x10\n" +
+	"\acommand\x18\x05 \x03(\tR\acommand2\xf9\x10\n" +
 	"\aCulvert\x12?\n" +
 	"\x06Status\x12\x19.culvert.v1.StatusRequest\x1a\x1a.culvert.v1.StatusResponse\x12W\n" +
 	"\x0eListInterfaces\x12!.culvert.v1.ListInterfacesRequest\x1a\".culvert.v1.ListInterfacesResponse\x12Q\n" +
@@ -11233,7 +11738,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05Apply\x12\x18.culvert.v1.ApplyRequest\x1a\x19.culvert.v1.ApplyResponse\x126\n" +
 	"\x03Add\x12\x16.culvert.v1.AddRequest\x1a\x17.culvert.v1.AddResponse\x12?\n" +
 	"\x06Delete\x12\x19.culvert.v1.DeleteRequest\x1a\x1a.culvert.v1.DeleteResponse\x12>\n" +
-	"\x05Trace\x12\x18.culvert.v1.TraceRequest\x1a\x19.culvert.v1.TraceResponse0\x01\x12?\n" +
+	"\x05Trace\x12\x18.culvert.v1.TraceRequest\x1a\x19.culvert.v1.TraceResponse0\x01\x12>\n" +
+	"\x05Flows\x12\x18.culvert.v1.FlowsRequest\x1a\x19.culvert.v1.FlowsResponse0\x01\x12?\n" +
 	"\x06Doctor\x12\x19.culvert.v1.DoctorRequest\x1a\x1a.culvert.v1.DoctorResponse2\x81\x03\n" +
 	"\x04Pods\x12?\n" +
 	"\x06AddPod\x12\x19.culvert.v1.AddPodRequest\x1a\x1a.culvert.v1.AddPodResponse\x12H\n" +
@@ -11255,7 +11761,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 151)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 155)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Liveness)(nil),                   // 1: culvert.v1.Liveness
@@ -11274,141 +11780,145 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*BGPVPN)(nil),                     // 14: culvert.v1.BGPVPN
 	(*BGPPeer)(nil),                    // 15: culvert.v1.BGPPeer
 	(*Overlay)(nil),                    // 16: culvert.v1.Overlay
-	(*Accept)(nil),                     // 17: culvert.v1.Accept
-	(*Tenant)(nil),                     // 18: culvert.v1.Tenant
-	(*OverlayNode)(nil),                // 19: culvert.v1.OverlayNode
-	(*Kube)(nil),                       // 20: culvert.v1.Kube
-	(*Steering)(nil),                   // 21: culvert.v1.Steering
-	(*GTP4D)(nil),                      // 22: culvert.v1.GTP4D
-	(*GTPU)(nil),                       // 23: culvert.v1.GTPU
-	(*Tunnel)(nil),                     // 24: culvert.v1.Tunnel
-	(*Limits)(nil),                     // 25: culvert.v1.Limits
-	(*UPF)(nil),                        // 26: culvert.v1.UPF
-	(*AnnounceEntry)(nil),              // 27: culvert.v1.AnnounceEntry
-	(*UEPool)(nil),                     // 28: culvert.v1.UEPool
-	(*NAT)(nil),                        // 29: culvert.v1.NAT
-	(*NATTimeouts)(nil),                // 30: culvert.v1.NATTimeouts
-	(*Buffer)(nil),                     // 31: culvert.v1.Buffer
-	(*Slice)(nil),                      // 32: culvert.v1.Slice
-	(*SliceVPN)(nil),                   // 33: culvert.v1.SliceVPN
-	(*N6)(nil),                         // 34: culvert.v1.N6
-	(*SNSSAI)(nil),                     // 35: culvert.v1.SNSSAI
-	(*N9)(nil),                         // 36: culvert.v1.N9
-	(*BitRate)(nil),                    // 37: culvert.v1.BitRate
-	(*API)(nil),                        // 38: culvert.v1.API
-	(*Metrics)(nil),                    // 39: culvert.v1.Metrics
-	(*Log)(nil),                        // 40: culvert.v1.Log
-	(*Counter)(nil),                    // 41: culvert.v1.Counter
-	(*StatusRequest)(nil),              // 42: culvert.v1.StatusRequest
-	(*StatusResponse)(nil),             // 43: culvert.v1.StatusResponse
-	(*SpreadStatus)(nil),               // 44: culvert.v1.SpreadStatus
-	(*CPUStatus)(nil),                  // 45: culvert.v1.CPUStatus
-	(*BucketStatus)(nil),               // 46: culvert.v1.BucketStatus
-	(*OverlayStatus)(nil),              // 47: culvert.v1.OverlayStatus
-	(*NodeStatus)(nil),                 // 48: culvert.v1.NodeStatus
-	(*ExplainPolicyRequest)(nil),       // 49: culvert.v1.ExplainPolicyRequest
-	(*VerdictParty)(nil),               // 50: culvert.v1.VerdictParty
-	(*PolicyDecision)(nil),             // 51: culvert.v1.PolicyDecision
-	(*PolicyVerdict)(nil),              // 52: culvert.v1.PolicyVerdict
-	(*ExplainPolicyResponse)(nil),      // 53: culvert.v1.ExplainPolicyResponse
-	(*ListNodesRequest)(nil),           // 54: culvert.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),          // 55: culvert.v1.ListNodesResponse
-	(*UPFStatus)(nil),                  // 56: culvert.v1.UPFStatus
-	(*N4Counts)(nil),                   // 57: culvert.v1.N4Counts
-	(*PoolStatus)(nil),                 // 58: culvert.v1.PoolStatus
-	(*PeerStatus)(nil),                 // 59: culvert.v1.PeerStatus
-	(*SliceStatus)(nil),                // 60: culvert.v1.SliceStatus
-	(*AssociationStatus)(nil),          // 61: culvert.v1.AssociationStatus
-	(*SessionStatus)(nil),              // 62: culvert.v1.SessionStatus
-	(*PDRStatus)(nil),                  // 63: culvert.v1.PDRStatus
-	(*URRStatus)(nil),                  // 64: culvert.v1.URRStatus
-	(*InterfaceStatus)(nil),            // 65: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                    // 66: culvert.v1.Outcome
-	(*LocatorStatus)(nil),              // 67: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),                  // 68: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),               // 69: culvert.v1.PolicyStatus
-	(*ProtectionList)(nil),             // 70: culvert.v1.ProtectionList
-	(*Delay)(nil),                      // 71: culvert.v1.Delay
-	(*Verdict)(nil),                    // 72: culvert.v1.Verdict
-	(*CandidatePathStatus)(nil),        // 73: culvert.v1.CandidatePathStatus
-	(*ClassStatus)(nil),                // 74: culvert.v1.ClassStatus
-	(*SteeringStatus)(nil),             // 75: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),               // 76: culvert.v1.TunnelStatus
-	(*Attachment)(nil),                 // 77: culvert.v1.Attachment
-	(*Pod)(nil),                        // 78: culvert.v1.Pod
-	(*PodStatus)(nil),                  // 79: culvert.v1.PodStatus
-	(*AdjacencyStatus)(nil),            // 80: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),      // 81: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),     // 82: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),        // 83: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),       // 84: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),            // 85: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),           // 86: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),        // 87: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),       // 88: culvert.v1.ListPoliciesResponse
-	(*ListCandidatePathsRequest)(nil),  // 89: culvert.v1.ListCandidatePathsRequest
-	(*ListCandidatePathsResponse)(nil), // 90: culvert.v1.ListCandidatePathsResponse
-	(*ListClassesRequest)(nil),         // 91: culvert.v1.ListClassesRequest
-	(*ListClassesResponse)(nil),        // 92: culvert.v1.ListClassesResponse
-	(*ListSteeringRequest)(nil),        // 93: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),       // 94: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),         // 95: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),        // 96: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),     // 97: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),    // 98: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),        // 99: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),       // 100: culvert.v1.ListOutcomesResponse
-	(*ListPodsRequest)(nil),            // 101: culvert.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),           // 102: culvert.v1.ListPodsResponse
-	(*ListSlicesRequest)(nil),          // 103: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),         // 104: culvert.v1.ListSlicesResponse
-	(*BGPPeerStatus)(nil),              // 105: culvert.v1.BGPPeerStatus
-	(*AnnouncementStatus)(nil),         // 106: culvert.v1.AnnouncementStatus
-	(*ListAnnouncementsRequest)(nil),   // 107: culvert.v1.ListAnnouncementsRequest
-	(*ListAnnouncementsResponse)(nil),  // 108: culvert.v1.ListAnnouncementsResponse
-	(*NATStatus)(nil),                  // 109: culvert.v1.NATStatus
-	(*NATBlock)(nil),                   // 110: culvert.v1.NATBlock
-	(*NATMapping)(nil),                 // 111: culvert.v1.NATMapping
-	(*ListNATsRequest)(nil),            // 112: culvert.v1.ListNATsRequest
-	(*ListNATsResponse)(nil),           // 113: culvert.v1.ListNATsResponse
-	(*ListBGPPeersRequest)(nil),        // 114: culvert.v1.ListBGPPeersRequest
-	(*ListBGPPeersResponse)(nil),       // 115: culvert.v1.ListBGPPeersResponse
-	(*ListAssociationsRequest)(nil),    // 116: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil),   // 117: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),        // 118: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 119: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                    // 120: culvert.v1.Problem
-	(*Change)(nil),                     // 121: culvert.v1.Change
-	(*Ref)(nil),                        // 122: culvert.v1.Ref
-	(*GetConfigRequest)(nil),           // 123: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),          // 124: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),               // 125: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),              // 126: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),               // 127: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),              // 128: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),                 // 129: culvert.v1.AddRequest
-	(*AddResponse)(nil),                // 130: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),              // 131: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),             // 132: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),               // 133: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),              // 134: culvert.v1.TraceResponse
-	(*AddPodRequest)(nil),              // 135: culvert.v1.AddPodRequest
-	(*AddPodResponse)(nil),             // 136: culvert.v1.AddPodResponse
-	(*DeletePodRequest)(nil),           // 137: culvert.v1.DeletePodRequest
-	(*DeletePodResponse)(nil),          // 138: culvert.v1.DeletePodResponse
-	(*CheckPodRequest)(nil),            // 139: culvert.v1.CheckPodRequest
-	(*CheckPodResponse)(nil),           // 140: culvert.v1.CheckPodResponse
-	(*RetainPodsRequest)(nil),          // 141: culvert.v1.RetainPodsRequest
-	(*RetainPodsResponse)(nil),         // 142: culvert.v1.RetainPodsResponse
-	(*GetPodReadinessRequest)(nil),     // 143: culvert.v1.GetPodReadinessRequest
-	(*GetPodReadinessResponse)(nil),    // 144: culvert.v1.GetPodReadinessResponse
-	(*DoctorRequest)(nil),              // 145: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),             // 146: culvert.v1.DoctorResponse
-	(*Finding)(nil),                    // 147: culvert.v1.Finding
-	nil,                                // 148: culvert.v1.TrafficMatch.PodLabelsEntry
-	nil,                                // 149: culvert.v1.StatusResponse.ResourcesEntry
-	nil,                                // 150: culvert.v1.Pod.LabelsEntry
-	(*timestamppb.Timestamp)(nil),      // 151: google.protobuf.Timestamp
+	(*PodFlows)(nil),                   // 17: culvert.v1.PodFlows
+	(*Accept)(nil),                     // 18: culvert.v1.Accept
+	(*Tenant)(nil),                     // 19: culvert.v1.Tenant
+	(*OverlayNode)(nil),                // 20: culvert.v1.OverlayNode
+	(*Kube)(nil),                       // 21: culvert.v1.Kube
+	(*Steering)(nil),                   // 22: culvert.v1.Steering
+	(*GTP4D)(nil),                      // 23: culvert.v1.GTP4D
+	(*GTPU)(nil),                       // 24: culvert.v1.GTPU
+	(*Tunnel)(nil),                     // 25: culvert.v1.Tunnel
+	(*Limits)(nil),                     // 26: culvert.v1.Limits
+	(*UPF)(nil),                        // 27: culvert.v1.UPF
+	(*AnnounceEntry)(nil),              // 28: culvert.v1.AnnounceEntry
+	(*UEPool)(nil),                     // 29: culvert.v1.UEPool
+	(*NAT)(nil),                        // 30: culvert.v1.NAT
+	(*NATTimeouts)(nil),                // 31: culvert.v1.NATTimeouts
+	(*Buffer)(nil),                     // 32: culvert.v1.Buffer
+	(*Slice)(nil),                      // 33: culvert.v1.Slice
+	(*SliceVPN)(nil),                   // 34: culvert.v1.SliceVPN
+	(*N6)(nil),                         // 35: culvert.v1.N6
+	(*SNSSAI)(nil),                     // 36: culvert.v1.SNSSAI
+	(*N9)(nil),                         // 37: culvert.v1.N9
+	(*BitRate)(nil),                    // 38: culvert.v1.BitRate
+	(*API)(nil),                        // 39: culvert.v1.API
+	(*Metrics)(nil),                    // 40: culvert.v1.Metrics
+	(*Log)(nil),                        // 41: culvert.v1.Log
+	(*Counter)(nil),                    // 42: culvert.v1.Counter
+	(*StatusRequest)(nil),              // 43: culvert.v1.StatusRequest
+	(*StatusResponse)(nil),             // 44: culvert.v1.StatusResponse
+	(*SpreadStatus)(nil),               // 45: culvert.v1.SpreadStatus
+	(*CPUStatus)(nil),                  // 46: culvert.v1.CPUStatus
+	(*BucketStatus)(nil),               // 47: culvert.v1.BucketStatus
+	(*OverlayStatus)(nil),              // 48: culvert.v1.OverlayStatus
+	(*NodeStatus)(nil),                 // 49: culvert.v1.NodeStatus
+	(*ExplainPolicyRequest)(nil),       // 50: culvert.v1.ExplainPolicyRequest
+	(*VerdictParty)(nil),               // 51: culvert.v1.VerdictParty
+	(*PolicyDecision)(nil),             // 52: culvert.v1.PolicyDecision
+	(*PolicyVerdict)(nil),              // 53: culvert.v1.PolicyVerdict
+	(*ExplainPolicyResponse)(nil),      // 54: culvert.v1.ExplainPolicyResponse
+	(*ListNodesRequest)(nil),           // 55: culvert.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 56: culvert.v1.ListNodesResponse
+	(*UPFStatus)(nil),                  // 57: culvert.v1.UPFStatus
+	(*N4Counts)(nil),                   // 58: culvert.v1.N4Counts
+	(*PoolStatus)(nil),                 // 59: culvert.v1.PoolStatus
+	(*PeerStatus)(nil),                 // 60: culvert.v1.PeerStatus
+	(*SliceStatus)(nil),                // 61: culvert.v1.SliceStatus
+	(*AssociationStatus)(nil),          // 62: culvert.v1.AssociationStatus
+	(*SessionStatus)(nil),              // 63: culvert.v1.SessionStatus
+	(*PDRStatus)(nil),                  // 64: culvert.v1.PDRStatus
+	(*URRStatus)(nil),                  // 65: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),            // 66: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                    // 67: culvert.v1.Outcome
+	(*LocatorStatus)(nil),              // 68: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                  // 69: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),               // 70: culvert.v1.PolicyStatus
+	(*ProtectionList)(nil),             // 71: culvert.v1.ProtectionList
+	(*Delay)(nil),                      // 72: culvert.v1.Delay
+	(*Verdict)(nil),                    // 73: culvert.v1.Verdict
+	(*CandidatePathStatus)(nil),        // 74: culvert.v1.CandidatePathStatus
+	(*ClassStatus)(nil),                // 75: culvert.v1.ClassStatus
+	(*SteeringStatus)(nil),             // 76: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),               // 77: culvert.v1.TunnelStatus
+	(*Attachment)(nil),                 // 78: culvert.v1.Attachment
+	(*Pod)(nil),                        // 79: culvert.v1.Pod
+	(*PodStatus)(nil),                  // 80: culvert.v1.PodStatus
+	(*AdjacencyStatus)(nil),            // 81: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),      // 82: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),     // 83: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),        // 84: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),       // 85: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),            // 86: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),           // 87: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),        // 88: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),       // 89: culvert.v1.ListPoliciesResponse
+	(*ListCandidatePathsRequest)(nil),  // 90: culvert.v1.ListCandidatePathsRequest
+	(*ListCandidatePathsResponse)(nil), // 91: culvert.v1.ListCandidatePathsResponse
+	(*ListClassesRequest)(nil),         // 92: culvert.v1.ListClassesRequest
+	(*ListClassesResponse)(nil),        // 93: culvert.v1.ListClassesResponse
+	(*ListSteeringRequest)(nil),        // 94: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),       // 95: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),         // 96: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),        // 97: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),     // 98: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),    // 99: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),        // 100: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),       // 101: culvert.v1.ListOutcomesResponse
+	(*ListPodsRequest)(nil),            // 102: culvert.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),           // 103: culvert.v1.ListPodsResponse
+	(*ListSlicesRequest)(nil),          // 104: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),         // 105: culvert.v1.ListSlicesResponse
+	(*BGPPeerStatus)(nil),              // 106: culvert.v1.BGPPeerStatus
+	(*AnnouncementStatus)(nil),         // 107: culvert.v1.AnnouncementStatus
+	(*ListAnnouncementsRequest)(nil),   // 108: culvert.v1.ListAnnouncementsRequest
+	(*ListAnnouncementsResponse)(nil),  // 109: culvert.v1.ListAnnouncementsResponse
+	(*NATStatus)(nil),                  // 110: culvert.v1.NATStatus
+	(*NATBlock)(nil),                   // 111: culvert.v1.NATBlock
+	(*NATMapping)(nil),                 // 112: culvert.v1.NATMapping
+	(*ListNATsRequest)(nil),            // 113: culvert.v1.ListNATsRequest
+	(*ListNATsResponse)(nil),           // 114: culvert.v1.ListNATsResponse
+	(*ListBGPPeersRequest)(nil),        // 115: culvert.v1.ListBGPPeersRequest
+	(*ListBGPPeersResponse)(nil),       // 116: culvert.v1.ListBGPPeersResponse
+	(*ListAssociationsRequest)(nil),    // 117: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil),   // 118: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),        // 119: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 120: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                    // 121: culvert.v1.Problem
+	(*Change)(nil),                     // 122: culvert.v1.Change
+	(*Ref)(nil),                        // 123: culvert.v1.Ref
+	(*GetConfigRequest)(nil),           // 124: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),          // 125: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),               // 126: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),              // 127: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),               // 128: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 129: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),                 // 130: culvert.v1.AddRequest
+	(*AddResponse)(nil),                // 131: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),              // 132: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),             // 133: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),               // 134: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),              // 135: culvert.v1.TraceResponse
+	(*FlowsRequest)(nil),               // 136: culvert.v1.FlowsRequest
+	(*FlowsResponse)(nil),              // 137: culvert.v1.FlowsResponse
+	(*FlowEnd)(nil),                    // 138: culvert.v1.FlowEnd
+	(*AddPodRequest)(nil),              // 139: culvert.v1.AddPodRequest
+	(*AddPodResponse)(nil),             // 140: culvert.v1.AddPodResponse
+	(*DeletePodRequest)(nil),           // 141: culvert.v1.DeletePodRequest
+	(*DeletePodResponse)(nil),          // 142: culvert.v1.DeletePodResponse
+	(*CheckPodRequest)(nil),            // 143: culvert.v1.CheckPodRequest
+	(*CheckPodResponse)(nil),           // 144: culvert.v1.CheckPodResponse
+	(*RetainPodsRequest)(nil),          // 145: culvert.v1.RetainPodsRequest
+	(*RetainPodsResponse)(nil),         // 146: culvert.v1.RetainPodsResponse
+	(*GetPodReadinessRequest)(nil),     // 147: culvert.v1.GetPodReadinessRequest
+	(*GetPodReadinessResponse)(nil),    // 148: culvert.v1.GetPodReadinessResponse
+	(*DoctorRequest)(nil),              // 149: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),             // 150: culvert.v1.DoctorResponse
+	(*Finding)(nil),                    // 151: culvert.v1.Finding
+	nil,                                // 152: culvert.v1.TrafficMatch.PodLabelsEntry
+	nil,                                // 153: culvert.v1.StatusResponse.ResourcesEntry
+	nil,                                // 154: culvert.v1.Pod.LabelsEntry
+	(*timestamppb.Timestamp)(nil),      // 155: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	6,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -11416,15 +11926,15 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	8,   // 2: culvert.v1.Config.locators:type_name -> culvert.v1.Locator
 	9,   // 3: culvert.v1.Config.sids:type_name -> culvert.v1.LocalSID
 	10,  // 4: culvert.v1.Config.policies:type_name -> culvert.v1.Policy
-	21,  // 5: culvert.v1.Config.steering:type_name -> culvert.v1.Steering
-	23,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
-	24,  // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
-	25,  // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
-	38,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
-	39,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
-	40,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
-	26,  // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
-	32,  // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
+	22,  // 5: culvert.v1.Config.steering:type_name -> culvert.v1.Steering
+	24,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
+	25,  // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
+	26,  // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
+	39,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
+	40,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
+	41,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
+	27,  // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
+	33,  // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
 	11,  // 14: culvert.v1.Config.candidate_paths:type_name -> culvert.v1.CandidatePath
 	13,  // 15: culvert.v1.Config.bgp:type_name -> culvert.v1.BGP
 	16,  // 16: culvert.v1.Config.overlay:type_name -> culvert.v1.Overlay
@@ -11433,186 +11943,193 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,   // 19: culvert.v1.Config.liveness:type_name -> culvert.v1.Liveness
 	2,   // 20: culvert.v1.Liveness.ends:type_name -> culvert.v1.LivenessEnd
 	4,   // 21: culvert.v1.TrafficClass.match:type_name -> culvert.v1.TrafficMatch
-	148, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
+	152, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
 	12,  // 23: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
 	12,  // 24: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
 	15,  // 25: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
 	14,  // 26: culvert.v1.BGP.vpn:type_name -> culvert.v1.BGPVPN
-	19,  // 27: culvert.v1.Overlay.nodes:type_name -> culvert.v1.OverlayNode
-	20,  // 28: culvert.v1.Overlay.kube:type_name -> culvert.v1.Kube
-	18,  // 29: culvert.v1.Overlay.tenants:type_name -> culvert.v1.Tenant
-	17,  // 30: culvert.v1.Overlay.accept:type_name -> culvert.v1.Accept
-	22,  // 31: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
-	28,  // 32: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
-	31,  // 33: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
-	27,  // 34: culvert.v1.UPF.announce:type_name -> culvert.v1.AnnounceEntry
-	29,  // 35: culvert.v1.UEPool.nat:type_name -> culvert.v1.NAT
-	30,  // 36: culvert.v1.NAT.timeouts:type_name -> culvert.v1.NATTimeouts
-	35,  // 37: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
-	36,  // 38: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
-	37,  // 39: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
-	34,  // 40: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
-	33,  // 41: culvert.v1.Slice.vpn:type_name -> culvert.v1.SliceVPN
-	151, // 42: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	65,  // 43: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	149, // 44: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	66,  // 45: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
-	56,  // 46: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
-	47,  // 47: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
-	44,  // 48: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
-	45,  // 49: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
-	46,  // 50: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
-	46,  // 51: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
-	19,  // 52: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
-	19,  // 53: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
-	50,  // 54: culvert.v1.PolicyVerdict.from:type_name -> culvert.v1.VerdictParty
-	50,  // 55: culvert.v1.PolicyVerdict.to:type_name -> culvert.v1.VerdictParty
-	51,  // 56: culvert.v1.PolicyVerdict.egress:type_name -> culvert.v1.PolicyDecision
-	51,  // 57: culvert.v1.PolicyVerdict.ingress:type_name -> culvert.v1.PolicyDecision
-	52,  // 58: culvert.v1.ExplainPolicyResponse.verdicts:type_name -> culvert.v1.PolicyVerdict
-	48,  // 59: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
-	58,  // 60: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
-	59,  // 61: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
-	57,  // 62: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
-	32,  // 63: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
-	41,  // 64: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
-	41,  // 65: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	151, // 66: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	151, // 67: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
-	41,  // 68: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
-	41,  // 69: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
-	63,  // 70: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
-	64,  // 71: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
-	41,  // 72: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
-	6,   // 73: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	8,   // 74: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	9,   // 75: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	41,  // 76: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	10,  // 77: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	41,  // 78: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	41,  // 79: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	72,  // 80: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
-	71,  // 81: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
-	70,  // 82: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
-	41,  // 83: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
-	71,  // 84: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
-	11,  // 85: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
-	72,  // 86: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
-	3,   // 87: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
-	41,  // 88: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
-	21,  // 89: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	24,  // 90: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	41,  // 91: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	41,  // 92: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	150, // 93: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
-	77,  // 94: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
-	78,  // 95: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
-	65,  // 96: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	67,  // 97: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	68,  // 98: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	69,  // 99: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	73,  // 100: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
-	74,  // 101: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
-	75,  // 102: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	76,  // 103: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	80,  // 104: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	66,  // 105: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	79,  // 106: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
-	60,  // 107: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	151, // 108: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
-	106, // 109: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
-	110, // 110: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
-	111, // 111: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
-	109, // 112: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
-	105, // 113: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
-	61,  // 114: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	62,  // 115: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,   // 116: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,   // 117: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	120, // 118: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,   // 119: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	121, // 120: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,   // 121: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	121, // 122: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	122, // 123: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	121, // 124: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	151, // 125: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	77,  // 126: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
-	78,  // 127: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
-	77,  // 128: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
-	77,  // 129: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
-	77,  // 130: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
-	77,  // 131: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
-	147, // 132: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	42,  // 133: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	81,  // 134: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	83,  // 135: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	85,  // 136: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	87,  // 137: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	91,  // 138: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
-	89,  // 139: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	93,  // 140: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	95,  // 141: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	97,  // 142: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	99,  // 143: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	103, // 144: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	114, // 145: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	107, // 146: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
-	112, // 147: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
-	101, // 148: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	54,  // 149: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	49,  // 150: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
-	116, // 151: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	118, // 152: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	123, // 153: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	125, // 154: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	127, // 155: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	129, // 156: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	131, // 157: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	133, // 158: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	145, // 159: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	135, // 160: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	137, // 161: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	139, // 162: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	141, // 163: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	143, // 164: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	43,  // 165: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	82,  // 166: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	84,  // 167: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	86,  // 168: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	88,  // 169: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	92,  // 170: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	90,  // 171: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	94,  // 172: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	96,  // 173: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	98,  // 174: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	100, // 175: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	104, // 176: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	115, // 177: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	108, // 178: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
-	113, // 179: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
-	102, // 180: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	55,  // 181: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	53,  // 182: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
-	117, // 183: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	119, // 184: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	124, // 185: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	126, // 186: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	128, // 187: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	130, // 188: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	132, // 189: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	134, // 190: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	146, // 191: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	136, // 192: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	138, // 193: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	140, // 194: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	142, // 195: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	144, // 196: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	165, // [165:197] is the sub-list for method output_type
-	133, // [133:165] is the sub-list for method input_type
-	133, // [133:133] is the sub-list for extension type_name
-	133, // [133:133] is the sub-list for extension extendee
-	0,   // [0:133] is the sub-list for field type_name
+	20,  // 27: culvert.v1.Overlay.nodes:type_name -> culvert.v1.OverlayNode
+	21,  // 28: culvert.v1.Overlay.kube:type_name -> culvert.v1.Kube
+	19,  // 29: culvert.v1.Overlay.tenants:type_name -> culvert.v1.Tenant
+	18,  // 30: culvert.v1.Overlay.accept:type_name -> culvert.v1.Accept
+	17,  // 31: culvert.v1.Overlay.flows:type_name -> culvert.v1.PodFlows
+	23,  // 32: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
+	29,  // 33: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
+	32,  // 34: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
+	28,  // 35: culvert.v1.UPF.announce:type_name -> culvert.v1.AnnounceEntry
+	30,  // 36: culvert.v1.UEPool.nat:type_name -> culvert.v1.NAT
+	31,  // 37: culvert.v1.NAT.timeouts:type_name -> culvert.v1.NATTimeouts
+	36,  // 38: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
+	37,  // 39: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
+	38,  // 40: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
+	35,  // 41: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
+	34,  // 42: culvert.v1.Slice.vpn:type_name -> culvert.v1.SliceVPN
+	155, // 43: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	66,  // 44: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	153, // 45: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	67,  // 46: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	57,  // 47: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
+	48,  // 48: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
+	45,  // 49: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
+	46,  // 50: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
+	47,  // 51: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
+	47,  // 52: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
+	20,  // 53: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
+	20,  // 54: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
+	51,  // 55: culvert.v1.PolicyVerdict.from:type_name -> culvert.v1.VerdictParty
+	51,  // 56: culvert.v1.PolicyVerdict.to:type_name -> culvert.v1.VerdictParty
+	52,  // 57: culvert.v1.PolicyVerdict.egress:type_name -> culvert.v1.PolicyDecision
+	52,  // 58: culvert.v1.PolicyVerdict.ingress:type_name -> culvert.v1.PolicyDecision
+	53,  // 59: culvert.v1.ExplainPolicyResponse.verdicts:type_name -> culvert.v1.PolicyVerdict
+	49,  // 60: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
+	59,  // 61: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
+	60,  // 62: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
+	58,  // 63: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
+	33,  // 64: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
+	42,  // 65: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
+	42,  // 66: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
+	155, // 67: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	155, // 68: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	42,  // 69: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
+	42,  // 70: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
+	64,  // 71: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
+	65,  // 72: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	42,  // 73: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
+	6,   // 74: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	8,   // 75: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	9,   // 76: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	42,  // 77: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	10,  // 78: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	42,  // 79: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	42,  // 80: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	73,  // 81: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
+	72,  // 82: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
+	71,  // 83: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
+	42,  // 84: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
+	72,  // 85: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
+	11,  // 86: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
+	73,  // 87: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
+	3,   // 88: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
+	42,  // 89: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
+	22,  // 90: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	25,  // 91: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	42,  // 92: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	42,  // 93: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	154, // 94: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
+	78,  // 95: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
+	79,  // 96: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
+	66,  // 97: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	68,  // 98: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	69,  // 99: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	70,  // 100: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	74,  // 101: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	75,  // 102: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
+	76,  // 103: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	77,  // 104: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	81,  // 105: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	67,  // 106: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	80,  // 107: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
+	61,  // 108: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	155, // 109: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
+	107, // 110: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
+	111, // 111: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
+	112, // 112: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
+	110, // 113: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
+	106, // 114: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
+	62,  // 115: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	63,  // 116: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,   // 117: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,   // 118: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	121, // 119: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,   // 120: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	122, // 121: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,   // 122: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	122, // 123: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	123, // 124: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	122, // 125: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	155, // 126: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	138, // 127: culvert.v1.FlowsResponse.source:type_name -> culvert.v1.FlowEnd
+	138, // 128: culvert.v1.FlowsResponse.destination:type_name -> culvert.v1.FlowEnd
+	155, // 129: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
+	155, // 130: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
+	78,  // 131: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
+	79,  // 132: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
+	78,  // 133: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
+	78,  // 134: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
+	78,  // 135: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
+	78,  // 136: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
+	151, // 137: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	43,  // 138: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	82,  // 139: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	84,  // 140: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	86,  // 141: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	88,  // 142: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	92,  // 143: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
+	90,  // 144: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	94,  // 145: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	96,  // 146: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	98,  // 147: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	100, // 148: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	104, // 149: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	115, // 150: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	108, // 151: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
+	113, // 152: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
+	102, // 153: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	55,  // 154: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	50,  // 155: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
+	117, // 156: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	119, // 157: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	124, // 158: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	126, // 159: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	128, // 160: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	130, // 161: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	132, // 162: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	134, // 163: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	136, // 164: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
+	149, // 165: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	139, // 166: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	141, // 167: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	143, // 168: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	145, // 169: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	147, // 170: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	44,  // 171: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	83,  // 172: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	85,  // 173: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	87,  // 174: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	89,  // 175: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	93,  // 176: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	91,  // 177: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	95,  // 178: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	97,  // 179: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	99,  // 180: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	101, // 181: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	105, // 182: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	116, // 183: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	109, // 184: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
+	114, // 185: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
+	103, // 186: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	56,  // 187: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	54,  // 188: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
+	118, // 189: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	120, // 190: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	125, // 191: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	127, // 192: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	129, // 193: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	131, // 194: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	133, // 195: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	135, // 196: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	137, // 197: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
+	150, // 198: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	140, // 199: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	142, // 200: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	144, // 201: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	146, // 202: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	148, // 203: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	171, // [171:204] is the sub-list for method output_type
+	138, // [138:171] is the sub-list for method input_type
+	138, // [138:138] is the sub-list for extension type_name
+	138, // [138:138] is the sub-list for extension extendee
+	0,   // [0:138] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -11620,15 +12137,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[118].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[133].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[119].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[134].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   151,
+			NumMessages:   155,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -16,6 +16,7 @@ import (
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/message"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/flow"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -129,6 +130,8 @@ func TestRoundTrips(t *testing.T) {
 	roundTrip[pods.Status, pb.PodStatus](t)
 	roundTrip[pods.Network, pb.AddPodResponse](t)
 	roundTrip[pods.Readiness, pb.GetPodReadinessResponse](t)
+	roundTrip[flow.Filter, pb.FlowsRequest](t)
+	roundTrip[flow.Flow, pb.FlowsResponse](t)
 	roundTrip[agent.TraceFilter, pb.TraceRequest](t)
 	roundTrip[agent.TraceEvent, pb.TraceResponse](t)
 	roundTrip[desired.Change, pb.Change](t)

@@ -97,6 +97,8 @@ const (
 	CulvertDeleteProcedure = "/culvert.v1.Culvert/Delete"
 	// CulvertTraceProcedure is the fully-qualified name of the Culvert's Trace RPC.
 	CulvertTraceProcedure = "/culvert.v1.Culvert/Trace"
+	// CulvertFlowsProcedure is the fully-qualified name of the Culvert's Flows RPC.
+	CulvertFlowsProcedure = "/culvert.v1.Culvert/Flows"
 	// CulvertDoctorProcedure is the fully-qualified name of the Culvert's Doctor RPC.
 	CulvertDoctorProcedure = "/culvert.v1.Culvert/Doctor"
 	// PodsAddPodProcedure is the fully-qualified name of the Pods's AddPod RPC.
@@ -159,6 +161,9 @@ type CulvertClient interface {
 	// Trace sends what happened to each packet that the filter matches, until
 	// the caller ends it.
 	Trace(context.Context, *culvertv1.TraceRequest) (*connect.ServerStreamForClient[culvertv1.TraceResponse], error)
+	// Flows sends the flows of this node's pods in the last minutes that the request means, and
+	// with follow those that change from then on, until the caller ends it.
+	Flows(context.Context, *culvertv1.FlowsRequest) (*connect.ServerStreamForClient[culvertv1.FlowsResponse], error)
 	// Doctor examines the machine.
 	Doctor(context.Context, *culvertv1.DoctorRequest) (*culvertv1.DoctorResponse, error)
 }
@@ -330,6 +335,12 @@ func NewCulvertClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(culvertMethods.ByName("Trace")),
 			connect.WithClientOptions(opts...),
 		),
+		flows: connect.NewClient[culvertv1.FlowsRequest, culvertv1.FlowsResponse](
+			httpClient,
+			baseURL+CulvertFlowsProcedure,
+			connect.WithSchema(culvertMethods.ByName("Flows")),
+			connect.WithClientOptions(opts...),
+		),
 		doctor: connect.NewClient[culvertv1.DoctorRequest, culvertv1.DoctorResponse](
 			httpClient,
 			baseURL+CulvertDoctorProcedure,
@@ -367,6 +378,7 @@ type culvertClient struct {
 	add                *connect.Client[culvertv1.AddRequest, culvertv1.AddResponse]
 	delete             *connect.Client[culvertv1.DeleteRequest, culvertv1.DeleteResponse]
 	trace              *connect.Client[culvertv1.TraceRequest, culvertv1.TraceResponse]
+	flows              *connect.Client[culvertv1.FlowsRequest, culvertv1.FlowsResponse]
 	doctor             *connect.Client[culvertv1.DoctorRequest, culvertv1.DoctorResponse]
 }
 
@@ -600,6 +612,11 @@ func (c *culvertClient) Trace(ctx context.Context, req *culvertv1.TraceRequest) 
 	return c.trace.CallServerStream(ctx, connect.NewRequest(req))
 }
 
+// Flows calls culvert.v1.Culvert.Flows.
+func (c *culvertClient) Flows(ctx context.Context, req *culvertv1.FlowsRequest) (*connect.ServerStreamForClient[culvertv1.FlowsResponse], error) {
+	return c.flows.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // Doctor calls culvert.v1.Culvert.Doctor.
 func (c *culvertClient) Doctor(ctx context.Context, req *culvertv1.DoctorRequest) (*culvertv1.DoctorResponse, error) {
 	response, err := c.doctor.CallUnary(ctx, connect.NewRequest(req))
@@ -657,6 +674,9 @@ type CulvertHandler interface {
 	// Trace sends what happened to each packet that the filter matches, until
 	// the caller ends it.
 	Trace(context.Context, *culvertv1.TraceRequest, *connect.ServerStream[culvertv1.TraceResponse]) error
+	// Flows sends the flows of this node's pods in the last minutes that the request means, and
+	// with follow those that change from then on, until the caller ends it.
+	Flows(context.Context, *culvertv1.FlowsRequest, *connect.ServerStream[culvertv1.FlowsResponse]) error
 	// Doctor examines the machine.
 	Doctor(context.Context, *culvertv1.DoctorRequest) (*culvertv1.DoctorResponse, error)
 }
@@ -824,6 +844,12 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(culvertMethods.ByName("Trace")),
 		connect.WithHandlerOptions(opts...),
 	)
+	culvertFlowsHandler := connect.NewServerStreamHandlerSimple(
+		CulvertFlowsProcedure,
+		svc.Flows,
+		connect.WithSchema(culvertMethods.ByName("Flows")),
+		connect.WithHandlerOptions(opts...),
+	)
 	culvertDoctorHandler := connect.NewUnaryHandlerSimple(
 		CulvertDoctorProcedure,
 		svc.Doctor,
@@ -884,6 +910,8 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 			culvertDeleteHandler.ServeHTTP(w, r)
 		case CulvertTraceProcedure:
 			culvertTraceHandler.ServeHTTP(w, r)
+		case CulvertFlowsProcedure:
+			culvertFlowsHandler.ServeHTTP(w, r)
 		case CulvertDoctorProcedure:
 			culvertDoctorHandler.ServeHTTP(w, r)
 		default:
@@ -997,6 +1025,10 @@ func (UnimplementedCulvertHandler) Delete(context.Context, *culvertv1.DeleteRequ
 
 func (UnimplementedCulvertHandler) Trace(context.Context, *culvertv1.TraceRequest, *connect.ServerStream[culvertv1.TraceResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.Trace is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) Flows(context.Context, *culvertv1.FlowsRequest, *connect.ServerStream[culvertv1.FlowsResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.Flows is not implemented"))
 }
 
 func (UnimplementedCulvertHandler) Doctor(context.Context, *culvertv1.DoctorRequest) (*culvertv1.DoctorResponse, error) {
