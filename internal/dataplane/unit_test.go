@@ -260,7 +260,7 @@ var verifierCeiling = map[string]uint32{
 	abi.ProgCulvertSpread:  15_000,
 	abi.ProgCulvertN4:      50_000,
 	abi.ProgCulvertPod:     40_000,
-	abi.ProgCulvertUplink:  60_000,
+	abi.ProgCulvertUplink:  80_000,
 	abi.ProgCulvertForward: 25_000,
 }
 
