@@ -274,7 +274,7 @@ func (s *Speaker) startServer(ctx context.Context) error {
 	}
 	return s.server.StartBgp(ctx, &api.StartBgpRequest{Global: &api.Global{
 		Asn: s.config.ASN, RouterId: s.config.RouterID.String(), ListenPort: port, ListenAddresses: listen,
-		GracefulRestart: s.gracefulRestart(), Families: numbers,
+		GracefulRestart: s.config.gracefulRestart(), Families: numbers,
 	}})
 }
 
@@ -287,13 +287,13 @@ func (s *Speaker) Connect() error { return s.connect() }
 // last of them. What peers have kept stays valid meanwhile.
 const deferral = 15 * time.Second
 
-func (s *Speaker) gracefulRestart() *api.GracefulRestart {
-	if s.config.Restart == 0 {
+func (c *Config) gracefulRestart() *api.GracefulRestart {
+	if c.Restart == 0 {
 		return nil
 	}
 	return &api.GracefulRestart{
-		Enabled: true, RestartTime: uint32(s.config.Restart.Seconds()), NotificationEnabled: true,
-		LocalRestarting: s.config.Restarting, DeferralTime: uint32(deferral.Seconds()), LonglivedEnabled: s.config.Stale > 0,
+		Enabled: true, RestartTime: uint32(c.Restart.Seconds()), NotificationEnabled: true,
+		LocalRestarting: c.Restarting, DeferralTime: uint32(deferral.Seconds()), LonglivedEnabled: c.Stale > 0,
 	}
 }
 
@@ -338,7 +338,7 @@ func (s *Speaker) peer(p Peer) *api.Peer {
 		Timers: &api.Timers{Config: &api.TimersConfig{
 			HoldTime: uint64(hold.Seconds()), KeepaliveInterval: uint64(hold.Seconds() / 3), ConnectRetry: retry, IdleHoldTimeAfterReset: 1,
 		}},
-		GracefulRestart: s.gracefulRestart(),
+		GracefulRestart: s.config.gracefulRestart(),
 	}
 	if p.Local.IsValid() {
 		out.Transport.LocalAddress = p.Local.String()
