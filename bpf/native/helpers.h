@@ -308,16 +308,19 @@ long bpf_tail_call(void *ctx, void *map, __u32 index)
 	return 0;
 }
 
-static struct punt *reserved;
+static void *reserved, *reserved_of; /* and the ring */
 
 /* Records are not zeroed, as in the kernel. */
 void *bpf_ringbuf_reserve(void *map, __u64 size, __u64 flags)
 {
-	must(map == (void *)&slow_path && size == sizeof(struct punt) && !flags,
+	must((map == (void *)&slow_path && size == sizeof(struct punt)) ||
+		     (map == (void *)&flow_records && size == sizeof(struct flow_record)),
 	     "reserve %llu octets", (unsigned long long)size);
+	must(!flags, "flags %llx", (unsigned long long)flags);
 	must(!reserved, "a second record while one is open");
 	if ((begun & 0xffff) < 2000) /* full, now and then */
 		return 0;
+	reserved_of = map;
 	reserved = malloc(size);
 	return reserved;
 }
@@ -326,9 +329,11 @@ void bpf_ringbuf_submit(void *record, __u64 flags)
 {
 	(void)flags;
 	must(record && record == reserved, "submit what was not reserved");
-	if (reserved->kind != PUNT_DUPLICATE) {
+	if (reserved_of == &flow_records) {
+		MUST_BE_INITIALIZED(record, sizeof(struct flow_record));
+	} else if (((struct punt *)record)->kind != PUNT_DUPLICATE) {
 		witness.punts++;
-		witness.punt = *reserved;
+		witness.punt = *(struct punt *)record;
 	}
 	bpf_ringbuf_discard(record, 0);
 }
@@ -338,7 +343,7 @@ void bpf_ringbuf_discard(void *record, __u64 flags)
 	(void)flags;
 	must(record && record == reserved, "discard what was not reserved");
 	free(reserved);
-	reserved = 0;
+	reserved = reserved_of = 0;
 }
 
 long bpf_ringbuf_output(void *map, void *record, __u64 size, __u64 flags)

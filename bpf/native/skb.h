@@ -226,6 +226,11 @@ long bpf_redirect_neigh(__u32 ifindex, struct bpf_redir_neigh *neighbour, int le
 	return bpf_redirect(ifindex, 0);
 }
 
+__u32 bpf_get_prandom_u32(void)
+{
+	return now * 0x9e3779b1u;
+}
+
 void bpf_spin_lock(struct bpf_spin_lock *lock)
 {
 	must(!lock->val++, "a lock that is taken is taken again");

@@ -52,7 +52,9 @@ func (w away) test(t *testing.T) {
 }
 
 // longLived is what a client of these reflectors has.
-func longLived() Config { return Config{Restart: 3 * time.Second, Stale: time.Hour, Cluster: &Cluster{}} }
+func longLived() Config {
+	return Config{Restart: 3 * time.Second, Stale: time.Hour, Cluster: &Cluster{}}
+}
 
 // frrReflector starts FRR as the reflector of two nodes.
 func frrReflector(t *testing.T, more string) (w away) {
@@ -70,7 +72,9 @@ func frrReflector(t *testing.T, more string) (w away) {
 		}
 	}
 	bgpd := f.start("bgpd", config.String())
-	join := func(i string, at netip.Addr) *member { return f.member(t, i, at, longLived(), Peer{ASN: 65001, RouteReflector: true}) }
+	join := func(i string, at netip.Addr) *member {
+		return f.member(t, i, at, longLived(), Peer{ASN: 65001, RouteReflector: true})
+	}
 	w = away{a: join("1", f.ours), b: join("3", second), prefix: "10.244.3.0/24"}
 	w.kill, w.start = func() { f.kill(bgpd) }, func() { f.start("bgpd", config.String()) }
 	return w
@@ -115,7 +119,9 @@ func TestLongLivedWithGoBGPd(t *testing.T) {
 	g := goBGPd(t, 65001, neighbors...)
 	second := addr(strings.TrimSuffix(g.ours.String(), "1") + "3")
 	g.address(t, second)
-	join := func(i string, at netip.Addr) *member { return g.member(t, i, at, longLived(), Peer{ASN: 65001, RouteReflector: true}) }
+	join := func(i string, at netip.Addr) *member {
+		return g.member(t, i, at, longLived(), Peer{ASN: 65001, RouteReflector: true})
+	}
 	w := away{a: join("1", g.ours), b: join("3", second), kill: g.kill, start: g.start, prefix: "10.244.3.0/24"}
 	there := w.b.node
 	eventually(t, "a knows the path to b", func() bool { return w.a.pathsTo(there) })

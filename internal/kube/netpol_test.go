@@ -46,7 +46,7 @@ func TestReadPod(t *testing.T) {
 	created, _ := time.Parse(time.RFC3339, "2026-01-02T03:04:05Z")
 	web := func() netpol.Pod {
 		return netpol.Pod{
-			Namespace: "shop", Name: "web", UID: "u1", Labels: map[string]string{"app": "web"}, Node: "node-2", Created: created.Local(),
+			Namespace: "shop", Name: "web", UID: "u1", Labels: map[string]string{"app": "web"}, Node: "node-2", Workload: "Pod/web", Created: created.Local(),
 			Addresses: []netpol.Address{own("10.0.0.1"), own("fd00::1")},
 			Ports:     []netpol.ContainerPort{{Name: "http", Protocol: netpol.TCP, Port: 8080}, {Name: "dns", Protocol: netpol.UDP, Port: 53}, {Name: "side", Protocol: netpol.SCTP, Port: 2}},
 		}

@@ -197,7 +197,7 @@ func (k *Keeper) round() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.state, k.known = s, true
-	k.note(&s, &d, all, err)
+	k.note(&s, &d, err)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func locals(all []pods.Status) (out []netpol.Local) {
 }
 
 // note keeps how a round went. mu is held.
-func (k *Keeper) note(s *netpol.State, d *netpol.Desired, all []pods.Status, err error) {
+func (k *Keeper) note(s *netpol.State, d *netpol.Desired, err error) {
 	now := Status{Enforced: true, Policies: len(s.Policies), Peers: len(d.Peers), Closed: len(d.Unknown), Applied: k.status.Applied, Failures: k.status.Failures}
 	identities := map[*netpol.Identity]bool{}
 	for _, i := range d.Peers {

@@ -157,7 +157,7 @@ func sendersAfter(ctx context.Context, r *disturb.Runner, before, count int) (la
 
 func lateSenders(pods []corev1.Pod, policy time.Time, before, count int) (late []sender, err error) {
 	if len(pods) != count {
-		return nil, fmt.Errorf("Kubernetes has %d of %d pods", len(pods), count)
+		return nil, fmt.Errorf("the API server has %d of %d pods", len(pods), count)
 	}
 	for _, p := range pods {
 		if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].State.Running == nil || len(p.Status.PodIPs) == 0 {
