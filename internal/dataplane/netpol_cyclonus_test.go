@@ -17,7 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/testutil/policycase"
 )
 
-// caseRig is a node with the pods of cyclonus' namespaces, but for those of z: they are
+// caseRig is a node with the pods of cyclonus' namespaces, except those of z: they are
 // another node's, behind policies and tunnels.
 type caseRig struct {
 	*rig

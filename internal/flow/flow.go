@@ -144,7 +144,7 @@ type Filter struct {
 	Port      uint16        `json:"port,omitempty"` // of the destination, or of the Service
 }
 
-// Matches says whether a flow is meant, but for Since.
+// Matches says whether a flow is meant. Since does not count.
 func (f Filter) Matches(v *Flow) bool {
 	switch {
 	case f.Pod != "" && v.Source.Pod != f.Pod && v.Destination.Pod != f.Pod:

@@ -39,7 +39,7 @@ func NewFlows(mu *sync.Mutex, rings *Rings, list func(uint32) (string, int), cla
 	return &Flows{mu: mu, rings: rings, list: list, class: class}
 }
 
-// Read calls f for each record until ctx ends, and now and then after, when there is none left.
+// Read calls f for each record until ctx ends, and now and then after, when it has read all.
 // There is one reader at a time.
 func (f *Flows) Read(ctx context.Context, each func(flow.Record), after func()) error {
 	var boot time.Time // when the clock of records began

@@ -56,8 +56,8 @@ func Read[T any](ctx context.Context, r *Rings, name string, f func(*T)) error {
 	return read(ctx, r, name, 0, f, nil)
 }
 
-// read looks once in each period for records that nobody wakes it for, and then calls after;
-// period 0: there are none.
+// read looks once in each period for records that nobody wakes it for, and then calls after.
+// period 0: somebody wakes it for each.
 func read[T any](ctx context.Context, r *Rings, name string, period time.Duration, f func(*T), after func()) error {
 	m, err := r.start(name)
 	if err != nil {

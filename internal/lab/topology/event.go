@@ -90,7 +90,7 @@ var NodePrograms = map[string][]string{
 // plurals of the resources that labs have objects of.
 var plurals = map[string]string{
 	"Node": "nodes", "Pod": "pods", "ConfigMap": "configmaps", "Namespace": "namespaces", "Service": "services", "EndpointSlice": "endpointslices",
-	"CustomResourceDefinition": "customresourcedefinitions", "SRv6Policy": "srv6policies",
+	"CustomResourceDefinition": "customresourcedefinitions", "SRv6Policy": "srv6policies", "NetworkPolicy": "networkpolicies",
 	"ServiceAccount": "serviceaccounts", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings", "Role": "roles", "RoleBinding": "rolebindings",
 	"ValidatingAdmissionPolicy": "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
