@@ -144,6 +144,7 @@ func TestClaimDeleted(t *testing.T) {
 	waits(t, "it knows the other claim", func() bool { return len((claimer{w}).allClaims()) == 2 })
 	c.must(c.objects.Tracker().Delete(configMapResource, namespace, ClaimName(own)))
 	waits(t, "it says so", func() bool { return h.has(func(h *observed) bool { return h.gone > 0 }) })
+	waits(t, "it knows its claim no more", func() bool { return len((claimer{w}).allClaims()) == 1 })
 	if again, err := w.Claim(t.Context(), pool); err != nil || again != own || c.claimants()[own.String()] != me {
 		t.Errorf("claimed %s after %s, %v: claims are %v", again, own, err, c.claimants())
 	}
