@@ -107,15 +107,17 @@ INLINE __u64 flows_of(struct pod_flow_bucket *b, __u32 pod)
 
 #define ROOM_IS_FREE (1ull << 62)
 
-/* Who gives up its room: the flow with the highest number. */
+/* Who gives up its room: the flow with the highest number. Of those that are equally old, in
+ * seconds, the one that was written first. */
 INLINE __u64 gives_way(struct pod_flow_bucket *b, __u32 i, struct pod_flow *fresh)
 {
 	struct pod_flow *flow = &b->flow[i];
 	__u32 pod = flow->key.pod, age = fresh->seen - flow->seen + 1;
 	__u64 is_free = is_equal(b->tag[i], 0) | is_over(flow, fresh->seen);
+	__u64 flows = flows_of(b, pod) + is_equal(pod, fresh->key.pod);
+	__u64 written = (b->next - 1 - i) % FLOW_WAYS;
 
-	return is_free * ROOM_IS_FREE | (flows_of(b, pod) + is_equal(pod, fresh->key.pod)) << 32 |
-	       age;
+	return is_free * ROOM_IS_FREE | flows << 40 | (__u64)age << 3 | written;
 }
 
 /* Which room a new flow gets. *displaced: another flow had it, and lasts. */
@@ -154,6 +156,7 @@ GLOBAL int put_flow(struct pod_flow *fresh)
 	room = room_for(b, fresh, &displaced) % FLOW_WAYS;
 	__sync_lock_test_and_set(&b->tag[room], 0);
 	b->flow[room] = *fresh;
+	b->next = room + 1;
 	__sync_lock_test_and_set(&b->tag[room], tag);
 	bpf_spin_unlock(&b->lock);
 	return displaced;

@@ -65,7 +65,7 @@ struct pod_flow {
 
 struct pod_flow_bucket {
 	struct bpf_spin_lock lock; /* of who writes a flow */
-	__u32 pad;
+	__u32 next;                /* behind the way that was written last */
 	__u32 tag[FLOW_WAYS];      /* another part of the hash; 0: nothing is there */
 	struct pod_flow flow[FLOW_WAYS];
 };

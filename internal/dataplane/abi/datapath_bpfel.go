@@ -683,7 +683,7 @@ type PodFlowBucket struct {
 		_   structs.HostLayout
 		Val uint32
 	}
-	Pad  uint32
+	Next uint32
 	Tag  [8]uint32
 	Flow [8]PodFlow
 }
