@@ -67,17 +67,6 @@ INLINE struct flow_budget *flow_spend(__u32 index, __u32 where, __u64 now)
 	return budget;
 }
 
-INLINE void flow_address(struct in6 *to, struct words *from, __u8 version)
-{
-	if (version == 4) {
-		st64(to, 0);
-		st32(&to->b[8], be32(0xffff));
-		st32(&to->b[12], from->hi);
-	} else {
-		copy16(to, from);
-	}
-}
-
 /* The record, which the pod of this index pays for. `packets`: of the wire. */
 GLOBAL int flow_put(struct inner *in, __u32 index, __u32 where, __u32 reason, __u32 packets)
 {
@@ -94,8 +83,8 @@ GLOBAL int flow_put(struct inner *in, __u32 index, __u32 where, __u32 reason, __
 		return 0;
 	}
 	r->time = now;
-	flow_address(&r->src, &in->src, in->version);
-	flow_address(&r->dst, &in->dst, in->version);
+	put_inner_address(&r->src, &in->src, in->version);
+	put_inner_address(&r->dst, &in->dst, in->version);
 	r->src_port = in->ports;
 	r->dst_port = in->ports >> 16;
 	r->pod = index && p ? p->ifindex : 0;

@@ -37,13 +37,7 @@ INLINE void flow_key_of(struct inner *in, struct upper *upper, __u32 direction, 
 {
 	struct words *remote = direction == INGRESS ? &in->src : &in->dst;
 
-	if (in->version == 4) {
-		st64(&key->remote, 0);
-		st32(&key->remote.b[8], be32(0xffff));
-		st32(&key->remote.b[12], remote->hi);
-	} else {
-		copy16(&key->remote, remote);
-	}
+	put_inner_address(&key->remote, remote, in->version);
 	key->local_port = direction == INGRESS ? in->ports >> 16 : in->ports;
 	key->remote_port = direction == INGRESS ? in->ports : in->ports >> 16;
 	if (is_icmp(in->protocol))

@@ -31,6 +31,18 @@ struct inner {
 	__u16 list;     /* segment_list that it leaves by; 0: none */
 };
 
+/* IPv4-mapped for IPv4. */
+INLINE void put_inner_address(struct in6 *to, struct words *from, __u8 version)
+{
+	if (version == 4) {
+		st64(to, 0);
+		st32(&to->b[8], be32(0xffff));
+		st32(&to->b[12], from->hi);
+	} else {
+		copy16(to, from);
+	}
+}
+
 /* `size` octets at `offset`, or NULL. */
 INLINE void *skb_at(struct __sk_buff *skb, __u32 offset, __u32 size)
 {
