@@ -48,7 +48,7 @@ var isolationFamilies = slices.Concat(
 		func(p *agent.IsolatedPod) (uint64, uint64) { return p.IngressDropped, p.EgressDropped }),
 	podCounter("network_policy_flows_total", "Flows of pods of this node that began, and that NetworkPolicies allowed.",
 		func(p *agent.IsolatedPod) (uint64, uint64) { return p.IngressFlows, p.EgressFlows }),
-	counter("network_policy_displaced_flows_total", "Flows that lasted, and whose room in the table of flows was given to a flow of this pod: mostly its own.",
+	counter("network_policy_displaced_flows_total", "Flows, mostly of this pod, that were forgotten early to make room for a new flow of it.",
 		func(r *reading, emit emit) {
 			for i := range r.Isolated {
 				emit(float64(r.Isolated[i].Displaced), r.Isolated[i].Namespace, r.Isolated[i].Name)

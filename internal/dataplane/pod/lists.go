@@ -18,7 +18,7 @@ type Lists struct {
 type PolicyCounts struct {
 	IngressDropped, EgressDropped uint64 // packets
 	IngressFlows, EgressFlows     uint64 // that began, and were allowed
-	Displaced                     uint64 // flows that lasted, and whose room flows of this pod took
+	Displaced                     uint64 // flows that were forgotten early for new ones of this pod
 }
 
 // Enforce has NetworkPolicies looked at, or not: new pods take and send nothing, but from and

@@ -34,8 +34,8 @@ type Pod struct {
 	Tenant uint8
 	// Classifier has the column of its packets by DSCP, as port.Port has.
 	Classifier class.Classifier
-	// ToKernel: what the pod sends is checked, and then the kernel's, as is what others send
-	// to it. For pods whose packets have to pass the kernel's queues.
+	// ToKernel: the data path checks what the pod sends, and the kernel forwards it. The
+	// kernel also forwards what others send to it. For pods that the kernel's queues limit.
 	ToKernel bool
 }
 
