@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
@@ -292,8 +293,8 @@ func (s *Sessions) settleOne(r *release) {
 	o := s.owners
 	switch r.kind {
 	case releaseFold:
-		addVolume(s.tables.PDR.Words(r.to), s.tables.PDR.Load(r.index, 0)-r.volume)
-		addVolume(s.tables.Refused.Words(r.to), s.tables.Refused.Load(r.index, 0)-r.refused)
+		counter.AddVolume(s.tables.PDR.Words(r.to), s.tables.PDR.Load(r.index, 0)-r.volume)
+		counter.AddVolume(s.tables.Refused.Words(r.to), s.tables.Refused.Load(r.index, 0)-r.refused)
 	case releaseGone:
 		g := o.departedOf(r.to)
 		g.waiting--

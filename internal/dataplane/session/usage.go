@@ -3,25 +3,12 @@ package session
 import (
 	"fmt"
 	"maps"
-	"sync/atomic"
 
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 )
-
-// addVolume adds to what a volume counted, as the data path does meanwhile.
-func addVolume(at []uint64, word uint64) {
-	now := atomic.AddUint64(&at[0], word)
-	turned := now ^ (now - word)
-	if turned>>(counter.VolumeByteBits-1)&1 != 0 {
-		atomic.AddUint64(&at[1], 1)
-	}
-	if turned>>63 != 0 {
-		atomic.AddUint64(&at[1], 1<<32)
-	}
-}
 
 // MissingError says that a session is missing.
 type MissingError struct{ ID uint64 }

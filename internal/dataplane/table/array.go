@@ -28,14 +28,28 @@ func (a *Array[T]) open(m *ebpf.Map, _, _ string) error {
 	if size := 8 * uint32(a.stride); size != m.ValueSize() {
 		return fmt.Errorf("values of %d bytes, want %d, a multiple of 8", m.ValueSize(), size)
 	}
+	words, err := Map(m)
+	a.words, a.Len = words, m.MaxEntries()
+	return err
+}
+
+// Map maps an array, whose values are whole words, into our memory.
+func Map(m *ebpf.Map) ([]uint64, error) {
 	page := unix.Getpagesize()
 	size := (int(m.ValueSize())*int(m.MaxEntries()) + page - 1) / page * page
 	mem, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return fmt.Errorf("mmap: %w", err)
+		return nil, fmt.Errorf("mmap: %w", err)
 	}
-	a.words, a.Len = unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(mem))), size/8), m.MaxEntries()
-	return nil
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(mem))), size/8), nil
+}
+
+// Unmap ends the use of an array that Map mapped; of none is not an error.
+func Unmap(words []uint64) error {
+	if len(words) == 0 {
+		return nil
+	}
+	return unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 8*len(words)))
 }
 
 // NewArray is an array of n entries that no data path reads.
@@ -47,12 +61,9 @@ func NewArray[T any](n uint32) *Array[T] {
 
 // close ends the use of an array that Open mapped.
 func (a *Array[T]) close() error {
-	if len(a.words) == 0 {
-		return nil
-	}
-	mem := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(a.words))), 8*len(a.words))
+	words := a.words
 	a.words = nil
-	return unix.Munmap(mem)
+	return Unmap(words)
 }
 
 // Words is entry i as the data path sees it.

@@ -1,0 +1,188 @@
+package migrate
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+)
+
+// ErrUnlike says that entries of one map cannot become entries of another.
+var ErrUnlike = errors.New("the tables are too different")
+
+// ErrTooSmall says that a map has not enough entries for those of another.
+var ErrTooSmall = errors.New("the table is too small for what the former one holds")
+
+// batch is how many entries of an array are read at once.
+const batch = 4096
+
+// Table is a map of this build that is to hold what one of another build does.
+type Table struct {
+	Map  *ebpf.Map
+	Spec *ebpf.MapSpec
+	From *ebpf.Map
+
+	key, value conversion
+	formerType btf.Type // of values; nil: unknown
+}
+
+// Copy fills the table, which no packet reads. (ErrUnlike, ErrTooSmall.)
+func (t *Table) Copy() error {
+	if err := t.compare(); err != nil {
+		return err
+	}
+	switch t.Map.Type() {
+	case ebpf.Array:
+		return t.copyArray(1)
+	case ebpf.PerCPUArray:
+		cpus, err := ebpf.PossibleCPU()
+		if err != nil {
+			return err
+		}
+		return t.copyArray(cpus)
+	case ebpf.Hash, ebpf.LRUHash, ebpf.LPMTrie:
+		return t.copyEntries()
+	default:
+		return fmt.Errorf("%w: of type %s", ErrUnlike, t.Map.Type())
+	}
+}
+
+// compare finds out what of the former entries becomes what of the new ones.
+func (t *Table) compare() error {
+	if t.Map.Type() != t.From.Type() {
+		return fmt.Errorf("%w: %s, formerly %s", ErrUnlike, t.Map.Type(), t.From.Type())
+	}
+	types, err := typesOf(t.From)
+	if err != nil {
+		return err
+	}
+	key := formerType(types, t.Spec.Key, t.From.KeySize())
+	t.formerType = formerType(types, t.Spec.Value, t.From.ValueSize())
+	if key == nil && t.Map.KeySize() != t.From.KeySize() || t.formerType == nil && t.Map.ValueSize() != t.From.ValueSize() {
+		return fmt.Errorf("%w: the former types are not known", ErrUnlike)
+	}
+	if t.key, err = newConversion(t.Spec.Key, key, t.Map.KeySize(), t.From.KeySize()); err != nil {
+		return err
+	}
+	t.value, err = newConversion(t.Spec.Value, t.formerType, t.Map.ValueSize(), t.From.ValueSize())
+	return err
+}
+
+// typesOf are the types that a map was made with; nil: none.
+func typesOf(m *ebpf.Map) (*btf.Spec, error) {
+	info, err := m.Info()
+	if err != nil {
+		return nil, err
+	}
+	id, ok := info.BTFID()
+	if !ok || id == 0 {
+		return nil, nil
+	}
+	handle, err := btf.NewHandleFromID(id)
+	if err != nil {
+		return nil, fmt.Errorf("types of %s: %w", m, err)
+	}
+	defer handle.Close()
+	return handle.Spec(nil)
+}
+
+// formerType is the type of the same name and of the map's size. Types without a name are
+// the same in all builds.
+func formerType(types *btf.Spec, of btf.Type, size uint32) btf.Type {
+	if of == nil || types == nil {
+		return nil
+	}
+	if of.TypeName() == "" {
+		return of
+	}
+	named, err := types.AnyTypesByName(of.TypeName())
+	if err != nil {
+		return nil
+	}
+	i := slices.IndexFunc(named, func(t btf.Type) bool {
+		n, err := btf.Sizeof(t)
+		return err == nil && uint32(n) == size
+	})
+	if i < 0 {
+		return nil
+	}
+	return named[i]
+}
+
+// copyArray copies entries of the same index. each is how many values an entry has.
+func (t *Table) copyArray(each int) error {
+	if each > 1 && (t.value.size%8 != 0 || t.value.was%8 != 0) { // the kernel rounds them up
+		return fmt.Errorf("%w: values of CPUs of %d octets, formerly %d", ErrUnlike, t.value.size, t.value.was)
+	}
+	var cursor ebpf.MapBatchCursor
+	keys := make([]uint32, batch)
+	values := octets(batch*each, t.value.was)
+	for end := false; !end; {
+		n, err := t.From.BatchLookup(&cursor, keys, values.Interface(), nil)
+		if end = errors.Is(err, ebpf.ErrKeyNotExist); err != nil && !end {
+			return fmt.Errorf("read: %w", err)
+		}
+		if err := t.putBatch(keys[:n], values, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// octets is a slice of n values of a size.
+func octets(n int, size uint32) reflect.Value {
+	return reflect.MakeSlice(reflect.SliceOf(reflect.ArrayOf(int(size), reflect.TypeFor[byte]())), n, n)
+}
+
+// putBatch writes the entries that are not 0: the others are already.
+func (t *Table) putBatch(keys []uint32, values reflect.Value, each int) error {
+	var put []uint32
+	next := octets(len(keys)*each, t.value.size)
+	for i, key := range keys {
+		used := false
+		for cpu := range each {
+			from, to := values.Index(i*each+cpu).Bytes(), next.Index(len(put)*each+cpu).Bytes()
+			clear(to)
+			t.value.convert(to, from)
+			used = used || slices.ContainsFunc(to, func(b byte) bool { return b != 0 })
+		}
+		if !used {
+			continue
+		}
+		if key >= t.Map.MaxEntries() {
+			return fmt.Errorf("%w: it holds entry %d of %d", ErrTooSmall, key, t.Map.MaxEntries())
+		}
+		put = append(put, key)
+	}
+	if len(put) == 0 {
+		return nil
+	}
+	if _, err := t.Map.BatchUpdate(put, next.Slice(0, len(put)*each).Interface(), nil); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+// copyEntries copies entries of the same key.
+func (t *Table) copyEntries() error {
+	var key, value []byte
+	it := t.From.Iterate()
+	for it.Next(&key, &value) {
+		k, v := make([]byte, t.key.size), make([]byte, t.value.size)
+		t.key.convert(k, key)
+		t.value.convert(v, value)
+		if err := t.Map.Put(k, v); errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) {
+			return fmt.Errorf("%w: it has %d entries", ErrTooSmall, t.Map.MaxEntries())
+		} else if err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
+	}
+	if err := it.Err(); err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	return nil
+}
