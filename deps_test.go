@@ -48,6 +48,7 @@ var layers = []struct {
 	{"internal/dataplane/counter", []string{"internal/dataplane/abi"}, "reads what is counted, whatever counts"},
 	{"internal/dataplane/reason", []string{"internal/dataplane/abi"}, "names of drop reasons: it knows no table"},
 	{"internal/dataplane/ref", nil, "counts users of anything"},
+	{"internal/dataplane/migrate", []string{"internal/dataplane/counter", "internal/dataplane/table"}, "copies fields by name: it knows no table's meaning"},
 	{"internal/dataplane/pin", []string{"internal/dataplane/abi"}, "owns the bpffs: it does not know what runs"},
 	{"internal/dataplane/port", append([]string{"internal/dataplane/abi", "internal/dataplane/table"}, models...), "interfaces: who steers or attaches is above"},
 	{"internal/dataplane/xdp", []string{"internal/dataplane/port"}, "runs the program on frames: it knows no table"},

@@ -67,23 +67,25 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 	} {
 		spec.Maps[name].MaxEntries = n
 	}
-	d.unused = map[string]pin.Unused{}
+	d.unused, d.fixed = map[string]pin.Unused{}, map[string]string{abi.MapLocalSid: "limits.sids", abi.MapSidCounter: "limits.sids", abi.MapTunnel: "limits.tunnels"}
 	for name, n := range session.MapSizes(l) {
-		d.unused[name] = pin.Unused{Entries: spec.Maps[name].MaxEntries, By: "limits.sessions; a node that is no user plane function has room for none"}
+		d.unused[name] = pin.Unused{Entries: spec.Maps[name].MaxEntries}
+		d.fixed[name] = "limits.sessions and limits.filters; a node that is no user plane function has room for none"
 		if l.Sessions != 0 {
 			spec.Maps[name].MaxEntries = n
 		}
 	}
-	d.unused[abi.MapNetpolFlow] = pin.Unused{Entries: spec.Maps[abi.MapNetpolFlow].MaxEntries, By: "limits.pod_flows"}
+	d.unused[abi.MapNetpolFlow] = pin.Unused{Entries: spec.Maps[abi.MapNetpolFlow].MaxEntries}
 	if l.PodFlows != 0 {
 		spec.Maps[abi.MapNetpolFlow].MaxEntries = l.FlowBuckets()
 	}
-	d.unused[abi.MapNatBucket] = pin.Unused{Entries: spec.Maps[abi.MapNatBucket].MaxEntries, By: "limits.nat_addresses"}
+	d.unused[abi.MapNatBucket] = pin.Unused{Entries: spec.Maps[abi.MapNatBucket].MaxEntries}
 	if l.NATAddresses != 0 {
 		spec.Maps[abi.MapNatBucket].MaxEntries = l.NATAddresses * settings.BucketsOfAddress
 	}
 	for name, n := range n4.MapSizes(d.places) {
-		d.unused[name] = pin.Unused{Entries: spec.Maps[name].MaxEntries, Stays: true, By: "limits.sessions with upf.n4_fast"}
+		d.unused[name] = pin.Unused{Entries: spec.Maps[name].MaxEntries, Stays: true}
+		d.fixed[name] = "limits.sessions with upf.n4_fast"
 		if d.places != 0 {
 			spec.Maps[name].MaxEntries = n
 		}

@@ -104,6 +104,8 @@ type DataPlane struct {
 	// netfilter has the kernel ask about what it forwards.
 	netfilter *attach.Netfilter
 	unused    map[string]pin.Unused      // maps that a node may do without
+	fixed     map[string]string          // maps whose size decides where entries are, and what sets it
+	renewal   *renewal                   // nil: packets meet these tables
 	edit      func(*ebpf.CollectionSpec) // see Options
 	// collect makes maps and programs in the kernel.
 	collect func(*ebpf.CollectionSpec, ebpf.CollectionOptions) (*ebpf.Collection, error)
@@ -143,7 +145,8 @@ type tables struct {
 
 // Open loads the data path, or takes over what is pinned at opts.PinPath: the
 // maps stay as they are, and each pinned link changes to this build's program
-// at once, so that no packet is lost. It attaches nothing.
+// at once, so that no packet is lost. Maps with another layout are copied, and links change
+// when Sweep is called. It attaches nothing.
 //
 // What an earlier daemon had put goes on working. Put it all again, then call
 // Sweep.
@@ -313,10 +316,13 @@ func (d *DataPlane) Close() error {
 	if d.pins != nil {
 		errs = append(errs, d.pins.Close())
 	}
+	if d.renewal != nil {
+		errs = append(errs, d.renewal.close())
+	}
 	if d.Sessions != nil {
 		d.Sessions.Close()
 	}
-	d.maps, d.prog, d.pins = nil, nil, nil
+	d.maps, d.prog, d.pins, d.renewal = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 

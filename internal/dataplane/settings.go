@@ -115,10 +115,16 @@ func (d *DataPlane) clearRanges(now, keep settings.Ranges) {
 }
 
 // Sweep removes what an earlier daemon had put and this one has not. Call it
-// once everything that is wanted is put. What others refer to goes last.
+// once everything that is wanted is put. What others refer to goes last. Packets that met
+// tables of another layout meet these from here on.
 func (d *DataPlane) Sweep() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.renewal != nil {
+		if err := d.renewal.switchOver(); err != nil {
+			return fmt.Errorf("change to the new tables: %w", err)
+		}
+	}
 	err := errors.Join(d.Routes.Sweep(), d.Pods.Sweep(), d.TCX.Sweep(), d.Steering.Sweep(), d.Ports.Sweep(), d.Sessions.Sweep(),
 		d.SIDs.Sweep(), d.Tunnels.Sweep(), d.Policies.Sweep(), d.Adjacencies.Sweep())
 	err = errors.Join(err, d.reach.Sweep())

@@ -37,13 +37,8 @@ func (d *DataPlane) pinNew(spec *ebpf.CollectionSpec, path string) error {
 	if d.pins, err = pin.Create(path); err != nil {
 		return err
 	}
-	if err := d.pins.PutProgram(d.prog, abi.ProgCulvertXdp, d.build); err != nil {
+	if err := pinAll(d, spec); err != nil {
 		return err
-	}
-	for name, m := range d.maps {
-		if err := d.pins.PutMap(spec.Maps[name], name, m); err != nil {
-			return err
-		}
 	}
 	if err := d.pins.Publish(path); err != nil {
 		return err
@@ -51,16 +46,34 @@ func (d *DataPlane) pinNew(spec *ebpf.CollectionSpec, path string) error {
 	return d.openAttachments()
 }
 
+// pinAll pins the program and all maps in a directory that has none.
+func pinAll(d *DataPlane, spec *ebpf.CollectionSpec) error {
+	if err := d.pins.PutProgram(d.prog, abi.ProgCulvertXdp, d.build); err != nil {
+		return err
+	}
+	for name, m := range d.maps {
+		if err := d.pins.PutMap(spec, name, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // takeOver lets the pinned links run this build's program: the pinned one if it
-// is that, or one that is loaded on top of the pinned maps.
+// is that, or one that is loaded on top of the pinned maps. Where these do not fit this
+// build, it is loaded beside them.
 func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) (err error) {
 	if d.pins, err = pin.Take(path); err != nil {
 		return err
 	}
-	pinned, err := d.pins.LoadMaps(spec, d.unused)
+	there, err := d.pins.LoadMaps(spec, d.unused, d.fixed)
 	if err != nil {
 		return err
 	}
+	if len(there.Differ) > 0 {
+		return renew(d, spec, there)
+	}
+	pinned := there.Maps
 	same := func() map[string]*ebpf.Program { return d.samePodPrograms(spec) }
 	sameForward := func() *ebpf.Program {
 		return d.pins.SameProgram(abi.ProgCulvertForward, spec, d.maps, d.build)
@@ -70,15 +83,13 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) (err error)
 		return errors.Join(d.openAttachments(), d.XDP.TakeOver(), d.TCX.TakeOver(same), d.netfilter.TakeOver(sameForward))
 	}
 	err = d.load(spec, pinned)
-	for _, m := range pinned {
-		m.Close() // load cloned them
-	}
+	defer there.Close() // load clones them
 	if err != nil {
 		return err
 	}
 	for name, m := range d.maps {
 		if pinned[name] == nil { // new in this build
-			if err := d.pins.PutMap(spec.Maps[name], name, m); err != nil {
+			if err := d.pins.PutMap(spec, name, m); err != nil {
 				return err
 			}
 		}

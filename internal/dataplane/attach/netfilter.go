@@ -30,6 +30,8 @@ type Netfilter struct {
 	load func() (*ebpf.Program, error)
 	prog *ebpf.Program
 	on   map[pin.LinkName]link.Link
+	// held: packets pass what they passed, and will pass the program if it is wanted.
+	held, wanted bool
 }
 
 // NewNetfilter attaches nothing. It calls load once the program is needed.
@@ -39,6 +41,10 @@ func NewNetfilter(pins *pin.Dir, load func() (*ebpf.Program, error)) *Netfilter 
 
 // Attach has packets of both families pass the program, if they do not yet.
 func (n *Netfilter) Attach() (err error) {
+	if n.held {
+		n.wanted = true
+		return nil
+	}
 	if n.prog == nil {
 		if n.prog, err = n.load(); err != nil {
 			return err
@@ -115,6 +121,7 @@ func (n *Netfilter) remove(name pin.LinkName) error {
 
 // Detach ends that.
 func (n *Netfilter) Detach() error {
+	n.wanted = false
 	var errs []error
 	for name := range n.on {
 		errs = append(errs, n.remove(name))
@@ -131,6 +138,22 @@ func (n *Netfilter) TakeOver(same func() *ebpf.Program) (err error) {
 		n.prog = same()
 	}
 	return err
+}
+
+// Hold keeps the links that are pinned, and what they run, until Release. The caller holds
+// the lock of both.
+func (n *Netfilter) Hold() (err error) {
+	n.held = true
+	n.on, err = n.pins.Links("netfilter")
+	return err
+}
+
+// Release does what Attach was called for.
+func (n *Netfilter) Release() error {
+	if n.held = false; !n.wanted {
+		return nil
+	}
+	return n.Attach()
 }
 
 // Close lets go of the links and the program. Those that are pinned stay.

@@ -169,6 +169,18 @@ func (x *TCX) TakeOver(same func() map[string]*ebpf.Program) error {
 	if x.programs = same(); x.programs != nil {
 		return nil
 	}
+	return x.Release()
+}
+
+// Hold lets each pinned hook run what it runs, until Release. The caller holds the lock of
+// both.
+func (x *TCX) Hold() error { return x.takeOver() }
+
+// Release lets each hook run this build's program.
+func (x *TCX) Release() error {
+	if len(x.on) == 0 {
+		return nil
+	}
 	programs, err := x.Programs()
 	if err != nil {
 		return err

@@ -34,6 +34,7 @@ type XDP struct {
 	prog *ebpf.Program
 	// first, if any, is what native interfaces run, which ends in prog.
 	first *ebpf.Program
+	held  bool // links keep what they run
 	links
 }
 
@@ -121,8 +122,11 @@ func (x *XDP) RunFirst(first *ebpf.Program) error {
 	return x.update()
 }
 
-// update has each link run what its interface is to run.
+// update has each link run what its interface is to run, unless they are held.
 func (x *XDP) update() error {
+	if x.held {
+		return nil
+	}
 	var errs []error
 	for ifindex, a := range x.on {
 		if err := a.Update(x.programFor(Mode(a.how))); err != nil && pin.Alive(a) {
@@ -154,6 +158,19 @@ func (x *XDP) Detach(ifindex int) error {
 // TakeOver lets each pinned link run the program, or what RunFirst named.
 func (x *XDP) TakeOver() error {
 	return errors.Join(x.takeOver(), x.update())
+}
+
+// Hold lets each pinned link run what it runs, until Release. The caller holds the lock of
+// both.
+func (x *XDP) Hold() error {
+	x.held = true
+	return x.takeOver()
+}
+
+// Release lets each link run the program, or what RunFirst named.
+func (x *XDP) Release() error {
+	x.held = false
+	return x.update()
 }
 
 // Close lets go of the links. Those that are pinned stay.

@@ -20,8 +20,7 @@ import (
 var (
 	// ErrForeign says that the pins were made by something else.
 	ErrForeign = errors.New("not culvert's pins")
-	// ErrIncompatible says that the pinned maps do not fit this build or
-	// these limits.
+	// ErrIncompatible says that the pinned maps do not fit these limits.
 	ErrIncompatible = errors.New("pinned maps do not fit")
 	// ErrInUse says that another daemon owns the pins.
 	ErrInUse = errors.New("pins are in use by another culvert")
@@ -38,8 +37,9 @@ var (
 //
 // The directory is locked while a daemon has it.
 type Dir struct {
-	path string
-	dir  *os.File
+	path  string
+	dir   *os.File
+	links string // where links are; empty: in the directory
 }
 
 const (
@@ -54,6 +54,9 @@ const (
 )
 
 func (p *Dir) at(elem ...string) string {
+	if elem[0] == dirLinks && p.links != "" {
+		return filepath.Join(append([]string{p.links}, elem[1:]...)...)
+	}
 	return filepath.Join(append([]string{p.path}, elem...)...)
 }
 
@@ -99,24 +102,39 @@ func CheckPath(path string) error {
 // Unused is what a map is like whose use is switched off.
 type Unused struct {
 	Entries uint32 // that it has then
-	By      string // the configuration's name for what switches it on
 	// Stays: a map with more entries stays when it is switched off, and goes on being
 	// read.
 	Stays bool
 }
 
-// LoadMaps opens the pinned maps that this build has, if they all fit. Those that are
-// unused hold nothing: they give way to new ones. spec gets the sizes of those that stay.
-func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, unused map[string]Unused) (_ map[string]*ebpf.Map, err error) {
-	out := map[string]*ebpf.Map{}
-	var empty []string
+// Pinned are maps that are pinned, by name.
+type Pinned struct {
+	Maps map[string]*ebpf.Map
+	// Differ says why a map cannot be used by this build: its entries have other fields,
+	// or there is another number of them. Where this is empty all can be used.
+	Differ map[string]string
+}
+
+// Close closes the maps.
+func (p *Pinned) Close() {
+	for _, m := range p.Maps {
+		m.Close()
+	}
+	p.Maps = nil
+}
+
+// LoadMaps opens the pinned maps that this build has. Those that are unused hold nothing,
+// and ring buffers with other records hold nothing that can be read: they give way to new
+// ones. spec gets the sizes of those that stay. fixed are the maps whose size decides where
+// entries are, and the configuration's name for it: they must have it (ErrIncompatible).
+func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, unused map[string]Unused, fixed map[string]string) (out Pinned, err error) {
+	out = Pinned{map[string]*ebpf.Map{}, map[string]string{}}
 	defer func() {
 		if err != nil {
-			for _, m := range out {
-				m.Close()
-			}
+			out.Close()
 		}
 	}()
+	var empty []string
 	for _, name := range slices.Sorted(maps.Keys(spec.Maps)) { // of several faults always the same one
 		ms := spec.Maps[name]
 		m, err := ebpf.LoadPinnedMap(p.at(dirMaps, name), nil)
@@ -124,10 +142,12 @@ func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, unused map[string]Unused) (_ m
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("open pinned map %s: %w", name, err)
+			return out, fmt.Errorf("open pinned map %s: %w", name, err)
 		}
 		u, optional := unused[name]
-		if optional && m.MaxEntries() == u.Entries && u.Entries != ms.MaxEntries {
+		layout, unrecorded := os.Readlink(p.at(dirLayout, name))
+		same := unrecorded == nil && layout == layoutHash(spec, name)
+		if optional && m.MaxEntries() == u.Entries && u.Entries != ms.MaxEntries || ms.Type == ebpf.RingBuf && !same {
 			empty = append(empty, name)
 			m.Close()
 			continue
@@ -135,32 +155,26 @@ func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, unused map[string]Unused) (_ m
 		if u.Stays && ms.MaxEntries == u.Entries {
 			ms.MaxEntries = m.MaxEntries()
 		}
-		out[name] = m
+		out.Maps[name] = m
+		if by := fixed[name]; by != "" && m.MaxEntries() != ms.MaxEntries {
+			return out, p.incompatible(name, fmt.Sprintf("it has %d entries, and is to have %d (%s)", m.MaxEntries(), ms.MaxEntries, by))
+		}
 		if err := ms.Compatible(m); err != nil {
-			difference := strings.TrimPrefix(err.Error(), ebpf.ErrMapIncompatible.Error()+": ")
-			if optional {
-				difference += " (" + u.By + ")"
-			}
-			return nil, p.incompatible(name, difference)
-		}
-		layout, err := os.Readlink(p.at(dirLayout, name))
-		if err != nil {
-			return nil, p.incompatible(name, "its layout is not recorded")
-		}
-		if layout != layoutHash(ms) {
-			return nil, p.incompatible(name, "its fields changed")
+			out.Differ[name] = strings.TrimSuffix(err.Error(), ": "+ebpf.ErrMapIncompatible.Error())
+		} else if !same {
+			out.Differ[name] = "its fields changed"
 		}
 	}
 	for _, name := range empty {
 		if err := p.removeMap(name); err != nil {
-			return nil, err
+			return out, err
 		}
 	}
 	return out, nil
 }
 
 func (p *Dir) incompatible(name, difference string) error {
-	return fmt.Errorf("%w: %s: map %s: %s: either go back to the build and limits that made them, "+
+	return fmt.Errorf("%w: %s: map %s: %s: either go back to the limits that made them, "+
 		"or run `culvert unpin` (forwarding stops until the next start)", ErrIncompatible, p.path, name, difference)
 }
 
@@ -244,7 +258,14 @@ func Take(path string) (*Dir, error) {
 	if err := checkProgram(filepath.Join(path, dirPrograms, abi.ProgCulvertXdp)); err != nil {
 		return nil, foreign(path, err.Error())
 	}
-	return lock(path)
+	p, err := lock(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := finish(path); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
 }
 
 // Create makes the directory beside its final name, so that nobody ever sees a
@@ -271,12 +292,63 @@ func (p *Dir) Publish(path string) error {
 	return nil
 }
 
-// PutMap pins a map and records its layout, unless it belongs to its build.
-func (p *Dir) PutMap(spec *ebpf.MapSpec, name string, m *ebpf.Map) error {
+// Renew makes a directory that is to replace this one: its maps and programs are new, and
+// the links are those of this one.
+func (p *Dir) Renew() (*Dir, error) {
+	fresh, err := Create(p.path)
+	if err == nil {
+		fresh.links = p.at(dirLinks)
+	}
+	return fresh, err
+}
+
+// Replace puts the directory that Renew made in the place of the former one, which is
+// removed. The links run what the new one has pinned.
+func (p *Dir) Replace(former *Dir) error {
+	path := former.path
+	if err := unix.Renameat2(unix.AT_FDCWD, p.path, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE); err != nil {
+		return fmt.Errorf("replace pins: %w", err)
+	}
+	p.path, former.path, p.links = path, p.path, ""
+	return errors.Join(moveLinks(former.path, path), former.remove())
+}
+
+// moveLinks gives links that are pinned in one directory the same names in another.
+func moveLinks(from, to string) error {
+	entries, err := os.ReadDir(filepath.Join(from, dirLinks))
+	if err != nil {
+		return fmt.Errorf("read pins: %w", err)
+	}
+	for _, e := range entries {
+		if err := os.Rename(filepath.Join(from, dirLinks, e.Name()), filepath.Join(to, dirLinks, e.Name())); err != nil {
+			return fmt.Errorf("replace pins: %w", err)
+		}
+	}
+	return nil
+}
+
+// finish goes on where a daemon died between the exchange and the end of Replace: the
+// directory beside path has links, which those that Renew makes never have.
+func finish(path string) error {
+	beside := path + newSuffix
+	if _, err := os.Lstat(beside); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if _, err := listPins(beside); err != nil {
+		return err
+	}
+	if err := moveLinks(beside, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return removePins(beside)
+}
+
+// PutMap pins a map of a build and records its layout, unless it belongs to its build.
+func (p *Dir) PutMap(spec *ebpf.CollectionSpec, name string, m *ebpf.Map) error {
 	if strings.HasPrefix(name, ".") { // constants belong to a build
 		return nil
 	}
-	if err := os.Symlink(layoutHash(spec), p.at(dirLayout, name)); err != nil {
+	if err := os.Symlink(layoutHash(spec, name), p.at(dirLayout, name)); err != nil {
 		return fmt.Errorf("make pins: %w", err)
 	}
 	if err := m.Pin(p.at(dirMaps, name)); err != nil {

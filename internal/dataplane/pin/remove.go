@@ -36,15 +36,22 @@ func removePins(path string) error {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	found, err := listPins(path)
-	if err != nil {
+	if _, err := listPins(path); err != nil {
 		return err
 	}
 	p, err := lock(path)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
+	return errors.Join(p.remove(), p.Close())
+}
+
+// remove removes what is in the directory, and that itself.
+func (p *Dir) remove() error {
+	found, err := listPins(p.path)
+	if err != nil {
+		return err
+	}
 	for _, name := range found {
 		if filepath.Dir(name) == dirLinks {
 			if err := detachPinned(p.at(name)); err != nil {
@@ -171,11 +178,22 @@ func checkMap(path string) error {
 	return nil
 }
 
-// layoutHash is equal for two maps if their keys and values have the same
+// records are what is in ring buffers, which the kernel knows no types of.
+var records = map[string]string{abi.MapSlowPath: "punt", abi.MapSessionEvents: "session_event", abi.MapTraceEvents: "trace_event",
+	abi.MapFlowRecords: "flow_record", abi.MapN4Events: "n4_event"}
+
+// layoutHash is equal for two maps if their keys and values, or records, have the same
 // fields in the same places. Sizes alone would let a field change its place.
-func layoutHash(spec *ebpf.MapSpec) string {
-	h := sha256.New()
-	for _, t := range []btf.Type{spec.Key, spec.Value} {
+func layoutHash(spec *ebpf.CollectionSpec, name string) string {
+	h, of := sha256.New(), spec.Maps[name]
+	types := []btf.Type{of.Key, of.Value}
+	if record, is := records[name]; is {
+		var t *btf.Struct
+		if spec.Types.TypeByName(record, &t) == nil {
+			types = append(types, t)
+		}
+	}
+	for _, t := range types {
 		writeLayout(h, t)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])

@@ -1,0 +1,193 @@
+package dataplane
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+)
+
+// otherLayout is a build with other fields in the tables of SIDs and rules. In pdr only a name
+// differs, so that the program is right about both.
+func otherLayout(spec *ebpf.CollectionSpec) {
+	edit := func(name string, change func([]btf.Member)) {
+		s := btf.Copy(spec.Maps[name].Value).(*btf.Struct)
+		change(s.Members)
+		spec.Maps[name].Value = s
+	}
+	edit(abi.MapLocalSid, func(m []btf.Member) { m[5].Name, m[6].Name = m[6].Name, m[5].Name })
+	edit(abi.MapPdr, func(m []btf.Member) { m[8].Name = "another" })
+}
+
+func TestOtherLayoutIsCopied(t *testing.T) {
+	parent := pinParent(t)
+	path := filepath.Join(parent, "culvert")
+	t.Cleanup(func() { must(t, Remove(path)) })
+	d := openPinned(t, path)
+	putContent(t, d)
+	_, err := d.XDP.Attach(1, attach.ModeGeneric)
+	must(t, err)
+	before := dump(t, d)
+	must(t, d.Close())
+	more := smallLimits
+	more.Adjacencies, more.Routes = 2*more.Adjacencies, 2*more.Routes
+	for what, opts := range map[string]Options{
+		"other fields": {Limits: smallLimits, edit: otherLayout},
+		"more entries": {Limits: more},
+	} {
+		opts.PinPath = path
+		id := linkProgram(t, 1)
+		// A daemon that dies meanwhile changes nothing.
+		must(t, openWith(t, opts).Close())
+		if got := linkProgram(t, 1); got != id {
+			t.Errorf("%s: the interface runs program %d before the tables are filled, want %d", what, got, id)
+		}
+		d = openWith(t, opts)
+		putContent(t, d)
+		_, err := d.XDP.Attach(1, attach.ModeGeneric)
+		must(t, err)
+		if got := linkProgram(t, 1); got != id {
+			t.Errorf("%s: the interface runs program %d before Sweep, want %d", what, got, id)
+		}
+		must(t, d.Sweep())
+		if got := linkProgram(t, 1); got == id || got != programID(t, path) {
+			t.Errorf("%s: the interface runs program %d, formerly %d, pinned is %d", what, got, id, programID(t, path))
+		}
+		if after := dump(t, d); after != before {
+			t.Errorf("%s: the tables changed:\n%s", what, difference(before, after))
+		}
+		must(t, d.Close())
+		if got := list(t, parent); len(got) != 1 {
+			t.Errorf("%s: there is %v, want the pins alone", what, got)
+		}
+		d = openWith(t, opts) // the same build: nothing is copied
+		if d.renewal != nil {
+			t.Errorf("%s: tables are copied that fit", what)
+		}
+		must(t, d.Close())
+		d = openPinned(t, path) // and back again
+		putContent(t, d)
+		must(t, d.Sweep())
+		if after := dump(t, d); after != before {
+			t.Errorf("%s, and back: the tables changed:\n%s", what, difference(before, after))
+		}
+		must(t, d.Close())
+	}
+}
+
+// A daemon died after its directory took the place of the former one, and before the links were
+// moved.
+func TestExchangeIsFinished(t *testing.T) {
+	parent := pinParent(t)
+	path, other := filepath.Join(parent, "culvert"), filepath.Join(parent, "other")
+	d := openPinned(t, path)
+	_, err := d.XDP.Attach(1, attach.ModeGeneric)
+	must(t, err)
+	must(t, d.Close())
+	d = openPinned(t, other)
+	must(t, d.Close())
+	must(t, os.Rename(path, path+"_new"))
+	must(t, os.Rename(other, path))
+	d = openPinned(t, path)
+	if got := d.XDP.Attached(); len(got) != 1 || got[1] != attach.ModeGeneric {
+		t.Errorf("Attached() = %v, want lo", got)
+	}
+	if got := linkProgram(t, 1); got != programID(t, path) {
+		t.Errorf("lo runs program %d, want %d", got, programID(t, path))
+	}
+	must(t, d.Close())
+	if got := list(t, parent); len(got) != 1 {
+		t.Errorf("there is %v, want the pins alone", got)
+	}
+	must(t, Remove(path))
+}
+
+// TestUpgradeOfLayout sends packets of a session while tables with one layout take the place
+// of tables with another: every packet is forwarded, and counted once.
+func TestUpgradeOfLayout(t *testing.T) {
+	w, path := newWire(t), pinPath(t)
+	limits := smallLimits
+	limits.Sessions, limits.Filters = sessionLimits.Sessions, sessionLimits.Filters
+	w.ns.Run(t, "ethtool", "-K", "far", "gro", "on") // veth takes frames of XDP only then
+	start := func(edit func(*ebpf.CollectionSpec)) *DataPlane {
+		d := openWith(t, Options{PinPath: path, Limits: limits, edit: edit})
+		w.do(t, func() {
+			must(t, d.SetSettings(Settings{Source: addr("fc00:a::1"), GTPUAddresses: addrs("10.0.0.1"), UEPools: []netip.Prefix{prefix("10.45.0.0/26")}}))
+			must(t, d.Routes.Put(0, prefix("0.0.0.0/0"), []AdjacencyKey{{Interface: "near"}}))
+			must(t, d.Ports.PutDevice(w.near.Index))
+			must(t, d.Ports.Set(w.near.Index, port.Port{}))
+			must(t, d.Sessions.Put(plain(5, 7)))
+			for _, k := range d.Adjacencies.Keys() {
+				must(t, d.Adjacencies.SetNextHop(k, ready(w.near.Index)))
+			}
+			_, err := d.XDP.Attach(w.near.Index, attach.ModeNative)
+			must(t, err)
+		})
+		must(t, d.Sweep())
+		return d
+	}
+	d := start(nil)
+	must(t, d.Close())
+	var tx, rx int
+	w.do(t, func() { tx, rx = packetSocket(t, w.far.Index), packetSocket(t, w.far.Index) })
+	frame := downlinkFrame("192.0.2.1", ue4(5).String(), 80)
+	stop, sent := make(chan struct{}), make(chan int)
+	go func() {
+		n := 0
+		for {
+			select {
+			case <-stop:
+				sent <- n
+				return
+			default:
+			}
+			if unix.Sendto(tx, frame, 0, &unix.SockaddrLinklayer{Ifindex: w.far.Index}) == nil {
+				n++
+			}
+			time.Sleep(100 * time.Microsecond)
+		}
+	}()
+	for _, edit := range []func(*ebpf.CollectionSpec){otherLayout, nil, otherBuild, otherLayout} {
+		d = start(edit)
+		must(t, d.Close())
+	}
+	close(stop)
+	n := <-sent
+	if got := receiveLongerThan(rx, len(frame), n); n < 100 || got != n {
+		t.Errorf("%d packets sent, %d arrived in G-PDUs", n, got)
+	}
+	d = start(nil)
+	usage, err := d.Sessions.Usage(5)
+	must(t, err)
+	want := counter.Counter{Packets: uint64(n), Bytes: uint64(n * (len(frame) - 14))}
+	for _, u := range usage {
+		if u.Rule == 2 && u.Volume != want {
+			t.Errorf("the rule counted %+v, want %+v", u.Volume, want)
+		}
+	}
+}
+
+// receiveLongerThan counts arrivals of frames of more than some octets, up to want.
+func receiveLongerThan(fd, octets, want int) int {
+	buf, got := make([]byte, 2048), 0
+	for got < want {
+		n, _, err := unix.Recvfrom(fd, buf, 0)
+		if err != nil {
+			return got
+		}
+		if n > octets {
+			got++
+		}
+	}
+	return got
+}
