@@ -86,7 +86,7 @@ func Diff(from, to []Resource, before, after Process) ([]Change, error) {
 		from, to any
 		when     string
 	}{
-		{"limits", before.Limits, after.Limits, " (from the next start on, which takes `culvert unpin` before)"},
+		{"limits", before.Limits, after.Limits, limitsWhen(before.Limits, after.Limits)},
 		{"api", before.API, after.API, " (from the next start on)"},
 		{"bgp", before.BGP, after.BGP, ""},
 		{"overlay", before.Overlay, after.Overlay, ""},
@@ -105,6 +105,16 @@ func Diff(from, to []Resource, before, after Process) ([]Change, error) {
 		}
 	}
 	return out, nil
+}
+
+// limitsWhen says when a change of limits takes effect. Some decide where entries are in their
+// tables, which are then not copied.
+func limitsWhen(before, after config.Limits) string {
+	places := func(l config.Limits) [4]uint32 { return [4]uint32{l.SIDs, l.Tunnels, l.Sessions, l.Filters} }
+	if places(before) != places(after) {
+		return " (from the next start on, which takes `culvert unpin` before)"
+	}
+	return " (from the next start on)"
 }
 
 // SameList says whether two lists are one list, not only equal ones.
