@@ -161,8 +161,9 @@ type daemon struct {
 	done chan error
 }
 
-// start returns when systemd would know that the daemon is ready.
-func (n *node) start(t *testing.T) *daemon {
+// start returns when systemd would know that the daemon is ready, and also that it makes
+// progress, if the environment says so.
+func (n *node) start(t *testing.T, env ...string) *daemon {
 	t.Helper()
 	path := filepath.Join(n.dir, "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -172,7 +173,7 @@ func (n *node) start(t *testing.T) *daemon {
 	defer os.Remove(path)
 	defer l.Close()
 	d := &daemon{cmd: n.program("run", "--config", n.config, "--pin-path", n.pin, "--state", filepath.Join(n.dir, "state.db")), log: &buffer{}, done: make(chan error, 1)}
-	d.cmd.Env = append(d.cmd.Env, "NOTIFY_SOCKET="+path)
+	d.cmd.Env = append(append(d.cmd.Env, "NOTIFY_SOCKET="+path), env...)
 	d.cmd.Stderr = d.log
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -186,10 +187,16 @@ func (n *node) start(t *testing.T) *daemon {
 	if err := l.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	message := make([]byte, 256)
-	size, err := l.Read(message)
-	if err != nil || !strings.HasPrefix(string(message[:size]), "READY=1") {
-		t.Fatalf("not ready: %q, %v\n%s", message[:size], err, d.log)
+	want := []string{"READY=1"}
+	if len(env) > 0 {
+		want = append(want, "WATCHDOG=1")
+	}
+	for _, state := range want {
+		message := make([]byte, 256)
+		size, err := l.Read(message)
+		if err != nil || !strings.HasPrefix(string(message[:size]), state) {
+			t.Fatalf("%q, %v, want %s\n%s", message[:size], err, state, d.log)
+		}
 	}
 	return d
 }
@@ -280,7 +287,7 @@ func TestDaemon(t *testing.T) {
 		t.Error("killed, and no error")
 	}
 	n.send(t, udp("2001:db8:1:2::")) // the data path is there without it
-	d = n.start(t)
+	d = n.start(t, "WATCHDOG_USEC=2000000")
 	if got := n.sids(t); len(got) != 2 || got["2001:db8:1:2::/64"] != "api" {
 		t.Errorf("SIDs after kill: %v", got)
 	}

@@ -114,21 +114,51 @@ func TestServeMetrics(t *testing.T) {
 	done := make(chan error, 1)
 	const address = "127.0.0.1:39418"
 	go func() { done <- metrics.Serve(ctx, a, address, discard) }()
-	var body []byte
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		resp, err := http.Get("http://" + address + "/metrics")
-		if err != nil {
-			continue // it does not listen yet
-		}
-		body, _ = io.ReadAll(resp.Body)
-		resp.Body.Close()
-		break
+	if status, body := get(t, "http://"+address+"/metrics"); status != http.StatusOK || !strings.Contains(body, "culvert_packets_total") {
+		t.Errorf("/metrics: %d %q", status, body)
+	}
+	if status, body := get(t, "http://"+address+"/healthz"); status != http.StatusOK || body != "ok\n" {
+		t.Errorf("/healthz: %d %q", status, body)
+	}
+	if status, body := get(t, "http://"+address+"/readyz"); status != http.StatusOK || body != "[+] started\n[+] interfaces\n[+] resources\nready\n" {
+		t.Errorf("/readyz: %d %q", status, body)
 	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(string(body), "culvert_packets_total") {
-		t.Errorf("served: %q", body)
+}
+
+func TestNotReady(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	const address = "127.0.0.1:39419"
+	go func() { done <- metrics.Serve(ctx, agent.PrepareTest(t), address, discard) }()
+	status, body := get(t, "http://"+address+"/readyz")
+	if status != http.StatusServiceUnavailable || !strings.HasPrefix(body, "[-] started: ") || !strings.HasSuffix(body, "\nnot ready\n") {
+		t.Errorf("/readyz before the start: %d %q", status, body)
 	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// get asks until somebody listens.
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		resp, err := http.Get(url)
+		if err != nil {
+			continue
+		}
+		defer resp.Body.Close()
+		data, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		return resp.StatusCode, string(data)
+	}
+	t.Fatalf("nobody answers at %s", url)
+	return 0, ""
 }

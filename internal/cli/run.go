@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
+	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -114,6 +115,7 @@ func (d *daemon) run(ctx context.Context) error {
 	group.Go(func() error { return d.server.Serve(ctx) })
 	group.Go(func() error { return metrics.Serve(ctx, d.agent, d.config.Metrics.Listen, d.logger) })
 	group.Go(func() error { return d.reloads(ctx, hangup) })
+	group.Go(func() error { return d.watchdog(ctx) })
 	if d.cni.ConfDir != "" {
 		group.Go(func() error { return announce(ctx, d.cni, d.agent.PodReadiness, d.logger) })
 	}
@@ -153,30 +155,40 @@ func (d *daemon) reloads(ctx context.Context, hangup <-chan os.Signal) error {
 	}
 }
 
-// notify sends systemd the state, and logs why that fails.
+// notify sends systemd the state (sd_notify(3)), and logs why that fails.
 func (d *daemon) notify(state string) {
-	if err := notify(state); err != nil {
+	if _, err := systemd.SdNotify(false, state); err != nil {
 		d.logger.Warn("systemd did not get the state", "error", err)
 	}
 }
 
-// notify sends systemd the daemon's state, if systemd set NOTIFY_SOCKET
-// (sd_notify(3)).
-func notify(state string) error {
-	path := os.Getenv("NOTIFY_SOCKET")
-	if path == "" {
+// watchdog tells systemd that the daemon makes progress, twice in the time that the unit's
+// WatchdogSec gives it, until ctx ends.
+func (d *daemon) watchdog(ctx context.Context) error {
+	interval, err := systemd.SdWatchdogEnabled(false)
+	if err != nil {
+		return fmt.Errorf("WatchdogSec of the unit: %w", err)
+	}
+	if interval == 0 {
 		return nil
 	}
-	if path[0] == '@' {
-		path = "\x00" + path[1:] // in the abstract namespace
+	tick := time.NewTicker(interval / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		limit, cancel := context.WithTimeout(ctx, interval)
+		err := agent.Alive(limit, d.agent)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			d.logger.Error("systemd will start the daemon again", "error", err)
+		default:
+			d.notify(systemd.SdNotifyWatchdog)
+		}
 	}
-	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		return fmt.Errorf("notify systemd: %w", err)
-	}
-	defer c.Close()
-	if _, err := c.Write([]byte(state)); err != nil {
-		return fmt.Errorf("notify systemd: %w", err)
-	}
-	return nil
 }

@@ -3,10 +3,8 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -200,39 +198,6 @@ func TestDoctorOfMember(t *testing.T) {
 	}
 	if strings.Contains(r.stdout, "native XDP") {
 		t.Errorf("XDP is looked at:\n%s", r.stdout)
-	}
-}
-
-// What systemd is told arrives, by path and in the abstract namespace; without
-// systemd nothing is told.
-func TestNotify(t *testing.T) {
-	t.Setenv("NOTIFY_SOCKET", "")
-	if err := notify("READY=1"); err != nil {
-		t.Error(err)
-	}
-	for _, name := range []string{filepath.Join(t.TempDir(), "notify"), "@culvert-test-" + filepath.Base(t.TempDir()) + time.Now().Format("150405.000000")} {
-		address := name
-		if name[0] == '@' {
-			address = "\x00" + name[1:]
-		}
-		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Setenv("NOTIFY_SOCKET", name)
-		if err := notify("READY=1"); err != nil {
-			t.Error(err)
-		}
-		buffer := make([]byte, 64)
-		n, err := l.Read(buffer)
-		if err != nil || string(buffer[:n]) != "READY=1" {
-			t.Errorf("%q, %v", buffer[:n], err)
-		}
-		l.Close()
-	}
-	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "none"))
-	if err := notify("READY=1"); err == nil {
-		t.Error("nobody listens, and that is no error")
 	}
 }
 

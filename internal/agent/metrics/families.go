@@ -210,7 +210,7 @@ var families = slices.Concat(
 			emit(float64(min(1, len(mode))), name, mode)
 		}
 	}, "interface", "mode"),
-	gauge("resources", "Configured resources, by kind and by who asked for them.", func(r *reading, emit emit) {
+	gauge("resources", "Configured resources, by kind and by origin: file, api, bgp, kube or overlay.", func(r *reading, emit emit) {
 		for k, n := range r.Resources {
 			emit(float64(n), string(k.Kind), string(k.Origin))
 		}

@@ -27,7 +27,10 @@ const maxSeries = 10_000
 type collector struct{ agent *agent.Agent }
 
 // Describe sends every row of the table.
-func (c collector) Describe(ch chan<- *prometheus.Desc) {
+func (c collector) Describe(ch chan<- *prometheus.Desc) { Describe(ch) }
+
+// Describe sends the description of each metric, in the order in which people look for them.
+func Describe(ch chan<- *prometheus.Desc) {
 	for i := range families {
 		ch <- families[i].desc
 	}
@@ -117,7 +120,7 @@ func Handler(a *agent.Agent) (http.Handler, error) {
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, Registry: r}), nil
 }
 
-// Serve serves /metrics on an address until ctx ends, which is no error; on
+// Serve serves /metrics, /healthz and /readyz on an address until ctx ends, which is no error; on
 // config.MetricsOff it serves nothing.
 func Serve(ctx context.Context, a *agent.Agent, listen string, log *slog.Logger) error {
 	if listen == config.MetricsOff {
@@ -134,6 +137,8 @@ func Serve(ctx context.Context, a *agent.Agent, listen string, log *slog.Logger)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", handler)
+	mux.HandleFunc("GET /healthz", healthy(a))
+	mux.HandleFunc("GET /readyz", ready(a))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()

@@ -133,7 +133,10 @@ var (
 )
 
 // Describe sends all of them.
-func (c collector) Describe(ch chan<- *prometheus.Desc) {
+func (c collector) Describe(ch chan<- *prometheus.Desc) { Describe(ch) }
+
+// Describe sends the description of each metric.
+func Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{rounds, changes, last, took, problem, lease, silent, unknown, utilisation, link, rate} {
 		ch <- d
 	}
