@@ -40,6 +40,8 @@ bpf.h          linux-libc-dev      headers of the data path
 protoc         protobuf-compiler   compiles the management API
 glpsol         glpk-utils          solves the linear programs of traffic engineering exactly
 dot            graphviz            draws the figures of the documents
+pip3           python3-pip         fetches the library that writes dashboards
+curl           curl                asks Prometheus
 timestamp      libprotobuf-dev     types of protobuf itself, which the management API uses
 '
 # shellcheck disable=SC2034
@@ -49,7 +51,6 @@ runc           runc                starts their containers
 busybox        busybox-static      is what runs in them
 iptables       iptables            translates addresses in a laboratory, as kube-proxy does
 nsenter        util-linux          looks into nodes and pods
-curl           curl                asks pods, in tests of Kubernetes
 dig            bind9-dnsutils      asks their DNS
 nc             netcat-openbsd      connects them
 bash           bash                runs their scripts
