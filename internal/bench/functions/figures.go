@@ -133,8 +133,10 @@ func (e *Experiment) Claims(run *result.Run) (claims []string) {
 		if !okA || !okB {
 			continue
 		}
-		word := map[int]string{-1: "costs less than", 0: "costs as much as", 1: "costs more than"}[a.Compare(b)]
-		claims = append(claims, fmt.Sprintf("%s %s %s: %s and %s times L2 forwarding.", catalog.Titles[pair[0]].Name, word, catalog.Titles[pair[1]].Name, a, b))
+		one, other := catalog.Titles[pair[0]].Name, catalog.Titles[pair[1]].Name
+		claims = append(claims, fmt.Sprintf("%s: %s and %s times L2 forwarding.", a.Relation(b,
+			one+" costs less than "+other, fmt.Sprintf("%s and %s cost the same, up to %.0f %%", one, other, 100*result.Margin),
+			one+" costs more than "+other, "It is not shown which of "+one+" and "+other+" costs more"), a, b))
 	}
 	return claims
 }

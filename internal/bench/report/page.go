@@ -126,9 +126,13 @@ func facts(r *result.Run, raw string) (list []fact) {
 		}
 	}
 	e := r.Environment
-	rounds := "1 round"
-	if r.Rounds != 1 {
-		rounds = fmt.Sprintf("%d rounds", r.Rounds)
+	ran := r.Ran()
+	rounds := fmt.Sprintf("%d rounds", ran)
+	switch {
+	case ran < r.Rounds:
+		rounds = fmt.Sprintf("%d of %d rounds", ran, r.Rounds)
+	case ran == 1:
+		rounds = "1 round"
 	}
 	add("measured", fmt.Sprintf("%s, in %s, %s, seed %d", r.Begun.UTC().Format("2006-01-02 15:04 UTC"), r.Ended.Sub(r.Begun), rounds, r.Seed))
 	add("culvert", strings.TrimSpace(e.Version+" "+e.Commit))

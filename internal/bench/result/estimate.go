@@ -47,6 +47,29 @@ func (e Estimate) Compare(other Estimate) int {
 	return 0
 }
 
+// Margin is how far apart two quantities may be that are called the same, as a part of either.
+const Margin = 0.05
+
+// Same says that e and other are the same, up to Margin: all values of their intervals are. That
+// intervals meet does not show it.
+func (e Estimate) Same(other Estimate) bool {
+	return e.Measured() && other.Measured() && e.High <= other.Low*(1+Margin) && other.High <= e.Low*(1+Margin)
+}
+
+// Relation says how e compares with other in one of four words: for less, for the same, for
+// more, and for what the intervals do not show.
+func (e Estimate) Relation(other Estimate, less, same, more, unknown string) string {
+	switch sign := e.Compare(other); {
+	case e.Same(other):
+		return same
+	case sign < 0:
+		return less
+	case sign > 0:
+		return more
+	}
+	return unknown
+}
+
 // Measured says whether there is a value.
 func (e Estimate) Measured() bool { return !math.IsNaN(e.Value) && !math.IsInf(e.Value, 0) }
 

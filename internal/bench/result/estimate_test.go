@@ -33,3 +33,33 @@ func TestEstimate(t *testing.T) {
 		}
 	}
 }
+
+// Intervals that meet show nothing; that two quantities are the same has to be shown, too.
+func TestRelation(t *testing.T) {
+	for _, tt := range []struct {
+		a, b Estimate
+		want string
+	}{
+		{Estimate{1, 0.99, 1.01, 9}, Estimate{2, 1.9, 2.1, 9}, "less"},
+		{Estimate{2, 1.9, 2.1, 9}, Estimate{1, 0.99, 1.01, 9}, "more"},
+		{Estimate{1, 0.99, 1.01, 9}, Estimate{1.02, 1, 1.03, 9}, "same"},
+		{Estimate{1, 0.999, 1.001, 9}, Estimate{1.02, 1.019, 1.021, 9}, "same"}, // apart, and close
+		{Estimate{1, 0.9, 1.1, 9}, Estimate{1, 0.9, 1.1, 9}, "unknown"},
+		{Estimate{1, 0.99, 1.01, 9}, Estimate{1.1, 1, 1.2, 9}, "unknown"},
+	} {
+		if got := tt.a.Relation(tt.b, "less", "same", "more", "unknown"); got != tt.want {
+			t.Errorf("%v and %v: %s, want %s", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
+
+func TestRan(t *testing.T) {
+	r := Run{Rounds: 30, Measurements: []Measurement{{Samples: make([]float64, 3)}, {Samples: make([]float64, 4)}}}
+	if got := r.Ran(); got != 4 {
+		t.Errorf("a run that was stopped in its fifth round had %d", got)
+	}
+	r.Complete = true
+	if got := r.Ran(); got != 30 {
+		t.Errorf("a whole run had %d rounds, want 30", got)
+	}
+}

@@ -46,6 +46,18 @@ type Run struct {
 	Glossary map[string]string `json:"glossary,omitempty"`
 }
 
+// Ran is how many rounds were measured: of a run that was stopped, those that some point has.
+func (r *Run) Ran() int {
+	if r.Complete {
+		return r.Rounds
+	}
+	ran := 0
+	for _, m := range r.Measurements {
+		ran = max(ran, len(m.Samples))
+	}
+	return min(ran, r.Rounds)
+}
+
 // Environment is where figures come from.
 type Environment struct {
 	Kernel   string            `json:"kernel"`

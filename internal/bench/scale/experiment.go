@@ -426,9 +426,9 @@ func (e *Experiment) Claims(run *result.Run) (claims []string) {
 		for _, from := range run.Select(cost.MetricPacket, result.Labels{"of": d.name, "number": strconv.Itoa(int(first))}) {
 			to := run.Select(cost.MetricPacket, result.Labels{"of": d.name, "number": strconv.Itoa(int(last)), "function": from.Labels["function"]})
 			a, b := from.Estimate(result.ToBaseline), to[0].Estimate(result.ToBaseline)
-			word := map[int]string{-1: "less", 0: "as much", 1: "more"}[b.Compare(a)]
-			claims = append(claims, fmt.Sprintf("%s, %s from %d to %d: a packet costs %s, %s and %s times L2 forwarding.",
-				from.Labels["function"], d.name, first, last, word, a, b))
+			claims = append(claims, fmt.Sprintf("%s, %s from %d to %d: %s, %s and %s times L2 forwarding.",
+				from.Labels["function"], d.name, first, last, b.Relation(a, "a packet costs less", fmt.Sprintf("a packet costs the same, up to %.0f %%", 100*result.Margin),
+					"a packet costs more", "it is not shown whether a packet costs more"), a, b))
 		}
 	}
 	return claims
