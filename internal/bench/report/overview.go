@@ -16,7 +16,7 @@ func (c *chart) overview(glossary map[string]string) table {
 		if s.name != "" {
 			name = s.name + ": "
 		}
-		t.Head = append(t.Head, name+"times", "95 % interval", name+withUnit("more", plain))
+		t.Head = append(t.Head, name+"times", intervalName(c.rows), name+withUnit("more", plain))
 	}
 	for _, x := range c.Summary.Rows {
 		rows := slices.DeleteFunc(slices.Clone(c.rows), func(r row) bool { return r.measurement.Labels[c.X] != x || !r.estimate.Measured() })

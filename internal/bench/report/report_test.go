@@ -559,7 +559,7 @@ func TestSummaryTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	summary := string(text)
-	want := "## Costs\n\nOf a packet.\n\n| function | what it does | short: times | 95 % interval | short: more (ns) |\n| --- | --- | ---: | ---: | ---: |\n" +
+	want := "## Costs\n\nOf a packet.\n\n| function | what it does | short: times | range | short: more (ns) |\n| --- | --- | ---: | ---: | ---: |\n" +
 		"| other |  | 3.00 | 2.82 to 3.20 | 200 |\n| end | the next segment | 1.30 | 1.27 to 1.50 | 30 |\n"
 	if !strings.Contains(summary, want) {
 		t.Errorf("%s\nwant in it:\n%s", summary, want)

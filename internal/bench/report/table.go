@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/bench/stats"
 )
 
 // table is what stands below a figure: for people, and for programs.
@@ -94,7 +95,7 @@ func (c *chart) addSamples(people, programs *table) {
 		})
 		programs.add(string(c.Value), c.rows, func(r row) string { return raw(r.estimate.Value) })
 	}
-	people.add("95 % interval", c.rows, func(r row) string {
+	people.add(intervalName(c.rows), c.rows, func(r row) string {
 		_, words := interval.words(r.estimate)
 		return words
 	})
@@ -110,6 +111,19 @@ func (c *chart) addSamples(people, programs *table) {
 	programs.add("low", c.rows, end(func(r row) float64 { return r.estimate.Low }))
 	programs.add("high", c.rows, end(func(r row) float64 { return r.estimate.High }))
 	programs.add("n", c.rows, func(r row) string { return strconv.Itoa(r.estimate.N) })
+}
+
+// intervalName says what the intervals of rows are: so few samples have none of 95 %.
+func intervalName(rows []row) string {
+	few := func(r row) bool { return r.estimate.HasInterval() && r.estimate.N < stats.Fewest }
+	enough := func(r row) bool { return r.estimate.N >= stats.Fewest }
+	switch {
+	case !slices.ContainsFunc(rows, few):
+		return "95 % interval"
+	case slices.ContainsFunc(rows, enough):
+		return fmt.Sprintf("95 %% interval; n below %d: range", stats.Fewest)
+	}
+	return "range"
 }
 
 // addPackets adds the quantiles of the rows' histograms.

@@ -9,11 +9,14 @@ import (
 // of comparisons of equal runs that may report a difference.
 const level = 0.05
 
+// Fewest is the number of samples from which on Interval has a 95 % interval.
+const Fewest = 6
+
 // Interval is a quantity's value and its 95 % interval: the median of the
 // samples, or, where the baseline was measured beside each, of their ratios. The
 // ratios' median is about twice as steady as the ratio of the medians, where
 // others use the machine (a test holds that against recorded runs). Of fewer than
-// 6 samples the interval is all of their spread. All are NaN of nothing.
+// Fewest samples the interval is all of their range. All are NaN of nothing.
 func Interval(samples, baseline []float64) (value, low, high float64) {
 	if baseline != nil {
 		samples = Ratios(samples, baseline)
