@@ -151,7 +151,7 @@ func (a *app) watchCounters(c *cobra.Command, every time.Duration) error {
 	for {
 		now, err := readCounters(client, ctx)
 		if ctx.Err() != nil {
-			return nil
+			return context.Cause(ctx)
 		}
 		if err != nil {
 			return err
@@ -174,7 +174,7 @@ func (a *app) watchCounters(c *cobra.Command, every time.Duration) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return context.Cause(ctx)
 		case <-ticker.C:
 		}
 	}

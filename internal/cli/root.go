@@ -49,7 +49,8 @@ func newRoot(a *app) *cobra.Command {
 		Long: `One eBPF data path that speaks GTP-U and SRv6.
 
 Nouns show state; verbs change it: "culvert sid" lists SIDs, "culvert sid add" adds one.
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a check found problems.`,
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a check found problems; 130 ended by
+Ctrl-C, 143 by SIGTERM.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -139,5 +140,8 @@ func ask[T any](a *app, c *cobra.Command, limit time.Duration, f func(*api.Clien
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	return f(client, ctx)
+	if answer, err = f(client, ctx); err == nil && c.Context().Err() != nil {
+		err = context.Cause(c.Context()) // a stream, which ends without an error
+	}
+	return answer, err
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,23 +100,31 @@ func TestTraceEnds(t *testing.T) {
 	if r := f.run(t, "trace", "--time", "200ms"); r.code != cmdline.ExitOK || strings.Count(r.stdout, "\n  in ") != 2 {
 		t.Errorf("%+v", r)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	if r := command(ctx, "", "--socket", f.socket, "trace", "-o", "yaml"); r.code != cmdline.ExitOK || strings.Count(r.stdout, "---\n") != 2 {
+	ctx := interrupted(t, 200*time.Millisecond)
+	if r := command(ctx, "", "--socket", f.socket, "trace", "-o", "yaml"); r.code != exitInterrupted || r.stderr != "tracing; interrupt to end\n" || strings.Count(r.stdout, "---\n") != 2 {
 		t.Errorf("%+v", r)
 	}
 }
 
+// exitInterrupted is the exit code after Ctrl-C.
+const exitInterrupted = 130
+
+// interrupted returns a context that Ctrl-C ends after a time.
+func interrupted(t *testing.T, after time.Duration) context.Context {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	timer := time.AfterFunc(after, func() { cancel(cmdline.Interrupt{Signal: syscall.SIGINT}) })
+	t.Cleanup(func() { timer.Stop(); cancel(nil) })
+	return ctx
+}
+
 func TestWatch(t *testing.T) {
 	f := start(t, "edge.yaml")
-	ctx, cancel := context.WithTimeout(t.Context(), 450*time.Millisecond)
-	defer cancel()
+	ctx := interrupted(t, 450*time.Millisecond)
 	r := command(ctx, "", "--socket", f.socket, "counters", "--watch", "150ms")
-	if r.code != cmdline.ExitOK || !strings.Contains(r.stdout, "PACKETS/S") || strings.Count(r.stdout, "segment list  gold[1]") < 2 {
+	if r.code != exitInterrupted || r.stderr != "" || !strings.Contains(r.stdout, "PACKETS/S") || strings.Count(r.stdout, "segment list  gold[1]") < 2 {
 		t.Errorf("%+v", r)
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), 450*time.Millisecond)
-	defer cancel()
+	ctx = interrupted(t, 450*time.Millisecond)
 	r = command(ctx, "", "--socket", f.socket, "counters", "--watch", "150ms", "-o", "json")
 	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
 	if len(lines) < 2 {
