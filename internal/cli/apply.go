@@ -23,7 +23,11 @@ changes. Resources that "add" added stay. If anything is wrong, nothing changes.
 			if err != nil {
 				return err
 			}
-			wanted, lines, err := config.ParseLines(data)
+			var lines config.Lines
+			wanted, err := cmdline.Await(c.Context(), func() (wanted *config.Config, err error) {
+				wanted, lines, err = config.ParseLines(data)
+				return wanted, err
+			})
 			if err != nil {
 				return inFile(args[0], err)
 			}

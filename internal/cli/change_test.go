@@ -198,7 +198,8 @@ func TestCheck(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	r := command(t.Context(), "", "check", bad)
-	want := "culvert: " + bad + " is not taken:\n  " + bad + ":4: sids[0].tabel: unknown field (fix: did you mean \"table\"?)\n"
+	want := "culvert: " + bad + " is not taken:\n  " + bad + ":4: sids[0].tabel: unknown field (fix: did you mean \"table\"?)\n" +
+		"  " + bad + ":5: log.level: \"loud\" is not known (fix: one of: debug, error, info, warn)\n"
 	if r != (result{cmdline.ExitCheckFailed, "", want}) {
 		t.Errorf("%+v\nwant %s", r, want)
 	}
@@ -210,6 +211,14 @@ func TestCheck(t *testing.T) {
 	r = command(t.Context(), "", "check", "--offline", many)
 	if n := strings.Count(r.stderr, "\n"); n != 52 || !strings.Contains(r.stderr, "and 59949 more") {
 		t.Errorf("60,000 equal SIDs: %d lines: %.300s", n, r.stderr)
+	}
+	empty := file(t, "# nothing yet\n")
+	if r := command(t.Context(), "", "check", empty); r.code != cmdline.ExitCheckFailed || !strings.Contains(r.stderr, ":1: the file is empty") {
+		t.Errorf("an empty file: %+v", r)
+	}
+	both := file(t, "interfaces:\n  - {name: nowhere9, roles: [n6]}\nlog: {lvel: info}\n")
+	if r := command(t.Context(), "", "check", both); !strings.Contains(r.stderr, ":2: interfaces[0].name") || !strings.Contains(r.stderr, ":3: log.lvel") {
+		t.Errorf("a mistake, and a missing interface: %+v", r)
 	}
 	missing := file(t, "interfaces:\n  - {name: nowhere9, roles: [n6]}\n")
 	if r := command(t.Context(), "", "check", missing); r.code != cmdline.ExitCheckFailed || !strings.Contains(r.stderr, ":2: interfaces[0].name") {

@@ -16,15 +16,15 @@ func checkCommand(a *app) *cobra.Command {
 	var offline bool
 	c := &cobra.Command{
 		Use: "check FILE", Short: "Check a configuration file; no daemon is needed",
-		Long: `Check a configuration file; no daemon is needed. Each error shows the line, the
-field and the fix. The exit code is 3 if there are errors.`,
+		Long: `Check a configuration file; no daemon is needed. All errors are shown at once, each
+with the line, the field and the fix. The exit code is 3 if there are errors.`,
 		Args: cmdline.Exactly(1, "one FILE (- for standard input)"),
 		RunE: func(c *cobra.Command, args []string) error {
 			data, err := cmdline.ReadFile(c, args[0])
 			if err != nil {
 				return err
 			}
-			list, err := checkFile(data, offline)
+			list, err := cmdline.Await(c.Context(), func() (config.Errors, error) { return checkFile(data, offline) })
 			if err != nil {
 				return err
 			}
@@ -46,10 +46,7 @@ field and the fix. The exit code is 3 if there are errors.`,
 
 // checkFile returns what is wrong in a file. It fails if it cannot list the interfaces.
 func checkFile(data []byte, offline bool) (config.Errors, error) {
-	c, lines, err := config.ParseLines(data)
-	if err == nil && !offline {
-		err = lines.Of(c.CheckMachine())
-	}
+	err := config.Check(data, !offline)
 	if list, ok := errors.AsType[config.Errors](err); ok {
 		return list, nil
 	}

@@ -19,8 +19,10 @@ func checkTrafficClasses(v *validator) {
 		v.refuse(c.Match.Host && !v.Overlay.IsSet(), at+".match.host", "configure overlay, or leave host out",
 			"this node is in no cluster: its own packets take the kernel's routes, not policies")
 		for j, name := range c.Match.Interfaces {
-			v.refuse(v.interfaces[name] == nil, fmt.Sprintf("%s.match.interfaces[%d]", at, j),
-				suggest(name, slices.Collect(maps.Keys(v.interfaces))), "%q is not among the interfaces", name)
+			if v.interfaces[name] == nil {
+				missing(&v.problems, fmt.Sprintf("%s.match.interfaces[%d]", at, j), name, "interfaces", slices.Collect(maps.Keys(v.interfaces)),
+					"%q is not among the interfaces", name)
+			}
 		}
 	}
 	for _, c := range class.Conflicts(v.TrafficClasses) {

@@ -97,8 +97,14 @@ func TestParseJSON(t *testing.T) {
 }
 
 func TestEmpty(t *testing.T) {
-	for _, text := range []string{"", "\n", "# nothing\n", "{}\n", "sids:\n"} {
+	for _, text := range []string{"{}\n", "sids:\n"} {
 		if _, err := config.Parse([]byte(text)); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	// Applied, such a file would delete everything.
+	for _, text := range []string{"", "\n", "# nothing\n"} {
+		if _, err := config.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), "line 1: the file is empty") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -134,7 +140,7 @@ func TestRefused(t *testing.T) {
 		{"empty entry", "  - name: t1", "  -\n  - name: t1", 37, "tunnels[0]", []string{"entry is empty"}},
 		{"not an address", "source: 2001:db8:1::1", "source: 2001:db8:1:1", 7, "encapsulation.source", []string{"not an IP address", "2001:db8::1"}},
 		{"not a prefix", "[2001:db8:100::/40]", "[2001:db8:100::]", 8, "domain[0]", []string{"not a prefix", "/48"}},
-		{"unknown behaviour", "behavior: End\n", "behavior: End.Z\n", 14, "sids[0].behavior", []string{"End.Z", "End.DT46"}},
+		{"unknown behaviour", "behavior: End\n", "behavior: End.Z\n", 14, "sids[0].behavior", []string{"End.Z", "End.T"}},
 		{"unknown flavor", "[PSP]", "[PSB]", 15, "sids[0].flavors[0]", []string{"PSB", "PSP"}},
 		{"broken YAML", "encapsulation:", "encapsulation: {", 6, "", []string{"not YAML"}},
 		{"tab", "  source: 2001", "\tsource: 2001", 7, "", []string{"not YAML"}},
@@ -229,7 +235,8 @@ func TestRefusedSettings(t *testing.T) {
 		{"api: {listen: '[::]:8443', tls_cert: a, tls_key: b}", "api.listen", "needs a token"},
 		{"api: {listen: 'gateway.example:8443', token_file: t}", "api.listen", "needs TLS"},
 		{"api: {tls_cert: a}", "api.tls_cert", "tls_key"},
-		{"metrics: {listen: '9418'}", "metrics.listen", "host:port"},
+		{"metrics: {listen: '9418'}", "metrics.listen", `write "127.0.0.1:9418"`},
+		{"metrics: {listen: here}", "metrics.listen", "host:port"},
 		{"log: {level: verbose}", "log.level", "one of: debug, error, info, warn"},
 		{"log: {format: jsn}", "log.format", `did you mean "json"?`},
 		{"limits: {sids: 100000000}", "limits.sids", "at most"},
@@ -372,13 +379,13 @@ func TestDefaultsAreInACopy(t *testing.T) {
 
 // Parse reports all errors at once, in the order of the file.
 func TestAllErrors(t *testing.T) {
-	_, err := config.Parse([]byte("interfaces:\n  - nam: a\n  - name: [b]\nlog:\n  lvl: info\nsids: 7\n"))
+	_, err := config.Parse([]byte("interfaces:\n  - {nam: a, roles: [any]}\n  - {name: [b], roles: [any]}\nlog:\n  lvl: info\nsids: 7\npolicies: [{name: p, segment_lists: [{segments: [fc00::1]}]}]\n"))
 	var lines []int
 	list, _ := errors.AsType[config.Errors](err)
 	for _, e := range list {
 		lines = append(lines, e.Line)
 	}
-	if want := []int{2, 3, 5, 6}; !reflect.DeepEqual(lines, want) {
+	if want := []int{2, 3, 5, 6, 7}; !reflect.DeepEqual(lines, want) {
 		t.Errorf("lines %v, want %v:\n%v", lines, want, err)
 	}
 }
@@ -398,8 +405,8 @@ func TestResource(t *testing.T) {
 		}
 	}
 	want := []string{
-		`sids[1].policy of sid 2001:db8:2::/64: policy "gold" does not exist`,
-		`steering[0].policy of steering 10.0.0.0/8: policy "gold" does not exist`,
+		`sids[1].policy of sid 2001:db8:2::/64: policy "gold" does not exist (fix: add one with name: gold under policies)`,
+		`steering[0].policy of steering 10.0.0.0/8: policy "gold" does not exist (fix: add one with name: gold under policies)`,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
@@ -411,7 +418,7 @@ func TestResource(t *testing.T) {
 	}
 	list, _ = errors.AsType[config.Errors](lines.Of(c.Validate()))
 	for _, e := range list {
-		if e.Line != 0 {
+		if e.Line != 0 && e.Resource != "" {
 			t.Errorf("%v: in line %d", e, e.Line)
 		}
 	}
@@ -433,7 +440,7 @@ func TestCheckInterfaces(t *testing.T) {
 
 func TestSendsGTPUOverIPv4(t *testing.T) {
 	for text, want := range map[string]bool{
-		"":                                 false,
+		"{}":                               false,
 		"gtpu: {addresses: [2001:db8::1]}": false,
 		"gtpu: {addresses: [2001:db8::1, 192.0.2.1]}":                                    true,
 		"tunnels: [{name: a, remote: 192.0.2.2, remote_teid: 1, source: 192.0.2.1}]":     true,

@@ -24,29 +24,40 @@ import (
 // An operator wants all errors at once.
 type decoder struct {
 	problems
-	lines Lines // of each field that is there
+	lines    Lines // of each field that is there
+	isBroken bool  // no YAML: nothing is known about what it holds
+	isEmpty  bool
 }
 
 // Unmarshal parses one document of YAML or JSON into any struct whose fields have JSON
 // names, as strictly as a configuration. Its error is an Errors. A field of interface
 // type must hold a pointer to the value to fill in.
 func Unmarshal(data []byte, into any) (Lines, error) {
+	d := decode(data, into)
+	return d.lines, d.err()
+}
+
+// decode is Unmarshal for callers that go on after an error. What cannot be read has the
+// value that was probably meant, so that other fields do not seem to lack it.
+func decode(data []byte, into any) *decoder {
 	d := &decoder{lines: Lines{}}
 	var document, second yaml.Node
 	parser := yaml.NewDecoder(bytes.NewReader(data))
 	if err := parser.Decode(&document); err != nil {
-		if len(bytes.TrimSpace(data)) > 0 && !errors.Is(err, io.EOF) {
+		d.isEmpty = len(bytes.TrimSpace(data)) == 0 || errors.Is(err, io.EOF)
+		if !d.isEmpty {
 			d.syntax(err)
 		}
-		return d.lines, d.err()
+		return d
 	}
 	if err := parser.Decode(&second); err == nil {
 		d.fail(&second, "", "keep one, and remove the line ---", "a second YAML document")
+		d.isBroken = true
 	} else if !errors.Is(err, io.EOF) {
 		d.syntax(err)
 	}
 	d.value(document.Content[0], reflect.ValueOf(into).Elem(), "")
-	return d.lines, d.err()
+	return d
 }
 
 // syntax parses an error of the YAML library, "yaml: line 3: ...".
@@ -62,7 +73,7 @@ func (d *decoder) syntax(err error) {
 			e.Line++
 		}
 	}
-	d.list = append(d.list, e)
+	d.list, d.isBroken = append(d.list, e), true
 }
 
 // countedFromZero has the endings of errors from the YAML library's parser, which
@@ -112,8 +123,17 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 
 func (d *decoder) sequence(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.SequenceNode {
-		d.fail(n, path, "write each entry in a line that starts with -", "must be a list, is %s", describe(n))
-		return
+		isEntry := v.Type().Elem().Kind() == reflect.Struct && !reflect.PointerTo(v.Type().Elem()).Implements(textUnmarshaler)
+		fix := "write each entry in a line that starts with -"
+		if n.Kind == yaml.ScalarNode && !isEntry {
+			fix = "write [" + quoted(n.Value) + "]"
+		}
+		d.fail(n, path, fix, "must be a list, is %s", describe(n))
+		if n.Kind != yaml.MappingNode && isEntry {
+			return
+		}
+		n = &yaml.Node{Kind: yaml.SequenceNode, Line: n.Line, Content: []*yaml.Node{n}}
+		defer func(known int) { d.list = d.list[:known] }(len(d.list)) // one error is enough
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 	for i, item := range n.Content {
@@ -152,6 +172,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
 		return
 	}
 	seen := map[string]int{}
+	var unknown []*yaml.Node // key and value of each
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, item := n.Content[i], n.Content[i+1]
 		at := join(path, key.Value)
@@ -160,21 +181,35 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
 			continue
 		}
 		seen[key.Value] = key.Line
-		field, ok := fieldByName(v, key.Value)
 		if fix, former := formerFields[[2]string{v.Type().Name(), key.Value}]; former {
 			d.fail(key, at, fix, "this field is no more")
 			continue
 		}
-		if !ok {
+		if _, ok := fieldByName(v, key.Value); !ok {
 			d.fail(key, at, suggest(key.Value, fieldNames(v.Type())), "unknown field")
+			unknown = append(unknown, key, item)
 			continue
 		}
-		if hostPrefix[[2]string{v.Type().Name(), key.Value}] {
-			item = asPrefix(item)
-		}
-		d.value(item, field, at)
-		d.lines[at] = key.Line
+		d.field(key, item, v, path, key.Value)
 	}
+	for i := 0; i < len(unknown); i += 2 {
+		meant := nearest(unknown[i].Value, fieldNames(v.Type()))
+		if _, isThere := seen[meant]; meant != "" && !isThere {
+			seen[meant] = unknown[i].Line
+			d.field(unknown[i], unknown[i+1], v, path, meant)
+		}
+	}
+}
+
+// field decodes the value of a struct's field.
+func (d *decoder) field(key, item *yaml.Node, v reflect.Value, path, name string) {
+	field, _ := fieldByName(v, name)
+	if hostPrefix[[2]string{v.Type().Name(), name}] {
+		item = asPrefix(item)
+	}
+	at := join(path, name)
+	d.value(item, field, at)
+	d.lines[at] = key.Line
 }
 
 // formerFields has what takes the place of fields that earlier versions had.
@@ -201,14 +236,8 @@ func asPrefix(n *yaml.Node) *yaml.Node {
 
 // text decodes addresses, prefixes, and the standards' names.
 func (d *decoder) text(n *yaml.Node, v reflect.Value, path string) {
-	fix, wanted := "", ""
-	switch v.Interface().(type) {
-	case netip.Addr:
-		fix, wanted = "an address such as 2001:db8::1 or 192.0.2.1", "an IP address"
-	case netip.Prefix:
-		fix, wanted = "a prefix with its length, such as 2001:db8:1::/48 or 192.0.2.0/24", "a prefix"
-	}
 	if n.Kind != yaml.ScalarNode {
+		_, fix := refusedText(v, "")
 		d.fail(n, path, fix, "must be a single value, is %s", describe(n))
 		return
 	}
@@ -216,12 +245,84 @@ func (d *decoder) text(n *yaml.Node, v reflect.Value, path string) {
 	if err == nil && n.Value == "" {
 		err = errors.New("is empty")
 	}
-	switch {
-	case err != nil && wanted != "":
-		d.fail(n, path, fix, "%q is not %s", n.Value, wanted)
-	case err != nil: // it names the valid values
-		d.fail(n, path, "", "%v", err)
+	if err == nil {
+		return
 	}
+	problem, fix := refusedText(v, n.Value)
+	if problem == "" { // a type whose error names the valid values
+		problem = err.Error()
+	}
+	d.fail(n, path, fix, "%s", problem)
+	guess(v, n.Value)
+}
+
+// refusedText says what is wrong with the text of an address, a prefix or a name of a
+// standard, and the fix.
+func refusedText(v reflect.Value, text string) (problem, fix string) {
+	switch v.Interface().(type) {
+	case netip.Addr:
+		return fmt.Sprintf("%q is not an IP address", text), "an address such as 2001:db8::1 or 192.0.2.1"
+	case netip.Prefix:
+		if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+			return fmt.Sprintf("%q is not a prefix: its length is missing", text), fmt.Sprintf("write %s/%d for this one address, or a prefix such as 2001:db8:1::/48 or 192.0.2.0/24", a, a.BitLen())
+		}
+		return fmt.Sprintf("%q is not a prefix", text), "a prefix with its length, such as 2001:db8:1::/48 or 192.0.2.0/24"
+	case srv6.Behavior:
+		if other := otherNames[strings.ToLower(text)]; other != "" {
+			return fmt.Sprintf("%q is not a name of RFC 8986", text), "write behavior: " + other
+		}
+		return fmt.Sprintf("%q is not a behaviour", text), suggestOf(text, namesOf(srv6.Behaviors()))
+	case srv6.Flavor:
+		return fmt.Sprintf("%q is not a flavor", text), suggestOf(text, namesOf(srv6.Flavors()))
+	case srv6.PDUType:
+		return fmt.Sprintf("%q is not a PDU type", text), suggestOf(text, namesOf(srv6.PDUTypes()))
+	case srv6.ContainerType:
+		return fmt.Sprintf("%q is not a type of PDU Session Container", text), suggestOf(text, namesOf(srv6.ContainerTypes()))
+	}
+	return "", ""
+}
+
+// otherNames are names of behaviours that other documents and programs use, in lower case:
+// those of NEXT-C-SIDs (RFC 9800), and those of drafts before RFC 8986 and RFC 9433.
+var otherNames = map[string]string{
+	"un": "End, flavors: [NEXT-C-SID]", "ua": "End.X, flavors: [NEXT-C-SID]",
+	"udt4": "End.DT4", "udt6": "End.DT6", "udt46": "End.DT46", "udx4": "End.DX4", "udx6": "End.DX6", "udx2": "End.DX2",
+	"t.encaps": "H.Encaps", "t.encaps.red": "H.Encaps.Red", "t.encaps.l2": "H.Encaps.L2", "t.encaps.l2.red": "H.Encaps.L2.Red",
+	"t.m.gtp4.d": "H.M.GTP4.D", "end.m.gtp4.d": "H.M.GTP4.D", "t.m.tmap": "H.M.GTP4.D",
+}
+
+// guess gives v the value that a text which cannot be read probably means.
+func guess(v reflect.Value, text string) {
+	isIPv6 := strings.Contains(text, ":")
+	switch into := v.Addr().Interface().(type) {
+	case *netip.Addr:
+		*into = netip.AddrFrom4([4]byte{192, 0, 2, 1})
+		if isIPv6 {
+			*into = netip.MustParseAddr("2001:db8::1")
+		}
+	case *netip.Prefix:
+		*into = netip.MustParsePrefix("192.0.2.0/24")
+		if isIPv6 {
+			*into = netip.MustParsePrefix("2001:db8:1::/48")
+		}
+		if a, err := netip.ParseAddr(text); err == nil {
+			*into = host(a.WithZone(""))
+		}
+	case *srv6.Behavior:
+		name, _, _ := strings.Cut(otherNames[strings.ToLower(text)], ",")
+		if name == "" {
+			name = nearest(text, namesOf(srv6.Behaviors()))
+		}
+		*into, _ = srv6.ParseBehavior(name)
+	}
+}
+
+func namesOf[T fmt.Stringer](values []T) []string {
+	names := make([]string, len(values))
+	for i, v := range values {
+		names[i] = v.String()
+	}
+	return names
 }
 
 // scalar decodes strings, truth values and numbers. Config has no other kinds, which
@@ -234,13 +335,17 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 		case n.Kind != yaml.ScalarNode:
 			d.fail(n, path, "write one value", "must be text, is %s", describe(n))
 		case n.Tag != "!!str":
-			d.fail(n, path, fmt.Sprintf("quote it: %q", n.Value), "must be text, is %s", describe(n))
-		default:
-			v.SetString(n.Value)
+			fix := fmt.Sprintf("quote it: %q", n.Value)
+			if strings.HasSuffix(path, ".listen") && n.Tag == "!!int" { // which a port alone is not
+				fix = "write " + quoted("127.0.0.1:"+n.Value)
+			}
+			d.fail(n, path, fix, "must be text, is %s", describe(n))
 		}
+		v.SetString(n.Value)
 	case reflect.Bool:
 		if n.Tag != "!!bool" || n.Decode(into) != nil {
-			d.fail(n, path, "true or false", "must be true or false, is %s", describe(n))
+			d.fail(n, path, truthFix(n.Value), "must be true or false, is %s", describe(n))
+			v.SetBool(true)
 		}
 	case reflect.Float64:
 		if n.Tag != "!!float" && n.Tag != "!!int" || n.Decode(into) != nil || math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0) {
@@ -250,19 +355,48 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 		if n.Tag != "!!int" || n.Decode(into) != nil {
 			d.fail(n, path, "a whole number", "must be a whole number, is %s", describe(n))
 		}
-	default: // an unsigned number
-		most := uint64(1)<<v.Type().Bits() - 1
-		fix := fmt.Sprintf("a whole number from 0 to %d", most)
-		value, err := strconv.ParseUint(n.Value, 0, 64)
-		switch {
-		case n.Kind != yaml.ScalarNode || n.Tag != "!!int":
-			d.fail(n, path, fix, "must be a number, is %s", describe(n))
-		case err != nil || value > most:
-			d.fail(n, path, fix, "%s is out of range", n.Value)
-		default:
-			v.SetUint(value)
-		}
+	default:
+		d.number(n, v, path)
 	}
+}
+
+// number decodes an unsigned number.
+func (d *decoder) number(n *yaml.Node, v reflect.Value, path string) {
+	most := uint64(1)<<v.Type().Bits() - 1
+	fix := fmt.Sprintf("a whole number from 0 to %d", most)
+	value, err := strconv.ParseUint(n.Value, 0, 64)
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!str" && err == nil && value <= most:
+		d.fail(n, path, "write "+n.Value+" without quotes", "must be a number, is %s", describe(n))
+		v.SetUint(value)
+	case n.Kind != yaml.ScalarNode || n.Tag != "!!int":
+		d.fail(n, path, fix, "must be a number, is %s", describe(n))
+		v.SetUint(1)
+	case err != nil || value > most:
+		d.fail(n, path, fix, "%s is out of range", n.Value)
+		v.SetUint(1)
+	default:
+		v.SetUint(value)
+	}
+}
+
+// truthFix returns the fix for a text that other versions of YAML take for a truth value.
+func truthFix(text string) string {
+	switch strings.ToLower(text) {
+	case "yes", "on", "1":
+		return "write true"
+	case "no", "off", "0":
+		return "write false"
+	}
+	return "true or false"
+}
+
+// quoted returns text as a value of YAML.
+func quoted(text string) string {
+	if strings.ContainsAny(text, ":#{}[],&*!|>'\"%@`") {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 // describe says what a node is, for errors like "must be X, is Y".

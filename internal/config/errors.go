@@ -19,6 +19,11 @@ type Error struct {
 	Fix     string `json:"fix,omitempty"` // what to write or to change
 
 	rival string // field of Rival
+	// cause is the field because of which Field must be there. The error has its line where
+	// the file has nothing of Field.
+	cause string
+	// refers is the list in which a resource was looked for that is not there.
+	refers string
 }
 
 // Error returns one line: where, what, and the fix.
@@ -55,7 +60,8 @@ func (e Errors) Error() string {
 
 // problems collects Errors. Its methods take paths such as "sids[3].next_hop".
 type problems struct {
-	list Errors
+	list     Errors
+	compared int // names of resources that are missing
 }
 
 func (p *problems) add(field, fix, format string, args ...any) {
@@ -69,6 +75,31 @@ func (p *problems) refuse(bad bool, field, fix, format string, args ...any) {
 	}
 }
 
+// because gives the errors that f adds to p a cause.
+func because(p *problems, cause string, f func()) {
+	known := len(p.list)
+	f()
+	for i := known; i < len(p.list); i++ {
+		p.list[i].cause = cause
+	}
+}
+
+// missing adds an error about the name of a resource that is not in a list of known ones.
+func missing(p *problems, field, name, list string, known []string, format string, args ...any) {
+	// To compare each of very many names with each of very many others would take too long.
+	const mostCompared, mostKnown = 100, 10000
+	fix := ""
+	if p.compared < mostCompared && len(known) <= mostKnown {
+		p.compared++
+		fix = suggest(name, known)
+	}
+	if fix == "" {
+		fix = fmt.Sprintf("add one with name: %s under %s", name, list)
+	}
+	p.add(field, fix, format, args...)
+	p.list[len(p.list)-1].refers = list
+}
+
 // err returns nil or Errors: a nil Errors in an error would not be nil.
 func (p *problems) err() error {
 	if len(p.list) == 0 {
@@ -80,22 +111,46 @@ func (p *problems) err() error {
 // suggest returns the fix for an unknown name: the known one that it probably stands
 // for, or all of a few.
 func suggest(name string, known []string) string {
-	sorted := slices.Sorted(slices.Values(known))
+	const most = 12
+	if len(known) > most && nearest(name, known) == "" {
+		return ""
+	}
+	return suggestOf(name, known)
+}
+
+// suggestOf is suggest for names of which there are never too many to list.
+func suggestOf(name string, known []string) string {
+	if best := nearest(name, known); best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	if len(known) == 0 {
+		return ""
+	}
+	return "one of: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
+}
+
+// nearest returns the known name that a name probably stands for, or "". Of several it
+// is the one with the most similar length: letters are swapped more often than left out.
+func nearest(name string, known []string) string {
 	best, distance := "", max(1, min(3, len(name)/2))+1
-	for _, k := range sorted {
-		if d := editDistance(strings.ToLower(name), strings.ToLower(k)); d < distance {
+	const shortest = 3 // of a beginning that says which name it is
+	for _, k := range slices.Sorted(slices.Values(known)) {
+		if long, short := max(name, k), min(name, k); len(short) >= shortest && len(short) < len(long) && strings.HasPrefix(long, short) && distance > 1 {
+			best, distance = k, 1
+			continue
+		}
+		if abs(len(k)-len(name)) > distance {
+			continue
+		}
+		d := editDistance(strings.ToLower(name), strings.ToLower(k))
+		if d < distance || best != "" && d == distance && abs(len(k)-len(name)) < abs(len(best)-len(name)) {
 			best, distance = k, d
 		}
 	}
-	if best != "" {
-		return fmt.Sprintf("did you mean %q?", best)
-	}
-	const most = 12
-	if len(known) == 0 || len(known) > most {
-		return ""
-	}
-	return "one of: " + strings.Join(sorted, ", ")
+	return best
 }
+
+func abs(n int) int { return max(n, -n) }
 
 // editDistance counts insertions, deletions, replacements and swaps of neighbours.
 func editDistance(a, b string) int {

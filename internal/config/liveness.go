@@ -45,8 +45,10 @@ func checkLiveness(v *validator) {
 	v.refuse(!l.SID.IsValid() && (!v.Overlay.IsSet() || v.Overlay.SIDs == SIDsDouble),
 		"liveness.sid", "an address in this node's locator, which routers send here", "is missing")
 	v.unicast6("liveness.sid", l.SID)
-	v.refuse(!v.Encapsulation.Source.IsValid() && !v.Overlay.IsSet(),
-		"encapsulation.source", "this node's IPv6 address, which probes are from", "is missing, and liveness is enabled")
+	because(&v.problems, "liveness.enabled", func() {
+		v.refuse(!v.Encapsulation.Source.IsValid() && !v.Overlay.IsSet(),
+			"encapsulation.source", "this node's IPv6 address, which probes are from", "is missing, and liveness is enabled")
+	})
 	const longest, fewest, most = 1000, 2, 50
 	v.refuse(l.Interval > longest, "liveness.interval", fmt.Sprintf("at most %d milliseconds", longest), "%d finds nothing in time", l.Interval)
 	v.refuse(l.Multiplier != 0 && (l.Multiplier < fewest || l.Multiplier > most),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -31,18 +32,85 @@ func Parse(data []byte) (*Config, error) {
 // ParseLines is Parse for callers that check more, and want to report lines.
 func ParseLines(data []byte) (*Config, Lines, error) {
 	c := &Config{}
-	lines, err := Unmarshal(data, c)
+	lines, err := c.parse(data, (*Config).Validate)
 	if err != nil {
-		// References to resources that could not be read would only seem to
-		// dangle.
 		return nil, lines, err
-	}
-	c.SetDefaults()
-	if err := c.Validate(); err != nil {
-		return nil, lines, lines.Of(err)
 	}
 	return c, lines, nil
 }
+
+// Check returns all that is wrong with a configuration, as Errors; with onMachine also what
+// the machine lacks that the process runs on.
+func Check(data []byte, onMachine bool) error {
+	checks := []func(*Config) error{(*Config).Validate}
+	if onMachine {
+		checks = append(checks, (*Config).CheckMachine)
+	}
+	_, err := (&Config{}).parse(data, checks...)
+	return err
+}
+
+// parse fills in c from data, and checks what could be read. It stops at a check that cannot
+// be made.
+func (c *Config) parse(data []byte, checks ...func(*Config) error) (Lines, error) {
+	d := decode(data, c)
+	if d.isEmpty {
+		return d.lines, Errors{{Line: 1, Problem: "the file is empty", Fix: "list interfaces and what the node does, as in docs/reference/configuration.md, or write {} for nothing"}}
+	}
+	if d.isBroken {
+		return d.lines, d.err()
+	}
+	c.SetDefaults()
+	list := d.list
+	for _, check := range checks {
+		err := check(c)
+		invalid, ok := errors.AsType[Errors](err)
+		if err != nil && !ok {
+			return d.lines, err
+		}
+		list = append(list, independent(invalid, d.list)...)
+	}
+	if len(list) == 0 {
+		return d.lines, nil
+	}
+	return d.lines, d.lines.Of(list)
+}
+
+// independent returns the errors that are not about fields that could not be read, and do
+// not follow from them.
+func independent(list, unread Errors) Errors {
+	if len(unread) == 0 {
+		return list
+	}
+	at := map[string]bool{}     // fields that could not be read
+	around := map[string]bool{} // the resources that they are in
+	// unnamed are the lists of which not all resources' names could be read.
+	unnamed := map[string]bool{}
+	for _, u := range unread {
+		at[u.Field] = true
+		if of := resourceName.FindStringSubmatch(u.Field); of != nil {
+			unnamed[of[1]] = true
+		}
+		for field := u.Field; field != ""; field = parent(field) {
+			around[field] = true
+		}
+	}
+	isIn := func(field string) bool {
+		for ; field != ""; field = parent(field) {
+			if at[field] {
+				return true
+			}
+		}
+		return false
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(e Error) bool {
+		isOfResource := strings.Contains(e.Field, "[") && around[e.Field]
+		return isIn(e.Field) || isIn(e.rival) || isOfResource || unnamed[e.refers]
+	})
+}
+
+// resourceName matches the path of a list of resources, of one of them, or of its name.
+var resourceName = regexp.MustCompile(`^([a-z_]+)(\[[0-9]+\](\.name)?)?$`)
 
 // Decode parses a configuration or a part of one, YAML or JSON, strictly. It sets no
 // defaults and does not validate.
@@ -70,6 +138,9 @@ func (lines Lines) Of(err error) error {
 			if list[i].Line = lines[field]; strings.HasSuffix(field, "]") && lines[field] == 0 {
 				break
 			}
+		}
+		if list[i].Line == 0 && list[i].cause != "" {
+			list[i].Line = lines[list[i].cause]
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Error) int { return a.Line - b.Line })

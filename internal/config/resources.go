@@ -23,7 +23,7 @@ func (v *validator) policy(field, name string) *srpolicy.Policy {
 	}
 	p, ok := v.policies[name]
 	if !ok {
-		v.add(field, suggest(name, slices.Collect(maps.Keys(v.policies))), "policy %q does not exist", name)
+		missing(&v.problems, field, name, "policies", slices.Collect(maps.Keys(v.policies)), "policy %q does not exist", name)
 	}
 	return p
 }
@@ -176,7 +176,7 @@ func (v *validator) tunnel(field, name string) {
 		return
 	}
 	if !ok {
-		v.add(field, suggest(name, slices.Collect(maps.Keys(v.tunnels))), "tunnel %q does not exist", name)
+		missing(&v.problems, field, name, "tunnels", slices.Collect(maps.Keys(v.tunnels)), "tunnel %q does not exist", name)
 		return
 	}
 	v.refuse(!t.Remote.IsValid(), field, "set remote and remote_teid of that tunnel", "tunnel %q has no remote to send to", name)
@@ -216,8 +216,9 @@ func checkSteering(v *validator) {
 // attached requires the program on an interface, and the role by which its frames enter.
 func (v *validator) attached(field, name string, role Role) {
 	in := v.interfaces[name]
-	v.refuse(in == nil,
-		field, "add it under interfaces: frames are only seen where the program is attached", "%q is not among the interfaces", name)
+	if in == nil {
+		missing(&v.problems, field, name, "interfaces", slices.Collect(maps.Keys(v.interfaces)), "%q is not among the interfaces", name)
+	}
 	v.refuse(in != nil && len(in.Roles) > 0 && !in.HasRole(role, RoleAny),
 		field, fmt.Sprintf("add %s to its roles", role), "the roles of interface %q do not accept these frames", name)
 }

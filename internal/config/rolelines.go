@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -107,7 +108,7 @@ func (c *Config) usualRoles() []Role {
 
 // line returns the line of an interface with a role.
 func (c *Config) line(in *Interface, r Role) string {
-	fields := []string{"name: " + in.Name}
+	fields := []string{"name: " + cmp.Or(in.Name, "NAME")}
 	if in.Mode != "" && in.Mode != "auto" {
 		fields = append(fields, "mode: "+in.Mode)
 	}

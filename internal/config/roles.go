@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // Role says what may enter by an interface (docs/adr/0019-ports-have-roles.md).
@@ -161,7 +163,7 @@ const (
 // checkRoles checks roles, peers and host of an interface.
 func checkRoles(v *validator, at string, in *Interface) {
 	if len(in.Roles) == 0 {
-		v.add(at+".roles", v.rolesToAdd(in), "interface %s has no roles, which say what may enter", in.Name)
+		v.add(at+".roles", v.rolesToAdd(in), "%s has no roles, which say what may enter", strings.TrimSpace("interface "+in.Name))
 	}
 	v.refuse(in.HasRole(RoleAny) && len(in.Roles) > 1, at+".roles", "remove any, or the others", "the role any lets everything in")
 	v.refuse(in.HasRole(RoleAny) && len(in.Host) > 0, at+".host", "remove host, or the role any", "the role any lets everything in")
@@ -175,9 +177,11 @@ func checkRoles(v *validator, at string, in *Interface) {
 		"an interface is inside the SR domain (sr) or outside of it (edge)")
 	v.refuse((in.HasRole(RoleSR) || in.HasRole(RoleEdge)) && len(v.SRDomain()) == 0, at+".roles",
 		"list under domain: the prefixes of the SR domain, of all its SIDs and of its routers' addresses", "no SR domain is configured")
-	v.refuse(in.HasRole(RoleSR) && len(v.Domain) == 0 && !v.Overlay.LocatorPool.IsValid(), "domain",
-		"list the prefixes of the SR domain, of all its SIDs and of its routers' addresses",
-		"interface %s has the role sr, by which only the SR domain may send, and the domain is not said", in.Name)
+	because(&v.problems, at+".roles", func() {
+		v.refuse(in.HasRole(RoleSR) && len(v.Domain) == 0 && !v.Overlay.LocatorPool.IsValid(), "domain",
+			"list the prefixes of the SR domain, of all its SIDs and of its routers' addresses",
+			"interface %s has the role sr, by which only the SR domain may send, and the domain is not said", in.Name)
+	})
 	checkPeers(v, at+".peers", in)
 	checkHost(v, at+".host", in)
 }
@@ -196,7 +200,7 @@ func checkPeers(v *validator, at string, in *Interface) {
 	v.refuse(!gtpu && len(in.Peers) > 0, at, "add the role n3 or n9, or remove peers", "peers send GTP-U, and interface %s has neither the role n3 nor n9", in.Name)
 	count := map[bool]int{}
 	for i, p := range in.Peers {
-		v.refuse(!p.IsValid() || p != p.Masked(), fmt.Sprintf("%s[%d]", at, i), "a prefix without host bits, such as 192.0.2.0/24", "%s is not a prefix", p)
+		v.fieldsAt(fmt.Sprintf("%s[%d]", at, i), srv6.CheckPrefix("peers", p))
 		count[p.Addr().Is4()]++
 	}
 	v.refuse(count[true] > maxPeers || count[false] > maxPeers, at, "join neighbouring prefixes",
@@ -212,7 +216,11 @@ func checkPeers(v *validator, at string, in *Interface) {
 func checkHost(v *validator, at string, in *Interface) {
 	for i, word := range in.Host {
 		if _, err := (&Interface{Host: HostList{word}}).HostAccess(); err != nil {
-			v.add(fmt.Sprintf("%s[%d]", at, i), suggest(word, hostWords())+", or tcp/PORT, or udp/PORT", "%v", err)
+			fix := suggestOf(word, hostWords())
+			if nearest(word, hostWords()) == "" {
+				fix += ", or tcp/PORT, or udp/PORT"
+			}
+			v.add(fmt.Sprintf("%s[%d]", at, i), fix, "%v", err)
 		}
 	}
 	if a, err := in.HostAccess(); err == nil {

@@ -46,7 +46,7 @@ func TestRolesRefuse(t *testing.T) {
 		"{name: a, roles: [n6, n6]}":                               "remove one of the two",
 		"{name: a, roles: [n3]}":                                   "peers: [192.0.2.0/24], or say peers: any",
 		"{name: a, roles: [n6], peers: any}":                       "neither the role n3 nor n9",
-		"{name: a, roles: [n9], peers: [10.0.0.1/8]}":              "without host bits",
+		"{name: a, roles: [n9], peers: [10.0.0.1/8]}":              "write 10.0.0.0/8",
 		"{name: a, roles: [sr]}":                                   "the domain is not said",
 		"{name: a, roles: [edge]}":                                 "no SR domain is configured",
 		"{name: a, roles: [n6], host: [sssh]}":                     `"sssh" is not a service`,

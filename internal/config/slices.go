@@ -102,6 +102,7 @@ func checkN9(v *validator, at string, n *slice.N9) {
 	switch {
 	case n.Transport == "":
 		v.add(at+".transport", "gtpu or srv6", "transport is missing")
+	case n.Transport != slice.GTPU && n.Transport != slice.SRv6: // it is said already
 	case n.Transport == slice.GTPU:
 		v.refuse(n.Mode != "" || sids || policies || n.ArgsOffset != 0,
 			at+".transport", "remove mode, uplink, downlink, policies and args_offset, or set transport: srv6", "with GTP-U the SMF says where packets go")

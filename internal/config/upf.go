@@ -177,8 +177,10 @@ func checkUPF(v *validator) {
 	}
 	checkSMFs(v)
 	v.refuse(!nodeID(u.NodeID), "upf.node_id", "an address, or a name such as upf1.example", "%q cannot be a Node ID", u.NodeID)
-	v.refuse(len(v.GTPU.Addresses) == 0,
-		"gtpu.addresses", "list where this node receives GTP-U (N3, N9)", "a user plane function needs an address for G-PDUs")
+	because(&v.problems, "upf.n4", func() {
+		v.refuse(len(v.GTPU.Addresses) == 0,
+			"gtpu.addresses", "write gtpu: {addresses: [192.0.2.1]} with where this node receives GTP-U (N3, N9)", "a user plane function needs an address for G-PDUs")
+	})
 	v.refuse(u.RateBurst < leastRateBurst || u.RateBurst > mostRateBurst, "upf.rate_burst",
 		fmt.Sprintf("%d to %d milliseconds", leastRateBurst, mostRateBurst), "%d is out of range", u.RateBurst)
 	checkEach(v, "upf.protected", u.Protected, srv6.CheckPrefix)

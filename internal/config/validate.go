@@ -318,20 +318,22 @@ func checkLimits(v *validator) {
 		field string
 		have  int
 		limit uint32
+		of    string // what takes up the room
 	}{
-		{"sids", len(v.SIDs), v.Limits.SIDs},
-		{"policies", len(v.Policies), v.Limits.Policies},
-		{"segment_lists", v.MostLists(), v.Limits.SegmentLists},
-		{"tunnels", len(v.Tunnels), v.Limits.Tunnels},
-		{"routes", 0, v.Limits.Routes},
-		{"adjacencies", 0, v.Limits.Adjacencies},
-		{"sessions", 0, max(1, v.Limits.Sessions)},
+		{"sids", len(v.SIDs), v.Limits.SIDs, "sids"},
+		{"policies", len(v.Policies), v.Limits.Policies, "policies"},
+		{"segment_lists", v.MostLists(), v.Limits.SegmentLists, "policies"},
+		{"tunnels", len(v.Tunnels), v.Limits.Tunnels, "tunnels"},
+		{"routes", 0, v.Limits.Routes, ""},
+		{"adjacencies", 0, v.Limits.Adjacencies, ""},
+		{"sessions", 0, max(1, v.Limits.Sessions), ""},
 	} {
 		const most = 1 << 24
 		field := "limits." + l.field
 		// Entry 0 of each table means "none".
-		v.refuse(l.have >= int(l.limit),
-			field, fmt.Sprintf("at least %d", l.have+1), "%d is too few for the %d that are configured", l.limit, l.have)
+		because(&v.problems, l.of, func() {
+			v.refuse(l.have >= int(l.limit), field, fmt.Sprintf("at least %d", l.have+1), "%d is too few for the %d that are configured", l.limit, l.have)
+		})
 		v.refuse(l.limit > most, field, fmt.Sprintf("at most %d", most), "%d is too many", l.limit)
 	}
 }
@@ -364,7 +366,11 @@ func checkHostPort(v *validator, field, value string) (host string, ok bool) {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil || port == "" {
-		v.add(field, "host:port, such as 127.0.0.1:9418 or [::1]:9418", "%q is not an address to listen on", value)
+		fix := "host:port, such as 127.0.0.1:9418 or [::1]:9418"
+		if _, err := strconv.ParseUint(value, 10, 16); err == nil {
+			fix = "write " + quoted("127.0.0.1:"+value)
+		}
+		v.add(field, fix, "%q is not an address to listen on", value)
 		return "", false
 	}
 	return host, true
