@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -62,7 +61,7 @@ func membership(c *config.Config) *api.Membership {
 
 func doctorCommand(a *app) *cobra.Command {
 	var file string
-	var fix, remote bool
+	var fix, yes, remote bool
 	var files install.Files
 	c := &cobra.Command{
 		Use: "doctor [INTERFACE...]", Short: "Check this machine and suggest fixes",
@@ -70,9 +69,10 @@ func doctorCommand(a *app) *cobra.Command {
 break tunnels. No daemon is needed. It checks the interfaces named, those of the
 configuration file, or all that are up. On a node of a cluster it checks uplinks,
 paths to the other nodes and the container runtime's directories, and other
-interfaces only if they are named or configured. The exit code is 3 if something
+interfaces only if they are named or configured. --fix shows the commands that mend
+what was found, asks, runs them and checks again. The exit code is 3 if something
 does not work.`,
-		Example: "  culvert doctor --config /etc/culvert/culvert.yaml\n  culvert doctor --fix eth1 | sh",
+		Example: "  culvert doctor --config /etc/culvert/culvert.yaml\n  culvert doctor --config /etc/culvert/culvert.yaml --fix",
 		RunE: func(c *cobra.Command, interfaces []string) error {
 			e := api.Examination{Interfaces: interfaces}
 			if file != "" {
@@ -84,23 +84,33 @@ does not work.`,
 				e.GTPUOverIPv4, e.Running = wanted.SendsGTPUOverIPv4(), wanted
 				e.Overlay = membership(wanted)
 			}
-			var findings []api.Finding
-			var err error
-			if remote {
-				findings, err = ask(a, c, readTimeout, func(client *api.Client, ctx context.Context) ([]api.Finding, error) {
-					return client.Doctor(ctx, e.Interfaces)
-				})
-			} else {
-				findings, err = examiner(&files)(c.Context(), e)
+			examine := func() ([]api.Finding, error) {
+				if remote {
+					return ask(a, c, readTimeout, func(client *api.Client, ctx context.Context) ([]api.Finding, error) {
+						return client.Doctor(ctx, e.Interfaces)
+					})
+				}
+				return examiner(&files)(c.Context(), e)
 			}
+			if remote && fix {
+				return cmdline.Usagef("--fix runs commands on this machine, and --remote looks at the daemon's: give one of them")
+			}
+			if yes && !fix {
+				return cmdline.Usagef("--yes is for --fix")
+			}
+			findings, err := examine()
 			if err != nil {
 				return err
 			}
-			return a.printFindings(c, findings, fix)
+			if fix {
+				return a.fixFindings(c, findings, yes, examine)
+			}
+			return a.printFindings(c, findings)
 		},
 	}
-	c.Flags().StringVar(&file, "config", "", "check the interfaces of this configuration `FILE`")
-	c.Flags().BoolVar(&fix, "fix", false, "print only the commands that mend what was found, to be read and run")
+	c.Flags().StringVar(&file, "config", "", "check the interfaces of this configuration `file`")
+	c.Flags().BoolVar(&fix, "fix", false, "show the commands that mend what was found, ask, and run them")
+	c.Flags().BoolVar(&yes, "yes", false, "with --fix: do not ask")
 	c.Flags().BoolVar(&remote, "remote", false, "ask the daemon about its machine")
 	c.Flags().StringVar(&files.BinDir, "cni-bin-dir", "/opt/cni/bin", "`directory` of the container runtime's plugins, on a node of a cluster")
 	c.Flags().StringVar(&files.ConfDir, "cni-conf-dir", "/etc/cni/net.d", "`directory` of its network configurations")
@@ -120,18 +130,12 @@ func readConfig(file string) (*config.Config, error) {
 	return wanted, nil
 }
 
-func (a *app) printFindings(c *cobra.Command, findings []api.Finding, fix bool) error {
+func (a *app) printFindings(c *cobra.Command, findings []api.Finding) error {
 	failed := 0
 	for _, f := range findings {
 		if f.Level == string(doctor.Fail) {
 			failed++
 		}
-		if fix && len(f.Command) > 0 {
-			fmt.Fprintln(c.OutOrStdout(), strings.Join(f.Command, " "))
-		}
-	}
-	if fix {
-		return nil
 	}
 	err := a.print(c, findings, func(g *printer.Grid) {
 		g.Row("LEVEL", "CHECK", "FINDING")

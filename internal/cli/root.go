@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,8 @@ type app struct {
 	format   printer.Format
 	now      func() time.Time
 	cluster  engineCluster // of `culvert te`
+	// runFix runs a command of `culvert doctor --fix`.
+	runFix func(ctx context.Context, out io.Writer, command []string) error
 }
 
 // groups order the commands in the help.
@@ -39,7 +42,7 @@ const (
 
 // New returns the root command of culvert.
 func New(version string) *cobra.Command {
-	return newRoot(&app{version: version, format: printer.Table, now: time.Now, cluster: engineCluster{version: version}})
+	return newRoot(&app{version: version, format: printer.Table, now: time.Now, runFix: runHere, cluster: engineCluster{version: version}})
 }
 
 func newRoot(a *app) *cobra.Command {

@@ -157,8 +157,10 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	golden(t, "doctor", r.stdout)
-	if out := f.ok(t, "doctor", "--remote", "--fix"); out != "ip link set dev core0 mtu 1740\n" {
-		t.Errorf("%q", out)
+	for _, args := range [][]string{{"--remote", "--fix"}, {"--yes"}, {"--fix", "-o", "json"}} {
+		if r := f.run(t, append([]string{"doctor"}, args...)...); r.code != cmdline.ExitUsage || r.stdout != "" {
+			t.Errorf("%v: %+v", args, r)
+		}
 	}
 	// Here: what it finds depends on the machine, that it looks does not.
 	r = command(t.Context(), "", "doctor", "lo", "-o", "json")

@@ -2,12 +2,14 @@ package doctor
 
 import (
 	"fmt"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // Level is how a check ended.
@@ -95,12 +97,6 @@ func Run(o Options) []Check {
 	if n != nil {
 		defer n.Close()
 	}
-	if o.Features != nil {
-		checks = append(checks, features(o.Features())...)
-	}
-	if o.PodFeatures != nil && o.Overlay != nil {
-		checks = append(checks, features(o.PodFeatures())...)
-	}
 	var others []capability
 	if o.Overlay != nil {
 		others = append(others, neededByMember)
@@ -108,17 +104,66 @@ func Run(o Options) []Check {
 	if o.Config != nil && o.Config.Spread.IsSet() && o.Config.Spread.Method != config.SpreadCard {
 		others = append(others, neededToSpread)
 	}
-	checks = append(checks, capabilities(procfs, others...)...)
+	held := capabilities(procfs, others...)
+	if !slices.ContainsFunc(held, func(c Check) bool { return c.Level == Fail }) { // else each would fail for want of them
+		if o.Features != nil {
+			checks = append(checks, features(o.Features())...)
+		}
+		if o.PodFeatures != nil && o.Overlay != nil {
+			checks = append(checks, features(o.PodFeatures())...)
+		}
+	}
+	checks = append(checks, held...)
 	checks = append(checks, bpffs(bpffsDir), jit(procfs))
 	if err != nil {
 		return append(checks, Check{Name: "interfaces", Level: Fail, Detail: err.Error()})
 	}
 	checks = append(checks, n.userPlane()...)
 	checks = append(checks, n.ports()...)
-	if o.Overlay == nil {
-		return slices.Concat(checks, forwarding(procfs), n.interfaces(o.Interfaces))
+	if o.Overlay != nil {
+		return merged(append(checks, n.member()...))
 	}
-	return slices.Concat(checks, n.member())
+	return merged(slices.Concat(checks, forwarding(procfs, usesIPv6(o.Config)), n.interfaces(o.Interfaces)))
+}
+
+// merged returns the checks with one line for each cause: what several interfaces have in
+// common, and one command of sysctl(8) mends, is one check.
+func merged(checks []Check) (out []Check) {
+	type cause struct {
+		what, detail string
+		level        Level
+	}
+	first := map[cause]int{} // index in out
+	for _, c := range checks {
+		of, what, isOfInterface := strings.Cut(c.Name, ": ")
+		key := cause{what, c.Detail, c.Level}
+		i, seen := first[key]
+		if !isOfInterface || len(c.Command) < 3 || c.Command[0] != "sysctl" {
+			out = append(out, c)
+			continue
+		}
+		if !seen {
+			first[key] = len(out)
+			out = append(out, c)
+			continue
+		}
+		o := &out[i]
+		others, _, _ := strings.Cut(o.Name, ": ")
+		o.Name = others + ", " + of + ": " + what
+		o.Command = append(slices.Clone(o.Command), c.Command[2:]...)
+		o.Fix = strings.Join(o.Command, " ")
+	}
+	return out
+}
+
+// usesIPv6 says whether packets over IPv6 may come. Without a configuration they may.
+func usesIPv6(c *config.Config) bool {
+	if c == nil || speaksSRv6(&Options{Config: c}) || c.BGP.IsSet() || c.Overlay.IsSet() || !c.UPF.IsSet() {
+		return true
+	}
+	is6 := func(p netip.Prefix) bool { return p.Addr().Is6() }
+	return slices.ContainsFunc(c.GTPU.Addresses, netip.Addr.Is6) || slices.ContainsFunc(c.GTPU.Pools, is6) ||
+		slices.ContainsFunc(c.UPF.Pools(), is6) || len(c.UPF.Pools()) == 0
 }
 
 // network is the state of this network namespace, and the options of the checks.
@@ -174,6 +219,39 @@ func speaksSRv6(o *Options) bool {
 	return c == nil || c.Encapsulation.Source.IsValid() || len(c.Locators)+len(c.SIDs)+len(c.Policies)+len(c.Steering) > 0 || o.Overlay != nil
 }
 
+// pushed returns what headers packets that leave by an interface may get: those of GTP-U, and
+// IPv6 with up to so many segments.
+func pushed(n *network, name string) (gtpu bool, segments int) {
+	c, port := n.Config, n.port(name)
+	gtpu = port == nil || port.HasRole(config.RoleN3, config.RoleN9, config.RoleAny)
+	if !speaksSRv6(&n.Options) || port != nil && !port.HasRole(config.RoleSR, config.RoleAny) {
+		return gtpu, 0
+	}
+	if c == nil || c.BGP.IsSet() || c.Overlay.IsSet() { // others choose the paths
+		return gtpu, mostSegments
+	}
+	segments = 1
+	for _, p := range c.Policies {
+		segments = max(segments, longest(p.SegmentLists))
+	}
+	for _, p := range c.CandidatePaths {
+		segments = max(segments, longest(p.SegmentLists))
+	}
+	return gtpu, segments
+}
+
+func longest(lists []srpolicy.SegmentList) (n int) {
+	for _, l := range lists {
+		n = max(n, len(l.Segments))
+	}
+	return n
+}
+
+// answers says whether the data path itself answers what comes by an interface.
+func answers(port *config.Interface) bool {
+	return port == nil || port.HasRole(config.RoleN3, config.RoleN9, config.RoleAny)
+}
+
 func (n *network) oneInterface(l netdev.Link) []Check {
 	f, err := n.Facts(l.Name)
 	if err != nil {
@@ -186,8 +264,11 @@ func (n *network) oneInterface(l netdev.Link) []Check {
 		}
 	}
 	checks := []Check{
-		view.up(), view.nativeXDP(), view.redirectTarget(), view.lro(), view.vlanTags(),
-		view.partialChecksums(), view.segmentation(), view.headroom(speaksSRv6(&n.Options)), view.nativeMTU(),
+		view.up(), view.nativeXDP(), view.redirectTarget(answers(n.port(l.Name))), view.lro(), view.vlanTags(),
+		view.partialChecksums(), view.segmentation(), view.nativeMTU(),
+	}
+	if gtpu, segments := pushed(n, l.Name); gtpu || segments > 0 {
+		checks = append(checks, view.headroom(segments))
 	}
 	if n.Config != nil {
 		if view.interrupts, err = netdev.Interrupts(procfs, sysfs, l.Name); err != nil {

@@ -67,10 +67,12 @@ func (d device) driver() string { return cmp.Or(d.Link.Driver, "unknown") }
 // native XDP need the driver's ndo_xdp_xmit. A veth has it while its peer
 // receives with NAPI. virtio_net and some others get it ready with their first
 // program.
-func (d device) redirectTarget() Check {
+func (d device) redirectTarget(answers bool) Check {
 	not := d.XDP&netdev.XDPTransmit == 0
 	return d.check("redirect target", "frames can be redirected to it",
-		problem{not && d.isVeth(), Fail, "frames redirected to it are lost: its peer has neither GRO nor an XDP program",
+		problem{not && d.isVeth() && answers, Fail, "answers to GTP-U Echo Requests are lost, and the kernel sends all else, which is slower: its peer has neither GRO nor an XDP program",
+			d.onPeer("ethtool -K %s gro on")},
+		problem{not && d.isVeth(), Warn, "frames cannot be redirected to it: the kernel sends them, which is slower: its peer has neither GRO nor an XDP program",
 			d.onPeer("ethtool -K %s gro on")},
 		problem{not && d.Program == 0 && d.XDP&netdev.XDPRedirect != 0, OK,
 			"not known before a program is attached: look again while culvert runs", remedy{}},
@@ -120,14 +122,17 @@ func (d device) segmentation() Check {
 			command("ethtool -K %s gro off", d.Link.Name)})
 }
 
-// headroom: what the largest inner packet is. IPv6 needs 1280. A node that speaks no SRv6
-// needs no room for segments.
-func (d device) headroom(srv6 bool) Check {
+// headroom: what the largest inner packet is, behind as many segments as there may be, or in
+// GTP-U. IPv6 needs 1280.
+func (d device) headroom(segments int) Check {
 	full := gtpuOverIPv6
 	detail := fmt.Sprintf("MTU %d: inner packets of %d bytes fit with GTP-U over IPv6", d.Link.MTU, d.Link.MTU-full)
-	if srv6 {
-		full = ipv6Header + srhHeader + mostSegments*segmentLength
-		detail += fmt.Sprintf(", %d with one segment, %d with %d", d.Link.MTU-ipv6Header, d.Link.MTU-full, mostSegments)
+	if segments > 0 {
+		detail += fmt.Sprintf(", %d with one segment", d.Link.MTU-ipv6Header)
+	}
+	if segments > 1 {
+		full = max(full, ipv6Header+srhHeader+segments*segmentLength)
+		detail += fmt.Sprintf(", %d with %d", d.Link.MTU-ipv6Header-srhHeader-segments*segmentLength, segments)
 	}
 	inner := d.Link.MTU - full
 	return d.check("MTU headroom", detail,

@@ -36,7 +36,7 @@ func features(probes map[string]error) (checks []Check) {
 	for _, name := range slices.Sorted(maps.Keys(probes)) {
 		checks = append(checks, check("kernel: "+name, "there", problem{probes[name] != nil, Fail,
 			strings.ReplaceAll(fmt.Sprint(probes[name]), "\n", "; "),
-			advice("run as root, or with CAP_BPF and CAP_NET_ADMIN; if it still fails, the kernel was built without it")}))
+			advice("use a kernel that is built with it (docs/how-to/operate.md says what is needed)")}))
 	}
 	return checks
 }
@@ -80,14 +80,25 @@ func capabilities(proc string, others ...capability) []Check {
 		return []Check{{Name: "capabilities", Level: Warn, Detail: "no CapEff in " + filepath.Join(proc, "self/status")}}
 	}
 	var checks []Check
+	var names, why []string
 	for _, n := range slices.Concat(needed, others) {
-		missing := problem{effective&(1<<n.bit) == 0, n.level, "missing: needed " + n.why, remedy{}}
+		isMissing := effective&(1<<n.bit) == 0
+		if isMissing && n.level == Fail {
+			names, why = append(names, n.name), append(why, n.name+" "+n.why)
+			continue
+		}
+		missing := problem{isMissing, n.level, "missing: needed " + n.why, remedy{}}
 		if n.level != OK {
 			missing.remedy = advice("run as root, or with AmbientCapabilities=%s in the systemd unit", n.name)
 		}
 		checks = append(checks, check("capability "+n.name, "held", missing))
 	}
-	return checks
+	if len(names) == 0 {
+		return checks
+	}
+	lacking := check("privileges", "", problem{true, Fail, "missing: " + strings.Join(why, ", ") + "; without them the kernel's features cannot be tried",
+		advice("run as root; the daemon needs AmbientCapabilities=%s in its systemd unit", strings.Join(names, " "))})
+	return append([]Check{lacking}, checks...)
 }
 
 func bpffs(path string) Check {
@@ -126,8 +137,12 @@ func jit(proc string) Check {
 
 // forwarding: packets whose next hop only the kernel can reach are passed to
 // it, finished; without forwarding it drops them.
-func forwarding(proc string) (checks []Check) {
-	for _, name := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"} {
+func forwarding(proc string, ipv6 bool) (checks []Check) {
+	names := []string{"net.ipv4.ip_forward"}
+	if ipv6 {
+		names = append(names, "net.ipv6.conf.all.forwarding")
+	}
+	for _, name := range names {
 		checks = append(checks, check(name, "on", problem{sysctl(proc, name) != "1", Warn,
 			"off: packets that only the kernel can send on (next hop not resolved yet, devices without XDP) are lost",
 			command("sysctl -w %s=1", name)}))

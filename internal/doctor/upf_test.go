@@ -81,3 +81,65 @@ func TestUserPlane(t *testing.T) {
 		t.Errorf("on the loopback: %+v", c)
 	}
 }
+
+// doctor says nothing about what is not configured: no segments where there is no SRv6, no
+// GTP-U where none is sent, and no IPv6 where there is none.
+func TestOnlyWhatIsConfigured(t *testing.T) {
+	ns := netns.New(t)
+	for _, name := range []string{"n3", "n6", "n4"} {
+		netns.Veth(t, ns, name, ns, name+"p")
+	}
+	ns.Sysctl(t, "net.ipv6.conf.all.forwarding", "0")
+	c, err := config.Parse([]byte(`
+interfaces: [{name: n3, roles: [n3], peers: [10.1.0.0/24]}, {name: n6, roles: [n6]}, {name: n4, roles: [n4]}]
+gtpu: {addresses: [10.1.0.2]}
+upf: {n4: [10.4.0.2], smfs: [10.4.0.0/24], ue_pools: [{prefixes: [10.45.0.0/16]}]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Config: c, Interfaces: c.InterfaceNames(), GTPUOverIPv4: true}
+	checks := inside(t, ns, o)
+	for _, check := range checks {
+		if strings.Contains(check.Detail, "segment") && !strings.Contains(check.Name, "segmentation") || strings.Contains(check.Name, "ipv6") {
+			t.Errorf("%+v", check)
+		}
+	}
+	if c := find(t, checks, "n3: MTU headroom"); c.Level != OK {
+		t.Errorf("%+v", c)
+	}
+	for _, check := range checks {
+		if check.Name == "n6: MTU headroom" || check.Name == "n4: MTU headroom" {
+			t.Errorf("nothing is pushed there: %+v", check)
+		}
+	}
+
+	// One line for what three interfaces have in common, and one command that mends all.
+	own := find(t, checks, "n3, n6, n4: own source addresses")
+	if own.Level != Warn || len(own.Command) != 5 {
+		t.Fatalf("%+v", own)
+	}
+	ns.Run(t, own.Command[0], own.Command[1:]...)
+	if c := find(t, inside(t, ns, o), "n6: own source addresses"); c.Level != OK {
+		t.Errorf("after %v: %+v", own.Command, c)
+	}
+}
+
+// The room for segments is that of the longest list.
+func TestRoomForSegments(t *testing.T) {
+	for text, want := range map[string]int{
+		"{}":                                     0,
+		"encapsulation: {source: '2001:db8::1'}": 1,
+		"encapsulation: {source: '2001:db8::1'}\npolicies: [{name: a, segment_lists: [{segments: ['fc00::1']}, {segments: ['fc00::1', 'fc00::2', 'fc00::3']}]}]": 3,
+		"encapsulation: {source: '2001:db8::1'}\nbgp: {asn: 65001, router_id: 192.0.2.1, peers: [{address: 192.0.2.2, asn: 65001}]}":                             mostSegments,
+	} {
+		c, err := config.Parse([]byte("interfaces: [{name: x, roles: [any]}]\n" + strings.TrimPrefix(text, "{}")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := &network{Options: Options{Config: c}}
+		if gtpu, segments := pushed(n, "x"); !gtpu || segments != want {
+			t.Errorf("%s: %v, %d segments, want %d", text, gtpu, segments, want)
+		}
+	}
+}
