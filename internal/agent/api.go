@@ -92,8 +92,8 @@ type SessionFilter struct {
 
 // SessionStatus is a session.
 type SessionStatus struct {
-	SEID        uint64         `json:"seid"` // ours
-	CPSEID      uint64         `json:"cp_seid"`
+	SEID        uint64         `json:"seid,string"` // ours
+	CPSEID      uint64         `json:"cp_seid,string"`
 	Association string         `json:"association"` // Node ID
 	Slice       string         `json:"slice,omitempty"`
 	SliceNote   string         `json:"slice_note,omitempty"` // why none, or why that one
@@ -267,7 +267,7 @@ type TraceEvent struct {
 	In        []byte `json:"in"`
 	Out       []byte `json:"out,omitempty"`
 	// Session is the SEID of the session that handled it, by its rule PDR.
-	Session uint64 `json:"session,omitempty"`
+	Session uint64 `json:"session,string,omitempty"`
 	PDR     uint16 `json:"pdr,omitempty"`
 }
 

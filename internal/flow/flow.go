@@ -103,7 +103,7 @@ const (
 // Flow is packets between two ends, and their answers. Numbers of packets are estimates where
 // Sampling is more than 1.
 type Flow struct {
-	ID          uint64 `json:"id"` // of this agent's
+	ID          uint64 `json:"id,string"` // of this agent's
 	Source      End    `json:"source"`
 	Destination End    `json:"destination"`
 	Service     string `json:"service,omitempty"` // address and port that the source sent to

@@ -46,8 +46,8 @@ type Session struct {
 	GNB FTEID `json:"gnb"`
 	QFI uint8 `json:"qfi"`
 	// SEID and UPSEID are the SMF's and the UPF's, of a session that Attach has made.
-	SEID   uint64 `json:"cp_seid,omitempty"`
-	UPSEID uint64 `json:"up_seid,omitempty"`
+	SEID   uint64 `json:"cp_seid,string,omitempty"`
+	UPSEID uint64 `json:"up_seid,string,omitempty"`
 	// Namespace is the UE's network namespace. Its device has the same name.
 	Namespace string `json:"namespace"`
 }

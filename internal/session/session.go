@@ -13,8 +13,8 @@ import (
 // of its session.
 type Session struct {
 	// SEID is ours, CPSEID the control plane's. Our requests go to CPAddr.
-	SEID   uint64     `json:"seid"`
-	CPSEID uint64     `json:"cp_seid"`
+	SEID   uint64     `json:"seid,string"`
+	CPSEID uint64     `json:"cp_seid,string"`
 	CPAddr netip.Addr `json:"cp_addr"`
 	// Node is the Node ID of the association that the session belongs to.
 	Node string `json:"node"`

@@ -150,8 +150,8 @@ type Info struct {
 	Group  string     `json:"group"`
 	Index  int        `json:"session"`
 	Live   bool       `json:"established"`
-	CPSEID uint64     `json:"cp_seid"`
-	UPSEID uint64     `json:"up_seid,omitempty"`
+	CPSEID uint64     `json:"cp_seid,string"`
+	UPSEID uint64     `json:"up_seid,string,omitempty"`
 	UE4    netip.Addr `json:"ue4,omitzero"`
 	UE6    netip.Addr `json:"ue6,omitzero"`
 	// Access and Core are the UPF's F-TEIDs; Peer and Next those of the gNB and

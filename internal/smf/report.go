@@ -19,7 +19,7 @@ type Report struct {
 	// none that we know.
 	Group   string `json:"group,omitempty"`
 	Session int    `json:"session"`
-	SEID    uint64 `json:"cp_seid,omitempty"`
+	SEID    uint64 `json:"cp_seid,string,omitempty"`
 	// DownlinkData: PDRs that packets for an idle UE came by.
 	DownlinkData []uint16 `json:"downlink_data_pdrs,omitempty"`
 	Usage        []Usage  `json:"usage,omitempty"`

@@ -34,8 +34,8 @@ type rulesView struct {
 
 // sessionView is what culvert shows of a session: its rules only where one is asked for.
 type sessionView struct {
-	SEID   uint64    `json:"seid"`
-	CPSEID uint64    `json:"cp_seid"`
+	SEID   uint64    `json:"seid,string"`
+	CPSEID uint64    `json:"cp_seid,string"`
 	Rules  rulesView `json:"rules"`
 }
 

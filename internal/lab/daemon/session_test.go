@@ -16,7 +16,7 @@ func TestSessionTunnel(t *testing.T) {
 	in := &instance.Instance{Topology: parse(t, fixture("core")), Name: "l", Culvert: filepath.Join(dir, "culvert")}
 	script := `#!/bin/sh
 case "$*" in
-"session --ue 10.60.0.1 "*) echo '[{"seid": 18446744073709551615}]';;
+"session --ue 10.60.0.1 "*) echo '[{"seid": "18446744073709551615"}]';;
 "session show 18446744073709551615 "*) cat "` + dir + `/rules";;
 "session --ue 10.60.0.2 "*) echo '[]';;
 *) echo "no $*" >&2; exit 1;;
@@ -27,7 +27,7 @@ esac
 	}
 	rules := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, "rules"), []byte(`{"seid": 1, "rules": {"pdrs": [`+text+`], "fars": [{"forwarding": {"destination": 1}}, {"forwarding": {"outer": {"addr": "10.0.0.1", "teid": 1}}}]}}`), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "rules"), []byte(`{"seid": "1", "rules": {"pdrs": [`+text+`], "fars": [{"forwarding": {"destination": 1}}, {"forwarding": {"outer": {"addr": "10.0.0.1", "teid": 1}}}]}}`), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
