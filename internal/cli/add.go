@@ -59,7 +59,7 @@ nothing if something is wrong; - is standard input.`,
 			return a.add(c, fragment)
 		},
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "`FILE` of resources to add, written as in the configuration")
+	c.Flags().StringVarP(&file, "file", "f", "", "`file` of resources to add, written as in the configuration")
 	for _, f := range n.fields {
 		switch name := f.flagName(); {
 		case f.flag:

@@ -63,7 +63,7 @@ With --follow it goes on until an interrupt, and shows each flow again when it c
 	f.DurationVar(&filter.Since, "since", 0, "flows that had packets in this `time`, such as 5m; 10m is all that is kept")
 	f.StringVar(&filter.Pod, "pod", "", "flows of this `NAMESPACE/POD`, at either end")
 	f.StringVar(&filter.Namespace, "namespace", "", "flows of pods of this `namespace`, at either end")
-	f.StringVar(&filter.Verdict, "verdict", "", "allowed or dropped")
+	f.StringVar(&filter.Verdict, "verdict", "", "`kind` of verdict: allowed or dropped")
 	f.Uint16Var(&filter.Port, "port", 0, "flows to this `port`, of a pod or of a Service")
 	completeFlow(a, c)
 	return a.printing(c)

@@ -61,6 +61,6 @@ Stop the daemon first. Resources added through the API stay in the state file.`,
 			return err
 		},
 	}
-	c.Flags().StringVar(&pinPath, "pin-path", agent.DefaultPinPath, "`DIR` of the pins")
+	c.Flags().StringVar(&pinPath, "pin-path", agent.DefaultPinPath, "`directory` of the pins")
 	return c
 }

@@ -38,9 +38,9 @@ var interfaces = noun[agent.InterfaceStatus]{
 	section: "interfaces",
 	fields: []field{
 		{name: "mode", about: "auto (the default), native or generic", words: []string{"auto", "native", "generic"}},
-		{name: "roles", about: "what may enter: n3, n9, n6, n4, sr, edge, or any", list: true},
-		{name: "peers", about: "prefixes of those who may send GTP-U, or any", list: true},
-		{name: "host", about: "services of this host that can be reached, forward, any", list: true},
+		{name: "roles", about: "`list` of what may enter: n3, n9, n6, n4, sr, edge, or any", list: true},
+		{name: "peers", about: "`list` of prefixes of those who may send GTP-U, or any", list: true},
+		{name: "host", about: "`list` of services of this host that can be reached, forward, any", list: true},
 	},
 	example: "  culvert interface add eth1 --roles n6 --host ping",
 }
@@ -109,8 +109,8 @@ func sidFields() []field {
 		}
 	}
 	fields := []field{
-		{name: "behavior", about: "`NAME` of the endpoint behaviour", words: behaviors},
-		{name: "flavors", about: "`LIST` of PSP, USP, USD, NEXT-C-SID", list: true, words: namesOf(srv6.Flavors())},
+		{name: "behavior", about: "`name` of the endpoint behaviour", words: behaviors},
+		{name: "flavors", about: "`list` of PSP, USP, USD, NEXT-C-SID", list: true, words: namesOf(srv6.Flavors())},
 	}
 	choices := map[string][]string{"pdu_type": namesOf(srv6.PDUTypes()), "pdu_session_container": namesOf(srv6.ContainerTypes())}
 	for _, p := range srv6.Parameters() {
@@ -122,8 +122,8 @@ func sidFields() []field {
 // Flags of segment lists, and of the preference, which policies share with their
 // candidate paths.
 var (
-	segmentsField   = field{name: "segments", about: "segment `LIST`, first segment first; repeat the flag for a second list", list: true, other: true}
-	weightField     = field{name: "weight", about: "`WEIGHT` of each --segments, in their order (default 1)", list: true, other: true}
+	segmentsField   = field{name: "segments", about: "segment `list`, first segment first; repeat the flag for a second list", list: true, other: true}
+	weightField     = field{name: "weight", about: "`weight` of each --segments, in their order (default 1)", list: true, other: true}
 	preferenceField = field{name: "preference", about: "preference of this candidate path: the valid path with the highest is active (default 100)"}
 )
 
@@ -286,8 +286,8 @@ var steerings = noun[agent.SteeringStatus]{
 	section: "steering", addName: "[PREFIX]", addKey: "prefix",
 	fields: []field{
 		{name: "interface", about: "match packets received on this interface; with a PREFIX, those to it"},
-		{name: "tenant", about: "match what pods of the tenant with this `id` send to PREFIX"},
-		{name: "vlans", about: "`LIST` of VLAN tags for --interface, outermost first", list: true},
+		{name: "tenant", about: "match what pods of the tenant with this `ID` send to PREFIX"},
+		{name: "vlans", about: "`list` of VLAN tags for --interface, outermost first", list: true},
 		{name: "policy", about: "steer into this SR policy; with --sid-prefix, its segments come first"},
 		{name: "tunnel", about: "steer into this GTP-U tunnel"},
 		{name: "sid_prefix", path: "h_m_gtp4_d.sid_prefix", about: "H.M.GTP4.D: LOC:FUNC of the tail end's End.M.GTP4.E"},

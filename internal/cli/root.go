@@ -78,6 +78,7 @@ Ctrl-C, 143 by SIGTERM.`,
 			root.AddCommand(c)
 		}
 	}
+	exemplify(root)
 	cmdline.RefuseUnknown(root)
 	return root
 }

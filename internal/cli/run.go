@@ -57,9 +57,9 @@ if it is killed, the data path goes on forwarding; "culvert unpin" stops it.`,
 			return d.run(c.Context())
 		},
 	}
-	c.Flags().StringVar(&file, "config", "", "configuration `FILE`")
-	c.Flags().StringVar(&pinPath, "pin-path", agent.DefaultPinPath, "`DIR` on a bpffs for the pins of links, programs and maps")
-	c.Flags().StringVar(&statePath, "state", agent.DefaultStatePath, "`FILE` for the resources that were added through the API")
+	c.Flags().StringVar(&file, "config", "", "configuration `file`")
+	c.Flags().StringVar(&pinPath, "pin-path", agent.DefaultPinPath, "`directory` on a bpffs for the pins of links, programs and maps")
+	c.Flags().StringVar(&statePath, "state", agent.DefaultStatePath, "`file` for the resources that were added through the API")
 	c.Flags().StringVar(&files.ConfDir, "cni-conf-dir", "", "`directory` of the container runtime for the CNI configuration, which the daemon writes when pods can be added (default: it writes none)")
 	c.Flags().StringVar(&files.BinDir, "cni-bin-dir", "/opt/cni/bin", "`directory` of the runtime's plugins")
 	confFlags(c, &files)

@@ -65,7 +65,7 @@ and its own node.`,
 		},
 	}
 	c.Flags().StringVar(&q.Port, "port", "", "`port` of TO, by number or by name")
-	c.Flags().StringVar(&q.Protocol, "protocol", "", "tcp, udp, sctp or icmp; with --port tcp unless set")
+	c.Flags().StringVar(&q.Protocol, "protocol", "", "`name` of the protocol: tcp, udp, sctp or icmp; with --port tcp unless set")
 	protocols := []string{"tcp", "udp", "sctp", "icmp"}
 	_ = c.RegisterFlagCompletionFunc("protocol", func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		return slices.DeleteFunc(slices.Clone(protocols), func(p string) bool { return !strings.HasPrefix(p, begun) }), cobra.ShellCompDirectiveNoFileComp

@@ -170,9 +170,9 @@ not 0 if a check fails.`,
 	coreFlag(cmd, o)
 	cmd.Flags().VarP(&format, "output", "o", "`format`: table, json or yaml")
 	variantFlags(cmd, o, "in a lab that has several (default: all of them, one after another)")
-	cmd.Flags().StringVar(&o.checks, "checks", "", "only those checks whose names match this regular expression")
+	cmd.Flags().StringVar(&o.checks, "checks", "", "only those checks whose names match this regular expression, a `text`")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "leave the lab up")
-	cmd.Flags().StringVar(&o.upgradeTo, "upgrade-to", "", "culvert binary that upgrades go to (default: a copy of the same, with another build of the data path)")
+	cmd.Flags().StringVar(&o.upgradeTo, "upgrade-to", "", "culvert `binary` that upgrades go to (default: a copy of the same, with another build of the data path)")
 	return cmd
 }
 
@@ -199,13 +199,13 @@ func graphCommand() *cobra.Command {
 			return topology.WriteGraph(cmd.OutOrStdout(), t, format)
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", "text", "text, dot, mermaid, table, json or yaml")
+	cmd.Flags().StringVarP(&format, "output", "o", "text", "`format`: text, dot, mermaid, table, json or yaml")
 	return cmd
 }
 
 func instanceFlags(cmd *cobra.Command, o *options) {
-	cmd.Flags().StringVar(&o.as, "as", "", "name of this instance of the lab (default: the lab's), to have several at once")
-	cmd.Flags().StringVar(&o.culvert, "culvert", "", "culvert binary that the nodes run (default: the one beside this program, or in PATH)")
+	cmd.Flags().StringVar(&o.as, "as", "", "`name` of this instance of the lab (default: the lab's), to have several at once")
+	cmd.Flags().StringVar(&o.culvert, "culvert", "", "culvert `binary` that the nodes run (default: the one beside this program, or in PATH)")
 }
 
 func coreFlag(cmd *cobra.Command, o *options) {
@@ -214,8 +214,8 @@ func coreFlag(cmd *cobra.Command, o *options) {
 }
 
 func variantFlags(cmd *cobra.Command, o *options, about string) {
-	cmd.Flags().StringVar(&o.n9, "n9", "", "transport of N9, "+about)
-	cmd.Flags().StringVar(&o.mode, "mode", "", "control plane of the overlay, "+about)
+	cmd.Flags().StringVar(&o.n9, "n9", "", "`name` of the transport of N9, "+about)
+	cmd.Flags().StringVar(&o.mode, "mode", "", "`name` of the control plane of the overlay, "+about)
 	for _, flag := range []string{"n9", "mode"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, completeVariant(flag)) // fails only for a flag that is not there
 	}

@@ -42,7 +42,7 @@ configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide
 			return runIn(in, cmd, n, args[2:])
 		},
 	}
-	cmd.Flags().StringVar(&o.as, "as", "", "name of this instance of the lab (default: the lab's)")
+	cmd.Flags().StringVar(&o.as, "as", "", "`name` of this instance of the lab (default: the lab's)")
 	cmd.Flags().SetInterspersed(false) // the command's flags are its own
 	return cmd
 }

@@ -32,6 +32,7 @@ PATH.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cmdline.Usage(err) })
 	a := &app{format: printer.Table}
 	root.AddCommand(lab.Command(), bench.Command(), a.smf(), a.gnb())
+	exemplify(root)
 	cmdline.RefuseUnknown(root)
 	return root
 }

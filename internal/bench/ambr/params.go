@@ -74,7 +74,7 @@ func Traffics() (names []string) {
 // Flags offers the parameters.
 func (p *Params) Flags(f *pflag.FlagSet) {
 	f.IntSliceVar(&p.AMBR, "ambr", p.AMBR, "`rates` of the session, in Mbit/s")
-	f.Var(&durations{&p.RTT}, "rtt", "round-trip `times`")
+	f.Var(&durations{&p.RTT}, "rtt", "round-trip times, as a `list`")
 	f.StringSliceVar(&p.Direction, "direction", p.Direction, "`directions` of the traffic: "+strings.Join(Directions(), ", "))
 	f.StringSliceVar(&p.Traffic, "traffic", p.Traffic, "`kinds` of traffic: "+strings.Join(Traffics(), ", "))
 	f.StringVar(&p.Congestion, "congestion", p.Congestion, "congestion `control` of TCP, as the kernel calls it")

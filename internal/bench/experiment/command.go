@@ -305,7 +305,7 @@ func (l *Library) listCommand() *cobra.Command {
 			return l.list(c.OutOrStdout(), o.output)
 		},
 	}
-	c.Flags().StringVar(&show, "show", "", "print the file of the built-in experiment `NAME`, to be copied and changed")
+	c.Flags().StringVar(&show, "show", "", "print the file of the built-in experiment with this `name`, to be copied and changed")
 	cmdline.Complete(c, "show", l.Names)
 	o.outputFlag(c)
 	return c

@@ -52,7 +52,7 @@ interval, and whether the difference is real.`,
 	f := c.Flags()
 	f.StringVar(&o.Out, "out", "", "`folder` to write into (default: the run's own; of several: comparison)")
 	f.StringSliceVar(&o.Formats, "format", nil, "`formats` to write: "+strings.Join(Formats, ",")+" (default: all)")
-	f.StringVarP(&output, "output", "o", output, "what to say on stdout: table or json (the verdicts of a comparison)")
+	f.StringVarP(&output, "output", "o", output, "`format` of what is said on stdout: table or json (the verdicts of a comparison)")
 	for name, values := range map[string][]string{"format": Formats, "output": {"table", "json"}} {
 		if err := c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic(err) // only a wrong name above can be the reason
