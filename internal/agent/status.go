@@ -135,7 +135,7 @@ func (a *Agent) SIDs() ([]SIDStatus, error) {
 		n, err := a.core.dp.Counters.SID(v.SID)
 		s := SIDStatus{LocalSID: v, Origin: r.Origin, Counter: n}
 		if v.NextHop.IsValid() || v.Interface != "" {
-			s.NextHop = apply.Resolve(a.core.links, adjacency.Key{NextHop: v.NextHop, Interface: v.Interface}).State()
+			s.NextHop = apply.Resolve(a.core.links, adjacency.Key{NextHop: v.NextHop, Interface: v.Interface}).State(a.core.goal.Desired.Process.Overlay.IsSet())
 		}
 		return s, err
 	})
@@ -223,7 +223,7 @@ func (a *Agent) Tunnels() ([]TunnelStatus, error) {
 func (a *Agent) Adjacencies() (out []AdjacencyStatus, err error) {
 	err = a.core.read(func() error {
 		for key, h := range a.core.network.Hops() {
-			s := AdjacencyStatus{Key: netdev.Key(key).String(), State: h.State(), Interface: h.Interfaces()}
+			s := AdjacencyStatus{Key: netdev.Key(key).String(), State: h.State(a.core.goal.Desired.Process.Overlay.IsSet()), Interface: h.Interfaces()}
 			if h.Next != nil {
 				l, _ := a.core.links.LinkByIndex(h.Next.Ifindex)
 				s.Interface, s.MTU = l.Name, h.Next.MTU

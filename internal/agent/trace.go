@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/frame"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
@@ -92,6 +94,9 @@ func (c *core) traceEvent(e event.TraceEvent) TraceEvent {
 		SID: e.SID, Target: e.Target, Tunnel: e.Tunnel, Policy: e.Policy,
 		Reason: e.Reason.String(), Drop: e.Reason.Drop(), Text: e.Reason.Text(), Verdict: e.Verdict,
 		InLength: e.InLength, OutLength: e.OutLength, In: e.In, Out: e.Out,
+	}
+	if e.Reason == reason.Passed && bytes.Equal(e.In, e.Out) { // the kernel has it as it came: nothing was sent
+		out.Out, out.OutLength = nil, 0
 	}
 	if e.Session != 0 {
 		out.Session, out.PDR = e.Session, e.Rule

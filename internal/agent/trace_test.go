@@ -61,6 +61,10 @@ func TestTrace(t *testing.T) {
 		d.dp.traced <- e
 	}
 	e := <-got
+	d.dp.traced <- event.TraceEvent{SID: sid, In: gtpFrame(7), Out: gtpFrame(7), InLength: 90, OutLength: 90, Ifindex: 2, Reason: reason.Passed}
+	if passed := <-got; passed.Reason != "passed" || passed.Out != nil || passed.OutLength != 0 || passed.InLength != 90 {
+		t.Errorf("a packet that the kernel gets as it came: %+v, and nothing was sent", passed)
+	}
 	if len(got) > 0 || e.Interface != "eth1" || e.Egress != "#9" || e.Reason != "hop_limit" || !e.Drop || e.Text == "" ||
 		e.Adjacency != "dev eth0" || e.Verdict != "XDP_DROP" || len(e.SegmentList) != 1 || e.SegmentList[0] != netip.MustParseAddr("fc00:4:0:1::") {
 		t.Errorf("the event is %+v, %d more", e, len(got))

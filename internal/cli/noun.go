@@ -24,6 +24,9 @@ type noun[T any] struct {
 	fetch   func(c *api.Client, ctx context.Context, key string) ([]T, error)
 	header  []any
 	row     func(T) []any // the first cell is the key
+	// note is a sentence about what is in a row, "" for none. Equal ones stand once below the
+	// table, where they do not make a column wide.
+	note func(T) string
 
 	// section is that of the configuration. Nouns that have one also have the
 	// commands add and delete.
@@ -44,6 +47,7 @@ func (n noun[T]) command(a *app) *cobra.Command {
 			for _, v := range all {
 				g.Row(n.row(v)...)
 			}
+			n.notes(g, all)
 		})
 	}
 	c := a.printing(&cobra.Command{Use: string(n.kind), Aliases: n.aliases, Short: n.short, Args: cmdline.NoArgs, RunE: list})
@@ -69,6 +73,35 @@ func (n noun[T]) command(a *app) *cobra.Command {
 		}))
 	}
 	return c
+}
+
+// notes writes each note once, with the keys of the rows that it is about.
+func (n noun[T]) notes(g *printer.Grid, all []T) {
+	if n.note == nil {
+		return
+	}
+	var order []string
+	keys := map[string][]string{}
+	for _, v := range all {
+		if note := n.note(v); note != "" {
+			if keys[note] == nil {
+				order = append(order, note)
+			}
+			keys[note] = append(keys[note], fmt.Sprint(n.row(v)[0]))
+		}
+	}
+	if len(order) > 0 {
+		g.Gap()
+	}
+	const most = 3 // keys that are read
+	for _, note := range order {
+		of := keys[note]
+		text := strings.Join(of[:min(len(of), most)], ", ")
+		if more := len(of) - most; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		g.Line(text + ": " + note)
+	}
 }
 
 func (n noun[T]) all(client *api.Client, ctx context.Context) ([]T, error) {

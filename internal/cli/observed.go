@@ -96,7 +96,12 @@ var adjacencies = noun[agent.AdjacencyStatus]{
 	header: []any{"KEY", "STATE", "INTERFACE", "MAC", "VLANS", "MTU"},
 	row: func(s agent.AdjacencyStatus) []any {
 		vlans := strings.Trim(strings.ReplaceAll(fmt.Sprint(s.VLANs), " ", "."), "[]")
-		return []any{s.Key, s.State, s.Interface, s.MAC, vlans, s.MTU}
+		state, _, _ := strings.Cut(s.State, ": ")
+		return []any{s.Key, state, s.Interface, s.MAC, vlans, s.MTU}
+	},
+	note: func(s agent.AdjacencyStatus) string {
+		_, why, _ := strings.Cut(s.State, ": ")
+		return why
 	},
 }
 

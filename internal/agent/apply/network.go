@@ -260,7 +260,7 @@ func (n *Network) syncHop(key adjacency.Key) {
 		return
 	}
 	n.hops[key] = want
-	n.log.Debug("next hop", "key", netdev.Key(key), "state", want.State())
+	n.log.Debug("next hop", "key", netdev.Key(key), "state", want.State(true))
 }
 
 // keep has the kernel resolve the neighbours that tables refer to and those
@@ -315,14 +315,15 @@ func Resolve(links *netdev.Snapshot, key adjacency.Key) Hop {
 	return Hop{Next: out, Why: nh.Why}
 }
 
-// State is ready, or why not.
-func (h Hop) State() string {
+// State is ready, or why not. member says that the node is in a cluster, whose pods' programs
+// reach more devices.
+func (h Hop) State(member bool) string {
 	switch {
 	case h.Shared != nil:
 		return h.shared()
 	case h.Next == nil:
 		return h.Why
-	case h.Next.Pass && h.Next.Dst != nil:
+	case h.Next.Pass && h.Next.Dst != nil && member:
 		return "ready for pods; else by the kernel: " + h.Why
 	case h.Next.Pass:
 		return "by the kernel: " + h.Why

@@ -278,7 +278,9 @@ func (a *Agent) Tunnels() ([]agent.TunnelStatus, error) {
 func (a *Agent) Adjacencies() ([]agent.AdjacencyStatus, error) {
 	return fixed(a,
 		agent.AdjacencyStatus{Key: "2001:db8:12::2", State: "ready", Interface: "core0", MAC: "02:00:00:00:00:02", VLANs: []int{100, 7}, MTU: 1500},
-		agent.AdjacencyStatus{Key: "2001:db8:13::2", State: "no route"})
+		agent.AdjacencyStatus{Key: "2001:db8:13::2", State: "no route"},
+		agent.AdjacencyStatus{Key: "10.6.0.1 dev n6", State: "by the kernel: n6 is a bridge: the kernel chooses its port", Interface: "n6", MTU: 1500},
+		agent.AdjacencyStatus{Key: "10.6.0.9 dev n6", State: "by the kernel: n6 is a bridge: the kernel chooses its port", Interface: "n6", MTU: 1500})
 }
 
 // Outcomes are always the same.

@@ -11,6 +11,9 @@ import (
 // are those of bpf/def/reason.h.
 type Reason uint32
 
+// Passed is the outcome of packets that the kernel gets.
+const Passed = Reason(abi.ReasonREASON_PASSED)
+
 // BufferFull is of packets for idle UEs; the daemon counts some of these drops itself.
 const BufferFull = Reason(abi.ReasonREASON_BUFFER_FULL)
 
