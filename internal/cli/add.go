@@ -136,7 +136,13 @@ func (n noun[T]) fragment(c *cobra.Command, file string, args []string) (*config
 // asFlags names in each error the flag or the argument that it is about.
 func (n noun[T]) asFlags(list config.Errors) error {
 	for i := range list {
-		name := list[i].Field[strings.LastIndex(list[i].Field, ".")+1:]
+		_, path, _ := strings.Cut(list[i].Field, "].")
+		name := path[strings.LastIndex(path, ".")+1:]
+		for _, f := range n.fields {
+			if f.path == path {
+				name = f.name
+			}
+		}
 		if list[i].Field = "--" + strings.ReplaceAll(name, "_", "-"); name == cmp.Or(n.addKey, "name") {
 			list[i].Field = strings.Trim(cmp.Or(n.addName, n.keyName), "[]")
 		}

@@ -51,13 +51,21 @@ func TestAdd(t *testing.T) {
 		{"steering add --interface customer0 --vlans 5,6 --policy wire", "steering: [{interface: customer0, vlans: [5, 6], policy: wire}]"},
 		{"steering add 198.51.100.0/24 --sid-prefix 2001:db8:b:400::/56 --source-prefix 2001:db8:a:4000::/64 --pdu-type ipv4v6 --policy gold",
 			"steering: [{prefix: 198.51.100.0/24, h_m_gtp4_d: {sid_prefix: '2001:db8:b:400::/56', source_prefix: '2001:db8:a:4000::/64', pdu_type: ipv4v6, policy: gold}}]"},
+		{"slice add factory --sst 1 --sd 000002 --network-instance internet --uplink 1000 --ue-to-ue route",
+			"slices: [{name: factory, snssai: {sst: 1, sd: '000002'}, network_instance: internet, rate_limit: {uplink: 1000}, ue_to_ue: route}]"},
+		{"slice add far --sst 2 --transport srv6 --uplink-sid 2001:db8:2:d46::1 --local-sid 2001:db8:1:d47::/64",
+			"slices: [{name: far, snssai: {sst: 2}, n9: {transport: srv6, mode: traditional, uplink: '2001:db8:2:d46::1', local_sid: '2001:db8:1:d47::/64'}}]"},
 		{"tunnel add t --remote 192.0.2.100 --remote-teid 0x2001 --source 192.0.2.1 --qfi 9 --pdu-session-container downlink",
 			"tunnels: [{name: t, remote: 192.0.2.100, remote_teid: 0x2001, source: 192.0.2.1, qfi: 9, pdu_session_container: downlink}]"},
 		{"interface add eth7 --mode generic --roles edge", "interfaces: [{name: eth7, mode: generic, roles: [edge]}]"},
 		{"locator add l --prefix 2001:db8:500::/48 --function-bits 8", "locators: [{name: l, prefix: '2001:db8:500::/48', function_bits: 8}]"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
-			f := start(t, "edge.yaml")
+			example := "edge.yaml"
+			if strings.HasPrefix(c.args, "slice") {
+				example = "upf.yaml"
+			}
+			f := start(t, example)
 			before := f.Running()
 			out := f.ok(t, strings.Fields(c.args)...)
 			if !strings.HasPrefix(out, "add ") || strings.Count(out, "\n") != 1 {
@@ -81,6 +89,7 @@ func tail(c, before *config.Config) config.Config {
 	out.Steering = append(out.Steering, c.Steering[len(before.Steering):]...)
 	out.TrafficClasses = append(out.TrafficClasses, c.TrafficClasses[len(before.TrafficClasses):]...)
 	out.Tunnels = append(out.Tunnels, c.Tunnels[len(before.Tunnels):]...)
+	out.Slices = append(out.Slices, c.Slices[len(before.Slices):]...)
 	return out
 }
 
@@ -247,6 +256,8 @@ func TestFailures(t *testing.T) {
 		{"sid -o xml", "give one of table, json, yaml", cmdline.ExitUsage},
 		{"sid show", `"culvert sid show" takes one PREFIX, got 0 arguments`, cmdline.ExitUsage},
 		{"sid delete", "takes one PREFIX or more", cmdline.ExitUsage},
+		{"slice add far --transport srv6 --uplink-sid fc00::x", `--uplink-sid: "fc00::x" is not an IP address`, cmdline.ExitUsage},
+		{"slice add far --sst 300", "--sst: 300 is out of range", cmdline.ExitUsage},
 		{"sid add", "takes one PREFIX", cmdline.ExitUsage},
 		{"sid add 2001:db8::/64 --table main", `--table: must be a number, is the text "main"`, cmdline.ExitUsage},
 		{"sid add 2001:db8::/64 --behavior Emd", `--behavior: "Emd"`, cmdline.ExitUsage},

@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -390,6 +391,26 @@ var networkSlices = noun[agent.SliceStatus]{
 		return []any{s.Name, s.SNSSAI, s.NetworkInstance, n9, s.Sessions,
 			s.Uplink.Packets, s.Uplink.Bytes, s.Downlink.Packets, s.Downlink.Bytes, s.Origin}
 	},
+	section: "slices",
+	fields: []field{
+		{name: "sst", path: "snssai.sst", about: "`number` of the slice/service type, 1 to 255, of the sessions (default: any)"},
+		{name: "sd", path: "snssai.sd", about: "slice differentiator of the sessions, six hex `digits`"},
+		{name: "network_instance", about: "`name` of the network instance (DNN) of the sessions (default: any)"},
+		{name: "table", about: "`number` of the kernel's routing table by which packets leave (default 254, main)"},
+		{name: "ue_to_ue", about: "what becomes of packets between UEs, by `name`: drop, route or n6", words: []string{string(slice.UEToUEDrop), string(slice.UEToUERoute), string(slice.UEToUEN6)}},
+		{name: "uplink", path: "rate_limit.uplink", about: "limit of all sessions together, in `kbit/s` (default: none)"},
+		{name: "downlink", path: "rate_limit.downlink", about: "limit of all sessions together, in `kbit/s` (default: none)"},
+		{name: "transport", path: "n9.transport", about: "`name` of what leads to the next UPF: gtpu or srv6 (default: as the SMF says)", words: []string{string(slice.GTPU), string(slice.SRv6)}},
+		{name: "mode", path: "n9.mode", about: "`name` of the mode of srv6: traditional (one SID) or enhanced (policies)", words: []string{string(slice.Traditional), string(slice.Enhanced)}},
+		{name: "uplink_sid", path: "n9.uplink", about: "SID of the next UPF, an `address`"},
+		{name: "downlink_sid", path: "n9.downlink", about: "SID of the UPF toward the gNB, an `address`"},
+		{name: "uplink_policy", path: "n9.uplink_policy", about: "`name` of the SR policy that leads to the next UPF"},
+		{name: "downlink_policy", path: "n9.downlink_policy", about: "`name` of the SR policy that leads toward the gNB"},
+		{name: "local_sid", path: "n9.local_sid", about: "`prefix` of this node's SID at which the slice's sessions receive"},
+	},
+	example: `  culvert slice add internet --network-instance internet
+  culvert slice add factory --sst 1 --sd 000002 --uplink 1000000 --downlink 1000000
+  culvert slice add far --sst 2 --transport srv6 --mode traditional --uplink-sid 2001:db8:2:d46::1`,
 }
 
 // namesOf is the text of each value.
