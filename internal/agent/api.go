@@ -47,6 +47,8 @@ type Status struct {
 	UPF        *UPFStatus           `json:"upf,omitempty"`     // of a node that is one
 	Overlay    *OverlayStatus       `json:"overlay,omitempty"` // of a member of a cluster
 	Spread     *SpreadStatus        `json:"spread,omitempty"`  // where packets are spread over CPUs
+	// Problems keep the data path from the desired state, or from outliving the daemon.
+	Problems []string `json:"problems,omitempty"`
 }
 
 // UPFStatus is a user plane function at a glance.

@@ -51,6 +51,8 @@ type dataPath struct {
 	Sweep       func() error // removes what was taken over and not put since
 	Build       func() string
 	Close       func() error
+	// MissingPins are those that somebody has removed.
+	MissingPins func() []string
 }
 
 // counters are what people and metrics read of the data path.
@@ -202,6 +204,6 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, Flows: recorder{dp.Flows.Read, dp.Pods.LeftOut}, NetworkPolicies: dp.NetworkPolicies, Spread: dp.Spread, N4: dp.N4, NAT: dp.NAT, SpreadCards: steering.cards,
 		Punts:    punt.DataPath{Injector: dp, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read},
 		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Isolated: dp.Pods.PolicyCounts, Signalling: dp.Signalling},
-		Sweep:    dp.Sweep, Build: dp.Build, Close: dp.Close,
+		Sweep:    dp.Sweep, Build: dp.Build, Close: dp.Close, MissingPins: dp.MissingPins,
 	}, nil
 }

@@ -83,6 +83,12 @@ func TestRouteThatDoesNotFit(t *testing.T) {
 	}
 	d.change(t, s, "what is around it asks the kernel, the rest does not", asks)
 	d.dp.log()
+	if g := d.Gauges(); g.Failures == 0 {
+		t.Error("the metric counts no failure")
+	}
+	if s, err := d.Status(); err != nil || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "203.0.113.128/25 in table 254: the table is full") {
+		t.Errorf("the status says %q, %v", s.Problems, err)
+	}
 	d.core.retry()
 	if calls := d.dp.log(); len(calls) != 1 || !asks() {
 		t.Errorf("another try: calls are %q", calls)
@@ -97,8 +103,8 @@ func TestRouteThatDoesNotFit(t *testing.T) {
 			t.Errorf("with room for all %s has %d next hops", p, hops(p))
 		}
 	}
-	if d.core.network.Failed() {
-		t.Error("failures are left")
+	if s, err := d.Status(); d.core.network.Failed() || err != nil || len(s.Problems) > 0 || d.Gauges().Failures != 0 {
+		t.Errorf("failures are left: %q, %v", s.Problems, err)
 	}
 }
 

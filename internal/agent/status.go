@@ -83,6 +83,7 @@ func (a *Agent) Status() (Status, error) {
 			s.UPF.Slices = sliceNames(c.goal)
 		}
 		s.Spread = c.spread.status(c.writer.Tables.Spread.By)
+		s.Problems = c.problems()
 		return nil
 	})
 	if s.Overlay != nil {
@@ -95,6 +96,29 @@ func (a *Agent) Status() (Status, error) {
 		}
 	}
 	return s, err
+}
+
+// mostProblems of a sort are listed: of a table that is full each entry fails.
+const mostProblems = 5
+
+// problems are what keeps the data path from the desired state. The caller holds the lock.
+func (c *core) problems() (out []string) {
+	refs := slices.SortedFunc(maps.Keys(c.writer.Failures), func(a, b desired.Ref) int { return cmp.Compare(a.String(), b.String()) })
+	for _, ref := range refs[:min(len(refs), mostProblems)] {
+		out = append(out, fmt.Sprintf("%s: %v; it is tried again", ref, c.writer.Failures[ref]))
+	}
+	if more := len(refs) - mostProblems; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more resources", more))
+	}
+	if n, first := c.network.Failures(); n > 0 {
+		out = append(out, fmt.Sprintf("%d routes, addresses or next hops of the kernel are not in the data path, and are tried again; the first: %s", n, first))
+	}
+	if c.dp.MissingPins != nil {
+		if pins := c.dp.MissingPins(); len(pins) > 0 {
+			out = append(out, fmt.Sprintf("%d pins are gone, such as %s: forwarding would end with the daemon; restart culvert while it runs", len(pins), pins[0]))
+		}
+	}
+	return out
 }
 
 // Interfaces are those of the configuration, as they are.
@@ -481,7 +505,8 @@ func (a *Agent) Gauges() Gauges {
 	}
 	g.Flows = c.flows.gauges()
 	g.Spread = c.spread.status(c.writer.Tables.Spread.By)
-	g.DataPath, g.Failures, g.Tables = c.dp.Build(), len(c.writer.Failures), c.dp.Counters.Usage()
+	ofKernel, _ := c.network.Failures()
+	g.DataPath, g.Failures, g.Tables = c.dp.Build(), len(c.writer.Failures)+ofKernel, c.dp.Counters.Usage()
 	g.SlowPath, g.Paths = a.punts.Counters(), len(c.goal.Observed.Paths)
 	if w := c.goal.Wanted; w != nil {
 		for _, p := range w.Peers {

@@ -99,6 +99,16 @@ func (f fixture) ok(t *testing.T, args ...string) string {
 	return r.stdout
 }
 
+// degraded runs what shows that something is not as it should be.
+func (f fixture) degraded(t *testing.T, args ...string) string {
+	t.Helper()
+	r := f.run(t, args...)
+	if r.code != cmdline.ExitCheckFailed || r.stderr != "culvert: 1 of these are not as they should be\n" {
+		t.Fatalf("culvert %s: exit %d: %s", strings.Join(args, " "), r.code, r.stderr)
+	}
+	return r.stdout
+}
+
 // golden compares with a file in testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -201,7 +211,8 @@ func TestNAT(t *testing.T) {
 func TestOverlay(t *testing.T) {
 	f := start(t, "overlay.yaml")
 	var all strings.Builder
-	for _, args := range []string{"status", "node", "node list -o json", "node show node-2", "config"} {
+	all.WriteString("$ culvert status\n" + f.degraded(t, "status") + "\n")
+	for _, args := range []string{"node", "node list -o json", "node show node-2", "config"} {
 		all.WriteString("$ culvert " + args + "\n" + f.ok(t, strings.Fields(args)...) + "\n")
 	}
 	golden(t, "overlay", all.String())
@@ -213,9 +224,10 @@ func TestOverlay(t *testing.T) {
 func TestSpread(t *testing.T) {
 	f := start(t, "../internal/cli/testdata/spread.yaml")
 	var all strings.Builder
-	for _, args := range []string{"status", "status -o json", "config"} {
-		all.WriteString("$ culvert " + args + "\n" + f.ok(t, strings.Fields(args)...) + "\n")
+	for _, args := range []string{"status", "status -o json"} {
+		all.WriteString("$ culvert " + args + "\n" + f.degraded(t, strings.Fields(args)...) + "\n")
 	}
+	all.WriteString("$ culvert config\n" + f.ok(t, "config") + "\n")
 	f = start(t, "../internal/cli/testdata/spread-card.yaml")
 	all.WriteString("$ culvert status\n" + f.ok(t, "status") + "\n")
 	golden(t, "spread", all.String())

@@ -235,8 +235,9 @@ func TestUnit(t *testing.T) {
 func TestSessions(t *testing.T) {
 	f := start(t, "upf.yaml")
 	var all strings.Builder
+	all.WriteString("$ culvert status\n" + f.degraded(t, "status") + "\n")
 	for _, args := range []string{
-		"status", "slice", "slice show b", "association", "association show smf.example", "session",
+		"slice", "slice show b", "association", "association show smf.example", "session",
 		"session list --ue 10.45.0.2 -o json", "session --slice a", "session show 0x8000000000000001", "session show 2 -o json", "config",
 	} {
 		all.WriteString("$ culvert " + args + "\n" + f.ok(t, strings.Fields(args)...) + "\n")

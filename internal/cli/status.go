@@ -28,7 +28,11 @@ func statusCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", Short: "Show the state of the daemon, or of all daemons of a cluster", Args: cmdline.NoArgs,
 		Long: `Shows the state of the daemon. --cluster reads the list of nodes from the
-Kubernetes API and asks the agent in each node's pod, as kubectl exec does.`,
+Kubernetes API and asks the agent in each node's pod, as kubectl exec does.
+
+The exit code is 0 if the daemon is ready and the data path is in the desired state,
+3 if something is not as it should be (the lines say what), and 1 if the daemon does
+not answer or is not ready.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if cluster {
 				client, err := operator.New(where)
@@ -41,12 +45,42 @@ Kubernetes API and asks the agent in each node's pod, as kubectl exec does.`,
 				}
 				return a.print(c, members, func(g *printer.Grid) { a.membersTable(g, members) })
 			}
-			return show(a, c, (*api.Client).Status, a.statusTable)
+			s, err := ask(a, c, readTimeout, (*api.Client).Status)
+			if err == nil {
+				err = a.print(c, s, func(g *printer.Grid) { a.statusTable(g, s) })
+			}
+			if n := degraded(&s); err == nil && n > 0 {
+				err = cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("%d of these are not as they should be", n))
+			}
+			return err
 		},
 	}
 	c.Flags().BoolVar(&cluster, "cluster", false, "all nodes of a Kubernetes cluster")
 	a.agentFlags(c, &where)
 	return a.printing(c)
+}
+
+// degraded counts what is not as it should be.
+func degraded(s *agent.Status) int {
+	n := len(s.Problems)
+	for _, in := range s.Interfaces {
+		if strings.HasPrefix(in.Attached, "not attached") {
+			n++
+		}
+	}
+	if s.UPF != nil && s.UPF.Journal != "" {
+		n++
+	}
+	if o := s.Overlay; o != nil {
+		n += len(o.Problems)
+		if o.Problem != "" {
+			n++
+		}
+	}
+	if s.Spread != nil && s.Spread.Problem != "" {
+		n++
+	}
+	return n
 }
 
 // overlayRows are of a member of a cluster.
@@ -168,6 +202,9 @@ func (a *app) statusTable(g *printer.Grid, s agent.Status) {
 	}
 	if s.Spread != nil {
 		spreadRows(g, s.Spread)
+	}
+	for _, p := range s.Problems {
+		g.Row("problem", p)
 	}
 	all, drops := totals(s.Outcomes)
 	g.Row("packets", fmt.Sprintf("%d, %d dropped", all, drops))

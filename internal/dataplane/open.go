@@ -179,10 +179,21 @@ func Open(opts Options) (*DataPlane, error) {
 	if err == nil {
 		err = d.openN4(spec)
 	}
+	if err == nil && d.pins != nil {
+		err = d.pins.Remember()
+	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// MissingPins returns the pins that somebody has removed.
+func (d *DataPlane) MissingPins() []string {
+	if d.pins == nil {
+		return nil
+	}
+	return d.pins.Missing()
 }
 
 // openAttachments makes what attaches the programs, which are loaded.

@@ -2,6 +2,7 @@ package netdev
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 )
@@ -14,6 +15,9 @@ type RouteKey struct {
 	Table  uint32
 	Prefix netip.Prefix
 }
+
+// String returns the prefix and the table.
+func (k RouteKey) String() string { return fmt.Sprintf("%s in table %d", k.Prefix, k.Table) }
 
 // Mirror says what the data path may look up itself: for each prefix of the
 // tables the next hops, a weight of n as n repetitions. No next hops mean "ask

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -29,6 +30,7 @@ const (
 type retries struct {
 	log    *slog.Logger
 	failed int
+	first  string // of what failed
 }
 
 // check logs an error and has the write tried again. It says whether there was
@@ -37,11 +39,17 @@ func (r *retries) check(err error, what string, key any) bool {
 	if err == nil {
 		return true
 	}
+	if r.failed == 0 {
+		r.first = fmt.Sprintf("%s %v: %v", what, key, err)
+	}
 	if r.failed++; r.failed <= mostWarnings {
 		r.log.Warn("cannot keep the data path in step with the kernel; will try again", "what", what, "key", key, "error", err)
 	}
 	return false
 }
+
+// Failures returns how many writes failed, and says what the first one was.
+func (r *retries) Failures() (n int, first string) { return r.failed, r.first }
 
 // Failed says whether something could not be written.
 func (r *retries) Failed() bool { return r.failed > 0 }

@@ -40,6 +40,8 @@ type Dir struct {
 	path  string
 	dir   *os.File
 	links string // where links are; empty: in the directory
+	// kept are the maps and programs, in the directory, which stay as long as the data path.
+	kept []string
 }
 
 const (
@@ -75,6 +77,33 @@ func lock(path string) (*Dir, error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return &Dir{path: path, dir: dir}, nil
+}
+
+// Remember has Missing look for the maps and programs that are pinned now.
+func (p *Dir) Remember() error {
+	p.kept = nil
+	for _, folder := range []string{dirMaps, dirPrograms} {
+		files, err := os.ReadDir(p.at(folder))
+		if err != nil {
+			return fmt.Errorf("list pins: %w", err)
+		}
+		for _, f := range files {
+			p.kept = append(p.kept, filepath.Join(folder, f.Name()))
+		}
+	}
+	return nil
+}
+
+// Missing returns the pins that somebody has removed since Remember. Without them the data path
+// ends with the daemon.
+func (p *Dir) Missing() (paths []string) {
+	for _, name := range p.kept {
+		path := p.at(name)
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // Path is where the directory is.
