@@ -145,14 +145,15 @@ func (a *Agent) Reload(ctx context.Context) ([]desired.Change, error) {
 	if a.options.ConfigPath == "" {
 		return nil, fmt.Errorf("%w: the daemon was started without a configuration file", desired.ErrInvalid)
 	}
-	c, err := config.Load(a.options.ConfigPath)
+	c, lines, err := config.LoadLines(a.options.ConfigPath)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", desired.ErrInvalid, err)
 	}
 	c = desired.Completed(c)
-	return a.core.change(ctx, false, func(now *plan.Goal) (proposal, error) {
+	changes, err := a.core.change(ctx, false, func(now *plan.Goal) (proposal, error) {
 		return proposal{goal: now.WithFile(c)}, nil
 	})
+	return changes, lines.Of(err)
 }
 
 // Add puts every resource of the fragment, as OriginAPI.

@@ -53,7 +53,7 @@ if it is killed, the data path goes on forwarding; "culvert unpin" stops it.`,
 			if err != nil {
 				return err
 			}
-			d.cni = files
+			d.cni, d.file = files, file
 			return d.run(c.Context())
 		},
 	}
@@ -83,6 +83,7 @@ type daemon struct {
 	agent  *agent.Agent
 	server *api.Server
 	cni    install.Files // the runtime's
+	file   string        // of the configuration
 }
 
 // newDaemon listens first: a second daemon ends here, before it changes the
@@ -140,18 +141,38 @@ func (d *daemon) reloads(ctx context.Context, hangup <-chan os.Signal) error {
 			return err
 		}
 		d.notify(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Nano()/1000))
-		const refused = "the configuration file was not applied"
-		changes, err := d.agent.Reload(ctx)
-		if list, ok := errors.AsType[config.Errors](err); ok {
-			for _, e := range list {
-				d.logger.Error(refused, "line", e.Line, "field", e.Field, "problem", e.Problem, "fix", e.Fix)
-			}
-		} else if err != nil {
-			d.logger.Error(refused, "error", err)
+		if changes, err := d.agent.Reload(ctx); err != nil {
+			logRefused(d.logger, d.file, err)
 		} else {
-			d.logger.Info("the configuration file was applied", "changes", len(changes))
+			d.logger.Info("the configuration file was applied", "file", d.file, "changes", len(changes))
 		}
 		d.notify("READY=1")
+	}
+}
+
+// logRefused logs why the configuration file was not applied, with what is known of each reason.
+func logRefused(logger *slog.Logger, file string, err error) {
+	const refused = "the configuration file was not applied"
+	list, ok := errors.AsType[config.Errors](err)
+	if !ok {
+		logger.Error(refused, "file", file, "error", err)
+		return
+	}
+	for _, e := range list[:min(len(list), mostListed)] {
+		args := []any{"file", file}
+		if e.Line > 0 {
+			args = append(args, "line", e.Line)
+		}
+		if e.Field != "" {
+			args = append(args, "field", e.Field)
+		}
+		if e.Line == 0 && e.Resource != "" {
+			args = append(args, "resource", e.Resource)
+		}
+		logger.Error(refused, append(args, "problem", e.Problem, "fix", e.Fix)...)
+	}
+	if more := len(list) - mostListed; more > 0 {
+		logger.Error(refused, "file", file, "more", more)
 	}
 }
 

@@ -12,14 +12,20 @@ import (
 
 // Load parses the file at path, as Parse does.
 func Load(path string) (*Config, error) {
+	c, _, err := LoadLines(path)
+	return c, err
+}
+
+// LoadLines parses the file at path, as ParseLines does.
+func LoadLines(path string) (*Config, Lines, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("configuration %s does not exist", path)
+		return nil, nil, fmt.Errorf("configuration %s does not exist", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+		return nil, nil, fmt.Errorf("configuration: %w", err)
 	}
-	return Parse(data)
+	return ParseLines(data)
 }
 
 // Parse parses a whole configuration, YAML or JSON, sets the defaults and validates it.
