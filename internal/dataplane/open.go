@@ -288,7 +288,7 @@ func (d *DataPlane) openN4(spec *ebpf.CollectionSpec) (err error) {
 		}
 		return err
 	}
-	p, err := d.loadN4(spec)
+	p, err := loadN4(d, spec)
 	if err != nil {
 		return err
 	}
@@ -297,7 +297,7 @@ func (d *DataPlane) openN4(spec *ebpf.CollectionSpec) (err error) {
 }
 
 // loadN4 loads culvert_n4 and pins it, or finds it pinned.
-func (d *DataPlane) loadN4(spec *ebpf.CollectionSpec) (*ebpf.Program, error) {
+func loadN4(d *DataPlane, spec *ebpf.CollectionSpec) (*ebpf.Program, error) {
 	if d.pins != nil {
 		if p := d.pins.SameProgram(abi.ProgCulvertN4, spec, d.maps, d.build); p != nil {
 			return p, nil
