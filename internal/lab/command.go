@@ -64,9 +64,13 @@ and never touch a namespace that they did not make.`,
 func listCommand() *cobra.Command {
 	format, core := printer.Table, ""
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the labs", Args: cobra.NoArgs,
+		Use: "list", Short: "List the labs, and which of them are up", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			labs, err := topology.List()
+			if err != nil {
+				return err
+			}
+			up, err := instance.Up()
 			if err != nil {
 				return err
 			}
@@ -75,12 +79,12 @@ func listCommand() *cobra.Command {
 				if cmd.Flags().Changed("core") && topology.OfOthers(t) && daemon.HavePrograms(t, core) != nil {
 					continue
 				}
-				list = append(list, listing{t.Name, t.Summary, len(t.Nodes), len(t.Links), len(t.Checks)})
+				list = append(list, listing{t.Name, t.Summary, len(t.Nodes), len(t.Links), len(t.Checks), instancesOf(up[t.Name])})
 			}
 			return format.Print(cmd.OutOrStdout(), list, func(g *printer.Grid) {
-				g.Row("NAME", "NODES", "CHECKS", "SUMMARY")
+				g.Row("NAME", "UP", "NODES", "CHECKS", "SUMMARY")
 				for _, l := range list {
-					g.Row(l.Name, l.Nodes, l.Checks, l.Summary)
+					g.Row(l.Name, strings.Join(l.Up, ","), l.Nodes, l.Checks, l.Summary)
 				}
 			})
 		},
@@ -352,4 +356,21 @@ type listing struct {
 	Nodes   int    `json:"nodes"`
 	Links   int    `json:"links"`
 	Checks  int    `json:"checks"`
+	// Up are the instances that are there.
+	Up []string `json:"up,omitempty"`
+}
+
+// instancesOf says which instances of a lab are there, and which of them not in full.
+func instancesOf(list []instance.State) (out []string) {
+	for _, s := range list {
+		text := s.Instance
+		switch {
+		case !s.Ready:
+			text += " (not complete)"
+		case s.Instance == s.Lab:
+			text = "yes"
+		}
+		out = append(out, text)
+	}
+	return out
 }

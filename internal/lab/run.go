@@ -63,34 +63,42 @@ func upAnew(ctx context.Context, in *instance.Instance, variant string, progress
 
 func build(ctx context.Context, in *instance.Instance, progress *report.Progress) error {
 	type kinds []topology.Kind // none are all
-	steps := []struct {
+	for _, s := range []struct {
 		text string
 		of   kinds
 		each func(*topology.Node) error
+		has  func(*topology.Node) bool // whether a node has something of it; nil: each has
 	}{
-		{"namespaces", nil, func(n *topology.Node) error { return network.MakeNamespace(in, n) }},
-		{"links", nil, nil},
-		{"GTP-U endpoints", nil, func(n *topology.Node) error { return daemon.StartEndpoint(ctx, in, n) }},
-		{"addresses and routes", nil, func(n *topology.Node) error { return network.Configure(in, n) }},
-		{"FRR", nil, func(n *topology.Node) error { return daemon.StartFRR(ctx, in, n) }},
+		{"namespaces", nil, func(n *topology.Node) error { return network.MakeNamespace(in, n) }, nil},
+		{"links", nil, nil, nil},
+		{"GTP-U endpoints", nil, func(n *topology.Node) error { return daemon.StartEndpoint(ctx, in, n) },
+			func(n *topology.Node) bool { return len(n.GTPU) > 0 }},
+		{"addresses and routes", nil, func(n *topology.Node) error { return network.Configure(in, n) }, nil},
+		{"FRR", nil, func(n *topology.Node) error { return daemon.StartFRR(ctx, in, n) }, func(n *topology.Node) bool { return n.FRR != nil }},
 		{"kube-apiserver", kinds{topology.APIServer}, func(*topology.Node) error {
 			if variant := in.State.Variant; variant != topology.KubeMode && len(in.Kubelets()) == 0 {
 				return nil // the variant needs none
 			}
 			return cluster.StartAPIServer(ctx, in)
-		}},
-		{"kubelets", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.StartKubelet(ctx, in, n) }},
-		{"the nodes of the cluster", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.JoinCluster(ctx, in, n) }},
-		{"culvert, by its manifest", nil, func(n *topology.Node) error { return cluster.Install(ctx, in, n) }},
-		{"culvert", kinds{topology.Culvert, topology.Cluster}, func(n *topology.Node) error { return daemon.StartCulvert(ctx, in, n) }},
-		{"pods", kinds{topology.Pod}, func(n *topology.Node) error { return cluster.Start(ctx, in, n) }},
-		{"Services", nil, func(n *topology.Node) error { return cluster.Serve(ctx, in, n) }},
-		{"programs of others", nil, func(n *topology.Node) error { return daemon.StartPrograms(ctx, in, n) }},
-		{"SMF", nil, func(n *topology.Node) error { return daemon.StartSMFs(ctx, in, n) }},
-	}
-	for _, s := range steps {
+		}, nil},
+		{"kubelets", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.StartKubelet(ctx, in, n) }, nil},
+		{"the nodes of the cluster", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.JoinCluster(ctx, in, n) }, nil},
+		{"culvert, by its manifest", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.Install(ctx, in, n) }, nil},
+		{"culvert", kinds{topology.Culvert, topology.Cluster}, func(n *topology.Node) error { return daemon.StartCulvert(ctx, in, n) }, nil},
+		{"pods", kinds{topology.Pod}, func(n *topology.Node) error { return cluster.Start(ctx, in, n) }, nil},
+		{"Services", nil, func(n *topology.Node) error { return cluster.Serve(ctx, in, n) }, func(*topology.Node) bool { return len(in.Services) > 0 }},
+		{"programs of others", nil, func(n *topology.Node) error { return daemon.StartPrograms(ctx, in, n) },
+			func(n *topology.Node) bool { return len(n.Files)+len(n.Programs) > 0 || n.Subscribers != nil }},
+		{"SMF", nil, func(n *topology.Node) error { return daemon.StartSMFs(ctx, in, n) }, func(n *topology.Node) bool { return len(n.SMFs) > 0 }},
+	} {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		nodes := in.Select(func(n *topology.Node) bool {
+			return (s.of == nil || slices.Contains(s.of, n.Kind)) && (s.has == nil || s.has(n))
+		})
+		if len(nodes) == 0 {
+			continue
 		}
 		progress.Say("%s: %s", in.Name, s.text)
 		if s.each == nil {
@@ -99,7 +107,7 @@ func build(ctx context.Context, in *instance.Instance, progress *report.Progress
 			}
 			continue
 		}
-		for _, n := range in.Select(func(n *topology.Node) bool { return s.of == nil || slices.Contains(s.of, n.Kind) }) {
+		for _, n := range nodes {
 			if err := s.each(n); err != nil {
 				return fmt.Errorf("%s: %w", n.Name, err)
 			}

@@ -48,6 +48,30 @@ func (in *Instance) load() error {
 	return err
 }
 
+// Up returns the states of the instances that are there, by the names of their labs.
+func Up() (map[string][]State, error) {
+	files, err := filepath.Glob(filepath.Join(StateDir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	up := map[string][]State{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) { // taken down meanwhile, or not ours to see
+			continue
+		}
+		var s State
+		if err == nil {
+			err = json.Unmarshal(text, &s)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		up[s.Lab] = append(up[s.Lab], s)
+	}
+	return up, nil
+}
+
 // Begin starts a new state.
 func (in *Instance) Begin() error {
 	in.State = State{Lab: in.Topology.Name, Instance: in.Name, Culvert: in.Culvert, Variant: in.State.Variant,
