@@ -69,7 +69,7 @@ func doctorCommand(a *app) *cobra.Command {
 break tunnels. No daemon is needed. It checks the interfaces named, those of the
 configuration file, or all that are up. On a node of a cluster it checks uplinks,
 paths to the other nodes and the container runtime's directories, and other
-interfaces only if they are named or configured. --fix shows the commands that mend
+interfaces only if they are named or configured. --fix shows the commands that fix
 what was found, asks, runs them and checks again. The exit code is 3 if something
 does not work.`,
 		Example: "  culvert doctor --config /etc/culvert/culvert.yaml\n  culvert doctor --config /etc/culvert/culvert.yaml --fix",
@@ -109,7 +109,7 @@ does not work.`,
 		},
 	}
 	c.Flags().StringVar(&file, "config", "", "check the interfaces of this configuration `file`")
-	c.Flags().BoolVar(&fix, "fix", false, "show the commands that mend what was found, ask, and run them")
+	c.Flags().BoolVar(&fix, "fix", false, "show the commands that fix what was found, ask, and run them")
 	c.Flags().BoolVar(&yes, "yes", false, "with --fix: do not ask")
 	c.Flags().BoolVar(&remote, "remote", false, "ask the daemon about its machine")
 	c.Flags().StringVar(&files.BinDir, "cni-bin-dir", "/opt/cni/bin", "`directory` of the container runtime's plugins, on a node of a cluster")

@@ -109,7 +109,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// In a namespace of its own, --fix --yes mends what the kernel has, and finds nothing to do the
+// In a namespace of its own, --fix --yes fixes what the kernel has, and finds nothing to do the
 // second time. With -o json the findings that are left are all that is on standard output.
 func TestFixInNamespace(t *testing.T) {
 	ns := netns.New(t)

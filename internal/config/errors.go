@@ -118,7 +118,7 @@ func suggest(name string, known []string) string {
 	return suggestOf(name, known)
 }
 
-// suggestOf is suggest for names of which there are never too many to list.
+// suggestOf is suggest for short lists of names.
 func suggestOf(name string, known []string) string {
 	if best := nearest(name, known); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)

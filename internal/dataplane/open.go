@@ -188,8 +188,8 @@ func Open(opts Options) (*DataPlane, error) {
 	return d, nil
 }
 
-// MissingPins returns the pins that somebody has removed.
-func (d *DataPlane) MissingPins() []string {
+// MissingPins returns the pins of d that somebody has removed.
+func MissingPins(d *DataPlane) []string {
 	if d.pins == nil {
 		return nil
 	}

@@ -127,7 +127,7 @@ func Run(o Options) []Check {
 }
 
 // merged returns the checks with one line for each cause: what several interfaces have in
-// common, and one command of sysctl(8) mends, is one check.
+// common, and one command of sysctl(8) fixes, is one check.
 func merged(checks []Check) (out []Check) {
 	type cause struct {
 		what, detail string

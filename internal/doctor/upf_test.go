@@ -82,8 +82,8 @@ func TestUserPlane(t *testing.T) {
 	}
 }
 
-// doctor says nothing about what is not configured: no segments where there is no SRv6, no
-// GTP-U where none is sent, and no IPv6 where there is none.
+// doctor says nothing about what is not configured: no segments without SRv6, no GTP-U
+// where none is sent, and no IPv6 without IPv6 addresses.
 func TestOnlyWhatIsConfigured(t *testing.T) {
 	ns := netns.New(t)
 	for _, name := range []string{"n3", "n6", "n4"} {
@@ -114,7 +114,7 @@ upf: {n4: [10.4.0.2], smfs: [10.4.0.0/24], ue_pools: [{prefixes: [10.45.0.0/16]}
 		}
 	}
 
-	// One line for what three interfaces have in common, and one command that mends all.
+	// One line for what three interfaces have in common, and one command that fixes all.
 	own := find(t, checks, "n3, n6, n4: own source addresses")
 	if own.Level != Warn || len(own.Command) != 5 {
 		t.Fatalf("%+v", own)
