@@ -18,6 +18,10 @@ LINT    := go tool -modfile=tools/lint/go.mod
 PROSE   := $(wildcard *.md) docs dist examples srv6 gtpu cmd internal
 SUM     := go tool gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg
 
+PREFIX     ?= /usr/local
+SYSCONFDIR ?= /etc
+ARCHES     ?= amd64 arm64
+
 FRAMES  ?= 10000000
 ROUNDS  ?= 10
 
@@ -38,6 +42,25 @@ soft: ## build bin/culvert-soft, the data path as a program of user space, for c
 .PHONY: size
 size: ## size of culvert and culvert-cni, and what it consists of (docs/reference/size.md)
 	@tools/size.sh '$(TAGS)'
+
+.PHONY: packages
+packages: ## write deb and rpm of culvert and culvert-lab to bin/packages, for amd64 and arm64 (ARCHES=amd64)
+	@rm -rf $(dir $(BIN))packages
+	@tools/package/build.sh $(dir $(BIN))packages '$(VERSION)' $(ARCHES)
+	@ls $(dir $(BIN))packages
+
+.PHONY: install
+install: build manual ## install programs, unit, manual pages and completion below PREFIX=/usr/local (DESTDIR=folder stages)
+	@for part in culvert culvert-lab; do PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' tools/install.sh $(dir $(BIN)) $$part '$(DESTDIR)' || exit 1; done
+
+.PHONY: uninstall
+uninstall: ## remove what `make install` of this tree installed; configuration and state stay
+	@$(MAKE) --no-print-directory build manual
+	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' tools/uninstall.sh $(dir $(BIN)) '$(DESTDIR)'
+
+.PHONY: manual
+manual: # bin/manual: manual pages and completion of the commands
+	@CGO_ENABLED=0 go run -trimpath -tags '$(TAGS)' ./tools/manual $(dir $(BIN))manual
 
 .PHONY: image
 image: build ## write bin/culvert-image.tar, the cluster's image of this version, which ctr and podman take
