@@ -124,6 +124,7 @@ e2e: ## every laboratory, and experiments of the benchmark; the first time it bu
 	@$(SUM) -- -count=1 -p 1 -timeout 20m -tags e2e ./internal/bench/...
 	@$(MAKE) --no-print-directory build
 	@$(SUM) -- -count=1 -timeout 10m -tags e2e ./dist/prometheus
+	@$(MAKE) --no-print-directory packages ARCHES="$$(go env GOARCH)" # which the laboratory install installs
 	@can=" $$($(BIN) lab list --core "$(CORE)" | awk '{ printf "%s ", $$1 }')"; \
 	for lab in $$($(BIN) lab list | awk 'NR > 1 && $$1 != "conformance" { print $$1 }'); do \
 		case $$can in *" $$lab "*) ;; *) echo "$$lab is left out: CORE has no programs of that core (docs/how-to/real-cores.md)"; continue;; esac; \

@@ -54,6 +54,9 @@ nsenter        util-linux          looks into nodes and pods
 dig            bind9-dnsutils      asks their DNS
 nc             netcat-openbsd      connects them
 bash           bash                runs their scripts
+mmdebstrap     mmdebstrap          makes a fresh Debian, in which packages are installed
+keyring        debian-archive-keyring shows that it comes from Debian
+systemd-nspawn systemd-container   boots it
 '
 
 missing() { # what is looked for
@@ -64,6 +67,7 @@ missing() { # what is looked for
 	sanitizer) ! compgen -G '/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.asan-*.a' >/dev/null ;;
 	# a program that needs no library
 	busybox) ! grep -q 'not a dynamic' <(ldd /bin/busybox 2>&1) ;;
+	keyring) ! test -e /usr/share/keyrings/debian-archive-keyring.gpg ;;
 	timestamp) ! test -e /usr/include/google/protobuf/timestamp.proto ;;
 	# by the names that the tests look for
 	browser) ! command -v chromium chromium-browser google-chrome google-chrome-stable headless-shell >/dev/null ;;

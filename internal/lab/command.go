@@ -39,6 +39,8 @@ type options struct {
 	checks    string
 	core      string
 	smf       string
+	packages  string
+	before    string
 	only      *regexp.Regexp // of checks
 	keep      bool
 }
@@ -125,6 +127,7 @@ func upCommand(o *options) *cobra.Command {
 	}
 	instanceFlags(cmd, o)
 	coreFlag(cmd, o)
+	packageFlags(cmd, o)
 	cmd.Flags().StringVar(&o.smf, "smf", "", "`address` of an SMF of yours, that the UPF obeys too (lab core)")
 	variantFlags(cmd, o, "to begin with, in a lab that has several (default: its first)")
 	return cmd
@@ -172,6 +175,7 @@ not 0 if a check fails.`,
 	}
 	instanceFlags(cmd, o)
 	coreFlag(cmd, o)
+	packageFlags(cmd, o)
 	cmd.Flags().VarP(&format, "output", "o", "`format`: table, json or yaml")
 	variantFlags(cmd, o, "in a lab that has several (default: all of them, one after another)")
 	cmd.Flags().StringVar(&o.checks, "checks", "", "only those checks whose names match this regular expression, a `text`")
@@ -215,6 +219,14 @@ func instanceFlags(cmd *cobra.Command, o *options) {
 func coreFlag(cmd *cobra.Command, o *options) {
 	cmd.Flags().StringVar(&o.core, "core", "", "`folder` with the programs of others that a lab with a mobile core runs")
 	_ = cmd.MarkFlagDirname("core") // fails only for a flag that is not there
+}
+
+func packageFlags(cmd *cobra.Command, o *options) {
+	cmd.Flags().StringVar(&o.packages, "packages", "", "`folder` with the packages that lab install installs (default: packages, beside this program)")
+	cmd.Flags().StringVar(&o.before, "packages-before", "", "`folder` with older packages, from which lab install upgrades (default: copies of the same, with another build of the data path)")
+	for _, flag := range []string{"packages", "packages-before"} {
+		_ = cmd.MarkFlagDirname(flag) // fails only for a flag that is not there
+	}
 }
 
 func variantFlags(cmd *cobra.Command, o *options, about string) {
@@ -290,6 +302,7 @@ func (o *options) on(f func(context.Context, *cobra.Command, *instance.Instance,
 				return errors.Join(err, in.Close())
 			}
 		}
+		in.Packages, in.PackagesBefore = o.packages, o.before
 		ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 		defer stop()
 		err = f(ctx, cmd, in, &report.Progress{W: cmd.ErrOrStderr()})

@@ -19,6 +19,7 @@
 //	instance           the state and the processes of a laboratory that is up
 //	network            its namespaces, links and routes
 //	daemon             culvert, FRR, GTP-U endpoints, SMFs and programs of others
+//	machine            a fresh Debian that boots, for packages
 //	cluster            Kubernetes: API server, kubelets, pods, Services
 //	observe            what nodes count, and how two looks compare
 //	disturb            events: kill, upgrade, reconfigure, cut

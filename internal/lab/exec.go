@@ -15,13 +15,14 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
+	"github.com/culvert-net/culvert/internal/lab/machine"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 func execCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "exec NAME NODE COMMAND [ARGUMENT...]", Short: "Run a command in a node of a lab that is up",
-		Long: `Runs a command in the network of a node or pod. In a node of kind kubelet it sees
+		Long: `Runs a command in the network of a node or pod. In a node of kind kubelet or machine it sees
 the node's files and processes, too. In labs with kube-apiserver kubectl and its
 configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide`,
 		Args: cobra.MinimumNArgs(3), ValidArgsFunction: completeName,
@@ -52,6 +53,8 @@ func runIn(in *instance.Instance, cobra *cobra.Command, n *topology.Node, args [
 	enter := []string{"--net=" + in.Namespace(n).Path()}
 	if p, ok := in.Process(n, instance.NodeProcess); ok {
 		enter = []string{"--all", "--target", fmt.Sprint(p.PID)}
+	} else if pid, ok := machine.Leader(in, n); ok {
+		enter = []string{"--all", "--target", fmt.Sprint(pid)}
 	}
 	cmd := exec.Command("nsenter", append(append(enter, "--"), args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = cobra.InOrStdin(), cobra.OutOrStdout(), cobra.ErrOrStderr()
@@ -96,7 +99,7 @@ func way(in *instance.Instance, n *topology.Node) string {
 	switch {
 	case n.Kind == topology.APIServer && len(in.Kubelets()) > 0:
 		command = "kubectl get nodes,pods -A -o wide"
-	case n.Kind != topology.Kubelet:
+	case n.Kind != topology.Kubelet && n.Kind != topology.Machine:
 		return "ip netns exec " + in.Namespace(n).Name + " bash"
 	}
 	as := ""

@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/machine"
 	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -26,6 +27,9 @@ import (
 // empty.
 func up(ctx context.Context, in *instance.Instance, variant string, progress *report.Progress) error {
 	if err := daemon.HavePrograms(in.Topology, in.Core); err != nil {
+		return err
+	}
+	if err := haveMachines(in); err != nil {
 		return err
 	}
 	if in.State.Ready && in.Whole() {
@@ -84,6 +88,9 @@ func build(ctx context.Context, in *instance.Instance, progress *report.Progress
 		{"kubelets", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.StartKubelet(ctx, in, n) }, nil},
 		{"the nodes of the cluster", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.JoinCluster(ctx, in, n) }, nil},
 		{"culvert, by its manifest", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.Install(ctx, in, n) }, nil},
+		{"machines", kinds{topology.Machine}, func(n *topology.Node) error {
+			return machine.Start(ctx, in, n, packagesOf(in), progress.Say)
+		}, nil},
 		{"culvert", kinds{topology.Culvert, topology.Cluster}, func(n *topology.Node) error { return daemon.StartCulvert(ctx, in, n) }, nil},
 		{"pods", kinds{topology.Pod}, func(n *topology.Node) error { return cluster.Start(ctx, in, n) }, nil},
 		{"Services", nil, func(n *topology.Node) error { return cluster.Serve(ctx, in, n) }, func(*topology.Node) bool { return len(in.Services) > 0 }},
@@ -162,4 +169,25 @@ func runChecks(ctx context.Context, r *disturb.Runner, variants []string, only *
 	}
 	summary.Seconds = time.Since(start).Seconds()
 	return summary, nil
+}
+
+// haveMachines wants to be there what nodes of kind machine are made of, if there are some.
+func haveMachines(in *instance.Instance) error {
+	if len(in.Select(func(n *topology.Node) bool { return n.Kind == topology.Machine })) == 0 {
+		if in.Packages != "" || in.PackagesBefore != "" {
+			return fmt.Errorf("--packages: lab %s installs no packages", in.Topology.Name)
+		}
+		return nil
+	}
+	if in.Packages == "" {
+		var err error
+		if in.Packages, err = machine.Default(); err != nil {
+			return err
+		}
+	}
+	return errors.Join(machine.HavePrograms(), packagesOf(in).Check())
+}
+
+func packagesOf(in *instance.Instance) machine.Packages {
+	return machine.Packages{After: in.Packages, Before: in.PackagesBefore, Rebuild: disturb.Rebuild}
 }

@@ -59,6 +59,7 @@ var checkKinds = map[string]func(context.Context, *disturb.Runner, *topology.Che
 	"router_solicitation": solicitation,
 	"procedure":           procedure,
 	"program":             programOf,
+	"machine":             machineScript,
 	"captured":            captured,
 	"charged":             charged,
 	"gnb":                 gnbPing,

@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/machine"
 	"github.com/culvert-net/culvert/internal/lab/observe"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -73,6 +74,21 @@ func programOf(ctx context.Context, r *disturb.Runner, c *topology.Check, o *rep
 		}
 	}
 	o.Say("%s", strings.Join(c.Expect.Says, "; "))
+	return nil
+}
+
+// machineScript checks what a script does in a machine, and what it writes.
+func machineScript(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
+	text, err := machine.Run(ctx, r.Instance, r.Node(c.From), c.Script)
+	if err != nil {
+		return err
+	}
+	for _, want := range c.Expect.Says {
+		if !strings.Contains(text, want) {
+			o.Fail("it does not say %q: %s", want, text)
+		}
+	}
+	o.Say("%s", lastLine(text))
 	return nil
 }
 

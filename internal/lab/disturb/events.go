@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/machine"
 	"github.com/culvert-net/culvert/internal/lab/observe"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -87,6 +88,10 @@ var events = map[string]func(context.Context, action) error{
 	},
 	"smf": func(ctx context.Context, a action) error {
 		_, err := daemon.Step(ctx, a.Instance, a.SMF(a.event.SMF), a.event.Step)
+		return err
+	},
+	"run": func(ctx context.Context, a action) error {
+		_, err := machine.Run(ctx, a.Instance, a.node, a.event.Script)
 		return err
 	},
 	"kubectl": func(ctx context.Context, a action) error {

@@ -53,8 +53,11 @@ type Instance struct {
 	Name    string // the topology's, or what --as says
 	Culvert string // path of the binary
 	Core    string // folder with programs of others, or empty
-	State   State
-	lock    *os.File
+	// Packages are folders with those that nodes of kind machine install: what is tested, and
+	// what comes before it, or empty.
+	Packages, PackagesBefore string
+	State                    State
+	lock                     *os.File
 }
 
 // Open locks the instance name of topology t and reads its state. It

@@ -57,6 +57,9 @@ type Check struct {
 	Command []string `json:"command,omitempty"`
 	// Program of others is run in From, with its arguments (program).
 	Program []string `json:"program,omitempty"`
+	// Script of the shell is run in From, a node of kind machine; it fails where a command of it
+	// does (machine).
+	Script string `json:"script,omitempty"`
 	// Capture is a file in the directory of From, and Filter what tshark looks for in it
 	// (captured).
 	Capture string `json:"capture,omitempty"`
@@ -189,7 +192,7 @@ type Expect struct {
 	Code uint `json:"code,omitempty"`
 	// Shows is a part of what a command shows (shows).
 	Shows any `json:"shows,omitempty"`
-	// Says are texts that a program has to write (program).
+	// Says are texts that a program or a script has to write (program, machine).
 	Says []string `json:"says,omitempty"`
 	// Reports of UPFs.
 	Reports []ReportExpect `json:"reports,omitempty"`

@@ -47,6 +47,8 @@ type Event struct {
 	// is one of the lab's programs: what they start, end, or want to say so.
 	Program string `json:"program,omitempty"`
 	Times   int    `json:"times,omitempty"` // that it says so: once unless set
+	// Script of the shell is run in a node of kind machine (run).
+	Script string `json:"script,omitempty"`
 	// Kubectl is what it is to do.
 	Kubectl *Command `json:"kubectl,omitempty"`
 	// For is how long a wait is, a CPU is busy, or something may take to be as it should.

@@ -74,6 +74,7 @@ const (
 	Switch    Kind = "switch"    // its links are one link
 	SMFs      Kind = "smf"       // session management functions: culvert smf run
 	Core      Kind = "core"      // a mobile core of others
+	Machine   Kind = "machine"   // a fresh Debian, in which scripts install packages
 )
 
 // Daemon says whether the lab runs culvert in the node.

@@ -15,7 +15,7 @@ var NameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 var proxyModes = []string{"nftables", "iptables"}
 
 // kinds of nodes.
-var kinds = []Kind{Host, Kernel, FRR, Culvert, Cluster, Pod, APIServer, Kubelet, Switch, SMFs, Core}
+var kinds = []Kind{Host, Kernel, FRR, Culvert, Cluster, Pod, APIServer, Kubelet, Switch, SMFs, Core, Machine}
 
 // validator collects what is wrong with a topology, each with the path of its field.
 type validator struct {

@@ -12,7 +12,7 @@ import (
 
 // CheckKinds are the kinds of checks.
 var CheckKinds = []string{
-	"adjacency", "advertised", "again", "captured", "charged", "cni_status", "culvert", "dead", "echo", "end_marker", "frame", "gnb", "isolated", "kubectl", "leftovers", "n4", "one_family",
+	"adjacency", "advertised", "again", "captured", "charged", "cni_status", "culvert", "dead", "echo", "end_marker", "frame", "gnb", "isolated", "kubectl", "leftovers", "machine", "n4", "one_family",
 	"ospf", "ping", "pods", "procedure", "program", "route", "router_solicitation", "shows", "spread", "suite", "tcp", "udp",
 }
 
@@ -42,12 +42,8 @@ func (v validator) check(c *Check) {
 		return
 	}
 	switch c.Kind {
-	case "router_solicitation":
-		v.endpoint(c.From, c.Device)
-		v.endpoint(c.At, c.AtDevice)
-	case "advertised":
-		v.endpoint(c.From, c.Device)
-		v.want(c.Prefix.IsValid() && c.Prefix.Addr().Is6(), "prefix: %v: give what is to be advertised", c.Prefix)
+	case "router_solicitation", "advertised":
+		v.solicited(c)
 	case "kubectl":
 		v.kubectl(c.Kubectl)
 	case "gnb":
@@ -60,6 +56,9 @@ func (v validator) check(c *Check) {
 	case "program":
 		v.want(len(c.Program) > 0 && c.Program[0] != "" && !strings.Contains(c.Program[0], "/") && len(c.Expect.Says) > 0,
 			"program, says: give what is run, which begins with the name of a program, and what it has to write")
+	case "machine":
+		kindIs(Machine)(v, c.From)
+		v.want(c.Script != "", "script: missing: what is run in the machine")
 	case "procedure":
 		v.want(len(c.AllEvents()) > 0, "events: a procedure is made of some")
 	case "suite":
@@ -87,6 +86,16 @@ func (v validator) check(c *Check) {
 			v.in("%s", field).event(&list[i])
 		}
 	}
+}
+
+// solicited wants the GTP-U links of a UE, and of who answers it or what it gets.
+func (v validator) solicited(c *Check) {
+	v.endpoint(c.From, c.Device)
+	if c.Kind == "router_solicitation" {
+		v.endpoint(c.At, c.AtDevice)
+		return
+	}
+	v.want(c.Prefix.IsValid() && c.Prefix.Addr().Is6(), "prefix: %v: give what is to be advertised", c.Prefix)
 }
 
 // counters wants what counts to be of nodes that do.

@@ -77,6 +77,7 @@ var needs = map[string]need{
 	"busy": {nil, func(v validator, e *Event) {
 		v.want(e.For > 0 && e.For <= Duration(3*time.Second), "for: %v: a CPU that is busy for more than 3s harms others", time.Duration(e.For))
 	}},
+	"run":     {kindIs(Machine), func(v validator, e *Event) { v.want(e.Script != "", "script: missing") }},
 	"reboot":  {kindIs(Kubelet), nil},
 	"kubectl": {nil, func(v validator, e *Event) { v.kubectl(e.Kubectl) }},
 }
