@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,8 @@ type Image struct {
 	Env        []string
 	Entrypoint []string
 	Cmd        []string // what Entrypoint gets, unless a pod says more
+	// Architecture is a GOARCH: this machine's unless set.
+	Architecture string
 }
 
 // File is a program of the image, or a symbolic link.
@@ -42,12 +45,40 @@ const (
 	refName        = "org.opencontainers.image.ref.name"
 )
 
-// Write makes an archive of the image for this machine's architecture.
-func (i Image) Write(archive string) (err error) {
+// Write makes an archive of the image.
+func (i Image) Write(archive string) error {
 	built, err := i.build()
 	if err != nil {
 		return err
 	}
+	return write(archive, func(index layout.Path) error { return index.AppendImage(built, named(i.Name)) })
+}
+
+// WriteIndex makes an archive of one image for several architectures.
+func WriteIndex(archive string, images []Image) error {
+	if len(images) == 0 {
+		return errors.New("an index of no image")
+	}
+	all := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, i := range images {
+		built, err := i.build()
+		if err != nil {
+			return fmt.Errorf("%s: %w", i.Architecture, err)
+		}
+		all = mutate.AppendManifests(all, mutate.IndexAddendum{Add: built, Descriptor: v1.Descriptor{
+			Platform: &v1.Platform{OS: "linux", Architecture: i.Architecture},
+		}})
+	}
+	return write(archive, func(index layout.Path) error { return index.AppendIndex(all, named(images[0].Name)) })
+}
+
+// named are the annotations by which engines find an image in an index.
+func named(name string) layout.Option {
+	return layout.WithAnnotations(map[string]string{containerdName: name, refName: name})
+}
+
+// write makes an archive of a layout to which fill adds something.
+func write(archive string, fill func(layout.Path) error) (err error) {
 	folder, err := os.MkdirTemp("", "culvert-image-")
 	if err != nil {
 		return err
@@ -57,8 +88,7 @@ func (i Image) Write(archive string) (err error) {
 	if err != nil {
 		return err
 	}
-	named := layout.WithAnnotations(map[string]string{containerdName: i.Name, refName: i.Name})
-	if err := index.AppendImage(built, named); err != nil {
+	if err := fill(index); err != nil {
 		return err
 	}
 	f, err := os.Create(archive)
@@ -89,7 +119,7 @@ func (i Image) build() (v1.Image, error) {
 		return nil, err
 	}
 	c = c.DeepCopy()
-	c.Architecture, c.OS = runtime.GOARCH, "linux"
+	c.Architecture, c.OS = cmp.Or(i.Architecture, runtime.GOARCH), "linux"
 	c.Config.Entrypoint, c.Config.Cmd, c.Config.Env = i.Entrypoint, i.Cmd, i.Env
 	return mutate.ConfigFile(whole, c)
 }

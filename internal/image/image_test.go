@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-func write(t *testing.T, file, text string) string {
+func writeFile(t *testing.T, file, text string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
@@ -48,8 +48,8 @@ func eachEntry(t *testing.T, r io.Reader, see func(*tar.Header, string)) {
 	}
 }
 
-// open is the one image of an archive, and the annotations that name it.
-func open(t *testing.T, archive string) (v1.Image, map[string]string) {
+// openLayout is the index of an archive, which has one manifest.
+func openLayout(t *testing.T, archive string) (v1.ImageIndex, v1.Descriptor) {
 	t.Helper()
 	folder := t.TempDir()
 	f, err := os.Open(archive)
@@ -59,7 +59,7 @@ func open(t *testing.T, archive string) (v1.Image, map[string]string) {
 	defer f.Close()
 	eachEntry(t, f, func(h *tar.Header, data string) {
 		if h.Typeflag == tar.TypeReg {
-			write(t, filepath.Join(folder, h.Name), data)
+			writeFile(t, filepath.Join(folder, h.Name), data)
 		}
 	})
 	index, err := layout.ImageIndexFromPath(folder)
@@ -70,11 +70,18 @@ func open(t *testing.T, archive string) (v1.Image, map[string]string) {
 	if err != nil || len(list.Manifests) != 1 {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	i, err := index.Image(list.Manifests[0].Digest)
+	return index, list.Manifests[0]
+}
+
+// open is the one image of an archive, and the annotations that name it.
+func open(t *testing.T, archive string) (v1.Image, map[string]string) {
+	t.Helper()
+	index, manifest := openLayout(t, archive)
+	i, err := index.Image(manifest.Digest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return i, list.Manifests[0].Annotations
+	return i, manifest.Annotations
 }
 
 // entries are what the layer of an image makes: kind, mode, and what is in it.
@@ -98,9 +105,9 @@ func entries(t *testing.T, i v1.Image) []string {
 
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
-	program := write(t, filepath.Join(dir, "bin", "culvert"), "the program")
-	write(t, filepath.Join(dir, "bin", "culvert-cni"), "the plugin")
-	of := write(t, filepath.Join(dir, "Containerfile"), "# Two programs.\nFROM scratch\n\nCOPY bin/culvert bin/culvert-cni /usr/bin/\nENV PATH=/usr/bin\nENTRYPOINT [\"/usr/bin/culvert\", \"run\"]\n")
+	program := writeFile(t, filepath.Join(dir, "bin", "culvert"), "the program")
+	writeFile(t, filepath.Join(dir, "bin", "culvert-cni"), "the plugin")
+	of := writeFile(t, filepath.Join(dir, "Containerfile"), "# Two programs.\nFROM scratch\n\nCOPY bin/culvert bin/culvert-cni /usr/bin/\nENV PATH=/usr/bin\nENTRYPOINT [\"/usr/bin/culvert\", \"run\"]\n")
 	i, err := Read(of, dir)
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +167,7 @@ func TestWriteFails(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	for _, line := range []string{"FROM debian", "COPY a", "COPY a b", "COPY --from=build a /b/", "ENV PATH", `ENV A="b c"`, "ENTRYPOINT culvert", "RUN make"} {
-		file := write(t, filepath.Join(t.TempDir(), "Containerfile"), "FROM scratch\n"+line+"\n")
+		file := writeFile(t, filepath.Join(t.TempDir(), "Containerfile"), "FROM scratch\n"+line+"\n")
 		if _, err := Read(file, "."); err == nil || !strings.Contains(err.Error(), "Containerfile:2: ") {
 			t.Errorf("%s: %v", line, err)
 		}
@@ -179,5 +186,49 @@ func TestContainerfile(t *testing.T) {
 	want := []File{{Path: "/usr/bin/culvert", From: "bin/culvert"}, {Path: "/usr/bin/culvert-cni", From: "bin/culvert-cni"}}
 	if !slices.Equal(i.Files, want) || !slices.Equal(i.Entrypoint, []string{"/usr/bin/culvert"}) {
 		t.Errorf("%+v", i)
+	}
+}
+
+func TestWriteIndex(t *testing.T) {
+	dir := t.TempDir()
+	archive := filepath.Join(dir, "index.tar")
+	var images []Image
+	for _, arch := range []string{"amd64", "arm64"} {
+		images = append(images, Image{Name: "example.net/culvert:v1", Architecture: arch, Entrypoint: []string{"/culvert"},
+			Files: []File{{Path: "/culvert", From: writeFile(t, filepath.Join(dir, arch, "culvert"), "of "+arch)}}})
+	}
+	if err := WriteIndex(archive, images); err != nil {
+		t.Fatal(err)
+	}
+	index, manifest := openLayout(t, archive)
+	if manifest.Annotations[containerdName] != "example.net/culvert:v1" || manifest.Annotations[refName] != "example.net/culvert:v1" {
+		t.Errorf("annotations: %v", manifest.Annotations)
+	}
+	all, err := index.ImageIndex(manifest.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(all); err != nil {
+		t.Error(err)
+	}
+	list, err := all.IndexManifest()
+	if err != nil || len(list.Manifests) != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for i, m := range list.Manifests {
+		one, err := all.Image(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := one.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if arch := images[i].Architecture; m.Platform.Architecture != arch || c.Architecture != arch || !slices.ContainsFunc(entries(t, one), func(e string) bool { return strings.Contains(e, "of "+arch) }) {
+			t.Errorf("%s: platform %v, configuration of %s, %q", arch, m.Platform, c.Architecture, entries(t, one))
+		}
+	}
+	if err := WriteIndex(archive, nil); err == nil {
+		t.Error("an index of nothing is written")
 	}
 }
