@@ -1,0 +1,163 @@
+//go:build helm
+
+package upf_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+// run runs Helm, which `tools/cluster/build.sh all` builds, without what its user has of it.
+func run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	c := exec.CommandContext(t.Context(), filepath.Join(cache, "culvert", "cluster", "bin", "helm"), args...)
+	c.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	out, err := c.Output()
+	if err != nil {
+		err = fmt.Errorf("helm %s: %w: %s (tools/cluster/build.sh all makes it)", strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out), err
+}
+
+func helm(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := run(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+const oldest = "--kube-version=1.32.0" // of what the chart is for
+
+// example is a configuration of a UPF, from examples/upf.yaml.
+func example(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../examples/upf.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "config:\n  " + strings.ReplaceAll(string(text), "\n", "\n  ") + "\n"
+}
+
+// rendered is the chart with values, each object read as strictly as the API server's strict
+// validation does: a field that its kind does not have is an error.
+type rendered struct {
+	config     corev1.ConfigMap
+	deployment appsv1.Deployment
+	unpin      batchv1.Job
+}
+
+func render(t *testing.T, values string) (r rendered) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	helm(t, "lint", "--strict", oldest, "--values", file, "chart")
+	text := helm(t, "template", "upf1", "chart", oldest, "--namespace", "core", "--values", file)
+	seen := 0
+	for _, document := range strings.Split(text, "\n---\n") {
+		var into any
+		switch {
+		case strings.Contains(document, "\nkind: ConfigMap\n"):
+			into = &r.config
+		case strings.Contains(document, "\nkind: Deployment\n"):
+			into = &r.deployment
+		case strings.Contains(document, "\nkind: Job\n"):
+			into = &r.unpin
+		default:
+			t.Fatalf("nobody knows %s", document)
+		}
+		if err := yaml.UnmarshalStrict([]byte(document), into); err != nil {
+			t.Fatalf("%v: %s", err, document)
+		}
+		seen++
+	}
+	if seen != 3 {
+		t.Fatalf("there are %d objects", seen)
+	}
+	return r
+}
+
+func TestChart(t *testing.T) {
+	r := render(t, example(t))
+	if _, err := config.Parse([]byte(r.config.Data["culvert.yaml"])); err != nil {
+		t.Errorf("the chart's configuration: %v", err)
+	}
+	pod := r.deployment.Spec.Template.Spec
+	c := pod.Containers[0]
+	if !pod.HostNetwork || *pod.AutomountServiceAccountToken || c.Image != "ghcr.io/culvert-net/culvert-upf:latest" || len(pod.InitContainers) != 1 {
+		t.Errorf("%+v", pod)
+	}
+	if c.SecurityContext.Privileged != nil || !slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(c.SecurityContext.Capabilities.Add) != 4 {
+		t.Errorf("it may do more than it needs: %+v", c.SecurityContext)
+	}
+	if r.deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+		t.Error("two daemons would want one state")
+	}
+	unpin := r.unpin.Spec.Template.Spec
+	if r.unpin.Annotations["helm.sh/hook"] != "post-delete" || !slices.Equal(unpin.Containers[0].Command, []string{"/usr/bin/culvert", "unpin"}) {
+		t.Errorf("%+v", r.unpin)
+	}
+	for _, p := range []corev1.PodSpec{pod, unpin} {
+		if p.NodeSelector["culvert.net/upf"] != "true" || p.NodeSelector["kubernetes.io/os"] != "linux" {
+			t.Errorf("the node: %v", p.NodeSelector)
+		}
+	}
+}
+
+func TestChartValues(t *testing.T) {
+	r := render(t, `
+image: {repository: r.example/upf, tag: v1.2.3, pullPolicy: Always}
+imagePullSecrets: [{name: secret}]
+config: {metrics: {listen: "off"}}
+nodeSelector: {kubernetes.io/hostname: a}
+tolerations: [{operator: Exists}]
+forwarding: false
+resources: {limits: {cpu: 2}}
+`)
+	if !strings.Contains(r.config.Data["culvert.yaml"], `listen: "off"`) {
+		t.Errorf("config: %v", r.config.Data)
+	}
+	for _, p := range []corev1.PodSpec{r.deployment.Spec.Template.Spec, r.unpin.Spec.Template.Spec} {
+		c := p.Containers[0]
+		if c.Image != "r.example/upf:v1.2.3" || c.ImagePullPolicy != corev1.PullAlways || p.ImagePullSecrets[0].Name != "secret" ||
+			p.NodeSelector["kubernetes.io/hostname"] != "a" || p.Tolerations[0].Operator != corev1.TolerationOpExists || len(p.InitContainers) != 0 {
+			t.Errorf("%+v", p)
+		}
+	}
+	if limit := r.deployment.Spec.Template.Spec.Containers[0].Resources.Limits.Cpu().String(); limit != "2" {
+		t.Errorf("limits: %s", limit)
+	}
+	was := render(t, example(t)).deployment.Spec.Template.Annotations["culvert.net/config"]
+	if is := r.deployment.Spec.Template.Annotations["culvert.net/config"]; is == was {
+		t.Error("a change of the configuration starts nobody again")
+	}
+}
+
+func TestChartWantsAConfiguration(t *testing.T) {
+	if _, err := run(t, "template", "upf1", "chart", oldest); err == nil || !strings.Contains(err.Error(), "config: missing") {
+		t.Errorf("no configuration: %v", err)
+	}
+}
