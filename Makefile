@@ -49,6 +49,18 @@ packages: ## write deb and rpm of culvert and culvert-lab to bin/packages, for a
 	@tools/package/build.sh $(dir $(BIN))packages '$(VERSION)' $(ARCHES)
 	@ls $(dir $(BIN))packages
 
+.PHONY: release
+release: ## write a release to bin/release, of a commit with a tag: packages, images, charts, SBOM, notes, sums (FORCE=1: of any; SIGN_WITH=key)
+	@tools/package/release.sh $(dir $(BIN))release '$(VERSION)'
+
+.PHONY: publish
+publish: ## publish bin/release at GitHub, by gh, which needs the tag there
+	@gh release create '$(VERSION)' --verify-tag --title '$(VERSION)' --notes-file $(dir $(BIN))release/notes.md $(dir $(BIN))release/*
+
+.PHONY: reproducible
+reproducible: ## fail where two builds of this commit, in two folders, differ
+	@tools/package/reproducible.sh
+
 .PHONY: install
 install: build manual ## install programs, unit, manual pages and completion below PREFIX=/usr/local (DESTDIR=folder stages)
 	@for part in culvert culvert-lab; do PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' tools/install.sh $(dir $(BIN)) $$part '$(DESTDIR)' || exit 1; done
@@ -120,7 +132,7 @@ fuzz: ## FRAMES=10000000 through the data path, its model and sanitizers; PFCP; 
 e2e: ## every laboratory, and experiments of the benchmark; the first time it builds Kubernetes, etcd, containerd and Helm; CORE=folder: with the real cores in it, too
 	@tools/need.sh e2e
 	@tools/cluster/build.sh all
-	@$(SUM) -- -count=1 -timeout 10m -tags apiserver,helm ./internal/kube
+	@$(SUM) -- -count=1 -timeout 10m -tags apiserver,helm ./internal/kube ./dist/upf
 	@$(SUM) -- -count=1 -p 1 -timeout 20m -tags e2e ./internal/bench/...
 	@$(MAKE) --no-print-directory build
 	@$(SUM) -- -count=1 -timeout 10m -tags e2e ./dist/prometheus

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds packages: a deb and an rpm of culvert and of culvert-lab for each architecture.
 #   tools/package/build.sh FOLDER VERSION [ARCHITECTURE...]    amd64 and arm64 unless given
-# VERSION is what git describes. PROGRAMS=bin takes programs that are built already. The same
-# commit makes the same octets: SOURCE_DATE_EPOCH, by default the commit's time, is the only time
-# in them.
+# VERSION is what git describes. PROGRAMS=bin takes programs that are built already; the word ARCH
+# in it stands for the architecture. The same commit makes the same octets: SOURCE_DATE_EPOCH, by
+# default the commit's time, is the only time in them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -37,7 +37,7 @@ third_party() {
 
 build() { # architecture folder
 	if [ -n "${PROGRAMS:-}" ]; then
-		cp "$PROGRAMS"/culvert{,-cni,-lab} "$2/"
+		cp "${PROGRAMS//ARCH/$1}"/culvert{,-cni,-lab} "$2/"
 	else
 		GOARCH=$1 go build -buildvcs=false -trimpath -tags "$tags" -ldflags "-s -w -X main.version=$described" -o "$2/" \
 			./cmd/culvert ./cmd/culvert-cni ./cmd/culvert-lab
