@@ -33,6 +33,7 @@ llvm-strip-19  llvm-19             strips it
 clang-format-19 clang-format-19    checks the format of C files
 clang-tidy-19  clang-tidy-19       looks for bugs in C files
 shellcheck     shellcheck          looks for bugs in shell scripts
+rpm            rpm                 reads packages of other distributions
 gcc            gcc                 compiles the checker of prose
 sanitizer      libclang-rt-19-dev  runs the data path under sanitizers
 bpf_helpers.h  libbpf-dev          headers of the data path
