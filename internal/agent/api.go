@@ -90,6 +90,7 @@ type SessionFilter struct {
 	Association string
 	TEID        uint32 // ours
 	Limit       int    // how many at most; 0: 1000
+	After       uint64 // only SEIDs above it
 }
 
 // SessionStatus is a session.

@@ -239,7 +239,7 @@ func (a *Agent) Sessions(f SessionFilter) (list []SessionStatus, total int, err 
 }
 
 func (f SessionFilter) match(s *session.Session, name string) bool {
-	if f.Slice != "" && f.Slice != name || f.Association != "" && f.Association != s.Node {
+	if s.SEID <= f.After && f.After != 0 || f.Slice != "" && f.Slice != name || f.Association != "" && f.Association != s.Node {
 		return false
 	}
 	ue, teid := !f.UE.IsValid(), f.TEID == 0

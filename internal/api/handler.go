@@ -20,6 +20,7 @@ import (
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 	"github.com/culvert-net/culvert/internal/api/message"
+	"github.com/culvert-net/culvert/internal/api/watch"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/overlay"
 )
@@ -60,20 +61,31 @@ type Finding struct {
 type handler struct {
 	agent   agent.Service
 	examine Examiner
+	watcher *watch.Watcher
 }
+
+// Handler serves the management API of an agent.
+type Handler struct {
+	http.Handler
+	watcher *watch.Watcher
+}
+
+// Run keeps what pages show of the past, until ctx ends.
+func (h *Handler) Run(ctx context.Context) error { return h.watcher.Run(ctx) }
 
 // NewHandler serves the management API of an agent. examine may be nil; then
 // Doctor is not implemented.
-func NewHandler(service agent.Service, examine Examiner) http.Handler {
+func NewHandler(service agent.Service, examine Examiner) *Handler {
 	options := []connect.HandlerOption{
 		connect.WithReadMaxBytes(maxRequest),
 		connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 		connect.WithInterceptors(errorCodes{}),
 	}
+	watcher := watch.New(service)
 	mux := http.NewServeMux()
-	mux.Handle(culvertv1connect.NewCulvertHandler(&handler{service, examine}, options...))
+	mux.Handle(culvertv1connect.NewCulvertHandler(&handler{service, examine, watcher}, options...))
 	mux.Handle(culvertv1connect.NewPodsHandler(podHandler{service}, options...))
-	return mux
+	return &Handler{mux, watcher}
 }
 
 // strictJSON is protobuf's JSON that takes no unknown fields: what is

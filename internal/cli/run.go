@@ -78,12 +78,13 @@ func newLogger(w io.Writer, c config.Log, level *slog.LevelVar) *slog.Logger {
 // daemon is what `culvert run` keeps running together: if one part fails, all
 // end.
 type daemon struct {
-	config *config.Config
-	logger *slog.Logger
-	agent  *agent.Agent
-	server *api.Server
-	cni    install.Files // the runtime's
-	file   string        // of the configuration
+	config  *config.Config
+	logger  *slog.Logger
+	agent   *agent.Agent
+	handler *api.Handler
+	server  *api.Server
+	cni     install.Files // the runtime's
+	file    string        // of the configuration
 }
 
 // newDaemon listens first: a second daemon ends here, before it changes the
@@ -103,7 +104,8 @@ func newDaemon(c *config.Config, o agent.Options) (*daemon, error) {
 	if d.agent, err = agent.New(o); err != nil {
 		return nil, err
 	}
-	d.server, err = api.Listen(c.API, api.NewHandler(d.agent, examiner(&d.cni)), o.Logger)
+	d.handler = api.NewHandler(d.agent, examiner(&d.cni))
+	d.server, err = api.Listen(c.API, d.handler, o.Logger)
 	return d, err
 }
 
@@ -114,6 +116,7 @@ func (d *daemon) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.agent.Run(ctx) })
 	group.Go(func() error { return d.server.Serve(ctx) })
+	group.Go(func() error { return d.handler.Run(ctx) })
 	group.Go(func() error { return metrics.Serve(ctx, d.agent, d.config.Metrics.Listen, d.logger) })
 	group.Go(func() error { return d.reloads(ctx, hangup) })
 	group.Go(func() error { return d.watchdog(ctx) })

@@ -3461,6 +3461,8 @@ type API struct {
 	TlsKey            string                 `protobuf:"bytes,4,opt,name=tls_key,json=tlsKey,proto3" json:"tls_key,omitempty"`
 	TokenFile         string                 `protobuf:"bytes,5,opt,name=token_file,json=tokenFile,proto3" json:"token_file,omitempty"`
 	PoliciesTokenFile string                 `protobuf:"bytes,6,opt,name=policies_token_file,json=policiesTokenFile,proto3" json:"policies_token_file,omitempty"`
+	ViewerTokenFile   string                 `protobuf:"bytes,7,opt,name=viewer_token_file,json=viewerTokenFile,proto3" json:"viewer_token_file,omitempty"`
+	Page              bool                   `protobuf:"varint,8,opt,name=page,proto3" json:"page,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -3535,6 +3537,20 @@ func (x *API) GetPoliciesTokenFile() string {
 		return x.PoliciesTokenFile
 	}
 	return ""
+}
+
+func (x *API) GetViewerTokenFile() string {
+	if x != nil {
+		return x.ViewerTokenFile
+	}
+	return ""
+}
+
+func (x *API) GetPage() bool {
+	if x != nil {
+		return x.Page
+	}
+	return false
 }
 
 type Metrics struct {
@@ -8719,6 +8735,7 @@ type ListSessionsRequest struct {
 	Association   string                 `protobuf:"bytes,4,opt,name=association,proto3" json:"association,omitempty"`
 	Teid          uint32                 `protobuf:"varint,5,opt,name=teid,proto3" json:"teid,omitempty"`   // ours
 	Limit         uint32                 `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"` // how many are listed at most; 0: 1000
+	After         uint64                 `protobuf:"varint,7,opt,name=after,proto3" json:"after,omitempty"` // only SEIDs above this one: the last of the page before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8791,6 +8808,13 @@ func (x *ListSessionsRequest) GetTeid() uint32 {
 func (x *ListSessionsRequest) GetLimit() uint32 {
 	if x != nil {
 		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListSessionsRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
 	}
 	return 0
 }
@@ -10807,6 +10831,1034 @@ func (x *Finding) GetCommand() []string {
 	return nil
 }
 
+// WatchRequest names a view. Of the view "sessions" it names at most 100 sessions; one that is
+// alone comes whole, as ListSessions has it.
+type WatchRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	View          string                 `protobuf:"bytes,1,opt,name=view,proto3" json:"view,omitempty"` // topology, sessions, drops or paths
+	Seids         []uint64               `protobuf:"varint,2,rep,packed,name=seids,proto3" json:"seids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRequest) Reset() {
+	*x = WatchRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRequest) ProtoMessage() {}
+
+func (x *WatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
+func (*WatchRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{152}
+}
+
+func (x *WatchRequest) GetView() string {
+	if x != nil {
+		return x.View
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetSeids() []uint64 {
+	if x != nil {
+		return x.Seids
+	}
+	return nil
+}
+
+// WatchResponse has the parts of the view that are new. A part that is missing is as before.
+type WatchResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Viewer        string                 `protobuf:"bytes,2,opt,name=viewer,proto3" json:"viewer,omitempty"` // what the caller does not see; empty: the caller sees everything
+	Status        *StatusResponse        `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"` // of the view topology, in the first message
+	Topology      *Topology              `protobuf:"bytes,4,opt,name=topology,proto3" json:"topology,omitempty"`
+	Sessions      []*WatchedSession      `protobuf:"bytes,5,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	Drops         *Drops                 `protobuf:"bytes,6,opt,name=drops,proto3" json:"drops,omitempty"`
+	Policies      []*WatchedPolicy       `protobuf:"bytes,7,rep,name=policies,proto3" json:"policies,omitempty"`
+	Classes       []*ClassStatus         `protobuf:"bytes,8,rep,name=classes,proto3" json:"classes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchResponse) Reset() {
+	*x = WatchResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchResponse) ProtoMessage() {}
+
+func (x *WatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
+func (*WatchResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{153}
+}
+
+func (x *WatchResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetViewer() string {
+	if x != nil {
+		return x.Viewer
+	}
+	return ""
+}
+
+func (x *WatchResponse) GetStatus() *StatusResponse {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetTopology() *Topology {
+	if x != nil {
+		return x.Topology
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetSessions() []*WatchedSession {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetDrops() *Drops {
+	if x != nil {
+		return x.Drops
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetPolicies() []*WatchedPolicy {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetClasses() []*ClassStatus {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+// Rate is per second.
+type Rate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Packets       float64                `protobuf:"fixed64,1,opt,name=packets,proto3" json:"packets,omitempty"`
+	Bits          float64                `protobuf:"fixed64,2,opt,name=bits,proto3" json:"bits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rate) Reset() {
+	*x = Rate{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rate) ProtoMessage() {}
+
+func (x *Rate) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rate.ProtoReflect.Descriptor instead.
+func (*Rate) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{154}
+}
+
+func (x *Rate) GetPackets() float64 {
+	if x != nil {
+		return x.Packets
+	}
+	return 0
+}
+
+func (x *Rate) GetBits() float64 {
+	if x != nil {
+		return x.Bits
+	}
+	return 0
+}
+
+// Topology has what changed: entries by their ids, and the ids of those that are gone.
+type Topology struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         []*TopologyNode        `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Links         []*TopologyLink        `protobuf:"bytes,2,rep,name=links,proto3" json:"links,omitempty"`
+	Gone          []string               `protobuf:"bytes,3,rep,name=gone,proto3" json:"gone,omitempty"`
+	Groups        []*TopologyGroup       `protobuf:"bytes,4,rep,name=groups,proto3" json:"groups,omitempty"` // all of them, if they changed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Topology) Reset() {
+	*x = Topology{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Topology) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Topology) ProtoMessage() {}
+
+func (x *Topology) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Topology.ProtoReflect.Descriptor instead.
+func (*Topology) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{155}
+}
+
+func (x *Topology) GetNodes() []*TopologyNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Topology) GetLinks() []*TopologyLink {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+func (x *Topology) GetGone() []string {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
+func (x *Topology) GetGroups() []*TopologyGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// TopologyNode is something that packets pass or that the node speaks with.
+type TopologyNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // node, port, peer, smf, bgp, member, policy, tunnel, or more
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	Column        uint32                 `protobuf:"varint,5,opt,name=column,proto3" json:"column,omitempty"`    // 0 to 4, from the access side to the core
+	Problem       string                 `protobuf:"bytes,6,opt,name=problem,proto3" json:"problem,omitempty"`   // empty: none is known
+	Received      *Rate                  `protobuf:"bytes,7,opt,name=received,proto3" json:"received,omitempty"` // by the node from there
+	Sent          *Rate                  `protobuf:"bytes,8,opt,name=sent,proto3" json:"sent,omitempty"`
+	Link          string                 `protobuf:"bytes,9,opt,name=link,proto3" json:"link,omitempty"` // view that says more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopologyNode) Reset() {
+	*x = TopologyNode{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopologyNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopologyNode) ProtoMessage() {}
+
+func (x *TopologyNode) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopologyNode.ProtoReflect.Descriptor instead.
+func (*TopologyNode) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{156}
+}
+
+func (x *TopologyNode) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TopologyNode) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *TopologyNode) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TopologyNode) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *TopologyNode) GetColumn() uint32 {
+	if x != nil {
+		return x.Column
+	}
+	return 0
+}
+
+func (x *TopologyNode) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *TopologyNode) GetReceived() *Rate {
+	if x != nil {
+		return x.Received
+	}
+	return nil
+}
+
+func (x *TopologyNode) GetSent() *Rate {
+	if x != nil {
+		return x.Sent
+	}
+	return nil
+}
+
+func (x *TopologyNode) GetLink() string {
+	if x != nil {
+		return x.Link
+	}
+	return ""
+}
+
+// TopologyLink is between two nodes.
+type TopologyLink struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	Control       bool                   `protobuf:"varint,4,opt,name=control,proto3" json:"control,omitempty"` // signalling only
+	Forward       *Rate                  `protobuf:"bytes,5,opt,name=forward,proto3" json:"forward,omitempty"`
+	Groups        []string               `protobuf:"bytes,6,rep,name=groups,proto3" json:"groups,omitempty"` // whose packets take it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopologyLink) Reset() {
+	*x = TopologyLink{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopologyLink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopologyLink) ProtoMessage() {}
+
+func (x *TopologyLink) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopologyLink.ProtoReflect.Descriptor instead.
+func (*TopologyLink) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{157}
+}
+
+func (x *TopologyLink) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TopologyLink) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *TopologyLink) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *TopologyLink) GetControl() bool {
+	if x != nil {
+		return x.Control
+	}
+	return false
+}
+
+func (x *TopologyLink) GetForward() *Rate {
+	if x != nil {
+		return x.Forward
+	}
+	return nil
+}
+
+func (x *TopologyLink) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// TopologyGroup is a slice or a traffic class, whose paths can be shown.
+type TopologyGroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // slice or class
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	Uplink        *Rate                  `protobuf:"bytes,5,opt,name=uplink,proto3" json:"uplink,omitempty"`
+	Downlink      *Rate                  `protobuf:"bytes,6,opt,name=downlink,proto3" json:"downlink,omitempty"`
+	Sessions      uint32                 `protobuf:"varint,7,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopologyGroup) Reset() {
+	*x = TopologyGroup{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopologyGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopologyGroup) ProtoMessage() {}
+
+func (x *TopologyGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopologyGroup.ProtoReflect.Descriptor instead.
+func (*TopologyGroup) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{158}
+}
+
+func (x *TopologyGroup) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TopologyGroup) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *TopologyGroup) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TopologyGroup) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *TopologyGroup) GetUplink() *Rate {
+	if x != nil {
+		return x.Uplink
+	}
+	return nil
+}
+
+func (x *TopologyGroup) GetDownlink() *Rate {
+	if x != nil {
+		return x.Downlink
+	}
+	return nil
+}
+
+func (x *TopologyGroup) GetSessions() uint32 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+// WatchedSession is a session with its rates.
+type WatchedSession struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *SessionStatus         `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Uplink        *Rate                  `protobuf:"bytes,2,opt,name=uplink,proto3" json:"uplink,omitempty"`
+	Downlink      *Rate                  `protobuf:"bytes,3,opt,name=downlink,proto3" json:"downlink,omitempty"`
+	Pdrs          []*Rate                `protobuf:"bytes,4,rep,name=pdrs,proto3" json:"pdrs,omitempty"`  // in the order of session.pdrs
+	Gone          bool                   `protobuf:"varint,5,opt,name=gone,proto3" json:"gone,omitempty"` // the session has ended; only its SEID is left
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchedSession) Reset() {
+	*x = WatchedSession{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchedSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchedSession) ProtoMessage() {}
+
+func (x *WatchedSession) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchedSession.ProtoReflect.Descriptor instead.
+func (*WatchedSession) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{159}
+}
+
+func (x *WatchedSession) GetSession() *SessionStatus {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *WatchedSession) GetUplink() *Rate {
+	if x != nil {
+		return x.Uplink
+	}
+	return nil
+}
+
+func (x *WatchedSession) GetDownlink() *Rate {
+	if x != nil {
+		return x.Downlink
+	}
+	return nil
+}
+
+func (x *WatchedSession) GetPdrs() []*Rate {
+	if x != nil {
+		return x.Pdrs
+	}
+	return nil
+}
+
+func (x *WatchedSession) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
+}
+
+// Drops are the outcomes, what they were over time, and examples.
+type Drops struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcomes      []*WatchedOutcome      `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	Samples       []*DropSample          `protobuf:"bytes,2,rep,name=samples,proto3" json:"samples,omitempty"`   // the first message has those of the last hour
+	Examples      []*CaptureResponse     `protobuf:"bytes,3,rep,name=examples,proto3" json:"examples,omitempty"` // by reason
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drops) Reset() {
+	*x = Drops{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drops) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drops) ProtoMessage() {}
+
+func (x *Drops) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drops.ProtoReflect.Descriptor instead.
+func (*Drops) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{160}
+}
+
+func (x *Drops) GetOutcomes() []*WatchedOutcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+func (x *Drops) GetSamples() []*DropSample {
+	if x != nil {
+		return x.Samples
+	}
+	return nil
+}
+
+func (x *Drops) GetExamples() []*CaptureResponse {
+	if x != nil {
+		return x.Examples
+	}
+	return nil
+}
+
+// WatchedOutcome is an outcome with its rate.
+type WatchedOutcome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcome       *Outcome               `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Rate          *Rate                  `protobuf:"bytes,2,opt,name=rate,proto3" json:"rate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchedOutcome) Reset() {
+	*x = WatchedOutcome{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchedOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchedOutcome) ProtoMessage() {}
+
+func (x *WatchedOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchedOutcome.ProtoReflect.Descriptor instead.
+func (*WatchedOutcome) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{161}
+}
+
+func (x *WatchedOutcome) GetOutcome() *Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *WatchedOutcome) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+// DropSample is how many packets were dropped in a time that ended then.
+type DropSample struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Seconds       float64                `protobuf:"fixed64,2,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	Packets       map[string]uint64      `protobuf:"bytes,3,rep,name=packets,proto3" json:"packets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by reason
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropSample) Reset() {
+	*x = DropSample{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropSample) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropSample) ProtoMessage() {}
+
+func (x *DropSample) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropSample.ProtoReflect.Descriptor instead.
+func (*DropSample) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{162}
+}
+
+func (x *DropSample) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *DropSample) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *DropSample) GetPackets() map[string]uint64 {
+	if x != nil {
+		return x.Packets
+	}
+	return nil
+}
+
+// WatchedPolicy is a policy with its rates.
+type WatchedPolicy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Policy        *PolicyStatus          `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	Rate          *Rate                  `protobuf:"bytes,2,opt,name=rate,proto3" json:"rate,omitempty"`
+	Lists         []*Rate                `protobuf:"bytes,3,rep,name=lists,proto3" json:"lists,omitempty"` // in the order of policy.lists
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchedPolicy) Reset() {
+	*x = WatchedPolicy{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchedPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchedPolicy) ProtoMessage() {}
+
+func (x *WatchedPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchedPolicy.ProtoReflect.Descriptor instead.
+func (*WatchedPolicy) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{163}
+}
+
+func (x *WatchedPolicy) GetPolicy() *PolicyStatus {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *WatchedPolicy) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+func (x *WatchedPolicy) GetLists() []*Rate {
+	if x != nil {
+		return x.Lists
+	}
+	return nil
+}
+
+// CaptureRequest says which packets are meant.
+type CaptureRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Filter        *TraceRequest          `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CaptureRequest) Reset() {
+	*x = CaptureRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CaptureRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CaptureRequest) ProtoMessage() {}
+
+func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CaptureRequest.ProtoReflect.Descriptor instead.
+func (*CaptureRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{164}
+}
+
+func (x *CaptureRequest) GetFilter() *TraceRequest {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+// CaptureResponse is a packet with the steps of its journey.
+type CaptureResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Packet        *TraceResponse         `protobuf:"bytes,1,opt,name=packet,proto3" json:"packet,omitempty"`
+	Steps         []*Step                `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CaptureResponse) Reset() {
+	*x = CaptureResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CaptureResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CaptureResponse) ProtoMessage() {}
+
+func (x *CaptureResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CaptureResponse.ProtoReflect.Descriptor instead.
+func (*CaptureResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{165}
+}
+
+func (x *CaptureResponse) GetPacket() *TraceResponse {
+	if x != nil {
+		return x.Packet
+	}
+	return nil
+}
+
+func (x *CaptureResponse) GetSteps() []*Step {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+// Step is what happened to a packet at a place of its journey.
+type Step struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // in, sid, session, steered, tunnel, policy, next hop, out, dropped
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Step) Reset() {
+	*x = Step{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Step) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Step) ProtoMessage() {}
+
+func (x *Step) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Step.ProtoReflect.Descriptor instead.
+func (*Step) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{166}
+}
+
+func (x *Step) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Step) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 var File_culvert_v1_culvert_proto protoreflect.FileDescriptor
 
 const file_culvert_v1_culvert_proto_rawDesc = "" +
@@ -11150,7 +12202,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"argsOffset\"=\n" +
 	"\aBitRate\x12\x16\n" +
 	"\x06uplink\x18\x01 \x01(\rR\x06uplink\x12\x1a\n" +
-	"\bdownlink\x18\x02 \x01(\rR\bdownlink\"\xb8\x01\n" +
+	"\bdownlink\x18\x02 \x01(\rR\bdownlink\"\xf8\x01\n" +
 	"\x03API\x12\x16\n" +
 	"\x06socket\x18\x01 \x01(\tR\x06socket\x12\x16\n" +
 	"\x06listen\x18\x02 \x01(\tR\x06listen\x12\x19\n" +
@@ -11158,7 +12210,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\atls_key\x18\x04 \x01(\tR\x06tlsKey\x12\x1d\n" +
 	"\n" +
 	"token_file\x18\x05 \x01(\tR\ttokenFile\x12.\n" +
-	"\x13policies_token_file\x18\x06 \x01(\tR\x11policiesTokenFile\"!\n" +
+	"\x13policies_token_file\x18\x06 \x01(\tR\x11policiesTokenFile\x12*\n" +
+	"\x11viewer_token_file\x18\a \x01(\tR\x0fviewerTokenFile\x12\x12\n" +
+	"\x04page\x18\b \x01(\bR\x04page\"!\n" +
 	"\aMetrics\x12\x16\n" +
 	"\x06listen\x18\x01 \x01(\tR\x06listen\"3\n" +
 	"\x03Log\x12\x14\n" +
@@ -11560,14 +12614,15 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x17ListAssociationsRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"]\n" +
 	"\x18ListAssociationsResponse\x12A\n" +
-	"\fassociations\x18\x01 \x03(\v2\x1d.culvert.v1.AssociationStatusR\fassociations\"\xa9\x01\n" +
+	"\fassociations\x18\x01 \x03(\v2\x1d.culvert.v1.AssociationStatusR\fassociations\"\xbf\x01\n" +
 	"\x13ListSessionsRequest\x12\x17\n" +
 	"\x04seid\x18\x01 \x01(\x04H\x00R\x04seid\x88\x01\x01\x12\x0e\n" +
 	"\x02ue\x18\x02 \x01(\tR\x02ue\x12\x14\n" +
 	"\x05slice\x18\x03 \x01(\tR\x05slice\x12 \n" +
 	"\vassociation\x18\x04 \x01(\tR\vassociation\x12\x12\n" +
 	"\x04teid\x18\x05 \x01(\rR\x04teid\x12\x14\n" +
-	"\x05limit\x18\x06 \x01(\rR\x05limitB\a\n" +
+	"\x05limit\x18\x06 \x01(\rR\x05limit\x12\x14\n" +
+	"\x05after\x18\a \x01(\x04R\x05afterB\a\n" +
 	"\x05_seid\"c\n" +
 	"\x14ListSessionsResponse\x125\n" +
 	"\bsessions\x18\x01 \x03(\v2\x19.culvert.v1.SessionStatusR\bsessions\x12\x14\n" +
@@ -11719,7 +12774,85 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x10\n" +
 	"\x03fix\x18\x04 \x01(\tR\x03fix\x12\x18\n" +
-	"\acommand\x18\x05 \x03(\tR\acommand2\xf9\x10\n" +
+	"\acommand\x18\x05 \x03(\tR\acommand\"8\n" +
+	"\fWatchRequest\x12\x12\n" +
+	"\x04view\x18\x01 \x01(\tR\x04view\x12\x14\n" +
+	"\x05seids\x18\x02 \x03(\x04R\x05seids\"\x88\x03\n" +
+	"\rWatchResponse\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
+	"\x06viewer\x18\x02 \x01(\tR\x06viewer\x122\n" +
+	"\x06status\x18\x03 \x01(\v2\x1a.culvert.v1.StatusResponseR\x06status\x120\n" +
+	"\btopology\x18\x04 \x01(\v2\x14.culvert.v1.TopologyR\btopology\x126\n" +
+	"\bsessions\x18\x05 \x03(\v2\x1a.culvert.v1.WatchedSessionR\bsessions\x12'\n" +
+	"\x05drops\x18\x06 \x01(\v2\x11.culvert.v1.DropsR\x05drops\x125\n" +
+	"\bpolicies\x18\a \x03(\v2\x19.culvert.v1.WatchedPolicyR\bpolicies\x121\n" +
+	"\aclasses\x18\b \x03(\v2\x17.culvert.v1.ClassStatusR\aclasses\"4\n" +
+	"\x04Rate\x12\x18\n" +
+	"\apackets\x18\x01 \x01(\x01R\apackets\x12\x12\n" +
+	"\x04bits\x18\x02 \x01(\x01R\x04bits\"\xb1\x01\n" +
+	"\bTopology\x12.\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x18.culvert.v1.TopologyNodeR\x05nodes\x12.\n" +
+	"\x05links\x18\x02 \x03(\v2\x18.culvert.v1.TopologyLinkR\x05links\x12\x12\n" +
+	"\x04gone\x18\x03 \x03(\tR\x04gone\x121\n" +
+	"\x06groups\x18\x04 \x03(\v2\x19.culvert.v1.TopologyGroupR\x06groups\"\xf8\x01\n" +
+	"\fTopologyNode\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x16\n" +
+	"\x06column\x18\x05 \x01(\rR\x06column\x12\x18\n" +
+	"\aproblem\x18\x06 \x01(\tR\aproblem\x12,\n" +
+	"\breceived\x18\a \x01(\v2\x10.culvert.v1.RateR\breceived\x12$\n" +
+	"\x04sent\x18\b \x01(\v2\x10.culvert.v1.RateR\x04sent\x12\x12\n" +
+	"\x04link\x18\t \x01(\tR\x04link\"\xa0\x01\n" +
+	"\fTopologyLink\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12\x18\n" +
+	"\acontrol\x18\x04 \x01(\bR\acontrol\x12*\n" +
+	"\aforward\x18\x05 \x01(\v2\x10.culvert.v1.RateR\aforward\x12\x16\n" +
+	"\x06groups\x18\x06 \x03(\tR\x06groups\"\xd3\x01\n" +
+	"\rTopologyGroup\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12(\n" +
+	"\x06uplink\x18\x05 \x01(\v2\x10.culvert.v1.RateR\x06uplink\x12,\n" +
+	"\bdownlink\x18\x06 \x01(\v2\x10.culvert.v1.RateR\bdownlink\x12\x1a\n" +
+	"\bsessions\x18\a \x01(\rR\bsessions\"\xd7\x01\n" +
+	"\x0eWatchedSession\x123\n" +
+	"\asession\x18\x01 \x01(\v2\x19.culvert.v1.SessionStatusR\asession\x12(\n" +
+	"\x06uplink\x18\x02 \x01(\v2\x10.culvert.v1.RateR\x06uplink\x12,\n" +
+	"\bdownlink\x18\x03 \x01(\v2\x10.culvert.v1.RateR\bdownlink\x12$\n" +
+	"\x04pdrs\x18\x04 \x03(\v2\x10.culvert.v1.RateR\x04pdrs\x12\x12\n" +
+	"\x04gone\x18\x05 \x01(\bR\x04gone\"\xaa\x01\n" +
+	"\x05Drops\x126\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x1a.culvert.v1.WatchedOutcomeR\boutcomes\x120\n" +
+	"\asamples\x18\x02 \x03(\v2\x16.culvert.v1.DropSampleR\asamples\x127\n" +
+	"\bexamples\x18\x03 \x03(\v2\x1b.culvert.v1.CaptureResponseR\bexamples\"e\n" +
+	"\x0eWatchedOutcome\x12-\n" +
+	"\aoutcome\x18\x01 \x01(\v2\x13.culvert.v1.OutcomeR\aoutcome\x12$\n" +
+	"\x04rate\x18\x02 \x01(\v2\x10.culvert.v1.RateR\x04rate\"\xd1\x01\n" +
+	"\n" +
+	"DropSample\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
+	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12=\n" +
+	"\apackets\x18\x03 \x03(\v2#.culvert.v1.DropSample.PacketsEntryR\apackets\x1a:\n" +
+	"\fPacketsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x8f\x01\n" +
+	"\rWatchedPolicy\x120\n" +
+	"\x06policy\x18\x01 \x01(\v2\x18.culvert.v1.PolicyStatusR\x06policy\x12$\n" +
+	"\x04rate\x18\x02 \x01(\v2\x10.culvert.v1.RateR\x04rate\x12&\n" +
+	"\x05lists\x18\x03 \x03(\v2\x10.culvert.v1.RateR\x05lists\"B\n" +
+	"\x0eCaptureRequest\x120\n" +
+	"\x06filter\x18\x01 \x01(\v2\x18.culvert.v1.TraceRequestR\x06filter\"l\n" +
+	"\x0fCaptureResponse\x121\n" +
+	"\x06packet\x18\x01 \x01(\v2\x19.culvert.v1.TraceResponseR\x06packet\x12&\n" +
+	"\x05steps\x18\x02 \x03(\v2\x10.culvert.v1.StepR\x05steps\".\n" +
+	"\x04Step\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text2\xff\x11\n" +
 	"\aCulvert\x12?\n" +
 	"\x06Status\x12\x19.culvert.v1.StatusRequest\x1a\x1a.culvert.v1.StatusResponse\x12W\n" +
 	"\x0eListInterfaces\x12!.culvert.v1.ListInterfacesRequest\x1a\".culvert.v1.ListInterfacesResponse\x12Q\n" +
@@ -11749,7 +12882,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06Delete\x12\x19.culvert.v1.DeleteRequest\x1a\x1a.culvert.v1.DeleteResponse\x12>\n" +
 	"\x05Trace\x12\x18.culvert.v1.TraceRequest\x1a\x19.culvert.v1.TraceResponse0\x01\x12>\n" +
 	"\x05Flows\x12\x18.culvert.v1.FlowsRequest\x1a\x19.culvert.v1.FlowsResponse0\x01\x12?\n" +
-	"\x06Doctor\x12\x19.culvert.v1.DoctorRequest\x1a\x1a.culvert.v1.DoctorResponse2\x81\x03\n" +
+	"\x06Doctor\x12\x19.culvert.v1.DoctorRequest\x1a\x1a.culvert.v1.DoctorResponse\x12>\n" +
+	"\x05Watch\x12\x18.culvert.v1.WatchRequest\x1a\x19.culvert.v1.WatchResponse0\x01\x12D\n" +
+	"\aCapture\x12\x1a.culvert.v1.CaptureRequest\x1a\x1b.culvert.v1.CaptureResponse0\x012\x81\x03\n" +
 	"\x04Pods\x12?\n" +
 	"\x06AddPod\x12\x19.culvert.v1.AddPodRequest\x1a\x1a.culvert.v1.AddPodResponse\x12H\n" +
 	"\tDeletePod\x12\x1c.culvert.v1.DeletePodRequest\x1a\x1d.culvert.v1.DeletePodResponse\x12E\n" +
@@ -11770,7 +12905,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 155)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 171)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Liveness)(nil),                   // 1: culvert.v1.Liveness
@@ -11924,10 +13059,26 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*DoctorRequest)(nil),              // 149: culvert.v1.DoctorRequest
 	(*DoctorResponse)(nil),             // 150: culvert.v1.DoctorResponse
 	(*Finding)(nil),                    // 151: culvert.v1.Finding
-	nil,                                // 152: culvert.v1.TrafficMatch.PodLabelsEntry
-	nil,                                // 153: culvert.v1.StatusResponse.ResourcesEntry
-	nil,                                // 154: culvert.v1.Pod.LabelsEntry
-	(*timestamppb.Timestamp)(nil),      // 155: google.protobuf.Timestamp
+	(*WatchRequest)(nil),               // 152: culvert.v1.WatchRequest
+	(*WatchResponse)(nil),              // 153: culvert.v1.WatchResponse
+	(*Rate)(nil),                       // 154: culvert.v1.Rate
+	(*Topology)(nil),                   // 155: culvert.v1.Topology
+	(*TopologyNode)(nil),               // 156: culvert.v1.TopologyNode
+	(*TopologyLink)(nil),               // 157: culvert.v1.TopologyLink
+	(*TopologyGroup)(nil),              // 158: culvert.v1.TopologyGroup
+	(*WatchedSession)(nil),             // 159: culvert.v1.WatchedSession
+	(*Drops)(nil),                      // 160: culvert.v1.Drops
+	(*WatchedOutcome)(nil),             // 161: culvert.v1.WatchedOutcome
+	(*DropSample)(nil),                 // 162: culvert.v1.DropSample
+	(*WatchedPolicy)(nil),              // 163: culvert.v1.WatchedPolicy
+	(*CaptureRequest)(nil),             // 164: culvert.v1.CaptureRequest
+	(*CaptureResponse)(nil),            // 165: culvert.v1.CaptureResponse
+	(*Step)(nil),                       // 166: culvert.v1.Step
+	nil,                                // 167: culvert.v1.TrafficMatch.PodLabelsEntry
+	nil,                                // 168: culvert.v1.StatusResponse.ResourcesEntry
+	nil,                                // 169: culvert.v1.Pod.LabelsEntry
+	nil,                                // 170: culvert.v1.DropSample.PacketsEntry
+	(*timestamppb.Timestamp)(nil),      // 171: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	6,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -11952,7 +13103,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,   // 19: culvert.v1.Config.liveness:type_name -> culvert.v1.Liveness
 	2,   // 20: culvert.v1.Liveness.ends:type_name -> culvert.v1.LivenessEnd
 	4,   // 21: culvert.v1.TrafficClass.match:type_name -> culvert.v1.TrafficMatch
-	152, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
+	167, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
 	12,  // 23: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
 	12,  // 24: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
 	15,  // 25: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
@@ -11973,9 +13124,9 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	38,  // 40: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
 	35,  // 41: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
 	34,  // 42: culvert.v1.Slice.vpn:type_name -> culvert.v1.SliceVPN
-	155, // 43: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	171, // 43: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
 	66,  // 44: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	153, // 45: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	168, // 45: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
 	67,  // 46: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
 	57,  // 47: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
 	48,  // 48: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
@@ -11997,8 +13148,8 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	33,  // 64: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
 	42,  // 65: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
 	42,  // 66: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	155, // 67: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	155, // 68: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	171, // 67: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	171, // 68: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
 	42,  // 69: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
 	42,  // 70: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
 	64,  // 71: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
@@ -12024,7 +13175,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	25,  // 91: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
 	42,  // 92: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
 	42,  // 93: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	154, // 94: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
+	169, // 94: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
 	78,  // 95: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
 	79,  // 96: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
 	66,  // 97: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
@@ -12039,7 +13190,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	67,  // 106: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
 	80,  // 107: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
 	61,  // 108: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	155, // 109: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
+	171, // 109: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
 	107, // 110: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
 	111, // 111: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
 	112, // 112: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
@@ -12056,11 +13207,11 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	122, // 123: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
 	123, // 124: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
 	122, // 125: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	155, // 126: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	171, // 126: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
 	138, // 127: culvert.v1.FlowsResponse.source:type_name -> culvert.v1.FlowEnd
 	138, // 128: culvert.v1.FlowsResponse.destination:type_name -> culvert.v1.FlowEnd
-	155, // 129: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
-	155, // 130: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
+	171, // 129: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
+	171, // 130: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
 	78,  // 131: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
 	79,  // 132: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
 	78,  // 133: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
@@ -12068,77 +13219,113 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	78,  // 135: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
 	78,  // 136: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
 	151, // 137: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	43,  // 138: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	82,  // 139: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	84,  // 140: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	86,  // 141: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	88,  // 142: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	92,  // 143: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
-	90,  // 144: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	94,  // 145: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	96,  // 146: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	98,  // 147: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	100, // 148: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	104, // 149: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	115, // 150: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	108, // 151: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
-	113, // 152: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
-	102, // 153: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	55,  // 154: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	50,  // 155: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
-	117, // 156: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	119, // 157: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	124, // 158: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	126, // 159: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	128, // 160: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	130, // 161: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	132, // 162: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	134, // 163: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	136, // 164: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
-	149, // 165: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	139, // 166: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	141, // 167: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	143, // 168: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	145, // 169: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	147, // 170: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	44,  // 171: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	83,  // 172: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	85,  // 173: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	87,  // 174: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	89,  // 175: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	93,  // 176: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	91,  // 177: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	95,  // 178: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	97,  // 179: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	99,  // 180: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	101, // 181: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	105, // 182: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	116, // 183: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	109, // 184: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
-	114, // 185: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
-	103, // 186: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	56,  // 187: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	54,  // 188: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
-	118, // 189: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	120, // 190: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	125, // 191: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	127, // 192: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	129, // 193: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	131, // 194: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	133, // 195: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	135, // 196: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	137, // 197: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
-	150, // 198: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	140, // 199: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	142, // 200: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	144, // 201: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	146, // 202: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	148, // 203: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	171, // [171:204] is the sub-list for method output_type
-	138, // [138:171] is the sub-list for method input_type
-	138, // [138:138] is the sub-list for extension type_name
-	138, // [138:138] is the sub-list for extension extendee
-	0,   // [0:138] is the sub-list for field type_name
+	171, // 138: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
+	44,  // 139: culvert.v1.WatchResponse.status:type_name -> culvert.v1.StatusResponse
+	155, // 140: culvert.v1.WatchResponse.topology:type_name -> culvert.v1.Topology
+	159, // 141: culvert.v1.WatchResponse.sessions:type_name -> culvert.v1.WatchedSession
+	160, // 142: culvert.v1.WatchResponse.drops:type_name -> culvert.v1.Drops
+	163, // 143: culvert.v1.WatchResponse.policies:type_name -> culvert.v1.WatchedPolicy
+	75,  // 144: culvert.v1.WatchResponse.classes:type_name -> culvert.v1.ClassStatus
+	156, // 145: culvert.v1.Topology.nodes:type_name -> culvert.v1.TopologyNode
+	157, // 146: culvert.v1.Topology.links:type_name -> culvert.v1.TopologyLink
+	158, // 147: culvert.v1.Topology.groups:type_name -> culvert.v1.TopologyGroup
+	154, // 148: culvert.v1.TopologyNode.received:type_name -> culvert.v1.Rate
+	154, // 149: culvert.v1.TopologyNode.sent:type_name -> culvert.v1.Rate
+	154, // 150: culvert.v1.TopologyLink.forward:type_name -> culvert.v1.Rate
+	154, // 151: culvert.v1.TopologyGroup.uplink:type_name -> culvert.v1.Rate
+	154, // 152: culvert.v1.TopologyGroup.downlink:type_name -> culvert.v1.Rate
+	63,  // 153: culvert.v1.WatchedSession.session:type_name -> culvert.v1.SessionStatus
+	154, // 154: culvert.v1.WatchedSession.uplink:type_name -> culvert.v1.Rate
+	154, // 155: culvert.v1.WatchedSession.downlink:type_name -> culvert.v1.Rate
+	154, // 156: culvert.v1.WatchedSession.pdrs:type_name -> culvert.v1.Rate
+	161, // 157: culvert.v1.Drops.outcomes:type_name -> culvert.v1.WatchedOutcome
+	162, // 158: culvert.v1.Drops.samples:type_name -> culvert.v1.DropSample
+	165, // 159: culvert.v1.Drops.examples:type_name -> culvert.v1.CaptureResponse
+	67,  // 160: culvert.v1.WatchedOutcome.outcome:type_name -> culvert.v1.Outcome
+	154, // 161: culvert.v1.WatchedOutcome.rate:type_name -> culvert.v1.Rate
+	171, // 162: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
+	170, // 163: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
+	70,  // 164: culvert.v1.WatchedPolicy.policy:type_name -> culvert.v1.PolicyStatus
+	154, // 165: culvert.v1.WatchedPolicy.rate:type_name -> culvert.v1.Rate
+	154, // 166: culvert.v1.WatchedPolicy.lists:type_name -> culvert.v1.Rate
+	134, // 167: culvert.v1.CaptureRequest.filter:type_name -> culvert.v1.TraceRequest
+	135, // 168: culvert.v1.CaptureResponse.packet:type_name -> culvert.v1.TraceResponse
+	166, // 169: culvert.v1.CaptureResponse.steps:type_name -> culvert.v1.Step
+	43,  // 170: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	82,  // 171: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	84,  // 172: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	86,  // 173: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	88,  // 174: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	92,  // 175: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
+	90,  // 176: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	94,  // 177: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	96,  // 178: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	98,  // 179: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	100, // 180: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	104, // 181: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	115, // 182: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	108, // 183: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
+	113, // 184: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
+	102, // 185: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	55,  // 186: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	50,  // 187: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
+	117, // 188: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	119, // 189: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	124, // 190: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	126, // 191: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	128, // 192: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	130, // 193: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	132, // 194: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	134, // 195: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	136, // 196: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
+	149, // 197: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	152, // 198: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
+	164, // 199: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
+	139, // 200: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	141, // 201: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	143, // 202: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	145, // 203: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	147, // 204: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	44,  // 205: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	83,  // 206: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	85,  // 207: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	87,  // 208: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	89,  // 209: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	93,  // 210: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	91,  // 211: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	95,  // 212: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	97,  // 213: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	99,  // 214: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	101, // 215: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	105, // 216: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	116, // 217: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	109, // 218: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
+	114, // 219: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
+	103, // 220: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	56,  // 221: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	54,  // 222: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
+	118, // 223: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	120, // 224: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	125, // 225: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	127, // 226: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	129, // 227: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	131, // 228: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	133, // 229: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	135, // 230: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	137, // 231: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
+	150, // 232: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	153, // 233: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
+	165, // 234: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
+	140, // 235: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	142, // 236: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	144, // 237: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	146, // 238: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	148, // 239: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	205, // [205:240] is the sub-list for method output_type
+	170, // [170:205] is the sub-list for method input_type
+	170, // [170:170] is the sub-list for extension type_name
+	170, // [170:170] is the sub-list for extension extendee
+	0,   // [0:170] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -12154,7 +13341,7 @@ func file_culvert_v1_culvert_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   155,
+			NumMessages:   171,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -101,6 +101,10 @@ const (
 	CulvertFlowsProcedure = "/culvert.v1.Culvert/Flows"
 	// CulvertDoctorProcedure is the fully-qualified name of the Culvert's Doctor RPC.
 	CulvertDoctorProcedure = "/culvert.v1.Culvert/Doctor"
+	// CulvertWatchProcedure is the fully-qualified name of the Culvert's Watch RPC.
+	CulvertWatchProcedure = "/culvert.v1.Culvert/Watch"
+	// CulvertCaptureProcedure is the fully-qualified name of the Culvert's Capture RPC.
+	CulvertCaptureProcedure = "/culvert.v1.Culvert/Capture"
 	// PodsAddPodProcedure is the fully-qualified name of the Pods's AddPod RPC.
 	PodsAddPodProcedure = "/culvert.v1.Pods/AddPod"
 	// PodsDeletePodProcedure is the fully-qualified name of the Pods's DeletePod RPC.
@@ -166,6 +170,12 @@ type CulvertClient interface {
 	Flows(context.Context, *culvertv1.FlowsRequest) (*connect.ServerStreamForClient[culvertv1.FlowsResponse], error)
 	// Doctor examines the machine.
 	Doctor(context.Context, *culvertv1.DoctorRequest) (*culvertv1.DoctorResponse, error)
+	// Watch sends what a view of the page shows: at once, and then what has changed, at most
+	// once a second, until the caller ends it. All callers share what is read.
+	Watch(context.Context, *culvertv1.WatchRequest) (*connect.ServerStreamForClient[culvertv1.WatchResponse], error)
+	// Capture sends packets as Trace does, with the steps of their journeys in words. It ends
+	// after at most 100 packets or 30 seconds.
+	Capture(context.Context, *culvertv1.CaptureRequest) (*connect.ServerStreamForClient[culvertv1.CaptureResponse], error)
 }
 
 // NewCulvertClient constructs a client for the culvert.v1.Culvert service. By default, it uses the
@@ -347,6 +357,18 @@ func NewCulvertClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(culvertMethods.ByName("Doctor")),
 			connect.WithClientOptions(opts...),
 		),
+		watch: connect.NewClient[culvertv1.WatchRequest, culvertv1.WatchResponse](
+			httpClient,
+			baseURL+CulvertWatchProcedure,
+			connect.WithSchema(culvertMethods.ByName("Watch")),
+			connect.WithClientOptions(opts...),
+		),
+		capture: connect.NewClient[culvertv1.CaptureRequest, culvertv1.CaptureResponse](
+			httpClient,
+			baseURL+CulvertCaptureProcedure,
+			connect.WithSchema(culvertMethods.ByName("Capture")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -380,6 +402,8 @@ type culvertClient struct {
 	trace              *connect.Client[culvertv1.TraceRequest, culvertv1.TraceResponse]
 	flows              *connect.Client[culvertv1.FlowsRequest, culvertv1.FlowsResponse]
 	doctor             *connect.Client[culvertv1.DoctorRequest, culvertv1.DoctorResponse]
+	watch              *connect.Client[culvertv1.WatchRequest, culvertv1.WatchResponse]
+	capture            *connect.Client[culvertv1.CaptureRequest, culvertv1.CaptureResponse]
 }
 
 // Status calls culvert.v1.Culvert.Status.
@@ -626,6 +650,16 @@ func (c *culvertClient) Doctor(ctx context.Context, req *culvertv1.DoctorRequest
 	return nil, err
 }
 
+// Watch calls culvert.v1.Culvert.Watch.
+func (c *culvertClient) Watch(ctx context.Context, req *culvertv1.WatchRequest) (*connect.ServerStreamForClient[culvertv1.WatchResponse], error) {
+	return c.watch.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// Capture calls culvert.v1.Culvert.Capture.
+func (c *culvertClient) Capture(ctx context.Context, req *culvertv1.CaptureRequest) (*connect.ServerStreamForClient[culvertv1.CaptureResponse], error) {
+	return c.capture.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // CulvertHandler is an implementation of the culvert.v1.Culvert service.
 type CulvertHandler interface {
 	// Status is the daemon at a glance.
@@ -679,6 +713,12 @@ type CulvertHandler interface {
 	Flows(context.Context, *culvertv1.FlowsRequest, *connect.ServerStream[culvertv1.FlowsResponse]) error
 	// Doctor examines the machine.
 	Doctor(context.Context, *culvertv1.DoctorRequest) (*culvertv1.DoctorResponse, error)
+	// Watch sends what a view of the page shows: at once, and then what has changed, at most
+	// once a second, until the caller ends it. All callers share what is read.
+	Watch(context.Context, *culvertv1.WatchRequest, *connect.ServerStream[culvertv1.WatchResponse]) error
+	// Capture sends packets as Trace does, with the steps of their journeys in words. It ends
+	// after at most 100 packets or 30 seconds.
+	Capture(context.Context, *culvertv1.CaptureRequest, *connect.ServerStream[culvertv1.CaptureResponse]) error
 }
 
 // NewCulvertHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -856,6 +896,18 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(culvertMethods.ByName("Doctor")),
 		connect.WithHandlerOptions(opts...),
 	)
+	culvertWatchHandler := connect.NewServerStreamHandlerSimple(
+		CulvertWatchProcedure,
+		svc.Watch,
+		connect.WithSchema(culvertMethods.ByName("Watch")),
+		connect.WithHandlerOptions(opts...),
+	)
+	culvertCaptureHandler := connect.NewServerStreamHandlerSimple(
+		CulvertCaptureProcedure,
+		svc.Capture,
+		connect.WithSchema(culvertMethods.ByName("Capture")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/culvert.v1.Culvert/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case CulvertStatusProcedure:
@@ -914,6 +966,10 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 			culvertFlowsHandler.ServeHTTP(w, r)
 		case CulvertDoctorProcedure:
 			culvertDoctorHandler.ServeHTTP(w, r)
+		case CulvertWatchProcedure:
+			culvertWatchHandler.ServeHTTP(w, r)
+		case CulvertCaptureProcedure:
+			culvertCaptureHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -1033,6 +1089,14 @@ func (UnimplementedCulvertHandler) Flows(context.Context, *culvertv1.FlowsReques
 
 func (UnimplementedCulvertHandler) Doctor(context.Context, *culvertv1.DoctorRequest) (*culvertv1.DoctorResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.Doctor is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) Watch(context.Context, *culvertv1.WatchRequest, *connect.ServerStream[culvertv1.WatchResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.Watch is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) Capture(context.Context, *culvertv1.CaptureRequest, *connect.ServerStream[culvertv1.CaptureResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.Capture is not implemented"))
 }
 
 // PodsClient is a client for the culvert.v1.Pods service.
