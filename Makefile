@@ -109,12 +109,13 @@ lint: ## format, bugs, comments, words, commit subjects, known vulnerabilities
 	@$(LINT) golangci-lint run ./...
 	@shellcheck $$(find . -name '*.sh' -not -path './bin/*' -not -path './.cache/*') .ci/run
 	@$(LINT) vale --output=line $(PROSE)
+	@tools/web.sh check
 	@tools/lint/c.sh
 	@tools/lint/commits.sh
 	@tools/lint/vulnerabilities.sh
 
 .PHONY: generate
-generate: ## make the objects of bpf/, the management API, the schema and docs/reference/behaviors.md
+generate: ## make the objects of bpf/, the management API, the web page, the schema and docs/reference/behaviors.md
 	@tools/need.sh test
 	@go generate ./srv6 # the header that the objects are made of
 	@go generate ./...

@@ -146,7 +146,8 @@ var layers = []struct {
 		"it writes what is planned, whoever asked for it"},
 	{"internal/agent/store", append([]string{"internal/agent/desired", "internal/agent/observed", "internal/config"}, models...), "the state on disk is what was asked for and said, not what follows from it"},
 	{"internal/agent/punt", []string{"internal/dataplane", "internal/netdev", "internal/slowpath", "internal/upf"}, "packets that are handed up know nothing of the configuration"},
-	{"internal/api", append([]string{"internal/agent", "internal/config", "internal/frame"}, models...), "offers the agent to others and reaches around it to no adapter"},
+	{"internal/ui", nil, "files, and who may frame them: it knows the API by its address only"},
+	{"internal/api", append([]string{"internal/agent", "internal/config", "internal/frame", "internal/ui"}, models...), "offers the agent to others and reaches around it to no adapter"},
 	{"internal/model", append([]string{"internal/config"}, models...), "the reference that the data path is compared with shares no code with it"},
 	{"internal/bench/search", nil, "a standard's algorithm: it knows neither who runs its trials nor who draws them"},
 	{"internal/bench/stats", nil, "samples in, figures out: it knows no experiment"},
@@ -213,6 +214,7 @@ var importers = []struct {
 	{"github.com/google/nftables", []string{"internal/netdev"}, "one owner of the kernel's network"},
 	{"k8s.io/client-go", []string{"internal/kube"}, "one client of Kubernetes"},
 	{"github.com/mattfenwick/cyclonus", []string{"internal/testutil/policycase"}, "a judge of policies: it serves tests only"},
+	{"github.com/evanw/esbuild", []string{"internal/ui/bundle"}, "it makes the page, and is in no program of ours"},
 	{"github.com/google/go-containerregistry", []string{"internal/image"}, "one writer of images"},
 }
 

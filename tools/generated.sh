@@ -8,7 +8,7 @@ trap 'rm -rf "$copy"' EXIT
 
 # files [DIRECTORY]: the files of a tree, but for what was built or downloaded.
 files() {
-	(cd "${1:-.}" && find . \( -path ./.git -o -path ./bin -o -path ./.cache \) -prune -o -type f -printf '%P\n' | LC_ALL=C sort)
+	(cd "${1:-.}" && find . \( -path ./.git -o -path ./bin -o -path ./.cache -o -path ./internal/ui/web/node_modules \) -prune -o -type f -printf '%P\n' | LC_ALL=C sort)
 }
 
 # Another system's clang-19 and headers make another object of the same source, and

@@ -43,6 +43,8 @@ glpsol         glpk-utils          solves the linear programs of traffic enginee
 dot            graphviz            draws the figures of the documents
 pip3           python3-pip         fetches the library that writes dashboards
 curl           curl                asks Prometheus
+node           nodejs              checks the types of the web page
+npm            npm                 fetches what the web page is made of
 timestamp      libprotobuf-dev     types of protobuf itself, which the management API uses
 '
 # shellcheck disable=SC2034

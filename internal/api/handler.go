@@ -79,7 +79,7 @@ func NewHandler(service agent.Service, examine Examiner) *Handler {
 	options := []connect.HandlerOption{
 		connect.WithReadMaxBytes(maxRequest),
 		connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}),
-		connect.WithInterceptors(errorCodes{}),
+		connect.WithInterceptors(viewers{}, errorCodes{}),
 	}
 	watcher := watch.New(service)
 	mux := http.NewServeMux()

@@ -14,7 +14,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/ui"
 )
 
 // shutdown is how long requests may take to end when the daemon does.
@@ -147,7 +147,7 @@ func checkStale(path string) error {
 // listenTCP refuses what config.Validate refuses too: an API that is open to
 // the network must not depend on one check alone.
 func (s *Server) listenTCP(c config.API, handler http.Handler) error {
-	handler = withoutPods(handler)
+	handler = http.NewCrossOriginProtection().Handler(withoutPods(handler))
 	var tlsConfig *tls.Config
 	if c.TLSCert != "" {
 		cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
@@ -159,8 +159,13 @@ func (s *Server) listenTCP(c config.API, handler http.Handler) error {
 	var grants []grant
 	for _, t := range []struct {
 		field, file string
-		may         []string
-	}{{"token_file", c.TokenFile, nil}, {"policies_token_file", c.PoliciesTokenFile, []string{culvertv1connect.CulvertListPoliciesProcedure}}} {
+		may         func(path string) bool
+		viewer      bool
+	}{
+		{"token_file", c.TokenFile, func(string) bool { return true }, false},
+		{"policies_token_file", c.PoliciesTokenFile, func(path string) bool { return path == culvertv1connect.CulvertListPoliciesProcedure }, false},
+		{"viewer_token_file", c.ViewerTokenFile, func(path string) bool { _, may := viewerMay[path]; return may }, true},
+	} {
 		if t.file == "" {
 			continue
 		}
@@ -168,7 +173,7 @@ func (s *Server) listenTCP(c config.API, handler http.Handler) error {
 		if err != nil {
 			return fmt.Errorf("api.%s: %w", t.field, err)
 		}
-		grants = append(grants, grant{sha256.Sum256([]byte(token)), t.may})
+		grants = append(grants, grant{sha256.Sum256([]byte(token)), t.may, t.viewer})
 	}
 	if len(grants) > 0 {
 		handler = requireToken(grants, handler)
@@ -181,8 +186,11 @@ func (s *Server) listenTCP(c config.API, handler http.Handler) error {
 	if !loopback && (tlsConfig == nil || len(grants) == 0) {
 		return errors.Join(fmt.Errorf("api.listen: %s is beyond loopback: set tls_cert, tls_key, and token_file or policies_token_file", c.Listen), l.Close())
 	}
-	if len(grants) == 0 {
-		handler = requireLocalHost(handler)
+	if c.Page {
+		handler = ui.Handler(handler)
+	}
+	if len(grants) == 0 || c.Page {
+		handler = requireHost(handler, hostsOf(tlsConfig))
 	}
 	s.add(l, handler, tlsConfig)
 	return nil
@@ -212,7 +220,8 @@ func ReadToken(path string) (string, error) {
 // grant is what the bearer of a token may call.
 type grant struct {
 	digest [sha256.Size]byte // of the token
-	may    []string          // paths; nil: all
+	may    func(path string) bool
+	viewer bool // from whom identities are hidden
 }
 
 // requireToken compares digests, so that neither content nor length of a
@@ -221,10 +230,13 @@ func requireToken(grants []grant, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		have := sha256.Sum256([]byte(given))
-		known, may := false, false
+		known, may, viewer := false, false, true
 		for _, g := range grants {
 			if subtle.ConstantTimeCompare(g.digest[:], have[:]) == 1 {
-				known, may = true, may || g.may == nil || slices.Contains(g.may, r.URL.Path)
+				known = true
+				if g.may(r.URL.Path) {
+					may, viewer = true, viewer && g.viewer
+				}
 			}
 		}
 		switch {
@@ -232,28 +244,43 @@ func requireToken(grants []grant, next http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="culvert"`)
 			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
 		case !may:
-			http.Error(w, "this token is for listing policies only", http.StatusForbidden)
+			http.Error(w, "this token is for listing policies, or for looking at the page, only", http.StatusForbidden)
 		default:
+			if viewer {
+				r = r.WithContext(context.WithValue(r.Context(), viewerKey{}, true))
+			}
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// requireLocalHost refuses requests for other host names: the owner of a web page
-// can make a name resolve to loopback, and so lead a browser here.
-func requireLocalHost(next http.Handler) http.Handler {
+// requireHost refuses requests for other host names: the owner of a web page
+// can make a name resolve to an address of ours, and so lead a browser here.
+func requireHost(next http.Handler, ours func(host string) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
 			host = strings.Trim(r.Host, "[]")
 		}
-		addr, err := netip.ParseAddr(host)
-		if host != "localhost" && (err != nil || !addr.IsLoopback()) {
-			http.Error(w, "this address is for callers on this machine", http.StatusForbidden)
+		if !ours(host) {
+			http.Error(w, "this host name is not one of this address", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// hostsOf says which host names are ours: loopback, and those of the certificate.
+func hostsOf(c *tls.Config) func(host string) bool {
+	return func(host string) bool {
+		return isLocal(host) || c != nil && c.Certificates[0].Leaf.VerifyHostname(host) == nil
+	}
+}
+
+// isLocal says whether a host name is for callers on this machine.
+func isLocal(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // Serve serves until ctx ends, which is no error. Requests see ctx end.

@@ -189,16 +189,18 @@ func TestLoopback(t *testing.T) {
 		t.Error(err)
 	}
 	for _, c := range []struct {
-		host, contentType string
-		want              int
+		host, contentType, origin string
+		want                      int
 	}{
-		{address, "application/json", http.StatusOK},
-		{"localhost:1", "application/json", http.StatusOK},
-		{"[::1]", "application/json", http.StatusOK},
-		{"evil.example", "application/json", http.StatusForbidden},
-		{"evil.example:80", "application/json", http.StatusForbidden},
-		{"192.0.2.1", "application/json", http.StatusForbidden},
-		{address, "text/plain", http.StatusUnsupportedMediaType},
+		{address, "application/json", "", http.StatusOK},
+		{"localhost:1", "application/json", "", http.StatusOK},
+		{"[::1]", "application/json", "", http.StatusOK},
+		{address, "application/json", "http://evil.example", http.StatusForbidden},
+		{"evil.example", "application/json", "", http.StatusForbidden},
+		{"evil.example", "application/json", "http://evil.example", http.StatusForbidden},
+		{"evil.example:80", "application/json", "", http.StatusForbidden},
+		{"192.0.2.1", "application/json", "", http.StatusForbidden},
+		{address, "text/plain", "", http.StatusUnsupportedMediaType},
 	} {
 		request, err := http.NewRequest(http.MethodPost, "http://"+address+"/culvert.v1.Culvert/Status", strings.NewReader("{}"))
 		if err != nil {
@@ -206,7 +208,9 @@ func TestLoopback(t *testing.T) {
 		}
 		request.Host = c.host
 		request.Header.Set("Content-Type", c.contentType)
-		request.Header.Set("Origin", "http://evil.example")
+		if c.origin != "" {
+			request.Header.Set("Origin", c.origin)
+		}
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			t.Fatal(err)

@@ -112,6 +112,9 @@ type API struct {
 	TokenFile string `json:"token_file,omitempty"`
 	// PoliciesTokenFile has a token whose bearer may list SR policies, and nothing else.
 	PoliciesTokenFile string `json:"policies_token_file,omitempty"`
+	// ViewerTokenFile has a token whose bearer may look at the page, without identities of UEs, and change nothing.
+	ViewerTokenFile string `json:"viewer_token_file,omitempty"`
+	Page            bool   `json:"page,omitempty"` // serve the web page on listen
 }
 
 // Metrics is where Prometheus scrapes.

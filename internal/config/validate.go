@@ -345,6 +345,9 @@ func checkAPI(v *validator) {
 		"api.socket", fmt.Sprintf("an absolute path of at most %d characters", longest), "%q cannot be a Unix socket's path", a.Socket)
 	v.refuse((a.TLSCert == "") != (a.TLSKey == ""),
 		"api.tls_cert", "give both api.tls_cert and api.tls_key, or none", "certificate and key belong together")
+	v.refuse(a.Page && a.Listen == "", "api.page", "set api.listen, or use culvert ui", "the page needs an address")
+	v.refuse(a.ViewerTokenFile != "" && a.TokenFile == "", "api.viewer_token_file", "set api.token_file, too",
+		"without another token every caller on this machine has more rights than the viewer")
 	if a.Listen == "" {
 		return
 	}

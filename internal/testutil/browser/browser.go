@@ -21,7 +21,9 @@ import (
 
 // Browser is a Chromium that remembers what a page did that it should not.
 type Browser struct {
-	Ctx  context.Context
+	Ctx context.Context
+	// Own begins the addresses that pages may fetch from; empty: they fetch nothing.
+	Own  string
 	mu   sync.Mutex
 	done []string
 }
@@ -61,7 +63,7 @@ func (b *Browser) listen(event any) {
 	case *log.EventEntryAdded:
 		b.done = append(b.done, "log: "+e.Entry.Text)
 	case *network.EventRequestWillBeSent:
-		if !strings.HasPrefix(e.Request.URL, "file://") && !strings.HasPrefix(e.Request.URL, "data:") {
+		if !strings.HasPrefix(e.Request.URL, "file://") && !strings.HasPrefix(e.Request.URL, "data:") && (b.Own == "" || !strings.HasPrefix(e.Request.URL, b.Own)) {
 			b.done = append(b.done, "request: "+e.Request.URL)
 		}
 	}
@@ -79,6 +81,12 @@ func (b *Browser) Deeds() []string {
 // Open shows a page in a window of some size.
 func (b *Browser) Open(t *testing.T, path string, width, height int64, dark bool) {
 	t.Helper()
+	b.Visit(t, "file://"+path, width, height, dark)
+}
+
+// Visit shows what is at an address in a window of some size.
+func (b *Browser) Visit(t *testing.T, address string, width, height int64, dark bool) {
+	t.Helper()
 	scheme := "light"
 	if dark {
 		scheme = "dark"
@@ -86,7 +94,7 @@ func (b *Browser) Open(t *testing.T, path string, width, height int64, dark bool
 	err := chromedp.Run(b.Ctx,
 		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
 		chromedp.EmulateViewport(width, height),
-		chromedp.Navigate("file://"+path),
+		chromedp.Navigate(address),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +106,16 @@ func (b *Browser) Ask(t *testing.T, expression string, answer any) {
 	t.Helper()
 	if err := chromedp.Run(b.Ctx, chromedp.Evaluate(expression, answer)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Wait waits until an expression is true.
+func (b *Browser) Wait(t *testing.T, expression string) {
+	t.Helper()
+	if err := chromedp.Run(b.Ctx, chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(time.Minute))); err != nil {
+		var text string
+		_ = chromedp.Run(b.Ctx, chromedp.Evaluate("document.body.innerText", &text)) // the first error is told
+		t.Fatalf("%s: %v; the page says:\n%s\n%v", expression, err, text, b.Deeds())
 	}
 }
 
