@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -46,37 +47,46 @@ type Client struct {
 
 // NewClient prepares calls to a daemon; it does not connect.
 func NewClient(e Endpoint) (*Client, error) {
+	tripper, url, err := e.transport()
+	if err != nil {
+		return nil, err
+	}
+	return newClient(tripper, url, cmp.Or(e.Address, e.Socket)), nil
+}
+
+// transport says how to call the daemon, and by which URL.
+func (e Endpoint) transport() (tripper http.RoundTripper, url string, err error) {
 	if e.Address == "" {
-		return newClient(toSocket(e.Socket), "http://culvert", e.Socket), nil
+		return toSocket(e.Socket), "http://culvert", nil
 	}
 	host, _, err := net.SplitHostPort(e.Address)
 	if err != nil {
-		return nil, fmt.Errorf("--address %q: give host:port", e.Address)
+		return nil, "", fmt.Errorf("--address %q: give host:port", e.Address)
 	}
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: e.ServerName}}
 	if e.CA != "" {
 		pem, err := os.ReadFile(e.CA)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
 		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s holds no PEM certificate", e.CA)
+			return nil, "", fmt.Errorf("%s holds no PEM certificate", e.CA)
 		}
 	}
 	scheme := "https"
 	if addr, err := netip.ParseAddr(host); e.CA == "" && (host == "localhost" || err == nil && addr.IsLoopback()) {
 		scheme = "http"
 	}
-	var tripper http.RoundTripper = transport
+	tripper = transport
 	if e.TokenFile != "" {
 		token, err := ReadToken(e.TokenFile)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		tripper = bearer{token, transport}
 	}
-	return newClient(tripper, scheme+"://"+e.Address, e.Address), nil
+	return tripper, scheme + "://" + e.Address, nil
 }
 
 func newClient(t http.RoundTripper, url, target string) *Client {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/api/watch"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/frame"
 	"github.com/culvert-net/culvert/internal/printer"
@@ -84,32 +85,13 @@ func (a *app) printEvent(out io.Writer, e agent.TraceEvent) error {
 // describe is one packet's journey, a line for each step.
 func describe(e agent.TraceEvent) string {
 	var b strings.Builder
-	line := func(name, text string) {
-		if text != "" {
-			fmt.Fprintf(&b, "  %-10s %s\n", name, text)
-		}
-	}
 	fmt.Fprintf(&b, "%s %s", e.Time.Format("15:04:05.000000"), e.Interface)
 	if e.Egress != "" {
 		fmt.Fprintf(&b, " -> %s", e.Egress)
 	}
 	fmt.Fprintf(&b, "  %s\n", e.Reason)
-	line("in", fmt.Sprintf("%d bytes: %s", e.InLength, frame.Decode(e.In)))
-	line("sid", valid(e.SID))
-	if e.Session != 0 {
-		line("session", fmt.Sprintf("%#x PDR %d", e.Session, e.PDR))
-	}
-	line("steered", e.Target)
-	line("tunnel", e.Tunnel)
-	if e.Policy != "" {
-		line("policy", fmt.Sprintf("%s [%s]", e.Policy, strings.Join(namesOf(e.SegmentList), ", ")))
-	}
-	line("next hop", e.Adjacency)
-	if len(e.Out) > 0 && !e.Drop {
-		line("out", fmt.Sprintf("%d bytes: %s", e.OutLength, frame.Decode(e.Out)))
-	}
-	if e.Drop {
-		line("dropped", e.Text)
+	for _, s := range watch.Steps(e) {
+		fmt.Fprintf(&b, "  %-10s %s\n", s.Name, s.Text)
 	}
 	return b.String() + "\n"
 }

@@ -48,6 +48,9 @@ export interface Failure {
 
 export function failure(error: unknown): Failure {
   const e = ConnectError.from(error);
+  if (e.code === Code.Unavailable && /^HTTP \d+$|fetch/.test(e.rawMessage)) {
+    return { text: "the daemon does not answer: this page tries again every two seconds", token: false, absent: false };
+  }
   return { text: e.rawMessage || "the daemon does not answer", token: e.code === Code.Unauthenticated, absent: e.code === Code.Unimplemented };
 }
 

@@ -36,7 +36,7 @@ const rate = unitOf("bit/s");
 
 // Bar shows a part of a whole, beside its number.
 function Bar(p: { part: number; label: string }): JSX.Element {
-  return <meter class="bar" min={0} max={1} value={Math.min(1, p.part)} aria-label={p.label} />;
+  return <><meter class="bar" min={0} max={1} value={Math.min(1, p.part)} aria-label={p.label} /> <span class="figure">{percent(p.part)}</span></>;
 }
 
 function EngineView(): JSX.Element {
@@ -63,8 +63,8 @@ function EngineView(): JSX.Element {
           rows={(plan.moves ?? []).map((m) => ({ key: `${m.headend} ${m.endpoint} ${m.color}`, cells: [m.step, m.headend, m.endpoint, m.color, m.now, m.then] }))} />
       )}
       {plan && (plan.links ?? []).length > 0 && (
-        <Table label="Utilisation of links" columns={[{ name: "Link" }, { name: "Capacity", n: true }, { name: "Now", n: true }, { name: "" }, { name: "After", n: true }, { name: " " }]}
-          rows={(plan.links ?? []).slice(0, 50).map((l) => ({ key: l.link, class: l.now > 0.9 ? "bad" : undefined, cells: [l.link, rate(l.capacity), percent(l.now), <Bar part={l.now} label={`${l.link} now`} />, percent(l.then), <Bar part={l.then} label={`${l.link} after the plan`} />] }))} />
+        <Table label="Utilisation of links" columns={[{ name: "Link" }, { name: "Capacity", n: true }, { name: "Now", n: true }, { name: "After", n: true }]}
+          rows={(plan.links ?? []).slice(0, 50).map((l) => ({ key: l.link, class: l.now > 0.9 ? "bad" : undefined, cells: [l.link, rate(l.capacity), <Bar part={l.now} label={`${l.link} now`} />, <Bar part={l.then} label={`${l.link} after the plan`} />] }))} />
       )}
     </>
   );

@@ -1,0 +1,84 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
+	"github.com/culvert-net/culvert/internal/ui"
+)
+
+// pageCalls are what the page calls. It changes nothing.
+var pageCalls = []string{
+	culvertv1connect.CulvertStatusProcedure, culvertv1connect.CulvertListSessionsProcedure, culvertv1connect.CulvertListNodesProcedure,
+	culvertv1connect.CulvertListPodsProcedure, culvertv1connect.CulvertExplainPolicyProcedure, culvertv1connect.CulvertDoctorProcedure,
+	culvertv1connect.CulvertWatchProcedure, culvertv1connect.CulvertCaptureProcedure, culvertv1connect.CulvertFlowsProcedure,
+}
+
+// NewProxy passes the page's calls on to a daemon, with the endpoint's token.
+func NewProxy(e Endpoint) (http.Handler, error) {
+	tripper, base, err := e.transport()
+	if err != nil {
+		return nil, err
+	}
+	to, err := url.Parse(base)
+	if err != nil {
+		return nil, err
+	}
+	proxy := &httputil.ReverseProxy{
+		Transport: tripper, FlushInterval: -1, // streams
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = to.Host
+			for name := range r.Out.Header { // they are for this server
+				if name == "Authorization" || name == "Origin" || name == "Referer" || name == "Cookie" || strings.HasPrefix(name, "Sec-") {
+					r.Out.Header.Del(name)
+				}
+			}
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
+			http.Error(w, "no answer from the daemon", http.StatusServiceUnavailable)
+		},
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(pageCalls, r.URL.Path) {
+			http.Error(w, "the page does not call this", http.StatusForbidden)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}), nil
+}
+
+// LocalPage serves the page on loopback to whoever knows the secret. calls gets the calls of the
+// management API. local answers, as JSON, what the page asks of this server itself.
+func LocalPage(secret string, calls http.Handler, local map[string]func(context.Context) (any, error)) http.Handler {
+	grants := []grant{{digest: sha256.Sum256([]byte(secret)), may: func(string) bool { return true }}}
+	mux := http.NewServeMux()
+	mux.Handle("/local/", requireToken(grants, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, local[strings.TrimPrefix(r.URL.Path, "/local/")])
+	})))
+	mux.Handle("/", ui.Handler(requireToken(grants, calls)))
+	return requireHost(http.NewCrossOriginProtection().Handler(mux), isLocal)
+}
+
+// answer writes what f returns.
+func answer(w http.ResponseWriter, r *http.Request, f func(context.Context) (any, error)) {
+	if f == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	v, err := f(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(v) // the page is gone
+}
