@@ -99,6 +99,7 @@ var layers = []struct {
 	{"internal/lab/kubelet", nil, "a node on a part of the machine: it knows no laboratory"},
 	{"internal/lab/topology", []string{"internal/lab/gtpulink", "internal/lab/topologies", "internal/smf", "internal/printer", "internal/packet"},
 		"values that are read and validated: nothing in it touches the machine"},
+	{"internal/lab/page", nil, "a browser before a page: it knows no laboratory"},
 	{"internal/lab/suite", nil, "tests of Kubernetes': it knows no laboratory"},
 	{"internal/lab/namespace", nil, "named network namespaces: it knows no laboratory"},
 	{"internal/lab/report", []string{"internal/printer"}, "what checks came to, and how it is printed: it knows no check"},

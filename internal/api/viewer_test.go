@@ -228,7 +228,7 @@ func TestForeignPage(t *testing.T) {
 	}
 }
 
-// The files need no token; without api.page there are none.
+// The files need no token; without api.page nothing is served.
 func TestPageIsOff(t *testing.T) {
 	get := func(address string) *http.Response {
 		answer, err := http.Get(address)

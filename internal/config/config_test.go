@@ -234,6 +234,8 @@ func TestRefusedSettings(t *testing.T) {
 		{"api: {listen: '0.0.0.0:8443'}", "api.listen", "needs TLS"},
 		{"api: {listen: '[::]:8443', tls_cert: a, tls_key: b}", "api.listen", "needs a token"},
 		{"api: {listen: 'gateway.example:8443', token_file: t}", "api.listen", "needs TLS"},
+		{"api: {page: true}", "api.page", "needs an address"},
+		{"api: {listen: '127.0.0.1:8443', viewer_token_file: v}", "api.viewer_token_file", "more rights than the viewer"},
 		{"api: {tls_cert: a}", "api.tls_cert", "tls_key"},
 		{"metrics: {listen: '9418'}", "metrics.listen", `write "127.0.0.1:9418"`},
 		{"metrics: {listen: here}", "metrics.listen", "host:port"},

@@ -61,7 +61,7 @@ func TestEngine(t *testing.T) {
 	b.Visit(t, address+fragment, 1280, 900, false)
 	b.Wait(t, `document.querySelector("nav")`)
 	b.Visit(t, address+"/#/paths", 1280, 900, true)
-	b.Wait(t, `["95 % now, 60 % after the plan", "60 % by r3", "R1-r2 would be at 95 %", "1 Gbit/s"].every(s => document.body.innerText.includes(s)) && document.querySelectorAll("meter").length == 4`)
+	b.Wait(t, `["95 % now, 60 % after the plan", "60 % by r3", "r1-r2 would be at 95 %", "1 Gbit/s"].every(s => document.body.innerText.includes(s)) && document.querySelectorAll("meter").length == 4`)
 	judge(t, b)
 	b.Picture(t, "dark-engine")
 }

@@ -71,6 +71,7 @@ var checkKinds = map[string]func(context.Context, *disturb.Runner, *topology.Che
 	"dead":                dead,
 	"suite":               suiteOf,
 	"isolated":            isolated,
+	"page":                pageWalk,
 }
 
 // Checker makes checks, one after another.

@@ -13,7 +13,7 @@ import (
 // CheckKinds are the kinds of checks.
 var CheckKinds = []string{
 	"adjacency", "advertised", "again", "captured", "charged", "cni_status", "culvert", "dead", "echo", "end_marker", "frame", "gnb", "isolated", "kubectl", "leftovers", "machine", "n4", "one_family",
-	"ospf", "ping", "pods", "procedure", "program", "route", "router_solicitation", "shows", "spread", "suite", "tcp", "udp",
+	"ospf", "page", "ping", "pods", "procedure", "program", "route", "router_solicitation", "shows", "spread", "suite", "tcp", "udp",
 }
 
 // fromNobody are the kinds of checks that are about the whole cluster, or about the
@@ -48,6 +48,9 @@ func (v validator) check(c *Check) {
 		v.kubectl(c.Kubectl)
 	case "gnb":
 		v.want(c.At != "" && len(c.Command) > 0, "at, command: give the node that reaches N4, and what follows culvert gnb ping")
+	case "page":
+		v.culvert(c.At)
+		v.want(c.Device != "" && c.Source.IsValid() && c.To.IsValid(), "device, source, to: give the UE that sends, and to whom")
 	case "leftovers":
 		v.want(len(v.t.Kubelets()) > 0, "leftovers: the lab has no node of kind kubelet")
 	case "captured":

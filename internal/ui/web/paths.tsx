@@ -36,7 +36,7 @@ const rate = unitOf("bit/s");
 
 // Bar shows a part of a whole, beside its number.
 function Bar(p: { part: number; label: string }): JSX.Element {
-  return <><meter class="bar" min={0} max={1} value={Math.min(1, p.part)} aria-label={p.label} /> <span class="figure">{percent(p.part)}</span></>;
+  return <><meter class="bar" min={0} max={1} low={0.7} high={0.9} optimum={0} value={Math.min(1, p.part)} aria-label={p.label} /> <span class="figure">{percent(p.part)}</span></>;
 }
 
 function EngineView(): JSX.Element {
@@ -57,7 +57,7 @@ function EngineView(): JSX.Element {
     <>
       {state.problem && <p class="problem" role="alert">{sentence(state.problem)}</p>}
       <Facts of={[["State", state.word], ["Mode", state.apply ? "changes headends" : "changes nothing: engine.apply is false"], ["Last round", new Date(state.at).toLocaleTimeString("en-GB")],
-        ...(plan ? [["Fullest link", `${percent(plan.now)} now, ${percent(plan.then)} after the plan; ${percent(plan.best)} is the least possible`] as [string, string], ["Why", sentence(plan.why)] as [string, string]] : [])]} />
+        ...(plan ? [["Fullest link", `${percent(plan.now)} now, ${percent(plan.then)} after the plan; ${percent(plan.best)} is the least possible`] as [string, string], ["Why", plan.why] as [string, string]] : [])]} />
       {plan && (plan.moves ?? []).length > 0 && (
         <Table label="What the plan changes" columns={[{ name: "Step", n: true }, { name: "From" }, { name: "To" }, { name: "Color", n: true }, { name: "Now" }, { name: "After" }]}
           rows={(plan.moves ?? []).map((m) => ({ key: `${m.headend} ${m.endpoint} ${m.color}`, cells: [m.step, m.headend, m.endpoint, m.color, m.now, m.then] }))} />
@@ -82,7 +82,7 @@ function Policy(p: { of: WatchedPolicy }): JSX.Element | null {
     <article class="policy">
       <h3>{r.name}</h3>
       <p>{[r.color ? `color ${r.color}` : "", r.endpoint ? `to ${r.endpoint}` : "", r.behavior, `from ${s.origin === "api" ? "the API" : s.origin}`].filter(Boolean).join(", ")}. <span class="live">{bits(p.of.rate)}</span>, {octets(s.counter?.bytes ?? 0n)} so far.</p>
-      {r.segmentLists.length === 0 ? <Empty>No candidate path is valid: see why below.</Empty> : (
+      {r.segmentLists.length === 0 ? <Empty>{s.paths.length > 0 ? "No candidate path is valid: see why below." : "No candidate path is known. A controller, or the configuration, gives it one."}</Empty> : (
         <Table label={`Segment lists of ${r.name}`} columns={[{ name: "List" }, { name: "Share", n: true }, { name: "Rate", n: true }, { name: "Packets", n: true }, { name: "Round trip", n: true }, { name: "State" }]}
           rows={r.segmentLists.map((l, i) => ({ key: String(i), cells: [l.segments.join(" → "), percent((l.weight || 1) / whole), bits(p.of.lists[i]), count(s.lists[i]?.packets ?? 0n), millis(s.delays[i]?.mean ?? 0n),
             s.down[i] ? <span class="wrong">{s.down[i]}</span> : "up"] }))} />
