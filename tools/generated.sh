@@ -19,6 +19,7 @@ reference() {
 }
 
 files | tar -cf - -T - | tar -xf - -C "$copy"
+mkdir -p .cache && ln -s "$PWD/.cache" "$copy/.cache" # packages of npm
 # where what is generated is missing, generating makes it all the same
 (cd "$copy" && go generate ./srv6 && go generate ./...)
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -252,12 +253,16 @@ func (b *builder) portOf(peer netip.Addr) string {
 	return b.port(config.RoleN3)
 }
 
-// counted is a number with its noun.
+// counted is a number with its noun: 12,345 sessions.
 func counted(n int, noun string) string {
 	if n != 1 {
 		noun += "s"
 	}
-	return fmt.Sprintf("%d %s", n, noun)
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text + " " + noun
 }
 
 func (b *builder) addPeers(all []agent.PeerStatus) {

@@ -18,7 +18,7 @@ import (
 type size struct{ width, height int64 }
 
 var (
-	desktop = size{1100, 700}
+	desktop = size{1100, 760}
 	phone   = size{360, 740}
 )
 

@@ -22,7 +22,7 @@ import (
 const (
 	mostCPU  = 1.0 // percent
 	measured = time.Minute
-	patience = 30 * time.Second // for a view to show something
+	patience = time.Minute // for a view to show something
 )
 
 // Walk is one through the page of a node.
@@ -252,16 +252,27 @@ func grouped(n uint64) string {
 	return text
 }
 
+// history is how many points of a session's chart a picture has.
+const history = 25
+
 // pictures takes one of each view: light, dark, and one of a phone.
 func (w *Walk) pictures(b *browser, seid string) error {
+	const choose = `document.querySelector("button.choice").click()`
+	long := fmt.Sprintf(`document.querySelector(".chart polyline")?.points.length > %d`, history)
 	for _, v := range []struct {
-		name, view, shows string
-		size              size
-		dark              bool
+		name, view, shows, do, then string
+		size                        size
+		dark                        bool
 	}{
-		{"topology", "topology", "topology", desktop, false}, {"topology-dark", "topology", "topology", desktop, true}, {"phone", "topology", "topology", phone, false},
-		{"session", "sessions/" + seid, "one", desktop, false}, {"session-dark", "sessions/" + seid, "one", desktop, true},
-		{"why", "why", "why", desktop, false}, {"why-dark", "why", "why", desktop, true}, {"paths", "paths", "paths", desktop, false}, {"cluster", "cluster", "cluster", desktop, false},
+		{"topology", "topology", "topology", choose, `document.querySelector(".link.lit")`, desktop, false},
+		{"topology-dark", "topology", "topology", "", "true", desktop, true},
+		{"phone", "topology", "topology", "", "true", phone, false},
+		{"session", "sessions/" + seid, "one", "", "true", desktop, false},
+		{"session-dark", "sessions/" + seid, "one", "", long, desktop, true},
+		{"why", "why", "why", choose, `document.querySelector(".journey")`, desktop, false},
+		{"why-dark", "why", "why", choose, `document.querySelector(".journey")`, desktop, true},
+		{"paths", "paths", "paths", "", "true", desktop, false},
+		{"cluster", "cluster", "cluster", "", "true", desktop, false},
 	} {
 		if err := b.visit(b.own+"/#/"+v.view, v.size, v.dark); err != nil {
 			return err
@@ -269,8 +280,14 @@ func (w *Walk) pictures(b *browser, seid string) error {
 		if err := b.wait(shown[v.shows]); err != nil {
 			return fmt.Errorf("%s: %w", v.name, err)
 		}
+		if err := b.ask(v.do+";true", new(bool)); err != nil {
+			return err
+		}
 		if w.Pictures == "" {
 			continue
+		}
+		if err := b.wait(v.then); err != nil {
+			return fmt.Errorf("%s: %w", v.name, err)
 		}
 		png, err := b.picture()
 		if err == nil {

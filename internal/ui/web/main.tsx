@@ -93,6 +93,7 @@ function Page(): JSX.Element {
         <h1>{view.name}</h1>
         {view.show(decodeURIComponent(rest ?? ""))}
       </main>
+      <footer><a href="/licences.txt">Parts of this page, and their licences</a></footer>
     </>
   );
 }
