@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
@@ -22,9 +23,14 @@ var (
 	phone   = size{360, 740}
 )
 
+// leaving is how long after it left a view a browser may log the end of the view's stream.
+const leaving = 5 * time.Second
+
 // browser is a chromium that remembers what a page did that it should not.
 type browser struct {
 	ctx   context.Context
+	at    string // where it was sent last, and when
+	since time.Time
 	own   string // address of the page, without the secret
 	mu    sync.Mutex
 	deeds []string
@@ -51,16 +57,20 @@ func open(ctx context.Context, address string) (b *browser, closed func() error,
 }
 
 func (b *browser) listen(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	note := func(format string, args ...any) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
 		b.deeds = append(b.deeds, fmt.Sprintf(format, args...))
 	}
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
 		note("exception: %s", e.ExceptionDetails.Error())
 	case *log.EventEntryAdded:
-		note("log: %s", e.Entry.Text)
+		// A view that is left ends its stream, which the browser may log.
+		if strings.HasSuffix(e.Entry.URL, "/Watch") && time.Since(b.since) < leaving {
+			return
+		}
+		note("log: %s %s, %v after it was sent to %s", e.Entry.Text, e.Entry.URL, time.Since(b.since).Round(time.Millisecond), b.at)
 	case *network.EventRequestWillBeSent:
 		if !strings.HasPrefix(e.Request.URL, b.own) {
 			note("request: %s", e.Request.URL)
@@ -77,6 +87,9 @@ func (b *browser) done() []string {
 
 // visit shows an address in a window of a size.
 func (b *browser) visit(address string, s size, dark bool) error {
+	b.mu.Lock()
+	b.at, b.since = address, time.Now()
+	b.mu.Unlock()
 	scheme := "light"
 	if dark {
 		scheme = "dark"

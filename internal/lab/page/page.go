@@ -270,7 +270,7 @@ func (w *Walk) pictures(b *browser, seid string) error {
 		{"session", "sessions/" + seid, "one", "", "true", desktop, false},
 		{"session-dark", "sessions/" + seid, "one", "", long, desktop, true},
 		{"why", "why", "why", choose, `document.querySelector(".journey")`, desktop, false},
-		{"why-dark", "why", "why", choose, `document.querySelector(".journey")`, desktop, true},
+		{"why-dark", "why", "why", "", `document.querySelector(".journey")`, desktop, true},
 		{"paths", "paths", "paths", "", "true", desktop, false},
 		{"cluster", "cluster", "cluster", "", "true", desktop, false},
 	} {

@@ -80,6 +80,11 @@ func (v validator) check(c *Check) {
 		v.want(n.FRR != nil && slices.Contains(n.FRR.Daemons, "ospf6d"), "from: %q does not run ospf6d", c.From)
 	}
 	v.counters(c.Counters)
+	v.rest(c)
+}
+
+// rest validates what checks of all kinds have.
+func (v validator) rest(c *Check) {
 	for _, name := range c.Accounts {
 		v.culvert(name)
 	}
