@@ -95,7 +95,7 @@ func (c *core) traceEvent(e event.TraceEvent) TraceEvent {
 		Reason: e.Reason.String(), Drop: e.Reason.Drop(), Text: e.Reason.Text(), Verdict: e.Verdict,
 		InLength: e.InLength, OutLength: e.OutLength, In: e.In, Out: e.Out,
 	}
-	if e.Reason == reason.Passed && bytes.Equal(e.In, e.Out) { // the kernel has it as it came: nothing was sent
+	if e.Reason == reason.Passed && bytes.Equal(e.In, e.Out) { // the kernel has it as received: nothing was sent
 		out.Out, out.OutLength = nil, 0
 	}
 	if e.Session != 0 {
