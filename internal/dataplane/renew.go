@@ -3,6 +3,7 @@ package dataplane
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 
@@ -87,7 +88,8 @@ func (r *renewal) copyTables(spec *ebpf.CollectionSpec, shared map[string]*ebpf.
 		if shared[name] != nil || transient[name] || r.maps.Maps[name].Type() == ebpf.RingBuf {
 			continue
 		}
-		t := &migrate.Table{Map: d.maps[name], Spec: spec.Maps[name], From: r.maps.Maps[name]}
+		types := r.maps.Types[name]
+		t := &migrate.Table{Map: d.maps[name], Spec: spec.Maps[name], From: r.maps.Maps[name], FormerKey: types.Key, FormerValue: types.Value}
 		if name == abi.MapNetpolFlow && t.Map.MaxEntries() != t.From.MaxEntries() { // the number of buckets decides about places
 			d.log.Warn("a table starts empty", "table", name, "reason", "limits.pod_flows changed")
 			continue
@@ -99,6 +101,9 @@ func (r *renewal) copyTables(spec *ebpf.CollectionSpec, shared map[string]*ebpf.
 			continue
 		case errors.Is(err, migrate.ErrTooSmall):
 			return fmt.Errorf("%w: table %s: %w: raise its limit again", pin.ErrIncompatible, name, err)
+		case errors.Is(err, fs.ErrPermission):
+			return fmt.Errorf("%w: table %s: an early build made it, whose fields only root with all capabilities can read: "+
+				"start the daemon once as `culvert run --config FILE`, outside of the service, or run `culvert unpin`", pin.ErrIncompatible, name)
 		case err != nil:
 			return fmt.Errorf("copy table %s: %w", name, err)
 		}

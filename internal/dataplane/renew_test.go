@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,6 +112,58 @@ func TestExchangeIsFinished(t *testing.T) {
 		t.Errorf("there is %v, want the pins alone", got)
 	}
 	must(t, Remove(path))
+}
+
+// withoutSysAdmin runs f with the rights of the systemd unit, in which CAP_SYS_ADMIN is missing:
+// the kernel shows the types of maps to nobody else.
+func withoutSysAdmin(t *testing.T, f func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var all [2]unix.CapUserData
+	must(t, unix.Capget(&header, &all[0]))
+	few := all
+	few[0].Effective &^= 1 << unix.CAP_SYS_ADMIN
+	must(t, unix.Capset(&header, &few[0]))
+	defer func() { must(t, unix.Capset(&header, &all[0])) }()
+	f()
+}
+
+// What is recorded says as much of each map's types as the kernel would.
+func TestLayoutsAreRecorded(t *testing.T) {
+	path := pinPath(t)
+	d := openPinned(t, path)
+	putContent(t, d)
+	before := dump(t, d)
+	must(t, d.Close())
+	withoutSysAdmin(t, func() {
+		d = openWith(t, Options{PinPath: path, Limits: smallLimits, edit: otherLayout})
+		putContent(t, d)
+		must(t, d.Sweep())
+		if after := dump(t, d); after != before {
+			t.Errorf("the tables changed:\n%s", difference(before, after))
+		}
+		must(t, d.Close())
+	})
+	// What an earlier build recorded is completed.
+	for _, name := range list(t, path, "layout") {
+		at := filepath.Join(path, "layout", name)
+		record, err := os.Readlink(at)
+		must(t, err)
+		if hash, _, typed := strings.Cut(record, ":"); typed {
+			relink(t, at, hash)
+		}
+	}
+	d = openWith(t, Options{PinPath: path, Limits: smallLimits, edit: otherLayout})
+	must(t, d.Close())
+	for _, name := range list(t, path, "maps") {
+		record, err := os.Readlink(filepath.Join(path, "layout", name))
+		must(t, err)
+		if !strings.Contains(record, ":") {
+			t.Errorf("layout of %s: %q has no types", name, record)
+		}
+	}
 }
 
 // TestUpgradeOfLayout sends packets of a session while tables with one layout take the place

@@ -74,6 +74,9 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) (err error)
 		return renew(d, spec, there)
 	}
 	pinned := there.Maps
+	if err := d.pins.Record(spec, pinned); err != nil {
+		return err
+	}
 	same := func() map[string]*ebpf.Program { return d.samePodPrograms(spec) }
 	sameForward := func() *ebpf.Program {
 		return d.pins.SameProgram(abi.ProgCulvertForward, spec, d.maps, d.build)

@@ -25,9 +25,11 @@ type Table struct {
 	Map  *ebpf.Map
 	Spec *ebpf.MapSpec
 	From *ebpf.Map
+	// FormerKey and FormerValue are the types of From; nil: the kernel knows them, and tells
+	// them to who has CAP_SYS_ADMIN.
+	FormerKey, FormerValue btf.Type
 
 	key, value conversion
-	formerType btf.Type // of values; nil: unknown
 }
 
 // Copy fills the table, which no packet reads. (ErrUnlike, ErrTooSmall.)
@@ -56,20 +58,52 @@ func (t *Table) compare() error {
 	if t.Map.Type() != t.From.Type() {
 		return fmt.Errorf("%w: %s, formerly %s", ErrUnlike, t.Map.Type(), t.From.Type())
 	}
+	if err := t.findTypes(); err != nil {
+		return err
+	}
+	if !hasSize(t.FormerKey, t.From.KeySize()) || !hasSize(t.FormerValue, t.From.ValueSize()) {
+		return fmt.Errorf("%w: the former types are of another size than the entries", ErrUnlike)
+	}
+	if t.FormerKey == nil && t.Map.KeySize() != t.From.KeySize() || t.FormerValue == nil && t.Map.ValueSize() != t.From.ValueSize() {
+		return fmt.Errorf("%w: the former types are not known", ErrUnlike)
+	}
+	if t.FormerValue != nil && isStruct(t.Spec.Value) && t.FormerValue.TypeName() != t.Spec.Value.TypeName() {
+		return fmt.Errorf("%w: %s, formerly %s", ErrUnlike, t.Spec.Value.TypeName(), t.FormerValue.TypeName())
+	}
+	var err error
+	if t.key, err = newConversion(t.Spec.Key, t.FormerKey, t.Map.KeySize(), t.From.KeySize()); err != nil {
+		return err
+	}
+	t.value, err = newConversion(t.Spec.Value, t.FormerValue, t.Map.ValueSize(), t.From.ValueSize())
+	return err
+}
+
+// hasSize says whether a type has a size; one that is not known may have any.
+func hasSize(t btf.Type, octets uint32) bool {
+	if t == nil {
+		return true
+	}
+	size, err := btf.Sizeof(t)
+	return err == nil && uint32(size) == octets
+}
+
+func isStruct(t btf.Type) bool {
+	_, is := t.(*btf.Struct)
+	return is
+}
+
+// findTypes asks the kernel for types that are not known.
+func (t *Table) findTypes() error {
+	if t.FormerKey != nil || t.FormerValue != nil {
+		return nil
+	}
 	types, err := typesOf(t.From)
 	if err != nil {
 		return err
 	}
-	key := formerType(types, t.Spec.Key, t.From.KeySize())
-	t.formerType = formerType(types, t.Spec.Value, t.From.ValueSize())
-	if key == nil && t.Map.KeySize() != t.From.KeySize() || t.formerType == nil && t.Map.ValueSize() != t.From.ValueSize() {
-		return fmt.Errorf("%w: the former types are not known", ErrUnlike)
-	}
-	if t.key, err = newConversion(t.Spec.Key, key, t.Map.KeySize(), t.From.KeySize()); err != nil {
-		return err
-	}
-	t.value, err = newConversion(t.Spec.Value, t.formerType, t.Map.ValueSize(), t.From.ValueSize())
-	return err
+	t.FormerKey = formerType(types, t.Spec.Key, t.From.KeySize())
+	t.FormerValue = formerType(types, t.Spec.Value, t.From.ValueSize())
+	return nil
 }
 
 // typesOf are the types that a map was made with; nil: none.

@@ -33,7 +33,7 @@ func (s *side) volume(i int) []uint64 { return s.words[i*s.stride+s.at:][:counte
 // Note notes what the entries of a table that was just copied have counted, if they do.
 func (v *Volumes) Note(t *Table) (err error) {
 	at, counts := volumeOf(t.Spec.Value)
-	was, counted := volumeOf(t.formerType)
+	was, counted := volumeOf(t.FormerValue)
 	if !counts || !counted || t.Map.Flags()&t.From.Flags()&unix.BPF_F_MMAPABLE == 0 {
 		return nil
 	}

@@ -138,7 +138,8 @@ type Unused struct {
 
 // Pinned are maps that are pinned, by name.
 type Pinned struct {
-	Maps map[string]*ebpf.Map
+	Maps  map[string]*ebpf.Map
+	Types map[string]Types // of those of which they are recorded
 	// Differ says why a map cannot be used by this build: its entries have other fields,
 	// or there is another number of them. Where this is empty all can be used.
 	Differ map[string]string
@@ -157,7 +158,7 @@ func (p *Pinned) Close() {
 // ones. spec gets the sizes of those that stay. fixed are the maps whose size decides where
 // entries are, and the configuration's name for it: they must have it (ErrIncompatible).
 func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, unused map[string]Unused, fixed map[string]string) (out Pinned, err error) {
-	out = Pinned{map[string]*ebpf.Map{}, map[string]string{}}
+	out = Pinned{map[string]*ebpf.Map{}, map[string]Types{}, map[string]string{}}
 	defer func() {
 		if err != nil {
 			out.Close()
@@ -174,8 +175,12 @@ func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, unused map[string]Unused, fixe
 			return out, fmt.Errorf("open pinned map %s: %w", name, err)
 		}
 		u, optional := unused[name]
-		layout, unrecorded := os.Readlink(p.at(dirLayout, name))
-		same := unrecorded == nil && layout == layoutHash(spec, name)
+		hash, types, err := p.types(name)
+		if err != nil {
+			m.Close()
+			return out, err
+		}
+		same := hash == layoutHash(spec, name)
 		if optional && m.MaxEntries() == u.Entries && u.Entries != ms.MaxEntries || ms.Type == ebpf.RingBuf && !same {
 			empty = append(empty, name)
 			m.Close()
@@ -184,7 +189,7 @@ func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, unused map[string]Unused, fixe
 		if u.Stays && ms.MaxEntries == u.Entries {
 			ms.MaxEntries = m.MaxEntries()
 		}
-		out.Maps[name] = m
+		out.Maps[name], out.Types[name] = m, types
 		if by := fixed[name]; by != "" && m.MaxEntries() != ms.MaxEntries {
 			return out, p.incompatible(name, fmt.Sprintf("it has %d entries, and is to have %d (%s)", m.MaxEntries(), ms.MaxEntries, by))
 		}
@@ -377,11 +382,40 @@ func (p *Dir) PutMap(spec *ebpf.CollectionSpec, name string, m *ebpf.Map) error 
 	if strings.HasPrefix(name, ".") { // constants belong to a build
 		return nil
 	}
-	if err := os.Symlink(layoutHash(spec, name), p.at(dirLayout, name)); err != nil {
+	record, err := layoutRecord(spec, name)
+	if err != nil {
+		return err
+	}
+	if err := os.Symlink(record, p.at(dirLayout, name)); err != nil {
 		return fmt.Errorf("make pins: %w", err)
 	}
 	if err := m.Pin(p.at(dirMaps, name)); err != nil {
 		return fmt.Errorf("make pins: %w", err)
+	}
+	return nil
+}
+
+// Record records the layouts of maps that an earlier build pinned, which fit this one.
+func (p *Dir) Record(spec *ebpf.CollectionSpec, maps map[string]*ebpf.Map) error {
+	for name := range maps {
+		record, err := layoutRecord(spec, name)
+		if err != nil {
+			return err
+		}
+		path := p.at(dirLayout, name)
+		if now, err := os.Readlink(path); err == nil && now == record {
+			continue
+		}
+		next := path + newSuffix
+		if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("record a layout: %w", err)
+		}
+		if err := os.Symlink(record, next); err != nil {
+			return fmt.Errorf("record a layout: %w", err)
+		}
+		if err := os.Rename(next, path); err != nil {
+			return fmt.Errorf("record a layout: %w", err)
+		}
 	}
 	return nil
 }

@@ -1,11 +1,8 @@
 package pin
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
@@ -176,49 +172,4 @@ func checkMap(path string) error {
 		return fmt.Errorf("is map %s", info.Name)
 	}
 	return nil
-}
-
-// records are what is in ring buffers, which the kernel knows no types of.
-var records = map[string]string{abi.MapSlowPath: "punt", abi.MapSessionEvents: "session_event", abi.MapTraceEvents: "trace_event",
-	abi.MapFlowRecords: "flow_record", abi.MapN4Events: "n4_event"}
-
-// layoutHash is equal for two maps if their keys and values, or records, have the same
-// fields in the same places. Sizes alone would let a field change its place.
-func layoutHash(spec *ebpf.CollectionSpec, name string) string {
-	h, of := sha256.New(), spec.Maps[name]
-	types := []btf.Type{of.Key, of.Value}
-	if record, is := records[name]; is {
-		var t *btf.Struct
-		if spec.Types.TypeByName(record, &t) == nil {
-			types = append(types, t)
-		}
-	}
-	for _, t := range types {
-		writeLayout(h, t)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
-}
-
-func writeLayout(w io.Writer, t btf.Type) {
-	switch t := t.(type) {
-	case nil:
-		fmt.Fprint(w, "none;")
-	case *btf.Struct:
-		fmt.Fprintf(w, "struct %d{", t.Size)
-		for _, m := range t.Members {
-			fmt.Fprintf(w, "%s %d ", m.Name, m.Offset)
-			writeLayout(w, m.Type)
-		}
-		fmt.Fprint(w, "}")
-	case *btf.Array:
-		fmt.Fprintf(w, "[%d]", t.Nelems)
-		writeLayout(w, t.Type)
-	default:
-		if u := btf.UnderlyingType(t); u != t {
-			writeLayout(w, u)
-			return
-		}
-		size, err := btf.Sizeof(t)
-		fmt.Fprintf(w, "%T %d %v;", t, size, err)
-	}
 }
