@@ -26,7 +26,7 @@ type Entry struct {
 	// there is no other (RFC 8950).
 	NextHops []netip.Addr `json:"next_hops,omitempty"`
 	// Communities are like 65001:100 or no-export, large ones like 65001:1:2.
-	Communities []string `json:"communities,omitempty"`
+	Communities []string `json:"communities,omitempty" secret:"no"`
 	// LocalPreference for internal peers. Default 100.
 	LocalPreference uint32 `json:"local_preference,omitempty"`
 	// WithdrawOn lists what withdraws the prefixes: n3 (no port with the role n3 is up), n4

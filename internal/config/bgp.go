@@ -70,7 +70,7 @@ type BGPPeer struct {
 	Source  netip.Addr `json:"source,omitzero"`   // to connect from
 	Passive bool       `json:"passive,omitempty"` // it connects to this node
 	// PasswordFile holds the password of TCP MD5 (RFC 2385).
-	PasswordFile string `json:"password_file,omitempty"`
+	PasswordFile string `json:"password_file,omitempty" secret:"path"`
 	// Hops limits the distance of an external peer (TTL security, RFC 5082). Default:
 	// no limit.
 	Hops     uint8  `json:"hops,omitempty"`

@@ -108,12 +108,12 @@ type API struct {
 	Socket    string `json:"socket,omitempty"` // /run/culvert/culvert.sock unless set
 	Listen    string `json:"listen,omitempty"` // host:port; beyond loopback only with TLS and a token
 	TLSCert   string `json:"tls_cert,omitempty"`
-	TLSKey    string `json:"tls_key,omitempty"`
-	TokenFile string `json:"token_file,omitempty"`
+	TLSKey    string `json:"tls_key,omitempty" secret:"path"`
+	TokenFile string `json:"token_file,omitempty" secret:"path"`
 	// PoliciesTokenFile has a token whose bearer may list SR policies, and nothing else.
-	PoliciesTokenFile string `json:"policies_token_file,omitempty"`
+	PoliciesTokenFile string `json:"policies_token_file,omitempty" secret:"path"`
 	// ViewerTokenFile has a token whose bearer may look at the page, without identities of UEs, and change nothing.
-	ViewerTokenFile string `json:"viewer_token_file,omitempty"`
+	ViewerTokenFile string `json:"viewer_token_file,omitempty" secret:"path"`
 	Page            bool   `json:"page,omitempty"` // serve the web page on listen
 }
 
