@@ -83,6 +83,8 @@ var layers = []struct {
 	{"internal/connectivity", []string{"internal/probe", "internal/overlay"}, "it judges a cluster by an interface, so that it can be tested without one"},
 	{"internal/frame", models, "tells what is in a frame, for the agent's filter and for people: it knows neither"},
 	{"internal/printer", nil, "prints anybody's values: it knows none of them"},
+	{"internal/support", nil, "collects what its caller's items say: it knows neither the daemon nor its configuration"},
+	{"internal/dataplane/inventory", nil, "lists what is pinned: it knows no table"},
 	{"internal/cmdline", []string{"internal/printer"}, "what all command lines share: it knows none of them"},
 	{"internal/labcli", []string{"internal/lab", "internal/bench", "internal/smf", "internal/gnb", "internal/session", "internal/cmdline", "internal/printer"},
 		"the command line of the laboratory: it knows the product from outside, as its parts do"},
