@@ -26,10 +26,14 @@ func versionCommand(a *app) *cobra.Command {
 	return a.printing(&cobra.Command{
 		Use: "version", Short: "Show the version of this program", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			v := versionInfo{a.version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			v := a.versionInfo()
 			return a.print(c, v, func(g *printer.Grid) { g.Row("culvert", v.Version, v.Go, v.System) })
 		},
 	})
+}
+
+func (a *app) versionInfo() versionInfo {
+	return versionInfo{a.version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 }
 
 func schemaCommand(a *app) *cobra.Command {
