@@ -76,16 +76,19 @@ func (h *Handler) Run(ctx context.Context) error { return h.watcher.Run(ctx) }
 // NewHandler serves the management API of an agent. examine may be nil; then
 // Doctor is not implemented.
 func NewHandler(service agent.Service, examine Examiner) *Handler {
-	options := []connect.HandlerOption{
-		connect.WithReadMaxBytes(maxRequest),
-		connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}),
-		connect.WithInterceptors(viewers{}, errorCodes{}),
-	}
-	watcher := watch.New(service)
+	options, watcher := handlerOptions(), watch.New(service)
 	mux := http.NewServeMux()
 	mux.Handle(culvertv1connect.NewCulvertHandler(&handler{service, examine, watcher}, options...))
 	mux.Handle(culvertv1connect.NewPodsHandler(podHandler{service}, options...))
 	return &Handler{mux, watcher}
+}
+
+func handlerOptions() []connect.HandlerOption {
+	return []connect.HandlerOption{
+		connect.WithReadMaxBytes(maxRequest),
+		connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}),
+		connect.WithInterceptors(viewers{}, errorCodes{}),
+	}
 }
 
 // strictJSON is protobuf's JSON that takes no unknown fields: what is

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"log/slog"
 	"math/big"
 	"net"
@@ -118,6 +119,7 @@ func TestPoliciesToken(t *testing.T) {
 			"Status": func() error { _, err := reader.Status(t.Context()); return err },
 			"Add":    func() error { _, err := reader.Add(t.Context(), &config.Config{}); return err },
 			"Pods":   func() error { _, err := reader.Pods(t.Context(), ""); return err },
+			"Backup": func() error { return reader.Backup(t.Context(), io.Discard) },
 			"Trace":  func() error { return reader.Trace(t.Context(), agent.TraceFilter{}, nil, nil) },
 		} {
 			if err := call(); err == nil || !strings.Contains(err.Error(), "403") {

@@ -11859,6 +11859,87 @@ func (x *Step) GetText() string {
 	return ""
 }
 
+type BackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{167}
+}
+
+// BackupResponse is a piece of the file. Pieces follow each other.
+type BackupResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupResponse) Reset() {
+	*x = BackupResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupResponse) ProtoMessage() {}
+
+func (x *BackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
+func (*BackupResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{168}
+}
+
+func (x *BackupResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 var File_culvert_v1_culvert_proto protoreflect.FileDescriptor
 
 const file_culvert_v1_culvert_proto_rawDesc = "" +
@@ -12852,7 +12933,10 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05steps\x18\x02 \x03(\v2\x10.culvert.v1.StepR\x05steps\".\n" +
 	"\x04Step\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text2\xff\x11\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x0f\n" +
+	"\rBackupRequest\"$\n" +
+	"\x0eBackupResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xc2\x12\n" +
 	"\aCulvert\x12?\n" +
 	"\x06Status\x12\x19.culvert.v1.StatusRequest\x1a\x1a.culvert.v1.StatusResponse\x12W\n" +
 	"\x0eListInterfaces\x12!.culvert.v1.ListInterfacesRequest\x1a\".culvert.v1.ListInterfacesResponse\x12Q\n" +
@@ -12881,7 +12965,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x03Add\x12\x16.culvert.v1.AddRequest\x1a\x17.culvert.v1.AddResponse\x12?\n" +
 	"\x06Delete\x12\x19.culvert.v1.DeleteRequest\x1a\x1a.culvert.v1.DeleteResponse\x12>\n" +
 	"\x05Trace\x12\x18.culvert.v1.TraceRequest\x1a\x19.culvert.v1.TraceResponse0\x01\x12>\n" +
-	"\x05Flows\x12\x18.culvert.v1.FlowsRequest\x1a\x19.culvert.v1.FlowsResponse0\x01\x12?\n" +
+	"\x05Flows\x12\x18.culvert.v1.FlowsRequest\x1a\x19.culvert.v1.FlowsResponse0\x01\x12A\n" +
+	"\x06Backup\x12\x19.culvert.v1.BackupRequest\x1a\x1a.culvert.v1.BackupResponse0\x01\x12?\n" +
 	"\x06Doctor\x12\x19.culvert.v1.DoctorRequest\x1a\x1a.culvert.v1.DoctorResponse\x12>\n" +
 	"\x05Watch\x12\x18.culvert.v1.WatchRequest\x1a\x19.culvert.v1.WatchResponse0\x01\x12D\n" +
 	"\aCapture\x12\x1a.culvert.v1.CaptureRequest\x1a\x1b.culvert.v1.CaptureResponse0\x012\x81\x03\n" +
@@ -12905,7 +12990,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 171)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 173)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Liveness)(nil),                   // 1: culvert.v1.Liveness
@@ -13074,11 +13159,13 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*CaptureRequest)(nil),             // 164: culvert.v1.CaptureRequest
 	(*CaptureResponse)(nil),            // 165: culvert.v1.CaptureResponse
 	(*Step)(nil),                       // 166: culvert.v1.Step
-	nil,                                // 167: culvert.v1.TrafficMatch.PodLabelsEntry
-	nil,                                // 168: culvert.v1.StatusResponse.ResourcesEntry
-	nil,                                // 169: culvert.v1.Pod.LabelsEntry
-	nil,                                // 170: culvert.v1.DropSample.PacketsEntry
-	(*timestamppb.Timestamp)(nil),      // 171: google.protobuf.Timestamp
+	(*BackupRequest)(nil),              // 167: culvert.v1.BackupRequest
+	(*BackupResponse)(nil),             // 168: culvert.v1.BackupResponse
+	nil,                                // 169: culvert.v1.TrafficMatch.PodLabelsEntry
+	nil,                                // 170: culvert.v1.StatusResponse.ResourcesEntry
+	nil,                                // 171: culvert.v1.Pod.LabelsEntry
+	nil,                                // 172: culvert.v1.DropSample.PacketsEntry
+	(*timestamppb.Timestamp)(nil),      // 173: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	6,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -13103,7 +13190,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,   // 19: culvert.v1.Config.liveness:type_name -> culvert.v1.Liveness
 	2,   // 20: culvert.v1.Liveness.ends:type_name -> culvert.v1.LivenessEnd
 	4,   // 21: culvert.v1.TrafficClass.match:type_name -> culvert.v1.TrafficMatch
-	167, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
+	169, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
 	12,  // 23: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
 	12,  // 24: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
 	15,  // 25: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
@@ -13124,9 +13211,9 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	38,  // 40: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
 	35,  // 41: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
 	34,  // 42: culvert.v1.Slice.vpn:type_name -> culvert.v1.SliceVPN
-	171, // 43: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	173, // 43: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
 	66,  // 44: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	168, // 45: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	170, // 45: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
 	67,  // 46: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
 	57,  // 47: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
 	48,  // 48: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
@@ -13148,8 +13235,8 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	33,  // 64: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
 	42,  // 65: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
 	42,  // 66: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	171, // 67: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	171, // 68: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	173, // 67: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	173, // 68: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
 	42,  // 69: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
 	42,  // 70: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
 	64,  // 71: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
@@ -13175,7 +13262,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	25,  // 91: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
 	42,  // 92: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
 	42,  // 93: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	169, // 94: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
+	171, // 94: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
 	78,  // 95: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
 	79,  // 96: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
 	66,  // 97: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
@@ -13190,7 +13277,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	67,  // 106: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
 	80,  // 107: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
 	61,  // 108: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	171, // 109: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
+	173, // 109: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
 	107, // 110: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
 	111, // 111: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
 	112, // 112: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
@@ -13207,11 +13294,11 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	122, // 123: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
 	123, // 124: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
 	122, // 125: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	171, // 126: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	173, // 126: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
 	138, // 127: culvert.v1.FlowsResponse.source:type_name -> culvert.v1.FlowEnd
 	138, // 128: culvert.v1.FlowsResponse.destination:type_name -> culvert.v1.FlowEnd
-	171, // 129: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
-	171, // 130: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
+	173, // 129: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
+	173, // 130: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
 	78,  // 131: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
 	79,  // 132: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
 	78,  // 133: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
@@ -13219,7 +13306,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	78,  // 135: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
 	78,  // 136: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
 	151, // 137: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	171, // 138: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
+	173, // 138: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
 	44,  // 139: culvert.v1.WatchResponse.status:type_name -> culvert.v1.StatusResponse
 	155, // 140: culvert.v1.WatchResponse.topology:type_name -> culvert.v1.Topology
 	159, // 141: culvert.v1.WatchResponse.sessions:type_name -> culvert.v1.WatchedSession
@@ -13243,8 +13330,8 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	165, // 159: culvert.v1.Drops.examples:type_name -> culvert.v1.CaptureResponse
 	67,  // 160: culvert.v1.WatchedOutcome.outcome:type_name -> culvert.v1.Outcome
 	154, // 161: culvert.v1.WatchedOutcome.rate:type_name -> culvert.v1.Rate
-	171, // 162: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
-	170, // 163: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
+	173, // 162: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
+	172, // 163: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
 	70,  // 164: culvert.v1.WatchedPolicy.policy:type_name -> culvert.v1.PolicyStatus
 	154, // 165: culvert.v1.WatchedPolicy.rate:type_name -> culvert.v1.Rate
 	154, // 166: culvert.v1.WatchedPolicy.lists:type_name -> culvert.v1.Rate
@@ -13278,51 +13365,53 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	132, // 194: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
 	134, // 195: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
 	136, // 196: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
-	149, // 197: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	152, // 198: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
-	164, // 199: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
-	139, // 200: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	141, // 201: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	143, // 202: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	145, // 203: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	147, // 204: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	44,  // 205: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	83,  // 206: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	85,  // 207: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	87,  // 208: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	89,  // 209: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	93,  // 210: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	91,  // 211: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	95,  // 212: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	97,  // 213: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	99,  // 214: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	101, // 215: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	105, // 216: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	116, // 217: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	109, // 218: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
-	114, // 219: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
-	103, // 220: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	56,  // 221: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	54,  // 222: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
-	118, // 223: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	120, // 224: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	125, // 225: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	127, // 226: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	129, // 227: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	131, // 228: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	133, // 229: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	135, // 230: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	137, // 231: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
-	150, // 232: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	153, // 233: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
-	165, // 234: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
-	140, // 235: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	142, // 236: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	144, // 237: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	146, // 238: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	148, // 239: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	205, // [205:240] is the sub-list for method output_type
-	170, // [170:205] is the sub-list for method input_type
+	167, // 197: culvert.v1.Culvert.Backup:input_type -> culvert.v1.BackupRequest
+	149, // 198: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	152, // 199: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
+	164, // 200: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
+	139, // 201: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	141, // 202: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	143, // 203: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	145, // 204: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	147, // 205: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	44,  // 206: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	83,  // 207: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	85,  // 208: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	87,  // 209: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	89,  // 210: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	93,  // 211: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	91,  // 212: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	95,  // 213: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	97,  // 214: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	99,  // 215: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	101, // 216: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	105, // 217: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	116, // 218: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	109, // 219: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
+	114, // 220: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
+	103, // 221: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	56,  // 222: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	54,  // 223: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
+	118, // 224: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	120, // 225: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	125, // 226: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	127, // 227: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	129, // 228: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	131, // 229: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	133, // 230: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	135, // 231: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	137, // 232: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
+	168, // 233: culvert.v1.Culvert.Backup:output_type -> culvert.v1.BackupResponse
+	150, // 234: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	153, // 235: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
+	165, // 236: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
+	140, // 237: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	142, // 238: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	144, // 239: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	146, // 240: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	148, // 241: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	206, // [206:242] is the sub-list for method output_type
+	170, // [170:206] is the sub-list for method input_type
 	170, // [170:170] is the sub-list for extension type_name
 	170, // [170:170] is the sub-list for extension extendee
 	0,   // [0:170] is the sub-list for field type_name
@@ -13341,7 +13430,7 @@ func file_culvert_v1_culvert_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   171,
+			NumMessages:   173,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

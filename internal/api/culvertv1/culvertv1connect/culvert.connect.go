@@ -99,6 +99,8 @@ const (
 	CulvertTraceProcedure = "/culvert.v1.Culvert/Trace"
 	// CulvertFlowsProcedure is the fully-qualified name of the Culvert's Flows RPC.
 	CulvertFlowsProcedure = "/culvert.v1.Culvert/Flows"
+	// CulvertBackupProcedure is the fully-qualified name of the Culvert's Backup RPC.
+	CulvertBackupProcedure = "/culvert.v1.Culvert/Backup"
 	// CulvertDoctorProcedure is the fully-qualified name of the Culvert's Doctor RPC.
 	CulvertDoctorProcedure = "/culvert.v1.Culvert/Doctor"
 	// CulvertWatchProcedure is the fully-qualified name of the Culvert's Watch RPC.
@@ -168,6 +170,8 @@ type CulvertClient interface {
 	// Flows sends the flows of this node's pods in the last minutes that the request means, and
 	// with follow those that change from then on, until the caller ends it.
 	Flows(context.Context, *culvertv1.FlowsRequest) (*connect.ServerStreamForClient[culvertv1.FlowsResponse], error)
+	// Backup sends a file with the resources of the API and the sessions of one moment, in pieces.
+	Backup(context.Context, *culvertv1.BackupRequest) (*connect.ServerStreamForClient[culvertv1.BackupResponse], error)
 	// Doctor examines the machine.
 	Doctor(context.Context, *culvertv1.DoctorRequest) (*culvertv1.DoctorResponse, error)
 	// Watch sends what a view of the page shows: at once, and then what has changed, at most
@@ -351,6 +355,12 @@ func NewCulvertClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(culvertMethods.ByName("Flows")),
 			connect.WithClientOptions(opts...),
 		),
+		backup: connect.NewClient[culvertv1.BackupRequest, culvertv1.BackupResponse](
+			httpClient,
+			baseURL+CulvertBackupProcedure,
+			connect.WithSchema(culvertMethods.ByName("Backup")),
+			connect.WithClientOptions(opts...),
+		),
 		doctor: connect.NewClient[culvertv1.DoctorRequest, culvertv1.DoctorResponse](
 			httpClient,
 			baseURL+CulvertDoctorProcedure,
@@ -401,6 +411,7 @@ type culvertClient struct {
 	delete             *connect.Client[culvertv1.DeleteRequest, culvertv1.DeleteResponse]
 	trace              *connect.Client[culvertv1.TraceRequest, culvertv1.TraceResponse]
 	flows              *connect.Client[culvertv1.FlowsRequest, culvertv1.FlowsResponse]
+	backup             *connect.Client[culvertv1.BackupRequest, culvertv1.BackupResponse]
 	doctor             *connect.Client[culvertv1.DoctorRequest, culvertv1.DoctorResponse]
 	watch              *connect.Client[culvertv1.WatchRequest, culvertv1.WatchResponse]
 	capture            *connect.Client[culvertv1.CaptureRequest, culvertv1.CaptureResponse]
@@ -641,6 +652,11 @@ func (c *culvertClient) Flows(ctx context.Context, req *culvertv1.FlowsRequest) 
 	return c.flows.CallServerStream(ctx, connect.NewRequest(req))
 }
 
+// Backup calls culvert.v1.Culvert.Backup.
+func (c *culvertClient) Backup(ctx context.Context, req *culvertv1.BackupRequest) (*connect.ServerStreamForClient[culvertv1.BackupResponse], error) {
+	return c.backup.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // Doctor calls culvert.v1.Culvert.Doctor.
 func (c *culvertClient) Doctor(ctx context.Context, req *culvertv1.DoctorRequest) (*culvertv1.DoctorResponse, error) {
 	response, err := c.doctor.CallUnary(ctx, connect.NewRequest(req))
@@ -711,6 +727,8 @@ type CulvertHandler interface {
 	// Flows sends the flows of this node's pods in the last minutes that the request means, and
 	// with follow those that change from then on, until the caller ends it.
 	Flows(context.Context, *culvertv1.FlowsRequest, *connect.ServerStream[culvertv1.FlowsResponse]) error
+	// Backup sends a file with the resources of the API and the sessions of one moment, in pieces.
+	Backup(context.Context, *culvertv1.BackupRequest, *connect.ServerStream[culvertv1.BackupResponse]) error
 	// Doctor examines the machine.
 	Doctor(context.Context, *culvertv1.DoctorRequest) (*culvertv1.DoctorResponse, error)
 	// Watch sends what a view of the page shows: at once, and then what has changed, at most
@@ -890,6 +908,12 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(culvertMethods.ByName("Flows")),
 		connect.WithHandlerOptions(opts...),
 	)
+	culvertBackupHandler := connect.NewServerStreamHandlerSimple(
+		CulvertBackupProcedure,
+		svc.Backup,
+		connect.WithSchema(culvertMethods.ByName("Backup")),
+		connect.WithHandlerOptions(opts...),
+	)
 	culvertDoctorHandler := connect.NewUnaryHandlerSimple(
 		CulvertDoctorProcedure,
 		svc.Doctor,
@@ -964,6 +988,8 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 			culvertTraceHandler.ServeHTTP(w, r)
 		case CulvertFlowsProcedure:
 			culvertFlowsHandler.ServeHTTP(w, r)
+		case CulvertBackupProcedure:
+			culvertBackupHandler.ServeHTTP(w, r)
 		case CulvertDoctorProcedure:
 			culvertDoctorHandler.ServeHTTP(w, r)
 		case CulvertWatchProcedure:
@@ -1085,6 +1111,10 @@ func (UnimplementedCulvertHandler) Trace(context.Context, *culvertv1.TraceReques
 
 func (UnimplementedCulvertHandler) Flows(context.Context, *culvertv1.FlowsRequest, *connect.ServerStream[culvertv1.FlowsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.Flows is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) Backup(context.Context, *culvertv1.BackupRequest, *connect.ServerStream[culvertv1.BackupResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.Backup is not implemented"))
 }
 
 func (UnimplementedCulvertHandler) Doctor(context.Context, *culvertv1.DoctorRequest) (*culvertv1.DoctorResponse, error) {
