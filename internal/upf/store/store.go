@@ -50,12 +50,8 @@ type shard struct {
 // Open reads the sessions of an earlier process from the journal.
 func Open(o Options) (*Store, error) {
 	s := &Store{o: o, indices: map[string]uint32{}, state: map[string][]byte{}}
-	// Another boot may lack what the kernel had not written to disk, and it lacks
-	// what the data path had counted.
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	header := fmt.Appendf(nil, "culvert sessions %d %s", codec.Version, strings.TrimSpace(string(boot)))
 	var damage []journal.Record
-	journal, lost, err := journal.Open(o.Dir, header, func(r journal.Record) error {
+	journal, lost, err := journal.Open(o.Dir, []byte(Header()), func(r journal.Record) error {
 		if r.Kind == journal.Damage {
 			damage = append(damage, r)
 		}
@@ -82,6 +78,14 @@ func Open(o Options) (*Store, error) {
 	s.lost = true
 	s.renew()
 	return s, nil
+}
+
+// Header is what a journal begins with that this boot and this layout can use.
+// Another boot may lack what the kernel had not written to disk, and it lacks what the
+// data path had counted.
+func Header() string {
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return fmt.Sprintf("culvert sessions %d %s", codec.Version, strings.TrimSpace(string(boot)))
 }
 
 // replay takes over a record of an earlier process.
@@ -371,6 +375,9 @@ func (s *Store) Renew() error {
 		return nil
 	})
 }
+
+// Mark returns the files of the journal as they are at this moment.
+func (s *Store) Mark() ([]*journal.Part, error) { return s.journal.Mark() }
 
 // Close closes the journal.
 func (s *Store) Close() error { return s.journal.Close() }
