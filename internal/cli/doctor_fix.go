@@ -77,7 +77,12 @@ func (f *fixer) agreed(ctx context.Context, n int) (bool, error) {
 	if n > 1 {
 		what = fmt.Sprintf("these %d commands", n)
 	}
-	fmt.Fprintf(f.out, "run %s? [y/N] ", what)
+	return f.confirmed(ctx, "run "+what+"?")
+}
+
+// confirmed asks a question. No answer is a no.
+func (f *fixer) confirmed(ctx context.Context, question string) (bool, error) {
+	fmt.Fprintf(f.out, "%s [y/N] ", question)
 	answer, err := cmdline.Await(ctx, func() (string, error) {
 		text, err := bufio.NewReader(f.in).ReadString('\n')
 		if err == io.EOF {

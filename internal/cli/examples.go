@@ -15,6 +15,7 @@ var examples = map[string]string{
 	"check":              "culvert check /etc/culvert/culvert.yaml\nculvert check --offline for-another-machine.yaml -o json",
 	"config":             "culvert config > running.yaml",
 	"run":                "culvert run --config /etc/culvert/culvert.yaml",
+	"state":              "culvert state backup culvert.backup\nculvert state show culvert.backup",
 	"schema":             "culvert schema > culvert.schema.json",
 	"unpin":              "culvert unpin",
 	"status":             "culvert status\nculvert status -o json",

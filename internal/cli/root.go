@@ -86,7 +86,7 @@ Ctrl-C, 143 by SIGTERM.`,
 // commandTable is every command of this package.
 func commandTable(a *app) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
-		groupDaemon: build(a, runCommand, checkCommand, applyCommand, addCommand, deleteCommand, configCommand, schemaCommand, unpinCommand),
+		groupDaemon: build(a, runCommand, checkCommand, applyCommand, addCommand, deleteCommand, configCommand, stateCommand, schemaCommand, unpinCommand),
 		groupState: build(a, interfaces.command, locators.command, sids.command, policyCommand, candidatePaths.command,
 			steerings.command, classes.command, tunnels.command, networkSlices.command),
 		groupSee: build(a, statusCommand, bgpPeers.command, announcements.command, nats.command, nodes.command, localPods.command, pathCommand, verdictCommand, teCommand, sessionCommand, associations.command,

@@ -117,19 +117,8 @@ func (s *Store) Close() error { return s.db.Close() }
 // that was applied, or nil.
 func (s *Store) Load() (api []desired.Resource, o observed.State, replaced *Applied, err error) {
 	err = s.db.View(func(tx *bbolt.Tx) error {
-		for _, kind := range desired.Kinds {
-			b := tx.Bucket([]byte(kind))
-			if b == nil {
-				continue
-			}
-			err := b.ForEach(func(key, value []byte) error {
-				r, err := desired.Decode(desired.Ref{Kind: kind, Key: string(key)}, desired.OriginAPI, value)
-				api = append(api, r)
-				return err
-			})
-			if err != nil {
-				return err
-			}
+		if api, err = resourcesOf(tx); err != nil {
+			return err
 		}
 		for _, b := range buckets {
 			if err := b.load(tx, &o); err != nil {
@@ -154,6 +143,25 @@ func (s *Store) Load() (api []desired.Resource, o observed.State, replaced *Appl
 	}
 	s.observed, s.replaced = o, replaced
 	return api, o, replaced, nil
+}
+
+// resourcesOf reads the resources of the API.
+func resourcesOf(tx *bbolt.Tx) (api []desired.Resource, err error) {
+	for _, kind := range desired.Kinds {
+		b := tx.Bucket([]byte(kind))
+		if b == nil {
+			continue
+		}
+		err := b.ForEach(func(key, value []byte) error {
+			r, err := desired.Decode(desired.Ref{Kind: kind, Key: string(key)}, desired.OriginAPI, value)
+			api = append(api, r)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return api, nil
 }
 
 // Note has the state written soon. What differs from the last one is not among the

@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/agent/backup"
+	"github.com/culvert-net/culvert/internal/agent/store"
+)
+
+// backedUp writes a backup of a daemon to a file and opens it.
+func backedUp(t *testing.T, d *daemon) (path string, f *backup.File) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Backup(t.Context(), d.Agent, &b); err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(t.TempDir(), "backup")
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, readBackup(t, path)
+}
+
+func readBackup(t *testing.T, path string) *backup.File {
+	t.Helper()
+	f, err := backup.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// A restore brings the resources back; a daemon that runs keeps it from doing so, and
+// what is added after the backup is in the former file.
+func TestBackupAndRestore(t *testing.T) {
+	d := prepareUserPlane(t, t.TempDir(), byGTPU, newFake()).start(t, links("eth0", "eth1"))
+	c := dial(t)
+	if _, err := c.Associate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	established(t, c)
+	_, f := backedUp(t, d)
+	if f.Sessions != 1 || len(f.Resources) != 0 {
+		t.Errorf("sessions %d, resources %v", f.Sessions, f.Resources)
+	}
+	state := filepath.Join(d.dir, "state.db")
+	if _, err := f.Restore(state, false); !errors.Is(err, store.ErrHeld) {
+		t.Errorf("with a daemon: %v", err)
+	}
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	// The journal that is there is later than the backup.
+	r, err := f.Restore(state, false)
+	if err != nil || r.Sessions != 0 || !strings.Contains(r.LeftOut, "later sessions") || r.Former == "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := f.Restore(state, true); err == nil || !strings.Contains(err.Error(), "--sessions") {
+		t.Errorf("over later sessions: %v", err)
+	}
+	// Where all is lost, sessions come back only if somebody says so.
+	elsewhere := t.TempDir()
+	if r, err := f.Restore(filepath.Join(elsewhere, "a", "state.db"), false); err != nil || r.Sessions != 0 || r.LeftOut == "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if r, err := f.Restore(filepath.Join(elsewhere, "state.db"), true); err != nil || r.Sessions != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	next := prepareUserPlane(t, elsewhere, byGTPU, newFake()).start(t, links("eth0", "eth1"))
+	if list, n, err := next.Sessions(SessionFilter{}); err != nil || n != 1 || len(list) != 1 {
+		t.Errorf("the next daemon has %v, %v", list, err)
+	}
+}
+
+// Any octet that differs, and any that is missing, is found.
+func TestDamagedBackup(t *testing.T) {
+	path, f := backedUp(t, start(t))
+	if f.Journal != "" {
+		t.Errorf("a gateway has a journal %q", f.Journal)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := filepath.Join(t.TempDir(), "bad")
+	state := filepath.Join(filepath.Dir(bad), "state.db")
+	refused := func(what string, data []byte) {
+		t.Helper()
+		if err := os.WriteFile(bad, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := backup.Open(bad)
+		if err == nil {
+			f.Close()
+			t.Errorf("%s is read", what)
+		}
+	}
+	for at := 0; at < len(whole); at += 97 {
+		damaged := bytes.Clone(whole)
+		damaged[at] ^= 0x10
+		refused("a damaged one", damaged)
+		refused("a truncated one", whole[:at])
+	}
+	refused("a longer one", append(bytes.Clone(whole), 0))
+	refused("a text", []byte("policies: []\n"))
+	if _, err := os.Stat(state); err == nil {
+		t.Error("something was restored")
+	}
+}
