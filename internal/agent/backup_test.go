@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/backup"
 	"github.com/culvert-net/culvert/internal/agent/store"
+	"github.com/culvert-net/culvert/internal/config"
 )
 
 // backedUp writes a backup of a daemon to a file and opens it.
@@ -111,5 +113,52 @@ func TestDamagedBackup(t *testing.T) {
 	refused("a text", []byte("policies: []\n"))
 	if _, err := os.Stat(state); err == nil {
 		t.Error("something was restored")
+	}
+}
+
+// A backup that is made while resources come has a prefix of them, and a restore
+// brings back exactly these.
+func TestBackupUnderChanges(t *testing.T) {
+	d := start(t)
+	name := func(i int) string { return fmt.Sprintf("added-%03d", i) }
+	const all = 60
+	add := make(chan error, 1)
+	go func() {
+		for i := range all {
+			c, err := config.Decode(fmt.Appendf(nil, "policies: [{name: %s, segment_lists: [{segments: ['fc00:9::1']}]}]", name(i)))
+			if err == nil {
+				_, err = d.Add(t.Context(), c)
+			}
+			if err != nil {
+				add <- err
+				return
+			}
+		}
+		add <- nil
+	}()
+	_, f := backedUp(t, d)
+	if err := <-add; err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range f.Resources {
+		if r.Key != name(i) {
+			t.Fatalf("resource %d is %s: not of one moment", i, r)
+		}
+	}
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Restore(filepath.Join(d.dir, "state.db"), false); err != nil {
+		t.Fatal(err)
+	}
+	next := prepare(t, d.dir, gateway, newFake()).start(t, links("eth0", "eth1"))
+	n := 0
+	for _, p := range next.Running().Policies {
+		if strings.HasPrefix(p.Name, "added-") {
+			n++
+		}
+	}
+	if n != len(f.Resources) {
+		t.Errorf("the next daemon has %d of %d", n, len(f.Resources))
 	}
 }

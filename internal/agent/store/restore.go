@@ -13,7 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 )
 
-// ErrHeld: a daemon runs with the state file.
+// ErrHeld says that a daemon runs with the state file.
 var ErrHeld = errors.New("a daemon holds the state file")
 
 // Before is behind the name of what Restore keeps.
