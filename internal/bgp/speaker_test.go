@@ -349,15 +349,19 @@ func TestAgainstGoBGP(t *testing.T) {
 // Who does not know the password, or is too far away, is not received.
 func TestSessionsAreGuarded(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct{ ours, theirs Peer }{
-		"password":    {Peer{Password: "one"}, Peer{Password: "two"}},
-		"no password": {Peer{Password: "one"}, Peer{}},
+	// Addresses of their own: one speaker's port is free some time after its end only.
+	for name, tt := range map[string]struct {
+		own, other   string
+		ours, theirs Peer
+	}{
+		"password":    {"127.94.3.5", "127.94.3.9", Peer{Password: "one"}, Peer{Password: "two"}},
+		"no password": {"127.94.3.6", "127.94.3.10", Peer{Password: "one"}, Peer{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ours, theirs := tt.ours, tt.theirs
-			ours.Address, ours.ASN, ours.Passive, ours.Local = addr("127.94.3.9"), 65001, true, addr("127.94.3.5")
-			theirs.Address, theirs.ASN, theirs.Local = addr("127.94.3.5"), 65001, addr("127.94.3.9")
-			headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.3.5")}, Peers: []Peer{ours}}, newObserved())
+			ours, theirs, own, other := tt.ours, tt.theirs, addr(tt.own), addr(tt.other)
+			ours.Address, ours.ASN, ours.Passive, ours.Local = other, 65001, true, own
+			theirs.Address, theirs.ASN, theirs.Local = own, 65001, other
+			headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{own}, Peers: []Peer{ours}}, newObserved())
 			speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.9"), Peers: []Peer{theirs}}, nil)
 			for range 30 {
 				time.Sleep(100 * time.Millisecond)
@@ -369,10 +373,10 @@ func TestSessionsAreGuarded(t *testing.T) {
 		})
 	}
 	t.Run("both know it", func(t *testing.T) {
-		headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.3.5")},
-			Peers: []Peer{{Address: addr("127.94.3.9"), ASN: 65002, Passive: true, Local: addr("127.94.3.5"), Password: "one", Hops: 1}}}, newObserved())
+		headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.3.7")},
+			Peers: []Peer{{Address: addr("127.94.3.11"), ASN: 65002, Passive: true, Local: addr("127.94.3.7"), Password: "one", Hops: 1}}}, newObserved())
 		speaker(t, Config{ASN: 65002, RouterID: addr("10.0.0.9"),
-			Peers: []Peer{{Address: addr("127.94.3.5"), ASN: 65001, Local: addr("127.94.3.9"), Password: "one", Hops: 1}}}, nil)
+			Peers: []Peer{{Address: addr("127.94.3.7"), ASN: 65001, Local: addr("127.94.3.11"), Password: "one", Hops: 1}}}, nil)
 		established(t, headend)
 	})
 }
