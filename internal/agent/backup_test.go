@@ -121,10 +121,13 @@ func TestDamagedBackup(t *testing.T) {
 func TestBackupUnderChanges(t *testing.T) {
 	d := start(t)
 	name := func(i int) string { return fmt.Sprintf("added-%03d", i) }
-	const all = 60
-	add := make(chan error, 1)
+	const all, before = 60, 10
+	add, begun := make(chan error, 1), make(chan struct{})
 	go func() {
 		for i := range all {
+			if i == before {
+				close(begun)
+			}
 			c, err := config.Decode(fmt.Appendf(nil, "policies: [{name: %s, segment_lists: [{segments: ['fc00:9::1']}]}]", name(i)))
 			if err == nil {
 				_, err = d.Add(t.Context(), c)
@@ -136,9 +139,17 @@ func TestBackupUnderChanges(t *testing.T) {
 		}
 		add <- nil
 	}()
+	select {
+	case <-begun:
+	case err := <-add:
+		t.Fatal(err)
+	}
 	_, f := backedUp(t, d)
 	if err := <-add; err != nil {
 		t.Fatal(err)
+	}
+	if len(f.Resources) < before {
+		t.Errorf("%d resources are in the backup, of which %d were there before", len(f.Resources), before)
 	}
 	for i, r := range f.Resources {
 		if r.Key != name(i) {

@@ -25,7 +25,7 @@ type Result struct {
 }
 
 // Restore writes a backup to the state file at path, and beside it. No daemon may use
-// it (store.ErrHeld). On an error nothing has changed.
+// it (store.ErrHeld). A backup that cannot be used changes nothing.
 //
 // With withSessions the sessions come back, too, with their Recovery Time Stamp. It
 // promises SMFs that nothing of what they were answered is lost (TS 29.244 clause
