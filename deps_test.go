@@ -88,6 +88,7 @@ var layers = []struct {
 	{"internal/cmdline", []string{"internal/printer"}, "what all command lines share: it knows none of them"},
 	{"internal/labcli", []string{"internal/lab", "internal/bench", "internal/smf", "internal/gnb", "internal/session", "internal/cmdline", "internal/printer"},
 		"the command line of the laboratory: it knows the product from outside, as its parts do"},
+	{"internal/metricdoc", nil, "reads descriptions of any metrics: it knows none"},
 	{"internal/probe", nil, "sends and counts: it knows neither laboratory nor cluster"},
 	{"internal/smf", models, "a laboratory instrument: it judges every UPF from outside, and shares no code with ours"},
 	{"internal/gnb", append([]string{"internal/smf", "internal/lab/gtpulink", "internal/lab/namespace", "internal/probe"}, models...),

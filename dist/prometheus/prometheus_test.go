@@ -22,36 +22,18 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/metrics"
 	"github.com/culvert-net/culvert/internal/engine/monitor"
+	"github.com/culvert-net/culvert/internal/metricdoc"
 )
 
-// metric is what a program says of a metric.
-type metric struct {
-	name   string
-	labels []string
-}
-
-var described = regexp.MustCompile(`^Desc\{fqName: "([^"]*)".* variableLabels: \{(.*)\}\}$`)
-
 // all are the metrics of all programs.
-func all(t *testing.T) (out []metric) {
+func all(t *testing.T) (out []metricdoc.Metric) {
 	t.Helper()
 	for _, describe := range []func(chan<- *client.Desc){metrics.Describe, monitor.Describe} {
-		ch := make(chan *client.Desc)
-		go func() {
-			describe(ch)
-			close(ch)
-		}()
-		for d := range ch {
-			parts := described.FindStringSubmatch(d.String())
-			if parts == nil {
-				t.Fatalf("cannot read %s", d)
-			}
-			m := metric{name: parts[1]}
-			if parts[2] != "" {
-				m.labels = strings.Split(parts[2], ",")
-			}
-			out = append(out, m)
+		list, err := metricdoc.Read(describe)
+		if err != nil {
+			t.Fatal(err)
 		}
+		out = append(out, list...)
 	}
 	return out
 }
@@ -62,10 +44,10 @@ var others = []string{"up", "process_cpu_seconds_total", "process_resident_memor
 var names = regexp.MustCompile(`\b(?:culvert_\w+|process_\w+)\b`)
 
 // checkNames finds names of metrics that are not known.
-func checkNames(t *testing.T, known []metric, where, expression string) {
+func checkNames(t *testing.T, known []metricdoc.Metric, where, expression string) {
 	t.Helper()
 	for _, name := range names.FindAllString(expression, -1) {
-		if !slices.Contains(others, name) && !slices.ContainsFunc(known, func(m metric) bool { return m.name == name }) {
+		if !slices.Contains(others, name) && !slices.ContainsFunc(known, func(m metricdoc.Metric) bool { return m.Name == name }) {
 			t.Errorf("%s: there is no metric %s", where, name)
 		}
 	}
@@ -193,13 +175,13 @@ func samples(t *testing.T) http.Handler {
 		for _, m := range list {
 			value := 1.0
 			switch {
-			case slices.Contains(zero, m.name):
+			case slices.Contains(zero, m.Name):
 				value = 0
-			case strings.HasSuffix(m.name, "_total"):
+			case m.IsCounter():
 				value = 1000 * time.Since(begin).Seconds()
 			}
 			series := []string{""}
-			for _, label := range m.labels {
+			for _, label := range m.Labels {
 				of, several := values[label]
 				if !several {
 					of = []string{"x"}
@@ -213,7 +195,7 @@ func samples(t *testing.T) http.Handler {
 				series = next
 			}
 			for _, s := range series {
-				fmt.Fprintf(w, "%s{%s} %g\n", m.name, strings.TrimPrefix(s, ","), value)
+				fmt.Fprintf(w, "%s{%s} %g\n", m.Name, strings.TrimPrefix(s, ","), value)
 			}
 		}
 		fmt.Fprintf(w, "process_cpu_seconds_total %g\nprocess_resident_memory_bytes 1\n", time.Since(begin).Seconds())

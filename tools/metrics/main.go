@@ -8,14 +8,13 @@ import (
 	"io"
 	"log"
 	"os"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/culvert-net/culvert/internal/agent/metrics"
 	"github.com/culvert-net/culvert/internal/engine/monitor"
+	"github.com/culvert-net/culvert/internal/metricdoc"
 )
 
 //go:generate go run .
@@ -58,39 +57,22 @@ tunnels, they have no series of their own; the management API has single ones.
 	return table(w, monitor.Describe)
 }
 
-// described is what a description says of itself.
-var described = regexp.MustCompile(`^Desc\{fqName: ("[^"]*"), help: ("(?:[^"\\]|\\.)*"), (?:unit: "[^"]*", )?constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
-
 // table has a row for each metric.
 func table(w io.Writer, describe func(chan<- *prometheus.Desc)) error {
-	ch := make(chan *prometheus.Desc)
-	go func() {
-		describe(ch)
-		close(ch)
-	}()
+	list, err := metricdoc.Read(describe)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintln(w, "| metric | type | labels | what it shows |\n|---|---|---|---|")
-	for d := range ch {
-		parts := described.FindStringSubmatch(d.String())
-		if parts == nil {
-			return fmt.Errorf("cannot read %s", d)
-		}
-		name, err := strconv.Unquote(parts[1])
-		if err != nil {
-			return err
-		}
-		help, err := strconv.Unquote(parts[2])
-		if err != nil {
-			return err
-		}
-		kind := "gauge"
-		if strings.HasSuffix(name, "_total") { // which promtool demands of all counters
+	for _, m := range list {
+		kind, labels := "gauge", ""
+		if m.IsCounter() {
 			kind = "counter"
 		}
-		labels := ""
-		if parts[3] != "" {
-			labels = "`" + strings.ReplaceAll(parts[3], ",", "`, `") + "`"
+		if len(m.Labels) > 0 {
+			labels = "`" + strings.Join(m.Labels, "`, `") + "`"
 		}
-		fmt.Fprintf(w, "| `%s` | %s | %s | %s |\n", name, kind, labels, strings.ReplaceAll(help, "|", `\|`))
+		fmt.Fprintf(w, "| `%s` | %s | %s | %s |\n", m.Name, kind, labels, strings.ReplaceAll(m.Help, "|", `\|`))
 	}
 	return nil
 }
