@@ -5,33 +5,28 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 
 	"connectrpc.com/connect"
 
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
-	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 )
 
 // Backer writes a backup of the daemon's state.
 type Backer func(ctx context.Context, w io.Writer) error
 
-// WithBackup adds backups to a handler of the management API.
-func WithBackup(next http.Handler, back Backer) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/", next)
-	mux.Handle(culvertv1connect.CulvertBackupProcedure, connect.NewServerStreamHandlerSimple(culvertv1connect.CulvertBackupProcedure,
-		func(ctx context.Context, _ *pb.BackupRequest, stream *connect.ServerStream[pb.BackupResponse]) error {
-			out := bufio.NewWriterSize(pieces{stream}, piece)
-			if err := back(ctx, out); err != nil {
-				return err
-			}
-			return out.Flush()
-		}, handlerOptions()...))
-	return mux
-}
+// SetBackup has Backup answer with what back writes. Without it Backup is not implemented.
+func (h *Handler) SetBackup(back Backer) { h.service.back = back }
 
-var errNoBackup = errors.New("this daemon makes no backups")
+func (h *handler) Backup(ctx context.Context, _ *pb.BackupRequest, stream *connect.ServerStream[pb.BackupResponse]) error {
+	if h.back == nil {
+		return connect.NewError(connect.CodeUnimplemented, errors.New("this daemon makes no backups"))
+	}
+	out := bufio.NewWriterSize(pieces{stream}, piece)
+	if err := h.back(ctx, out); err != nil {
+		return err
+	}
+	return out.Flush()
+}
 
 // piece is how many octets a message has.
 const piece = 256 << 10
@@ -50,11 +45,6 @@ func (p pieces) Write(data []byte) (int, error) {
 		rest = rest[n:]
 	}
 	return len(data), nil
-}
-
-// Backup is of a handler without WithBackup.
-func (h *handler) Backup(context.Context, *pb.BackupRequest, *connect.ServerStream[pb.BackupResponse]) error {
-	return connect.NewError(connect.CodeUnimplemented, errNoBackup)
 }
 
 // Backup writes a backup of the daemon's state to w. After an error w has a part of it.

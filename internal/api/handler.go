@@ -62,33 +62,31 @@ type handler struct {
 	agent   agent.Service
 	examine Examiner
 	watcher *watch.Watcher
+	back    Backer // nil: no backups
 }
 
 // Handler serves the management API of an agent.
 type Handler struct {
 	http.Handler
-	watcher *watch.Watcher
+	service *handler
 }
 
 // Run keeps what pages show of the past, until ctx ends.
-func (h *Handler) Run(ctx context.Context) error { return h.watcher.Run(ctx) }
+func (h *Handler) Run(ctx context.Context) error { return h.service.watcher.Run(ctx) }
 
 // NewHandler serves the management API of an agent. examine may be nil; then
 // Doctor is not implemented.
 func NewHandler(service agent.Service, examine Examiner) *Handler {
-	options, watcher := handlerOptions(), watch.New(service)
-	mux := http.NewServeMux()
-	mux.Handle(culvertv1connect.NewCulvertHandler(&handler{service, examine, watcher}, options...))
-	mux.Handle(culvertv1connect.NewPodsHandler(podHandler{service}, options...))
-	return &Handler{mux, watcher}
-}
-
-func handlerOptions() []connect.HandlerOption {
-	return []connect.HandlerOption{
+	options := []connect.HandlerOption{
 		connect.WithReadMaxBytes(maxRequest),
 		connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 		connect.WithInterceptors(viewers{}, errorCodes{}),
 	}
+	h := &handler{agent: service, examine: examine, watcher: watch.New(service)}
+	mux := http.NewServeMux()
+	mux.Handle(culvertv1connect.NewCulvertHandler(h, options...))
+	mux.Handle(culvertv1connect.NewPodsHandler(podHandler{service}, options...))
+	return &Handler{mux, h}
 }
 
 // strictJSON is protobuf's JSON that takes no unknown fields: what is

@@ -244,7 +244,7 @@ func requireToken(grants []grant, next http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="culvert"`)
 			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
 		case !may:
-			http.Error(w, "this token is for listing policies, or for looking at the page, only", http.StatusForbidden)
+			http.Error(w, "this token may only list policies, or look at the page: use that of api.token_file", http.StatusForbidden)
 		default:
 			if viewer {
 				r = r.WithContext(context.WithValue(r.Context(), viewerKey{}, true))
@@ -263,7 +263,7 @@ func requireHost(next http.Handler, ours func(host string) bool) http.Handler {
 			host = strings.Trim(r.Host, "[]")
 		}
 		if !ours(host) {
-			http.Error(w, "this host name is not one of this address", http.StatusForbidden)
+			http.Error(w, "this host name is not in the certificate: use one that is, or a loopback address", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

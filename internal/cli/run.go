@@ -105,8 +105,8 @@ func newDaemon(c *config.Config, o agent.Options) (*daemon, error) {
 		return nil, err
 	}
 	d.handler = api.NewHandler(d.agent, examiner(&d.cni))
-	handler := api.WithBackup(d.handler, func(ctx context.Context, w io.Writer) error { return agent.Backup(ctx, d.agent, w) })
-	d.server, err = api.Listen(c.API, handler, o.Logger)
+	d.handler.SetBackup(func(ctx context.Context, w io.Writer) error { return agent.Backup(ctx, d.agent, w) })
+	d.server, err = api.Listen(c.API, d.handler, o.Logger)
 	return d, err
 }
 
