@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"go.etcd.io/bbolt"
 
@@ -53,7 +54,7 @@ func (f *File) Restore(path string, withSessions bool) (*Result, error) {
 		if err := f.restoreJournal(dir); err != nil {
 			return nil, err
 		}
-		undo = func() error { return os.RemoveAll(dir) } // there was none
+		undo = func() error { return undoJournal(dir) }
 		out.Sessions = f.Sessions
 	} else if f.Sessions > 0 {
 		out.LeftOut = why
@@ -113,9 +114,24 @@ func (f *File) restoreJournal(dir string) error {
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(next))
 	}
-	stamp := filepath.Join(filepath.Dir(dir), filepath.Base(dir[:len(dir)-len(".sessions")])+".recovery")
-	if err := os.Rename(stamp, stamp+store.Before); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := renameIf(stampOf(dir), stampOf(dir)+store.Before); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
+	}
+	return nil
+}
+
+// undoJournal goes back to before restoreJournal, when there was no journal.
+func undoJournal(dir string) error {
+	return errors.Join(os.RemoveAll(dir), renameIf(stampOf(dir)+store.Before, stampOf(dir)))
+}
+
+// stampOf is where the Recovery Time Stamp of a journal is.
+func stampOf(dir string) string { return strings.TrimSuffix(dir, ".sessions") + ".recovery" }
+
+// renameIf renames a file, if there is one.
+func renameIf(from, to string) error {
+	if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }

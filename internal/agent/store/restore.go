@@ -80,8 +80,8 @@ func checkLayout(tx *bbolt.Tx) error {
 
 // Restore has the state file at path hold the resources of the API, and the
 // configuration that was applied, of another state file. The rest of it stays. It is
-// one transaction: all, or nothing. The former file is kept as path.before; one that
-// cannot be read, too, and a new one takes its place.
+// one transaction: all, or nothing. The former file is kept as path.before; a damaged one,
+// too, and a new one takes its place.
 func Restore(path string, from *bbolt.Tx) error {
 	db, err := openFormer(path)
 	if err != nil {
@@ -116,7 +116,7 @@ func openFormer(path string) (*bbolt.DB, error) {
 	if err = held(err); errors.Is(err, ErrHeld) {
 		return nil, err
 	}
-	if err != nil && !isNew {
+	if _, unreadable := errors.AsType[*fs.PathError](err); err != nil && !isNew && !unreadable {
 		if err := os.Rename(path, path+Before); err != nil {
 			return nil, err
 		}
