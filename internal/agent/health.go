@@ -60,7 +60,7 @@ func Alive(ctx context.Context, a *Agent) error {
 	done := make(chan struct{})
 	go func() {
 		a.core.mu.RLock()
-		a.core.mu.RUnlock() //nolint:staticcheck // to wait for it is all
+		defer a.core.mu.RUnlock()
 		close(done)
 	}()
 	select {

@@ -33,9 +33,8 @@ var transient = map[string]bool{
 	abi.MapJourneyState: true, abi.MapMoveScratch: true, abi.MapTraceScratch: true, abi.MapErrorsLeft: true, abi.MapFlowSkip: true,
 }
 
-// Only the data path writes these and counters, so that they are copied again at the last
-// moment.
-var ownWriting = map[string]bool{abi.MapNetpolFlow: true, abi.MapNatBucket: true, abi.MapStation: true, abi.MapLimitByGroup: true}
+// Only packets change these and counters, so that they are copied again at the last moment.
+var changedByPackets = map[string]bool{abi.MapNetpolFlow: true, abi.MapNatBucket: true, abi.MapStation: true, abi.MapLimitByGroup: true}
 
 // renew loads the build beside the tables that it cannot use, and copies what they hold.
 // Interfaces run what they ran until switchOver.
@@ -110,7 +109,7 @@ func (r *renewal) copyTables(spec *ebpf.CollectionSpec, shared map[string]*ebpf.
 		if err := r.volumes.Note(t); err != nil {
 			return fmt.Errorf("copy table %s: %w", name, err)
 		}
-		if ownWriting[name] || t.Map.Type() == ebpf.PerCPUArray {
+		if changedByPackets[name] || t.Map.Type() == ebpf.PerCPUArray {
 			r.late = append(r.late, t)
 		}
 	}

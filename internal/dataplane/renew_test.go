@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"bytes"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -35,16 +36,22 @@ func TestOtherLayoutIsCopied(t *testing.T) {
 	parent := pinParent(t)
 	path := filepath.Join(parent, "culvert")
 	t.Cleanup(func() { must(t, Remove(path)) })
-	d := openPinned(t, path)
+	limits := smallLimits
+	limits.PodFlows = 64
+	d := openWith(t, Options{PinPath: path, Limits: limits})
 	putContent(t, d)
+	// Flows of pods are beside a lock, which is not copied.
+	flows := d.maps[abi.MapNetpolFlow]
+	bucket := bytes.Repeat([]byte{0xa5}, int(flows.ValueSize()))
+	must(t, flows.Put(uint32(1), bucket))
 	_, err := d.XDP.Attach(1, attach.ModeGeneric)
 	must(t, err)
 	before := dump(t, d)
 	must(t, d.Close())
-	more := smallLimits
+	more := limits
 	more.Adjacencies, more.Routes = 2*more.Adjacencies, 2*more.Routes
 	for what, opts := range map[string]Options{
-		"other fields": {Limits: smallLimits, edit: otherLayout},
+		"other fields": {Limits: limits, edit: otherLayout},
 		"more entries": {Limits: more},
 	} {
 		opts.PinPath = path
@@ -77,7 +84,7 @@ func TestOtherLayoutIsCopied(t *testing.T) {
 			t.Errorf("%s: tables are copied that fit", what)
 		}
 		must(t, d.Close())
-		d = openPinned(t, path) // and back again
+		d = openWith(t, Options{PinPath: path, Limits: limits}) // and back again
 		putContent(t, d)
 		must(t, d.Sweep())
 		if after := dump(t, d); after != before {

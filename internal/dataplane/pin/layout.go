@@ -3,8 +3,10 @@ package pin
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -125,8 +127,11 @@ type Types struct{ Key, Value btf.Type }
 // recorded left the hash alone.
 func (p *Dir) types(name string) (hash string, t Types, err error) {
 	record, err := os.Readlink(p.at(dirLayout, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", t, nil
+	}
 	if err != nil {
-		return "", t, nil //nolint:nilerr // nothing is recorded
+		return "", t, fmt.Errorf("layout of pinned map %s: %w", name, err)
 	}
 	hash, text, recorded := strings.Cut(record, ":")
 	if !recorded {
