@@ -155,3 +155,25 @@ func TestChangesArrive(t *testing.T) {
 		t.Errorf("the slot of 10.45.0.7 still says %+v", slot)
 	}
 }
+
+// Two tunnels switch to each other, so a daemon that starts again puts one whose target it
+// does not know yet. Packets go on by what the earlier daemon put, until Sweep.
+func TestSwitchOverRestart(t *testing.T) {
+	path := pinPath(t)
+	d := openPinned(t, path)
+	putContent(t, d)
+	slot := d.Tunnels.Find(9)
+	must(t, d.Close())
+	d = openPinned(t, path)
+	must(t, d.SetSettings(testSettings()))
+	_, tunnels, _, _ := content()
+	must(t, d.Tunnels.Put(tunnels[2])) // switches to what is not there yet
+	if got := d.Tunnels.Find(9); got != slot || slot == 0 {
+		t.Errorf("TEID 9 leads to entry %d after a restart, want %d as before", got, slot)
+	}
+	must(t, d.Sweep())
+	if got := d.Tunnels.Find(9); got != 0 {
+		t.Errorf("TEID 9 leads to entry %d after Sweep, want 0: the tunnel that it switched to is gone", got)
+	}
+	must(t, d.Close())
+}

@@ -376,7 +376,7 @@ func (x *Table) programReceive(t *Tunnel, had uint32) error {
 			return err
 		}
 		t.receive = index
-	} else if t.model.LocalTEID != 0 {
+	} else if former != 0 { // what an earlier daemon put stays until Sweep
 		if err := x.unpublishReceive(t.model.LocalTEID); err != nil {
 			return err
 		}
