@@ -106,8 +106,8 @@ func valueAndMask(p netip.Prefix) (value, mask abi.In6) {
 // earlier trace left unread is skipped. There is one reader at a time.
 func (t *Tracer) Read(ctx context.Context, f func(TraceEvent)) error {
 	return Read(ctx, t.rings, abi.MapTraceEvents, func(r *abi.TraceEvent) {
-		if e, ok := t.event(r); ok {
-			f(e)
+		if r.Time >= t.started() {
+			f(t.Event(r))
 		}
 	})
 }
@@ -117,12 +117,17 @@ var targetNames = map[abi.TargetKind]string{
 	abi.TargetKindTARGET_LINK: "link", abi.TargetKindTARGET_GTP4D: "H.M.GTP4.D", abi.TargetKindTARGET_PDR: "UE", abi.TargetKindTARGET_CLASSES: "classes",
 }
 
-func (t *Tracer) event(r *abi.TraceEvent) (TraceEvent, bool) {
+// started is when this trace began.
+func (t *Tracer) started() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r.Time < t.since {
-		return TraceEvent{}, false
-	}
+	return t.since
+}
+
+// Event is a record with the names of what its numbers mean now.
+func (t *Tracer) Event(r *abi.TraceEvent) TraceEvent {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	e := TraceEvent{
 		Time: r.Time, Ifindex: int(r.Ifindex), Egress: int(r.Egress),
 		Reason: reason.Reason(r.Reason), Verdict: xdp.VerdictName(r.Verdict), List: -1,
@@ -131,5 +136,5 @@ func (t *Tracer) event(r *abi.TraceEvent) (TraceEvent, bool) {
 		Out: append([]byte(nil), r.Out[:min(int(r.OutCaptured), len(r.Out))]...),
 	}
 	t.name(&e, r)
-	return e, true
+	return e
 }
