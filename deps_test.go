@@ -81,6 +81,7 @@ var layers = []struct {
 		"an adapter: it turns what the Kubernetes API says into models; people write ConfigMaps, which config reads as strictly as a configuration; " +
 			"kube/operator is the cluster that connectivity tests"},
 	{"internal/connectivity", []string{"internal/probe", "internal/overlay"}, "it judges a cluster by an interface, so that it can be tested without one"},
+	{"internal/capture", nil, "reads files and text: what is in a frame is for others"},
 	{"internal/frame", models, "tells what is in a frame, for the agent's filter and for people: it knows neither"},
 	{"internal/printer", nil, "prints anybody's values: it knows none of them"},
 	{"internal/support", nil, "collects what its caller's items say: it knows neither the daemon nor its configuration"},
@@ -94,7 +95,7 @@ var layers = []struct {
 	{"internal/gnb", append([]string{"internal/smf", "internal/lab/gtpulink", "internal/lab/namespace", "internal/probe"}, models...),
 		"a gNB that looks at every UPF from outside: it knows no laboratory"},
 	{"internal/smf/wire", nil, "octets: it knows no client"},
-	{"internal/smf/replay", []string{"internal/smf/wire"}, "plays through a client that it knows by an interface"},
+	{"internal/smf/replay", []string{"internal/capture", "internal/smf/wire"}, "plays through a client that it knows by an interface"},
 	{"internal/bpffs", nil, "mounts a file system for laboratories, measurements and tests: it knows none"},
 	{"internal/checksum", nil, "arithmetic on octets: it knows no header of ours"},
 	{"internal/packet", []string{"internal/checksum"}, "builds frames for tests and for the laboratory: it knows neither"},

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,8 +12,8 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/ip4defrag"
 	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
 
+	"github.com/culvert-net/culvert/internal/capture"
 	"github.com/culvert-net/culvert/internal/smf/wire"
 )
 
@@ -38,61 +37,15 @@ type Capture struct {
 	Unreadable []int
 }
 
-// source reads frames, and says what layers they begin with.
-type source interface {
-	next() (frame []byte, info gopacket.CaptureInfo, link layers.LinkType, err error)
-}
-
-type pcapSource struct{ r *pcapgo.Reader }
-
-func (s pcapSource) next() ([]byte, gopacket.CaptureInfo, layers.LinkType, error) {
-	frame, info, err := s.r.ReadPacketData()
-	return frame, info, s.r.LinkType(), err
-}
-
-type ngSource struct{ r *pcapgo.NgReader }
-
-func (s ngSource) next() ([]byte, gopacket.CaptureInfo, layers.LinkType, error) {
-	frame, info, err := s.r.ReadPacketData()
-	if err != nil {
-		return nil, info, 0, err
-	}
-	link, _ := info.AncillaryData[0].(layers.LinkType) // WantMixedLinkType puts it there
-	return frame, info, link, nil
-}
-
-// ngMagic is how a pcapng file begins.
-const ngMagic = 0x0a0d0d0a
-
-func open(file io.Reader) (source, error) {
-	b := bufio.NewReader(file)
-	magic, err := b.Peek(4)
-	if err != nil {
-		return nil, errors.New("not a capture: it is shorter than the head of one: give a pcap or pcapng file")
-	}
-	if binary.BigEndian.Uint32(magic) == ngMagic {
-		r, err := pcapgo.NewNgReader(b, pcapgo.NgReaderOptions{WantMixedLinkType: true})
-		if err != nil {
-			return nil, fmt.Errorf("not a pcapng file that can be read: %w", err)
-		}
-		return ngSource{r}, nil
-	}
-	r, err := pcapgo.NewReader(b)
-	if err != nil {
-		return nil, fmt.Errorf("not a capture: give a pcap or pcapng file: %w", err)
-	}
-	return pcapSource{r}, nil
-}
-
 // Read reads a pcap or pcapng file.
 func Read(file io.Reader) (*Capture, error) {
-	s, err := open(file)
+	s, err := capture.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	c, fragments := &Capture{}, ip4defrag.NewIPv4Defragmenter()
 	for {
-		frame, info, link, err := s.next()
+		frame, info, link, err := s.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
