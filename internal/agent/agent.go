@@ -53,12 +53,13 @@ type Agent struct {
 	started time.Time
 	open    openers
 
-	core     *core
-	punts    *punt.Handler
-	sources  *observed.Sources
-	tracing  sync.Mutex
-	policing *policing
-	traffic  *podTraffic
+	core       *core
+	punts      *punt.Handler
+	sources    *observed.Sources
+	tracing    sync.Mutex
+	explaining sync.Mutex
+	policing   *policing
+	traffic    *podTraffic
 }
 
 // openers open what Run needs; tests have others.

@@ -284,7 +284,7 @@ type LocatorStatus struct {
 // Errors that a caller may want to decide by, beside those of packages desired and
 // pods; the messages say what to do.
 var (
-	// ErrBusy: another trace runs.
+	// ErrBusy: another trace runs, or other packets are being explained.
 	ErrBusy = errors.New("busy")
 	// ErrNoFlows: the node records no flows.
 	ErrNoFlows = errors.New("this node records no flows: set overlay.flows.enabled: true in its configuration")
@@ -359,4 +359,7 @@ type Service interface {
 	// Trace calls f for each packet that matches until the context ends (which
 	// is no error) or f fails. There is one trace at a time.
 	Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent) error) error
+	// Explain says what would become of frames that arrived by an interface now, one after
+	// the other. Nothing is sent, counted or charged.
+	Explain(name string, frames [][]byte) ([]TraceEvent, error)
 }

@@ -399,7 +399,7 @@ func (c *core) observeAll(updates []observed.Update) (next *plan.Goal, err error
 
 // adjustSources has the control planes be those of the goal, and publish this node
 // and what became of the paths. It is called by one goroutine at a time.
-func (a *Agent) adjustSources(ctx context.Context) error {
+func adjustSources(ctx context.Context, a *Agent) error {
 	c := a.core
 	c.mu.RLock()
 	g := c.goal
@@ -441,7 +441,7 @@ func (a *Agent) runSources(ctx context.Context) error {
 		case <-a.core.adjust:
 		case <-retry.C:
 		}
-		if err := a.adjustSources(ctx); err != nil {
+		if err := adjustSources(ctx, a); err != nil {
 			a.log.Error("a control plane differs from its configuration; will try again", "error", err)
 		}
 		select {

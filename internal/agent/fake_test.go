@@ -105,7 +105,7 @@ func (f *fakeDataPath) joined() *dataPath {
 			PutRoute: f.PutRoute, DeleteRoute: f.DeleteRoute,
 			AdjacencyKeys: f.AdjacencyKeys, AdjacencyChanges: f.AdjacencyChanges, SetNextHop: f.SetNextHop, SetShared: f.SetShared,
 		},
-		Pods: podTable{f}, Sessions: f, Trace: tracing{f}, Flows: recorder{f.readRecords, f.leftOut}, NetworkPolicies: fakePolicies{f}, Spread: &f.spread, N4: n4.New(0), SpreadCards: func() []string { return nil },
+		Pods: podTable{f}, Sessions: f, Trace: tracing{f}, Explain: f.explain, Flows: recorder{f.readRecords, f.leftOut}, NetworkPolicies: fakePolicies{f}, Spread: &f.spread, N4: n4.New(0), SpreadCards: func() []string { return nil },
 		Punts: punt.DataPath{Injector: f, InjectToUE: f.InjectToUE, Read: f.Punts},
 		Counters: counters{Outcomes: f.Outcomes, SID: f.SIDCounter, Lists: f.ListCounters, Class: f.ClassCounter, Tunnel: f.TunnelCounters, Usage: f.Usage,
 			Isolated:   func() (map[int]pod.PolicyCounts, error) { return f.policed, nil },
@@ -501,6 +501,13 @@ func (f *fakeDataPath) Punts(ctx context.Context, each func(event.Punt)) error {
 			each(p)
 		}
 	}
+}
+
+func (f *fakeDataPath) explain(frames [][]byte, ifindex int) (out []event.TraceEvent, err error) {
+	for _, frame := range frames {
+		out = append(out, event.TraceEvent{Ifindex: ifindex, In: frame, Policy: "south", List: 1, Reason: reason.Passed})
+	}
+	return out, nil
 }
 
 func (f *fakeDataPath) SetTrace(filter *event.TraceFilter) error {

@@ -177,7 +177,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 	if err := c.upf.start(ctx, group, goal, c.n4Ports()); err != nil {
 		return err
 	}
-	if err := a.adjustSources(ctx); err != nil {
+	if err := adjustSources(ctx, a); err != nil {
 		a.sources.Stop()
 		return err
 	}

@@ -31,13 +31,11 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 	}
 	kernel := &event.TraceFilter{Source: filter.Source, Destination: filter.Destination, DropsOnly: filter.Drops}
 	if filter.Interface != "" {
-		a.core.mu.RLock()
-		l, there := a.core.links.Link(filter.Interface)
-		a.core.mu.RUnlock()
-		if !there {
-			return fmt.Errorf("%w: there is no interface %q", desired.ErrNotFound, filter.Interface)
+		ifindex, err := a.core.ifindexOf(filter.Interface)
+		if err != nil {
+			return err
 		}
-		kernel.Ifindex = l.Index
+		kernel.Ifindex = ifindex
 	}
 	if err := a.core.dp.Trace.Set(kernel); err != nil {
 		return fmt.Errorf("trace: %w", err)
@@ -72,6 +70,47 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 		return context.Cause(failed)
 	}
 	return err
+}
+
+// Explain has the data path run on copies of what packets change. It takes a second, in
+// which the kernel verifies the program.
+func (a *Agent) Explain(name string, frames [][]byte) ([]TraceEvent, error) {
+	if !a.explaining.TryLock() {
+		return nil, fmt.Errorf("%w: other packets are being explained: try again", ErrBusy)
+	}
+	defer a.explaining.Unlock()
+	if err := a.core.isReady(); err != nil {
+		return nil, err
+	}
+	ifindex, err := a.core.ifindexOf(name)
+	if err != nil {
+		return nil, err
+	}
+	a.core.mu.RLock()
+	_, attached := a.core.writer.Modes[name]
+	a.core.mu.RUnlock()
+	if !attached {
+		return nil, fmt.Errorf("%w: the data path is not on interface %q: name one that `culvert interface` shows as attached", desired.ErrNotFound, name)
+	}
+	events, err := a.core.dp.Explain(frames, ifindex)
+	if err != nil {
+		return nil, fmt.Errorf("explain: %w", err)
+	}
+	out := make([]TraceEvent, len(events))
+	for i, e := range events {
+		out[i] = a.core.traceEvent(e)
+	}
+	return out, nil
+}
+
+func (c *core) ifindexOf(name string) (int, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	l, there := c.links.Link(name)
+	if !there {
+		return 0, fmt.Errorf("%w: there is no interface %q", desired.ErrNotFound, name)
+	}
+	return l.Index, nil
 }
 
 // Matches says whether a packet is one of those that the filter means, as far as the

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -83,6 +84,23 @@ func TestTrace(t *testing.T) {
 	}
 	if d.dp.filter != nil {
 		t.Error("the data path goes on tracing")
+	}
+}
+
+func TestExplain(t *testing.T) {
+	d := start(t)
+	got, err := d.Explain("eth1", [][]byte{gtpFrame(7), gtpFrame(8)})
+	if err != nil || len(got) != 2 || got[1].Interface != "eth1" || got[1].Policy != "south" || len(got[1].SegmentList) != 1 || !bytes.Equal(got[1].In, gtpFrame(8)) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := d.Explain("eth9", [][]byte{gtpFrame(7)}); !errors.Is(err, desired.ErrNotFound) || !strings.Contains(err.Error(), "eth9") {
+		t.Errorf("an interface that is not there: %v", err)
+	}
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Explain("eth1", [][]byte{gtpFrame(7)}); !errors.Is(err, pods.ErrNotReady) {
+		t.Errorf("after the end: %v", err)
 	}
 }
 

@@ -203,6 +203,21 @@ func (c *Client) Trace(ctx context.Context, filter agent.TraceFilter, started fu
 	return c.fail(stream.Err())
 }
 
+// Explain says what would become of packets that arrived by an interface now.
+func (c *Client) Explain(ctx context.Context, name string, frames [][]byte) ([]agent.TraceEvent, error) {
+	answer, err := c.rpc.ExplainPackets(ctx, &pb.ExplainPacketsRequest{Interface: name, Frames: frames})
+	if err != nil {
+		return nil, c.fail(err)
+	}
+	out := make([]agent.TraceEvent, len(answer.GetPackets()))
+	for i, p := range answer.GetPackets() {
+		if out[i], err = message.Decode[agent.TraceEvent](p.GetPacket()); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // Doctor examines the daemon's machine.
 func (c *Client) Doctor(ctx context.Context, interfaces []string) ([]Finding, error) {
 	return decoded[Finding](c.rpc.Doctor(ctx, &pb.DoctorRequest{Interfaces: interfaces}))

@@ -18,7 +18,7 @@ import (
 var pageCalls = []string{
 	culvertv1connect.CulvertStatusProcedure, culvertv1connect.CulvertListSessionsProcedure, culvertv1connect.CulvertListNodesProcedure,
 	culvertv1connect.CulvertListPodsProcedure, culvertv1connect.CulvertExplainPolicyProcedure, culvertv1connect.CulvertDoctorProcedure,
-	culvertv1connect.CulvertWatchProcedure, culvertv1connect.CulvertCaptureProcedure, culvertv1connect.CulvertFlowsProcedure,
+	culvertv1connect.CulvertWatchProcedure, culvertv1connect.CulvertCaptureProcedure, culvertv1connect.CulvertExplainPacketsProcedure, culvertv1connect.CulvertFlowsProcedure,
 }
 
 // NewProxy passes the page's calls on to a daemon, with the endpoint's token.

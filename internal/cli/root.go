@@ -90,7 +90,7 @@ func commandTable(a *app) map[string][]*cobra.Command {
 		groupState: build(a, interfaces.command, locators.command, sids.command, policyCommand, candidatePaths.command,
 			steerings.command, classes.command, tunnels.command, networkSlices.command),
 		groupSee: build(a, statusCommand, bgpPeers.command, announcements.command, nats.command, nodes.command, localPods.command, pathCommand, verdictCommand, teCommand, sessionCommand, associations.command,
-			adjacencies.command, countersCommand, dropsCommand, traceCommand, flowCommand, connectivityCommand, doctorCommand, supportCommand, uiCommand),
+			adjacencies.command, countersCommand, dropsCommand, traceCommand, explainCommand, flowCommand, connectivityCommand, doctorCommand, supportCommand, uiCommand),
 		groupLab:   laboratory(),
 		groupOther: build(a, cniCommand, versionCommand),
 	}

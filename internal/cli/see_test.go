@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"net/netip"
 	"os"
@@ -252,6 +254,41 @@ func TestSessions(t *testing.T) {
 	} {
 		if r := f.run(t, strings.Fields(args)...); r.code != want {
 			t.Errorf("%s: exit %d, want %d: %s", args, r.code, want, r.stderr)
+		}
+	}
+}
+
+// Packets of a file, of standard input and of the command line are explained like traced ones.
+func TestExplain(t *testing.T) {
+	f := traced(t)
+	packet := hex.EncodeToString(apitest.GPDU(1))
+	path := file(t, "# two packets\n"+packet+"\n"+packet+"\n")
+	r := f.run(t, "explain", "core0", path)
+	if r.code != cmdline.ExitOK || r.stderr != "" {
+		t.Errorf("%+v", r)
+	}
+	golden(t, "explain", r.stdout)
+	for _, args := range [][]string{{"core0", "--hex", packet, "-o", "json"}, {"core0", "-", "-o", "json"}} {
+		r := command(t.Context(), packet, append([]string{"--socket", f.socket, "explain"}, args...)...)
+		var one agent.TraceEvent
+		if err := json.Unmarshal([]byte(r.stdout), &one); err != nil || one.Policy != "gold" || !bytes.Equal(one.In, apitest.GPDU(1)) {
+			t.Errorf("%q: %v in %+v", args, err, r)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{nil, cmdline.ExitUsage, "give the interface by which the packets arrive"},
+		{[]string{"core0"}, cmdline.ExitUsage, "give a capture file"},
+		{[]string{"core0", path, "--hex", packet}, cmdline.ExitUsage, "give one file, or --hex"},
+		{[]string{"core0", "--hex", "xyz"}, cmdline.ExitUsage, "--hex: no packet"},
+		{[]string{"core0", "/nowhere.pcap"}, cmdline.ExitError, "/nowhere.pcap"},
+		{[]string{"core0", file(t, "nothing")}, cmdline.ExitError, "no packet: give a pcap or pcapng file"},
+	} {
+		if r := f.run(t, append([]string{"explain"}, c.args...)...); r.code != c.code || !strings.Contains(r.stderr, c.want) || r.stdout != "" {
+			t.Errorf("%q: %+v, want %q", c.args, r, c.want)
 		}
 	}
 }

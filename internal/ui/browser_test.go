@@ -2,6 +2,7 @@ package ui_test
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -290,6 +291,26 @@ func TestExplain(t *testing.T) {
 	b.Picture(t, "explain")
 	b.Ask(t, `document.querySelector("#capture").click()`, nil)
 	b.Wait(t, `[...document.querySelectorAll("p")].some(e => e.textContent == "Stopped after 2 packets.")`)
+}
+
+// A packet that is pasted is explained; what is no packet is refused in words.
+func TestExplainPasted(t *testing.T) {
+	address := serve(t, fake(t, "upf.yaml", ""))
+	b := open(t, address)
+	enter(t, b, address, operatorToken)
+	b.Visit(t, address+"/#/why", 1280, 900, false)
+	b.Wait(t, `document.querySelectorAll("#paste-interface option").length > 2`)
+	paste := func(text string) {
+		b.Ask(t, fmt.Sprintf(`(() => { const e = document.querySelector("#paste-text"); e.value = %q; e.dispatchEvent(new Event("input", {bubbles: true})) })()`, text), nil)
+		b.Wait(t, `!document.querySelector("#paste").disabled`)
+		b.Ask(t, `document.querySelector("#paste").click()`, nil)
+	}
+	paste("hello")
+	b.Wait(t, `[...document.querySelectorAll(".problem")].some(e => e.innerText.includes("no packet"))`)
+	paste("0000  " + hex.EncodeToString(apitest.GPDU(7)[:16]) + "\n0010  " + hex.EncodeToString(apitest.GPDU(7)[16:]))
+	b.Wait(t, `document.querySelector("ul[aria-label='Pasted packets'] ~ .journey")?.innerText.includes("teid 0x7")`)
+	judge(t, b)
+	b.Picture(t, "explain-pasted")
 }
 
 // A member of a cluster shows pods, flows and verdicts.

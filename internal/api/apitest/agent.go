@@ -349,6 +349,20 @@ func (a *Agent) Delete(_ context.Context, list []desired.Ref) ([]desired.Change,
 	return out, err
 }
 
+// Explain says of each frame what became of the event with the same number.
+func (a *Agent) Explain(name string, frames [][]byte) ([]agent.TraceEvent, error) {
+	if a.Err != nil {
+		return nil, a.Err
+	}
+	var out []agent.TraceEvent
+	for i, frame := range frames {
+		e := a.Events[i%len(a.Events)]
+		e.Interface, e.In, e.InLength = name, frame, len(frame)
+		out = append(out, e)
+	}
+	return out, nil
+}
+
 // Trace sends the events that the test set and the filter means.
 func (a *Agent) Trace(ctx context.Context, filter agent.TraceFilter, f func(agent.TraceEvent) error) error {
 	if a.Err != nil {

@@ -11859,6 +11859,111 @@ func (x *Step) GetText() string {
 	return ""
 }
 
+// ExplainPacketsRequest has up to 100 packets, from their Ethernet headers on.
+type ExplainPacketsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Interface     string                 `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"` // by which they arrive
+	Frames        [][]byte               `protobuf:"bytes,2,rep,name=frames,proto3" json:"frames,omitempty"`
+	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"` // more of them, in hexadecimal digits or as dumps of Wireshark or tcpdump
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainPacketsRequest) Reset() {
+	*x = ExplainPacketsRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainPacketsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainPacketsRequest) ProtoMessage() {}
+
+func (x *ExplainPacketsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainPacketsRequest.ProtoReflect.Descriptor instead.
+func (*ExplainPacketsRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{167}
+}
+
+func (x *ExplainPacketsRequest) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *ExplainPacketsRequest) GetFrames() [][]byte {
+	if x != nil {
+		return x.Frames
+	}
+	return nil
+}
+
+func (x *ExplainPacketsRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+type ExplainPacketsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Packets       []*CaptureResponse     `protobuf:"bytes,1,rep,name=packets,proto3" json:"packets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainPacketsResponse) Reset() {
+	*x = ExplainPacketsResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainPacketsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainPacketsResponse) ProtoMessage() {}
+
+func (x *ExplainPacketsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainPacketsResponse.ProtoReflect.Descriptor instead.
+func (*ExplainPacketsResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{168}
+}
+
+func (x *ExplainPacketsResponse) GetPackets() []*CaptureResponse {
+	if x != nil {
+		return x.Packets
+	}
+	return nil
+}
+
 type BackupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -11867,7 +11972,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11879,7 +11984,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11892,7 +11997,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{167}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{169}
 }
 
 // BackupResponse is a piece of the file. Pieces follow each other.
@@ -11905,7 +12010,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11917,7 +12022,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11930,7 +12035,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{168}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -12933,10 +13038,16 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05steps\x18\x02 \x03(\v2\x10.culvert.v1.StepR\x05steps\".\n" +
 	"\x04Step\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\x0f\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"a\n" +
+	"\x15ExplainPacketsRequest\x12\x1c\n" +
+	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x16\n" +
+	"\x06frames\x18\x02 \x03(\fR\x06frames\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"O\n" +
+	"\x16ExplainPacketsResponse\x125\n" +
+	"\apackets\x18\x01 \x03(\v2\x1b.culvert.v1.CaptureResponseR\apackets\"\x0f\n" +
 	"\rBackupRequest\"$\n" +
 	"\x0eBackupResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xc2\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\x9b\x13\n" +
 	"\aCulvert\x12?\n" +
 	"\x06Status\x12\x19.culvert.v1.StatusRequest\x1a\x1a.culvert.v1.StatusResponse\x12W\n" +
 	"\x0eListInterfaces\x12!.culvert.v1.ListInterfacesRequest\x1a\".culvert.v1.ListInterfacesResponse\x12Q\n" +
@@ -12969,7 +13080,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06Backup\x12\x19.culvert.v1.BackupRequest\x1a\x1a.culvert.v1.BackupResponse0\x01\x12?\n" +
 	"\x06Doctor\x12\x19.culvert.v1.DoctorRequest\x1a\x1a.culvert.v1.DoctorResponse\x12>\n" +
 	"\x05Watch\x12\x18.culvert.v1.WatchRequest\x1a\x19.culvert.v1.WatchResponse0\x01\x12D\n" +
-	"\aCapture\x12\x1a.culvert.v1.CaptureRequest\x1a\x1b.culvert.v1.CaptureResponse0\x012\x81\x03\n" +
+	"\aCapture\x12\x1a.culvert.v1.CaptureRequest\x1a\x1b.culvert.v1.CaptureResponse0\x01\x12W\n" +
+	"\x0eExplainPackets\x12!.culvert.v1.ExplainPacketsRequest\x1a\".culvert.v1.ExplainPacketsResponse2\x81\x03\n" +
 	"\x04Pods\x12?\n" +
 	"\x06AddPod\x12\x19.culvert.v1.AddPodRequest\x1a\x1a.culvert.v1.AddPodResponse\x12H\n" +
 	"\tDeletePod\x12\x1c.culvert.v1.DeletePodRequest\x1a\x1d.culvert.v1.DeletePodResponse\x12E\n" +
@@ -12990,7 +13102,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 173)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 175)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Liveness)(nil),                   // 1: culvert.v1.Liveness
@@ -13159,13 +13271,15 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*CaptureRequest)(nil),             // 164: culvert.v1.CaptureRequest
 	(*CaptureResponse)(nil),            // 165: culvert.v1.CaptureResponse
 	(*Step)(nil),                       // 166: culvert.v1.Step
-	(*BackupRequest)(nil),              // 167: culvert.v1.BackupRequest
-	(*BackupResponse)(nil),             // 168: culvert.v1.BackupResponse
-	nil,                                // 169: culvert.v1.TrafficMatch.PodLabelsEntry
-	nil,                                // 170: culvert.v1.StatusResponse.ResourcesEntry
-	nil,                                // 171: culvert.v1.Pod.LabelsEntry
-	nil,                                // 172: culvert.v1.DropSample.PacketsEntry
-	(*timestamppb.Timestamp)(nil),      // 173: google.protobuf.Timestamp
+	(*ExplainPacketsRequest)(nil),      // 167: culvert.v1.ExplainPacketsRequest
+	(*ExplainPacketsResponse)(nil),     // 168: culvert.v1.ExplainPacketsResponse
+	(*BackupRequest)(nil),              // 169: culvert.v1.BackupRequest
+	(*BackupResponse)(nil),             // 170: culvert.v1.BackupResponse
+	nil,                                // 171: culvert.v1.TrafficMatch.PodLabelsEntry
+	nil,                                // 172: culvert.v1.StatusResponse.ResourcesEntry
+	nil,                                // 173: culvert.v1.Pod.LabelsEntry
+	nil,                                // 174: culvert.v1.DropSample.PacketsEntry
+	(*timestamppb.Timestamp)(nil),      // 175: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	6,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -13190,7 +13304,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,   // 19: culvert.v1.Config.liveness:type_name -> culvert.v1.Liveness
 	2,   // 20: culvert.v1.Liveness.ends:type_name -> culvert.v1.LivenessEnd
 	4,   // 21: culvert.v1.TrafficClass.match:type_name -> culvert.v1.TrafficMatch
-	169, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
+	171, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
 	12,  // 23: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
 	12,  // 24: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
 	15,  // 25: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
@@ -13211,9 +13325,9 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	38,  // 40: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
 	35,  // 41: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
 	34,  // 42: culvert.v1.Slice.vpn:type_name -> culvert.v1.SliceVPN
-	173, // 43: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	175, // 43: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
 	66,  // 44: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	170, // 45: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	172, // 45: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
 	67,  // 46: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
 	57,  // 47: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
 	48,  // 48: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
@@ -13235,8 +13349,8 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	33,  // 64: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
 	42,  // 65: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
 	42,  // 66: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	173, // 67: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	173, // 68: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	175, // 67: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	175, // 68: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
 	42,  // 69: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
 	42,  // 70: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
 	64,  // 71: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
@@ -13262,7 +13376,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	25,  // 91: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
 	42,  // 92: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
 	42,  // 93: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	171, // 94: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
+	173, // 94: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
 	78,  // 95: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
 	79,  // 96: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
 	66,  // 97: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
@@ -13277,7 +13391,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	67,  // 106: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
 	80,  // 107: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
 	61,  // 108: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	173, // 109: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
+	175, // 109: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
 	107, // 110: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
 	111, // 111: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
 	112, // 112: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
@@ -13294,11 +13408,11 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	122, // 123: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
 	123, // 124: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
 	122, // 125: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	173, // 126: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	175, // 126: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
 	138, // 127: culvert.v1.FlowsResponse.source:type_name -> culvert.v1.FlowEnd
 	138, // 128: culvert.v1.FlowsResponse.destination:type_name -> culvert.v1.FlowEnd
-	173, // 129: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
-	173, // 130: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
+	175, // 129: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
+	175, // 130: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
 	78,  // 131: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
 	79,  // 132: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
 	78,  // 133: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
@@ -13306,7 +13420,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	78,  // 135: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
 	78,  // 136: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
 	151, // 137: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	173, // 138: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
+	175, // 138: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
 	44,  // 139: culvert.v1.WatchResponse.status:type_name -> culvert.v1.StatusResponse
 	155, // 140: culvert.v1.WatchResponse.topology:type_name -> culvert.v1.Topology
 	159, // 141: culvert.v1.WatchResponse.sessions:type_name -> culvert.v1.WatchedSession
@@ -13330,91 +13444,94 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	165, // 159: culvert.v1.Drops.examples:type_name -> culvert.v1.CaptureResponse
 	67,  // 160: culvert.v1.WatchedOutcome.outcome:type_name -> culvert.v1.Outcome
 	154, // 161: culvert.v1.WatchedOutcome.rate:type_name -> culvert.v1.Rate
-	173, // 162: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
-	172, // 163: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
+	175, // 162: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
+	174, // 163: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
 	70,  // 164: culvert.v1.WatchedPolicy.policy:type_name -> culvert.v1.PolicyStatus
 	154, // 165: culvert.v1.WatchedPolicy.rate:type_name -> culvert.v1.Rate
 	154, // 166: culvert.v1.WatchedPolicy.lists:type_name -> culvert.v1.Rate
 	134, // 167: culvert.v1.CaptureRequest.filter:type_name -> culvert.v1.TraceRequest
 	135, // 168: culvert.v1.CaptureResponse.packet:type_name -> culvert.v1.TraceResponse
 	166, // 169: culvert.v1.CaptureResponse.steps:type_name -> culvert.v1.Step
-	43,  // 170: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	82,  // 171: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	84,  // 172: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	86,  // 173: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	88,  // 174: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	92,  // 175: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
-	90,  // 176: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	94,  // 177: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	96,  // 178: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	98,  // 179: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	100, // 180: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	104, // 181: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	115, // 182: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	108, // 183: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
-	113, // 184: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
-	102, // 185: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	55,  // 186: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	50,  // 187: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
-	117, // 188: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	119, // 189: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	124, // 190: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	126, // 191: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	128, // 192: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	130, // 193: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	132, // 194: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	134, // 195: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	136, // 196: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
-	167, // 197: culvert.v1.Culvert.Backup:input_type -> culvert.v1.BackupRequest
-	149, // 198: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	152, // 199: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
-	164, // 200: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
-	139, // 201: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	141, // 202: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	143, // 203: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	145, // 204: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	147, // 205: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	44,  // 206: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	83,  // 207: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	85,  // 208: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	87,  // 209: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	89,  // 210: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	93,  // 211: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	91,  // 212: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	95,  // 213: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	97,  // 214: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	99,  // 215: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	101, // 216: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	105, // 217: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	116, // 218: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	109, // 219: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
-	114, // 220: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
-	103, // 221: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	56,  // 222: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	54,  // 223: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
-	118, // 224: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	120, // 225: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	125, // 226: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	127, // 227: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	129, // 228: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	131, // 229: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	133, // 230: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	135, // 231: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	137, // 232: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
-	168, // 233: culvert.v1.Culvert.Backup:output_type -> culvert.v1.BackupResponse
-	150, // 234: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	153, // 235: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
-	165, // 236: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
-	140, // 237: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	142, // 238: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	144, // 239: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	146, // 240: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	148, // 241: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	206, // [206:242] is the sub-list for method output_type
-	170, // [170:206] is the sub-list for method input_type
-	170, // [170:170] is the sub-list for extension type_name
-	170, // [170:170] is the sub-list for extension extendee
-	0,   // [0:170] is the sub-list for field type_name
+	165, // 170: culvert.v1.ExplainPacketsResponse.packets:type_name -> culvert.v1.CaptureResponse
+	43,  // 171: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	82,  // 172: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	84,  // 173: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	86,  // 174: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	88,  // 175: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	92,  // 176: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
+	90,  // 177: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	94,  // 178: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	96,  // 179: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	98,  // 180: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	100, // 181: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	104, // 182: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	115, // 183: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	108, // 184: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
+	113, // 185: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
+	102, // 186: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	55,  // 187: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	50,  // 188: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
+	117, // 189: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	119, // 190: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	124, // 191: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	126, // 192: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	128, // 193: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	130, // 194: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	132, // 195: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	134, // 196: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	136, // 197: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
+	169, // 198: culvert.v1.Culvert.Backup:input_type -> culvert.v1.BackupRequest
+	149, // 199: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	152, // 200: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
+	164, // 201: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
+	167, // 202: culvert.v1.Culvert.ExplainPackets:input_type -> culvert.v1.ExplainPacketsRequest
+	139, // 203: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	141, // 204: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	143, // 205: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	145, // 206: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	147, // 207: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	44,  // 208: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	83,  // 209: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	85,  // 210: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	87,  // 211: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	89,  // 212: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	93,  // 213: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	91,  // 214: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	95,  // 215: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	97,  // 216: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	99,  // 217: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	101, // 218: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	105, // 219: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	116, // 220: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	109, // 221: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
+	114, // 222: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
+	103, // 223: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	56,  // 224: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	54,  // 225: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
+	118, // 226: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	120, // 227: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	125, // 228: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	127, // 229: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	129, // 230: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	131, // 231: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	133, // 232: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	135, // 233: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	137, // 234: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
+	170, // 235: culvert.v1.Culvert.Backup:output_type -> culvert.v1.BackupResponse
+	150, // 236: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	153, // 237: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
+	165, // 238: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
+	168, // 239: culvert.v1.Culvert.ExplainPackets:output_type -> culvert.v1.ExplainPacketsResponse
+	140, // 240: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	142, // 241: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	144, // 242: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	146, // 243: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	148, // 244: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	208, // [208:245] is the sub-list for method output_type
+	171, // [171:208] is the sub-list for method input_type
+	171, // [171:171] is the sub-list for extension type_name
+	171, // [171:171] is the sub-list for extension extendee
+	0,   // [0:171] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -13430,7 +13547,7 @@ func file_culvert_v1_culvert_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   173,
+			NumMessages:   175,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -14,12 +14,16 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/message"
+	"github.com/culvert-net/culvert/internal/capture"
 	"github.com/culvert-net/culvert/internal/config"
 )
 
+// ethernetHeader is how many octets the shortest packet has.
+const ethernetHeader = 14
+
 // Limits of a capture.
 const (
-	mostPackets = 100
+	MostPackets = 100
 	longest     = 30 * time.Second
 )
 
@@ -148,6 +152,44 @@ func (w *Watcher) sessionChanges(seids []uint64) (changes func() (*pb.WatchRespo
 	}, release
 }
 
+// Explain says what would become of packets.
+func (w *Watcher) Explain(r *pb.ExplainPacketsRequest) (*pb.ExplainPacketsResponse, error) {
+	frames := r.GetFrames()
+	if r.GetText() != "" {
+		more, err := capture.Text(r.GetText(), MostPackets)
+		if err != nil {
+			return nil, config.Errors{{Field: "text", Problem: err.Error(), Fix: "paste what Wireshark copies as hex stream, or tcpdump -xx prints"}}
+		}
+		frames = append(frames, more...)
+	}
+	switch {
+	case r.GetInterface() == "":
+		return nil, config.Errors{{Field: "interface", Problem: "is missing", Fix: "name the interface by which the packets arrive"}}
+	case len(frames) == 0:
+		return nil, config.Errors{{Field: "frames", Problem: "has no packet", Fix: "send at least one, from its Ethernet header on"}}
+	case len(frames) > MostPackets:
+		return nil, config.Errors{{Field: "frames", Problem: fmt.Sprintf("has %d packets", len(frames)), Fix: fmt.Sprintf("send at most %d", MostPackets)}}
+	}
+	for i, frame := range frames {
+		if len(frame) < ethernetHeader {
+			return nil, config.Errors{{Field: fmt.Sprintf("frames[%d]", i), Problem: fmt.Sprintf("has %d octets", len(frame)), Fix: "send the whole packet, from its Ethernet header on"}}
+		}
+	}
+	events, err := w.agent.Explain(r.GetInterface(), frames)
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.ExplainPacketsResponse{}
+	for _, e := range events {
+		m, err := explained(e)
+		if err != nil {
+			return nil, err
+		}
+		out.Packets = append(out.Packets, m)
+	}
+	return out, nil
+}
+
 // errEnough ends a capture.
 var errEnough = errors.New("enough")
 
@@ -170,7 +212,7 @@ func (w *Watcher) Capture(ctx context.Context, r *pb.CaptureRequest, send func(*
 		if err == nil {
 			err = send(m)
 		}
-		if packets++; err == nil && packets == mostPackets {
+		if packets++; err == nil && packets == MostPackets {
 			err = errEnough
 		}
 		return err

@@ -2,9 +2,11 @@ package watch
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -214,7 +216,7 @@ func TestDrops(t *testing.T) {
 func TestCapture(t *testing.T) {
 	a := fake(t, "upf.yaml")
 	e := agent.TraceEvent{Interface: "n3", Egress: "n6", Reason: "FORWARDED", InLength: 118, In: apitest.GPDU(1), OutLength: 70, Out: apitest.GPDU(1)[62:], Session: 9, PDR: 2}
-	for range 2 * mostPackets {
+	for range 2 * MostPackets {
 		a.Events = append(a.Events, e)
 	}
 	var got []*pb.CaptureResponse
@@ -222,7 +224,7 @@ func TestCapture(t *testing.T) {
 		got = append(got, m)
 		return nil
 	})
-	if err != nil || len(got) != mostPackets {
+	if err != nil || len(got) != MostPackets {
 		t.Fatalf("%d packets, %v", len(got), err)
 	}
 	var names []string
@@ -236,5 +238,29 @@ func TestCapture(t *testing.T) {
 	cancel()
 	if err := New(a).Capture(ctx, &pb.CaptureRequest{Filter: &pb.TraceRequest{Interface: "no"}}, nil); err == nil {
 		t.Error("an unknown interface is taken")
+	}
+}
+
+// What is no packet is refused by the field that has it.
+func TestExplain(t *testing.T) {
+	a := fake(t, "upf.yaml")
+	a.Events = []agent.TraceEvent{{Reason: "FORWARDED", Egress: "n6"}}
+	w := New(a)
+	frame := apitest.GPDU(7)
+	got, err := w.Explain(&pb.ExplainPacketsRequest{Interface: "n3", Frames: [][]byte{frame}, Text: hex.EncodeToString(frame)})
+	if err != nil || len(got.GetPackets()) != 2 || got.GetPackets()[1].GetPacket().GetInterface() != "n3" || len(got.GetPackets()[1].GetSteps()) == 0 {
+		t.Errorf("%v, %v", got, err)
+	}
+	for field, r := range map[string]*pb.ExplainPacketsRequest{
+		"interface": {Frames: [][]byte{frame}},
+		"frames":    {Interface: "n3"},
+		"frames[1]": {Interface: "n3", Frames: [][]byte{frame, frame[:13]}},
+		"text":      {Interface: "n3", Text: "hello"},
+		"frames:":   {Interface: "n3", Frames: slices.Repeat([][]byte{frame}, MostPackets+1)},
+	} {
+		var wrong config.Errors
+		if _, err := w.Explain(r); !errors.As(err, &wrong) || wrong[0].Field != strings.TrimSuffix(field, ":") || wrong[0].Fix == "" {
+			t.Errorf("%s: %v", field, err)
+		}
 	}
 }

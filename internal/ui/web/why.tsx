@@ -90,10 +90,62 @@ interface Wanted {
 
 const mostShown = 100;
 
-function Explain(): JSX.Element {
+// Picks lists packets, and draws the journey of the one that is chosen.
+function Picks(p: { label: string; list: CaptureResponse[] }): JSX.Element {
+  const [chosen, setChosen] = useState(0);
+  const one = p.list[chosen] ?? p.list[0];
+  return (
+    <div class="split">
+      <ul class="picks" aria-label={p.label}>
+        {p.list.map((m, i) => (
+          <li key={i}><button type="button" class="choice" aria-pressed={m === one} onClick={() => setChosen(i)}>{clock(m.packet?.time)} {m.packet?.interface}{m.packet?.egress ? ` → ${m.packet.egress}` : ""} <small class={m.packet?.drop ? "wrong" : undefined}>{m.packet?.reason}</small></button></li>
+        ))}
+      </ul>
+      {one?.packet && <Journey packet={one.packet} steps={one.steps} />}
+    </div>
+  );
+}
+
+// Paste explains packets that did not arrive.
+function Paste(): JSX.Element {
+  const status = useCall((signal) => client.status({}, { signal }), []);
+  const [port, setPort] = useState("");
+  const [text, setText] = useState("");
+  const [list, setList] = useState<CaptureResponse[]>([]);
+  const [busy, setBusy] = useState(false);
+  const [failed, setFailed] = useState<Failure | undefined>(undefined);
+  const names = (status.value?.interfaces ?? []).map((i) => i.resource?.name ?? "");
+  const explain = async (): Promise<void> => {
+    setBusy(true);
+    setList([]);
+    setFailed(undefined);
+    try {
+      setList((await client.explainPackets({ interface: port || names[0]!, text })).packets);
+    } catch (error) {
+      setFailed(noteFailure(error));
+    }
+    setBusy(false);
+  };
+  return (
+    <>
+      <form class="search" onSubmit={(e) => { e.preventDefault(); void explain(); }}>
+        <label>Arrives by
+          <select id="paste-interface" value={port} onChange={(e) => setPort(e.currentTarget.value)}>{names.map((n) => <option key={n} value={n}>{n}</option>)}</select>
+        </label>
+        <label class="wide">Packets
+          <textarea id="paste-text" rows={3} value={text} placeholder="Hexadecimal digits from the Ethernet header on: a hex stream of Wireshark, or what tcpdump -xx prints" spellcheck={false} autocomplete="off" onInput={(e) => setText(e.currentTarget.value)} />
+        </label>
+        <button type="submit" id="paste" disabled={busy || text.trim() === "" || names.length === 0}>{busy ? "Explaining…" : "Explain"}</button>
+      </form>
+      <Problem failed={failed ?? status.failed} />
+      {list.length > 0 && <Picks label="Pasted packets" list={list} />}
+    </>
+  );
+}
+
+function Capture(): JSX.Element {
   const [wanted, setWanted] = useState<Wanted>({ source: "", destination: "", interface: "", drops: false });
   const [list, setList] = useState<CaptureResponse[]>([]);
-  const [chosen, setChosen] = useState(0);
   const [running, setRunning] = useState<AbortController | undefined>(undefined);
   const [said, setSaid] = useState<Failure | string | undefined>(undefined);
   useEffect(() => () => running?.abort(), [running]);
@@ -101,7 +153,6 @@ function Explain(): JSX.Element {
     const controller = new AbortController();
     setRunning(controller);
     setList([]);
-    setChosen(0);
     setSaid("Waiting for packets.");
     let packets: CaptureResponse[] = [];
     try {
@@ -119,7 +170,6 @@ function Explain(): JSX.Element {
       <input id={`capture-${name}`} value={wanted[name]} placeholder={hint} spellcheck={false} autocomplete="off" onInput={(e) => setWanted({ ...wanted, [name]: e.currentTarget.value.trim() })} />
     </label>
   );
-  const one = list[chosen];
   return (
     <>
       <form class="search" onSubmit={(e) => { e.preventDefault(); running ? running.abort() : void capture(); }}>
@@ -130,16 +180,7 @@ function Explain(): JSX.Element {
         <button type="submit" id="capture">{running ? "Stop" : "Capture"}</button>
       </form>
       {typeof said === "string" ? <p aria-live="polite">{said}</p> : <Problem failed={said} />}
-      {list.length > 0 && (
-        <div class="split">
-          <ul class="picks" aria-label="Captured packets">
-            {list.map((m, i) => (
-              <li key={i}><button type="button" class="choice" aria-pressed={i === chosen} onClick={() => setChosen(i)}>{clock(m.packet?.time)} {m.packet?.interface}{m.packet?.egress ? ` → ${m.packet.egress}` : ""} <small class={m.packet?.drop ? "wrong" : undefined}>{m.packet?.reason}</small></button></li>
-            ))}
-          </ul>
-          {one?.packet && <Journey packet={one.packet} steps={one.steps} />}
-        </div>
-      )}
+      {list.length > 0 && <Picks label="Captured packets" list={list} />}
     </>
   );
 }
@@ -182,7 +223,8 @@ export function Why(): JSX.Element {
   return (
     <>
       <Section title="Drops"><Drops /></Section>
-      <Section title="Explain a packet" note="Captures packets for 30 seconds, at most 100, and shows what the data path did with each. While a capture runs, packets cost more time."><Explain /></Section>
+      <Section title="Explain a packet" note="Captures packets for 30 seconds, at most 100, and shows what the data path did with each. While a capture runs, packets cost more time."><Capture /></Section>
+      <Section title="Explain a packet that you have" note="Shows what the data path would do with it now. Nothing is sent, counted or charged."><Paste /></Section>
       <Section title="This machine" note="What culvert doctor finds here."><Doctor /></Section>
     </>
   );

@@ -107,6 +107,8 @@ const (
 	CulvertWatchProcedure = "/culvert.v1.Culvert/Watch"
 	// CulvertCaptureProcedure is the fully-qualified name of the Culvert's Capture RPC.
 	CulvertCaptureProcedure = "/culvert.v1.Culvert/Capture"
+	// CulvertExplainPacketsProcedure is the fully-qualified name of the Culvert's ExplainPackets RPC.
+	CulvertExplainPacketsProcedure = "/culvert.v1.Culvert/ExplainPackets"
 	// PodsAddPodProcedure is the fully-qualified name of the Pods's AddPod RPC.
 	PodsAddPodProcedure = "/culvert.v1.Pods/AddPod"
 	// PodsDeletePodProcedure is the fully-qualified name of the Pods's DeletePod RPC.
@@ -180,6 +182,9 @@ type CulvertClient interface {
 	// Capture sends packets as Trace does, with the steps of their journeys in words. It ends
 	// after at most 100 packets or 30 seconds.
 	Capture(context.Context, *culvertv1.CaptureRequest) (*connect.ServerStreamForClient[culvertv1.CaptureResponse], error)
+	// ExplainPackets says what would become of packets that arrived now, one after the other.
+	// The data path runs on copies of what packets change: nothing is sent, counted or charged.
+	ExplainPackets(context.Context, *culvertv1.ExplainPacketsRequest) (*culvertv1.ExplainPacketsResponse, error)
 }
 
 // NewCulvertClient constructs a client for the culvert.v1.Culvert service. By default, it uses the
@@ -379,6 +384,12 @@ func NewCulvertClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(culvertMethods.ByName("Capture")),
 			connect.WithClientOptions(opts...),
 		),
+		explainPackets: connect.NewClient[culvertv1.ExplainPacketsRequest, culvertv1.ExplainPacketsResponse](
+			httpClient,
+			baseURL+CulvertExplainPacketsProcedure,
+			connect.WithSchema(culvertMethods.ByName("ExplainPackets")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -415,6 +426,7 @@ type culvertClient struct {
 	doctor             *connect.Client[culvertv1.DoctorRequest, culvertv1.DoctorResponse]
 	watch              *connect.Client[culvertv1.WatchRequest, culvertv1.WatchResponse]
 	capture            *connect.Client[culvertv1.CaptureRequest, culvertv1.CaptureResponse]
+	explainPackets     *connect.Client[culvertv1.ExplainPacketsRequest, culvertv1.ExplainPacketsResponse]
 }
 
 // Status calls culvert.v1.Culvert.Status.
@@ -676,6 +688,15 @@ func (c *culvertClient) Capture(ctx context.Context, req *culvertv1.CaptureReque
 	return c.capture.CallServerStream(ctx, connect.NewRequest(req))
 }
 
+// ExplainPackets calls culvert.v1.Culvert.ExplainPackets.
+func (c *culvertClient) ExplainPackets(ctx context.Context, req *culvertv1.ExplainPacketsRequest) (*culvertv1.ExplainPacketsResponse, error) {
+	response, err := c.explainPackets.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // CulvertHandler is an implementation of the culvert.v1.Culvert service.
 type CulvertHandler interface {
 	// Status is the daemon at a glance.
@@ -737,6 +758,9 @@ type CulvertHandler interface {
 	// Capture sends packets as Trace does, with the steps of their journeys in words. It ends
 	// after at most 100 packets or 30 seconds.
 	Capture(context.Context, *culvertv1.CaptureRequest, *connect.ServerStream[culvertv1.CaptureResponse]) error
+	// ExplainPackets says what would become of packets that arrived now, one after the other.
+	// The data path runs on copies of what packets change: nothing is sent, counted or charged.
+	ExplainPackets(context.Context, *culvertv1.ExplainPacketsRequest) (*culvertv1.ExplainPacketsResponse, error)
 }
 
 // NewCulvertHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -932,6 +956,12 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(culvertMethods.ByName("Capture")),
 		connect.WithHandlerOptions(opts...),
 	)
+	culvertExplainPacketsHandler := connect.NewUnaryHandlerSimple(
+		CulvertExplainPacketsProcedure,
+		svc.ExplainPackets,
+		connect.WithSchema(culvertMethods.ByName("ExplainPackets")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/culvert.v1.Culvert/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case CulvertStatusProcedure:
@@ -996,6 +1026,8 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 			culvertWatchHandler.ServeHTTP(w, r)
 		case CulvertCaptureProcedure:
 			culvertCaptureHandler.ServeHTTP(w, r)
+		case CulvertExplainPacketsProcedure:
+			culvertExplainPacketsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -1127,6 +1159,10 @@ func (UnimplementedCulvertHandler) Watch(context.Context, *culvertv1.WatchReques
 
 func (UnimplementedCulvertHandler) Capture(context.Context, *culvertv1.CaptureRequest, *connect.ServerStream[culvertv1.CaptureResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.Capture is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) ExplainPackets(context.Context, *culvertv1.ExplainPacketsRequest) (*culvertv1.ExplainPacketsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ExplainPackets is not implemented"))
 }
 
 // PodsClient is a client for the culvert.v1.Pods service.
