@@ -192,32 +192,50 @@ func (k *linux) configure(v veth, addresses []address, mtu int) error {
 				return fmt.Errorf("%s in the pod: %w", a.addr, err)
 			}
 		}
-		return settle(h, addresses)
+		return errors.Join(settle(h, v.pod, addresses), settle(k.host, v.host, nil))
 	})
 }
 
-// settle waits until the kernel takes packets to the pod's addresses: for IPv6 a
-// worker has to come by, also where no duplicates are looked for. It is one for
-// all that changes links, and late where many pods come at once: to give up and
-// make the pod anew would be more for it to do.
-func settle(h *netlink.Handle, addresses []address) error {
+// settle waits until the kernel sends packets by a link, which it drops until a worker
+// has seen the carrier, and takes packets to addresses: for IPv6 a worker has to come by,
+// also where no duplicates are looked for. There is one worker for all that changes links,
+// and it is late where many pods come at once: to give up and make the pod anew would be
+// more for it to do.
+func settle(h *netlink.Handle, name string, addresses []address) error {
 	until := time.Now().Add(patience)
+	err := await(until, name+" is up", func() (bool, error) {
+		link, err := h.LinkByName(name)
+		return err == nil && link.Attrs().OperState == netlink.OperUp, err
+	})
+	if err != nil {
+		return err
+	}
 	for _, a := range addresses {
-		for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		err := await(until, a.addr.String()+" is usable in the pod", func() (bool, error) {
 			routes, err := h.RouteGet(a.addr.AsSlice())
-			if err != nil {
-				return fmt.Errorf("look up %s in the pod: %w", a.addr, err)
-			}
-			if len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
-				break
-			}
-			if time.Now().After(until) {
-				return fmt.Errorf("%s is not usable in the pod after %s", a.addr, patience)
-			}
-			time.Sleep(pause)
+			return len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// await asks again and again, until the deadline, whether something is true by now.
+func await(until time.Time, what string, isTrue func() (bool, error)) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		now, err := isTrue()
+		switch {
+		case err != nil:
+			return fmt.Errorf("find out whether %s: %w", what, err)
+		case now:
+			return nil
+		case time.Now().After(until):
+			return fmt.Errorf("not true after %s: %s", patience, what)
+		}
+		time.Sleep(pause)
+	}
 }
 
 func setMTU(h *netlink.Handle, name string, mtu int) (netlink.Link, error) {
