@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 
@@ -14,8 +15,14 @@ import (
 // for each that is loaded.
 var idle = struct {
 	sync.Mutex
-	of map[string][]*ebpf.Collection
-}{of: map[string][]*ebpf.Collection{}}
+	of map[string][]*loaded
+}{of: map[string][]*loaded{}}
+
+// loaded is a data path in the kernel, with the programs that some tests load later.
+type loaded struct {
+	*ebpf.Collection
+	later map[string]*ebpf.Program
+}
 
 // again lets Open take the maps and the program of an earlier test with the same limits.
 // They are emptied before. A data path that is pinned, or of another build, is loaded.
@@ -24,13 +31,13 @@ func again(t testing.TB, opts Options) Options {
 	if opts.PinPath != "" || opts.edit != nil {
 		return opts
 	}
-	opts.collect = func(spec *ebpf.CollectionSpec, more ebpf.CollectionOptions) (*ebpf.Collection, error) {
-		if len(more.MapReplacements) > 0 { // programs beside those that run
-			return ebpf.NewCollectionWithOptions(spec, more)
+	var coll *loaded
+	opts.collect = func(spec *ebpf.CollectionSpec, more ebpf.CollectionOptions) (_ *ebpf.Collection, err error) {
+		if len(more.MapReplacements) > 0 {
+			return coll.loadLater(spec, more)
 		}
 		key := idleKey(opts)
-		coll, err := takeIdle(key, spec)
-		if err != nil {
+		if coll, err = takeIdle(key, spec); err != nil {
 			return nil, err
 		}
 		t.Cleanup(func() { // after Close
@@ -38,7 +45,7 @@ func again(t testing.TB, opts Options) Options {
 			defer idle.Unlock()
 			idle.of[key] = append(idle.of[key], coll)
 		})
-		return clone(coll)
+		return clone(coll.Collection)
 	}
 	return opts
 }
@@ -46,12 +53,13 @@ func again(t testing.TB, opts Options) Options {
 func idleKey(opts Options) string { return fmt.Sprintf("%+v %d", opts.Limits, opts.N4Places) }
 
 // takeIdle returns one that is idle, emptied, or else a new one.
-func takeIdle(key string, spec *ebpf.CollectionSpec) (*ebpf.Collection, error) {
+func takeIdle(key string, spec *ebpf.CollectionSpec) (*loaded, error) {
 	idle.Lock()
 	defer idle.Unlock()
 	list := idle.of[key]
 	if len(list) == 0 {
-		return ebpf.NewCollection(spec)
+		coll, err := ebpf.NewCollection(spec)
+		return &loaded{coll, map[string]*ebpf.Program{}}, err
 	}
 	coll := list[len(list)-1]
 	idle.of[key] = list[:len(list)-1]
@@ -61,6 +69,34 @@ func takeIdle(key string, spec *ebpf.CollectionSpec) (*ebpf.Collection, error) {
 		}
 	}
 	return coll, nil
+}
+
+// loadLater loads programs beside those that run, once for each data path. Those that have
+// maps of their own are not kept.
+func (l *loaded) loadLater(spec *ebpf.CollectionSpec, more ebpf.CollectionOptions) (*ebpf.Collection, error) {
+	for name := range spec.Maps {
+		if more.MapReplacements[name] == nil {
+			return ebpf.NewCollectionWithOptions(spec, more)
+		}
+	}
+	out := &ebpf.Collection{Programs: map[string]*ebpf.Program{}}
+	for name := range spec.Programs {
+		if l.later[name] == nil {
+			coll, err := ebpf.NewCollectionWithOptions(spec, more)
+			if err != nil {
+				return nil, err
+			}
+			maps.Copy(l.later, coll.Programs)
+			coll.Programs = nil
+			coll.Close()
+		}
+		own, err := l.later[name].Clone()
+		if err != nil {
+			return nil, err
+		}
+		out.Programs[name] = own
+	}
+	return out, nil
 }
 
 // clone has file descriptors of its own, which the data path closes.

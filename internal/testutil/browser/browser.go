@@ -28,14 +28,17 @@ type Browser struct {
 	done []string
 }
 
+// patience is for a browser that begins on a busy machine.
+const patience = time.Minute
+
 // New opens a browser, which is closed after the test.
 func New(t *testing.T) *Browser {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.WSURLReadTimeout(time.Minute)) // a busy machine
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.WSURLReadTimeout(patience))
 	// Not the test's context, which ends before the browser has been closed.
 	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
-	ctx, cancel := chromedp.NewContext(allocator)
+	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithBrowserOption(chromedp.WithDialTimeout(patience)))
 	t.Cleanup(cancel)
 	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
 	t.Cleanup(func() {
