@@ -327,6 +327,32 @@ func TestCluster(t *testing.T) {
 	b.Picture(t, "dark-topology-cluster")
 }
 
+// The page says which NetworkPolicy decides, and what is wrong with a question.
+func TestVerdict(t *testing.T) {
+	address := serve(t, fake(t, "overlay.yaml", ""))
+	b := open(t, address)
+	enter(t, b, address, operatorToken)
+	b.Visit(t, address+"/#/cluster", 1280, 900, false)
+	b.Wait(t, `document.querySelector("#verdict")`)
+	ask := func(from, to, port string) {
+		for name, value := range map[string]string{"from": from, "to": to, "port": port} {
+			b.Ask(t, fmt.Sprintf(`(() => { const e = document.querySelector("#verdict-%s"); e.value = %q; e.dispatchEvent(new Event("input", {bubbles: true})) })()`, name, value), nil)
+		}
+		b.Ask(t, `new Promise(f => requestAnimationFrame(f))`, nil) // the page has taken them over
+		b.Ask(t, `document.querySelector("#verdict").click()`, nil)
+	}
+	said := func(text string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll(".verdict")].some(e => e.innerText.startsWith(%q))`, text)
+	}
+	ask("db", "web", "80")
+	b.Wait(t, said("Allowed from default/db to default/web."))
+	judge(t, b)
+	ask("db", "web", "81")
+	b.Wait(t, said("Dropped from default/db to default/web."))
+	ask("db", "nobody", "80")
+	b.Wait(t, `[...document.querySelectorAll(".problem")].some(e => e.innerText.includes("nobody"))`)
+}
+
 // What a viewer's page knows holds no identity: not on the screen, and not in the answers.
 func TestViewer(t *testing.T) {
 	address := serve(t, fake(t, "upf.yaml", ""))

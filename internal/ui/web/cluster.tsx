@@ -64,11 +64,11 @@ function Verdict(): JSX.Element {
         {field("to", "To", "namespace/pod or address")}
         <label>Protocol<select value={ask.protocol} onChange={(e) => setAsk({ ...ask, protocol: e.currentTarget.value })}>{["TCP", "UDP", "SCTP", "ICMP"].map((v) => <option key={v}>{v}</option>)}</select></label>
         {field("port", "Port", "any")}
-        <button type="submit">Ask</button>
+        <button type="submit" id="verdict">Ask</button>
       </form>
       <Problem failed={failed} />
       {verdicts?.map((v, i) => (
-        <p key={i}><b class={v.allowed ? "right" : "wrong"}>{v.allowed ? "Allowed" : "Dropped"}</b> from {v.from?.pod || v.from?.address} to {v.to?.pod || v.to?.address}. Egress {decision(v.egress)}. Ingress {decision(v.ingress)}.</p>
+        <p key={i} class="verdict"><b class={v.allowed ? "right" : "wrong"}>{v.allowed ? "Allowed" : "Dropped"}</b> from {v.from?.pod || v.from?.address} to {v.to?.pod || v.to?.address}. Egress {decision(v.egress)}. Ingress {decision(v.ingress)}.</p>
       ))}
     </>
   );
