@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/overlay"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
+	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/scale"
 	"github.com/culvert-net/culvert/internal/bench/te"
 )
@@ -21,18 +22,23 @@ import (
 //go:embed experiments/*.yaml
 var files embed.FS
 
+// papers are those that experiments repeat; each is defined beside its experiment.
+func papers() []result.Paper {
+	return []result.Paper{n9.Paper(), functions.Paper(), overlay.Paper(), designs.Paper()}
+}
+
 // library are the experiments that there are.
 func library() *experiment.Library {
 	below, err := fs.Sub(files, "experiments")
 	must(err)
 	return &experiment.Library{
 		Kinds:       []experiment.Kind{functions.Kind, n9.Kind, scale.Kind, device.Kind, designs.Kind, disrupt.Kind, overlay.Kind, scale.ScalingKind, scale.UPFKind, te.Kind, ambr.Kind},
-		Names:       []string{"functions", "slices", "scale", "device", "designs", "disrupt", "overlay", "scaling", "upf", "te", "ambr"},
-		Suite:       []string{"functions", "slices", "scale", "device", "designs", "disrupt"},
+		Names:       []string{"functions", "slices", "scale", "device", "designs", "designs-short", "disrupt", "overlay", "overlay-short", "scaling", "upf", "te", "ambr"},
+		Suite:       []string{"slices", "functions", "overlay-short", "designs-short", "scale", "device", "disrupt"},
 		Files:       below,
 		Environment: node.Machine,
 		Draw: func(dir string) error {
-			_, err := reports.Draw([]string{dir}, reports.Options{})
+			_, err := reports.Draw([]string{dir}, reports.Options{Papers: papers()})
 			return err
 		},
 	}

@@ -26,9 +26,8 @@ const (
 	instance = "bench-slices"
 )
 
-// wholeLoss is what may be lost of packets that are delivered whole: on a machine
-// that others use too, none would be a matter of luck.
-const wholeLoss = 0.001
+// wholeLoss is what may be lost of packets that are delivered whole.
+const wholeLoss = 1 - result.Whole
 
 // rig is the laboratory, with what sends through it and what handles its packets.
 type rig struct {

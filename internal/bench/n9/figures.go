@@ -3,7 +3,6 @@ package n9
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/bench/result"
@@ -90,7 +89,8 @@ func (p *Params) curve(direction string) result.Figure {
 	f := result.Figure{
 		ID: "fig5-" + direction, Title: "Packet delivery ratio, " + direction, Kind: result.Lines,
 		Caption: "Share of the packets of both slices that come out, by the rate of the users' packets that is offered. " +
-			"One core does the work of all nodes that a packet passes: where a line falls, the core has no more time.",
+			"One core does the work of all nodes that a packet passes: where a line falls, the core has no more time. " +
+			"The highest rate delivered is where a falling curve through all rounds leaves 99.9 %: a dip at one rate that is whole again at higher ones does not count.",
 		Metric: metricDelivery, Where: result.Labels{"direction": direction}, X: "offered", Series: "transport",
 		XTitle: fmt.Sprintf("offered, Mbit/s of packets of %d octets", p.PacketSize), YTitle: "delivered", LogX: true,
 	}
@@ -109,12 +109,12 @@ func (p *Params) Claims(run *result.Run) (list []string) {
 	for _, d := range p.Direction {
 		var parts []string
 		for _, n := range p.N9 {
-			if rate, ok := lastWhole(run.Select(metricDelivery, point{n9: n, direction: d}.labels())); ok {
-				parts = append(parts, labelOf(n)+" "+gbit(rate))
+			if knee := result.Knee(run.Select(metricDelivery, point{n9: n, direction: d}.labels()), "offered"); knee.HasInterval() && knee.Value > 0 {
+				parts = append(parts, fmt.Sprintf("%s %s (%.3g to %.3g)", labelOf(n), gbit(knee.Value), knee.Low/1e3, knee.High/1e3))
 			}
 		}
 		if len(parts) > 0 {
-			list = append(list, fmt.Sprintf("%s: highest rate on the curve of which at least %.1f %% is delivered: %s.", d, 100*(1-wholeLoss), strings.Join(parts, ", ")))
+			list = append(list, fmt.Sprintf("%s: highest rate of which at least %.1f %% is delivered, by a falling curve through the points: %s.", d, 100*result.Whole, strings.Join(parts, ", ")))
 		}
 		for _, n := range p.costed() {
 			for _, m := range run.Select(metricCost, point{n9: n, direction: d}.labels("load", string(busy))) {
@@ -127,23 +127,4 @@ func (p *Params) Claims(run *result.Run) (list []string) {
 		}
 	}
 	return list
-}
-
-// lastWhole is the highest offered rate up to which everything is delivered.
-func lastWhole(curve []result.Measurement) (rate float64, ok bool) {
-	type at struct{ offered, delivered float64 }
-	var points []at
-	for _, m := range curve {
-		if x, err := strconv.ParseFloat(m.Labels["offered"], 64); err == nil {
-			points = append(points, at{x, m.Estimate(result.Plain).Value})
-		}
-	}
-	slices.SortFunc(points, func(a, b at) int { return int(a.offered - b.offered) })
-	for _, x := range points {
-		if !(x.delivered >= 1-wholeLoss) {
-			break
-		}
-		rate, ok = x.offered, true
-	}
-	return rate, ok
 }

@@ -20,7 +20,7 @@ import (
 const drawnScript = `(() => {
   const charts = {};
   for (const el of document.querySelectorAll("section[id] > .chart")) {
-    const svg = el.querySelector("svg");
+    const svg = [...el.querySelectorAll("svg")].find((s) => s.getBoundingClientRect().width > 0); // the wide or the narrow one
     const painted = (mark) => {
       mark.scrollIntoView({ block: "center", inline: "center", behavior: "instant" });
       const box = mark.getBoundingClientRect();
@@ -43,11 +43,23 @@ type drawnChart struct {
 	Painted        int
 }
 
-// overflowScript finds what reaches over the window's edge, except inside of
-// what scrolls by itself, and text that its chart cuts off.
+// overflowScript finds what reaches over the window's edge, tables and charts that have to be
+// scrolled, text that its chart cuts off, and text that overlaps other text of its chart.
 const overflowScript = `(() => {
   const wide = document.documentElement.clientWidth + 0.5;
   const found = [];
+  for (const details of document.querySelectorAll("details")) details.open = true;
+  for (const el of document.querySelectorAll(".scroll")) {
+    if (el.scrollWidth > el.clientWidth + 1) found.push("to be scrolled: " + el.scrollWidth + " of " + el.clientWidth + " " + el.getAttribute("aria-label"));
+  }
+  for (const svg of document.querySelectorAll(".chart svg")) {
+    const texts = [...svg.querySelectorAll("text")].map((t) => ({ box: t.getBoundingClientRect(), words: t.textContent })).filter((t) => t.box.width > 0);
+    texts.forEach((a, i) => texts.slice(i + 1).forEach((b) => {
+      const across = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
+      const down = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
+      if (across > 0.5 && down > 2.5) found.push("overprinted: " + a.words + " and " + b.words + " in " + svg.closest("[aria-label]").getAttribute("aria-label").slice(0, 60));
+    }));
+  }
   if (document.documentElement.scrollWidth > wide) found.push("the page: " + document.documentElement.scrollWidth);
   for (const el of document.body.querySelectorAll("*")) {
     const box = el.getBoundingClientRect();
@@ -56,6 +68,7 @@ const overflowScript = `(() => {
   }
   for (const el of document.querySelectorAll(".chart svg text")) {
     const box = el.getBoundingClientRect(), chart = el.closest("svg").getBoundingClientRect();
+    if (chart.width === 0) continue; // that of the other width
     if (box.left < chart.left - 1 || box.right > chart.right + 1 || box.bottom > chart.bottom + 2) found.push("cut: " + el.textContent);
   }
   return found;
@@ -80,11 +93,11 @@ func TestPageInBrowser(t *testing.T) {
 		width, height int64
 		dark          bool
 	}{
-		{"suite-1440", suite, 1440, 900, false},
-		{"suite-390-dark", suite, 390, 844, true},
-		{"run-390", drawTo(t, "testdata/suite/functions"), 390, 844, false},
-		{"comparison-1440-dark", drawTo(t, "testdata/suite", "testdata/later"), 1440, 900, true},
-		{"comparison-390", drawTo(t, "testdata/suite", "testdata/later"), 390, 844, false},
+		{"suite-1280", suite, 1280, 900, false},
+		{"suite-360-dark", suite, 360, 740, true},
+		{"run-360", drawTo(t, "testdata/suite/functions"), 360, 740, false},
+		{"comparison-1280-dark", drawTo(t, "testdata/suite", "testdata/later"), 1280, 900, true},
+		{"comparison-360", drawTo(t, "testdata/suite", "testdata/later"), 360, 740, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b.Open(t, tt.path, tt.width, tt.height, tt.dark)
@@ -115,7 +128,7 @@ func TestPageInBrowser(t *testing.T) {
 // of the report's own code between.
 func TestChartsHaveTheirData(t *testing.T) {
 	b := browser.New(t)
-	for _, width := range []int64{1440, 390} {
+	for _, width := range []int64{1280, 360} {
 		b.Open(t, drawTo(t, "testdata/suite"), width, 900, false)
 		var charts map[string]drawnChart
 		b.Ask(t, drawnScript, &charts)
@@ -191,7 +204,7 @@ func TestBarsOnLogarithms(t *testing.T) {
 	b.Open(t, drawTo(t, store(t, r)), 1440, 900, false)
 	var left []float64
 	b.Ask(t, `(() => {
-  return [...document.querySelectorAll("#one .s0 path")].filter((p) => !p.getAttribute("style").includes("fill:none")).map((p) => p.getBoundingClientRect().x);
+  return [...document.querySelectorAll("#one .s0 path")].filter((p) => p.getBoundingClientRect().width > 0 && !p.getAttribute("style").includes("fill:none")).map((p) => p.getBoundingClientRect().x);
 })()`, &left)
 	if len(left) != 2 || math.Abs(left[0]-left[1]) > 0.5 {
 		t.Errorf("the bars begin at %v", left)

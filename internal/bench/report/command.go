@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/bench/result"
 )
 
-// Command is `culvert bench report`.
-func Command() *cobra.Command {
-	o, output := Options{}, "table"
+// Command is `culvert bench report`, with the boxes of some papers.
+func Command(papers []result.Paper) *cobra.Command {
+	o, output := Options{Papers: papers}, "table"
 	c := &cobra.Command{
 		Use:   "report DIR...",
 		Short: "Draw a run again, or compare several",

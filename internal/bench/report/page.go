@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -39,20 +40,30 @@ func (report) Style() template.CSS { return template.CSS(pageStyle) }
 // Script is what the page does.
 func (report) Script() template.JS { return template.JS(pageScript) }
 
-// svg is the chart on the page.
-func (c *chart) svg(width vg.Length) (template.HTML, error) {
+// svgs are the chart on the page, of a width and of a phone's: the window decides which is shown.
+func (c *chart) svgs(width vg.Length) (both template.HTML, err error) {
 	if !c.HasPicture() {
 		return "", nil
 	}
-	text, err := (&picture{chart: c, width: width, margin: 3}).svg()
-	if err != nil {
-		return "", err
+	for _, shape := range []struct {
+		class string
+		width vg.Length
+	}{{"wide", width}, {"narrow", phoneWidth}} {
+		text, err := (&picture{chart: c, width: shape.width, margin: 3}).svg()
+		if err != nil {
+			return "", err
+		}
+		text = text[bytes.Index(text, []byte("<svg")):]
+		text = bytes.Replace(text, []byte("<svg"), []byte(`<svg class="`+shape.class+`"`), 1)
+		both += template.HTML(themed.Replace(string(text)))
 	}
-	return template.HTML(themed.Replace(string(text[bytes.Index(text, []byte("<svg")):]))), nil
+	return both, nil
 }
 
 // SVG is the drawing on the page, "" if there is nothing to draw.
-func (d drawing) SVG() (template.HTML, error) { return d.Chart.svg(fileWidth) }
+func (d drawing) SVG() (template.HTML, error) {
+	return d.Chart.svgs(cmp.Or(d.width, fileWidth))
+}
 
 // Anchors are others' figures in words.
 func (d drawing) Anchors() (list []string) {
@@ -80,9 +91,9 @@ type headline struct {
 // SVG is the figure beside its words.
 func (h headline) SVG() (template.HTML, error) {
 	if h.Chart.Summary != nil { // it has no words
-		return h.Chart.svg(fileWidth)
+		return h.Chart.svgs(fileWidth)
 	}
-	return h.Chart.svg(headlineWidth)
+	return h.Chart.svgs(headlineWidth)
 }
 
 // words are a sentence: "Name: Of Value, Of Value Says".

@@ -25,6 +25,7 @@ import (
 const (
 	fileWidth     = 620 // of a PNG or SVG file, and of a figure on the page
 	headlineWidth = 440 // of a figure beside its sentences
+	phoneWidth    = 326 // of any figure on a page that is 360 wide
 	lineHeight    = 17
 	titleHeight   = 18
 )

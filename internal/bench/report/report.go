@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/plot/vg"
+
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
 
@@ -22,6 +24,8 @@ type Options struct {
 	Out string
 	// Formats are some of Formats; none: all.
 	Formats []string
+	// Papers are those whose boxes the first page has.
+	Papers []result.Paper
 }
 
 // Outcome is what was drawn.
@@ -56,7 +60,7 @@ func Draw(dirs []string, options Options) (*Outcome, error) {
 			return nil, err
 		}
 	}
-	r := report{Title: titleOf(parts, len(dirs) > 1), Parts: parts, left: left}
+	r := report{Title: titleOf(parts, len(dirs) > 1), Parts: parts, left: left, papers: options.Papers}
 	files, err := r.files(options.Formats)
 	if err != nil {
 		return nil, err
@@ -159,6 +163,7 @@ type report struct {
 	Title    string
 	Parts    []part
 	left     []string
+	papers   []result.Paper
 	Pictures bool // the text has pictures beside it
 }
 
@@ -193,25 +198,6 @@ func titleOf(parts []part, compared bool) string {
 		return against
 	}
 	return title + ": " + against
-}
-
-// Warnings are those of all parts, with the run that each is about. The first warning
-// of each part is the one that matters most, and comes before all others.
-func (r report) Warnings() (list []string) {
-	for _, text := range r.left {
-		list = append(list, text+": it is not compared.")
-	}
-	var later []string
-	for _, p := range r.Parts {
-		for i, w := range p.Warnings() {
-			if w = r.whose(p) + w; i == 0 {
-				list = append(list, w)
-			} else {
-				later = append(later, w)
-			}
-		}
-	}
-	return append(list, later...)
 }
 
 // Claims are those of all parts, with the run that each is about.
@@ -310,6 +296,7 @@ func pictureBy(draw func(*picture) ([]byte, error)) func(drawing) ([]byte, error
 type drawing struct {
 	Chart      *chart
 	Table, raw table
+	width      vg.Length // 0: the whole page's
 }
 
 // Drawings are a part's charts, and of a comparison the differences before each.
@@ -317,11 +304,11 @@ func (p part) Drawings() (list []drawing) {
 	for _, c := range p.charts {
 		if p.comparison != nil {
 			if f := p.comparison.forestOf(c); f != nil {
-				list = append(list, drawing{f, p.comparison.table(c), p.comparison.raw(c)})
+				list = append(list, drawing{Chart: f, Table: p.comparison.table(c), raw: p.comparison.raw(c)})
 			}
 		}
 		table, raw := c.tables()
-		list = append(list, drawing{c, table, raw})
+		list = append(list, drawing{Chart: c, Table: table, raw: raw})
 	}
 	return list
 }

@@ -491,7 +491,7 @@ func TestFullDisk(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	run := func(args ...string) (string, error) {
-		c := Command()
+		c := Command(nil)
 		var out bytes.Buffer
 		c.SetOut(&out)
 		c.SetErr(&out)
