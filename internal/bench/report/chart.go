@@ -114,15 +114,29 @@ func (c *chart) selectRows() error {
 		if len(list) == 0 {
 			c.note(s, "The run ended before anything of this figure was measured.")
 		}
+		var out []string // what is left out
 		for _, m := range list {
+			if s.run.Doubts(m, c.Doubt) {
+				out = append(out, c.nameOf(m))
+				continue
+			}
 			r := row{source: s, measurement: m, estimate: m.Estimate(c.Value)}
 			if m.Histogram == nil && !r.estimate.Measured() {
 				c.note(s, "Not measured: "+strings.TrimPrefix(inWords(m.Labels), " with ")+".")
 			}
 			c.rows = append(c.rows, r)
 		}
+		if len(out) > 0 {
+			c.note(s, "Left out: "+strings.Join(out, "; ")+": "+c.Doubt.Why+".")
+		}
 	}
 	return nil
+}
+
+// nameOf names a measurement by the figure's labels.
+func (c *chart) nameOf(m result.Measurement) string {
+	words := []string{m.Labels[c.Series], m.Labels[c.X]}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ", ")
 }
 
 func (c *chart) note(s source, text string) {

@@ -26,3 +26,26 @@ func TestPointsWithoutALogarithm(t *testing.T) {
 		}
 	}
 }
+
+// What its figure doubts is in no picture and no table, and a sentence says so.
+func TestDoubt(t *testing.T) {
+	r := oneBar(100)
+	r.Figures[0].Doubt = &result.Doubt{Metric: "loss", Where: result.Labels{"of": "pair"}, Above: 0.01, Why: "the pair loses too"}
+	for _, name := range []string{"other", "third"} {
+		r.Measurements = append(r.Measurements, result.Measurement{Metric: "cost", Labels: result.Labels{"function": name}, Unit: "ns", Samples: []float64{300}})
+	}
+	for name, loss := range map[string]float64{"end": 0.01, "other": 0.02, "third": 0.5} {
+		r.Measurements = append(r.Measurements, result.Measurement{Metric: "loss", Labels: result.Labels{"function": name, "of": "pair"}, Samples: []float64{loss}})
+	}
+	c, err := chartOf(r.Figures[0], []source{{run: r}}, palette{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	people, _ := c.tables()
+	if len(c.series[0].points) != 1 || len(people.Rows) != 1 || people.Rows[0][0] != "end" {
+		t.Errorf("%d points, rows %v", len(c.series[0].points), people.Rows)
+	}
+	if len(c.Notes) != 1 || c.Notes[0] != "Left out: other; third: the pair loses too." {
+		t.Errorf("notes %q", c.Notes)
+	}
+}

@@ -69,8 +69,19 @@ type Figure struct {
 	Headline string `json:"headline,omitempty"`
 	// Summary makes a table of it on top of the report. Of Bars with ToBaseline.
 	Summary *Summary `json:"summary,omitempty"`
+	// Doubt leaves rows out, of the picture and of the table; a sentence names them.
+	Doubt *Doubt `json:"doubt,omitempty"`
 	// Anchors are others' figures: shown beside ours, labelled, never mixed in.
 	Anchors []Anchor `json:"anchors,omitempty"`
+}
+
+// Doubt is of rows beside which another quantity is too large: a measurement of a metric with all
+// labels of the row, and with those in Where.
+type Doubt struct {
+	Metric string  `json:"metric"`
+	Where  Labels  `json:"where,omitempty"`
+	Above  float64 `json:"above"`
+	Why    string  `json:"why"` // finishes "Left out: kernel vxlan, 64: "
 }
 
 // Summary is a table with what a reader wants to know first: how many times as

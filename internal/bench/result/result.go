@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/bench/stats"
 )
 
 // Version is that of the format on disk; a reader refuses a later one.
@@ -202,4 +204,15 @@ func (r *Run) Select(metric string, labels Labels) []Measurement {
 	return slices.DeleteFunc(slices.Clone(r.Measurements), func(m Measurement) bool {
 		return m.Metric != metric || slices.ContainsFunc(keys, func(k string) bool { return m.Labels[k] != labels[k] })
 	})
+}
+
+// Doubts says whether a measurement is one that a figure leaves out.
+func (r *Run) Doubts(m Measurement, d *Doubt) bool {
+	if d == nil {
+		return false
+	}
+	labels := maps.Clone(m.Labels)
+	maps.Copy(labels, d.Where)
+	beside := r.Select(d.Metric, labels)
+	return slices.ContainsFunc(beside, func(b Measurement) bool { return stats.Median(b.Samples) > d.Above })
 }
