@@ -44,11 +44,11 @@ func (d *Experiment) Figures() []result.Figure {
 			where := result.Labels{"size": size, "load": load}
 			list = append(list, result.Figure{
 				ID: "device_latency_" + id, Title: fmt.Sprintf("Latency at %s of PDR, frames of %s", load, size), Kind: result.Percentiles,
-				Metric: "latency", Where: where, Series: "what", YTitle: "ns", LogY: true,
+				Metric: "latency", Where: where, Series: "what", YTitle: "latency", LogY: true,
 				Caption: "From the making of a packet to the program at the receiving interface. Each device has its own PDR, so each is equally busy.",
 			}, result.Figure{
 				ID: "device_deviation_" + id, Title: fmt.Sprintf("Deviation of latency at %s of PDR, frames of %s", load, size), Kind: result.Density,
-				Metric: "latency", Where: where, Series: "what", Centered: true, XTitle: "ns from the median", YTitle: "share of packets",
+				Metric: "latency", Where: where, Series: "what", Centered: true, YTitle: "share of packets",
 				Caption: "How far single packets are from their median: a high and narrow curve is a device that treats all packets alike.",
 			})
 		}

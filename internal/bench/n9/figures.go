@@ -70,7 +70,7 @@ func (p *Params) Figures() (list []result.Figure) {
 		list = append(list, result.Figure{
 			ID: "latency-" + d, Title: "Latency, " + d, Kind: result.Percentiles,
 			Caption: "From the generator to the receiver, at half of the highest rate that each transport delivers whole: all nodes of the way, on one core.",
-			Metric:  metricDelay, Where: result.Labels{"direction": d}, Series: "transport", YTitle: "ns", LogY: true,
+			Metric:  metricDelay, Where: result.Labels{"direction": d}, Series: "transport", YTitle: "latency", LogY: true,
 		})
 	}
 	return append(list, result.Figure{
@@ -92,7 +92,7 @@ func (p *Params) curve(direction string) result.Figure {
 			"One core does the work of all nodes that a packet passes: where a line falls, the core has no more time. " +
 			"The highest rate delivered is where a falling curve through all rounds leaves 99.9 %: a dip at one rate that is whole again at higher ones does not count.",
 		Metric: metricDelivery, Where: result.Labels{"direction": direction}, X: "offered", Series: "transport",
-		XTitle: fmt.Sprintf("offered, Mbit/s of packets of %d octets", p.PacketSize), YTitle: "delivered", LogX: true,
+		XTitle: fmt.Sprintf("injected throughput, Mbit/s of packets of %d octets", p.PacketSize), YTitle: "packet delivery ratio", LogX: true,
 	}
 	if direction == uplink { // what the paper's text says of its figure 5, which has no numbers on its points
 		const note = "bmv2 switches in VirtualBox, one virtual CPU each, i7-8650 at 1.9 GHz; size of packets not told; "

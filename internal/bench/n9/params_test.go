@@ -157,7 +157,7 @@ func TestClaims(t *testing.T) {
 	}
 	claims := strings.Join(p.Claims(run), "\n")
 	for _, want := range []string{
-		"uplink: highest rate on the curve of which at least 99.9 % is delivered: GTP-U 2 Gbit/s, SRv6 traditional (1 SID) 1 Gbit/s.",
+		"uplink: highest rate of which at least 99.9 % is delivered, by a falling curve through the points: GTP-U 2 Gbit/s (0 to 2), SRv6 traditional (1 SID) 1 Gbit/s (0 to 4).",
 		"SRv6 traditional (1 SID) takes 0.80 (",
 		"SRv6 enhanced (2 SIDs) takes 1.50 (",
 	} {

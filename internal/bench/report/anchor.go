@@ -103,13 +103,16 @@ func (c *chart) placeAtEdges() {
 		}
 		turn := count[a.beyond]
 		count[a.beyond]++
+		if !c.flat() && (a.beyond == left || a.beyond == right) {
+			a.level = 1 // below our line, which may be at the same value
+		}
 		switch {
 		case c.flat() && math.IsNaN(a.at):
 			a.at = float64(turn % len(c.categories))
 		case math.IsNaN(a.at):
-			a.at, a.level = firstX, turn
+			a.at, a.level = firstX, a.level+turn
 		case !c.flat():
-			a.at, a.level = min(max(a.at, firstX), lastX), turn
+			a.at, a.level = min(max(a.at, firstX), lastX), a.level+turn
 		}
 		a.y = min(max(a.y, low), high)
 	}

@@ -124,6 +124,38 @@ func TestPageInBrowser(t *testing.T) {
 	}
 }
 
+// Charts that are hard to draw are readable in both widths: names as long as sentences, rates close to
+// each other, more lines than colours, others' figures beyond each edge.
+func TestHardCharts(t *testing.T) {
+	r := oneBar(100)
+	for i := range 2 * mostLines {
+		name := fmt.Sprintf("function %d of those that have a long name, at an interface", i)
+		r.Measurements = append(r.Measurements, result.Measurement{Metric: "cost", Labels: result.Labels{"function": name}, Unit: "ns", Samples: []float64{1e6, 2e6, 1.5e6}})
+		for _, rate := range []string{"1000", "1060", "1120", "1180", "1250", "1320", "1400", "2000", "123456789"} {
+			r.Measurements = append(r.Measurements, result.Measurement{
+				Metric: "rate", Labels: result.Labels{"function": name[:20], "rate": rate}, Unit: "packets/s", Samples: []float64{float64(1000 + i)},
+			})
+		}
+	}
+	lines := result.Figure{ID: "lines", Title: "Lines", Kind: result.Lines, Metric: "rate", X: "rate", Series: "function", Anchors: []result.Anchor{
+		{Label: "a", X: "20", Y: 1000, Unit: "packets/s"}, {Label: "b", X: "20", Y: 1000, Unit: "packets/s"}, {Label: "c", Y: 9e9, Unit: "packets/s"}, {Label: "d", X: "9000000000", Y: 1000, Unit: "packets/s"},
+	}}
+	logarithmic := lines
+	logarithmic.ID, logarithmic.LogX = "logarithmic", true
+	r.Figures = append(r.Figures, lines, logarithmic)
+	b := browser.New(t)
+	page := drawTo(t, store(t, r))
+	for _, width := range []int64{1280, 360} {
+		b.Open(t, page, width, 900, false)
+		var over []string
+		b.Ask(t, overflowScript, &over)
+		for _, what := range over {
+			t.Errorf("%d wide: %s", width, what)
+		}
+		b.Picture(t, fmt.Sprintf("hard-%d", width))
+	}
+}
+
 // What is on the screen is what was measured: counted from the runs, with none
 // of the report's own code between.
 func TestChartsHaveTheirData(t *testing.T) {

@@ -41,6 +41,7 @@ type chart struct {
 	xScale     scale    // of Density's horizontal axis
 	categories []string // of the horizontal axis; nil: it has numbers
 	series     []series
+	all        []series // of all the charts that a figure is split into: they share their axes
 	anchors    []anchor
 	rows       []row
 	Notes      []string
@@ -70,8 +71,55 @@ type row struct {
 	name        string // of its series
 }
 
-// chartOf finds what a figure shows of some runs.
-func chartOf(f result.Figure, sources []source, p palette) (*chart, error) {
+// chartsOf are what a figure shows of some runs: one chart, or several if it has too many lines.
+func chartsOf(f result.Figure, sources []source, p palette) ([]*chart, error) {
+	whole, err := wholeChart(f, sources)
+	if err != nil {
+		return nil, err
+	}
+	list := whole.split()
+	for _, c := range list {
+		p.paint(c)
+	}
+	return list, nil
+}
+
+// mostLines are as many as can be told apart in one chart.
+const mostLines = 7
+
+// split shares a chart's lines out to as few charts as hold mostLines each. Runs of one quantity stay
+// together.
+func (c *chart) split() (list []*chart) {
+	var quantities []string
+	for _, s := range c.series {
+		if !slices.Contains(quantities, s.quantity) {
+			quantities = append(quantities, s.quantity)
+		}
+	}
+	most := max(1, mostLines/len(c.sources))
+	charts := (len(quantities) + most - 1) / most
+	if c.flat() || c.Kind == result.Table || charts < 2 {
+		return []*chart{c}
+	}
+	each := (len(quantities) + charts - 1) / charts
+	for these := range slices.Chunk(quantities, each) {
+		piece := *c
+		piece.all = c.series
+		piece.series = slices.DeleteFunc(slices.Clone(c.series), func(s series) bool { return !slices.Contains(these, s.quantity) })
+		piece.rows = slices.DeleteFunc(slices.Clone(c.rows), func(r row) bool { return !slices.Contains(these, r.name) })
+		list = append(list, &piece)
+	}
+	for i, piece := range list {
+		piece.Title = fmt.Sprintf("%s (%d of %d)", c.Title, i+1, len(list))
+		if i > 0 {
+			piece.ID = fmt.Sprintf("%s-%d", c.ID, i+1)
+		}
+	}
+	return list
+}
+
+// wholeChart finds what a figure shows, however many lines that are.
+func wholeChart(f result.Figure, sources []source) (*chart, error) {
 	c := &chart{Figure: f, sources: sources}
 	err := c.selectRows()
 	if err == nil {
@@ -89,11 +137,11 @@ func chartOf(f result.Figure, sources []source, p palette) (*chart, error) {
 	case result.Percentiles:
 		c.placePercentiles()
 	}
+	c.all = c.series
 	c.placeAnchors()
 	if len(c.series) == 1 && c.series[0].name == "" && len(c.anchorLabels()) > 0 {
 		c.series[0].name = "measured here"
 	}
-	p.paint(c)
 	return c, nil
 }
 
@@ -310,7 +358,7 @@ func (c *chart) seriesOf(r row) *series {
 // ownX is where our points are.
 func (c *chart) ownX() (first, last float64) {
 	first, last = math.Inf(1), math.Inf(-1)
-	for _, s := range c.series {
+	for _, s := range c.all {
 		for _, p := range s.points {
 			first, last = min(first, p.x), max(last, p.x)
 		}
@@ -321,7 +369,7 @@ func (c *chart) ownX() (first, last float64) {
 // ownValues are from where to where ours reach, with their intervals.
 func (c *chart) ownValues() (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
-	for _, s := range c.series {
+	for _, s := range c.all {
 		for _, p := range s.points {
 			low, high = min(low, p.y), max(high, p.y)
 			if p.interval {

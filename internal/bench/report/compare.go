@@ -184,6 +184,7 @@ func (c *Comparison) forestOf(ch *chart) *chart {
 		})
 	}
 	f.series = slices.DeleteFunc(f.series, func(s series) bool { return len(s.points) == 0 })
+	f.all = f.series
 	return f
 }
 

@@ -48,6 +48,9 @@ func hollow(c draw.Canvas, at vg.Point, variant int) {
 	c.StrokeLines(draw.LineStyle{Color: muted, Width: 1.2}, append(corners, corners[0]))
 }
 
+// inward is how far a mark is from the edge that it stands at, so that it leaves room for the axis.
+const inward = 6
+
 // levelHeight is how far marks at one place of an edge are apart.
 const levelHeight = 14
 
@@ -211,7 +214,12 @@ func (p *picture) anchors(c draw.Canvas, to *plot.Plot) {
 func (p *picture) anchor(c draw.Canvas, at vg.Point, a anchor, which int) {
 	switch {
 	case a.beyond != "":
-		at.Y -= vg.Length(a.level) * levelHeight
+		at.X += map[edge]vg.Length{left: inward, right: -inward}[a.beyond]
+		level := vg.Length(a.level) * levelHeight
+		if at.Y-level < c.Min.Y+levelHeight { // no room below
+			level = -level
+		}
+		at.Y -= level
 		atEdge(c, at, which, a)
 	case !math.IsNaN(a.at):
 		hollow(c, at, which)

@@ -19,6 +19,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/culvert-net/culvert/internal/bench/result"
 )
 
 // Measures of a picture, in points.
@@ -93,8 +95,21 @@ func (p *picture) titleLines() (lines []string) {
 	if !p.titled {
 		return nil
 	}
-	for _, word := range strings.Fields(p.chart.Title) {
-		if n := len(lines); n > 0 && titleStyle.Width(lines[n-1]+" "+word) < p.width-2*p.margin {
+	return broken(p.chart.Title, titleStyle, p.width-2*p.margin)
+}
+
+// valueTitleLines are the name of the value axis, which stands above the picture.
+func (p *picture) valueTitleLines() []string {
+	return broken(p.chart.valueTitle(), axisStyle, p.width-2*p.margin)
+}
+
+// axisStyle is that of axes' names.
+var axisStyle = textStyle(10, muted, false)
+
+// broken breaks a text into lines of a width.
+func broken(words string, style text.Style, width vg.Length) (lines []string) {
+	for _, word := range strings.Fields(words) {
+		if n := len(lines); n > 0 && style.Width(lines[n-1]+" "+word) < width {
 			lines[n-1] += " " + word
 			continue
 		}
@@ -165,9 +180,13 @@ func (p *picture) size() (w, h vg.Length) {
 		if p.chart.Kind == forest {
 			row = 22
 		}
+		for _, name := range p.chart.categories {
+			row = max(row, 6+12*len(p.categoryLines(name)))
+		}
 		h = vg.Length(44 + row*len(p.chart.categories))
 	}
-	return p.width, h + 2*p.margin + vg.Length(lineHeight*len(p.legendLines())+titleHeight*len(p.titleLines()))
+	lines := len(p.legendLines()) + len(p.valueTitleLines()) - 1
+	return p.width, h + 2*p.margin + vg.Length(lineHeight*lines+titleHeight*len(p.titleLines()))
 }
 
 // draw draws title, legend and plot below each other.
@@ -180,8 +199,11 @@ func (p *picture) draw(canvas draw.Canvas) {
 		at.Max.Y -= titleHeight
 	}
 	at.Max.Y -= 2
-	at.FillText(textStyle(10, muted, false), vg.Point{X: at.Min.X, Y: at.Max.Y}, p.chart.valueTitle())
-	at.Max.Y -= 20
+	for _, line := range p.valueTitleLines() {
+		at.FillText(axisStyle, vg.Point{X: at.Min.X, Y: at.Max.Y}, line)
+		at.Max.Y -= lineHeight
+	}
+	at.Max.Y -= 3
 	for _, line := range p.legendLines() {
 		p.drawLegend(at, line)
 		at.Max.Y -= lineHeight
@@ -216,24 +238,27 @@ func (p *picture) plot() *plot.Plot {
 		value.Tick.Marker = list
 	}
 	other.Min, other.Max = c.ownX()
-	broken := func(s series) bool {
+	fractions := func(s series) bool {
 		return slices.ContainsFunc(s.points, func(p point) bool { return p.x != math.Round(p.x) })
 	}
 	switch {
 	case c.categories != nil:
 		p.nameCategories(other)
-	case !c.LogX && !slices.ContainsFunc(c.series, broken):
+	case c.Kind == result.Lines:
+		other.Tick.Marker = c.pointTicks()
+	case !c.LogX && !slices.ContainsFunc(c.series, fractions):
 		other.Tick.Marker = ticks(plot.DefaultTicks{}, true)
 	}
 	if !c.flat() {
-		out.X.Label.Text = c.xTitle()
+		out.X.Label.Text = strings.Join(broken(c.xTitle(), axisStyle, p.width-2*p.margin-40), "\n")
 	}
+	out.X.Tick.Marker = p.thinned(&out.X)
 	out.Add(plotter(p.grid), plotter(p.series), plotter(p.anchors))
 	return out
 }
 
 func styleAxis(a *plot.Axis, log bool) {
-	a.Label.TextStyle = textStyle(10, muted, false)
+	a.Label.TextStyle, a.Label.Padding = axisStyle, 3
 	a.Label.TextStyle.XAlign, a.Label.TextStyle.YAlign = draw.XCenter, draw.YBottom
 	align := a.Tick.Label
 	a.Tick.Label = textStyle(9.5, ink, false)
@@ -275,7 +300,7 @@ const fewestNumbers = 2
 func (p *picture) nameCategories(a *plot.Axis) {
 	var list plot.ConstantTicks
 	for i, name := range p.chart.categories {
-		list = append(list, plot.Tick{Value: p.position(float64(i)), Label: labelText(name)})
+		list = append(list, plot.Tick{Value: p.position(float64(i)), Label: strings.Join(p.categoryLines(name), "\n")})
 	}
 	a.Tick.Marker = list
 	a.Tick.Length, a.Tick.LineStyle.Width = 6, 0 // a distance only
@@ -283,6 +308,14 @@ func (p *picture) nameCategories(a *plot.Axis) {
 	if p.chart.flat() {
 		a.LineStyle.Width = 0
 	}
+}
+
+// categoryLines are a category's name: beside its bars it has a third of the picture's width.
+func (p *picture) categoryLines(name string) []string {
+	if !p.chart.flat() {
+		return []string{labelText(name)}
+	}
+	return broken(labelText(name), textStyle(9.5, ink, false), max(p.width/3, 110))
 }
 
 // position is where an x is drawn.

@@ -138,12 +138,14 @@ func comparable(parts []part) (kept []part, left []string, err error) {
 // chart makes the part's charts: of several runs, of the first one's figures.
 func (p *part) chart(colours palette) error {
 	for _, f := range p.sources[0].run.Figures {
-		c, err := chartOf(f, p.sources, colours)
+		charts, err := chartsOf(f, p.sources, colours)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.sources[0].dir, err)
 		}
-		c.prefix = p.name
-		p.charts = append(p.charts, c)
+		for _, c := range charts {
+			c.prefix = p.name
+			p.charts = append(p.charts, c)
+		}
 	}
 	if len(p.sources) > 1 {
 		// Each run is compared with the first. Each such pair is a family of comparisons of its own.

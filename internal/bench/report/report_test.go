@@ -235,26 +235,44 @@ func checkApart(t *testing.T, c *chart) {
 	}
 }
 
-// More series than colours can still be told apart.
+// More lines than can be told apart are shared out to charts of the same axes; each has a colour of its
+// own in its chart, and none is lost.
 func TestManySeries(t *testing.T) {
 	r := oneBar(100)
 	r.Figures[0].Kind, r.Figures[0].X, r.Figures[0].Series = result.Lines, "rate", "function"
 	r.Measurements = nil
-	for i := range 2*len(colours) + 3 {
+	many := 2*mostLines + 3
+	for i := range many {
 		for _, rate := range []string{"1", "2"} {
 			r.Measurements = append(r.Measurements, result.Measurement{
 				Metric: "cost", Labels: result.Labels{"function": fmt.Sprint("f", i), "rate": rate}, Unit: "ns", Samples: []float64{float64(i)},
 			})
 		}
 	}
-	c, err := chartOf(r.Figures[0], []source{{run: r}}, palette{})
-	if err != nil {
-		t.Fatal(err)
+	for runs, want := range map[int]int{1: 3, 2: 6} {
+		sources := []source{{run: r, label: "a"}, {run: r, label: "b"}}[:runs]
+		if runs == 1 {
+			sources[0].label = ""
+		}
+		charts, err := chartsOf(r.Figures[0], sources, palette{})
+		if err != nil || len(charts) != want {
+			t.Fatalf("%d charts of %d runs, %v: want %d", len(charts), runs, err, want)
+		}
+		lines, rows, ids := 0, 0, map[string]bool{}
+		for _, c := range charts {
+			lines, rows, ids[c.ID] = lines+len(c.series), rows+len(c.rows), true
+			checkApart(t, c)
+			if len(c.series) > mostLines {
+				t.Errorf("%s: %d lines", c.Title, len(c.series))
+			}
+			if _, high := c.valueRange(); high < float64(many-1) {
+				t.Errorf("%s: its axis ends at %v: the charts differ", c.Title, high)
+			}
+		}
+		if lines != runs*many || rows != 2*runs*many || len(ids) != want || !ids["one"] {
+			t.Errorf("%d lines and %d rows of %d runs, charts %v", lines, rows, runs, ids)
+		}
 	}
-	if len(c.series) != 2*len(colours)+3 {
-		t.Errorf("%d series", len(c.series))
-	}
-	checkApart(t, c)
 }
 
 // The tail of a density does not hide the rest: where half of the packets are
