@@ -28,7 +28,7 @@ data path, and leave nothing behind. They need root.`,
 	}
 	l := library()
 	c.AddCommand(l.Commands()...)
-	c.AddCommand(overlay.SpeakerCommand(), reports.Command(papers()))
+	c.AddCommand(overlay.SpeakerCommand(), reports.Command(papers()), reports.CompareCommand())
 	for _, x := range commands {
 		e := l.Command(x.name, &cobra.Command{Short: x.short, Long: x.long, Example: x.example}, x.table, x.json)
 		for flag, values := range x.values {

@@ -65,8 +65,8 @@ func TestReportFromSamples(t *testing.T) {
 		t.Fatalf("%d rows, want 2: %+v", len(got.Rows), got.Rows)
 	}
 	first := got.Rows[0]
-	if first.NS != 125 || first.Ratio != 0.8 || first.Low != 0.75 || first.High != 1 {
-		t.Errorf("row %+v: want 125 ns, 0.8, 0.75 to 1", first)
+	if first.NS != 125 || first.Times != 1.25 || first.Low != 1 || first.High != 4.0/3 {
+		t.Errorf("row %+v: want 125 ns, 1.25, 1 to 1.33", first)
 	}
 	if first.KernelRatio == nil || *first.KernelRatio != 4 {
 		t.Errorf("kernel ratio %v, want 4", first.KernelRatio)
@@ -74,7 +74,7 @@ func TestReportFromSamples(t *testing.T) {
 	if s := got.Samples[0]; s.TestRunNS != 16 || s.AddedNS != 15 {
 		t.Errorf("samples %+v: want test run 16 and 15 added", s)
 	}
-	if got.Rows[1].KernelRatio != nil || got.Rows[1].Ratio != 0.5 {
-		t.Errorf("row %+v: want 0.5 and no kernel", got.Rows[1])
+	if got.Rows[1].KernelRatio != nil || got.Rows[1].Times != 2 {
+		t.Errorf("row %+v: want 2 and no kernel", got.Rows[1])
 	}
 }

@@ -20,13 +20,13 @@ type Report struct {
 }
 
 // reportRow is one function. NS is the CPU time of a packet from generator to
-// sink; Ratio is the baseline's by it, with its 95 % interval. KernelRatio is
-// the kernel's time by ours.
+// sink; Times is how many times the baseline's, with its 95 % interval, as in the
+// report. KernelRatio is the kernel's time by ours.
 type reportRow struct {
 	Name        string   `json:"name"`
 	Entries     uint32   `json:"entries"`
 	NS          float64  `json:"ns"`
-	Ratio       float64  `json:"ratio"`
+	Times       float64  `json:"times"`
 	Low         float64  `json:"low"`
 	High        float64  `json:"high"`
 	KernelRatio *float64 `json:"kernel_ratio"`
@@ -65,8 +65,8 @@ func (r *Report) Add(row *Row, run *result.Run, labels result.Labels) {
 	if len(live) == 0 {
 		return
 	}
-	ratio, low, high := stats.Interval(packet.Baseline, live)
-	out := reportRow{Name: row.Name, Entries: row.Entries, NS: stats.Median(live), Ratio: ratio, Low: low, High: high}
+	times, low, high := stats.Interval(live, packet.Baseline)
+	out := reportRow{Name: row.Name, Entries: row.Entries, NS: stats.Median(live), Times: times, Low: low, High: high}
 	if len(linux) > 0 {
 		k, _, _ := stats.Interval(linux, live)
 		out.KernelRatio = &k
@@ -82,7 +82,7 @@ func (r *Report) Add(row *Row, run *result.Run, labels result.Labels) {
 // WriteTable writes a line for each row, and explains the columns.
 func (r Report) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "function\tentries\tns\tadded\ttest_run\tratio\t95 %\tkernel\t")
+	fmt.Fprintln(t, "function\tentries\tns\tadded\ttest_run\ttimes\t95 %\tkernel\t")
 	for i, row := range r.Rows {
 		s := r.Samples[i]
 		kernel := "-"
@@ -90,7 +90,7 @@ func (r Report) WriteTable(w io.Writer) error {
 			kernel = fmt.Sprintf("%.1f x", *row.KernelRatio)
 		}
 		fmt.Fprintf(t, "%s\t%d\t%.1f\t%+.1f\t%.1f\t%.3f\t%.3f to %.3f\t%s\t\n",
-			row.Name, row.Entries, row.NS, s.AddedNS, s.TestRunNS, row.Ratio, row.Low, row.High, kernel)
+			row.Name, row.Entries, row.NS, s.AddedNS, s.TestRunNS, row.Times, row.Low, row.High, kernel)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (r Report) WriteTable(w io.Writer) error {
 ns        CPU time of a packet: the generator, the device, the function, the sink, on one core
 added     ns more than %s of the same frame in the same round
 test_run  ns of the program alone, without the generator (BPF_PROG_TEST_RUN)
-ratio     %[1]s by function: the median of %d rounds, and its 95 %% interval
+times     how many times as long as %[1]s takes: the median of %d rounds, and its 95 %% interval
 kernel    how many times as long the kernel takes for the same frame
 %s
 `, r.Baseline, r.Environment.Rounds, r.Environment)

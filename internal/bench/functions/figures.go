@@ -42,7 +42,7 @@ func (e *Experiment) Figures() []result.Figure {
 	if slices.ContainsFunc(e.costs(), func(p costPoint) bool { return p.Beside }) {
 		list = append(list, result.Figure{
 			ID: "kernel", Title: "Linux, for the same frames", Kind: result.Bars, Metric: cost.MetricKernel, X: "function", Series: "packet",
-			Value: result.ToBaseline, YTitle: "times Culvert", Headline: "times as long in the Linux kernel",
+			Value: result.ToBaseline, Better: result.Neither, YTitle: "times Culvert", Headline: "times as long in the Linux kernel",
 			Caption: "CPU time of a packet that the Linux kernel forwards, by Culvert's. Functions that Linux does not have, or has only with a VRF device, are left out.",
 		})
 	}

@@ -78,11 +78,12 @@ func (o *Outcome) print(c *cobra.Command) error {
 	if len(o.Files) == 0 {
 		return errors.New("nothing is written: --format leaves nothing of these figures, which are tables")
 	}
-	at := slices.IndexFunc(o.Files, func(name string) bool { return strings.HasSuffix(name, "report.html") })
-	if at < 0 {
-		_, err := fmt.Fprintf(w, "%d files are written, the first is %s\n", len(o.Files), o.Files[0])
-		return err
-	}
-	_, err := fmt.Fprintf(w, "open %s (%d files are written)\n", o.Files[at], len(o.Files))
+	_, err := fmt.Fprintf(w, "%d files are written, see %s\n", len(o.Files), o.page())
 	return err
+}
+
+// page is the file to look at first.
+func (o *Outcome) page() string {
+	at := slices.IndexFunc(o.Files, func(name string) bool { return strings.HasSuffix(name, "report.html") })
+	return o.Files[max(at, 0)]
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,12 +11,23 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/stats"
 )
 
+// Compare is how runs are compared.
+type Compare struct {
+	// Margin is what is no difference, as a share; 0: stats.Margin.
+	Margin float64 `json:"margin,omitempty"`
+	// RatiosOnly leaves out what has no baseline of the same run beside it.
+	RatiosOnly bool `json:"ratios_only,omitempty"`
+}
+
+func (c Compare) margin() float64 { return cmp.Or(c.Margin, stats.Margin) }
+
 // Comparison is what several runs of an experiment say of each other.
 type Comparison struct {
 	Experiment  string       `json:"experiment"`
 	Runs        []string     `json:"runs"` // the first is what the others are compared with
 	Differences []Difference `json:"differences"`
 	Notes       []string     `json:"notes,omitempty"`
+	Compare
 }
 
 // Difference is how a quantity of a run stands to that of the first run.
@@ -38,6 +50,28 @@ type Difference struct {
 	// Verdict is "real" or "not shown", of all differences of the two runs together;
 	// or "no ratio".
 	Verdict string `json:"verdict"`
+	// Change is "better" or "worse" where a difference is real, and one of the two is better.
+	Change string `json:"change,omitempty"`
+
+	better result.Better
+}
+
+// The changes.
+const (
+	Improved = "better"
+	Worse    = "worse"
+)
+
+// setChange says what a real difference means.
+func (d *Difference) setChange() {
+	up := *d.Ratio > 1
+	switch {
+	case d.better == result.Neither:
+	case up == (d.better == result.BetterMore):
+		d.Change = Improved
+	default:
+		d.Change = Worse
+	}
 }
 
 const (
@@ -53,6 +87,9 @@ func (c *Comparison) pair(first, other source, charts []*chart) {
 	var a, b []stats.Series
 	seen := map[string]bool{}
 	for _, ch := range charts {
+		if c.RatiosOnly && !ch.isRatio() {
+			continue
+		}
 		for _, r := range ch.rows {
 			// at is the row of the same quantity in the other run.
 			at := slices.IndexFunc(ch.rows, func(o row) bool {
@@ -67,6 +104,7 @@ func (c *Comparison) pair(first, other source, charts []*chart) {
 			list = append(list, Difference{
 				Figure: ch.ID, Metric: ch.Metric, Labels: r.measurement.Labels, Value: ch.Value, Unit: ch.unitOf(r.measurement),
 				Run: other.label, First: r.estimate.Value, Second: match.estimate.Value, P: 1, Verdict: noRatio,
+				better: ch.BetterOf(r.measurement),
 			})
 			x, y := seriesOf(r, ch.Value), seriesOf(match, ch.Value)
 			if positive(x) && positive(y) {
@@ -74,15 +112,29 @@ func (c *Comparison) pair(first, other source, charts []*chart) {
 			}
 		}
 	}
-	for i, s := range stats.Differences(a, b) {
+	noisy := c.checkNoise(first, other)
+	for i, s := range stats.Differences(a, b, c.margin()) {
 		d := &list[places[i]]
 		d.P, d.Ratio, d.Low, d.High, d.Verdict = s.P, &s.Ratio, &s.Low, &s.High, notShown
-		if s.Real {
+		if s.Real && !noisy {
 			d.Verdict = real
+			d.setChange()
 		}
 	}
 	c.Differences = append(c.Differences, list...)
 	c.checkPower(first, other, a, b)
+}
+
+// checkNoise says which of the runs is too noisy to claim anything: then no difference is real.
+func (c *Comparison) checkNoise(runs ...source) (noisy bool) {
+	for _, s := range runs {
+		if limit := s.run.NoiseLimit; limit > 0 && s.run.Environment.Noise > limit {
+			noisy = true
+			c.Notes = append(c.Notes, fmt.Sprintf("%s is too noisy to claim anything: others took %.0f %% of a CPU's time, %.0f %% is the limit. No difference is called real.",
+				s.label, 100*s.run.Environment.Noise, 100*limit))
+		}
+	}
+	return noisy
 }
 
 func seriesOf(r row, v result.Value) stats.Series {
@@ -163,7 +215,7 @@ func (c *Comparison) forestOf(ch *chart) *chart {
 	f := &chart{Figure: ch.Figure, prefix: ch.prefix, scale: differenceScale, categories: []string{}}
 	f.ID, f.Kind, f.Value, f.LogX, f.LogY, f.Anchors = ch.ID+"-differences", forest, "", false, false, nil
 	f.Title = "Differences: " + ch.Title
-	f.Caption = fmt.Sprintf("1 is no difference. Real is what stands out from chance with all quantities taken together (Holm, 5 %%), and by more than the %s %% that two runs of the same thing differ by.", tickText(100*stats.Margin))
+	f.Caption = fmt.Sprintf("1 is no difference. Real is what stands out from chance with all quantities taken together (Holm, 5 %%), and by more than the margin of %s %%.", tickText(100*c.margin()))
 	if f.YTitle = "each run by "; len(c.Runs) == 2 {
 		f.YTitle = c.Runs[1] + " by "
 	}

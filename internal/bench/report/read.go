@@ -19,11 +19,16 @@ type folder struct {
 }
 
 // readFolder reads a folder's run, or those below it, the first that was
-// measured first.
+// measured first. A file of raw data is as good as its folder.
 func readFolder(dir string) (folder, error) {
 	f := folder{dir: dir}
+	if filepath.Ext(dir) == ".json" {
+		run, err := readRun(dir, result.ReadFile)
+		f.runs = []source{{run: run, dir: filepath.Dir(dir)}}
+		return f, err
+	}
 	if _, err := os.Stat(filepath.Join(dir, result.File)); err == nil {
-		run, err := readRun(dir)
+		run, err := readRun(dir, result.Read)
 		f.runs = []source{{run: run, dir: dir}}
 		return f, err
 	}
@@ -36,7 +41,7 @@ func readFolder(dir string) (folder, error) {
 		if _, err := os.Stat(filepath.Join(below, result.File)); errors.Is(err, fs.ErrNotExist) || !e.IsDir() {
 			continue
 		}
-		run, err := readRun(below)
+		run, err := readRun(below, result.Read)
 		if err != nil {
 			return f, err
 		}
@@ -50,8 +55,8 @@ func readFolder(dir string) (folder, error) {
 	return f, nil
 }
 
-func readRun(dir string) (*result.Run, error) {
-	run, err := result.Read(dir)
+func readRun(dir string, read func(string) (*result.Run, error)) (*result.Run, error) {
+	run, err := read(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +73,12 @@ func readRun(dir string) (*result.Run, error) {
 // others.
 func named(dirs []string) []string {
 	names := make([]string, len(dirs))
+	dirs = slices.Clone(dirs)
+	for i, dir := range dirs {
+		if filepath.Base(dir) == result.File {
+			dirs[i] = filepath.Dir(dir)
+		}
+	}
 	for depth := 1; ; depth++ {
 		for i, dir := range dirs {
 			names[i] = ending(dir, depth)

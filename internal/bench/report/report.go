@@ -26,6 +26,7 @@ type Options struct {
 	Formats []string
 	// Papers are those whose boxes the first page has.
 	Papers []result.Paper
+	Compare
 }
 
 // Outcome is what was drawn.
@@ -34,6 +35,7 @@ type Outcome struct {
 	Warnings    []string      `json:"warnings"`
 	Claims      []string      `json:"claims"`
 	Comparisons []*Comparison `json:"comparisons,omitempty"`
+	Machines    []Machine     `json:"machines,omitempty"` // of a comparison's runs
 }
 
 // part is an experiment in a report.
@@ -56,7 +58,7 @@ func Draw(dirs []string, options Options) (*Outcome, error) {
 	}
 	p := palette{}
 	for i := range parts {
-		if err := parts[i].chart(p); err != nil {
+		if err := parts[i].chart(p, options.Compare); err != nil {
 			return nil, err
 		}
 	}
@@ -77,6 +79,7 @@ func Draw(dirs []string, options Options) (*Outcome, error) {
 	for _, p := range r.Parts {
 		if p.comparison != nil {
 			o.Comparisons = append(o.Comparisons, p.comparison)
+			o.Machines = r.compared()
 		}
 	}
 	for name := range files {
@@ -136,7 +139,7 @@ func comparable(parts []part) (kept []part, left []string, err error) {
 }
 
 // chart makes the part's charts: of several runs, of the first one's figures.
-func (p *part) chart(colours palette) error {
+func (p *part) chart(colours palette, how Compare) error {
 	for _, f := range p.sources[0].run.Figures {
 		charts, err := chartsOf(f, p.sources, colours)
 		if err != nil {
@@ -149,7 +152,7 @@ func (p *part) chart(colours palette) error {
 	}
 	if len(p.sources) > 1 {
 		// Each run is compared with the first. Each such pair is a family of comparisons of its own.
-		p.comparison = &Comparison{Experiment: p.Run().Experiment, Differences: []Difference{}}
+		p.comparison = &Comparison{Experiment: p.Run().Experiment, Differences: []Difference{}, Compare: how}
 		for i, s := range p.sources {
 			p.comparison.Runs = append(p.comparison.Runs, s.label)
 			if i > 0 {

@@ -207,7 +207,7 @@ func TestColours(t *testing.T) {
 	}
 	p, known := palette{}, map[string]int{}
 	for i := range parts {
-		if err := parts[i].chart(p); err != nil {
+		if err := parts[i].chart(p, Compare{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range parts[i].charts {

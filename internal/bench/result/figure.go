@@ -2,6 +2,7 @@ package result
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -39,6 +40,16 @@ const (
 	OfBaseline Value = "of_baseline"
 )
 
+// Better is which of two values is the better one.
+type Better string
+
+// What is better.
+const (
+	BetterLess Better = "less"
+	BetterMore Better = "more"
+	Neither    Better = "neither"
+)
+
 // Figure says how measurements are shown.
 type Figure struct {
 	ID    string `json:"id"` // "fig5": names the files
@@ -55,6 +66,8 @@ type Figure struct {
 	X      string `json:"x,omitempty"`
 	Series string `json:"series,omitempty"`
 	Value  Value  `json:"value,omitempty"` // default Plain
+	// Better is which values are, where the unit does not say (BetterOf).
+	Better Better `json:"better,omitempty"`
 	// Of Density: the median of each is its zero, so that deviations are shown.
 	Centered bool `json:"centered,omitempty"`
 	// Titles of the axes are without units of values: those are added, with the
@@ -127,4 +140,24 @@ func (f Figure) check() error {
 		return fmt.Errorf("id %q, metric %q: both are needed", f.ID, f.Metric)
 	}
 	return nil
+}
+
+// BetterOf is which value of a measurement is better: as the figure says, or by its unit. Times, memory
+// and losses are better if there is less of them, rates and what is delivered if there is more.
+func (f Figure) BetterOf(m Measurement) Better {
+	if f.Better != "" {
+		return f.Better
+	}
+	less := slices.Contains([]string{"ns", "us", "µs", "ms", "s", "octets", "B", "MB", "MiB", "cores", "W"}, m.Unit) || strings.Contains(m.Metric, "loss") || strings.Contains(m.Metric, "lost")
+	more := strings.HasSuffix(m.Unit, "/s") || strings.HasPrefix(m.Metric, "delivery")
+	if f.Value == OfBaseline {
+		less, more = more, less
+	}
+	switch {
+	case less:
+		return BetterLess
+	case more:
+		return BetterMore
+	}
+	return Neither
 }

@@ -13,9 +13,17 @@ const File = "run.json"
 // Read reads a run's folder.
 func Read(dir string) (*Run, error) {
 	path := filepath.Join(dir, File)
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("%s is no folder of a run: %w", dir, err)
+	}
+	return ReadFile(path)
+}
+
+// ReadFile reads a run's raw data, wherever they are.
+func ReadFile(path string) (*Run, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s is no folder of a run: %w", dir, err)
+		return nil, err
 	}
 	var r Run
 	if err := json.Unmarshal(text, &r); err != nil {

@@ -35,7 +35,7 @@ func (s Series) logs() []float64 {
 type Difference struct {
 	// Ratio is the second by the first, of medians, Low and High its 95 % interval.
 	Ratio, Low, High float64
-	// P is how often runs that differ by no more than Margin would show as much.
+	// P is how often runs that differ by no more than the margin would show as much.
 	P float64
 	// Real: it is a difference, of all that were compared together (Holm, 5 %).
 	Real bool
@@ -43,8 +43,8 @@ type Difference struct {
 
 // Differences compares the quantities of two runs, first[i] with second[i]. What
 // has no samples on either side, or such that have no logarithm, gets P = 1 and
-// ratios that are no numbers.
-func Differences(first, second []Series) []Difference {
+// ratios that are no numbers. What is no more than the margin is no difference.
+func Differences(first, second []Series, margin float64) []Difference {
 	out := make([]Difference, min(len(first), len(second)))
 	ps := make([]float64, len(out))
 	for i := range out {
@@ -52,7 +52,7 @@ func Differences(first, second []Series) []Difference {
 		out[i] = Difference{math.NaN(), math.NaN(), math.NaN(), 1, false}
 		if d := Median(b) - Median(a); !math.IsNaN(d) && !math.IsInf(d, 0) {
 			low, high := shiftInterval(a, b)
-			out[i] = Difference{Ratio: math.Exp(d), Low: math.Exp(low), High: math.Exp(high), P: chance(a, b, Margin)}
+			out[i] = Difference{Ratio: math.Exp(d), Low: math.Exp(low), High: math.Exp(high), P: chance(a, b, margin)}
 		}
 		ps[i] = out[i].P
 	}

@@ -84,7 +84,7 @@ func TestDifferences(t *testing.T) {
 	}
 	first := []Series{{base, nil}, {base, nil}, {base, base}, {base, nil}, {nil, nil}}
 	second := []Series{{scaled(1.2), nil}, {scaled(1.009), nil}, {scaled(1.2), scaled(1.2)}, {base[:2], nil}, {base, nil}}
-	got := Differences(first, second)
+	got := Differences(first, second, Margin)
 	for i, real := range []bool{true, false, false, false, false} {
 		if got[i].Real != real {
 			t.Errorf("%d: %+v: real is %v", i, got[i], !real)
