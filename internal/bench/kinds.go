@@ -33,7 +33,7 @@ func library() *experiment.Library {
 	must(err)
 	return &experiment.Library{
 		Kinds:       []experiment.Kind{functions.Kind, n9.Kind, scale.Kind, device.Kind, designs.Kind, disrupt.Kind, overlay.Kind, scale.ScalingKind, scale.UPFKind, te.Kind, ambr.Kind},
-		Names:       []string{"functions", "ci", "slices", "scale", "device", "designs", "designs-short", "disrupt", "overlay", "overlay-short", "scaling", "upf", "te", "ambr"},
+		Names:       []string{"functions", "slices", "scale", "device", "designs", "designs-short", "disrupt", "overlay", "overlay-short", "scaling", "upf", "te", "ambr", "ci"},
 		Suite:       []string{"slices", "functions", "overlay-short", "designs-short", "scale", "device", "disrupt"},
 		Files:       below,
 		Environment: node.Machine,

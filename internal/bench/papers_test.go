@@ -29,7 +29,7 @@ func TestPapers(t *testing.T) {
 			t.Errorf("no experiment of the suite has the figure and the metrics of paper %s", p.Number)
 		}
 		for _, f := range p.Findings {
-			if f.Says == "" || f.Ratio == "" || f.Expect == "" || len(f.A) == 0 {
+			if f.Says == "" || f.Theirs == "" || f.Ratio == "" || f.Expect == "" || len(f.A) == 0 {
 				t.Errorf("paper %s: %+v is not whole", p.Number, f)
 			}
 		}

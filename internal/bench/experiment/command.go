@@ -249,8 +249,8 @@ func (l *Library) suiteCommand() *cobra.Command {
 		Use:   "suite",
 		Short: "Run built-in experiments, with one report",
 		Long: `Runs built-in experiments, each into a folder of its own below one, and draws one
-report of all: those that take an hour together, unless
---experiments names others. The last line of its output is the report's path.`,
+report of all: those of the four papers, tables as they grow, devices and disruptions,
+which take 55 minutes together, unless --experiments names others. The last line of its output is the report's path.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(c.Flags()); err != nil {

@@ -77,7 +77,7 @@ const overflowScript = `(() => {
 func drawTo(t *testing.T, dirs ...string) string {
 	t.Helper()
 	out := t.TempDir()
-	if _, err := Draw(dirs, Options{Out: out, Formats: []string{"html"}}); err != nil {
+	if _, err := Draw(dirs, Options{Out: out, Formats: []string{"html"}, Papers: madeUp}); err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(out, "report.html")

@@ -165,7 +165,7 @@ func (c *chart) selectRows() error {
 		var out []string // what is left out
 		for _, m := range list {
 			if s.run.Doubts(m, c.Doubt) {
-				out = append(out, c.nameOf(m))
+				out = append(out, nameIn(c.Figure, m))
 				continue
 			}
 			r := row{source: s, measurement: m, estimate: m.Estimate(c.Value)}
@@ -181,9 +181,9 @@ func (c *chart) selectRows() error {
 	return nil
 }
 
-// nameOf names a measurement by the figure's labels.
-func (c *chart) nameOf(m result.Measurement) string {
-	words := []string{m.Labels[c.Series], m.Labels[c.X]}
+// nameIn names a measurement by a figure's labels.
+func nameIn(f result.Figure, m result.Measurement) string {
+	words := []string{m.Labels[f.Series], m.Labels[f.X]}
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ", ")
 }
 

@@ -52,7 +52,7 @@ type Verdict string
 const (
 	Agrees      Verdict = "agrees"
 	Contradicts Verdict = "contradicts"
-	Open        Verdict = "not shown" // the interval leaves it open, or there is none
+	Open        Verdict = "not shown" // by the interval, or for want of one
 	NotMeasured Verdict = "not measured"
 )
 
