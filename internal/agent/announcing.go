@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/announce"
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/upf"
@@ -222,15 +223,15 @@ func (n *announcing) look(s sight, now time.Time, log *slog.Logger) (out []bgp.O
 func (n *announcing) turned(e *announce.Entry, was, is announce.Gate, log *slog.Logger) {
 	switch {
 	case is.Open && !was.Open:
-		log.Info("announces UE prefixes", "network_instance", e.NetworkInstance)
+		log.Info("announces UE prefixes", "event", logevent.UEPrefixesAnnounced, "network_instance", e.NetworkInstance)
 	case !is.Open && was.Open:
-		log.Warn("withdraws UE prefixes", "network_instance", e.NetworkInstance, "reason", is.Why)
+		log.Warn("withdraws UE prefixes", "event", logevent.UEPrefixesWithdrawn, "network_instance", e.NetworkInstance, "reason", is.Why)
 		if n.withdrawals == nil {
 			n.withdrawals = map[string]uint64{}
 		}
 		n.withdrawals[e.NetworkInstance]++
 	case !is.Open && was.Since.IsZero():
-		log.Warn("does not announce UE prefixes yet", "network_instance", e.NetworkInstance, "reason", is.Why)
+		log.Warn("does not announce UE prefixes yet", "event", logevent.UEPrefixesHeld, "network_instance", e.NetworkInstance, "reason", is.Why)
 	}
 }
 

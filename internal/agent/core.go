@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/agent/store"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
 )
@@ -118,10 +119,10 @@ func (c *core) pursue(p proposal, dryRun bool) ([]desired.Change, error) {
 	// People read no more than that.
 	const most = 100
 	for _, change := range to.changes[:min(len(to.changes), most)] {
-		c.log.Info("changed", "op", change.Op, "kind", change.Kind, "key", change.Key, "detail", change.Detail)
+		c.log.Info("changed", "event", logevent.ResourceChanged, "op", change.Op, "kind", change.Kind, "key", change.Key, "detail", change.Detail)
 	}
 	if more := len(to.changes) - most; more > 0 {
-		c.log.Info("changed", "more", more)
+		c.log.Info("changed", "event", logevent.ResourceChanged, "more", more)
 	}
 	return to.changes, nil
 }
@@ -254,12 +255,12 @@ func (c *core) takeOver(g *plan.Goal, links *netdev.Snapshot) error {
 	for r := range g.All() {
 		if name := r.Interface(); name != "" {
 			if _, there := links.Link(name); !there {
-				c.log.Warn("there is no such interface yet: waiting for it", "interface", name, "resource", r.Ref.String())
+				c.log.Warn("there is no such interface yet: waiting for it", "event", logevent.InterfaceMissing, "interface", name, "resource", r.Ref.String())
 			}
 		}
 	}
 	c.setLogLevel()
-	c.log.Info("the data path is in the desired state", "build", c.dp.Build(),
+	c.log.Info("the data path is in the desired state", "event", logevent.DataPathReady, "build", c.dp.Build(),
 		"resources", len(g.Desired.File)+len(g.Desired.API), "interfaces", len(c.writer.Modes))
 	return nil
 }
@@ -304,7 +305,7 @@ func (c *core) rejoin() bool {
 		return false
 	}
 	if _, err := c.pursue(proposal{goal: c.goal, replaced: c.replaced}, false); err != nil {
-		c.log.Error("cannot be in the cluster as the network is now; will try again", "error", err)
+		c.log.Error("cannot be in the cluster as the network is now; will try again", "event", logevent.OverlayUnfit, "error", err)
 		return false
 	}
 	return true
@@ -362,7 +363,7 @@ func (c *core) observe(updates []observed.Update) {
 			batches = append(plan.Split(batch, next, err), batches...)
 		default:
 			u := batch[0]
-			c.log.Warn("update rejected; treating it as withdrawn", "update", u.Entry.String(), "error", err)
+			c.log.Warn("update rejected; treating it as withdrawn", "event", logevent.UpdateRejected, "update", u.Entry.String(), "error", err)
 			if u.Retry {
 				c.mu.Lock()
 				c.refused[u.Entry] = observed.Refusal{Update: u, Why: err}
@@ -372,7 +373,7 @@ func (c *core) observe(updates []observed.Update) {
 				continue
 			}
 			if _, err := c.observeAll([]observed.Update{{Entry: u.Entry, Apply: u.Withdraw}}); err != nil {
-				c.log.Error("cannot withdraw", "update", u.Entry.String(), "error", err)
+				c.log.Error("cannot withdraw", "event", logevent.UpdateNotWithdrawn, "update", u.Entry.String(), "error", err)
 			}
 		}
 	}
@@ -435,14 +436,14 @@ func (a *Agent) runSources(ctx context.Context) error {
 			return nil
 		case <-look.C:
 			if err := a.core.announce(a.sources.BGP()); err != nil {
-				a.log.Error("cannot announce what is to be announced; will try again", "error", err)
+				a.log.Error("cannot announce what is to be announced; will try again", "event", logevent.BGPAnnounceFailed, "error", err)
 			}
 			continue
 		case <-a.core.adjust:
 		case <-retry.C:
 		}
 		if err := adjustSources(ctx, a); err != nil {
-			a.log.Error("a control plane differs from its configuration; will try again", "error", err)
+			a.log.Error("a control plane differs from its configuration; will try again", "event", logevent.ControlPlaneFailed, "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/isolation"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/flow"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netpol"
 )
 
@@ -80,7 +81,7 @@ func (f *flowKeeper) run(ctx context.Context) {
 			go func() {
 				defer close(done)
 				if err := f.core.dp.Flows.Read(reading, f.fold, f.settle); err != nil {
-					f.core.log.Error("flows are not recorded", "error", err)
+					f.core.log.Error("flows are not recorded", "event", logevent.FlowsFailed, "error", err)
 				}
 			}()
 		} else {
@@ -218,7 +219,7 @@ func (f *flowKeeper) gauges() *FlowGauges {
 	out := &FlowGauges{Flows: t.Len(), Pairs: t.Pairs(), LeftOut: map[string]uint64{}}
 	left, err := f.core.dp.Flows.LeftOut()
 	if err != nil {
-		f.core.log.Warn("how many records of flows were left out cannot be read", "error", err)
+		f.core.log.Warn("how many records of flows were left out cannot be read", "event", logevent.FlowsUncounted, "error", err)
 	}
 	b := f.names.Load()
 	for ifindex, n := range left {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/liveness"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
@@ -72,7 +73,7 @@ func (p *probing) start(of plan.Liveness) error {
 	if err != nil {
 		return errors.Join(err, hole())
 	}
-	p.log.Info("probes segment lists", "sid", of.SID, "interval_ms", of.Interval, "multiplier", of.Multiplier)
+	p.log.Info("probes segment lists", "event", logevent.LivenessStarted, "sid", of.SID, "interval_ms", of.Interval, "multiplier", of.Multiplier)
 	ctx, end := context.WithCancel(context.Background())
 	p.of, p.hole, p.end = of, hole, end
 	p.mu.Lock()
@@ -112,7 +113,7 @@ func (p *probing) stop() {
 	p.end()
 	p.ended.Wait()
 	if err := errors.Join(p.prober.Close(), p.hole()); err != nil {
-		p.log.Error("cannot end the probes of segment lists", "error", err)
+		p.log.Error("cannot end the probes of segment lists", "event", logevent.LivenessFailed, "error", err)
 	}
 	p.mu.Lock()
 	p.prober = nil

@@ -9,6 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netpol"
 )
 
@@ -36,7 +37,7 @@ func (p *policing) enforce(o *config.Overlay) error {
 // added waits until the data path has what policies say of a pod that was put.
 func (p *policing) added(v pods.Pod) {
 	if err := p.keeper.Wait(p.core.ending, v.HostIfindex, v.UID); err != nil {
-		p.core.log.Warn("what NetworkPolicies say of a pod is not known yet: it reaches this node only", "pod", v.Namespace+"/"+v.Name, "error", err)
+		p.core.log.Warn("what NetworkPolicies say of a pod is not known yet: it reaches this node only", "event", logevent.NetPolUnknown, "pod", v.Namespace+"/"+v.Name, "error", err)
 	}
 }
 
@@ -78,7 +79,7 @@ type IsolatedPod struct {
 func (p *policing) isolated() (out []IsolatedPod) {
 	counts, err := p.core.dp.Counters.Isolated()
 	if err != nil {
-		p.core.log.Warn("what NetworkPolicies did with packets cannot be read", "error", err)
+		p.core.log.Warn("what NetworkPolicies did with packets cannot be read", "event", logevent.NetPolUncounted, "error", err)
 	}
 	for _, v := range p.core.pods.List() {
 		if n := counts[v.HostIfindex]; n != (pod.PolicyCounts{}) {

@@ -22,6 +22,7 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf"
@@ -98,7 +99,7 @@ func (a *Agent) openDataPath(goal *plan.Goal) error {
 	p := goal.Desired.Process
 	if p.Overlay.IsSet() { // programs that are loaded without it never ask it
 		if err := netdev.LoadConntrack(); err != nil {
-			a.log.Warn("answers of Services may be lost: load the module nf_conntrack before culvert starts", "error", err)
+			a.log.Warn("answers of Services may be lost: load the module nf_conntrack before culvert starts", "event", logevent.HostConntrackMissing, "error", err)
 		}
 	}
 	c := a.core
@@ -170,7 +171,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 			return err
 		}
 		for _, line := range hostNeeds(goal.Config(plan.Scope{}), s, "/proc") {
-			a.log.Warn(line)
+			a.log.Warn(line, "event", logevent.HostSetting)
 		}
 	}
 	group.Go(func() error { return a.punts.Run(ctx) })
@@ -251,10 +252,10 @@ func (a *Agent) firstGoal() (*plan.Goal, error) {
 			return nil, err
 		}
 		if sum == replaced.File {
-			a.log.Info("starting from the configuration that was applied last; to go back to the file, change it or reload", "file", a.options.ConfigPath)
+			a.log.Info("starting from the configuration that was applied last; to go back to the file, change it or reload", "event", logevent.ConfigRestored, "file", a.options.ConfigPath)
 			c = desired.Completed(&replaced.Config)
 		} else {
-			a.log.Warn("the configuration file has changed: what was applied in its place is dropped", "file", a.options.ConfigPath)
+			a.log.Warn("the configuration file has changed: what was applied in its place is dropped", "event", logevent.ConfigSuperseded, "file", a.options.ConfigPath)
 			replaced = nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	datapath "github.com/culvert-net/culvert/internal/dataplane/spread"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/spread"
 )
 
@@ -74,10 +75,10 @@ func (s *spreader) look(now time.Time) {
 	for _, a := range s.balancer.Next(buckets, datapath.Buckets, ends) {
 		switch {
 		case a.CPU < 0:
-			s.log.Info("a UE fills a CPU: its flows are spread", "bucket", a.Bucket, "cpu", buckets[a.Bucket].CPU)
+			s.log.Info("a UE fills a CPU: its flows are spread", "event", logevent.SpreadSplit, "bucket", a.Bucket, "cpu", buckets[a.Bucket].CPU)
 			s.dp.Split(a.Bucket)
 		case buckets[a.Bucket].Split:
-			s.log.Info("a UE fits one CPU again", "bucket", a.Bucket, "cpu", a.CPU)
+			s.log.Info("a UE fits one CPU again", "event", logevent.SpreadJoined, "bucket", a.Bucket, "cpu", a.CPU)
 			s.dp.Move(a.Bucket, a.CPU)
 		default:
 			s.log.Debug("a bucket moves to another CPU", "bucket", a.Bucket, "from", buckets[a.Bucket].CPU, "to", a.CPU)
@@ -93,7 +94,7 @@ func (s *spreader) say(problem error) {
 		text = problem.Error()
 	}
 	if text != "" && text != s.said {
-		s.log.Error("spread packets over CPUs", "error", problem)
+		s.log.Error("spread packets over CPUs", "event", logevent.SpreadFailed, "error", problem)
 	}
 	s.said = text
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/frame"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -42,7 +43,7 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 	}
 	defer func() {
 		if err := a.core.dp.Trace.Set(nil); err != nil {
-			a.log.Error("cannot end the trace in the data path: it goes on costing time", "error", err)
+			a.log.Error("cannot end the trace in the data path: it goes on costing time", "event", logevent.TraceStuck, "error", err)
 		}
 	}()
 	failed, cancel := context.WithCancelCause(ctx)

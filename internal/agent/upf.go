@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
@@ -114,7 +115,7 @@ func (u *userPlane) start(ctx context.Context, group *errgroup.Group, goal *plan
 	u.server = server
 	u.server.SetPorts(ports)
 	u.warnOfAny(u.config.Allow)
-	u.config.Log.Info("user plane function", "n4", u.config.Addresses, "node_id", u.nodeID(), "slices", sliceNames(goal), "sessions", u.upf.Len())
+	u.config.Log.Info("user plane function", "event", logevent.UPFStarted, "n4", u.config.Addresses, "node_id", u.nodeID(), "slices", sliceNames(goal), "sessions", u.upf.Len())
 	u.upf.Start(server)
 	group.Go(func() error { return ignoreCancel(server.Run(ctx)) })
 	group.Go(func() error { return u.upf.Run(ctx) })
@@ -130,7 +131,7 @@ func (u *userPlane) setSMFs(c *config.UPF) {
 // warnOfAny tells the log that N4 is open to everybody.
 func (u *userPlane) warnOfAny(smfs config.Senders) {
 	if smfs.Open() {
-		u.config.Log.Warn("upf.smfs allows every sender: whoever reaches N4 can set up and delete sessions", "n4", u.config.Addresses)
+		u.config.Log.Warn("upf.smfs allows every sender: whoever reaches N4 can set up and delete sessions", "event", logevent.UPFAnySMF, "n4", u.config.Addresses)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/ui"
 )
 
@@ -84,7 +85,7 @@ func listenUnix(path string, logger *slog.Logger) (net.Listener, error) {
 	}
 	err := checkStale(path)
 	if errors.Is(err, errListens) {
-		logger.Info("another daemon has the socket: waiting for it to end", "socket", path, "at_most", patience)
+		logger.Info("another daemon has the socket: waiting for it to end", "event", logevent.APISocketBusy, "socket", path, "at_most", patience)
 		for until := time.Now().Add(patience); errors.Is(err, errListens) && time.Now().Before(until); err = checkStale(path) {
 			time.Sleep(lookPast)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
@@ -163,7 +164,7 @@ func (s *Speaker) observeIn(v *vpn, p *apiutil.Path, prefix netip.Prefix, key ro
 	case errors.Is(err, errNotForUs):
 		s.log.Debug("route ignored", "peer", p.PeerAddress, "prefix", to, "error", err)
 	default:
-		s.log.Warn("route rejected; treating it as withdrawn", "peer", p.PeerAddress, "prefix", to, "error", err)
+		s.log.Warn("route rejected; treating it as withdrawn", "event", logevent.BGPRouteRejected, "peer", p.PeerAddress, "prefix", to, "error", err)
 		s.countMalformed(p.PeerAddress)
 	}
 	s.reach.routes.remove(to, key)
@@ -218,7 +219,7 @@ func (s *Speaker) rename() {
 			return
 		}
 		if err := s.announce(); err != nil {
-			s.log.Error("cannot advertise the path to this node", "error", err)
+			s.log.Error("cannot advertise the path to this node", "event", logevent.BGPAdvertiseFailed, "error", err)
 		}
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // spoken returns the families that are configured for a peer.
@@ -81,10 +83,10 @@ func (s *Speaker) sessionUp(state apiutil.PeerState) {
 		}
 	}
 	if len(without) > 0 {
-		s.log.Info("BGP peer does not accept all configured families", "peer", at, "without", without)
+		s.log.Info("BGP peer does not accept all configured families", "event", logevent.BGPFamiliesMissing, "peer", at, "without", without)
 	}
 	if s.config.Stale > 0 && !offersLongLived(state) {
-		s.log.Info("BGP peer does not offer long-lived graceful restart (RFC 9494); its routes end soon after it is gone", "peer", at)
+		s.log.Info("BGP peer does not offer long-lived graceful restart (RFC 9494); its routes end soon after it is gone", "event", logevent.BGPNotLongLived, "peer", at)
 	}
 	if s.handler != nil {
 		s.handler.Speaks(at, names)
@@ -95,7 +97,7 @@ func (s *Speaker) sessionUp(state apiutil.PeerState) {
 	case more: // than before this node's restart: the peer is offered all of them
 		s.offered[at] = s.familiesOf(peer)
 		go func() {
-			s.log.Info("BGP peer accepts more families than before the restart; resetting the session", "peer", at)
+			s.log.Info("BGP peer accepts more families than before the restart; resetting the session", "event", logevent.BGPSessionReset, "peer", at)
 			_, err := s.server.UpdatePeer(context.Background(), &api.UpdatePeerRequest{Peer: s.peer(peer)})
 			s.logReset(at, err)
 		}()
@@ -103,7 +105,7 @@ func (s *Speaker) sessionUp(state apiutil.PeerState) {
 		// GoBGP would otherwise wait for an End-of-RIB that does not come, and keep the
 		// peer's old routes.
 		go func() {
-			s.log.Info("BGP peer lost its routes over its restart; resetting the session", "peer", at)
+			s.log.Info("BGP peer lost its routes over its restart; resetting the session", "event", logevent.BGPSessionReset, "peer", at)
 			s.logReset(at, s.server.ResetPeer(context.Background(), &api.ResetPeerRequest{Address: at.String()}))
 		}()
 	}
@@ -130,7 +132,7 @@ func (s *Speaker) sessionDown(peer netip.Addr) {
 // logReset logs that a session could not be reset.
 func (s *Speaker) logReset(peer netip.Addr, err error) {
 	if err != nil {
-		s.log.Error("cannot reset a BGP session", "peer", peer, "error", err)
+		s.log.Error("cannot reset a BGP session", "event", logevent.BGPResetFailed, "peer", peer, "error", err)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/osrg/gobgp/v4/api"
+
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // LimitPause is how long a peer that advertises too much stays disconnected.
@@ -35,7 +37,7 @@ func (s *Speaker) checkLimit() {
 		}
 	})
 	if err != nil {
-		s.log.Error("cannot count the routes of BGP peers", "error", err)
+		s.log.Error("cannot count the routes of BGP peers", "event", logevent.BGPLimitFailed, "error", err)
 	}
 	for peer, n := range most {
 		if n > uint64(s.config.MaxPrefixes) {
@@ -47,10 +49,10 @@ func (s *Speaker) checkLimit() {
 // suspend disconnects a peer for LimitPause.
 func (s *Speaker) suspend(peer netip.Addr, n uint64) {
 	pause := cmp.Or(s.config.pause, LimitPause)
-	s.log.Error("BGP peer advertises too much; disconnecting it", "peer", peer, "of_a_family", n, "max_prefixes", s.config.MaxPrefixes, "for", pause)
+	s.log.Error("BGP peer advertises too much; disconnecting it", "event", logevent.BGPMaxPrefixes, "peer", peer, "of_a_family", n, "max_prefixes", s.config.MaxPrefixes, "for", pause)
 	err := s.server.DisablePeer(context.Background(), &api.DisablePeerRequest{Address: peer.String(), Communication: "too many prefixes"})
 	if err != nil {
-		s.log.Error("cannot disconnect a BGP peer", "peer", peer, "error", err)
+		s.log.Error("cannot disconnect a BGP peer", "event", logevent.BGPLimitFailed, "peer", peer, "error", err)
 		return
 	}
 	time.AfterFunc(pause, func() {
@@ -60,7 +62,7 @@ func (s *Speaker) suspend(peer netip.Addr, n uint64) {
 			return
 		}
 		if err := s.server.EnablePeer(context.Background(), &api.EnablePeerRequest{Address: peer.String()}); err != nil {
-			s.log.Error("cannot connect to a BGP peer again", "peer", peer, "error", err)
+			s.log.Error("cannot connect to a BGP peer again", "event", logevent.BGPLimitFailed, "peer", peer, "error", err)
 		}
 	})
 }

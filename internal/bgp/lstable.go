@@ -11,6 +11,7 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/te/linkstate"
 )
 
@@ -72,7 +73,7 @@ func (s *Speaker) observeLinkState(p *apiutil.Path, n *bgp.LsAddrPrefix, isUp fu
 	}
 	o, err := readLinkState(n, p.Attrs)
 	if err != nil {
-		s.log.Warn("BGP-LS object left out", "peer", p.PeerAddress, "nlri", n.String(), "error", err)
+		s.log.Warn("BGP-LS object left out", "event", logevent.BGPLinkStateRejected, "peer", p.PeerAddress, "nlri", n.String(), "error", err)
 		s.countMalformed(p.PeerAddress)
 		o = linkstate.Unreadable{What: n.String(), Why: err.Error()}
 	}
@@ -87,7 +88,7 @@ func (s *Speaker) isEstablished(peer netip.Addr) (up bool) {
 		up = p.GetState().GetSessionState() == api.PeerState_SESSION_STATE_ESTABLISHED
 	})
 	if err != nil {
-		s.log.Error("cannot find the state of a BGP session", "peer", peer, "error", err)
+		s.log.Error("cannot find the state of a BGP session", "event", logevent.BGPStateUnknown, "peer", peer, "error", err)
 	}
 	return up
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
 	"github.com/culvert-net/culvert/internal/announce"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -265,7 +266,7 @@ func (s *Speaker) foreign(to overlay.Destination, key routeKey, isWithdrawal boo
 		return true
 	case !known && len(r.foreign) < mostForeign:
 		r.foreign[at] = true
-		s.log.Warn("BGP peer advertises a prefix of this node; ignoring it", "peer", key.peer, "prefix", to.Prefix, "route_distinguisher", key.rd)
+		s.log.Warn("BGP peer advertises a prefix of this node; ignoring it", "event", logevent.BGPForeignPrefix, "peer", key.peer, "prefix", to.Prefix, "route_distinguisher", key.rd)
 	}
 	s.mu.Lock()
 	s.intruding[key.peer]++

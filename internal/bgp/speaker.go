@@ -18,6 +18,7 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 	"github.com/osrg/gobgp/v4/pkg/server"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -190,7 +191,7 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{}, sessions: map[netip.Addr]int{}, offered: map[netip.Addr][]bgp.Family{},
 		links: linkStateTables(&c), keeps: map[netip.Addr][]bgp.Family{}, offers: map[key]map[netip.Addr]*offer{}, reported: map[key]Path{},
 		own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{}, intruding: map[netip.Addr]uint64{},
-		server: server.NewBgpServer(server.LoggerOption(c.Log, level)),
+		server: server.NewBgpServer(server.LoggerOption(c.Log.With("event", logevent.BGPLibrary), level)),
 	}
 	s.isUp = s.isEstablished
 	go s.server.Serve()
@@ -375,7 +376,7 @@ func (s *Speaker) Stop() {
 	s.silence()
 	err := s.server.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: s.config.Restart > 0})
 	if err != nil {
-		s.log.Warn("stopping BGP failed", "error", err)
+		s.log.Warn("stopping BGP failed", "event", logevent.BGPStopFailed, "error", err)
 	}
 }
 
@@ -474,11 +475,11 @@ func (s *Speaker) peerChanged(e *apiutil.WatchEventMessage_PeerEvent, _ time.Tim
 	state := e.Peer.State
 	switch state.SessionState {
 	case bgp.BGP_FSM_ESTABLISHED:
-		s.log.Info("BGP session is up", "peer", state.NeighborAddress, "asn", state.PeerASN, "router_id", state.RouterID)
+		s.log.Info("BGP session is up", "event", logevent.BGPSessionUp, "peer", state.NeighborAddress, "asn", state.PeerASN, "router_id", state.RouterID)
 		s.sessionUp(state)
 	case bgp.BGP_FSM_IDLE:
 		s.sessionDown(state.NeighborAddress)
-		s.log.Warn("BGP session is down", "peer", state.NeighborAddress, "reason", strings.TrimSpace(state.DisconnectMessage))
+		s.log.Warn("BGP session is down", "event", logevent.BGPSessionDown, "peer", state.NeighborAddress, "reason", strings.TrimSpace(state.DisconnectMessage))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -231,12 +232,12 @@ func (s *Speaker) observePath(p *apiutil.Path, n *bgp.SRPolicyNLRI) {
 	a, usable, err := readPolicy(n, p.Attrs, s.config.names()...)
 	k := keyOf(a)
 	if f := familyOf(a.Endpoint); f != p.Family { // GoBGP accepts both lengths in both families
-		s.log.Warn("SR policy ignored: its endpoint is of another address family", "peer", p.PeerAddress, "nlri", n.String(), "family", p.Family)
+		s.log.Warn("SR policy ignored: its endpoint is of another address family", "event", logevent.BGPPolicyRejected, "peer", p.PeerAddress, "nlri", n.String(), "family", p.Family)
 		s.countMalformed(p.PeerAddress)
 		return
 	}
 	if err != nil && !p.Withdrawal {
-		s.log.Warn("SR policy rejected; treating it as withdrawn", "peer", p.PeerAddress, "nlri", n.String(), "error", err)
+		s.log.Warn("SR policy rejected; treating it as withdrawn", "event", logevent.BGPPolicyRejected, "peer", p.PeerAddress, "nlri", n.String(), "error", err)
 		s.countMalformed(p.PeerAddress)
 	}
 	if p.Withdrawal || err != nil || !usable {

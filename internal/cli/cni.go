@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/cni/install"
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // cniCommand has the steps that the containers of a node's pod run in a cluster.
@@ -107,7 +108,7 @@ func announce(ctx context.Context, f install.Files, readiness func() (pods.Readi
 			if err != nil {
 				return fmt.Errorf("--cni-conf-dir: %w", err)
 			}
-			log.Info("pods can be added", "wrote", changed)
+			log.Info("pods can be added", "event", logevent.CNIReady, "wrote", changed)
 			return nil
 		}
 		select {

@@ -23,6 +23,7 @@ import (
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/cni/install"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 func runCommand(a *app) *cobra.Command {
@@ -92,7 +93,7 @@ type daemon struct {
 func newDaemon(c *config.Config, o agent.Options) (*daemon, error) {
 	d := &daemon{config: c, logger: o.Logger}
 	o.OnReady = func() {
-		d.logger.Info("ready", "version", o.Version)
+		d.logger.Info("ready", "event", logevent.DaemonReady, "version", o.Version)
 		d.notify("READY=1\nSTATUS=forwarding")
 	}
 	if os.Getenv("GOGC") == "" {
@@ -127,7 +128,7 @@ func (d *daemon) run(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	d.logger.Info("ended; packets are forwarded on")
+	d.logger.Info("ended; packets are forwarded on", "event", logevent.DaemonEnded)
 	return nil
 }
 
@@ -148,7 +149,7 @@ func (d *daemon) reloads(ctx context.Context, hangup <-chan os.Signal) error {
 		if changes, err := d.agent.Reload(ctx); err != nil {
 			logRefused(d.logger, d.file, err)
 		} else {
-			d.logger.Info("the configuration file was applied", "file", d.file, "changes", len(changes))
+			d.logger.Info("the configuration file was applied", "event", logevent.ConfigApplied, "file", d.file, "changes", len(changes))
 		}
 		d.notify("READY=1")
 	}
@@ -159,7 +160,7 @@ func logRefused(logger *slog.Logger, file string, err error) {
 	const refused = "the configuration file was not applied"
 	list, ok := errors.AsType[config.Errors](err)
 	if !ok {
-		logger.Error(refused, "file", file, "error", err)
+		logger.Error(refused, "event", logevent.ConfigRefused, "file", file, "error", err)
 		return
 	}
 	for _, e := range list[:min(len(list), mostListed)] {
@@ -173,17 +174,17 @@ func logRefused(logger *slog.Logger, file string, err error) {
 		if e.Line == 0 && e.Resource != "" {
 			args = append(args, "resource", e.Resource)
 		}
-		logger.Error(refused, append(args, "problem", e.Problem, "fix", e.Fix)...)
+		logger.Error(refused, "event", logevent.ConfigRefused, slog.Group("", append(args, "problem", e.Problem, "fix", e.Fix)...))
 	}
 	if more := len(list) - mostListed; more > 0 {
-		logger.Error(refused, "file", file, "more", more)
+		logger.Error(refused, "event", logevent.ConfigRefused, "file", file, "more", more)
 	}
 }
 
 // notify sends systemd the state (sd_notify(3)), and logs why that fails.
 func (d *daemon) notify(state string) {
 	if _, err := systemd.SdNotify(false, state); err != nil {
-		d.logger.Warn("systemd did not get the state", "error", err)
+		d.logger.Warn("systemd did not get the state", "event", logevent.DaemonNotifyFailed, "error", err)
 	}
 }
 
@@ -211,7 +212,7 @@ func (d *daemon) watchdog(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			d.logger.Error("systemd will start the daemon again", "error", err)
+			d.logger.Error("systemd will start the daemon again", "event", logevent.DaemonStuck, "error", err)
 		default:
 			d.notify(systemd.SdNotifyWatchdog)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/engine/netfile"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/internal/te/linkstate"
 )
@@ -92,7 +93,7 @@ func (a *app) startEngine(ctx context.Context, file *netfile.Network, nodes map[
 		return nil, nil, err
 	}
 	if len(had) > 0 {
-		log.Info("headends have candidate paths of an earlier engine; they stay", "paths", len(had))
+		log.Info("headends have candidate paths of an earlier engine; they stay", "event", logevent.TEAdopted, "paths", len(had))
 	}
 	return s, paths, nil
 }

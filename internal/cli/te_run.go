@@ -20,6 +20,7 @@ import (
 	"github.com/culvert-net/culvert/internal/engine/loop"
 	"github.com/culvert-net/culvert/internal/engine/monitor"
 	"github.com/culvert-net/culvert/internal/engine/netfile"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
@@ -103,7 +104,7 @@ func (a *app) runEngine(c *cobra.Command, path string, nodes map[string]string, 
 	if err := runUnder(c.Context(), e, l, file.Engine.Listen); err != nil {
 		return err
 	}
-	log.Info("ended; lists stay")
+	log.Info("ended; lists stay", "event", logevent.TEEnded)
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/engine/headend"
 	"github.com/culvert-net/culvert/internal/engine/netfile"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -189,7 +190,7 @@ func adopt(ctx context.Context, headends map[string]headend.Headend, wait time.D
 	all.Wait()
 	if len(silent) > 0 {
 		slices.Sort(silent)
-		log.Warn("headends do not answer: candidate paths that they have of an earlier engine will go", "headends", strings.Join(silent, ", "))
+		log.Warn("headends do not answer: candidate paths that they have of an earlier engine will go", "event", logevent.TEHeadendSilent, "headends", strings.Join(silent, ", "))
 	}
 	return list
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/migrate"
 	"github.com/culvert-net/culvert/internal/dataplane/pin"
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // renewal is what is left of tables that this build cannot use, from Open to Sweep. Until
@@ -39,7 +40,7 @@ var changedByPackets = map[string]bool{abi.MapNetpolFlow: true, abi.MapNatBucket
 // renew loads the build beside the tables that it cannot use, and copies what they hold.
 // Interfaces run what they ran until switchOver.
 func renew(d *DataPlane, spec *ebpf.CollectionSpec, former pin.Pinned) error {
-	d.log.Info("the tables have another layout: copying them while packets meet the former ones", "differ", former.Differ)
+	d.log.Info("the tables have another layout: copying them while packets meet the former ones", "event", logevent.DataPathLayoutChanged, "differ", former.Differ)
 	r := &renewal{d: d, pins: d.pins, maps: former}
 	d.renewal, d.pins = r, nil
 	// The daemon answers PFCP from here on: a change of a session would be lost.
@@ -90,13 +91,13 @@ func (r *renewal) copyTables(spec *ebpf.CollectionSpec, shared map[string]*ebpf.
 		types := r.maps.Types[name]
 		t := &migrate.Table{Map: d.maps[name], Spec: spec.Maps[name], From: r.maps.Maps[name], FormerKey: types.Key, FormerValue: types.Value}
 		if name == abi.MapNetpolFlow && t.Map.MaxEntries() != t.From.MaxEntries() { // the number of buckets decides about places
-			d.log.Warn("a table starts empty", "table", name, "reason", "limits.pod_flows changed")
+			d.log.Warn("a table starts empty", "event", logevent.DataPathTableEmptied, "table", name, "reason", "limits.pod_flows changed")
 			continue
 		}
 		err := t.Copy()
 		switch {
 		case errors.Is(err, migrate.ErrUnlike):
-			d.log.Warn("a table starts empty", "table", name, "reason", err)
+			d.log.Warn("a table starts empty", "event", logevent.DataPathTableEmptied, "table", name, "reason", err)
 			continue
 		case errors.Is(err, migrate.ErrTooSmall):
 			return fmt.Errorf("%w: table %s: %w: raise its limit again", pin.ErrIncompatible, name, err)

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // ClaimLabel marks the ConfigMaps by which nodes claim locators: `kubectl get configmaps -l`
@@ -121,7 +123,7 @@ func (w *Watcher) Claim(ctx context.Context, pool netip.Prefix) (netip.Prefix, e
 		if errors.Is(err, errIncomplete) {
 			wait = firstRetry / 10
 		} else {
-			w.log.Warn("cannot claim a locator: it is tried again", "pool", pool, "error", err)
+			w.log.Warn("cannot claim a locator: it is tried again", "event", logevent.KubeClaimFailed, "pool", pool, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -164,7 +166,7 @@ func (f claimer) claimOnce(ctx context.Context, pool netip.Prefix) (netip.Prefix
 			}
 		}
 		if err == nil {
-			f.w.log.Info("this node's locator is claimed", "locator", p)
+			f.w.log.Info("this node's locator is claimed", "event", logevent.KubeClaimed, "locator", p)
 		}
 		return p, err
 	}

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // observeClasses reports the traffic classes of the cluster if they have changed.
@@ -99,7 +101,7 @@ func (w *Watcher) followServices(ctx context.Context, wanted map[Service]bool) (
 		if !there {
 			source, err := w.followService(s)
 			if err != nil {
-				w.log.Error("cannot watch the endpoints of a Service", "service", s, "error", err)
+				w.log.Error("cannot watch the endpoints of a Service", "event", logevent.KubeServiceUnwatched, "service", s, "error", err)
 				complete = false
 				continue
 			}

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 var leaseResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
@@ -221,7 +223,7 @@ func (l *Lease) see(holder string) {
 	defer l.mu.Unlock()
 	if l.holder != holder {
 		l.holder, l.since = holder, time.Now()
-		l.log.Info("lease", "lease", l.name, "holder", holder, "self", l.identity)
+		l.log.Info("lease", "event", logevent.TELease, "lease", l.name, "holder", holder, "self", l.identity)
 	}
 }
 

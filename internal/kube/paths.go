@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
@@ -114,7 +115,7 @@ func (w *Watcher) readPolicies() {
 			name := ofSRv6Policy + u.GetName()
 			is, err := isFor(u, w.config.Node, labels)
 			if err != nil {
-				w.log.Warn("an SRv6Policy chooses no nodes", "policy", u.GetName(), "error", err)
+				w.log.Warn("an SRv6Policy chooses no nodes", "event", logevent.KubePolicyUnselected, "policy", u.GetName(), "error", err)
 			}
 			if !is || mine[name] {
 				continue
@@ -165,7 +166,7 @@ func (w *Watcher) readOrigin(name string, u *unstructured.Unstructured, text str
 	}
 	o.object, o.text = u, text
 	if o.problem = inShort(read(o)); o.problem != nil {
-		w.log.Warn("SR policies cannot be used: what was read before stays", "from", name, "error", o.problem)
+		w.log.Warn("SR policies cannot be used: what was read before stays", "event", logevent.KubePolicyRejected, "from", name, "error", o.problem)
 		w.events.Event(u, "Warning", "InvalidPolicies", o.problem.Error())
 	}
 	w.write.AddAfter(task{aboutStatus, name}, settlesSoon)

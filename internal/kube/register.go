@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
@@ -170,7 +171,7 @@ func (r *register) observe(node *otherNode, h Handler) {
 	}
 	said, err := readNode(name, node.says)
 	if err != nil {
-		r.w.log.Warn("what a node says of itself cannot be used: what it said before stays", "node", name, "annotation", NodeAnnotation, "error", err)
+		r.w.log.Warn("what a node says of itself cannot be used: what it said before stays", "event", logevent.KubeNodeRejected, "node", name, "annotation", NodeAnnotation, "error", err)
 		return
 	}
 	n := r.judge(said, node.is)
@@ -185,7 +186,7 @@ func (r *register) observe(node *otherNode, h Handler) {
 		return
 	}
 	if n.Refused != "" || len(n.Faults) > 0 {
-		r.w.log.Warn("a node says of itself what the cluster does not vouch for", "node", name, "refused", n.Refused, "left_out", n.Faults)
+		r.w.log.Warn("a node says of itself what the cluster does not vouch for", "event", logevent.KubeNodeDisputed, "node", name, "refused", n.Refused, "left_out", n.Faults)
 	}
 	h.PutNode(n)
 	if old.Address != n.Address || old.Refused != n.Refused { // paths that lead to it by name

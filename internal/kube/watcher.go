@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
@@ -104,10 +105,10 @@ func newWatcher(c Config, api connection) (*Watcher, error) {
 	}
 	api.dialer.changed = func(err error) {
 		if err == nil {
-			w.log.Info("the Kubernetes API can be reached again")
+			w.log.Info("the Kubernetes API can be reached again", "event", logevent.KubeReachable)
 			return
 		}
-		w.log.Warn("the Kubernetes API cannot be reached: what it sent before stays valid", "error", explain(err, w.config.Kubeconfig))
+		w.log.Warn("the Kubernetes API cannot be reached: what it sent before stays valid", "event", logevent.KubeUnreachable, "error", explain(err, w.config.Kubeconfig))
 	}
 	return w, w.makeSources()
 }
@@ -124,7 +125,7 @@ func (w *Watcher) Run(ctx context.Context, h Handler, known Known) error {
 		w.reported.paths[p.Name] = p
 	}
 	w.mu.Unlock()
-	ctx = klog.NewContext(ctx, logr.FromSlogHandler(w.log.Handler()))
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(w.log.With("event", logevent.KubeLibrary).Handler()))
 	// client-go counts events that come again, and drops what is too much.
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	defer broadcaster.Shutdown()
@@ -211,7 +212,7 @@ func (w *Watcher) bring(ctx context.Context, t task) error {
 		err = w.writeStatus(ctx, t.name)
 	}
 	if err != nil && ctx.Err() == nil {
-		w.log.Warn("the Kubernetes API did not take what this node wrote: it is tried again", "about", t.about, "of", t.name, "error", err)
+		w.log.Warn("the Kubernetes API did not take what this node wrote: it is tried again", "event", logevent.KubeWriteFailed, "about", t.about, "of", t.name, "error", err)
 	}
 	return err
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // keeper holds the neighbours that the data path sends to. The kernel does not
@@ -86,7 +88,7 @@ func (w *Watcher) use(s *Snapshot, want func(*Neighbour) bool) {
 	// when it was made permanent meanwhile, would undo that.
 	list, err := w.kernel.neighbours()
 	if err != nil {
-		w.log.Warn("cannot keep neighbours alive", "error", err)
+		w.log.Warn("cannot keep neighbours alive", "event", logevent.NeighbourFailed, "error", err)
 		return
 	}
 	now := make(map[neighbourKey]*Neighbour, len(list))
@@ -150,7 +152,7 @@ func (w *Watcher) tell(k neighbourKey, isNew bool, extended int) {
 	// A link that went away meanwhile takes its neighbours with it, and the
 	// next snapshot says so.
 	if err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.ENETDOWN) {
-		w.log.Warn("cannot keep a neighbour alive", "address", k.addr, "ifindex", k.ifindex, "error", err)
+		w.log.Warn("cannot keep a neighbour alive", "event", logevent.NeighbourFailed, "address", k.addr, "ifindex", k.ifindex, "error", err)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // Options are what a Watcher needs.
@@ -242,7 +244,7 @@ func (w *Watcher) refresh() bool {
 	old := w.current.Load()
 	s, err := w.read(old, parts)
 	if err != nil {
-		w.log.Warn("cannot read the kernel's network state; will try again", "error", err)
+		w.log.Warn("cannot read the kernel's network state; will try again", "event", logevent.KernelReadFailed, "error", err)
 		w.touch(parts)
 		return false
 	}

@@ -149,7 +149,7 @@ func TestPeerRestart(t *testing.T) {
 	m.establish(2, uplinkPDR, toCore) // the association is there still
 	b.upf.consistent(t)
 	b.stop()
-	if want := `msg="sessions removed with their PFCP association" node=` + m.addr.String(); !strings.Contains(log.String(), want) || !strings.Contains(log.String(), "sessions=1 why=\"the SMF has restarted: its Recovery Time Stamp is a later one\"\n") {
+	if want := `msg="sessions removed with their PFCP association" event=pfcp.sessions_removed node=` + m.addr.String(); !strings.Contains(log.String(), want) || !strings.Contains(log.String(), "sessions=1 why=\"the SMF has restarted: its Recovery Time Stamp is a later one\"\n") {
 		t.Errorf("the log does not say %s sessions=1: %s", want, log.String())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 )
 
@@ -35,14 +36,14 @@ func (d *dispatcher) dispatch(c *conn, from netip.AddrPort, to net.Addr, data []
 	s := d.s
 	if !s.smfs.Load().allows(from.Addr()) {
 		s.counters.strangers.Add(1)
-		s.warn(&s.complain.stranger, "PFCP from an address that is not allowed", "from", from)
+		s.warn(&s.complain.stranger, logevent.PFCPSenderRefused, "PFCP from an address that is not allowed", "from", from)
 		return
 	}
 	whose, what := len(s.workers), aboutNode
 	h, body, _, err := wire.ReadHeader(data)
 	if errors.Is(err, wire.ErrUnreadable) {
 		s.counters.malformed.Add(1)
-		s.warn(&s.complain.malformed, "datagram is not PFCP", "from", from, "octets", len(data))
+		s.warn(&s.complain.malformed, logevent.PFCPMalformed, "datagram is not PFCP", "from", from, "octets", len(data))
 		return
 	}
 	if err == nil {
@@ -98,7 +99,7 @@ func (d *dispatcher) within(from netip.AddrPort, what topic, octets int) bool {
 	if !ok {
 		s.counters.excess.Add(1)
 		s.counters.excessOctets.Add(uint64(octets))
-		s.warn(&s.complain.excess, "PFCP beyond what its sender may send in a second", "from", from)
+		s.warn(&s.complain.excess, logevent.PFCPRateLimited, "PFCP beyond what its sender may send in a second", "from", from)
 	}
 	return ok
 }
@@ -110,13 +111,13 @@ func (d *dispatcher) heartbeat(c *conn, from netip.AddrPort, to net.Addr, h wire
 	s := d.s
 	if err != nil {
 		s.counters.malformed.Add(1)
-		s.warn(&s.complain.malformed, "heartbeat with a wrong header", "from", from, "error", err)
+		s.warn(&s.complain.malformed, logevent.PFCPMalformed, "heartbeat with a wrong header", "from", from, "error", err)
 		return
 	}
 	stamp, err := readStamp(body)
 	if err != nil {
 		s.counters.malformed.Add(1)
-		s.warn(&s.complain.malformed, "heartbeat without a readable Recovery Time Stamp", "from", from)
+		s.warn(&s.complain.malformed, logevent.PFCPMalformed, "heartbeat without a readable Recovery Time Stamp", "from", from)
 	} else {
 		s.heard(from.Addr(), stamp)
 	}
@@ -144,7 +145,7 @@ func (d *dispatcher) flush() {
 		case queue <- b:
 		default:
 			d.s.counters.overflows.Add(uint64(len(b.packets)))
-			d.s.warn(&d.s.complain.overflow, "PFCP queue is full", "dropped", len(b.packets))
+			d.s.warn(&d.s.complain.overflow, logevent.PFCPQueueFull, "PFCP queue is full", "dropped", len(b.packets))
 			b.release()
 		}
 	}

@@ -1,9 +1,10 @@
 package pfcp
 
 import (
-	"log/slog"
 	"net/netip"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // heard compares the Recovery Time Stamp of a Heartbeat Request, which anybody
@@ -29,7 +30,7 @@ func (n *node) doubt(a *association, from netip.Addr) {
 		times := a.doubts.Swap(0)
 		if err != nil || !isLater(stamp, a.recovery) {
 			n.s.counters.unconfirmed.Add(times)
-			n.s.warn(&n.s.complain.unconfirmed, "heartbeat with a Recovery Time Stamp that the SMF does not confirm", "node", a.node, "from", from)
+			n.s.warn(&n.s.complain.unconfirmed, logevent.PFCPRecoveryUnconfirmed, "heartbeat with a Recovery Time Stamp that the SMF does not confirm", "node", a.node, "from", from)
 		}
 		n.beaten(a, stamp, err)
 	})
@@ -61,7 +62,7 @@ func isLater(stamp, than uint32) bool { return int32(stamp-than) > 0 }
 // alive notes that the peer has sent something.
 func (s *Server) alive(a *association) {
 	if a.down.CompareAndSwap(true, false) {
-		s.limited(&s.complain.back, slog.LevelInfo, time.Second, "PFCP association is up again", []any{"node", a.node})
+		s.limited(&s.complain.back, time.Second, logevent.PFCPSMFRecovered, "PFCP association is up again", []any{"node", a.node})
 	}
 }
 
@@ -91,7 +92,7 @@ func (n *node) beaten(a *association, stamp uint32, err error) {
 		a.missed.Store(true)
 		if a.down.CompareAndSwap(false, true) {
 			n.s.counters.associationsLost.Add(1)
-			n.s.warn(&n.s.complain.silent, "SMF does not answer heartbeats: its sessions stay", "node", a.node, "sessions", a.sessions.Load(), "error", err)
+			n.s.warn(&n.s.complain.silent, logevent.PFCPSMFSilent, "SMF does not answer heartbeats: its sessions stay", "node", a.node, "sessions", a.sessions.Load(), "error", err)
 		}
 		return
 	}
@@ -102,7 +103,7 @@ func (n *node) beaten(a *association, stamp uint32, err error) {
 		n.restarted(a, stamp)
 	case stamp != a.recovery:
 		n.s.counters.unconfirmed.Add(1)
-		n.s.warn(&n.s.complain.unconfirmed, "SMF answers with an earlier Recovery Time Stamp: its sessions stay", "node", a.node)
+		n.s.warn(&n.s.complain.unconfirmed, logevent.PFCPRecoveryUnconfirmed, "SMF answers with an earlier Recovery Time Stamp: its sessions stay", "node", a.node)
 	}
 }
 
@@ -113,7 +114,7 @@ const hasRestarted = "the SMF has restarted: its Recovery Time Stamp is a later 
 func (n *node) restarted(a *association, stamp uint32) {
 	a.end(nil)
 	n.s.counters.peerRestarts.Add(1)
-	n.s.warn(&n.s.complain.restarted, "SMF has restarted: its sessions are gone", "node", a.node, "sessions", a.sessions.Load())
+	n.s.warn(&n.s.complain.restarted, logevent.PFCPSMFRestarted, "SMF has restarted: its sessions are gone", "node", a.node, "sessions", a.sessions.Load())
 	next := newAssociation(a.node, stamp, a.addrs...)
 	next.apps.Store(a.apps.Load())
 	next.proven.Store(true)

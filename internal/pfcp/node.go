@@ -13,6 +13,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 )
 
@@ -111,7 +112,7 @@ func (n *node) receive(p *packet) {
 	if _, known := messageNames[h.Type]; !known || h.Type == message.MsgTypeSessionReportRequest ||
 		h.Type == message.MsgTypeNodeReportRequest {
 		n.s.counters.malformed.Add(1)
-		n.s.warn(&n.s.complain.malformed, "PFCP message of a type that no SMF sends", "from", p.from, "type", h.Type)
+		n.s.warn(&n.s.complain.malformed, logevent.PFCPMalformed, "PFCP message of a type that no SMF sends", "from", p.from, "type", h.Type)
 		return
 	}
 	key := n.answers.key(p.from, p.data)
@@ -158,7 +159,7 @@ func (r *nodeRequest) reply(cause uint8, list ...*ie.IE) {
 // refuse answers that nothing was done.
 func (r *nodeRequest) refuse(why *wire.Refusal) {
 	s := r.n.s
-	s.warn(&s.complain.refused, "PFCP request refused", "from", r.p.from, "message", messageName(r.h.Type), "why", why)
+	s.warn(&s.complain.refused, logevent.PFCPRequestRefused, "PFCP request refused", "from", r.p.from, "message", messageName(r.h.Type), "why", why)
 	r.reply(why.Cause, append([]*ie.IE{wire.NewNodeID(s.cfg.NodeID)}, why.IEs()...)...)
 }
 
@@ -170,7 +171,7 @@ func (n *node) request(r nodeRequest, body wire.IEs, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			n.s.counters.panics.Add(1)
-			n.s.warn(&n.s.complain.panicked, "reading a PFCP message failed", "from", r.p.from, "panic", v, "stack", string(debug.Stack()))
+			n.s.warn(&n.s.complain.panicked, logevent.PFCPPanic, "reading a PFCP message failed", "from", r.p.from, "panic", v, "stack", string(debug.Stack()))
 			r.refuse(&wire.Refusal{Cause: ie.CauseInvalidLength, Err: fmt.Errorf("panic: %v", v)})
 		}
 	}()
@@ -215,7 +216,7 @@ func (n *node) purge(old, a *association, why string, done func()) {
 		w.purges = append(w.purges, p)
 	}, func() {
 		if purged := old.purged.Load(); purged > 0 {
-			n.s.log.Warn("sessions removed with their PFCP association", "node", old.node, "address", old.addrs[0], "sessions", purged, "why", why)
+			n.s.log.Warn("sessions removed with their PFCP association", "event", logevent.PFCPSessionsRemoved, "node", old.node, "address", old.addrs[0], "sessions", purged, "why", why)
 		}
 		done()
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/wmnsk/go-pfcp/ie"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
@@ -87,7 +88,7 @@ func (w *worker) reapply(a *association, changed []string) {
 			continue
 		}
 		if _, err := w.s.upf.Modify(from, &to, session.Modification{}); err != nil {
-			w.s.warn(&w.s.complain.app, "session keeps the old PFDs of its application", "seid", seid, "error", err)
+			w.s.warn(&w.s.complain.app, logevent.PFCPPFDFailed, "session keeps the old PFDs of its application", "seid", seid, "error", err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -68,7 +69,7 @@ func (w *worker) purgeSome() {
 	p.done()
 	if len(p.failed) > 0 {
 		// No peer can ask for them again: they are ours to remove.
-		w.s.log.Error("sessions of a lost association not deleted: trying again", "sessions", len(p.failed), "error", p.err)
+		w.s.log.Error("sessions of a lost association not deleted: trying again", "event", logevent.PFCPSessionsNotRemoved, "sessions", len(p.failed), "error", p.err)
 		again := &purge{seids: p.failed, old: p.old, new: p.new, done: func() {}}
 		time.AfterFunc(w.s.cfg.RetryAfter, func() {
 			w.tasks <- func() { w.purges = append(w.purges, again) }

@@ -7,6 +7,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
@@ -119,9 +120,9 @@ func (w *worker) reported(seid uint64, body wire.IEs) error {
 	touched := false
 	w.read(netip.AddrPort{}, func() { cause, touched = b.ReportResponse(body) })
 	if cause == ie.CauseSessionContextNotFound {
-		w.s.warn(&w.s.complain.unknown, "SMF does not know a session: removing it", "seid", seid, "smf", from.Node)
+		w.s.warn(&w.s.complain.unknown, logevent.PFCPSessionUnknown, "SMF does not know a session: removing it", "seid", seid, "smf", from.Node)
 		if err := w.drop(seid, from); err != nil {
-			w.s.warn(&w.s.complain.kept, "session not deleted", "seid", seid, "error", err)
+			w.s.warn(&w.s.complain.kept, logevent.PFCPSessionNotDeleted, "session not deleted", "seid", seid, "error", err)
 		}
 		return errors.Join(ErrRefused, ErrNoSession)
 	}
@@ -178,11 +179,11 @@ func (s *Server) nodeReport(a *association, what uint8, report *ie.IE, refused f
 			case err == nil, errors.Is(err, ErrStopped):
 				return
 			case errors.Is(err, ErrBusy), errors.Is(err, ErrNoAnswer) && a.down.Load():
-				s.warn(&s.complain.refused, "Node Report not delivered", "node", a.node, "error", err)
+				s.warn(&s.complain.refused, logevent.PFCPNodeReportFailed, "Node Report not delivered", "node", a.node, "error", err)
 				return
 			}
 			if a.noNodeReports.CompareAndSwap(false, true) {
-				s.log.Warn("SMF takes no Node Reports: it gets no more", "node", a.node, "error", err)
+				s.log.Warn("SMF takes no Node Reports: it gets no more", "event", logevent.PFCPNodeReportsRefused, "node", a.node, "error", err)
 			}
 			refused()
 		},

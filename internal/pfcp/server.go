@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -274,6 +275,6 @@ func (s *Server) hears(in int, from netip.AddrPort) bool {
 		return true
 	}
 	s.counters.astray.Add(1)
-	s.warn(&s.complain.astray, "PFCP by an interface that is not for N4", "from", from, "interface", in)
+	s.warn(&s.complain.astray, logevent.PFCPWrongInterface, "PFCP by an interface that is not for N4", "from", from, "interface", in)
 	return false
 }

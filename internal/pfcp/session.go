@@ -7,6 +7,7 @@ import (
 
 	"github.com/wmnsk/go-pfcp/ie"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/pfcp/request"
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
@@ -61,7 +62,7 @@ func (w *worker) establish(p *packet, h wire.Header, body wire.IEs) {
 		}
 	}
 	if b.Err != nil {
-		w.s.warn(&w.s.complain.refused, "session not established", "smf", of.node, "why", b.Err)
+		w.s.warn(&w.s.complain.refused, logevent.PFCPSessionRefused, "session not established", "smf", of.node, "why", b.Err)
 		w.refuse(p, h, cpSEID, b.Err)
 		return
 	}
@@ -111,7 +112,7 @@ func (w *worker) find(p *packet, h wire.Header) (f found, ok bool) {
 	}
 	if !of.has(p.from.Addr()) {
 		w.s.counters.unauthorised.Add(1)
-		w.s.warn(&w.s.complain.unauthorised, "request for another peer's session", "from", p.from, "seid", h.SEID, "smf", of.node)
+		w.s.warn(&w.s.complain.unauthorised, logevent.PFCPUnauthorised, "request for another peer's session", "from", p.from, "seid", h.SEID, "smf", of.node)
 		return f, false
 	}
 	f.answered = w.s.signalling.Take(h.SEID, h.Sequence)
@@ -177,7 +178,7 @@ func (w *worker) change(from *session.Session, b *request.Builder) (reports []se
 	if err != nil {
 		got.free(w.s.upf)
 		b.Fail(refusalOf(err))
-		w.s.warn(&w.s.complain.refused, "session not modified", "smf", from.Node, "why", b.Err)
+		w.s.warn(&w.s.complain.refused, logevent.PFCPSessionRefused, "session not modified", "smf", from.Node, "why", b.Err)
 		return nil, nil
 	}
 	if b.OwnsPDRs() {

@@ -8,6 +8,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
@@ -114,7 +115,7 @@ func (n *node) associate(c *claim, done func(retained bool)) {
 	for _, other := range ended {
 		other.end(nil)
 		n.s.counters.peerRestarts.Add(1)
-		n.s.warn(&n.s.complain.restarted, "SMF has restarted under another Node ID", "node", peer.node, "was", other.node)
+		n.s.warn(&n.s.complain.restarted, logevent.PFCPSMFRestarted, "SMF has restarted under another Node ID", "node", peer.node, "was", other.node)
 		ps = ps.without(other.node)
 	}
 	if old != nil {
@@ -130,7 +131,7 @@ func (n *node) associate(c *claim, done func(retained bool)) {
 		left++
 		n.purge(other, a, reasonToEnd(other, a), finished)
 	}
-	n.s.inform(&n.s.complain.associated, "PFCP association", "node", peer.node, "address", from, "again", old != nil, "retain_sessions", retained)
+	n.s.inform(&n.s.complain.associated, logevent.PFCPAssociated, "PFCP association", "node", peer.node, "address", from, "again", old != nil, "retain_sessions", retained)
 	finished()
 }
 
@@ -191,7 +192,7 @@ func (n *node) releaseRequest(r *nodeRequest, body wire.IEs) {
 	r.later()
 	a.end(nil)
 	n.publish(n.s.peers.Load().without(a.node))
-	n.s.inform(&n.s.complain.released, "PFCP association released", "node", a.node, "sessions", a.sessions.Load())
+	n.s.inform(&n.s.complain.released, logevent.PFCPReleased, "PFCP association released", "node", a.node, "sessions", a.sessions.Load())
 	n.purge(a, nil, "the SMF has released the association", func() {
 		r.reply(ie.CauseRequestAccepted, wire.NewNodeID(n.s.cfg.NodeID), accepted)
 	})
@@ -228,13 +229,13 @@ func (n *node) connected(addr netip.Addr, body wire.IEs, err error) {
 		err = fmt.Errorf("%w: cause %d", ErrRefused, peer.cause)
 	}
 	if err != nil {
-		n.s.log.Warn("no PFCP association", "address", addr, "error", err)
+		n.s.log.Warn("no PFCP association", "event", logevent.PFCPAssociationFailed, "address", addr, "error", err)
 		return
 	}
 	c := &claim{peer: peer, from: addr}
 	c.done = func(why *wire.Refusal) {
 		if why != nil {
-			n.s.log.Warn("no PFCP association", "address", addr, "error", why)
+			n.s.log.Warn("no PFCP association", "event", logevent.PFCPAssociationFailed, "address", addr, "error", why)
 			return
 		}
 		n.associate(c, func(bool) {})
@@ -256,7 +257,7 @@ func (s *Server) Release(nodeID string) error {
 		ies: []*ie.IE{wire.NewNodeID(s.cfg.NodeID), ie.NewPFCPAssociationReleaseRequest(1, 0)},
 		done: func(body wire.IEs, err error) {
 			if err := causeOf(body, err); err != nil {
-				s.log.Warn("SMF does not release its association", "node", nodeID, "error", err)
+				s.log.Warn("SMF does not release its association", "event", logevent.PFCPReleaseRefused, "node", nodeID, "error", err)
 			}
 		},
 	})

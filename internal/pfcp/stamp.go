@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // saveStamp saves our Recovery Time Stamp, first with the sessions.
@@ -55,6 +57,6 @@ func (s *Server) writeStampFile(saved bool) {
 		}
 	}
 	if err != nil {
-		s.log.Warn("the next start answers heartbeats only when all sessions are there", "error", err)
+		s.log.Warn("the next start answers heartbeats only when all sessions are there", "event", logevent.PFCPStampUnsaved, "error", err)
 	}
 }

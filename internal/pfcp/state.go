@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
@@ -80,7 +81,7 @@ func (s *Server) saveState(key string, value any) bool {
 		err = s.upf.SaveState(key, b)
 	}
 	if err != nil {
-		s.warn(&s.complain.unsaved, "PFCP associations not saved", "error", err)
+		s.warn(&s.complain.unsaved, logevent.PFCPStateUnsaved, "PFCP associations not saved", "error", err)
 	}
 	return err == nil
 }
@@ -153,12 +154,12 @@ func (s *Server) adopt(ps *peers) {
 	for _, seid := range orphans {
 		had := resourcesOf(s.upf.Session(seid))
 		if err := s.upf.Drop(seid); err != nil {
-			s.log.Error("session without an association not deleted", "seid", seid, "error", err)
+			s.log.Error("session without an association not deleted", "event", logevent.PFCPOrphanNotRemoved, "seid", seid, "error", err)
 			continue
 		}
 		had.free(s.upf)
 	}
 	if len(orphans) > 0 {
-		s.log.Warn("sessions without an association deleted", "sessions", len(orphans))
+		s.log.Warn("sessions without an association deleted", "event", logevent.PFCPOrphansRemoved, "sessions", len(orphans))
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/wmnsk/go-pfcp/message"
+
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // Stats are the counters of the server since its start.
@@ -142,17 +144,17 @@ type complaint struct {
 
 // warn logs text with args once a second, and how many such messages were not
 // logged before.
-func (s *Server) warn(c *complaint, text string, args ...any) {
-	s.limited(c, slog.LevelWarn, time.Second, text, args)
+func (s *Server) warn(c *complaint, event *logevent.Event, text string, args ...any) {
+	s.limited(c, time.Second, event, text, args)
 }
 
 // inform logs text with args once a minute, and how many such messages were not
 // logged before.
-func (s *Server) inform(c *complaint, text string, args ...any) {
-	s.limited(c, slog.LevelInfo, time.Minute, text, args)
+func (s *Server) inform(c *complaint, event *logevent.Event, text string, args ...any) {
+	s.limited(c, time.Minute, event, text, args)
 }
 
-func (s *Server) limited(c *complaint, level slog.Level, every time.Duration, text string, args []any) {
+func (s *Server) limited(c *complaint, every time.Duration, event *logevent.Event, text string, args []any) {
 	now := time.Now().UnixNano()
 	next := c.next.Load()
 	if now < next || !c.next.CompareAndSwap(next, now+int64(every)) {
@@ -162,5 +164,5 @@ func (s *Server) limited(c *complaint, level slog.Level, every time.Duration, te
 	if n := c.hidden.Swap(0); n > 0 {
 		args = append(args, "not_logged", n)
 	}
-	s.log.Log(context.Background(), level, text, args...)
+	s.log.Log(context.Background(), event.Level(), text, "event", event, slog.Group("", args...))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/pfcp/request"
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
@@ -129,7 +130,7 @@ func (w *worker) receiveAll(b *batch) {
 // lost counts and logs a message that the socket did not take.
 func (s *Server) lost(err error) {
 	s.counters.unsent.Add(1)
-	s.warn(&s.complain.unsent, "PFCP message not sent", "error", err)
+	s.warn(&s.complain.unsent, logevent.PFCPSendFailed, "PFCP message not sent", "error", err)
 }
 
 // receive handles one datagram, a request about a session: it repeats an answer
@@ -140,7 +141,7 @@ func (w *worker) receive(p *packet) {
 	if len(of) == 0 {
 		// A sender without an association makes us keep nothing.
 		w.s.counters.unauthorised.Add(1)
-		w.s.warn(&w.s.complain.unauthorised, "request without an association", "from", p.from)
+		w.s.warn(&w.s.complain.unauthorised, logevent.PFCPUnauthorised, "request without an association", "from", p.from)
 		w.refuse(p, h, 0, &wire.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation})
 		w.out.add(p.conn, p.to, w.scratch)
 		return
@@ -200,7 +201,7 @@ func (w *worker) read(from netip.AddrPort, f func()) {
 	defer func() {
 		if v := recover(); v != nil {
 			w.s.counters.panics.Add(1)
-			w.s.warn(&w.s.complain.panicked, "reading a PFCP message failed", "from", from, "panic", v, "stack", string(debug.Stack()))
+			w.s.warn(&w.s.complain.panicked, logevent.PFCPPanic, "reading a PFCP message failed", "from", from, "panic", v, "stack", string(debug.Stack()))
 			w.b.Err = &wire.Refusal{Cause: ie.CauseInvalidLength, Err: fmt.Errorf("panic: %v", v)}
 		}
 	}()

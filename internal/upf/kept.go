@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/buffer"
 	"github.com/culvert-net/culvert/internal/upf/rules"
@@ -148,7 +149,7 @@ func (k *keeper) close(e *store.Entry) {
 		k.mu.Unlock()
 	}
 	if err := k.install.put(e, e.Session()); err != nil {
-		k.log.Error("packets for a full buffer still come to the daemon", "seid", e.SEID, "error", err)
+		k.log.Error("packets for a full buffer still come to the daemon", "event", logevent.SessionBufferFailed, "seid", e.SEID, "error", err)
 	}
 }
 
@@ -171,7 +172,7 @@ func (k *keeper) reopen() {
 			if e.Buffer.Crowded() {
 				e.Buffer.Reopen()
 				if err := k.install.put(e, e.Session()); err != nil {
-					k.log.Error("a session keeps no packets although there is room", "seid", e.SEID, "error", err)
+					k.log.Error("a session keeps no packets although there is room", "event", logevent.SessionBufferFailed, "seid", e.SEID, "error", err)
 				}
 			}
 			k.install.unlock(e)
@@ -251,11 +252,11 @@ func (k *keeper) drainSome(e *store.Entry) bool {
 		return true
 	}
 	if late >= 2*drainFor {
-		k.log.Warn("packets for a UE that was idle may have been overtaken", "seid", e.SEID)
+		k.log.Warn("packets for a UE that was idle may have been overtaken", "event", logevent.SessionReordered, "seid", e.SEID)
 	}
 	e.Buffer.Drained()
 	if err := k.install.put(e, s); err != nil {
-		k.log.Error("a session keeps packets although it forwards", "seid", e.SEID, "error", err)
+		k.log.Error("a session keeps packets although it forwards", "event", logevent.SessionBufferFailed, "seid", e.SEID, "error", err)
 		return false
 	}
 	k.update(e, s, s, false)

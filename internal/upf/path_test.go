@@ -164,7 +164,7 @@ func TestPathFailure(t *testing.T) {
 	if want := []string{"down 192.0.2.3 [" + sample.Session(1).Node + "]", "down 192.0.2.77 [smf-elsewhere]"}; !slices.Equal(w.smf.paths, want) {
 		t.Errorf("reported: %q, want %q", w.smf.paths, want)
 	}
-	if want := "level=WARN msg=\"GTP-U path has failed: the peer does not answer Echo Requests\" peer=192.0.2.77 sessions=1 smfs=[smf-elsewhere]\n"; !strings.Contains(log.String(), want) {
+	if want := "level=WARN msg=\"GTP-U path has failed: the peer does not answer Echo Requests\" event=gtpu.path_failed peer=192.0.2.77 sessions=1 smfs=[smf-elsewhere]\n"; !strings.Contains(log.String(), want) {
 		t.Errorf("the log has no %q:\n%s", want, &log)
 	}
 }

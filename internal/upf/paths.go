@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/path"
@@ -42,7 +43,7 @@ func (p *peering) sessionsOn(peer netip.Addr) (bySMF map[string][]uint64, count 
 func (p *peering) pathFailed(peer netip.Addr) {
 	bySMF, count := p.sessionsOn(peer)
 	smfs := slices.Sorted(maps.Keys(bySMF))
-	p.log.Warn("GTP-U path has failed: the peer does not answer Echo Requests", "peer", peer, "sessions", count, "smfs", smfs)
+	p.log.Warn("GTP-U path has failed: the peer does not answer Echo Requests", "event", logevent.GTPUPathFailed, "peer", peer, "sessions", count, "smfs", smfs)
 	p.reports.announce(func(r pfcp.Reporter) {
 		r.PathFailure(peer, smfs, func(smf string) { go p.indicatePath(peer, smf, bySMF[smf]) })
 	})
@@ -52,7 +53,7 @@ func (p *peering) pathFailed(peer netip.Addr) {
 func (p *peering) pathRecovered(peer netip.Addr) {
 	bySMF, count := p.sessionsOn(peer)
 	smfs := slices.Sorted(maps.Keys(bySMF))
-	p.log.Info("GTP-U path works again", "peer", peer, "sessions", count, "smfs", smfs)
+	p.log.Info("GTP-U path works again", "event", logevent.GTPUPathRecovered, "peer", peer, "sessions", count, "smfs", smfs)
 	p.reports.announce(func(r pfcp.Reporter) { r.PathRecovery(peer, smfs) })
 }
 
@@ -82,11 +83,11 @@ const (
 // before: others may forward what they get.
 func (p *peering) indicatePath(peer netip.Addr, smf string, seids []uint64) {
 	if _, answered := p.paths.Failed(peer); !answered {
-		p.log.Warn("SMF is not told of a failed GTP-U path: it takes no Node Reports, and the peer has never answered an Echo Request",
+		p.log.Warn("SMF is not told of a failed GTP-U path: it takes no Node Reports, and the peer has never answered an Echo Request", "event", logevent.GTPUPathUnreported,
 			"peer", peer, "smf", smf, "sessions", len(seids))
 		return
 	}
-	p.log.Warn("SMF takes no Node Reports: the sessions of a failed GTP-U path are reported to it by Error Indication Reports",
+	p.log.Warn("SMF takes no Node Reports: the sessions of a failed GTP-U path are reported to it by Error Indication Reports", "event", logevent.GTPUPathIndicated,
 		"peer", peer, "smf", smf, "sessions", len(seids))
 	slices.Sort(seids)
 	for n, seid := range seids {

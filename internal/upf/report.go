@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/lan"
@@ -90,7 +91,7 @@ func (r *reporter) examine(e *store.Entry, s *session.Session, now time.Time, re
 		return
 	}
 	if err := r.install.collect(e, s, now); err != nil {
-		r.log.Error("cannot read the usage of a session", "seid", e.SEID, "error", err)
+		r.log.Error("cannot read the usage of a session", "event", logevent.SessionUsageUnread, "seid", e.SEID, "error", err)
 		return
 	}
 	found := e.Usage.Examine(s, now)
@@ -101,7 +102,7 @@ func (r *reporter) examine(e *store.Entry, s *session.Session, now time.Time, re
 			r.stats.JournalFailed.Add(1)
 		}
 		if failed := err != nil; r.unwritten.Swap(failed) != failed && failed { // the first of many
-			r.log.Error("usage reports are not in the journal: a restart loses them", "seid", e.SEID, "error", err)
+			r.log.Error("usage reports are not in the journal: a restart loses them", "event", logevent.SessionReportUnsaved, "seid", e.SEID, "error", err)
 		}
 	}
 	if found.Blocked {
@@ -120,7 +121,7 @@ func (r *reporter) relimit(e *store.Entry, s *session.Session) {
 
 func (r *reporter) limitsFailed(e *store.Entry, err error) {
 	if err != nil {
-		r.log.Error("cannot set the limits of a session's rules", "seid", e.SEID, "error", err)
+		r.log.Error("cannot set the limits of a session's rules", "event", logevent.SessionLimitFailed, "seid", e.SEID, "error", err)
 	}
 }
 
@@ -200,6 +201,6 @@ func (r *reporter) lookForHosts() {
 		}
 	})
 	if err != nil {
-		r.log.Error("cannot read the hosts behind Ethernet sessions", "error", err)
+		r.log.Error("cannot read the hosts behind Ethernet sessions", "event", logevent.SessionHostsUnread, "error", err)
 	}
 }

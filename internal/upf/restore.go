@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/store"
 	"github.com/culvert-net/culvert/internal/upf/usage"
@@ -48,7 +49,7 @@ func (u *UPF) Restore() {
 		shares.Go(func() {
 			for _, e := range share {
 				if err := u.restoreSession(e); err != nil {
-					u.o.Logger.Error("cannot restore a session of an earlier run", "seid", e.SEID, "error", err)
+					u.o.Logger.Error("cannot restore a session of an earlier run", "event", logevent.SessionNotRestored, "seid", e.SEID, "error", err)
 					u.links.Leave(e.SEID)
 					u.install.share.forget(e.SEID)
 					u.store.Abandon(e)

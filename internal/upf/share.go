@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	signalling "github.com/culvert-net/culvert/internal/dataplane/n4"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/path"
@@ -169,7 +170,7 @@ func (s *sharer) open(e *store.Entry) {
 	of := e.Session()
 	some, err := s.rules(e, of)
 	if err != nil {
-		s.u.o.Logger.Error("the data path does not answer for a session", "seid", e.SEID, "error", err)
+		s.u.o.Logger.Error("the data path does not answer for a session", "event", logevent.N4FastFailed, "seid", e.SEID, "error", err)
 	}
 	if err == nil && some[0].Pdr != 0 {
 		s.table.Open(e.SEID, association, signalling.Owner{SEID: of.CPSEID, Addr: of.CPAddr}, some)
@@ -347,7 +348,7 @@ func (s *sharer) recoverWays() {
 	for way, entry := range s.table.Taught() {
 		known, err := s.u.o.DataPath.RecoverTurn(way.Template, way.GNB, entry)
 		if err != nil {
-			s.u.o.Logger.Error("the data path does not answer requests for a gNB", "gnb", way.GNB, "error", err)
+			s.u.o.Logger.Error("the data path does not answer requests for a gNB", "event", logevent.N4FastFailed, "gnb", way.GNB, "error", err)
 		}
 		if !known {
 			gone = append(gone, way)
@@ -363,7 +364,7 @@ func (s *sharer) recoverWays() {
 		return err
 	})
 	if err != nil {
-		s.u.o.Logger.Error("the data path knows ways to gNBs that are gone", "error", err)
+		s.u.o.Logger.Error("the data path knows ways to gNBs that are gone", "event", logevent.N4FastFailed, "error", err)
 	}
 }
 
@@ -500,7 +501,7 @@ func (s *sharer) SetNode(node pfcp.Node) {
 	maps.DeleteFunc(to.Peers, func(a netip.Addr, _ signalling.Peer) bool { return shared[a] }) // whose SMFs only the daemon can tell apart
 	s.smfs.Store(&numbers)
 	if err := s.table.SetNode(to); err != nil {
-		s.u.o.Logger.Error("the data path answers SMFs as they were", "error", err)
+		s.u.o.Logger.Error("the data path answers SMFs as they were", "event", logevent.N4FastFailed, "error", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/upf/rules"
@@ -43,10 +44,10 @@ func (l *matchLog) note(list []slice.Slice, s *session.Session, m rules.Match) {
 	switch {
 	case known:
 	case m.Reversed:
-		l.log.Info("the SMF sends the octets of the SD in reverse order: the slice was found by that",
+		l.log.Info("the SMF sends the octets of the SD in reverse order: the slice was found by that", "event", logevent.SliceReversedSD,
 			"association", key.association, "received", key.snssai, "slice", key.slice, "snssai", m.Slice.SNSSAI)
 	default:
-		l.log.Warn("sessions belong to no slice", "association", key.association, "received", key.snssai,
+		l.log.Warn("sessions belong to no slice", "event", logevent.SliceNone, "association", key.association, "received", key.snssai,
 			"network_instances", key.instances, "slices", selections(list),
 			"fix", "give a slice this snssai or network_instance, or leave both out for one that takes all sessions")
 	}

@@ -87,8 +87,8 @@ func TestSliceOfOpen5GS(t *testing.T) {
 			t.Errorf("%q is %d times in the log, want %d:\n%s", what, got, want, log.String())
 		}
 	}
-	const reverse = `reverse order: the slice was found by that" association=192.0.2.1 received=1-010000 slice=a snssai=1-000001`
-	const none = `sessions belong to no slice" association=192.0.2.1 received=1-000003 network_instances=internet slices="a: snssai 1-000001; b: snssai 1-000002, network_instance factory"`
+	const reverse = `event=slice.reversed_sd association=192.0.2.1 received=1-010000 slice=a snssai=1-000001`
+	const none = `event=slice.none association=192.0.2.1 received=1-000003 network_instances=internet slices="a: snssai 1-000001; b: snssai 1-000002, network_instance factory"`
 	count(reverse, 1)
 	count(none, 1)
 	count("level=", 2)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -43,7 +44,7 @@ func (r *retries) check(err error, what string, key any) bool {
 		r.first = fmt.Sprintf("%s %v: %v", what, key, err)
 	}
 	if r.failed++; r.failed <= mostWarnings {
-		r.log.Warn("cannot keep the data path in step with the kernel; will try again", "what", what, "key", key, "error", err)
+		r.log.Warn("cannot keep the data path in step with the kernel; will try again", "event", logevent.DataPathOutOfStep, "what", what, "key", key, "error", err)
 	}
 	return false
 }
@@ -129,7 +130,7 @@ func (n *Network) Sync(links *netdev.Snapshot, tables []uint32, pods []netip.Pre
 		n.written = nil
 	}
 	if more := n.failed - mostWarnings; more > 0 {
-		n.log.Warn("cannot keep the data path in step with the kernel; will try again", "more", more)
+		n.log.Warn("cannot keep the data path in step with the kernel; will try again", "event", logevent.DataPathOutOfStep, "more", more)
 	}
 }
 

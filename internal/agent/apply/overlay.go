@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -379,7 +380,7 @@ func (o *Overlay) syncPods(mtu int) {
 	}
 	ok := true
 	if o.mtu != 0 {
-		o.log.Info("the MTU of pods changes", "from", o.mtu, "to", mtu)
+		o.log.Info("the MTU of pods changes", "event", logevent.OverlayMTUChanged, "from", o.mtu, "to", mtu)
 	}
 	for _, p := range o.pods.List() {
 		ok = o.check(o.host.SetPodMTU(p.NetNS, p.Interface, mtu), "set the MTU of a pod", p.Namespace+"/"+p.Name) && ok

@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/upf"
@@ -136,7 +137,7 @@ func (w *Writer) Converge(to *plan.Tables, s plan.Scope) {
 		if err := w.write(s.Do); err != nil {
 			failures[s.Ref] = err
 			if before := w.Failures[s.Ref]; before == nil || before.Error() != err.Error() {
-				w.log.Error("cannot bring the data path to the desired state; will try again", "resource", s.Ref.String(), "error", err)
+				w.log.Error("cannot bring the data path to the desired state; will try again", "event", logevent.ResourceFailed, "resource", s.Ref.String(), "error", err)
 			}
 		}
 	}
@@ -145,7 +146,7 @@ func (w *Writer) Converge(to *plan.Tables, s plan.Scope) {
 	}
 	for ref := range w.Failures {
 		if failures[ref] == nil {
-			w.log.Info("recovered", "resource", ref.String())
+			w.log.Info("recovered", "event", logevent.ResourceRecovered, "resource", ref.String())
 		}
 	}
 	w.Failures = failures
@@ -160,16 +161,16 @@ func (w *Writer) steps(to *plan.Tables, s plan.Scope) []plan.Step {
 func (w *Writer) holds(to *plan.Tables, s plan.Scope) {
 	to.Switched(w.Tables, s, func(policy, before string, now srpolicy.Verdict, ready bool) {
 		own := func(path string) string { return cmp.Or(path, "(its own segment lists)") }
-		w.log.Info("policy takes another candidate path", "policy", policy, "path", own(now.Path), "before", own(before), "held_ready", ready, "why", now.Why)
+		w.log.Info("policy takes another candidate path", "event", logevent.PolicyPathChanged, "policy", policy, "path", own(now.Path), "before", own(before), "held_ready", ready, "why", now.Why)
 	})
 	to.Turned(w.Tables, s, func(policy string, list int, down string) {
 		p := to.Policies[policy]
 		segments := p.Lists()[list].Segments
 		if down != "" {
-			w.log.Warn("segment list is down", "policy", policy, "list", list, "segments", segments, "why", down)
+			w.log.Warn("segment list is down", "event", logevent.SegmentListDown, "policy", policy, "list", list, "segments", segments, "why", down)
 			return
 		}
-		w.log.Info("segment list is up again", "policy", policy, "list", list, "segments", segments)
+		w.log.Info("segment list is up again", "event", logevent.SegmentListUp, "policy", policy, "list", list, "segments", segments)
 	})
 	w.Tables = to
 	maps.DeleteFunc(w.Modes, func(name string, _ attach.Mode) bool {

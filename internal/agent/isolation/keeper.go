@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/agent/pods"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netpol"
 )
 
@@ -162,7 +163,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		}
 		again = nil
 		if err := k.round(); err != nil {
-			k.log.Error("cannot apply NetworkPolicies: pods are isolated as before; will try again", "error", err)
+			k.log.Error("cannot apply NetworkPolicies: pods are isolated as before; will try again", "event", logevent.NetPolFailed, "error", err)
 			again = time.After(k.pause)
 		}
 	}
@@ -254,7 +255,7 @@ func (k *Keeper) note(s *netpol.State, d *netpol.Desired, err error) {
 	told := map[string]bool{}
 	for _, problem := range now.Problems {
 		if told[problem] = true; !k.told[problem] {
-			k.log.Warn("a NetworkPolicy cannot be used as it is", "problem", problem)
+			k.log.Warn("a NetworkPolicy cannot be used as it is", "event", logevent.NetPolUnusable, "problem", problem)
 		}
 	}
 	k.told = told

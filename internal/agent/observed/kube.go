@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/kube"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
@@ -49,7 +50,7 @@ func (k *Kubernetes) start(ctx context.Context, s *State) {
 	}
 	k.running.Go(func() {
 		if err := k.watcher.Run(ctx, k, known); err != nil {
-			k.log.Error("the Kubernetes API is not watched any more", "error", err)
+			k.log.Error("the Kubernetes API is not watched any more", "event", logevent.KubeStopped, "error", err)
 		}
 	})
 	if k.pool.IsValid() {

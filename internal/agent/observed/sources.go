@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/kube"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netpol"
 	"github.com/culvert-net/culvert/internal/overlay"
 )
@@ -121,7 +122,7 @@ func (s *Sources) adjustBGP(ctx context.Context, c Config, self overlay.Self, st
 		if err := h.start(ctx); err != nil {
 			return err
 		}
-		s.log.Info("speaks BGP", "asn", c.BGP.ASN, "router_id", c.BGP.RouterID)
+		s.log.Info("speaks BGP", "event", logevent.BGPStarted, "asn", c.BGP.ASN, "router_id", c.BGP.RouterID)
 		s.bgp.Store(h)
 	}
 	n, parts := self.Node(), self.Parts()

@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/ipam"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -277,7 +278,7 @@ func (p *Pods) Add(key Attachment, v Pod) (Network, error) {
 		}
 		return Network{}, err
 	}
-	p.log.Info("pod added", "pod", v.Namespace+"/"+v.Name, "addresses", lease.Addresses, "interface", v.HostInterface, "container", key.ContainerID)
+	p.log.Info("pod added", "event", logevent.PodAdded, "pod", v.Namespace+"/"+v.Name, "addresses", lease.Addresses, "interface", v.HostInterface, "container", key.ContainerID)
 	// Who changes the MTU sees this pod, or this pod sees the change.
 	given := Network{Addresses: lease.Addresses, MTU: p.now().MTU, Routes: routesOf(tenant, lease.Addresses)}
 	for _, a := range lease.Addresses {
@@ -422,7 +423,7 @@ func (p *Pods) takeAway(lease ipam.Lease[Pod]) error {
 	if err := p.book.Release(key); err != nil {
 		return err
 	}
-	p.log.Info("pod removed", "pod", lease.Holder.Namespace+"/"+lease.Holder.Name, "addresses", lease.Addresses, "container", key.ContainerID)
+	p.log.Info("pod removed", "event", logevent.PodRemoved, "pod", lease.Holder.Namespace+"/"+lease.Holder.Name, "addresses", lease.Addresses, "container", key.ContainerID)
 	return nil
 }
 
@@ -502,7 +503,7 @@ func (p *Pods) note(key Attachment, err error) {
 		return
 	}
 	if before := p.failures[key]; before == nil || before.Error() != err.Error() {
-		p.log.Error("cannot connect a pod; will try again", "attachment", key.String(), "error", err)
+		p.log.Error("cannot connect a pod; will try again", "event", logevent.PodFailed, "attachment", key.String(), "error", err)
 	}
 	p.failures[key] = err
 }
@@ -539,7 +540,7 @@ func (p *Pods) UpdateMTU() {
 			continue
 		}
 		if err := p.host.SetPodMTU(l.Holder.NetNS, key.Interface, mtu); err != nil {
-			p.log.Warn("cannot set the MTU of a pod; will try again", "attachment", key.String(), "error", err)
+			p.log.Warn("cannot set the MTU of a pod; will try again", "event", logevent.PodMTUFailed, "attachment", key.String(), "error", err)
 		}
 	}
 }

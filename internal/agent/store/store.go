@@ -21,6 +21,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
@@ -76,7 +77,7 @@ func Open(path string, log *slog.Logger) (*Store, error) {
 		return nil, fmt.Errorf("state file: %w", err)
 	}
 	waiting := time.AfterFunc(silence, func() {
-		log.Info("another daemon has the state file: waiting for it to end", "file", path, "at_most", patience)
+		log.Info("another daemon has the state file: waiting for it to end", "event", logevent.StateFileBusy, "file", path, "at_most", patience)
 	})
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: patience, InitialMmapSize: reserved})
 	waiting.Stop()
@@ -197,7 +198,7 @@ func (s *Store) Keep(ctx context.Context) error {
 		}
 		rest := saveInterval
 		if err := s.Flush(); err != nil {
-			s.log.Error("cannot write to disk what others say; will try again", "error", err)
+			s.log.Error("cannot write to disk what others say; will try again", "event", logevent.StateWriteFailed, "error", err)
 			rest = retryInterval
 		}
 		select {

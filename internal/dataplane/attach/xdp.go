@@ -12,6 +12,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/pin"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // Mode is how the program is attached to an interface.
@@ -70,7 +71,7 @@ func (x *XDP) Attach(ifindex int, mode Mode) (Mode, error) {
 		err := x.attach(ifindex, m)
 		if err == nil {
 			if first != nil {
-				x.log.Warn("attached in generic mode, which is slower", "interface", port.Name(ifindex), "reason", first)
+				x.log.Warn("attached in generic mode, which is slower", "event", logevent.InterfaceGeneric, "interface", port.Name(ifindex), "reason", first)
 			}
 			return m, nil
 		}

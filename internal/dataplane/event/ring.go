@@ -12,6 +12,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // Rings are the ring buffers through which the data path sends records to the daemon.
@@ -96,7 +98,7 @@ func read[T any](ctx context.Context, r *Rings, name string, period time.Duratio
 			return fmt.Errorf("read %s: %w", m, err)
 		case uintptr(len(record.RawSample)) < size:
 			// left in the pinned ring by a build whose records were shorter
-			r.log.Warn("a record of another build is skipped", "ring", name, "bytes", len(record.RawSample), "want", size)
+			r.log.Warn("a record of another build is skipped", "event", logevent.DataPathRecordSkipped, "ring", name, "bytes", len(record.RawSample), "want", size)
 			continue
 		}
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(&value)), size), record.RawSample)

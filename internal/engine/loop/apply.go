@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/engine/headend"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/te/change"
 )
 
@@ -31,7 +32,7 @@ func (e *Engine) apply(ctx context.Context, r *round) error {
 		}
 	}
 	for _, m := range r.state.Plan.Moves {
-		e.log.Info("demand changed", "headend", m.Headend, "endpoint", m.Endpoint, "color", m.Color, "from", m.Now, "to", m.Then, "step", m.Step)
+		e.log.Info("demand changed", "event", logevent.TEDemandChanged, "headend", m.Headend, "endpoint", m.Endpoint, "color", m.Color, "from", m.Now, "to", m.Then, "step", m.Step)
 	}
 	e.count.Changes += uint64(len(r.state.Plan.Moves))
 	return nil

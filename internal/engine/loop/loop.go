@@ -17,6 +17,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/engine/headend"
 	"github.com/culvert-net/culvert/internal/engine/picture"
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/internal/te/demand"
@@ -131,10 +132,10 @@ func (e *Engine) Run(ctx context.Context) error {
 
 func (e *Engine) say(s State) {
 	if s.Problem != "" {
-		e.log.Warn(s.Word, "problem", s.Problem)
+		e.log.Warn(s.Word, "event", logevent.TEProblem, "problem", s.Problem)
 		return
 	}
-	e.log.Info(s.Word)
+	e.log.Info(s.Word, "event", logevent.TERound)
 }
 
 // Round does one round.

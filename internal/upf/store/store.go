@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/codec"
@@ -64,13 +65,13 @@ func Open(o Options) (*Store, error) {
 	journal.KeepRoom(s.Len)
 	if err := s.Journal(); err != nil {
 		o.Stats.JournalFailed.Add(1)
-		o.Log.Error("the session journal takes no records: sessions can be neither established nor modified", "error", err)
+		o.Log.Error("the session journal takes no records: sessions can be neither established nor modified", "event", logevent.JournalFailing, "error", err)
 	}
 	if lost == nil {
 		s.giveUp(damage)
 		return s, nil
 	}
-	o.Log.Warn("sessions of an earlier run are lost: SMFs will establish them again", "reason", lost)
+	o.Log.Warn("sessions of an earlier run are lost: SMFs will establish them again", "event", logevent.JournalLost, "reason", lost)
 	for _, e := range s.All() {
 		s.Forget(e)
 	}
@@ -146,10 +147,10 @@ func (s *Store) giveUp(damage []journal.Record) {
 	}
 	for i, d := range damage {
 		if i == named {
-			s.o.Log.Warn("the session journal is damaged at more places", "places", len(damage)-named)
+			s.o.Log.Warn("the session journal is damaged at more places", "event", logevent.JournalDamaged, "places", len(damage)-named)
 			break
 		}
-		s.o.Log.Warn("the session journal is damaged; the rest is kept", "at", string(d.Body), "seid", d.SEID, "given up", gone[d.SEID])
+		s.o.Log.Warn("the session journal is damaged; the rest is kept", "event", logevent.JournalDamaged, "at", string(d.Body), "seid", d.SEID, "given up", gone[d.SEID])
 	}
 	s.o.Stats.JournalDamaged.Add(uint64(len(damage)))
 	for seid := range gone {
@@ -297,7 +298,7 @@ func (s *Store) Owe(seid uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.owed) == 0 { // there may be many
-		s.o.Log.Error("the end of sessions is not in the journal yet: until then a restart brings them back", "seid", seid, "error", err)
+		s.o.Log.Error("the end of sessions is not in the journal yet: until then a restart brings them back", "event", logevent.JournalDeleteUnsaved, "seid", seid, "error", err)
 	}
 	s.owed = append(s.owed, seid)
 }
@@ -311,7 +312,7 @@ func (s *Store) payOwed() {
 			return
 		}
 		if s.owed = s.owed[1:]; len(s.owed) == 0 {
-			s.o.Log.Info("the end of all sessions is in the journal")
+			s.o.Log.Info("the end of all sessions is in the journal", "event", logevent.JournalCaughtUp)
 		}
 	}
 }
@@ -340,7 +341,7 @@ func (s *Store) RenewGrown() {
 func (s *Store) renew() {
 	if err := s.Renew(); err != nil {
 		s.o.Stats.JournalFailed.Add(1)
-		s.o.Log.Error("cannot write a new session journal; will try again", "error", err)
+		s.o.Log.Error("cannot write a new session journal; will try again", "event", logevent.JournalRewriteFailed, "error", err)
 	}
 }
 
@@ -427,7 +428,7 @@ func (s *Store) State() map[string][]byte {
 		for key := range s.state {
 			if err := s.append(stateRecord(key, nil)); err != nil {
 				s.o.Stats.JournalFailed.Add(1)
-				s.o.Log.Error("an association that was lost is still in the journal", "error", err)
+				s.o.Log.Error("an association that was lost is still in the journal", "event", logevent.JournalStateUnsaved, "error", err)
 			}
 		}
 		clear(s.state)

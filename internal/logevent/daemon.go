@@ -1,0 +1,103 @@
+package logevent
+
+import "log/slog"
+
+// The daemon: start and end, configuration, what the data path takes, interfaces.
+var (
+	DaemonReady = define("daemon.ready", slog.LevelInfo,
+		"The data path is as configured, and the daemon forwards packets.",
+		"")
+	DaemonEnded = define("daemon.ended", slog.LevelInfo,
+		"The daemon has ended. The data path stays loaded and forwards packets as before.",
+		"")
+	DaemonStuck = define("daemon.stuck", slog.LevelError,
+		"A change of the data path does not end, so systemd gets no sign of life and starts the daemon again.",
+		"Take `culvert support` before the restart if you can, and report it.")
+	DaemonNotifyFailed = define("daemon.notify_failed", slog.LevelWarn,
+		"systemd did not get the daemon's state.",
+		"Check that NOTIFY_SOCKET is the one of systemd.")
+	APISocketBusy = define("api.socket_busy", slog.LevelInfo,
+		"Another daemon has the API's socket. This one waits for it to end.",
+		"If it does not go on, find the other daemon: `ss -xlp`.")
+	StateFileBusy = define("state.file_busy", slog.LevelInfo,
+		"Another daemon has the state file. This one waits for it to end.",
+		"If it does not go on, find the other daemon: `fuser` with the file.")
+	StateWriteFailed = define("state.write_failed", slog.LevelError,
+		"What BGP peers and the Kubernetes API say cannot be written to the state file. After a restart the daemon waits for them longer.",
+		"Check space and permissions of the state directory.")
+	ConfigApplied = define("config.applied", slog.LevelInfo,
+		"The configuration file was applied after SIGHUP.",
+		"")
+	ConfigRefused = define("config.refused", slog.LevelError,
+		"The configuration file was not applied after SIGHUP; what ran before runs on. One line for each mistake.",
+		"Fix what the line names, try `culvert check`, and reload again.")
+	ConfigRestored = define("config.restored", slog.LevelInfo,
+		"The daemon started from the configuration that `culvert apply` set last, instead of the file.",
+		"To go back to the file, reload.")
+	ConfigSuperseded = define("config.superseded", slog.LevelWarn,
+		"The file has changed since `culvert apply`: the daemon started from the file and forgot what was applied.",
+		"Apply it again if it was newer.")
+	ResourceChanged = define("resource.changed", slog.LevelInfo,
+		"A resource was added, changed or deleted, by file, API, BGP or Kubernetes.",
+		"")
+	ResourceFailed = define("resource.failed", slog.LevelError,
+		"A resource could not be written to the data path. The daemon tries again.",
+		"See `culvert status`; the error says what is missing or full.")
+	ResourceRecovered = define("resource.recovered", slog.LevelInfo,
+		"A resource that had failed is written.",
+		"")
+	UpdateRejected = define("update.rejected", slog.LevelWarn,
+		"What a BGP peer or the Kubernetes API said cannot be used with the rest; it counts as withdrawn.",
+		"Fix the update at its source: the error names the conflict.")
+	UpdateNotWithdrawn = define("update.not_withdrawn", slog.LevelError,
+		"A rejected update could not be withdrawn either: its earlier version stays in the data path.",
+		"Restart the daemon, and report it.")
+	ControlPlaneFailed = define("controlplane.failed", slog.LevelError,
+		"BGP or the Kubernetes client could not be brought to the configuration. The daemon tries again.",
+		"The error says why: mostly an address or port in use, or a file that is missing.")
+	HostSetting = define("host.setting", slog.LevelWarn,
+		"Sessions lack a setting of the kernel, or a route.",
+		"Do what the line says; `culvert doctor` says it, too.")
+	HostConntrackMissing = define("host.conntrack_missing", slog.LevelWarn,
+		"The module nf_conntrack cannot be loaded: answers of Services may be lost.",
+		"Load nf_conntrack before the daemon starts.")
+	KernelReadFailed = define("kernel.read_failed", slog.LevelWarn,
+		"Links, routes or neighbours cannot be read from the kernel. The daemon tries again and uses what it knows.",
+		"Check memory; if it repeats, report it.")
+	NeighbourFailed = define("neighbour.failed", slog.LevelWarn,
+		"The kernel was not asked to keep the neighbour of a next hop alive: its first packets may wait for ARP or NDP.",
+		"If it repeats, look at `ip neighbour` and its table sizes (`gc_thresh3`).")
+	DataPathReady = define("datapath.ready", slog.LevelInfo,
+		"The data path is as configured; resources and interfaces are counted.",
+		"")
+	DataPathOutOfStep = define("datapath.out_of_step", slog.LevelWarn,
+		"Routes, neighbours or links of the kernel could not be written to the data path. The daemon tries again.",
+		"The error says what is full: raise that limit.")
+	DataPathLayoutChanged = define("datapath.layout_changed", slog.LevelInfo,
+		"The tables of the earlier version have another layout: they are copied while packets still meet the former ones.",
+		"")
+	DataPathTableEmptied = define("datapath.table_emptied", slog.LevelWarn,
+		"A table of the earlier version could not be kept, and starts empty.",
+		"The line says why; what the table held is learned or written again.")
+	DataPathRecordSkipped = define("datapath.record_skipped", slog.LevelWarn,
+		"A record of the data path has another build's size: it was written before an upgrade, and is skipped.",
+		"None, unless it goes on for minutes after an upgrade.")
+	InterfaceMissing = define("interface.missing", slog.LevelWarn,
+		"A configured interface does not exist yet. It is attached when it appears.",
+		"Create the interface, or fix its name in the configuration.")
+	InterfaceGeneric = define("interface.generic", slog.LevelWarn,
+		"The driver cannot run XDP: the interface is attached in generic mode, which is slower.",
+		"See docs/reference/support.md for drivers.")
+	TraceStuck = define("trace.stuck", slog.LevelError,
+		"A trace could not be ended in the data path, and costs time for each packet.",
+		"Restart the daemon.")
+	SpreadSplit = define("spread.split", slog.LevelInfo,
+		"One UE fills a CPU: its flows are spread over several.",
+		"")
+	SpreadJoined = define("spread.joined", slog.LevelInfo,
+		"A UE whose flows were spread fits one CPU again.",
+		"")
+	SpreadFailed = define("spread.failed", slog.LevelError,
+		"Packets cannot be spread over CPUs as configured.",
+		"The error says why; packets stay on the CPU of their queue.")
+)
