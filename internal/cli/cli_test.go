@@ -53,7 +53,12 @@ func serve(t *testing.T, service agent.Service, socket string) {
 			{Name: "kernel version", Level: "fail", Detail: "5.10", Fix: "use Linux 6.6 or newer"},
 		}, nil
 	}
-	s, err := api.Listen(config.API{Socket: socket}, api.NewHandler(service, findings), slog.New(slog.DiscardHandler))
+	serveHandler(t, api.NewHandler(service, findings), socket)
+}
+
+func serveHandler(t *testing.T, handler *api.Handler, socket string) {
+	t.Helper()
+	s, err := api.Listen(config.API{Socket: socket}, handler, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
