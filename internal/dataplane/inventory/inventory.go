@@ -4,10 +4,14 @@ package inventory
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/pin"
+	"golang.org/x/sys/unix"
 )
 
 // Object is a pinned program or map.
@@ -23,25 +27,41 @@ type Object struct {
 	Memory     uint64 `json:"memory,omitempty"` // octets
 }
 
-// Read lists what is pinned below a directory, which must be in a bpffs.
+// Read lists what is pinned below a directory, which must be in a bpffs. After an error it
+// goes on with the next object.
 func Read(pinPath string) ([]Object, error) {
 	objects := []Object{}
-	var failed error
-	for pinned, err := range pin.WalkDir(pinPath, nil) {
-		if err != nil {
-			return objects, errors.Join(failed, err)
-		}
-		o, ok, err := describe(pinned.Object)
-		failed = errors.Join(failed, err)
-		if !ok {
-			continue // a link, or a directory
-		}
-		if o.Path, err = filepath.Rel(pinPath, pinned.Path); err != nil {
-			o.Path = pinned.Path
-		}
-		objects = append(objects, o)
+	var at unix.Statfs_t
+	if err := unix.Statfs(pinPath, &at); err != nil {
+		return objects, fmt.Errorf("%s: %w", pinPath, err)
 	}
-	return objects, failed
+	if at.Type != unix.BPF_FS_MAGIC {
+		return objects, fmt.Errorf("%s is on no bpffs", pinPath)
+	}
+	var failed error
+	err := filepath.WalkDir(pinPath, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() { // the records of layouts are symbolic links
+			return err
+		}
+		o, ok, err := read(path)
+		failed = errors.Join(failed, err)
+		if ok {
+			o.Path = strings.TrimPrefix(path, filepath.Clean(pinPath)+"/")
+			objects = append(objects, o)
+		}
+		return nil
+	})
+	return objects, errors.Join(failed, err)
+}
+
+// read describes a pin; ok is false for a link.
+func read(path string) (o Object, ok bool, err error) {
+	object, err := pin.Load(path, &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil {
+		return o, false, fmt.Errorf("%s: %w", path, err)
+	}
+	o, ok, err = describe(object)
+	return o, ok, errors.Join(err, object.Close())
 }
 
 func describe(object any) (o Object, ok bool, err error) {
