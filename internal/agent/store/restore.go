@@ -116,7 +116,7 @@ func openFormer(path string) (*bbolt.DB, error) {
 	if err = held(err); errors.Is(err, ErrHeld) {
 		return nil, err
 	}
-	if _, unreadable := errors.AsType[*fs.PathError](err); err != nil && !isNew && !unreadable {
+	if damaged(err) && !isNew {
 		if err := os.Rename(path, path+Before); err != nil {
 			return nil, err
 		}

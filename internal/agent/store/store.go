@@ -17,6 +17,7 @@ import (
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/observed"
@@ -85,7 +86,7 @@ func Open(path string, log *slog.Logger) (*Store, error) {
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, fmt.Errorf("state file %s is held by another culvert: stop that one, or name another file", path)
 	case err != nil:
-		return nil, fmt.Errorf("state file %s: %w: move it away to start without what was added through the API", path, err)
+		return nil, fmt.Errorf("state file %s: %w%s", path, err, advice(err))
 	}
 	db.MaxBatchDelay = time.Millisecond // pods that come together share a transaction, and none waits long for others
 	db.AllocSize = 64 << 10             // bytes that the file grows by: not more for so large a mapping
@@ -106,6 +107,24 @@ func Open(path string, log *slog.Logger) (*Store, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	return &Store{db: db, log: log, some: make(chan struct{}, 1)}, nil
+}
+
+// advice says what to do about a state file that cannot be opened. Only what is damaged is worth
+// losing.
+func advice(err error) string {
+	switch {
+	case errors.Is(err, unix.ENOMEM):
+		return fmt.Sprintf(": the file is whole; the daemon may not have the %d MiB of addresses that it maps: raise its limit (ulimit -v, LimitAS= of the unit)", reserved>>20)
+	case damaged(err):
+		return ": it is damaged: write a backup to its place with culvert state restore, or move it away to start without what was added through the API"
+	}
+	return ""
+}
+
+// damaged says whether an error is about what is in a file. The kernel's errors are not.
+func damaged(err error) bool {
+	_, isKernels := errors.AsType[unix.Errno](err)
+	return err != nil && !isKernels
 }
 
 // DB is the file's database.
