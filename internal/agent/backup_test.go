@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -171,5 +173,38 @@ func TestBackupUnderChanges(t *testing.T) {
 	}
 	if n != len(f.Resources) {
 		t.Errorf("the next daemon has %d of %d", n, len(f.Resources))
+	}
+}
+
+// Starts leave no file behind: neither in the state directory nor in the journal's.
+func TestStartsLeaveNoFiles(t *testing.T) {
+	dir := t.TempDir()
+	var first []string
+	for n := range 4 {
+		d := prepareUserPlane(t, dir, byGTPU, newFake()).start(t, links("eth0", "eth1"))
+		if n == 0 {
+			c := dial(t)
+			if _, err := c.Associate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			established(t, c)
+		}
+		if err := d.stop(); err != nil {
+			t.Fatal(err)
+		}
+		var files []string
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			files = append(files, path)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			first = files
+		}
+		if !slices.Equal(files, first) {
+			t.Errorf("start %d: %v, the first had %v", n, files, first)
+		}
 	}
 }
