@@ -21,8 +21,10 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/store"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -346,6 +348,34 @@ func TestDryRunOnlySays(t *testing.T) {
 		if calls := d.dp.log(); (len(calls) == 0) != dryRun {
 			t.Errorf("dry run %t, calls are %q", dryRun, calls)
 		}
+	}
+}
+
+// A dry run refuses what the data path has no room for, and says it as an apply does: with the
+// name of the resource, once.
+func TestDryRunAsksForRoom(t *testing.T) {
+	d := start(t)
+	d.dp.log()
+	d.dp.noRoom = &table.FullError{Table: "adjacency", Max: 4, Limit: "adjacencies"}
+	next := gateway + "\n"
+	next = strings.Replace(next, "policies:", "policies:\n  - {name: extra, segment_lists: [{segments: ['fc00:77::1']}]}", 1)
+	const want = "policy extra: table adjacency is full (4 entries): raise limits.adjacencies"
+	if _, err := d.Apply(t.Context(), parse(t, next), true); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	hop := adjacency.Key{NextHop: netip.MustParseAddr("fc00:77::1")}
+	if got := d.dp.rehearsed; len(got) != 1 || !slices.Equal(got[0].Acquire, []adjacency.Key{hop}) || len(got[0].Release) > 0 {
+		t.Errorf("rehearsed %v", got)
+	}
+	d.dp.noRoom = nil
+	d.dp.failOn = func(call string) error {
+		if call == "policy extra" {
+			return fmt.Errorf("policy extra: %w", &table.FullError{Table: "adjacency", Max: 4, Limit: "adjacencies"})
+		}
+		return nil
+	}
+	if _, err := d.Apply(t.Context(), parse(t, next), false); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

@@ -109,11 +109,12 @@ func (c *core) pursue(p proposal, dryRun bool) ([]desired.Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	if dryRun {
-		return to.changes, nil
-	}
 	scope = scope.WithKinds(to.changes)
-	if err := c.commit(to.goal, plan.Compile(to.goal, to.config, c.links, c.writer.Tables, scope), scope, p.replaced); err != nil {
+	tables := plan.Compile(to.goal, to.config, c.links, c.writer.Tables, scope)
+	if dryRun {
+		return to.changes, c.writer.Rehearse(tables, scope)
+	}
+	if err := c.commit(to.goal, tables, scope, p.replaced); err != nil {
 		return nil, err
 	}
 	// People read no more than that.

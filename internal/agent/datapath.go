@@ -200,7 +200,7 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 			Locals:   apply.Table[netip.Addr, netip.Addr]{Put: dp.Steering.PutLocal, Delete: dp.Steering.DeleteLocal},
 			Devices:  apply.Table[int, int]{Put: dp.Ports.PutDevice, Delete: dp.Ports.DeleteDevice},
 			PutRoute: dp.Routes.Put, DeleteRoute: dp.Routes.Delete,
-			AdjacencyKeys: dp.Adjacencies.Keys, AdjacencyChanges: dp.Adjacencies.Changes, SetNextHop: dp.Adjacencies.SetNextHop, SetShared: dp.Adjacencies.SetShared,
+			Rehearse: dp.Adjacencies.Rehearse, AdjacencyKeys: dp.Adjacencies.Keys, AdjacencyChanges: dp.Adjacencies.Changes, SetNextHop: dp.Adjacencies.SetNextHop, SetShared: dp.Adjacencies.SetShared,
 		},
 		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, Explain: func(frames [][]byte, ifindex int) ([]event.TraceEvent, error) {
 			return dataplane.Explain(dp, frames, ifindex)

@@ -57,6 +57,8 @@ type fakeDataPath struct {
 	routes      map[netdev.RouteKey][]adjacency.Key
 	hops        map[adjacency.Key]*adjacency.NextHop
 	adjacencies []adjacency.Key // at the last AdjacencyChanges
+	rehearsed   []adjacency.Use
+	noRoom      error
 	devices     map[int]bool
 	filter      *event.TraceFilter
 	traced      chan event.TraceEvent
@@ -103,7 +105,7 @@ func (f *fakeDataPath) joined() *dataPath {
 			Locals:   apply.Table[netip.Addr, netip.Addr]{Put: f.PutLocal, Delete: f.DeleteLocal},
 			Devices:  apply.Table[int, int]{Put: f.PutDevice, Delete: f.DeleteDevice},
 			PutRoute: f.PutRoute, DeleteRoute: f.DeleteRoute,
-			AdjacencyKeys: f.AdjacencyKeys, AdjacencyChanges: f.AdjacencyChanges, SetNextHop: f.SetNextHop, SetShared: f.SetShared,
+			Rehearse: f.Rehearse, AdjacencyKeys: f.AdjacencyKeys, AdjacencyChanges: f.AdjacencyChanges, SetNextHop: f.SetNextHop, SetShared: f.SetShared,
 		},
 		Pods: podTable{f}, Sessions: f, Trace: tracing{f}, Explain: f.explain, Flows: recorder{f.readRecords, f.leftOut}, NetworkPolicies: fakePolicies{f}, Spread: &f.spread, N4: n4.New(0), SpreadCards: func() []string { return nil },
 		Punts: punt.DataPath{Injector: f, InjectToUE: f.InjectToUE, Read: f.Punts},
@@ -378,6 +380,12 @@ func (f *fakeDataPath) AdjacencyKeys() []adjacency.Key {
 		}
 	}
 	return slices.Collect(maps.Keys(set))
+}
+
+// Rehearse has no room for the last of uses if noRoom says so.
+func (f *fakeDataPath) Rehearse(uses []adjacency.Use) (at int, err error) {
+	f.rehearsed = uses
+	return len(uses) - 1, f.noRoom
 }
 
 func (f *fakeDataPath) AdjacencyChanges() (fresh, gone []adjacency.Key) {

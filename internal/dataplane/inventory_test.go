@@ -8,14 +8,19 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/inventory"
 )
 
 // TestInventory compares what inventory says of the pins with what is loaded: every map and
 // program with its sizes, and nothing else.
 func TestInventory(t *testing.T) {
-	path := pinPath(t)
+	w, path := newWire(t), pinPath(t)
 	d := openPinned(t, path)
+	w.do(t, func() { // there is a link among the pins, which is no object of its list
+		_, err := d.XDP.Attach(w.near.Index, attach.ModeNative)
+		must(t, err)
+	})
 	list, err := inventory.Read(path)
 	must(t, err)
 	found := map[string]inventory.Object{}

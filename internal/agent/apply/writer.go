@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/desired"
@@ -16,8 +17,11 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
+	"github.com/culvert-net/culvert/internal/dataplane/policy"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/sid"
+	"github.com/culvert-net/culvert/internal/dataplane/tunnel"
 	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -65,6 +69,8 @@ type DataPath struct {
 	Devices          Table[int, int]
 	PutRoute         func(table uint32, p netip.Prefix, via []adjacency.Key) error
 	DeleteRoute      func(table uint32, p netip.Prefix) error
+	// Rehearse says which of uses of next hops, one after the other, has no room.
+	Rehearse         func([]adjacency.Use) (at int, err error)
 	AdjacencyKeys    func() []adjacency.Key
 	AdjacencyChanges func() (fresh, gone []adjacency.Key)
 	SetNextHop       func(adjacency.Key, *adjacency.NextHop) error
@@ -96,7 +102,7 @@ func (w *Writer) Commit(to *plan.Tables, s plan.Scope, last func() error) error 
 	done := len(steps)
 	for i, s := range steps {
 		if failure := w.write(s.Do); failure != nil {
-			done, err = i, s.Errorf("%s: %w", s.Ref, failure)
+			done, err = i, named(s, failure)
 			break
 		}
 	}
@@ -116,13 +122,57 @@ func (w *Writer) Commit(to *plan.Tables, s plan.Scope, last func() error) error 
 	return errors.Join(errs...)
 }
 
+// Rehearse says whether the data path has room for the next hops of the tables: what Commit
+// would refuse. It changes nothing.
+func (w *Writer) Rehearse(to *plan.Tables, s plan.Scope) error {
+	steps := w.steps(to, s)
+	uses := make([]adjacency.Use, len(steps))
+	for i, s := range steps {
+		if s.Do.Delete {
+			uses[i].Release = hopsOf(s.Do.Value)
+			continue
+		}
+		uses[i].Acquire = hopsOf(s.Do.Value)
+		if !s.Undo.Delete { // it replaces that one
+			uses[i].Release = hopsOf(s.Undo.Value)
+		}
+	}
+	if at, err := w.dp.Rehearse(uses); err != nil {
+		return named(steps[at], err)
+	}
+	return nil
+}
+
+// hopsOf are the next hops that a value in a table refers to.
+func hopsOf(value any) []adjacency.Key {
+	switch v := value.(type) {
+	case *srpolicy.Policy:
+		return policy.Hops(*v)
+	case *gtpu.Tunnel:
+		return []adjacency.Key{tunnel.Hop(*v)}
+	case *srv6.LocalSID:
+		return []adjacency.Key{sid.Hop(*v)}
+	case *plan.Link:
+		return []adjacency.Key{v.Key()}
+	}
+	return nil
+}
+
+// named is the error of a step with its resource, which most tables name themselves.
+func named(s plan.Step, err error) error {
+	if strings.HasPrefix(err.Error(), s.Ref.String()+": ") {
+		return s.Errorf("%w", err)
+	}
+	return s.Errorf("%s: %w", s.Ref, err)
+}
+
 // Start writes all of the tables to a data path that may hold those of an earlier
 // daemon. It takes nothing back: what it wrote is what that one had, or what this
 // one wants.
 func (w *Writer) Start(to *plan.Tables) error {
 	for _, s := range w.steps(to, plan.Scope{}) {
 		if err := w.write(s.Do); err != nil {
-			return s.Errorf("%s: %w", s.Ref, err)
+			return named(s, err)
 		}
 	}
 	w.holds(to, plan.Scope{})

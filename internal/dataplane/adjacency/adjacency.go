@@ -174,6 +174,42 @@ func (t *Table) Acquire(k Key) (uint32, error) {
 	return index, nil
 }
 
+// Use is what one write refers to, and then no longer refers to.
+type Use struct{ Acquire, Release []Key }
+
+// Rehearse says whether the table has room for uses that follow each other (*table.FullError). It
+// changes nothing. at is the first use that has none.
+func (t *Table) Rehearse(uses []Use) (at int, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	refs := map[Key]int{}
+	room := t.indexes.Room()
+	count := func(k Key, by int) (was, is int) {
+		n, ok := refs[k]
+		if a := t.entries[k]; !ok && a != nil {
+			n = a.refs
+		}
+		refs[k] = n + by
+		return n, n + by
+	}
+	for i, u := range uses {
+		for _, k := range u.Acquire {
+			if was, _ := count(k, 1); !k.IsZero() && was <= 0 {
+				room--
+			}
+		}
+		if room < 0 {
+			return i, t.indexes.Full()
+		}
+		for _, k := range u.Release {
+			if was, is := count(k, -1); !k.IsZero() && was > 0 && is == 0 {
+				room++
+			}
+		}
+	}
+	return 0, nil
+}
+
 // Release gives up one reference to each key; a next hop without references is
 // forgotten.
 func (t *Table) Release(keys ...Key) error {

@@ -56,7 +56,7 @@ func Read(pinPath string) ([]Object, error) {
 
 // read describes a pin; ok is false for a link.
 func read(path string) (o Object, ok bool, err error) {
-	object, err := pin.Load(path, &ebpf.LoadPinOptions{ReadOnly: true})
+	object, err := pin.Load(path, nil)
 	if err != nil {
 		return o, false, fmt.Errorf("%s: %w", path, err)
 	}

@@ -239,9 +239,7 @@ func (t *Table) PutLocked(m srpolicy.Policy) error {
 	if next.index, err = t.place(m.Name); err != nil {
 		return err
 	}
-	for _, l := range next.model.Lists() {
-		next.adj = append(next.adj, adjacency.Key{NextHop: l.Segments[0]})
-	}
+	next.adj = Hops(m)
 	former, err := t.program(next)
 	if err != nil {
 		if old == nil {
@@ -270,6 +268,14 @@ func (t *Table) PutLocked(m srpolicy.Policy) error {
 		err = errors.Join(err, t.drop(old))
 	}
 	return err
+}
+
+// Hops are the next hops that a policy refers to, one for each segment list.
+func Hops(m srpolicy.Policy) (keys []adjacency.Key) {
+	for _, l := range m.Lists() {
+		keys = append(keys, adjacency.Key{NextHop: l.Segments[0]})
+	}
+	return keys
 }
 
 // place finds or chooses the index of a policy, which it keeps.

@@ -296,7 +296,7 @@ func (t *Table) program(owner string, l srv6.LocalSID, old *sid) error {
 	if err != nil {
 		return err
 	}
-	adj := adjacencyOf(l)
+	adj := Hop(l)
 	if entry.Adjacency, err = t.hops.Acquire(adj); err != nil {
 		return err
 	}
@@ -352,9 +352,9 @@ func (t *Table) release(s *sid) error {
 	return t.hops.Release(s.adj...)
 }
 
-// adjacencyOf is the next hop that a SID's packets leave by, if it is known
+// Hop is the next hop that a SID's packets leave by, if it is known
 // before they come.
-func adjacencyOf(l srv6.LocalSID) adjacency.Key {
+func Hop(l srv6.LocalSID) adjacency.Key {
 	switch l.Behavior {
 	case srv6.EndX, srv6.EndDX2, srv6.EndDX4, srv6.EndDX6:
 		return adjacency.Key{NextHop: l.NextHop, Interface: l.Interface}

@@ -80,11 +80,17 @@ func (x *Indexes) Alloc() (uint32, error) {
 		return i, nil
 	}
 	if x.next == x.end {
-		return 0, &FullError{Table: x.table, Max: x.end - x.first, Limit: x.limit}
+		return 0, x.Full()
 	}
 	x.next++
 	return x.next - 1, nil
 }
+
+// Room is how many indices Alloc can hand out.
+func (x *Indexes) Room() int { return int(x.end-x.next) + len(x.free) + len(x.retired) }
+
+// Full is what Alloc returns where there is no room.
+func (x *Indexes) Full() error { return &FullError{Table: x.table, Max: x.end - x.first, Limit: x.limit} }
 
 // settle frees what was retired before the last grace period.
 func (x *Indexes) settle() {

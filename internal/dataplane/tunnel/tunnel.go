@@ -240,11 +240,14 @@ func (x *Table) PutLocked(m gtpu.Tunnel) error {
 	return errors.Join(err, x.release(&old))
 }
 
+// Hop is the next hop that a tunnel refers to; zero: none.
+func Hop(m gtpu.Tunnel) adjacency.Key { return adjacency.Key{NextHop: m.Remote} }
+
 // fill takes the references of m and says what is sent.
 func (x *Table) fill(t *Tunnel, m gtpu.Tunnel) error {
 	out, src, adj := abi.Tunnel{}, abi.In6{}, []adjacency.Key(nil)
 	if m.Remote.IsValid() {
-		key := adjacency.Key{NextHop: m.Remote}
+		key := Hop(m)
 		index, err := x.hops.Acquire(key)
 		if err != nil {
 			return err
