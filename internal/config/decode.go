@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/netip"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +47,7 @@ func decode(data []byte, into any) *decoder {
 	if err := parser.Decode(&document); err != nil {
 		d.isEmpty = len(bytes.TrimSpace(data)) == 0 || errors.Is(err, io.EOF)
 		if !d.isEmpty {
-			d.syntax(err)
+			d.salvage(data, into, err)
 		}
 		return d
 	}
@@ -54,16 +55,54 @@ func decode(data []byte, into any) *decoder {
 		d.fail(&second, "", "keep one, and remove the line ---", "a second YAML document")
 		d.isBroken = true
 	} else if !errors.Is(err, io.EOF) {
-		d.syntax(err)
+		d.salvage(data, into, err)
+		return d
 	}
 	d.value(document.Content[0], reflect.ValueOf(into).Elem(), "")
 	return d
 }
 
+// sectionStart is a line with a field of the file's first level.
+var sectionStart = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*:(\s|$)`)
+
+// salvage reads the sections of a document that as a whole is no YAML, one by one. Those that are
+// none either are reported, and of the others what is wrong with them by itself.
+func (d *decoder) salvage(data []byte, into any, whole error) {
+	d.isBroken = true
+	lines := slices.Collect(bytes.Lines(data))
+	var starts []int
+	for i, line := range lines {
+		if sectionStart.Match(line) {
+			starts = append(starts, i)
+		}
+	}
+	found := false
+	for i, start := range starts {
+		end := len(lines)
+		if i+1 < len(starts) {
+			end = starts[i+1]
+		}
+		// Empty lines in place of what is above keep the numbers of lines.
+		part := append(bytes.Repeat([]byte("\n"), start), bytes.Join(lines[start:end], nil)...)
+		var document yaml.Node
+		switch err := yaml.Unmarshal(part, &document); {
+		case err == nil:
+			d.value(document.Content[0], reflect.ValueOf(into).Elem(), "")
+		case !strings.Contains(err.Error(), "unknown anchor"): // another section may have it
+			found = true
+			name, _, _ := strings.Cut(string(lines[start]), ":")
+			d.syntax(err, "the rest of "+name+", and what other sections say of it, was not checked")
+		}
+	}
+	if !found {
+		d.syntax(whole, "the rest of the file was not checked")
+	}
+}
+
 // syntax parses an error of the YAML library, "yaml: line 3: ...".
-func (d *decoder) syntax(err error) {
+func (d *decoder) syntax(err error, unchecked string) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	e := Error{Problem: "not YAML: " + text, Fix: "check the indentation and the quotes at this line and above it"}
+	e := Error{Problem: "not YAML: " + text, Fix: "check the indentation and the quotes at this line and above it; " + unchecked}
 	var line int
 	if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
 		e.Line = line
@@ -73,7 +112,7 @@ func (d *decoder) syntax(err error) {
 			e.Line++
 		}
 	}
-	d.list, d.isBroken = append(d.list, e), true
+	d.list = append(d.list, e)
 }
 
 // countedFromZero has the endings of errors from the YAML library's parser, which
