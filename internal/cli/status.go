@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,7 +33,8 @@ Kubernetes API and asks the agent in each node's pod, as kubectl exec does.
 
 The exit code is 0 if the daemon is ready and the data path is in the desired state,
 3 if something is not as it should be (the lines say what), and 1 if the daemon does
-not answer or is not ready.`,
+not answer or is not ready. With --cluster it is 0 if each node is ready, and 3 if one
+is not, or its agent does not answer; 1 if the Kubernetes API does not answer.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if cluster {
 				client, err := operator.New(where)
@@ -43,13 +45,13 @@ not answer or is not ready.`,
 				if err != nil {
 					return err
 				}
-				return a.print(c, members, func(g *printer.Grid) { a.membersTable(g, members) })
+				return verdictOn(members, a.print(c, members, func(g *printer.Grid) { a.membersTable(g, members) }))
 			}
 			s, err := ask(a, c, readTimeout, (*api.Client).Status)
 			if err == nil {
 				err = a.print(c, s, func(g *printer.Grid) { a.statusTable(g, s) })
 			}
-			if n := degraded(&s); err == nil && n > 0 {
+			if n := len(faults(&s)); err == nil && n > 0 {
 				err = cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("%d of these are not as they should be", n))
 			}
 			return err
@@ -60,27 +62,41 @@ not answer or is not ready.`,
 	return a.printing(c)
 }
 
-// degraded counts what is not as it should be.
-func degraded(s *agent.Status) int {
-	n := len(s.Problems)
+// verdictOn is the exit code of what is shown of a cluster.
+func verdictOn(members []member, err error) error {
+	n := 0
+	for _, m := range members {
+		if m.state() != ready {
+			n++
+		}
+	}
+	if err == nil && n > 0 {
+		err = cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("%d of %d nodes are not as they should be", n, len(members)))
+	}
+	return err
+}
+
+// faults are what is not as it should be.
+func faults(s *agent.Status) []string {
+	list := slices.Clone(s.Problems)
 	for _, in := range s.Interfaces {
 		if strings.HasPrefix(in.Attached, "not attached") {
-			n++
+			list = append(list, in.Name+" is "+in.Attached)
 		}
 	}
 	if s.UPF != nil && s.UPF.Journal != "" {
-		n++
+		list = append(list, "the journal takes no sessions: "+s.UPF.Journal)
 	}
 	if o := s.Overlay; o != nil {
-		n += len(o.Problems)
 		if o.Problem != "" {
-			n++
+			list = append(list, o.Problem)
 		}
+		list = append(list, o.Problems...)
 	}
 	if s.Spread != nil && s.Spread.Problem != "" {
-		n++
+		list = append(list, s.Spread.Problem)
 	}
-	return n
+	return list
 }
 
 // overlayRows are of a member of a cluster.
@@ -283,18 +299,20 @@ func askMember(ctx context.Context, from agents, n connectivity.Node) member {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	text, err := from.Exec(ctx, n.Agent, nil, connectivity.Program, "status", "-o", "json")
-	if err == nil {
-		m.Status = &agent.Status{}
-		err = json.Unmarshal(text, m.Status)
+	var s agent.Status
+	bad := json.Unmarshal(text, &s)
+	if bad == nil { // also where the command fails, because of something in it
+		m.Status = &s
+		return m
 	}
-	if err != nil {
-		m.Status = nil
-		if m.Problem == "" {
-			m.Problem = err.Error()
-		}
+	if m.Problem == "" {
+		m.Problem = cmp.Or(err, bad).Error()
 	}
 	return m
 }
+
+// ready is the state of a member with which nothing is wrong.
+const ready = "ready"
 
 // state is what is wrong with a member, or that it is ready.
 func (m member) state() string {
@@ -303,17 +321,13 @@ func (m member) state() string {
 		wrong = append(wrong, m.Problem)
 	}
 	if m.Status != nil {
-		switch o := m.Status.Overlay; {
-		case o == nil:
+		if m.Status.Overlay == nil {
 			wrong = append(wrong, "it is no member of a cluster: its configuration has no overlay")
-		case o.Problem != "":
-			wrong = append(wrong, o.Problem)
-		default:
-			wrong = append(wrong, o.Problems...)
 		}
+		wrong = append(wrong, faults(m.Status)...)
 	}
 	if len(wrong) == 0 {
-		return "ready"
+		return ready
 	}
 	return strings.Join(wrong, "; ")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/printer"
@@ -27,6 +28,9 @@ func (f fakeAgents) Agents(context.Context) ([]connectivity.Node, error) { retur
 
 func (f fakeAgents) Exec(_ context.Context, in connectivity.Container, _ io.Reader, command ...string) ([]byte, error) {
 	text, there := f.answers[in.Pod]
+	if there && strings.Contains(text, `"problem`) { // culvert status ends with 3
+		return []byte(text), errors.New("culvert: 2 of these are not as they should be")
+	}
 	if !there || strings.Join(command, " ") != "/usr/bin/culvert status -o json" {
 		return nil, errors.New("container not found")
 	}
@@ -57,6 +61,12 @@ func TestClusterStatus(t *testing.T) {
 	members, err := askMembers(t.Context(), f)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := verdictOn(members, nil); cmdline.Code(err) != cmdline.ExitCheckFailed || err.Error() != "3 of 4 nodes are not as they should be" {
+		t.Errorf("exit %d: %v", cmdline.Code(err), err)
+	}
+	if err := verdictOn(members[:1], nil); err != nil {
+		t.Errorf("n1 is ready: %v", err)
 	}
 	a, out := &app{now: func() time.Time { return now }}, &strings.Builder{}
 	if err := printer.WriteTable(out, func(g *printer.Grid) { a.membersTable(g, members) }); err != nil {

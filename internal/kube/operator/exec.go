@@ -19,7 +19,7 @@ import (
 )
 
 // Exec runs a command in a container. What it wrote to standard error is in the
-// error, if it failed. It speaks by WebSocket, and to API servers older than
+// error, if it failed; its output comes with the error. It speaks by WebSocket, and to API servers older than
 // Kubernetes 1.30 by SPDY, as kubectl does.
 func (c *Client) Exec(ctx context.Context, in connectivity.Container, stdin io.Reader, command ...string) ([]byte, error) {
 	base, _, err := rest.DefaultServerUrlFor(c.config)
@@ -46,10 +46,10 @@ func (c *Client) Exec(ctx context.Context, in connectivity.Container, stdin io.R
 	var out, problem bytes.Buffer
 	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: &out, Stderr: &problem})
 	if text := strings.TrimSpace(problem.String()); err != nil && text != "" {
-		return nil, errors.New(text)
+		return out.Bytes(), errors.New(text)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s in %s/%s: %w", strings.Join(command, " "), in.Namespace, in.Pod, err)
+		return out.Bytes(), fmt.Errorf("%s in %s/%s: %w", strings.Join(command, " "), in.Namespace, in.Pod, err)
 	}
 	return out.Bytes(), nil
 }
