@@ -84,9 +84,16 @@ var associations = noun[agent.AssociationStatus]{
 	fetch:  (*api.Client).Associations,
 	header: []any{"NODE", "ADDRESSES", "STATE", "SESSIONS", "SINCE", "SMF STARTED"},
 	row: func(s agent.AssociationStatus) []any {
-		state := map[bool]string{true: "up", false: "no heartbeats"}[s.Up]
-		return []any{s.Node, textsOf(s.Addrs), state, s.Sessions, s.Since.UTC().Format(time.DateTime), s.Recovery.UTC().Format(time.DateTime)}
+		return []any{s.Node, textsOf(s.Addrs), heartbeats(s), s.Sessions, s.Since.UTC().Format(time.DateTime), s.Recovery.UTC().Format(time.DateTime)}
 	},
+}
+
+// heartbeats says whether an SMF answers them.
+func heartbeats(s agent.AssociationStatus) string {
+	if s.Up {
+		return "up"
+	}
+	return "no heartbeats"
 }
 
 var adjacencies = noun[agent.AdjacencyStatus]{

@@ -48,8 +48,14 @@ is not, or its agent does not answer; 1 if the Kubernetes API does not answer.`,
 				return verdictOn(members, a.print(c, members, func(g *printer.Grid) { a.membersTable(g, members) }))
 			}
 			s, err := ask(a, c, readTimeout, (*api.Client).Status)
+			var smfs []agent.AssociationStatus
+			if err == nil && s.UPF != nil && a.format == printer.Table {
+				smfs, err = ask(a, c, readTimeout, func(client *api.Client, ctx context.Context) ([]agent.AssociationStatus, error) {
+					return client.Associations(ctx, "")
+				})
+			}
 			if err == nil {
-				err = a.print(c, s, func(g *printer.Grid) { a.statusTable(g, s) })
+				err = a.print(c, s, func(g *printer.Grid) { a.statusTable(g, s, smfs) })
 			}
 			if n := len(faults(&s)); err == nil && n > 0 {
 				err = cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("%d of these are not as they should be", n))
@@ -137,7 +143,7 @@ func policyText(o *agent.OverlayStatus) string {
 }
 
 // upfRows are of a user plane function.
-func upfRows(g *printer.Grid, u *agent.UPFStatus) {
+func upfRows(g *printer.Grid, u *agent.UPFStatus, smfs []agent.AssociationStatus) {
 	g.Row("N4", textsOf(u.N4))
 	g.Row("Node ID", u.NodeID)
 	associations := fmt.Sprint(u.Associations)
@@ -145,6 +151,13 @@ func upfRows(g *printer.Grid, u *agent.UPFStatus) {
 		associations += fmt.Sprintf(", %d without heartbeats", silent)
 	}
 	g.Row("associations", associations)
+	for _, smf := range smfs {
+		name := smf.Node
+		if addrs := textsOf(smf.Addrs); addrs != name {
+			name += " at " + addrs
+		}
+		g.Row("SMF", fmt.Sprintf("%s, %s, %s", name, heartbeats(smf), counts(smf.Sessions, "session")))
+	}
 	g.Row("sessions", fmt.Sprintf("%d of %d", u.Sessions, u.MaxSessions))
 	if len(u.Slices) > 0 {
 		g.Row("slices", strings.Join(u.Slices, ", "))
@@ -200,7 +213,7 @@ func spreadRows(g *printer.Grid, s *agent.SpreadStatus) {
 	}
 }
 
-func (a *app) statusTable(g *printer.Grid, s agent.Status) {
+func (a *app) statusTable(g *printer.Grid, s agent.Status, smfs []agent.AssociationStatus) {
 	g.Row("version", s.Version)
 	g.Row("up", a.since(s.Started))
 	g.Row("data path", s.DataPath)
@@ -214,7 +227,7 @@ func (a *app) statusTable(g *printer.Grid, s agent.Status) {
 		overlayRows(g, s.Overlay)
 	}
 	if s.UPF != nil {
-		upfRows(g, s.UPF)
+		upfRows(g, s.UPF, smfs)
 	}
 	if s.Spread != nil {
 		spreadRows(g, s.Spread)
