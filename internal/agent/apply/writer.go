@@ -65,10 +65,10 @@ type DataPath struct {
 	Members Table[overlay.Member, overlay.Member]
 
 	// What the kernel says.
-	Locals           Table[netip.Addr, netip.Addr]
-	Devices          Table[int, int]
-	PutRoute         func(table uint32, p netip.Prefix, via []adjacency.Key) error
-	DeleteRoute      func(table uint32, p netip.Prefix) error
+	Locals      Table[netip.Addr, netip.Addr]
+	Devices     Table[int, int]
+	PutRoute    func(table uint32, p netip.Prefix, via []adjacency.Key) error
+	DeleteRoute func(table uint32, p netip.Prefix) error
 	// Rehearse says which of uses of next hops, one after the other, has no room.
 	Rehearse         func([]adjacency.Use) (at int, err error)
 	AdjacencyKeys    func() []adjacency.Key

@@ -90,7 +90,9 @@ func (x *Indexes) Alloc() (uint32, error) {
 func (x *Indexes) Room() int { return int(x.end-x.next) + len(x.free) + len(x.retired) }
 
 // Full is what Alloc returns where there is no room.
-func (x *Indexes) Full() error { return &FullError{Table: x.table, Max: x.end - x.first, Limit: x.limit} }
+func (x *Indexes) Full() error {
+	return &FullError{Table: x.table, Max: x.end - x.first, Limit: x.limit}
+}
 
 // settle frees what was retired before the last grace period.
 func (x *Indexes) settle() {
