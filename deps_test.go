@@ -16,7 +16,7 @@ import (
 const module = "github.com/culvert-net/culvert/"
 
 // models are values that everything else agrees on.
-var models = []string{"srv6", "gtpu", "internal/srpolicy", "internal/session", "internal/slice", "internal/overlay", "internal/spread", "internal/class", "internal/te", "internal/announce", "internal/nat", "internal/netpol", "internal/flow"}
+var models = []string{"srv6", "gtpu", "internal/srpolicy", "internal/session", "internal/slice", "internal/overlay", "internal/spread", "internal/class", "internal/te", "internal/announce", "internal/nat", "internal/netpol", "internal/flow", "internal/plural"}
 
 // layers say which of our packages each may import besides itself. A name
 // stands for the packages below it too. Tests may import more: they look at
@@ -38,7 +38,8 @@ var layers = []struct {
 	{"internal/flow", nil, "models are values and pure functions"},
 	{"internal/netpol", nil, "models are values and pure functions"},
 	{"internal/class", []string{"srv6", "internal/srpolicy"}, "models import models below them"},
-	{"internal/te", []string{"srv6", "internal/srpolicy"}, "models import models below them"},
+	{"internal/plural", nil, "words for numbers: it knows nothing that is counted"},
+	{"internal/te", []string{"srv6", "internal/srpolicy", "internal/plural"}, "models import models below them"},
 	{"internal/config", models, "what can be told must not depend on how it is done"},
 	{"internal/engine", append([]string{"internal/config"}, models...), "traffic engineering of a whole network: it knows no node's daemon"},
 	{"internal/netdev", models, "the kernel's links and routes know nothing of our tables"},

@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/store"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/plural"
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
@@ -46,7 +47,7 @@ backup is whole.`,
 				return err
 			}
 			return a.print(c, content, func(g *printer.Grid) {
-				g.Line(fmt.Sprintf("%s has %s of the API and %s", args[0], counts(len(content.Resources), "resource"), counts(content.Sessions, "session")))
+				g.Line(fmt.Sprintf("%s has %s of the API and %s", args[0], plural.Of(len(content.Resources), "resource"), plural.Of(content.Sessions, "session")))
 			})
 		},
 	}
@@ -69,13 +70,6 @@ func writeBackup(ctx context.Context, client *api.Client, path string) (*backup.
 		return nil, fmt.Errorf("what the daemon sent: %w", err)
 	}
 	return &f.Content, errors.Join(f.Close(), os.Rename(file.Name(), path))
-}
-
-func counts(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func stateShow(a *app) *cobra.Command {
@@ -150,12 +144,12 @@ func (a *app) restore(c *cobra.Command, f *backup.File, name, path string, withS
 		return running(err, name, path)
 	}
 	return a.print(c, result, func(g *printer.Grid) {
-		g.Line(fmt.Sprintf("%s has %s of the API and %s of %s", path, counts(result.Resources, "resource"), counts(result.Sessions, "session"), name))
+		g.Line(fmt.Sprintf("%s has %s of the API and %s of %s", path, plural.Of(result.Resources, "resource"), plural.Of(result.Sessions, "session"), name))
 		if result.Former != "" {
 			g.Line("the former state file is " + result.Former)
 		}
 		if result.LeftOut != "" {
-			g.Line(fmt.Sprintf("%s left out: %s", counts(f.Sessions, "session"), result.LeftOut))
+			g.Line(fmt.Sprintf("%s left out: %s", plural.Of(f.Sessions, "session"), result.LeftOut))
 		}
 	})
 }

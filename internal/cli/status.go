@@ -20,6 +20,7 @@ import (
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/kube/operator"
+	"github.com/culvert-net/culvert/internal/plural"
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
@@ -156,7 +157,7 @@ func upfRows(g *printer.Grid, u *agent.UPFStatus, smfs []agent.AssociationStatus
 		if addrs := textsOf(smf.Addrs); addrs != name {
 			name += " at " + addrs
 		}
-		g.Row("SMF", fmt.Sprintf("%s, %s, %s", name, heartbeats(smf), counts(smf.Sessions, "session")))
+		g.Row("SMF", fmt.Sprintf("%s, %s, %s", name, heartbeats(smf), plural.Of(smf.Sessions, "session")))
 	}
 	g.Row("sessions", fmt.Sprintf("%d of %d", u.Sessions, u.MaxSessions))
 	if len(u.Slices) > 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/plural"
 	"github.com/culvert-net/culvert/internal/probe"
 	"github.com/culvert-net/culvert/internal/smf"
 )
@@ -90,7 +91,7 @@ func (a *Attachment) establish(ctx context.Context) (err error) {
 	if a.group, err = a.client.Add(a.o.spec()); err != nil {
 		return err
 	}
-	a.say("N4: %d session%s", a.group.Count(), plural(a.group.Count()))
+	a.say("N4: %s", plural.Of(a.group.Count(), "session"))
 	result, err := a.group.Establish(ctx, smf.Pace{})
 	if err = errors.Join(err, result.Err()); err != nil {
 		return err
@@ -238,11 +239,4 @@ func (a *Attachment) release() error {
 		err = errors.Join(err, closed)
 	}
 	return err
-}
-
-func plural(n int) string {
-	if n == 1 {
-		return ""
-	}
-	return "s"
 }

@@ -10,7 +10,6 @@ package loop
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -173,11 +172,4 @@ func (e *Engine) do(ctx context.Context, r *round) {
 		}
 		r.applied = true
 	}
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/engine"
 	"github.com/culvert-net/culvert/internal/engine/headend"
+	"github.com/culvert-net/culvert/internal/plural"
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/internal/te/demand"
 )
@@ -137,7 +138,7 @@ func (e *Engine) plan(ctx context.Context, r *round) error {
 	o := engine.Options{Target: r.in.Settings.Target, Most: r.in.Settings.Changes, Held: e.held(r)}
 	why := e.links.see(r.in.Network.Topology, r.in.Settings.Hold, r.now)
 	if r.young && why == "" {
-		why = fmt.Sprintf("the rates of %s are not known yet", plural(len(r.state.Unknown), "demand"))
+		why = fmt.Sprintf("the rates of %s are not known yet", plural.Of(len(r.state.Unknown), "demand"))
 	}
 	o.OnlyBroken = why != ""
 	p, err := engine.Compute(ctx, r.network, o)
@@ -204,10 +205,10 @@ func (e *Engine) changes(r *round) bool {
 	case n == 0:
 		return false
 	case !r.in.Settings.Apply:
-		r.state.Word = fmt.Sprintf("%s, by other lists for %s; nothing is changed: engine.apply is false", r.state.Word, plural(n, "demand"))
+		r.state.Word = fmt.Sprintf("%s, by other lists for %s; nothing is changed: engine.apply is false", r.state.Word, plural.Of(n, "demand"))
 		return false
 	case !e.mayChange():
-		r.state.Word = fmt.Sprintf("%s, by other lists for %s; nothing is changed: %s", r.state.Word, plural(n, "demand"), e.lease.State().Whose())
+		r.state.Word = fmt.Sprintf("%s, by other lists for %s; nothing is changed: %s", r.state.Word, plural.Of(n, "demand"), e.lease.State().Whose())
 		return false
 	case r.now.Before(e.standBy):
 		r.state.Word = "nothing changes, because this engine stands by"
@@ -215,6 +216,6 @@ func (e *Engine) changes(r *round) bool {
 			r.in.Settings.Name, e.standBy.Format(time.TimeOnly))
 		return false
 	}
-	r.state.Word = fmt.Sprintf("%s, by other lists for %s in %s", r.state.Word, plural(n, "demand"), plural(r.state.Plan.Steps, "step"))
+	r.state.Word = fmt.Sprintf("%s, by other lists for %s in %s", r.state.Word, plural.Of(n, "demand"), plural.Of(r.state.Plan.Steps, "step"))
 	return true
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/plural"
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -235,7 +236,7 @@ func (b *builder) joinLANs(to map[Router][]Link, between map[[2]Router][]ends) {
 			b.leaveOut(what, "it is no node")
 			continue
 		case len(links) != 2 || links[0].From == links[1].From:
-			b.leaveOut(what, fmt.Sprintf("it joins %s: a LAN of two counts as a link", plural(len(links), "router")))
+			b.leaveOut(what, fmt.Sprintf("it joins %s: a LAN of two counts as a link", plural.Of(len(links), "router")))
 			continue
 		}
 		at := ends{from: links[0].From, local: links[0].Local}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/plural"
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -29,7 +30,7 @@ func Topology(objects []Object) (te.Topology, []te.LeftOut) {
 	b.locate()
 	b.join()
 	for why, n := range b.foreign {
-		b.leaveOut(fmt.Sprintf("what %s advertise", plural(n, "object")), why)
+		b.leaveOut(fmt.Sprintf("what %s advertise", plural.Of(n, "object")), why)
 	}
 	byName := func(a, c te.Node) int { return strings.Compare(a.Name, c.Name) }
 	for _, n := range b.nodes {
@@ -43,13 +44,6 @@ func Topology(objects []Object) (te.Topology, []te.LeftOut) {
 		return cmp.Or(strings.Compare(a.What, c.What), strings.Compare(a.Why, c.Why))
 	})
 	return b.topology, slices.Compact(b.left)
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // builder makes a topology of objects.
