@@ -76,9 +76,11 @@ packet size; the run's folder holds everything.`,
 		short: "GTP-U or SRv6 between UPFs, for two slices (paper 000)",
 		long: `Measures delivery ratio, CPU time of a packet and latency in the laboratory
 slices-bench: two slices share a UPF, and N9 is GTP-U, SRv6 with one SID
-(traditional), or SRv6 through service nodes (enhanced). It needs two CPUs: one
-makes the packets, the network runs on the other.`,
-		example: "  culvert bench slices\n  culvert bench slices --n9 gtpu,enhanced --direction uplink --rates 1000,2000,4000 -o json",
+(traditional), or SRv6 through service nodes (enhanced). With stateless, UPF1 has
+SIDs (End.M.GTP6.D) in place of sessions, as in the paper's figure 4b; with
+stateless-func, service nodes are behind the slices' UPFs, as in figure 4c. It
+needs two CPUs: one makes the packets, the network runs on the other.`,
+		example: "  culvert bench slices\n  culvert bench slices --n9 gtpu,stateless,stateless-func --direction uplink\n  culvert bench slices --n9 gtpu,enhanced --direction uplink --rates 1000,2000,4000 -o json",
 		values:  map[string]func() []string{"n9": n9.Transports, "direction": n9.Directions},
 	},
 	{

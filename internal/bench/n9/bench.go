@@ -36,7 +36,7 @@ type rig struct {
 	generator int                // its CPU
 	network   *lab.Network
 	at        point // transport and direction that all is set to
-	load      *load // of that direction, as are these two
+	load      *load // of that direction and entry, as are these two
 	core      []int // threads that handle all nodes' packets on their CPU
 	undo      node.Undo
 	last      traffic.CPUUsage // in the last trial
@@ -108,12 +108,12 @@ func (r *rig) goTo(ctx context.Context, n9, direction string) (err error) {
 	if r.at.n9 == n9 && r.at.direction == direction {
 		return nil
 	}
-	if r.at.direction != direction {
+	if entry := transportOf(n9).entry; r.at.direction != direction || r.load.entry != entry {
 		r.at.direction = ""
 		if err := r.undo.Close(); err != nil {
 			return err
 		}
-		if r.load, err = openLoad(ctx, r.network, direction, r.params.PacketSize, r.generator, r.setting.Seed, &r.undo); err != nil {
+		if r.load, err = openLoad(ctx, r.network, direction, entry, r.params.PacketSize, r.generator, r.setting.Seed, &r.undo); err != nil {
 			return err
 		}
 		if err := r.startThreads(direction); err != nil {
@@ -134,7 +134,7 @@ func (r *rig) goTo(ctx context.Context, n9, direction string) (err error) {
 func (r *rig) startThreads(direction string) error {
 	queues := [][2]string{{"upf1", n3}}
 	if direction == downlink {
-		queues = [][2]string{{bothSlices[0].upf, n6}, {bothSlices[1].upf, n6}}
+		queues = [][2]string{{r.load.entry[0].last, n6}, {r.load.entry[1].last, n6}}
 	}
 	softirqd, err := proc.Softirqd(r.setting.CPU)
 	if err != nil {
@@ -312,7 +312,7 @@ func (r *rig) measureDelivery(ctx context.Context, p point, round int) ([]experi
 		}
 		labels := p.labels("offered", decimal(rates[i]))
 		list[i] = []experiment.Sample{{Metric: metricDelivery, Labels: labels, Value: o.ratio()}}
-		for k, s := range bothSlices {
+		for k, s := range bySessions {
 			delivered := float64(o.slices[k].Received) / float64(o.slices[k].Sent)
 			list[i] = append(list[i], experiment.Sample{Metric: metricSlice, Labels: labels.With("slice", s.name), Value: delivered})
 		}

@@ -147,7 +147,7 @@ func deliversAll(t *testing.T, r *rig) {
 	}
 	for i, s := range o.slices {
 		if s.Sent < 150 && !s.AtLimit || s.Received != s.Sent || s.Reordered != 0 || s.Checked == 0 {
-			t.Errorf("slice %s: %+v", bothSlices[i].name, s)
+			t.Errorf("slice %s: %+v", bySessions[i].name, s)
 		}
 	}
 	if h := o.latency(); h.Total() != o.received() || h.Quantile(0.5) <= 0 {

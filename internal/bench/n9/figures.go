@@ -19,9 +19,7 @@ const (
 	metricMemory    = "memory"          // of a daemon and its maps
 )
 
-func labelOf(n9 string) string {
-	return transports[slices.IndexFunc(transports, func(t transport) bool { return t.name == n9 })].label
-}
+func labelOf(n9 string) string { return transportOf(n9).label }
 
 func (p point) labels(more ...string) result.Labels {
 	return result.Labels{"transport": labelOf(p.n9), "direction": p.direction}.With(more...)
@@ -38,10 +36,13 @@ func (p *Params) Glossary() map[string]string {
 		labelOf("traditional"): "N9 is an IPv6 packet to a SID of the slice's own UPF (End.DT46); there is one SID, so no SRH",
 		labelOf("enhanced"):    "N9 goes by way of a service node (End), which the SRH names, to the slice's own UPF",
 		labelOf("enhanced-3"):  "N9 goes by way of two service nodes",
-		uplink:                 "from the gNB through UPF1 and the slice's own UPF to its data network",
-		downlink:               "from the data network through the slice's own UPF and UPF1 to the gNB",
-		string(cost):           "a fixed rate, a third of what the slowest transport delivers whole",
-		string(busy):           fmt.Sprintf("%v times the highest rate that the transport delivers whole", overload),
+		labelOf("stateless"): "N3 of both slices is GTP-U over IPv6 to a SID of UPF1 (End.M.GTP6.D, the paper's figure 4b), which has no session; N9 is an IPv6 packet to " +
+			"a SID of the slice's own UPF, whose argument has TEID and QFI. Down, the last SID but one is UPF1's End.M.GTP6.E",
+		labelOf("stateless-func"): "as stateless, and the SRH names the slice's own UPF (End) and then a service node behind it (End.DT46), which has the data network (figure 4c): no node has a session",
+		uplink:                    "from the gNB through UPF1 and the slice's own UPF to its data network",
+		downlink:                  "from the data network through the slice's own UPF and UPF1 to the gNB",
+		string(cost):              "a fixed rate, a third of what the slowest transport delivers whole",
+		string(busy):              fmt.Sprintf("%v times the highest rate that the transport delivers whole", overload),
 	}
 }
 

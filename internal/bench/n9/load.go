@@ -15,13 +15,14 @@ import (
 // load sends both slices' packets in one direction.
 type load struct {
 	direction string
+	entry     *[2]slice
 	lanes     [2]lane
 	pairs     [2]*traffic.Pair
 }
 
-func openLoad(ctx context.Context, network *lab.Network, direction string, size, cpu int, seed uint64, undo *node.Undo) (_ *load, err error) {
-	l := &load{direction: direction}
-	for i, s := range bothSlices {
+func openLoad(ctx context.Context, network *lab.Network, direction string, entry *[2]slice, size, cpu int, seed uint64, undo *node.Undo) (_ *load, err error) {
+	l := &load{direction: direction, entry: entry}
+	for i, s := range entry {
 		way, err := laneOf(ctx, network, s, direction, size)
 		if err != nil {
 			return nil, err
@@ -43,7 +44,7 @@ func openLoad(ctx context.Context, network *lab.Network, direction string, size,
 
 // outcome is what became of the packets of a trial, of both slices.
 type outcome struct {
-	slices [2]traffic.Outcome // as bothSlices
+	slices [2]traffic.Outcome // A and B
 	cpu    time.Duration      // of the nodes' core
 }
 
@@ -83,10 +84,10 @@ func (o outcome) check() error {
 	for i, s := range o.slices {
 		if s.Corrupt+s.Unreadable+s.Duplicated > 0 || s.Unexpected > chatter {
 			errs = append(errs, fmt.Errorf("slice %s: of %d packets %d came out changed, %d were nobody's, %d unreadable, %d came twice: %v",
-				bothSlices[i].name, s.Received, s.Corrupt, s.Unexpected, s.Unreadable, s.Duplicated, s.Faults))
+				bySessions[i].name, s.Received, s.Corrupt, s.Unexpected, s.Unreadable, s.Duplicated, s.Faults))
 		}
 		if s.Sent == 0 {
-			errs = append(errs, fmt.Errorf("slice %s: nothing was sent", bothSlices[i].name))
+			errs = append(errs, fmt.Errorf("slice %s: nothing was sent", bySessions[i].name))
 		}
 	}
 	return errors.Join(errs...)

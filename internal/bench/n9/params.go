@@ -17,14 +17,21 @@ type transport struct {
 	name  string // as in the laboratory
 	label string // as in figures
 	paper bool   // figure 5 has it
+	entry *[2]slice
 }
 
 // transports are all of the laboratory's, by how much they push.
 var transports = []transport{
-	{"gtpu", "GTP-U", true},
-	{"traditional", "SRv6 traditional (1 SID)", true},
-	{"enhanced", "SRv6 enhanced (2 SIDs)", true},
-	{"enhanced-3", "SRv6 enhanced (3 SIDs)", false},
+	{"gtpu", "GTP-U", true, &bySessions},
+	{"traditional", "SRv6 traditional (1 SID)", true, &bySessions},
+	{"enhanced", "SRv6 enhanced (2 SIDs)", true, &bySessions},
+	{"enhanced-3", "SRv6 enhanced (3 SIDs)", false, &bySessions},
+	{"stateless", "SRv6 stateless (1 SID)", true, &bySIDs},
+	{"stateless-func", "SRv6 stateless, FUNC behind UPF (2 SIDs)", true, &byFunctions},
+}
+
+func transportOf(name string) transport {
+	return transports[slices.IndexFunc(transports, func(t transport) bool { return t.name == name })]
 }
 
 // base is what the CPU time of the others stands beside.

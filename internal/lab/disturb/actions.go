@@ -68,6 +68,9 @@ func moveTunnel(ctx context.Context, a action) error {
 	if err != nil {
 		return err
 	}
+	if a.event.SID.IsValid() {
+		address = a.event.SID
+	}
 	_, err = daemon.AskEndpoint(a.Instance, a.node, gtpulink.Request{Op: "Tunnel", Device: a.event.Device, To: address, TEID: teid})
 	return err
 }

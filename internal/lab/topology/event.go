@@ -25,6 +25,9 @@ type Event struct {
 	// learns by N2. IPv6: the F-TEID's address of that family.
 	FTEID string `json:"fteid,omitempty"`
 	IPv6  bool   `json:"ipv6,omitempty"`
+	// SID is the address in place of the F-TEID's: that of a gateway without state before the
+	// UPF (RFC 9433 section 5.3.1).
+	SID netip.Addr `json:"sid,omitzero"`
 	// UPF has the session of the UE where a core's SMF chose the tunnel.
 	UPF string     `json:"upf,omitempty"`
 	UE  netip.Addr `json:"ue,omitzero"`

@@ -60,6 +60,7 @@ func TestParsePrograms(t *testing.T) {
 		{"count and nothing", "count: 1}", "count: 1, expect: {nothing: true}}", []string{"checks[8]", "count"}},
 		{"tunnel of no UE", ", ue: 10.60.100.1}]", "}]", []string{"checks[12]", "tunnel", "ue"}},
 		{"UE of no tunnel", "{do: program, program: first}]", "{do: program, program: first, ue: 10.0.0.1}]", []string{"checks[3]", "ue", "program"}},
+		{"SID of no tunnel", "{do: program, program: first}]", "{do: program, program: first, sid: '2001:db8::1'}]", []string{"checks[3]", "sid", "program"}},
 		{"tunnel of no UPF", "upf: upf, ue", "upf: x, ue", []string{"checks[12]", "culvert"}},
 		{"judge that says nothing", "says: [is fine]", "says: []", []string{"checks[9]", "says"}},
 		{"judge by its path", "program: [sh, -c, \"echo oh", "program: [bin/sh, -c, \"echo oh", []string{"checks[11]", "name of a program"}},

@@ -160,7 +160,7 @@ func TestBase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(over.Nodes) != len(base.Nodes)+2 || len(over.Links) != len(base.Links)+4 {
+	if len(over.Nodes) != len(base.Nodes)+2 || len(over.Links) != len(base.Links)+6 {
 		t.Errorf("%d nodes and %d links over %d and %d", len(over.Nodes), len(over.Links), len(base.Nodes), len(base.Links))
 	}
 	if got := over.Node("func1").Kind; got != Culvert {

@@ -93,6 +93,7 @@ func (v validator) event(e *Event) {
 	v.want(e.Device == "" || e.Do == "tunnel" || e.Do == "capture" || strings.HasPrefix(e.Do, "link_"), "device: %s has none", e.Do)
 	v.want(e.Overlay == "" || e.Do == "apply", "overlay: %s has none", e.Do)
 	v.want(e.UPF == "" && !e.UE.IsValid() || e.Do == "tunnel", "upf, ue: %s has none", e.Do)
+	v.want(!e.SID.IsValid() || e.Do == "tunnel", "sid: %s has none", e.Do)
 	v.want(e.SMF == "" && e.Step == nil || e.Do == "smf", "smf, step: %s has none", e.Do)
 	v = v.in("%s", e.Do)
 	if (n.node == nil || n.node(v, e.Node)) && n.check != nil {
