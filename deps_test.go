@@ -177,6 +177,7 @@ var layers = []struct {
 	{"internal/bench/device", benchRoles, "experiments build on roles, never on each other"},
 	{"internal/bench/disrupt", append([]string{"internal/bench/device", "internal/lab", "internal/api/culvertv1"}, benchRoles...), "does events to the devices of device; knows no other experiment"},
 	{"internal/bench/n9", append([]string{"internal/lab"}, benchRoles...), "experiments build on roles, never on each other"},
+	{"internal/bench/sourcesink", append([]string{"internal/lab"}, benchRoles...), "experiments build on roles, never on each other"},
 	{"internal/bench/te", benchRoles, "experiments build on roles, never on each other"},
 	{"internal/bench/overlay", append([]string{"internal/lab", "internal/api/culvertv1", "internal/bgp", "internal/dataplane/progrun", "internal/packet"}, benchRoles...), "experiments build on roles, never on each other"},
 	{"internal/testutil", append([]string{"internal/bpffs", "internal/config", "internal/model", "internal/packet"}, models...), "serves the tests of every package, so it can import few"},

@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/overlay"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
 	"github.com/culvert-net/culvert/internal/bench/scale"
+	"github.com/culvert-net/culvert/internal/bench/sourcesink"
 	"github.com/culvert-net/culvert/internal/bench/te"
 	"github.com/culvert-net/culvert/internal/cmdline"
 )
@@ -197,5 +198,16 @@ the AMBR, and so does the most that the meter lets go in any 10 s, in octets of 
 packets behind it.`,
 		example: "  culvert bench ambr\n  culvert bench ambr --ambr 100 --rtt 500us,20ms --traffic tcp --direction downlink -o json",
 		values:  map[string]func() []string{"direction": ambr.Directions, "traffic": ambr.Traffics},
+	},
+	{
+		name: "source-sink", table: experiment.PrintTable, json: experiment.PrintJSON,
+		short: "CPU of the two ends of a tunnel, by encapsulation (paper 000)",
+		long: `Sends 10 Mbit/s of UDP over IPv6 through the laboratory source-sink, 100 kB at once as
+in figure 6 of the paper, and measures the CPU time of the node that encapsulates and
+of the one that decapsulates: with GTP-U, and with SRv6 of 1, 2 and 3 SIDs. UDP's
+length has 16 bits, so that 100 kB are two datagrams of 50 kB. It needs two CPUs: one
+sends and receives, the nodes run on the other.`,
+		example: "  culvert bench source-sink\n  culvert bench source-sink --encapsulations traditional --rate 100 -o json",
+		values:  map[string]func() []string{"encapsulations": sourcesink.Encapsulations},
 	},
 }

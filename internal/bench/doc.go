@@ -17,6 +17,7 @@
 //	functions scale     experiments that measure rows
 //	device n9 overlay   experiments that send traffic
 //	ambr                TCP through the AMBR of a session
+//	sourcesink          the CPU of both ends of one tunnel
 //	disrupt             events under load, on the devices of device
 //
 // A new experiment is a package with a Kind, a line in kinds.go, and a file in

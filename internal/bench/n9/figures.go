@@ -2,7 +2,6 @@ package n9
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/bench/result"
