@@ -150,11 +150,21 @@ and the longest gap. --n4-fast has the data path answer them (upf.n4_fast).`,
 		short: "Traffic between pods, beside flat routing, VXLAN and the kernel's SRv6 (paper 002)",
 		long: `Measures TCP and UDP between pods of two nodes, and the CPU time of a packet, in the
 laboratory overlay-bench: over Culvert's SRv6 without an SRH, with an SRH and with 3
-SIDs, over flat routing, VXLAN and the kernel's SRv6. Then it measures how long it
+SIDs, over flat routing, VXLAN, the kernel's SRv6 and IP-in-IP. Then it measures how long it
 takes to add pods and to change a path, and the agent's memory. One CPU does all
 the work of both pods and both nodes. Each result stands beside its goal.`,
 		example: "  culvert bench overlay\n  culvert bench overlay --variants srv6,vxlan --traffic tcp-gso-off --pods 0 --changes 0 -o json",
 		values:  map[string]func() []string{"variants": overlay.Variants, "families": overlay.Families, "traffic": overlay.Traffics},
+	},
+	{
+		name: "knb", table: experiment.PrintTable, json: experiment.PrintJSON,
+		short: "What knb measures between pods of two nodes: throughput, CPU and memory (paper 002)",
+		long: `Measures what the Kubernetes Network Benchmark (knb) does, in the laboratory
+overlay-bench and with iperf3: TCP and UDP from pod to pod and from pod to Service, and
+idling, with the CPU of the client's host and of the server's by state, and memory. Each
+host has a CPU of this machine. The paper's length is --time 120s --rounds 10.`,
+		example: "  culvert bench knb\n  culvert bench knb --variants srv6,ipip --cases p2ptcp,p2pudp --time 120s --rounds 10",
+		values:  map[string]func() []string{"variants": overlay.Variants, "families": overlay.Families, "cases": overlay.KNBCases},
 	},
 	{
 		name: "scaling", table: scale.PrintScalingTable, json: scale.PrintScalingJSON,

@@ -33,8 +33,8 @@ func library() *experiment.Library {
 	below, err := fs.Sub(files, "experiments")
 	must(err)
 	return &experiment.Library{
-		Kinds:       []experiment.Kind{functions.Kind, n9.Kind, scale.Kind, device.Kind, designs.Kind, disrupt.Kind, overlay.Kind, scale.ScalingKind, scale.UPFKind, te.Kind, ambr.Kind, sourcesink.Kind},
-		Names:       []string{"functions", "slices", "scale", "device", "designs", "designs-short", "disrupt", "overlay", "overlay-short", "scaling", "upf", "te", "ambr", "source-sink", "ci"},
+		Kinds:       []experiment.Kind{functions.Kind, n9.Kind, scale.Kind, device.Kind, designs.Kind, disrupt.Kind, overlay.Kind, overlay.KNBKind, scale.ScalingKind, scale.UPFKind, te.Kind, ambr.Kind, sourcesink.Kind},
+		Names:       []string{"functions", "slices", "scale", "device", "designs", "designs-short", "disrupt", "overlay", "overlay-short", "knb", "scaling", "upf", "te", "ambr", "source-sink", "ci"},
 		Suite:       []string{"slices", "functions", "overlay-short", "designs-short", "scale", "device", "disrupt"},
 		Files:       below,
 		Environment: node.Machine,

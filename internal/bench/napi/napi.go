@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mdlayher/genetlink"
@@ -86,6 +87,17 @@ const (
 func Defer(namespace, device string) error {
 	return errors.Join(set(namespace, device, "napi_defer_hard_irqs", strconv.Itoa(deferrals)),
 		set(namespace, device, "gro_flush_timeout", strconv.Itoa(int(deferred))))
+}
+
+// Steer has what an interface receives handled on a CPU, whichever received it (receive packet
+// steering).
+func Steer(namespace, device string, cpu int) error {
+	words := make([]string, 1+cpu/32) // of 32 bits, the most significant first
+	for i := range words {
+		words[i] = "0"
+	}
+	words[0] = strconv.FormatUint(1<<(cpu%32), 16)
+	return set(namespace, device, "queues/rx-0/rps_cpus", strings.Join(words, ","))
 }
 
 // set writes a setting of an interface. /sys shows the interfaces of the namespace

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -121,5 +122,29 @@ func TestDefer(t *testing.T) {
 	}
 	if err := Defer(path, "gone0"); err == nil {
 		t.Error("no error where there is no interface")
+	}
+}
+
+// What a device receives is handled on the CPU that it is steered to.
+func TestSteer(t *testing.T) {
+	path := pair(t)
+	cpus, err := proc.Allowed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cpu := range cpus {
+		if err := Steer(path, "b0", cpu); err != nil {
+			t.Fatal(err)
+		}
+		const show = "mount -t sysfs none /mnt && cat /mnt/class/net/b0/queues/rx-0/rps_cpus"
+		out, err := exec.Command("nsenter", "--net="+path, "unshare", "-m", "sh", "-c", show).CombinedOutput()
+		words := strings.Split(strings.TrimSpace(string(out)), ",")
+		slices.Reverse(words) // the least significant first
+		if want := fmt.Sprintf("%08x", uint32(1)<<(cpu%32)); err != nil || len(words) <= cpu/32 || fmt.Sprintf("%08s", words[cpu/32]) != want {
+			t.Errorf("CPU %d: rps_cpus %q, %v", cpu, out, err)
+		}
+	}
+	if err := Steer(path, "nowhere0", 0); err == nil {
+		t.Error("an interface that is not there is steered")
 	}
 }

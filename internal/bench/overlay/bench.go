@@ -83,9 +83,12 @@ func (r *rig) openNetwork(ctx context.Context, instance string) (err error) {
 		return err
 	}
 	r.Later(r.network.Close)
-	if slices.Contains(r.params.Variants, hostRouted) {
-		if err := r.routeHosts(variantOf(hostRouted)); err != nil {
-			return fmt.Errorf("%s: %w", hostRouted, err)
+	for _, name := range []string{hostRouted, ipInIP} {
+		if !slices.Contains(r.params.Variants, name) {
+			continue
+		}
+		if err := r.routeHosts(variantOf(name)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	for _, v := range r.params.measured() {

@@ -59,8 +59,8 @@ var build = sync.OnceValues(func() (string, error) {
 	return filepath.Join(built, "culvert"), nil
 })
 
-// newRun is one of short trials, with all that there is.
-func newRun(t *testing.T) (*Params, *rig) {
+// setting is that of a run here.
+func setting(t *testing.T) experiment.Setting {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
@@ -69,12 +69,18 @@ func newRun(t *testing.T) (*Params, *rig) {
 	if err != nil {
 		t.Fatalf("build: %v", err)
 	}
+	return experiment.Setting{Culvert: binary, CPU: -1, Seed: 1, Warn: func(format string, args ...any) { t.Logf("warning: "+format, args...) }}
+}
+
+// newRun is one of short trials, with all that there is.
+func newRun(t *testing.T) (*Params, *rig) {
+	t.Helper()
+	set := setting(t)
 	p := params()
 	p.Trial, p.Pods, p.Changes, p.Nodes = experiment.Duration(leastTrial), 4, 4, []int{5}
 	p.Services, p.Connections = []int{0, 2}, 2
 	p.Rules, p.Flows, p.Packets = []int{1, 20}, 40, 4096
 	name := fmt.Sprintf("bench-t%d", os.Getpid())
-	set := experiment.Setting{Culvert: binary, CPU: -1, Seed: 1, Warn: func(format string, args ...any) { t.Logf("warning: "+format, args...) }}
 	r, err := p.open(t.Context(), set, name)
 	if err != nil {
 		t.Fatal(err)
@@ -261,5 +267,43 @@ func checkNodes(t *testing.T, r *rig) {
 	}
 	if active, err := r.cluster.active(t.Context(), otherNode(3).policy(ipv6)); err == nil {
 		t.Errorf("there is a policy to the fourth of three nodes, of preference %d", active)
+	}
+}
+
+// Each of knb's cases comes through, to the Service too, and each host has its share of a CPU.
+func TestKNBHosts(t *testing.T) {
+	set := setting(t)
+	k := knb()
+	k.Time, k.Variants = experiment.Duration(leastKNB), []string{ours, ipInIP}
+	r, err := k.open(t.Context(), set, fmt.Sprintf("bench-t%d-knb", os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, p := range k.points() {
+		for _, v := range k.measured(p.of) {
+			h, err := r.hosts(t.Context(), v, p)
+			if err != nil {
+				t.Fatalf("%s, %s: %v", p.of, v.name, err)
+			}
+			if p.of != caseIdle && h.bits <= 0 || h.lost < 0 || h.lost > 1 || h.used <= 0 {
+				t.Errorf("%s, %s: %+v", p.of, v.name, h)
+			}
+			for i, host := range knbHosts {
+				if total := h.cpu[i].Shares()["total"]; total <= 0 || total > 100 {
+					t.Errorf("%s, %s: %v %% of the CPU of the %s's host", p.of, v.name, total, host)
+				}
+				if has := h.agents[i] > 0; has != (v.name == ours) {
+					t.Errorf("%s, %s: the agent of the %s's node has %v MB", p.of, v.name, host, h.agents[i])
+				}
+			}
+		}
+	}
+	if _, err := r.Measure(t.Context(), experiment.Point{ID: "nothing"}, 0); err == nil {
+		t.Error("a point that is not there was measured")
 	}
 }

@@ -88,7 +88,7 @@ func (r *rig) samples(p point, list []variant, sums []amount) (out []experiment.
 		add(metricWall, "bit/s", labels, amount.byWall, v.name, v.beside)
 		add(metricPacket, "ns", labels, amount.perPacket, v.name, v.beside)
 	}
-	for _, other := range []string{vxlan, seg6} {
+	for _, other := range []string{vxlan, seg6, ipInIP} {
 		if byName[ours].packets == 0 || byName[other].packets == 0 {
 			continue
 		}
@@ -145,7 +145,7 @@ func (p *Params) Figures() (list []result.Figure) {
 		Caption: "CPU time of a packet on the wire, ns, of sender, nodes and receiver. Of flat routing by it: 1 is as good as flat routing, 0.5 costs twice.",
 	}, result.Figure{
 		ID: "tunnels", Title: "Culvert's SRv6 beside other tunnels", Kind: result.Table, Metric: metricBeside, Value: result.ToBaseline,
-		Caption: "Throughput with one segment, by that of VXLAN and of the kernel's SRv6 in the same round.",
+		Caption: "Throughput with one segment, by that of VXLAN, of the kernel's SRv6 and of IP-in-IP in the same round.",
 	}, result.Figure{
 		ID: "wall", Title: "Throughput by the clock on the wall", Kind: result.Table, Metric: metricWall, Value: result.ToBaseline,
 		Caption: "The same where the time that others had the CPU counts, too: on an idle machine it is as above.",

@@ -18,7 +18,7 @@ func TestValidate(t *testing.T) {
 		change func(*Params)
 		says   string
 	}{
-		{func(p *Params) { p.Variants = []string{"ipip"} }, `with.variants[0]: there is no "ipip"`},
+		{func(p *Params) { p.Variants = []string{"gre"} }, `with.variants[0]: there is no "gre"`},
 		{func(p *Params) { p.Variants = nil }, "with.variants: none is chosen"},
 		{func(p *Params) { p.Families = []string{ipv4, ipv4} }, `with.families[1]: "ipv4" is there twice`},
 		{func(p *Params) { p.Traffic, p.Rules = nil, nil }, "with.traffic: none is chosen"},

@@ -1,6 +1,7 @@
 package progrun
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -10,8 +11,8 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// HostRoutes is the loaded object of bpf/hostroute.c: host routing by eBPF, the baseline of pods'
-// networks.
+// HostRoutes is the loaded object of bpf/hostroute.c: host routing by eBPF, with IP-in-IP or without,
+// the baselines of pods' networks.
 type HostRoutes struct {
 	objects hostrouteObjects
 	links   []link.Link
@@ -22,6 +23,8 @@ type HostRoute struct {
 	NextHop
 	// ToPod: into the namespace of the other end of the veth.
 	ToPod bool
+	// Outer are the IPv4 addresses around the packets, source and destination (AttachIPInIP).
+	Outer [2]netip.Addr
 }
 
 // LoadHostRoutes loads it.
@@ -44,6 +47,11 @@ func (h *HostRoutes) Put(to netip.Addr, r HostRoute) error {
 	if r.ToPod {
 		value.ToPod = 1
 	}
+	for i, outer := range []*uint32{&value.OuterSrc, &value.OuterDst} {
+		if r.Outer[i].Is4() {
+			*outer = binary.NativeEndian.Uint32(r.Outer[i].AsSlice())
+		}
+	}
 	copy(value.Dst[:], r.Dst)
 	copy(value.Src[:], r.Src)
 	if err := h.objects.HostRoute.Update(&key, &value, ebpf.UpdateAny); err != nil {
@@ -53,12 +61,17 @@ func (h *HostRoutes) Put(to netip.Addr, r HostRoute) error {
 }
 
 // Attach routes what an interface of the caller's network namespace receives.
-func (h *HostRoutes) Attach(name string) error {
+func (h *HostRoutes) Attach(name string) error { return h.attach(name, h.objects.HostRouteSkb) }
+
+// AttachIPInIP does so with IP-in-IP between nodes.
+func (h *HostRoutes) AttachIPInIP(name string) error { return h.attach(name, h.objects.IpInIpSkb) }
+
+func (h *HostRoutes) attach(name string, program *ebpf.Program) error {
 	i, err := net.InterfaceByName(name)
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", name, err)
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Program: h.objects.HostRouteSkb, Interface: i.Index, Attach: ebpf.AttachTCXIngress})
+	l, err := link.AttachTCX(link.TCXOptions{Program: program, Interface: i.Index, Attach: ebpf.AttachTCXIngress})
 	if err != nil {
 		return fmt.Errorf("attach tcx to interface %s: %w", name, err)
 	}

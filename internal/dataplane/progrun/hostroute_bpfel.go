@@ -14,11 +14,13 @@ import (
 )
 
 type hostrouteHostRoute struct {
-	_       structs.HostLayout
-	Ifindex uint32
-	ToPod   uint32
-	Dst     [6]uint8
-	Src     [6]uint8
+	_        structs.HostLayout
+	Ifindex  uint32
+	ToPod    uint32
+	OuterSrc uint32
+	OuterDst uint32
+	Dst      [6]uint8
+	Src      [6]uint8
 }
 
 type hostrouteIn6 struct {
@@ -32,6 +34,7 @@ type hostrouteIn6 struct {
 const (
 	hostrouteMapHostRoute     = "host_route"
 	hostrouteProgHostRouteSkb = "host_route_skb"
+	hostrouteProgIpInIpSkb    = "ip_in_ip_skb"
 )
 
 // loadHostroute returns the embedded CollectionSpec for hostroute.
@@ -77,6 +80,7 @@ type hostrouteSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type hostrouteProgramSpecs struct {
 	HostRouteSkb *ebpf.ProgramSpec `ebpf:"host_route_skb"`
+	IpInIpSkb    *ebpf.ProgramSpec `ebpf:"ip_in_ip_skb"`
 }
 
 // hostrouteMapSpecs contains maps before they are loaded into the kernel.
@@ -132,11 +136,13 @@ type hostrouteVariables struct {
 // It can be passed to loadHostrouteObjects or ebpf.CollectionSpec.LoadAndAssign.
 type hostroutePrograms struct {
 	HostRouteSkb *ebpf.Program `ebpf:"host_route_skb"`
+	IpInIpSkb    *ebpf.Program `ebpf:"ip_in_ip_skb"`
 }
 
 func (p *hostroutePrograms) Close() error {
 	return _HostrouteClose(
 		p.HostRouteSkb,
+		p.IpInIpSkb,
 	)
 }
 
