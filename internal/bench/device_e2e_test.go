@@ -1,23 +1,28 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/device"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/traffic"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // needTwoCPUs: built-in devices have one of their own.
@@ -95,6 +100,54 @@ func TestDeviceOfTheUser(t *testing.T) {
 	of := result.Labels{"what": "device g0 to s0"}
 	if len(r.Select("ndr", of))+len(r.Select("ndr_at_least", of)) != 1 {
 		t.Errorf("%v", r.Measurements)
+	}
+}
+
+// The recipe for VPP's t.m.gtp4.d, with a gateway of Culvert in its place: the packets of
+// examples/vpp go in and come out as they must. VPP itself is not run.
+func TestRecipeForVPP(t *testing.T) {
+	needTwoCPUs(t)
+	cpus, err := proc.PickPair(-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := device.NewNode("recipe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := catalog.Configuration(nil, 1)
+	c.Steering = append(c.Steering, srpolicy.Steering{Prefix: netip.MustParsePrefix("203.0.113.0/24"), GTP4D: &srpolicy.GTP4D{
+		SIDPrefix: netip.MustParsePrefix("2001:db8:4e::/48"), SourcePrefix: netip.MustParsePrefix("2001:db8:ff::/64"), PDUType: srv6.PDUTypeIPv4v6,
+	}})
+	if err := n.Start(t.Context(), experiment.Setting{Culvert: culvert, BPFFS: "/sys/fs/bpf"}, c, cpus.Device); err != nil {
+		t.Fatal(err)
+	}
+	around := n.Net.Around
+	args := userDevice(around, node.MAC(1).String(), "--template", "../../examples/vpp/gtpu.yaml", "--expect", "../../examples/vpp/srv6.yaml")
+	r, err := execute(t.Context(), t.TempDir(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := result.Labels{"what": "device g0 to s0"}
+	if len(r.Select("ndr", of))+len(r.Select("ndr_at_least", of)) != 1 {
+		t.Errorf("%v", r.Measurements)
+	}
+	// What comes out otherwise is told from it: these packets have another source.
+	other := filepath.Join(t.TempDir(), "other.yaml")
+	text, err := os.ReadFile("../../examples/vpp/srv6.yaml")
+	if err == nil {
+		err = os.WriteFile(other, bytes.Replace(text, []byte(`source: "2001:db8:ff:`), []byte(`source: "2001:db8:fe:`), 1), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := execute(t.Context(), t.TempDir(), append(args, "--expect", other)...); err == nil || !strings.Contains(err.Error(), "every packet came out") {
+		t.Errorf("from another source: %v", err)
 	}
 }
 
