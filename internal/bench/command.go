@@ -118,16 +118,16 @@ is never held against a device.`,
 	},
 	{
 		name: "designs", table: experiment.PrintTable, json: designs.PrintJSON,
-		short: "Four designs of a UPF, on the same core (paper 003)",
-		long: `Measures packets, CPU time, latency and handovers of four UPFs with the same
+		short: "Designs of a UPF, on the same core (paper 003)",
+		long: `Measures packets, CPU time, latency and handovers of five UPFs with the same
 sessions, which take turns on one core: dp (XDP does all of a packet), steer (XDP
 hands packets to the core of their UE: spread), cp (N4 is answered in XDP, too:
-upf.n4_fast) and soft (the same C sources in user space over AF_XDP: make soft).
+upf.n4_fast), both (steer and cp together) and soft (the same C sources in user space over AF_XDP: make soft).
 The paper's figures stand beside ours, and a sentence says where our interval
 excludes what it finds.
 
 --events says what happens under load: it doubles at once, a second core is added and
-taken out again (steer alone can), one UE sends eight times as much as all others.`,
+taken out again (steer and both can), one UE sends eight times as much as all others.`,
 		example: "  culvert bench designs\n  culvert bench designs --designs dp,cp --sizes 64 --quick -o json",
 		values:  map[string]func() []string{"designs": designs.Names, "events": designs.EventNames, "sizes": fixed("64", "512", "1400", "imix")},
 	},

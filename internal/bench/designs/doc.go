@@ -1,9 +1,10 @@
 // Package designs is the experiment `culvert bench designs` (paper 003): four designs of a
-// UPF on the same cores, with the same sessions.
+// UPF and what the paper leaves to the future, on the same cores, with the same sessions.
 //
 //   - dp: XDP does all of a packet, and the daemon answers N4 (Culvert unless told otherwise).
 //   - steer: XDP hands packets to the core of their UE, which does the rest (`spread`).
 //   - cp: as dp, and the data path answers what SMFs send most (`upf.n4_fast`).
+//   - both: as steer, with that too: data path, steering and signalling in XDP.
 //   - soft: culvert-soft, the same C sources in user space over AF_XDP (`make soft`). It
 //     polls for packets, so that its CPU time holds waiting.
 //

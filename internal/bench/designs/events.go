@@ -158,11 +158,11 @@ func (l *load) doubled(ctx context.Context) error {
 	return nil
 }
 
-// rescale has a second core handle packets, and no more, under load. Only steer can: the
+// rescale has a second core handle packets, and no more, under load. Only steer and both can: the
 // others have as many cores as the interface has queues, and a veth's packets all take the
 // queue of the CPU that sends them.
 func (l *load) rescale(ctx context.Context) error {
-	if l.design != steer {
+	if !steered(l.design) {
 		l.bench.Warn("%s cannot rescale here: the generator has one CPU, so that all packets take one queue of the interface, and the queue says the core", l.design)
 		return nil
 	}
@@ -253,13 +253,13 @@ func (l *load) latency(event, ue string, o traffic.Outcome) {
 
 // eventFigures show what is measured of the chosen designs.
 func (e *Experiment) eventFigures() (list []result.Figure) {
-	if slices.Contains(e.Events, doubled) || slices.Contains(e.Events, rescale) && slices.Contains(e.Designs, steer) {
+	if slices.Contains(e.Events, doubled) || slices.Contains(e.Events, rescale) && slices.ContainsFunc(e.Designs, steered) {
 		bars := func(id, metric, title, unit, caption string) result.Figure {
 			return result.Figure{ID: id, Title: title, Kind: result.Bars, Metric: metric, Where: ofEvents, X: "event", Series: "design", XTitle: "what happened", YTitle: unit, Caption: caption}
 		}
 		list = append(list,
 			bars("designs_events_lost", metricLost, "Packets lost under a sudden load, and while cores are added", "packets",
-				"The load goes from 40 % of the design's own PDR to 80 % at once (doubled); beside it each of both is held. At 40 %, steer gets a second core and gives it back (rescale). The second core is the generator's: nothing is said of machines where it is free. The other designs cannot rescale here."),
+				"The load goes from 40 % of the design's own PDR to 80 % at once (doubled); beside it each of both is held. At 40 %, steer and both get a second core and give it back (rescale). The second core is the generator's: nothing is said of machines where it is free. The other designs cannot rescale here."),
 			bars("designs_events_gap", metricGap, "Longest time without a packet", "gap",
 				"Of the same trials, at the receiver. The paper's card starts anew when its queues change, and its SoftUPF rescales without a gap."),
 			bars("designs_events_reordered", metricReordered, "Packets out of order", "packets", "Of the same trials: packets of a UE that came after a later one. 32 UEs send."))

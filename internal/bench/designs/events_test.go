@@ -44,6 +44,7 @@ func TestEventFigures(t *testing.T) {
 		{[]string{"dp"}, []string{rescale}, nil},
 		{[]string{"dp"}, []string{heavy}, []string{"designs_heavy"}},
 		{[]string{steer}, []string{rescale}, []string{"designs_events_lost", "designs_events_gap", "designs_events_reordered"}},
+		{[]string{both}, []string{rescale}, []string{"designs_events_lost", "designs_events_gap", "designs_events_reordered"}},
 		{Names(), nil, nil},
 	} {
 		var ids []string

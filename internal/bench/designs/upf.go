@@ -30,15 +30,28 @@ type design struct {
 	soft        bool // culvert-soft handles packets
 }
 
-// steer is the design that can have another core at any time.
-const steer = "steer"
+// steer and both are the designs that can have another core at any time.
+const (
+	steer = "steer"
+	both  = "both"
+)
+
+// steered are those designs.
+func steered(design string) bool { return design == steer || design == both }
+
+// toCore has XDP hand packets to the core of their UE.
+func toCore(c *config.Config, cpu int) {
+	c.Spread = config.Spread{By: config.SpreadUE, CPUs: config.CPUs{cpu}}
+}
 
 var designs = []design{
 	{name: "dp", title: "XDP does all of a packet", configure: func(*config.Config, int) {}},
-	{name: steer, title: "XDP hands packets to the core of their UE", configure: func(c *config.Config, cpu int) {
-		c.Spread = config.Spread{By: config.SpreadUE, CPUs: config.CPUs{cpu}}
-	}},
+	{name: steer, title: "XDP hands packets to the core of their UE", configure: toCore},
 	{name: "cp", title: "as dp, and N4 is answered in XDP", configure: func(c *config.Config, _ int) { c.UPF.N4Fast = true }},
+	{name: both, title: "as steer, and N4 is answered in XDP", configure: func(c *config.Config, cpu int) {
+		toCore(c, cpu)
+		c.UPF.N4Fast = true
+	}},
 	{name: "soft", title: "user space over AF_XDP", configure: func(*config.Config, int) {}, soft: true},
 }
 
