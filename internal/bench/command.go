@@ -157,7 +157,7 @@ the work of both pods and both nodes. Each result stands beside its goal.`,
 		values:  map[string]func() []string{"variants": overlay.Variants, "families": overlay.Families, "traffic": overlay.Traffics},
 	},
 	{
-		name: "knb", table: experiment.PrintTable, json: experiment.PrintJSON,
+		name: "knb", table: overlay.PrintKNBTable, json: overlay.PrintKNBJSON,
 		short: "What knb measures between pods of two nodes: throughput, CPU and memory (paper 002)",
 		long: `Measures what the Kubernetes Network Benchmark (knb) does, in the laboratory
 overlay-bench and with iperf3: TCP and UDP from pod to pod and from pod to Service, and

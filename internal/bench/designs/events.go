@@ -259,7 +259,7 @@ func (e *Experiment) eventFigures() (list []result.Figure) {
 		}
 		list = append(list,
 			bars("designs_events_lost", metricLost, "Packets lost under a sudden load, and while cores are added", "packets",
-				"The load goes from 40 % of the design's own PDR to 80 % at once (doubled); beside it each of both is held. At 40 %, steer and both get a second core and give it back (rescale). The second core is the generator's: nothing is said of machines where it is free. The other designs cannot rescale here."),
+				"The load goes from 40 % of the design's own PDR to 80 % at once (doubled); beside it each of these loads is held. At 40 %, steer and both get a second core and give it back (rescale). The second core is the generator's: nothing is said of machines where it is free. The other designs cannot rescale here."),
 			bars("designs_events_gap", metricGap, "Longest time without a packet", "gap",
 				"Of the same trials, at the receiver. The paper's card starts anew when its queues change, and its SoftUPF rescales without a gap."),
 			bars("designs_events_reordered", metricReordered, "Packets out of order", "packets", "Of the same trials: packets of a UE that came after a later one. 32 UEs send."))

@@ -69,7 +69,7 @@ func setting(t *testing.T) experiment.Setting {
 	if err != nil {
 		t.Fatalf("build: %v", err)
 	}
-	return experiment.Setting{Culvert: binary, CPU: -1, Seed: 1, Warn: func(format string, args ...any) { t.Logf("warning: "+format, args...) }}
+	return experiment.Setting{Culvert: binary, BPFFS: "/sys/fs/bpf", CPU: -1, Seed: 1, Warn: func(format string, args ...any) { t.Logf("warning: "+format, args...) }}
 }
 
 // newRun is one of short trials, with all that there is.

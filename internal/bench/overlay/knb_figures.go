@@ -24,6 +24,9 @@ const (
 	labelOf    = "of"
 )
 
+// knbStates are those of a CPU, and all of them together, as knb has them.
+var knbStates = []string{"total", "user", "nice", "system", "iowait", "steal"}
+
 // The hosts.
 var knbHosts = [2]string{"client", "server"}
 
@@ -51,7 +54,7 @@ func knbSamples(p knbPoint, list []variant, seen map[string]hosts) (out []experi
 		}
 		for i, host := range knbHosts {
 			at := labels.With(labelHost, host)
-			for _, state := range []string{"total", "user", "nice", "system", "iowait", "steal"} {
+			for _, state := range knbStates {
 				add(metricKNBCPU, "%", at.With(labelState, state), func(h hosts) float64 { return h.cpu[i].Shares()[state] }, false)
 			}
 			if h.agents[i] > 0 {

@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -117,8 +118,33 @@ func TestKNBSamples(t *testing.T) {
 			t.Errorf("figure %s shows nothing", f.ID)
 		}
 	}
+	checkKNBRows(t, run)
 	claims := strings.Join(k.Claims(run), "\n")
 	if !strings.Contains(claims, "p2ptcp, ipv4: vxlan reaches 0.50 (") || strings.Contains(claims, "srv6") || strings.Contains(claims, "p2s") {
 		t.Errorf("claims:\n%s", claims)
+	}
+}
+
+// checkKNBRows: a row for each case and variant, in the words of knb.
+func checkKNBRows(t *testing.T, run *result.Run) {
+	t.Helper()
+	rows := knbRows(run)
+	i := slices.IndexFunc(rows, func(r KNBRow) bool { return r.Case == caseP2PTCP && r.Name == vxlan })
+	if len(rows) != 4+4+4+3+3 || i < 0 {
+		t.Fatalf("%d rows: %+v", len(rows), rows)
+	}
+	r := rows[i]
+	if r.Family != ipv4 || r.Gbit != 1.002 || r.Ratio != 0.5 || r.Client.CPU["total"] != 40 || r.Server.CPU["system"] != 50 || r.Client.Agent != 80 || r.Server.Agent != 0 || r.RAM != 1000 || r.N != 9 {
+		t.Errorf("%+v", r)
+	}
+	var out bytes.Buffer
+	if err := PrintKNBTable(&out, nil, run); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	if !strings.HasPrefix(lines[0], "case    name") || !slices.ContainsFunc(lines, func(l string) bool {
+		return strings.Join(strings.Fields(l), " ") == "p2ptcp vxlan ipv4 1.00 0.500 0.500 to 0.500 0.0 % 40 10 20 5 50 0 50 0 80.0, - 1000"
+	}) {
+		t.Errorf("table:\n%s", out.String())
 	}
 }
