@@ -79,7 +79,7 @@ func TestExperimentsRefuse(t *testing.T) {
 		{"scale", "{rules: [1, 2, 3, 4, 5, 6, 7, 8, 9]}", "with.rules: there are 9 (fix: 8 numbers at most)"},
 		{"scale", "{of: [session]}", `with.of[0]: there is no "session" (fix: some of sessions, tunnels,`},
 		{"scale", "{segments: [9]}", "with.segments[0]: 9 is out of range"},
-		{"overlay", "{variants: [flat, ipip]}", `line 4: with.variants[1]: there is no "ipip" (fix: give some of flat, srv6,`},
+		{"overlay", "{variants: [flat, gre]}", `line 4: with.variants[1]: there is no "gre" (fix: give some of flat, srv6,`},
 		{"overlay", "{nodes: [1]}", "line 4: with.nodes[0]: 1 is out of range (fix: give 3 to 4000)"},
 	} {
 		text := "name: mine\nkind: " + c.kind + "\ntitle: mine\nwith: " + c.with + "\n"

@@ -51,6 +51,9 @@ func inNamespace(t testing.TB, ports []model.Port, f func()) {
 	ns := netns.New(t)
 	ns.Sysctl(t, "net.ipv4.ip_forward", "1")
 	ns.Sysctl(t, "net.ipv6.conf.all.forwarding", "1")
+	// The kernel's own packets would be counted with those of the rows.
+	ns.Sysctl(t, "net.ipv6.conf.default.dad_transmits", "0")
+	ns.Sysctl(t, "net.ipv6.conf.default.mldv2_unsolicited_report_interval", "3600000") // ms
 	for _, p := range ports {
 		ns.IP(t, fmt.Sprintf("link add name %s index %d type veth peer name %s-peer index %d", p.Name, p.Ifindex, p.Name, p.Ifindex+100))
 		ns.IP(t, "link set up dev "+p.Name)
