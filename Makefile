@@ -100,7 +100,7 @@ test: ## everything that CI runs: build, lint, generated files, all tests
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory generated
 	@mkdir -p $(dir $(EVENTS))
-	@$(SUM) --jsonfile $(EVENTS) -- -count=1 -timeout 25m ./...
+	@$(SUM) --jsonfile $(EVENTS) -- -count=1 -p 3 -timeout 25m ./...
 	@! grep '"Action":"skip".*"Test":' $(EVENTS) || { echo "culvert: root has no reason to skip these"; exit 1; }
 
 .PHONY: lint
