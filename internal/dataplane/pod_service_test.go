@@ -3,6 +3,7 @@ package dataplane
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"syscall"
@@ -50,6 +51,18 @@ func reuse(_, _ string, raw syscall.RawConn) error {
 		return failed
 	}
 	return err
+}
+
+// closeFirst closes a connection and waits until the other end has, too: the port is free for
+// the same flow then.
+func closeFirst(t testing.TB, conn net.Conn) {
+	t.Helper()
+	if stream, ok := conn.(*net.TCPConn); ok {
+		must(t, stream.CloseWrite())
+		_, err := io.Copy(io.Discard, stream)
+		must(t, err)
+	}
+	must(t, conn.Close())
 }
 
 // ask sends something and wants it back.
@@ -133,7 +146,7 @@ func TestServiceAndDirect(t *testing.T) {
 					for _, to := range order { // the client closes first
 						conn := fromPort(t, client.NS, network, port, to)
 						ask(t, what+", one after the other: "+to.String(), conn)
-						must(t, conn.Close())
+						closeFirst(t, conn)
 					}
 					port++
 					first, second := fromPort(t, client.NS, network, port, order[0]), fromPort(t, client.NS, network, port, order[1])

@@ -285,6 +285,7 @@ func TestDoomedSession(t *testing.T) {
 func TestAssociationsSavedOnce(t *testing.T) {
 	b := newBed(t, naming(2))
 	m := b.smf(2)
+	_ = m.udp.SetReadBuffer(socketBuffer) // for the answers to a burst
 	written := func() int {
 		b.upf.mu.Lock()
 		defer b.upf.mu.Unlock()
