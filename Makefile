@@ -138,6 +138,7 @@ e2e: ## every laboratory, and experiments of the benchmark; the first time it bu
 	@$(MAKE) --no-print-directory build
 	@$(SUM) -- -count=1 -timeout 10m -tags e2e ./dist/prometheus
 	@$(MAKE) --no-print-directory packages ARCHES="$$(go env GOARCH)" # which the laboratory install installs
+	@tools/package/other-layout.sh $(dir $(BIN))packages-before
 	@can=" $$($(BIN) lab list --core "$(CORE)" | awk '{ printf "%s ", $$1 }')"; \
 	for lab in $$($(BIN) lab list | awk 'NR > 1 && $$1 != "conformance" { print $$1 }'); do \
 		case $$can in *" $$lab "*) ;; *) echo "$$lab is left out: CORE has no programs of that core (docs/how-to/real-cores.md)"; continue;; esac; \
@@ -145,6 +146,7 @@ e2e: ## every laboratory, and experiments of the benchmark; the first time it bu
 		case $$lab in free5gc*|open5gs*) core="$(CORE)";; esac; \
 		$(BIN) lab run "$$lab" $${core:+--core "$$core"} || exit 1; \
 	done
+	@$(BIN) lab run install --packages-before $(dir $(BIN))packages-before # whose tables have another layout
 
 .PHONY: e2e-kubernetes
 e2e-kubernetes: ## attacks on a cluster's tenants, and Kubernetes' own tests of the network; what has passed is not made again; the first time it builds e2e.test
