@@ -289,6 +289,7 @@ func (l *Library) listCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the experiments and how long they take",
+		Long:  "Lists the built-in experiments. culvert bench run NAME runs one; those that have a\ncommand of their own (culvert bench --help) take its flags there.",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(c.Flags()); err != nil {
