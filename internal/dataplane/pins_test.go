@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/pin"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
+	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
 var pinDirs atomic.Uint32
@@ -53,6 +54,12 @@ func pinPath(t *testing.T) string {
 func openPinned(t *testing.T, path string) *DataPlane {
 	t.Helper()
 	return openWith(t, Options{PinPath: path, Limits: smallLimits})
+}
+
+// inOwnNamespace calls f where lo is nobody else's: other tests have servers on this host's.
+func inOwnNamespace(t *testing.T, f func()) {
+	t.Helper()
+	netns.New(t).Do(t, f)
 }
 
 // otherBuild adds an instruction that changes nothing but the program's tag.
@@ -229,54 +236,56 @@ func TestOtherBuildTakesOver(t *testing.T) {
 // All starts of one build load the program once. Only a start that cannot tell
 // whether the pinned program is its own loads it again.
 func TestSameBuildIsNotLoadedAgain(t *testing.T) {
-	path := pinPath(t)
-	d := openPinned(t, path)
-	_, err := d.XDP.Attach(1, attach.ModeGeneric)
-	must(t, err)
-	must(t, d.Close())
-	id := programID(t, path)
-	record := filepath.Join(path, "layout", abi.ProgCulvertXdp)
+	inOwnNamespace(t, func() {
+		path := pinPath(t)
+		d := openPinned(t, path)
+		_, err := d.XDP.Attach(1, attach.ModeGeneric)
+		must(t, err)
+		must(t, d.Close())
+		id := programID(t, path)
+		record := filepath.Join(path, "layout", abi.ProgCulvertXdp)
 
-	d = openPinned(t, path)
-	if got := programID(t, path); got != id {
-		t.Errorf("program %d was loaded over %d, which is the same", got, id)
-	}
-	if got := linkProgram(t, 1); got != id {
-		t.Errorf("the interface runs program %d, want %d", got, id)
-	}
-	if len(d.maps) == 0 || d.Build() != abi.Build() {
-		t.Errorf("%d maps, build %q", len(d.maps), d.Build())
-	}
-	must(t, d.Close())
-
-	recorded, err := os.Readlink(record)
-	must(t, err)
-	for name, damage := range map[string]func(){
-		"no record":          func() { must(t, os.Remove(record)) },
-		"of another build":   func() { relink(t, record, "0"+recorded[1:]+"0") },
-		"of another program": func() { relink(t, record, recorded+"0") },
-		"a map made anew":    func() { repin(t, path, abi.MapErrorsLeft) },
-	} {
-		before := programID(t, path)
-		damage()
 		d = openPinned(t, path)
-		after := programID(t, path)
-		if after == before {
-			t.Errorf("%s: the pinned program was taken", name)
+		if got := programID(t, path); got != id {
+			t.Errorf("program %d was loaded over %d, which is the same", got, id)
 		}
-		if got := linkProgram(t, 1); got != after {
-			t.Errorf("%s: the interface runs program %d, want %d", name, got, after)
+		if got := linkProgram(t, 1); got != id {
+			t.Errorf("the interface runs program %d, want %d", got, id)
+		}
+		if len(d.maps) == 0 || d.Build() != abi.Build() {
+			t.Errorf("%d maps, build %q", len(d.maps), d.Build())
 		}
 		must(t, d.Close())
-	}
 
-	d = openWith(t, Options{PinPath: path, Limits: smallLimits, edit: otherBuild})
-	other := programID(t, path)
-	must(t, d.Close())
-	openPinned(t, path)
-	if got := programID(t, path); got == other {
-		t.Error("the program of another build was taken")
-	}
+		recorded, err := os.Readlink(record)
+		must(t, err)
+		for name, damage := range map[string]func(){
+			"no record":          func() { must(t, os.Remove(record)) },
+			"of another build":   func() { relink(t, record, "0"+recorded[1:]+"0") },
+			"of another program": func() { relink(t, record, recorded+"0") },
+			"a map made anew":    func() { repin(t, path, abi.MapErrorsLeft) },
+		} {
+			before := programID(t, path)
+			damage()
+			d = openPinned(t, path)
+			after := programID(t, path)
+			if after == before {
+				t.Errorf("%s: the pinned program was taken", name)
+			}
+			if got := linkProgram(t, 1); got != after {
+				t.Errorf("%s: the interface runs program %d, want %d", name, got, after)
+			}
+			must(t, d.Close())
+		}
+
+		d = openWith(t, Options{PinPath: path, Limits: smallLimits, edit: otherBuild})
+		other := programID(t, path)
+		must(t, d.Close())
+		openPinned(t, path)
+		if got := programID(t, path); got == other {
+			t.Error("the program of another build was taken")
+		}
+	})
 }
 
 func relink(t *testing.T, path, target string) {

@@ -33,92 +33,96 @@ func otherLayout(spec *ebpf.CollectionSpec) {
 }
 
 func TestOtherLayoutIsCopied(t *testing.T) {
-	parent := pinParent(t)
-	path := filepath.Join(parent, "culvert")
-	t.Cleanup(func() { must(t, Remove(path)) })
-	limits := smallLimits
-	limits.PodFlows = 64
-	d := openWith(t, Options{PinPath: path, Limits: limits})
-	putContent(t, d)
-	// Flows of pods are beside a lock, which is not copied.
-	flows := d.maps[abi.MapNetpolFlow]
-	bucket := bytes.Repeat([]byte{0xa5}, int(flows.ValueSize()))
-	must(t, flows.Put(uint32(1), bucket))
-	_, err := d.XDP.Attach(1, attach.ModeGeneric)
-	must(t, err)
-	before := dump(t, d)
-	must(t, d.Close())
-	more := limits
-	more.Adjacencies, more.Routes = 2*more.Adjacencies, 2*more.Routes
-	for what, opts := range map[string]Options{
-		"other fields": {Limits: limits, edit: otherLayout},
-		"more entries": {Limits: more},
-	} {
-		opts.PinPath = path
-		id := linkProgram(t, 1)
-		// A daemon that dies meanwhile changes nothing.
-		must(t, openWith(t, opts).Close())
-		if got := linkProgram(t, 1); got != id {
-			t.Errorf("%s: the interface runs program %d before the tables are filled, want %d", what, got, id)
-		}
-		d = openWith(t, opts)
+	inOwnNamespace(t, func() {
+		parent := pinParent(t)
+		path := filepath.Join(parent, "culvert")
+		t.Cleanup(func() { must(t, Remove(path)) })
+		limits := smallLimits
+		limits.PodFlows = 64
+		d := openWith(t, Options{PinPath: path, Limits: limits})
 		putContent(t, d)
+		// Flows of pods are beside a lock, which is not copied.
+		flows := d.maps[abi.MapNetpolFlow]
+		bucket := bytes.Repeat([]byte{0xa5}, int(flows.ValueSize()))
+		must(t, flows.Put(uint32(1), bucket))
 		_, err := d.XDP.Attach(1, attach.ModeGeneric)
 		must(t, err)
-		if got := linkProgram(t, 1); got != id {
-			t.Errorf("%s: the interface runs program %d before Sweep, want %d", what, got, id)
-		}
-		must(t, d.Sweep())
-		if got := linkProgram(t, 1); got == id || got != programID(t, path) {
-			t.Errorf("%s: the interface runs program %d, formerly %d, pinned is %d", what, got, id, programID(t, path))
-		}
-		if after := dump(t, d); after != before {
-			t.Errorf("%s: the tables changed:\n%s", what, difference(before, after))
-		}
+		before := dump(t, d)
 		must(t, d.Close())
-		if got := list(t, parent); len(got) != 1 {
-			t.Errorf("%s: there is %v, want the pins alone", what, got)
+		more := limits
+		more.Adjacencies, more.Routes = 2*more.Adjacencies, 2*more.Routes
+		for what, opts := range map[string]Options{
+			"other fields": {Limits: limits, edit: otherLayout},
+			"more entries": {Limits: more},
+		} {
+			opts.PinPath = path
+			id := linkProgram(t, 1)
+			// A daemon that dies meanwhile changes nothing.
+			must(t, openWith(t, opts).Close())
+			if got := linkProgram(t, 1); got != id {
+				t.Errorf("%s: the interface runs program %d before the tables are filled, want %d", what, got, id)
+			}
+			d = openWith(t, opts)
+			putContent(t, d)
+			_, err := d.XDP.Attach(1, attach.ModeGeneric)
+			must(t, err)
+			if got := linkProgram(t, 1); got != id {
+				t.Errorf("%s: the interface runs program %d before Sweep, want %d", what, got, id)
+			}
+			must(t, d.Sweep())
+			if got := linkProgram(t, 1); got == id || got != programID(t, path) {
+				t.Errorf("%s: the interface runs program %d, formerly %d, pinned is %d", what, got, id, programID(t, path))
+			}
+			if after := dump(t, d); after != before {
+				t.Errorf("%s: the tables changed:\n%s", what, difference(before, after))
+			}
+			must(t, d.Close())
+			if got := list(t, parent); len(got) != 1 {
+				t.Errorf("%s: there is %v, want the pins alone", what, got)
+			}
+			d = openWith(t, opts) // the same build: nothing is copied
+			if d.renewal != nil {
+				t.Errorf("%s: tables are copied that fit", what)
+			}
+			must(t, d.Close())
+			d = openWith(t, Options{PinPath: path, Limits: limits}) // and back again
+			putContent(t, d)
+			must(t, d.Sweep())
+			if after := dump(t, d); after != before {
+				t.Errorf("%s, and back: the tables changed:\n%s", what, difference(before, after))
+			}
+			must(t, d.Close())
 		}
-		d = openWith(t, opts) // the same build: nothing is copied
-		if d.renewal != nil {
-			t.Errorf("%s: tables are copied that fit", what)
-		}
-		must(t, d.Close())
-		d = openWith(t, Options{PinPath: path, Limits: limits}) // and back again
-		putContent(t, d)
-		must(t, d.Sweep())
-		if after := dump(t, d); after != before {
-			t.Errorf("%s, and back: the tables changed:\n%s", what, difference(before, after))
-		}
-		must(t, d.Close())
-	}
+	})
 }
 
 // A daemon died after its directory took the place of the former one, and before the links were
 // moved.
 func TestExchangeIsFinished(t *testing.T) {
-	parent := pinParent(t)
-	path, other := filepath.Join(parent, "culvert"), filepath.Join(parent, "other")
-	d := openPinned(t, path)
-	_, err := d.XDP.Attach(1, attach.ModeGeneric)
-	must(t, err)
-	must(t, d.Close())
-	d = openPinned(t, other)
-	must(t, d.Close())
-	must(t, os.Rename(path, path+"_new"))
-	must(t, os.Rename(other, path))
-	d = openPinned(t, path)
-	if got := d.XDP.Attached(); len(got) != 1 || got[1] != attach.ModeGeneric {
-		t.Errorf("Attached() = %v, want lo", got)
-	}
-	if got := linkProgram(t, 1); got != programID(t, path) {
-		t.Errorf("lo runs program %d, want %d", got, programID(t, path))
-	}
-	must(t, d.Close())
-	if got := list(t, parent); len(got) != 1 {
-		t.Errorf("there is %v, want the pins alone", got)
-	}
-	must(t, Remove(path))
+	inOwnNamespace(t, func() {
+		parent := pinParent(t)
+		path, other := filepath.Join(parent, "culvert"), filepath.Join(parent, "other")
+		d := openPinned(t, path)
+		_, err := d.XDP.Attach(1, attach.ModeGeneric)
+		must(t, err)
+		must(t, d.Close())
+		d = openPinned(t, other)
+		must(t, d.Close())
+		must(t, os.Rename(path, path+"_new"))
+		must(t, os.Rename(other, path))
+		d = openPinned(t, path)
+		if got := d.XDP.Attached(); len(got) != 1 || got[1] != attach.ModeGeneric {
+			t.Errorf("Attached() = %v, want lo", got)
+		}
+		if got := linkProgram(t, 1); got != programID(t, path) {
+			t.Errorf("lo runs program %d, want %d", got, programID(t, path))
+		}
+		must(t, d.Close())
+		if got := list(t, parent); len(got) != 1 {
+			t.Errorf("there is %v, want the pins alone", got)
+		}
+		must(t, Remove(path))
+	})
 }
 
 // withoutSysAdmin runs f with the rights of the systemd unit, in which CAP_SYS_ADMIN is missing:
