@@ -203,7 +203,7 @@ func (k *linux) configure(v veth, addresses []address, mtu int) error {
 // more for it to do.
 func settle(h *netlink.Handle, name string, addresses []address) error {
 	until := time.Now().Add(patience)
-	err := await(until, name+" is up", func() (bool, error) {
+	err := await(until, name+" to be up", func() (bool, error) {
 		link, err := h.LinkByName(name)
 		return err == nil && link.Attrs().OperState == netlink.OperUp, err
 	})
@@ -211,7 +211,7 @@ func settle(h *netlink.Handle, name string, addresses []address) error {
 		return err
 	}
 	for _, a := range addresses {
-		err := await(until, a.addr.String()+" is usable in the pod", func() (bool, error) {
+		err := await(until, a.addr.String()+" to be usable in the pod", func() (bool, error) {
 			routes, err := h.RouteGet(a.addr.AsSlice())
 			return len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, err
 		})
@@ -222,17 +222,17 @@ func settle(h *netlink.Handle, name string, addresses []address) error {
 	return nil
 }
 
-// await asks again and again, until the deadline, whether something is true by now.
+// await waits until something is true, or the deadline.
 func await(until time.Time, what string, isTrue func() (bool, error)) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		now, err := isTrue()
 		switch {
 		case err != nil:
-			return fmt.Errorf("find out whether %s: %w", what, err)
+			return fmt.Errorf("wait for %s: %w", what, err)
 		case now:
 			return nil
 		case time.Now().After(until):
-			return fmt.Errorf("not true after %s: %s", patience, what)
+			return fmt.Errorf("waited %s for %s", patience, what)
 		}
 		time.Sleep(pause)
 	}
