@@ -96,6 +96,12 @@ func TestExplain(t *testing.T) {
 	if _, err := d.Explain("eth9", [][]byte{gtpFrame(7)}); !errors.Is(err, desired.ErrNotFound) || !strings.Contains(err.Error(), "eth9") {
 		t.Errorf("an interface that is not there: %v", err)
 	}
+	d.core.mu.Lock()
+	delete(d.core.writer.Modes, "eth1")
+	d.core.mu.Unlock()
+	if _, err := d.Explain("eth1", [][]byte{gtpFrame(7)}); !errors.Is(err, desired.ErrNotFound) || !strings.Contains(err.Error(), "`culvert interface`") {
+		t.Errorf("an interface that the data path is not on: %v", err)
+	}
 	if err := d.stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -88,6 +88,10 @@ func TestViewerChangesNothing(t *testing.T) {
 		"apply":  func() error { _, err := c.Apply(t.Context(), &config.Config{}, false); return err },
 		"add":    func() error { _, err := c.Add(t.Context(), load(t, "edge.yaml")); return err },
 		"delete": func() error { _, err := c.Delete(t.Context(), []desired.Ref{{Kind: "slice", Key: "a"}}); return err },
+		"explain": func() error {
+			_, err := c.Explain(t.Context(), "n3", [][]byte{apitest.GPDU(1)})
+			return err
+		},
 		"trace": func() error {
 			return c.Trace(t.Context(), agent.TraceFilter{}, nil, func(agent.TraceEvent) error { return nil })
 		},
