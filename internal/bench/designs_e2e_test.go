@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,16 +35,14 @@ func TestDesigns(t *testing.T) {
 		for metric, more := range map[string]result.Labels{
 			"cpu_ns": {"size": "64"}, "p50_us": {"size": "64", "load": "50 %"}, "p99_us": {"size": "64", "load": "50 %"}, "n4_per_s": {"offered": "0"}, "n4_p99_us": {"offered": "0"},
 		} {
-			labels := result.Labels{"design": name}
-			for k, v := range more {
-				labels[k] = v
-			}
+			labels := designs.Labels(name)
+			maps.Copy(labels, more)
 			if m := r.Select(metric, labels); len(m) != 1 || len(m[0].Samples) != 1 || m[0].Samples[0] <= 0 {
 				t.Errorf("%s of %s: %v", metric, name, m)
 			}
 		}
 		// Beside packets the daemon may have had no time to answer any.
-		if m := r.Select("n4_per_s", result.Labels{"design": name, "offered": "0.5"}); len(m) != 1 || len(m[0].Samples) != 1 {
+		if m := r.Select("n4_per_s", designs.Labels(name).With("offered", "0.5")); len(m) != 1 || len(m[0].Samples) != 1 {
 			t.Errorf("n4_per_s of %s beside packets: %v", name, m)
 		}
 		nothingOf(t, name)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/bench/designs"
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
 
@@ -18,7 +19,8 @@ func TestDesignEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for event, designs := range map[string][]string{"doubled": {"dp", "steer"}, "at 40 %": {"dp", "steer"}, "at 80 %": {"dp", "steer"}, "rescale": {"steer"}, "no rescale": {"steer"}} {
+	dp, steer := designs.Labels("dp")["design"], designs.Labels("steer")["design"]
+	for event, want := range map[string][]string{"doubled": {dp, steer}, "at 40 %": {dp, steer}, "at 80 %": {dp, steer}, "rescale": {steer}, "no rescale": {steer}} {
 		for _, metric := range []string{"lost", "reordered", "gap_ms"} {
 			var of []string
 			for _, m := range r.Select(metric, result.Labels{"event": event}) {
@@ -30,14 +32,14 @@ func TestDesignEvents(t *testing.T) {
 					t.Errorf("%s of %s: %v packets of a UE were overtaken", event, of, m.Samples)
 				}
 			}
-			if slices.Sort(of); !slices.Equal(of, designs) {
-				t.Errorf("%s, %s: of %q, want %q", metric, event, of, designs)
+			if slices.Sort(of); !slices.Equal(of, want) {
+				t.Errorf("%s, %s: of %q, want %q", metric, event, of, want)
 			}
 		}
 	}
 	for _, design := range []string{"dp", "steer"} {
 		for _, ue := range []string{"heavy", "others"} {
-			m := r.Select("p99_us", result.Labels{"design": design, "event": "heavy", "ue": ue})
+			m := r.Select("p99_us", designs.Labels(design).With("event", "heavy", "ue", ue))
 			if len(m) != 1 || len(m[0].Samples) != 1 || m[0].Samples[0] <= 0 {
 				t.Errorf("P99 of %s UEs, %s: %v", ue, design, m)
 			}

@@ -32,7 +32,7 @@ func (e *Experiment) costSize() string {
 func (e *Experiment) cost(design, size string, pps, octets float64) (list []experiment.Sample) {
 	for _, speed := range speeds {
 		add := func(metric, unit string, value float64) {
-			labels := result.Labels{"design": design, "size": size, "rate": strconv.Itoa(speed) + " Gbit/s"}
+			labels := Labels(design).With("size", size, "rate", strconv.Itoa(speed)+" Gbit/s")
 			list = append(list, experiment.Sample{Metric: metric, Labels: labels, Unit: unit, Value: value})
 		}
 		cores := math.Ceil(float64(speed) * 1e9 / (pps * 8 * octets))
@@ -51,7 +51,7 @@ func (e *Experiment) cost(design, size string, pps, octets float64) (list []expe
 func (e *Experiment) costFigures() (list []result.Figure) {
 	add := func(metric, title, y string) {
 		list = append(list, result.Figure{
-			ID: "designs_" + metric, Title: title, Kind: result.Bars, Metric: metric, X: "design", Series: "rate", YTitle: y,
+			ID: "designs_" + metric, Title: title, Kind: result.Bars, Metric: metric, X: labelDesign, Series: "rate", YTitle: y,
 			Caption: "Arithmetic, not measured: as if each core forwarded what the one did that was measured. Traffic of UEs as frames at N6, without preamble and gap; whole cores. N4, and what the machine itself needs, are not in it.",
 		})
 	}

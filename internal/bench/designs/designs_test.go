@@ -70,15 +70,15 @@ func measured(design, metric string, samples ...float64) result.Measurement {
 // TestClaims: a finding of the paper is borne out, excluded or left open by our interval.
 func TestClaims(t *testing.T) {
 	r := &result.Run{Measurements: []result.Measurement{
-		measured("steer", metricPackets, 20, 21, 22, 20, 21), measured("soft", metricPackets, 5, 5, 6, 5, 5),
-		measured("soft", metricP50, 50, 51, 50, 52, 50), measured("dp", metricP50, 70, 71, 72, 70, 70),
-		measured("cp", signalling.PerSecond, 9, 8, 11, 12, 10), measured("soft", signalling.PerSecond, 10, 9, 10, 9, 11),
+		measured(steerOffload, metricPackets, 20, 21, 22, 20, 21), measured(softUPF, metricPackets, 5, 5, 6, 5, 5),
+		measured(softUPF, metricP50, 50, 51, 50, 52, 50), measured(dpOffload, metricP50, 70, 71, 72, 70, 70),
+		measured(cpOffload, signalling.PerSecond, 9, 8, 11, 12, 10), measured(softUPF, signalling.PerSecond, 10, 9, 10, 9, 11),
 	}}
 	claims := (&Experiment{}).Claims(r)
 	for i, says := range []string{
-		"SteerOffload forwards up to 45 % more than SoftUPF. Our interval bears it out, frames of 64: steer is 4.",
-		"DPOffload's latency is up to 24 % lower than SoftUPF's. Our interval excludes it: soft is 0.71 times dp's",
-		"CPOffload answers 402 times as many requests as SoftUPF. Our interval leaves it open: cp is ",
+		"SteerOffload forwards up to 45 % more than SoftUPF. Our interval bears it out, frames of 64: SteerOffload is 4.",
+		"DPOffload's latency is up to 24 % lower than SoftUPF's. Our interval excludes it: SoftUPF is 0.71 times DPOffload's",
+		"CPOffload answers 402 times as many requests as SoftUPF. Our interval leaves it open: CPOffload is ",
 	} {
 		if len(claims) != 3 || !strings.Contains(claims[i], says) {
 			t.Errorf("claims %q, want one that says %q", claims, says)
@@ -94,8 +94,8 @@ func TestClaims(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	var out bytes.Buffer
-	r := &result.Run{Measurements: []result.Measurement{measured("cp", signalling.PerSecond, 3, 1, 2), measured("dp", metricPackets, 5, 5, 5),
-		{Metric: metricP99, Labels: result.Labels{"design": "dp", "event": "heavy", "ue": "others"}, Samples: []float64{7, 7, 7}}}}
+	r := &result.Run{Measurements: []result.Measurement{measured(cpOffload, signalling.PerSecond, 3, 1, 2), measured(dpOffload, metricPackets, 5, 5, 5),
+		{Metric: metricP99, Labels: result.Labels{"design": dpOffload, "event": "heavy", "ue": "others"}, Samples: []float64{7, 7, 7}}}}
 	if err := PrintJSON(&out, &experiment.File{With: &Experiment{Sessions: 64}}, r); err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (b *bench) events(ctx context.Context, design string) (list []experiment.Sa
 }
 
 func (l *load) add(event, metric, unit string, value float64, more ...string) {
-	labels := result.Labels{"design": l.design, "event": event}
+	labels := Labels(l.design).With("event", event)
 	l.samples = append(l.samples, experiment.Sample{Metric: metric, Labels: labels.With(more...), Unit: unit, Value: value})
 }
 
@@ -255,11 +255,11 @@ func (l *load) latency(event, ue string, o traffic.Outcome) {
 func (e *Experiment) eventFigures() (list []result.Figure) {
 	if slices.Contains(e.Events, doubled) || slices.Contains(e.Events, rescale) && slices.ContainsFunc(e.Designs, steered) {
 		bars := func(id, metric, title, unit, caption string) result.Figure {
-			return result.Figure{ID: id, Title: title, Kind: result.Bars, Metric: metric, Where: ofEvents, X: "event", Series: "design", XTitle: "what happened", YTitle: unit, Caption: caption}
+			return result.Figure{ID: id, Title: title, Kind: result.Bars, Metric: metric, Where: ofEvents, X: "event", Series: labelDesign, XTitle: "what happened", YTitle: unit, Caption: caption}
 		}
 		list = append(list,
 			bars("designs_events_lost", metricLost, "Packets lost under a sudden load, and while cores are added", "packets",
-				"The load goes from 40 % of the design's own PDR to 80 % at once (doubled); beside it each of these loads is held. At 40 %, steer and both get a second core and give it back (rescale). The second core is the generator's: nothing is said of machines where it is free. The other designs cannot rescale here."),
+				"The load goes from 40 % of the design's own PDR to 80 % at once (doubled); beside it each of these loads is held. At 40 %, designs with SteerOffload get a second core and give it back (rescale). The second core is the generator's: nothing is said of machines where it is free. The other designs cannot rescale here."),
 			bars("designs_events_gap", metricGap, "Longest time without a packet", "gap",
 				"Of the same trials, at the receiver. The paper's card starts anew when its queues change, and its SoftUPF rescales without a gap."),
 			bars("designs_events_reordered", metricReordered, "Packets out of order", "packets", "Of the same trials: packets of a UE that came after a later one. 32 UEs send."))
@@ -267,9 +267,9 @@ func (e *Experiment) eventFigures() (list []result.Figure) {
 	}
 	if slices.Contains(e.Events, heavy) {
 		list = append(list, result.Figure{
-			ID: "designs_heavy", Title: "Latency beside a heavy UE, P99", Kind: result.Bars, Metric: metricP99, Where: result.Labels{"event": heavy}, X: "design", Series: "ue", YTitle: "latency",
+			ID: "designs_heavy", Title: "Latency beside a heavy UE, P99", Kind: result.Bars, Metric: metricP99, Where: result.Labels{"event": heavy}, X: labelDesign, Series: "ue", YTitle: "latency",
 			Caption: "One UE sends 80 % of the design's own PDR, all others together 10 %. Each design has one core, which all UEs share: none of them can keep the others apart from the heavy one. Steering does where UEs have different cores; this run has none to show it.",
-			Anchors: []result.Anchor{anchor(steer, 7, "times", "SteerOffload's latency of the heavy UE, by SoftUPF's, on cores of which each has its own UEs")},
+			Anchors: []result.Anchor{anchor(steerOffload, 7, "times", "SteerOffload's latency of the heavy UE, by SoftUPF's, on cores of which each has its own UEs")},
 		})
 	}
 	return list
@@ -289,7 +289,7 @@ func eventClaims(r *result.Run) (claims []string) {
 				continue
 			}
 			value, low, high := stats.Interval(m.Samples, nil)
-			switch design := m.Labels["design"]; {
+			switch design := m.Labels[labelDesign]; {
 			case slices.Max(m.Samples) == 0:
 				claims = append(claims, fmt.Sprintf("%s loses no packet %s, in %d times.", design, e.says, len(m.Samples)))
 			case low > slices.Max(floor[0].Samples):

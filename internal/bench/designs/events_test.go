@@ -18,16 +18,16 @@ func TestEventClaims(t *testing.T) {
 		return result.Measurement{Metric: metricP99, Labels: result.Labels{"design": design, "event": heavy, "ue": heavy}, Samples: samples}
 	}
 	r := &result.Run{Measurements: []result.Measurement{
-		lost("dp", doubled, 9, 8, 7), lost("dp", atFull, 1, 2, 3),
-		lost("cp", doubled, 9, 8, 3), lost("cp", atFull, 1, 2, 3),
-		lost("steer", rescale, 0, 0, 0), lost("steer", noRescale, 4, 0, 0),
-		lost("soft", doubled, 0, 0), lost("soft", atFull, 0, 0),
-		late("steer", 10, 11, 12), late("soft", 20, 22, 24),
+		lost(dpOffload, doubled, 9, 8, 7), lost(dpOffload, atFull, 1, 2, 3),
+		lost(cpOffload, doubled, 9, 8, 3), lost(cpOffload, atFull, 1, 2, 3),
+		lost(steerOffload, rescale, 0, 0, 0), lost(steerOffload, noRescale, 4, 0, 0),
+		lost(softUPF, doubled, 0, 0), lost(softUPF, atFull, 0, 0),
+		late(steerOffload, 10, 11, 12), late(softUPF, 20, 22, 24),
 	}}
 	want := []string{
-		"The paper finds that SteerOffload's latency of a heavy UE is 7 times SoftUPF's, on several cores. Our interval excludes it, on one core: steer is 0.50 times soft's (0.50 to 0.50).",
-		"dp loses 8 packets while the load doubles (7 to 9), more than without that.",
-		"steer loses no packet while it gets a second core and gives it back, in 3 times.",
+		"The paper finds that SteerOffload's latency of a heavy UE is 7 times SoftUPF's, on several cores. Our interval excludes it, on one core: SteerOffload is 0.50 times SoftUPF's (0.50 to 0.50).",
+		"DPOffload loses 8 packets while the load doubles (7 to 9), more than without that.",
+		"SteerOffload loses no packet while it gets a second core and gives it back, in 3 times.",
 	}
 	if got := (&Experiment{}).Claims(r); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -56,9 +56,9 @@ func TestEventFigures(t *testing.T) {
 		}
 	}
 	r := &result.Run{Measurements: []result.Measurement{
-		{Metric: metricLost, Labels: result.Labels{"design": "dp", "offered": "0.5"}},
-		{Metric: metricLost, Labels: result.Labels{"design": "dp", "event": doubled}},
-		{Metric: metricLost, Labels: result.Labels{"design": "dp", "event": heavy, "ue": "others"}},
+		{Metric: metricLost, Labels: result.Labels{"design": dpOffload, "offered": "0.5"}},
+		{Metric: metricLost, Labels: result.Labels{"design": dpOffload, "event": doubled}},
+		{Metric: metricLost, Labels: result.Labels{"design": dpOffload, "event": heavy, "ue": "others"}},
 	}}
 	for _, f := range (&Experiment{Designs: Names(), Events: EventNames()}).Figures() {
 		if n := len(r.Select(f.Metric, f.Where)); f.Metric == metricLost && n != 1 {

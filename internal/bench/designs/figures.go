@@ -28,7 +28,7 @@ func (e *Experiment) Figures() []result.Figure {
 func (*Experiment) Glossary() map[string]string {
 	words := map[string]string{}
 	for _, d := range designs {
-		words[d.name] = d.title
+		words[d.paper] = d.title
 	}
 	return words
 }
@@ -45,22 +45,22 @@ var findings = []struct {
 	where         result.Labels
 	higher, lower string
 }{
-	{"SteerOffload forwards up to 45 % more than SoftUPF", metricPackets, result.Labels{}, "steer", "soft"},
-	{"SteerOffload's latency is up to 37 % lower than SoftUPF's", metricP50, half, "soft", "steer"},
-	{"DPOffload's latency is up to 24 % lower than SoftUPF's", metricP50, half, "soft", "dp"},
-	{"SoftUPF answers 7.7 times as many requests as DPOffload", signalling.PerSecond, alone, "soft", "dp"},
-	{"CPOffload answers 402 times as many requests as SoftUPF", signalling.PerSecond, alone, "cp", "soft"},
-	{"CPOffload answers 3,000 times as many requests as DPOffload", signalling.PerSecond, alone, "cp", "dp"},
-	{"DPOffload takes 15 times as long as SoftUPF for an answer", signalling.P99, alone, "dp", "soft"},
-	{"CPOffload takes 77 % less time than SoftUPF for an answer", signalling.P99, alone, "soft", "cp"},
-	{"SteerOffload's latency of a heavy UE is 7 times SoftUPF's, on several cores", metricP99, result.Labels{"event": heavy, "ue": heavy}, steer, "soft"},
+	{"SteerOffload forwards up to 45 % more than SoftUPF", metricPackets, result.Labels{}, steerOffload, softUPF},
+	{"SteerOffload's latency is up to 37 % lower than SoftUPF's", metricP50, half, softUPF, steerOffload},
+	{"DPOffload's latency is up to 24 % lower than SoftUPF's", metricP50, half, softUPF, dpOffload},
+	{"SoftUPF answers 7.7 times as many requests as DPOffload", signalling.PerSecond, alone, softUPF, dpOffload},
+	{"CPOffload answers 402 times as many requests as SoftUPF", signalling.PerSecond, alone, cpOffload, softUPF},
+	{"CPOffload answers 3,000 times as many requests as DPOffload", signalling.PerSecond, alone, cpOffload, dpOffload},
+	{"DPOffload takes 15 times as long as SoftUPF for an answer", signalling.P99, alone, dpOffload, softUPF},
+	{"CPOffload takes 77 % less time than SoftUPF for an answer", signalling.P99, alone, softUPF, cpOffload},
+	{"SteerOffload's latency of a heavy UE is 7 times SoftUPF's, on several cores", metricP99, result.Labels{"event": heavy, "ue": heavy}, steerOffload, softUPF},
 }
 
 // Claims hold the paper's findings against ours.
 func (*Experiment) Claims(r *result.Run) (claims []string) {
 	for _, f := range findings {
-		for _, m := range r.Select(f.metric, f.where.With("design", f.higher)) {
-			others := r.Select(f.metric, m.Labels.With("design", f.lower))
+		for _, m := range r.Select(f.metric, f.where.With(labelDesign, f.higher)) {
+			others := r.Select(f.metric, m.Labels.With(labelDesign, f.lower))
 			if len(others) != 1 || len(others[0].Samples) != len(m.Samples) || len(m.Samples) < fewestRounds {
 				continue
 			}
@@ -84,6 +84,16 @@ func (*Experiment) Claims(r *result.Run) (claims []string) {
 		}
 	}
 	return append(claims, eventClaims(r)...)
+}
+
+// nameOf is the parameter that chooses what the paper calls so.
+func nameOf(paper string) string {
+	for _, d := range designs {
+		if d.paper == paper {
+			return d.name
+		}
+	}
+	return paper
 }
 
 // row is a line of the JSON.
@@ -114,7 +124,7 @@ func PrintJSON(w io.Writer, f *experiment.File, run *result.Run) error {
 	for _, m := range run.Measurements {
 		value, low, high := stats.Interval(m.Samples, nil)
 		at := row{
-			Design: m.Labels["design"], Measure: m.Metric, Size: m.Labels["size"], Load: m.Labels["load"], Offered: m.Labels["offered"], Rate: m.Labels["rate"],
+			Design: nameOf(m.Labels[labelDesign]), Measure: m.Metric, Size: m.Labels["size"], Load: m.Labels["load"], Offered: m.Labels["offered"], Rate: m.Labels["rate"],
 			Event: m.Labels["event"], UE: m.Labels["ue"], Sessions: e.Sessions, Value: value, Low: low, High: high,
 		}
 		e.ofSeries(m, &at)

@@ -51,7 +51,7 @@ func (b *bench) handovers(ctx context.Context, design string) (list []experiment
 		}
 		for _, row := range r.Rows(0) {
 			list = append(list, experiment.Sample{Metric: row.Measure, Unit: unitOf[row.Measure], Value: row.Value,
-				Labels: result.Labels{"design": design, "offered": strconv.FormatFloat(share, 'g', -1, 64)}})
+				Labels: Labels(design).With("offered", strconv.FormatFloat(share, 'g', -1, 64))})
 		}
 	}
 	return list, nil
@@ -66,26 +66,26 @@ var alone = result.Labels{"offered": "0"}
 func (*Experiment) handoverFigures() []result.Figure {
 	return []result.Figure{
 		{
-			ID: "designs_n4", Title: "Handovers per second", Kind: result.Bars, Metric: signalling.PerSecond, Where: alone, X: "design", YTitle: "requests/s", LogY: true,
+			ID: "designs_n4", Title: "Handovers per second", Kind: result.Bars, Metric: signalling.PerSecond, Where: alone, X: labelDesign, YTitle: "requests/s", LogY: true,
 			Headline: "handovers/s",
 			Caption:  "Session Modification Requests as Open5GS sends them, 64 under way, from four SMFs. The SMFs' sockets share the generator's core: what is answered in XDP is faster than they can send.",
 			Anchors: []result.Anchor{
-				anchor("soft", 5100, "requests/s", "SoftUPF"), anchor("dp", 666, "requests/s", "DPOffload: the card's rules are changed over its driver"),
-				anchor("cp", 2.05e6, "requests/s", "CPOffload: a programmable card, one fixed message"),
+				anchor(softUPF, 5100, "requests/s", "SoftUPF"), anchor(dpOffload, 666, "requests/s", "DPOffload: the card's rules are changed over its driver"),
+				anchor(cpOffload, 2.05e6, "requests/s", "CPOffload: a programmable card, one fixed message"),
 			},
 		},
 		{
-			ID: "designs_n4_latency", Title: "Latency of a handover's answer, P99", Kind: result.Bars, Metric: signalling.P99, Where: alone, X: "design", YTitle: "latency", LogY: true,
+			ID: "designs_n4_latency", Title: "Latency of a handover's answer, P99", Kind: result.Bars, Metric: signalling.P99, Where: alone, X: labelDesign, YTitle: "latency", LogY: true,
 			Caption: "From sending a request until its answer was read, of 99 in 100, at 5,000 requests a second.",
-			Anchors: []result.Anchor{anchor("soft", 113, "us", "SoftUPF"), anchor("dp", 1646, "us", "DPOffload"), anchor("cp", 26, "us", "CPOffload")},
+			Anchors: []result.Anchor{anchor(softUPF, 113, "us", "SoftUPF"), anchor(dpOffload, 1646, "us", "DPOffload"), anchor(cpOffload, 26, "us", "CPOffload")},
 		},
 		{
-			ID: "designs_n4_offered", Title: "Handovers per second beside packets", Kind: result.Lines, Metric: signalling.PerSecond, X: "offered", Series: "design",
+			ID: "designs_n4_offered", Title: "Handovers per second beside packets", Kind: result.Lines, Metric: signalling.PerSecond, X: "offered", Series: labelDesign,
 			XTitle: "packets offered, as a share of the design's PDR", YTitle: "requests/s", LogY: true,
 			Caption: "The paper's question: what is left for N4 while packets go through the same core. Frames are of the first size; 64 requests are under way.",
 		},
 		{
-			ID: "designs_n4_lost", Title: "Packets lost beside handovers", Kind: result.Lines, Metric: signalling.Lost, Where: result.Labels{"event": ""}, X: "offered", Series: "design",
+			ID: "designs_n4_lost", Title: "Packets lost beside handovers", Kind: result.Lines, Metric: signalling.Lost, Where: result.Labels{"event": ""}, X: "offered", Series: labelDesign,
 			XTitle: "packets offered, as a share of the design's PDR", YTitle: "packets",
 			Caption: "Packets of the same time that did not come out: what N4 takes from them.",
 		},

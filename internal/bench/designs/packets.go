@@ -45,7 +45,7 @@ func (b *bench) packets(ctx context.Context, design, size string) (list []experi
 		return nil, err
 	}
 	add := func(metric, unit string, value float64, more ...string) {
-		labels := result.Labels{"design": design, "size": size}
+		labels := Labels(design).With("size", size)
 		list = append(list, experiment.Sample{Metric: metric, Labels: labels.With(more...), Unit: unit, Value: value})
 	}
 	rate := max(pdr.Throughput, pdr.Lower)
@@ -98,20 +98,20 @@ func (b *bench) busy(o traffic.Outcome) float64 {
 func (e *Experiment) packetFigures() []result.Figure {
 	list := []result.Figure{
 		{
-			ID: "designs_packets", Title: "Packets per second of one core", Kind: result.Bars, Metric: metricPackets, X: "design", Series: "size", YTitle: "packets/s",
+			ID: "designs_packets", Title: "Packets per second of one core", Kind: result.Bars, Metric: metricPackets, X: labelDesign, Series: "size", YTitle: "packets/s",
 			Headline: "packets/s of UEs, on one core",
 			Caption:  "The highest rate with at most 0.5 % of loss (PDR), found by MLRsearch (RFC 9971): packets of all sessions from N3, out of GTP-U, to N6. One core has the UPF and the program that receives. Nothing is said of more cores than there were.",
 		},
 		{
-			ID: "designs_cpu", Title: "CPU time of a packet", Kind: result.Bars, Metric: metricCPU, X: "design", Series: "size", YTitle: "CPU time",
-			Caption: "What the UPF's core was busy for, by packet, at half of the design's own PDR. The generator has another core and is not in it, the program that receives is. The design soft polls: its time holds waiting for packets.",
+			ID: "designs_cpu", Title: "CPU time of a packet", Kind: result.Bars, Metric: metricCPU, X: labelDesign, Series: "size", YTitle: "CPU time",
+			Caption: "What the UPF's core was busy for, by packet, at half of the design's own PDR. The generator has another core and is not in it, the program that receives is. SoftUPF polls: its time holds waiting for packets.",
 		},
 	}
 	for _, share := range e.Latency {
 		load := percent(share)
 		list = append(list, result.Figure{
 			ID: fmt.Sprintf("designs_latency_%d", int(100*share)), Title: "Latency at " + load + " of PDR, P99", Kind: result.Bars, Metric: metricP99,
-			Where: result.Labels{"load": load}, X: "design", Series: "size", YTitle: "latency", Anchors: latencies,
+			Where: result.Labels{"load": load}, X: labelDesign, Series: "size", YTitle: "latency", Anchors: latencies,
 			Caption: "From the making of a packet to the program at the receiving interface. Each design has its own PDR, so each is equally busy.",
 		})
 	}
@@ -120,8 +120,8 @@ func (e *Experiment) packetFigures() []result.Figure {
 
 // latencies are the paper's, at a load that it does not name.
 var latencies = []result.Anchor{
-	anchor("soft", 138, "us", "SoftUPF, 64 octets"), anchor("soft", 176, "us", "SoftUPF, IMIX"), anchor("soft", 294, "us", "SoftUPF, 1,400 octets"),
-	anchor("dp", 130, "us", "DPOffload, 64 octets"), anchor("dp", 140, "us", "DPOffload, IMIX"), anchor("dp", 222, "us", "DPOffload, 1,400 octets"),
+	anchor(softUPF, 138, "us", "SoftUPF, 64 octets"), anchor(softUPF, 176, "us", "SoftUPF, IMIX"), anchor(softUPF, 294, "us", "SoftUPF, 1,400 octets"),
+	anchor(dpOffload, 130, "us", "DPOffload, 64 octets"), anchor(dpOffload, 140, "us", "DPOffload, IMIX"), anchor(dpOffload, 222, "us", "DPOffload, 1,400 octets"),
 }
 
 // percent is the label of a share.

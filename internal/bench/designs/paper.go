@@ -15,15 +15,15 @@ var ratioOf = map[string]string{
 
 // published are the paper's numbers, by measure and designs.
 var published = map[[3]string]string{
-	{metricPackets, steer, "soft"}:       "up to 1.45 times",
-	{metricP50, "soft", steer}:           "up to 1.59 times",
-	{metricP50, "soft", "dp"}:            "138 by 130 µs: 1.06 times (1.32 at 1,400 octets)",
-	{signalling.PerSecond, "soft", "dp"}: "5,100 by 666: 7.7 times",
-	{signalling.PerSecond, "cp", "soft"}: "2.05 million by 5,100: 402 times",
-	{signalling.PerSecond, "cp", "dp"}:   "2.05 million by 666: 3,000 times",
-	{signalling.P99, "dp", "soft"}:       "1,646 by 113 µs: 15 times",
-	{signalling.P99, "soft", "cp"}:       "113 by 26 µs: 4.3 times",
-	{metricP99, steer, "soft"}:           "7 times, on several cores",
+	{metricPackets, steerOffload, softUPF}:       "up to 1.45 times",
+	{metricP50, softUPF, steerOffload}:           "up to 1.59 times",
+	{metricP50, softUPF, dpOffload}:              "138 by 130 µs: 1.06 times (1.32 at 1,400 octets)",
+	{signalling.PerSecond, softUPF, dpOffload}:   "5,100 by 666: 7.7 times",
+	{signalling.PerSecond, cpOffload, softUPF}:   "2.05 million by 5,100: 402 times",
+	{signalling.PerSecond, cpOffload, dpOffload}: "2.05 million by 666: 3,000 times",
+	{signalling.P99, dpOffload, softUPF}:         "1,646 by 113 µs: 15 times",
+	{signalling.P99, softUPF, cpOffload}:         "113 by 26 µs: 4.3 times",
+	{metricP99, steerOffload, softUPF}:           "7 times, on several cores",
 }
 
 // Paper is paper 003, with its findings as Claims has them: of short packets, where there are
@@ -41,7 +41,7 @@ func Paper() result.Paper {
 		}
 		p.Findings = append(p.Findings, result.Finding{
 			Says: f.says, Theirs: published[[3]string{f.metric, f.higher, f.lower}], Ratio: ratioOf[f.metric] + ", " + f.higher + " by " + f.lower, Metric: f.metric, Expect: result.More,
-			A: where.With("design", f.higher), B: where.With("design", f.lower),
+			A: where.With(labelDesign, f.higher), B: where.With(labelDesign, f.lower),
 		})
 	}
 	return p

@@ -63,7 +63,7 @@ func (e *Experiment) seriesTasks() (list []task) {
 					if err != nil || pps == 0 {
 						return nil, err
 					}
-					labels := result.Labels{"design": design, s.label: strconv.Itoa(int(n))}
+					labels := Labels(design).With(s.label, strconv.Itoa(int(n)))
 					return []experiment.Sample{{Metric: s.metric(), Labels: labels, Unit: "packets/s", Value: pps}}, nil
 				},
 			})
@@ -99,7 +99,7 @@ func (e *Experiment) seriesFigures() (list []result.Figure) {
 			continue
 		}
 		list = append(list, result.Figure{
-			ID: "designs_of_" + s.label, Title: "Packets per second by " + s.title, Kind: result.Lines, Metric: s.metric(), X: s.label, Series: "design",
+			ID: "designs_of_" + s.label, Title: "Packets per second by " + s.title, Kind: result.Lines, Metric: s.metric(), X: s.label, Series: labelDesign,
 			XTitle: s.title, YTitle: "packets/s", LogX: true,
 			Caption: "PDR of one core with frames of the first size, in a UPF that was made for each point. Packets are of all sessions and gNBs by turns.",
 		})

@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/napi"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/proc"
+	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/signalling"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/softrun"
@@ -25,10 +26,20 @@ import (
 
 // design is how a UPF uses its cores.
 type design struct {
-	name, title string
-	configure   func(c *config.Config, cpu int)
-	soft        bool // culvert-soft handles packets
+	name      string // as a parameter and in JSON
+	paper     string // what paper 003 calls it, as charts and sentences do
+	title     string // what it is here
+	configure func(c *config.Config, cpu int)
+	soft      bool // culvert-soft handles packets
 }
+
+// What the paper calls its designs.
+const (
+	dpOffload    = "DPOffload"
+	steerOffload = "SteerOffload"
+	cpOffload    = "CPOffload"
+	softUPF      = "SoftUPF"
+)
 
 // steer and both are the designs that can have another core at any time.
 const (
@@ -45,14 +56,14 @@ func toCore(c *config.Config, cpu int) {
 }
 
 var designs = []design{
-	{name: "dp", title: "XDP does all of a packet", configure: func(*config.Config, int) {}},
-	{name: steer, title: "XDP hands packets to the core of their UE", configure: toCore},
-	{name: "cp", title: "as dp, and N4 is answered in XDP", configure: func(c *config.Config, _ int) { c.UPF.N4Fast = true }},
-	{name: both, title: "as steer, and N4 is answered in XDP", configure: func(c *config.Config, cpu int) {
+	{name: "dp", paper: dpOffload, title: "XDP does all of a packet", configure: func(*config.Config, int) {}},
+	{name: steer, paper: steerOffload, title: "XDP hands packets to the core of their UE", configure: toCore},
+	{name: "cp", paper: cpOffload, title: "as DPOffload, and N4 is answered in XDP", configure: func(c *config.Config, _ int) { c.UPF.N4Fast = true }},
+	{name: both, paper: steerOffload + "+" + cpOffload, title: "as SteerOffload, and N4 is answered in XDP", configure: func(c *config.Config, cpu int) {
 		toCore(c, cpu)
 		c.UPF.N4Fast = true
 	}},
-	{name: "soft", title: "user space over AF_XDP", configure: func(*config.Config, int) {}, soft: true},
+	{name: "soft", paper: softUPF, title: "user space over AF_XDP", configure: func(*config.Config, int) {}, soft: true},
 }
 
 // Names are those of all designs.
@@ -61,6 +72,19 @@ func Names() (names []string) {
 		names = append(names, d.name)
 	}
 	return names
+}
+
+// labelDesign is the label with a design's name in the paper.
+const labelDesign = "design"
+
+// Labels are those of what is measured of a design.
+func Labels(name string) result.Labels {
+	for _, d := range designs {
+		if d.name == name {
+			return result.Labels{labelDesign: d.paper}
+		}
+	}
+	return nil
 }
 
 // upf is a design in a node of its own. Close ends it.
