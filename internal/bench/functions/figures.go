@@ -23,9 +23,7 @@ func (e *Experiment) Figures() []result.Figure {
 		Caption: "CPU time beside L2 forwarding of the same frame: how many times as much, and how many ns more. The packet's making and its sink are in both, so that " +
 			"the function alone differs by more times; the ns more are all its own. Short packets are frames of 64 octets with FCS before any tunnel, long ones of 1478.",
 	}
-	for _, name := range tunnelsFirst {
-		summary.Rows = append(summary.Rows, catalog.Titles[name].Name)
-	}
+	summary.Rows = titlesOf(tunnelsFirst)
 	list := []result.Figure{
 		{
 			ID: "cost", Title: "CPU time of a packet, beside L2 forwarding", Kind: result.Bars, Metric: cost.MetricPacket, Where: result.Labels{"table": usual},
@@ -63,6 +61,13 @@ func (e *Experiment) Figures() []result.Figure {
 	if len(e.trafficPoints()) > 0 {
 		list = append(list, trafficFigures()...)
 	}
+	if len(e.ofPaper()) > 0 {
+		list = append(list, result.Figure{
+			ID: "fig5", Title: "Latency beside L2 forwarding, the paper's functions (figure 5)", Kind: result.Bars, Metric: MetricLatency, Where: result.Labels{"packet": "short"},
+			X: "function", Only: titlesOf(e.ofPaper()), Series: "load", Value: result.ToBaseline, YTitle: "times L2 forwarding",
+			Caption: "The six functions of the paper's figure: three that make headers longer, and three that make them shorter.",
+		})
+	}
 	return list
 }
 
@@ -71,6 +76,26 @@ var tunnelsFirst = []string{
 	"gtpu_encap", "gtpu_decap", "gtpu_switch", "uplink", "downlink",
 	"h_encaps_red", "h_encaps", "end", "end_dt4", "end_dt6", "end_dt46",
 	"h_m_gtp4_d", "end_m_gtp4_e", "end_m_gtp6_d", "end_m_gtp6_d_di", "end_m_gtp6_e",
+}
+
+// ofPaper are the functions of the paper's figure 5 through which packets are sent.
+func (e *Experiment) ofPaper() (names []string) {
+	for _, p := range e.trafficPoints() {
+		if name := p.Name; slices.Contains(inPaper, name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+var inPaper = []string{"h_encaps_red", "h_m_gtp4_d", "gtpu_encap", "gtpu_decap", "end_dt4", "end_m_gtp4_e"}
+
+// titlesOf are functions' names in charts.
+func titlesOf(functions []string) (titles []string) {
+	for _, name := range functions {
+		titles = append(titles, catalog.Titles[name].Name)
+	}
+	return titles
 }
 
 // trafficFigures are table II, and figures 5 and 6.

@@ -19,7 +19,7 @@ func Paper() result.Paper {
 	return result.Paper{
 		Number: "001", Title: "Translation between GTP-U and SRv6 without state", Source: "paper 001",
 		Question: "What does a packet pay for GTP-U, for SRv6, and for the translation of one into the other?",
-		Command:  "culvert bench functions", Figure: "latency",
+		Command:  "culvert bench functions", Figure: "fig5",
 		Findings: []result.Finding{
 			{Says: "T.M.Tmap (H.M.GTP4.D) forwards as many packets as GTP-U encap (table II)", Theirs: "100.8 million packets/s each",
 				Ratio: "packets/s, heavy load, short packets", Metric: MetricRate, A: of("h_m_gtp4_d"), B: of("gtpu_encap"), Expect: result.Same, NoiseLimit: experiment.NoiseOfRates},

@@ -63,9 +63,11 @@ type Figure struct {
 	Where  Labels `json:"where,omitempty"`
 	// X is the label along the horizontal axis (Bars, Lines), Series the one that
 	// tells bars or lines apart; empty: there is one.
-	X      string `json:"x,omitempty"`
-	Series string `json:"series,omitempty"`
-	Value  Value  `json:"value,omitempty"` // default Plain
+	X string `json:"x,omitempty"`
+	// Only are the values of X that are shown; empty: all.
+	Only   []string `json:"only,omitempty"`
+	Series string   `json:"series,omitempty"`
+	Value  Value    `json:"value,omitempty"` // default Plain
 	// Better is which values are, where the unit does not say (BetterOf).
 	Better Better `json:"better,omitempty"`
 	// Of Density: the median of each is its zero, so that deviations are shown.
@@ -86,6 +88,13 @@ type Figure struct {
 	Doubt *Doubt `json:"doubt,omitempty"`
 	// Anchors are others' figures: shown beside ours, labelled, never mixed in.
 	Anchors []Anchor `json:"anchors,omitempty"`
+}
+
+// Of are the measurements of a run that the figure is of.
+func (f Figure) Of(r *Run) []Measurement {
+	return slices.DeleteFunc(r.Select(f.Metric, f.Where), func(m Measurement) bool {
+		return len(f.Only) > 0 && !slices.Contains(f.Only, m.Labels[f.X])
+	})
 }
 
 // Doubt is of rows beside which another quantity is too large: a measurement of a metric with all
@@ -132,6 +141,9 @@ func (f Figure) check() error {
 	}
 	if strings.Trim(f.ID, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
 		return fmt.Errorf("id %q: it names files: give small letters, digits, _ and -", f.ID)
+	}
+	if len(f.Only) > 0 && f.X == "" {
+		return fmt.Errorf("only: it is of the values of x, which is not given")
 	}
 	if f.Summary != nil && (f.Kind != Bars || f.Value != ToBaseline) {
 		return fmt.Errorf("summary: it is of %q with value %q", Bars, ToBaseline)
