@@ -25,7 +25,9 @@ var files embed.FS
 
 // papers are those that experiments repeat; each is defined beside its experiment.
 func papers() []result.Paper {
-	return []result.Paper{n9.Paper(), functions.Paper(), overlay.Paper(), designs.Paper()}
+	slices := n9.Paper()
+	slices.Findings = append(slices.Findings, sourcesink.Findings()...)
+	return []result.Paper{slices, functions.Paper(), overlay.Paper(), designs.Paper()}
 }
 
 // library are the experiments that there are.

@@ -23,29 +23,43 @@ func (r report) Boxes() (list []paperBox) {
 		return nil
 	}
 	for _, p := range r.papers {
-		b := paperBox{Paper: p, Verdict: result.NotMeasured, Words: string(result.NotMeasured)}
-		for _, part := range r.Parts {
-			if b.Rows == nil && p.Measures(part.Run()) {
-				b.fill(part)
-			}
+		b := paperBox{Paper: p, Rows: p.Judge(r.runs()...)}
+		b.Verdict, b.Words = result.Sum(b.Rows)
+		switch measured := b.Verdict != result.NotMeasured; {
+		case measured:
+			b.Drawing = r.drawing(p)
+		case !r.Many():
+			continue
+		default:
+			b.Rows = nil
 		}
-		if b.Rows != nil || r.Many() {
-			list = append(list, b)
-		}
+		list = append(list, b)
 	}
 	return list
 }
 
-// fill holds a part's run against the paper.
-func (b *paperBox) fill(of part) {
-	b.Rows = b.Judge(of.Run())
-	b.Verdict, b.Words = result.Sum(b.Rows)
-	for _, c := range of.charts {
-		if c.ID == b.Figure && c.HasPicture() {
-			b.Drawing = &drawing{Chart: c, width: headlineWidth}
-			return
+// runs are those of all parts.
+func (r report) runs() (list []*result.Run) {
+	for _, part := range r.Parts {
+		list = append(list, part.Run())
+	}
+	return list
+}
+
+// drawing is a paper's picture, or nil: of the first experiment that measures something of the paper
+// and has it.
+func (r report) drawing(p result.Paper) *drawing {
+	for _, part := range r.Parts {
+		if !p.Measures(part.Run()) {
+			continue
+		}
+		for _, c := range part.charts {
+			if c.ID == p.Figure && c.HasPicture() {
+				return &drawing{Chart: c, width: headlineWidth}
+			}
 		}
 	}
+	return nil
 }
 
 // Class is the verdict as the page's style has it.

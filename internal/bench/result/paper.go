@@ -137,10 +137,17 @@ func (x Expectation) judge(e Estimate) Verdict {
 	return Open
 }
 
-// Judge holds a run against all findings of a paper.
-func (p Paper) Judge(run *Run) (list []Judged) {
+// Judge holds runs against all findings of a paper: each finding against the first run that
+// measures it.
+func (p Paper) Judge(runs ...*Run) (list []Judged) {
 	for _, f := range p.Findings {
-		list = append(list, f.Judge(run))
+		j := Judged{Finding: f, Ours: Estimate{Value: math.NaN()}, Verdict: NotMeasured}
+		for _, run := range runs {
+			if j = f.Judge(run); j.Verdict != NotMeasured {
+				break
+			}
+		}
+		list = append(list, j)
 	}
 	return list
 }
