@@ -180,7 +180,7 @@ var layers = []struct {
 	{"internal/bench/sourcesink", append([]string{"internal/lab"}, benchRoles...), "experiments build on roles, never on each other"},
 	{"internal/bench/te", benchRoles, "experiments build on roles, never on each other"},
 	{"internal/bench/overlay", append([]string{"internal/lab", "internal/api/culvertv1", "internal/bgp", "internal/dataplane/progrun", "internal/packet"}, benchRoles...), "experiments build on roles, never on each other"},
-	{"internal/testutil", append([]string{"internal/bpffs", "internal/config", "internal/model", "internal/packet"}, models...), "serves the tests of every package, so it can import few"},
+	{"internal/testutil", append([]string{"internal/bpffs", "internal/config", "internal/lab/instance", "internal/lab/namespace", "internal/model", "internal/packet"}, models...), "serves the tests of every package, so it can import few"},
 }
 
 // benchRoles are what experiments of the benchmarks build on.

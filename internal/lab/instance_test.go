@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,9 +16,9 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/instance"
-	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
+	"github.com/culvert-net/culvert/internal/testutil/labtest"
 )
 
 // open locks an instance of a topology, which is down when the test ends.
@@ -33,28 +32,12 @@ func open(t *testing.T, l *topology.Topology, name string) *instance.Instance {
 		if err := errors.Join(in.Down(quiet), in.Close()); err != nil {
 			t.Error(err)
 		}
-		wantNothingOf(t, name)
+		labtest.WantNothingOf(t, name)
 	})
 	return in
 }
 
 var quiet = &report.Progress{W: io.Discard}
-
-// wantNothingOf fails if anything of an instance is left.
-func wantNothingOf(t *testing.T, name string) {
-	t.Helper()
-	for _, dir := range []string{namespace.NamespaceDir, instance.StateDir, instance.PinDir} {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Error(err)
-		}
-		for _, e := range entries {
-			if strings.Contains(e.Name(), name) {
-				t.Errorf("left behind: %s", filepath.Join(dir, e.Name()))
-			}
-		}
-	}
-}
 
 // TestKernel runs a whole lab through the command line: GTP-U endpoints over
 // the kernel's SRv6.
@@ -76,7 +59,7 @@ func TestKernel(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	wantNothingOf(t, name)
+	labtest.WantNothingOf(t, name)
 }
 
 // TestChecksFail sees every kind of check fail where it must.
@@ -285,7 +268,7 @@ func TestNoSuchCheck(t *testing.T) {
 	wantError(t, err, "--checks", "kernel", "nothing")
 	_, _, err = execute(t, "run", "kernel", "--as", name, "--checks", "(")
 	wantError(t, err, "--checks")
-	wantNothingOf(t, name)
+	labtest.WantNothingOf(t, name)
 }
 
 func TestBinaryOfNobody(t *testing.T) {

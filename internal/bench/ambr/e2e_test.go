@@ -7,13 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/testutil/labtest"
 )
 
 // labProgram is the variable that names culvert-lab to the tests' own children.
@@ -68,12 +68,5 @@ func TestTraffic(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
-	for _, dir := range []string{"/run/netns", "/run/culvert/lab", "/sys/fs/bpf/culvert-lab"} {
-		entries, _ := os.ReadDir(dir) // a directory that is gone holds nothing
-		for _, e := range entries {
-			if strings.Contains(e.Name(), instance) {
-				t.Errorf("left behind: %s", filepath.Join(dir, e.Name()))
-			}
-		}
-	}
+	labtest.WantNothingOf(t, instance)
 }

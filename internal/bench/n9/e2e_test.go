@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 	"github.com/culvert-net/culvert/internal/lab"
+	"github.com/culvert-net/culvert/internal/testutil/labtest"
 )
 
 // The laboratory runs this program as its GTP-U endpoint: here, that is the test.
@@ -91,18 +92,6 @@ func setting(t *testing.T) experiment.Setting {
 // name is an instance that no other test run has.
 func name(suffix string) string { return fmt.Sprintf("bench-t%d-%s", os.Getpid(), suffix) }
 
-func wantNothingOf(t *testing.T, name string) {
-	t.Helper()
-	for _, dir := range []string{"/run/netns", "/run/culvert/lab", "/sys/fs/bpf/culvert-lab"} {
-		entries, _ := os.ReadDir(dir) // a directory that is gone holds nothing
-		for _, e := range entries {
-			if strings.Contains(e.Name(), name) {
-				t.Errorf("left behind: %s", filepath.Join(dir, e.Name()))
-			}
-		}
-	}
-}
-
 // Every transport delivers every packet of both slices as it was sent, in both
 // Directions(), and none of them to the other slice.
 func TestEveryTransport(t *testing.T) {
@@ -113,7 +102,7 @@ func TestEveryTransport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { wantNothingOf(t, name("all")) })
+	t.Cleanup(func() { labtest.WantNothingOf(t, name("all")) })
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -237,7 +226,7 @@ func TestAfterAKill(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
-	wantNothingOf(t, name("kill"))
+	labtest.WantNothingOf(t, name("kill"))
 }
 
 // TestQuick is a whole run of a few points: every figure has what it shows.
@@ -250,7 +239,7 @@ func TestQuick(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { wantNothingOf(t, name("quick")) })
+	t.Cleanup(func() { labtest.WantNothingOf(t, name("quick")) })
 	t.Cleanup(func() {
 		if err := bench.Close(); err != nil {
 			t.Error(err)

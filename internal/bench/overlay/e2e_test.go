@@ -20,6 +20,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/testutil/labtest"
 )
 
 // The benchmark runs this program as its BGP speaker: here, that is the test.
@@ -89,14 +90,7 @@ func newRun(t *testing.T) (*Params, *rig) {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
-		for _, dir := range []string{"/run/netns", "/run/culvert/lab", "/sys/fs/bpf/culvert-lab"} {
-			entries, _ := os.ReadDir(dir) // a directory that is gone holds nothing
-			for _, e := range entries {
-				if strings.Contains(e.Name(), name) {
-					t.Errorf("left behind: %s", filepath.Join(dir, e.Name()))
-				}
-			}
-		}
+		labtest.WantNothingOf(t, name)
 	})
 	return p, r
 }

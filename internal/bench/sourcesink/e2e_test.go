@@ -7,11 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/testutil/labtest"
 )
 
 // All that is sent arrives by each encapsulation, in as many packets, and both ends take some of
@@ -67,12 +67,5 @@ func TestEncapsulations(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
-	for _, dir := range []string{"/run/netns", "/run/culvert/lab", "/sys/fs/bpf/culvert-lab"} {
-		entries, _ := os.ReadDir(dir) // a directory that is gone holds nothing
-		for _, e := range entries {
-			if strings.Contains(e.Name(), instance) {
-				t.Errorf("left behind: %s", filepath.Join(dir, e.Name()))
-			}
-		}
-	}
+	labtest.WantNothingOf(t, instance)
 }
