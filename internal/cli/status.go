@@ -48,17 +48,11 @@ is not, or its agent does not answer; 1 if the Kubernetes API does not answer.`,
 				}
 				return verdictOn(members, a.print(c, members, func(g *printer.Grid) { a.membersTable(g, members) }))
 			}
-			s, err := ask(a, c, readTimeout, (*api.Client).Status)
-			var smfs []agent.AssociationStatus
-			if err == nil && s.UPF != nil && a.format == printer.Table {
-				smfs, err = ask(a, c, readTimeout, func(client *api.Client, ctx context.Context) ([]agent.AssociationStatus, error) {
-					return client.Associations(ctx, "")
-				})
-			}
+			s, err := ask(a, c, readTimeout, nodeStatusOf)
 			if err == nil {
-				err = a.print(c, s, func(g *printer.Grid) { a.statusTable(g, s, smfs) })
+				err = a.print(c, s, func(g *printer.Grid) { a.statusTable(g, s.Status, s.SMFs) })
 			}
-			if n := len(faults(&s)); err == nil && n > 0 {
+			if n := len(faults(&s.Status)); err == nil && n > 0 {
 				err = cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("%d of these are not as they should be", n))
 			}
 			return err
@@ -67,6 +61,20 @@ is not, or its agent does not answer; 1 if the Kubernetes API does not answer.`,
 	c.Flags().BoolVar(&cluster, "cluster", false, "all nodes of a Kubernetes cluster")
 	a.agentFlags(c, &where)
 	return a.printing(c)
+}
+
+// nodeStatus is what `status` shows of a node.
+type nodeStatus struct {
+	agent.Status
+	// SMFs are those that have an association with its UPF.
+	SMFs []agent.AssociationStatus `json:"smfs,omitempty"`
+}
+
+func nodeStatusOf(client *api.Client, ctx context.Context) (s nodeStatus, err error) {
+	if s.Status, err = client.Status(ctx); err == nil && s.UPF != nil {
+		s.SMFs, err = client.Associations(ctx, "")
+	}
+	return s, err
 }
 
 // verdictOn is the exit code of what is shown of a cluster.
