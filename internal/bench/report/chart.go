@@ -42,6 +42,8 @@ type chart struct {
 	categories []string // of the horizontal axis; nil: it has numbers
 	series     []series
 	all        []series // of all the charts that a figure is split into: they share their axes
+	whole      *chart   // which this is a piece of; nil: it is not split
+	piece      int      // of whole, from 0
 	anchors    []anchor
 	rows       []row
 	Notes      []string
@@ -104,7 +106,7 @@ func (c *chart) split() (list []*chart) {
 	each := (len(quantities) + charts - 1) / charts
 	for these := range slices.Chunk(quantities, each) {
 		piece := *c
-		piece.all = c.series
+		piece.all, piece.whole, piece.piece = c.series, c, len(list)
 		piece.series = slices.DeleteFunc(slices.Clone(c.series), func(s series) bool { return !slices.Contains(these, s.quantity) })
 		piece.rows = slices.DeleteFunc(slices.Clone(c.rows), func(r row) bool { return !slices.Contains(these, r.name) })
 		list = append(list, &piece)

@@ -265,12 +265,22 @@ func (r report) files(formats []string) (map[string][]byte, error) {
 			err = summaryOf.Execute(&page, r)
 			files["summary.md"] = page.Bytes()
 			if err == nil {
-				err = r.each(files, "tables/", ".md", func(d drawing) ([]byte, error) { return []byte(d.Table.Markdown()), nil })
+				err = r.each(files, "tables/", ".md", func(d drawing) ([]byte, error) {
+					people, _ := d.tables()
+					if len(people.Rows) == 0 {
+						return nil, nil
+					}
+					return []byte(people.Markdown()), nil
+				})
 			}
 		case "csv":
 			err = r.each(files, "tables/", ".csv", func(d drawing) ([]byte, error) {
+				_, programs := d.tables()
+				if len(programs.Rows) == 0 {
+					return nil, nil
+				}
 				var b bytes.Buffer
-				err := csv.NewWriter(&b).WriteAll(append([][]string{d.raw.Head}, d.raw.Rows...))
+				err := csv.NewWriter(&b).WriteAll(append([][]string{programs.Head}, programs.Rows...))
 				return b.Bytes(), err
 			})
 		case "png":
@@ -302,6 +312,17 @@ type drawing struct {
 	Chart      *chart
 	Table, raw table
 	width      vg.Length // 0: the whole page's
+}
+
+// tables are those of a file: of a figure that is split into charts, the first has all of it.
+func (d drawing) tables() (people, programs table) {
+	switch c := d.Chart; {
+	case c.whole == nil:
+		return d.Table, d.raw
+	case c.piece == 0:
+		return c.whole.tables()
+	}
+	return table{}, table{}
 }
 
 // Drawings are a part's charts, and of a comparison the differences before each.

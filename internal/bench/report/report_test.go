@@ -259,8 +259,12 @@ func TestManySeries(t *testing.T) {
 			t.Fatalf("%d charts of %d runs, %v: want %d", len(charts), runs, err, want)
 		}
 		lines, rows, ids := 0, 0, map[string]bool{}
+		filed := map[string]int{} // rows of tables in files
 		for _, c := range charts {
 			lines, rows, ids[c.ID] = lines+len(c.series), rows+len(c.rows), true
+			if people, programs := (drawing{Chart: c}).tables(); len(people.Rows) > 0 {
+				filed[c.ID] = len(programs.Rows)
+			}
 			checkApart(t, c)
 			if len(c.series) > mostLines {
 				t.Errorf("%s: %d lines", c.Title, len(c.series))
@@ -271,6 +275,9 @@ func TestManySeries(t *testing.T) {
 		}
 		if lines != runs*many || rows != 2*runs*many || len(ids) != want || !ids["one"] {
 			t.Errorf("%d lines and %d rows of %d runs, charts %v", lines, rows, runs, ids)
+		}
+		if len(filed) != 1 || filed["one"] != rows {
+			t.Errorf("tables in files have rows %v, want one with all %d", filed, rows)
 		}
 	}
 }
