@@ -182,8 +182,7 @@ func PrintTable(w io.Writer, _ *File, run *result.Run) error {
 	for _, m := range run.Measurements {
 		beside := "-"
 		if len(m.Baseline) > 0 {
-			e := m.Estimate(result.ToBaseline)
-			beside = fmt.Sprintf("%.3f (%.3f to %.3f)", e.Value, e.Low, e.High)
+			beside = m.Estimate(result.ToBaseline).String()
 		}
 		var of []string
 		for _, k := range slices.Sorted(maps.Keys(m.Labels)) {

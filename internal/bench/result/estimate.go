@@ -30,8 +30,11 @@ func (m Measurement) Estimate(v Value) Estimate {
 	return e
 }
 
-// String is "1.14 (1.10 to 1.19)".
+// String is "1.14 (1.10 to 1.19)", or of one sample "1.14".
 func (e Estimate) String() string {
+	if !e.HasInterval() {
+		return fmt.Sprintf("%.2f", e.Value)
+	}
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", e.Value, e.Low, e.High)
 }
 
@@ -57,9 +60,11 @@ func (e Estimate) Same(other Estimate) bool {
 }
 
 // Relation says how e compares with other in one of four words: for less, for the same, for
-// more, and for what the intervals do not show.
+// more, and for what the intervals do not show. Of one sample they show nothing.
 func (e Estimate) Relation(other Estimate, less, same, more, unknown string) string {
 	switch sign := e.Compare(other); {
+	case !e.HasInterval() || !other.HasInterval():
+		return unknown
 	case e.Same(other):
 		return same
 	case sign < 0:

@@ -46,6 +46,7 @@ func TestRelation(t *testing.T) {
 		{Estimate{1, 0.999, 1.001, 9}, Estimate{1.02, 1.019, 1.021, 9}, "same"}, // apart, and close
 		{Estimate{1, 0.9, 1.1, 9}, Estimate{1, 0.9, 1.1, 9}, "unknown"},
 		{Estimate{1, 0.99, 1.01, 9}, Estimate{1.1, 1, 1.2, 9}, "unknown"},
+		{Estimate{1, 1, 1, 1}, Estimate{2, 2, 2, 1}, "unknown"}, // one round each
 	} {
 		if got := tt.a.Relation(tt.b, "less", "same", "more", "unknown"); got != tt.want {
 			t.Errorf("%v and %v: %s, want %s", tt.a, tt.b, got, tt.want)
