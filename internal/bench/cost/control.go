@@ -120,7 +120,7 @@ func Perform(ctx context.Context, pace smf.Pace, procedures ...func(context.Cont
 
 // upfConfiguration makes the node a UPF for the sessions of the functions.
 func (p Plan) upfConfiguration(c *config.Config) {
-	total, rich, filtered := uint32(0), uint32(0), uint32(0)
+	total, rich, filtered, pairs := uint32(0), uint32(0), uint32(0), uint32(0)
 	for _, g := range p.groups() {
 		count := min(g.Entries(), p.tables())
 		if g.Most != 0 {
@@ -129,6 +129,9 @@ func (p Plan) upfConfiguration(c *config.Config) {
 		if g.Dialect == smf.Open5GS {
 			filtered += count
 		}
+		var spec smf.Spec
+		g.Spec(&spec)
+		pairs += count * uint32(len(spec.Filters))
 		total = max(total, g.First(p.tables())+min(g.Entries(), p.tables())+1)
 	}
 	if total == 0 {
@@ -144,8 +147,9 @@ func (p Plan) upfConfiguration(c *config.Config) {
 			c.UPF.UEPools = append(c.UPF.UEPools, g.NAT.UEPool())
 		}
 	}
-	// Sessions with several filters have a meter for each direction.
-	c.Limits.Sessions = uint32(1)<<(32-pool.Bits()) + 2*rich
+	// Sessions with several filters have a meter for each direction, and a pair of PDRs for each
+	// filter.
+	c.Limits.Sessions = uint32(1)<<(32-pool.Bits()) + 2*rich + 2*pairs
 	// Open5GS' sessions have two PDRs on the uplink's F-TEID, each with a filter.
 	c.Limits.Tunnels, c.Limits.Filters = 1024, 1<<16+2*filtered
 }

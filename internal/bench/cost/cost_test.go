@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/smf"
 )
 
 func TestOutcomes(t *testing.T) {
@@ -76,5 +77,27 @@ func TestReportFromSamples(t *testing.T) {
 	}
 	if got.Rows[1].KernelRatio != nil || got.Rows[1].Times != 2 {
 		t.Errorf("row %+v: want 2 and no kernel", got.Rows[1])
+	}
+}
+
+// The tables of a UPF hold the sessions of every group: two PDRs each, and two more for each SDF
+// filter.
+func TestTablesHoldSessions(t *testing.T) {
+	const entries = 1000
+	functions := catalog.UPFFunctions(catalog.ShortSize)
+	p := Plan{Functions: functions, Entries: []uint32{entries}}
+	c := catalog.Configuration(nil, 1)
+	p.upfConfiguration(c)
+	need := uint32(0)
+	for _, g := range p.groups() {
+		var spec smf.Spec
+		g.Spec(&spec)
+		need += min(g.Entries(), entries) * uint32(2+2*len(spec.Filters))
+	}
+	if pairs := uint32(2 * 21); need < pairs*entries { // those with 1, 4 and 16 filters
+		t.Fatalf("the sessions have %d PDRs only", need)
+	}
+	if has := 2 * c.Limits.Sessions; has < need {
+		t.Errorf("limits.sessions %d is for %d PDRs, and the sessions have %d", c.Limits.Sessions, has, need)
 	}
 }
