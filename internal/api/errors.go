@@ -61,6 +61,9 @@ func toConnect(err error) error {
 	list, refused := errors.AsType[config.Errors](err)
 	if refused {
 		code = connect.CodeInvalidArgument
+		if few := list.Few(); len(few) < len(list) {
+			list, err = few, few
+		}
 	}
 	out := connect.NewError(code, err)
 	for _, problem := range list {

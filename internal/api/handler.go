@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -80,7 +82,7 @@ func NewHandler(service agent.Service, examine Examiner) *Handler {
 	options := []connect.HandlerOption{
 		connect.WithReadMaxBytes(maxRequest),
 		connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}),
-		connect.WithInterceptors(viewers{}, errorCodes{}),
+		connect.WithInterceptors(viewers{}, givesMemoryBack{}, errorCodes{}),
 	}
 	h := &handler{agent: service, examine: examine, watcher: watch.New(service)}
 	mux := http.NewServeMux()
@@ -99,6 +101,30 @@ func (strictJSON) Marshal(m any) ([]byte, error) { return protoNames.Marshal(m.(
 
 func (strictJSON) Unmarshal(data []byte, m any) error {
 	return protojson.Unmarshal(data, m.(proto.Message))
+}
+
+// givesMemoryBack returns to the system what a large request took. The Go runtime would keep it
+// for minutes, and the next packet's buffers may need it.
+type givesMemoryBack struct{}
+
+// large is a request, in octets, after which that is worth a garbage collection.
+const large = 4 << 20
+
+func (givesMemoryBack) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		if m, ok := r.Any().(proto.Message); ok && proto.Size(m) >= large {
+			defer time.AfterFunc(time.Second, debug.FreeOSMemory) // the answer is written first
+		}
+		return next(ctx, r)
+	}
+}
+
+func (givesMemoryBack) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (givesMemoryBack) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
 }
 
 // errorCodes gives every method's errors their codes.

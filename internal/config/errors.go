@@ -58,6 +58,17 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// mostListed is how many mistakes are told at once. Who has more repairs those first.
+const mostListed = 1000
+
+// Few returns the first errors, and one that counts the rest if there are very many.
+func (e Errors) Few() Errors {
+	if len(e) <= mostListed {
+		return e
+	}
+	return append(slices.Clone(e[:mostListed]), Error{Problem: fmt.Sprintf("%d more mistakes are not listed", len(e)-mostListed), Fix: "repair these first"})
+}
+
 // problems collects Errors. Its methods take paths such as "sids[3].next_hop".
 type problems struct {
 	list     Errors
