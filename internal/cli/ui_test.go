@@ -7,15 +7,21 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/api/apitest"
 	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/connectivity"
+	"github.com/culvert-net/culvert/internal/engine/loop"
 	"github.com/culvert-net/culvert/internal/printer"
+	"github.com/culvert-net/culvert/internal/testutil/browser"
 )
 
 // servedPage runs culvert ui and returns the address of its page, the secret, and what ends it.
@@ -142,5 +148,39 @@ func TestPageOfCluster(t *testing.T) {
 	}
 	if len(got) != 2 || got[0].Node != "n1" || got[0].Status.Overlay.Pods != 3 || got[1].Status != nil || got[1].Problem == "" {
 		t.Errorf("members: %s", text)
+	}
+}
+
+// The page shows what a running engine plans for a network that it measures, and what it cannot do.
+func TestPageOfEngine(t *testing.T) {
+	c, err := config.Parse([]byte(squarePolicies))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, listen := t.TempDir(), freePort(t)
+	socket, file := filepath.Join(dir, "a.sock"), filepath.Join(dir, "network.yaml")
+	serve(t, apitest.New(c), socket)
+	network := strings.NewReplacer("SOCKET", socket, "LISTEN", listen).Replace(impossible)
+	if err := os.WriteFile(file, []byte(network), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan result, 1)
+	go func() { ended <- command(ctx, "", "te", "run", file) }()
+	waitForState(t, listen, func(s loop.State) bool { return s.Plan != nil })
+	address, secret, endPage := servedPage(t, "--socket", socket, "--engine", listen)
+	b := browser.New(t)
+	b.Own = address
+	b.Visit(t, address+"/#token="+secret, 1280, 900, false)
+	b.Wait(t, `document.querySelector("nav")`)
+	b.Visit(t, address+"/#/paths", 1280, 900, false)
+	b.Wait(t, `["a to e", "no path leads there", "changes headends", "10 Mbit/s"].every(s => document.body.innerText.includes(s)) && document.querySelectorAll("meter").length == 16`)
+	end() // the engine goes, and the page says so
+	if r := <-ended; r.code != cmdline.ExitOK {
+		t.Errorf("the engine: exit %d: %s", r.code, r.stderr)
+	}
+	b.Wait(t, `document.querySelector("[role=alert]")?.innerText.includes("engine at")`)
+	if err := endPage(); err != nil {
+		t.Error(err)
 	}
 }

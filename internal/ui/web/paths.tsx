@@ -14,13 +14,21 @@ interface Link {
   then: number;
 }
 
-interface Move {
+interface Key {
   headend: string;
   endpoint: string;
   color: number;
+}
+
+interface Move extends Key {
   now: string;
   then: string;
   step: number;
+}
+
+// Exception is a demand that the plan treats otherwise than it would, and why.
+interface Exception extends Key {
+  why: string;
 }
 
 interface Engine {
@@ -28,7 +36,11 @@ interface Engine {
   apply: boolean;
   word: string;
   problem?: string;
-  plan?: { why: string; now: number; then: number; best: number; steps: number; moves: Move[] | null; links: Link[] | null };
+  plan?: { why: string; now: number; then: number; best: number; steps: number; moves: Move[] | null; links: Link[] | null; problems?: Exception[] };
+  held?: Exception[];
+  unknown?: Key[];
+  failed?: string[];
+  left_out?: string[];
 }
 
 const percent = (n: number): string => `${(100 * n).toFixed(n < 0.1 ? 1 : 0)} %`;
@@ -37,6 +49,22 @@ const rate = unitOf("bit/s");
 // Bar shows a part of a whole, beside its number.
 function Bar(p: { part: number; label: string }): JSX.Element {
   return <><meter class="bar" min={0} max={1} low={0.7} high={0.9} optimum={0} value={Math.min(1, p.part)} aria-label={p.label} /> <span class="figure">{percent(p.part)}</span></>;
+}
+
+// Exceptions are what a plan leaves as it is, or cannot do.
+function Exceptions(p: { of: Engine }): JSX.Element | null {
+  const demand = (e: Key): string => `${e.headend} to ${e.endpoint}${e.color ? `, color ${e.color}` : ""}`;
+  const rows = [
+    ...(p.of.failed ?? []).map((text) => ["does not answer", text]),
+    ...(p.of.plan?.problems ?? []).map((e) => [demand(e), e.why]),
+    ...(p.of.unknown ?? []).map((k) => [demand(k), "its rate is not measured"]),
+    ...(p.of.held ?? []).map((e) => [demand(e), `keeps its lists: ${e.why}`]),
+    ...(p.of.left_out ?? []).map((text) => ["left out", text]),
+  ];
+  return rows.length === 0 ? null : (
+    <Table label="What the plan cannot do, or leaves as it is" columns={[{ name: "Demand" }, { name: "Why" }]}
+      rows={rows.map((cells, i) => ({ key: String(i), cells }))} />
+  );
 }
 
 function EngineView(): JSX.Element {
@@ -58,6 +86,7 @@ function EngineView(): JSX.Element {
       {state.problem && <p class="problem" role="alert">{sentence(state.problem)}</p>}
       <Facts of={[["State", state.word], ["Mode", state.apply ? "changes headends" : "changes nothing: engine.apply is false"], ["Last round", new Date(state.at).toLocaleTimeString("en-GB")],
         ...(plan ? [["Fullest link", `${percent(plan.now)} now, ${percent(plan.then)} after the plan; ${percent(plan.best)} is the least possible`] as [string, string], ["Why", plan.why] as [string, string]] : [])]} />
+      <Exceptions of={state} />
       {plan && (plan.moves ?? []).length > 0 && (
         <Table label="What the plan changes" columns={[{ name: "Step", n: true }, { name: "From" }, { name: "To" }, { name: "Color", n: true }, { name: "Now" }, { name: "After" }]}
           rows={(plan.moves ?? []).map((m) => ({ key: `${m.headend} ${m.endpoint} ${m.color}`, cells: [m.step, m.headend, m.endpoint, m.color, m.now, m.then] }))} />
