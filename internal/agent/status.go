@@ -380,7 +380,9 @@ func unvouched(g *plan.Goal) (problems []string) {
 		return nil
 	}
 	k := &g.Observed.Self
-	n := overlay.Vouch(g.Self.Node(), overlay.Vouched{
+	self := g.Self.Node()
+	self.Former = netip.Addr{} // they knew it
+	n := overlay.Vouch(self, overlay.Vouched{
 		Addresses: k.Addresses, PodCIDRs: k.PodCIDRs, Locator: k.Locator, Holder: func(netip.Prefix) string { return "" },
 	}, o.Accept)
 	for _, why := range n.Faults {

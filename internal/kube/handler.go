@@ -27,6 +27,9 @@ type Self struct {
 	UID       string         // changes if the Node is created again
 	PodCIDRs  []netip.Prefix // none: not assigned yet
 	Addresses []netip.Addr   // of type InternalIP
+	// Told is the address that the other nodes know: this node published it, and they had the time
+	// to read it. Not valid: none yet.
+	Told netip.Addr
 }
 
 // Path is a candidate path for this node.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -13,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// NodeAnnotation is where a node's Node says what it is in the overlay: an
-// overlay.Node as JSON.
+// NodeAnnotation is where a node's Node says what it is in the overlay: a
+// publication as JSON.
 const NodeAnnotation = Group + "/overlay"
 
 // keepSelf keeps of this node's Node what is read here.
@@ -44,6 +45,7 @@ func (w *Watcher) observeSelf(h Handler) {
 	}
 	self := readSelf(u)
 	w.mu.Lock()
+	self.Told = w.told.address(u.GetAnnotations()[NodeAnnotation], func(d time.Duration) { w.observe.AddAfter(task{about: aboutSelf}, d) })
 	same := reflect.DeepEqual(w.reported.self, self)
 	w.reported.self = self
 	publishes := w.published != nil
@@ -54,6 +56,36 @@ func (w *Watcher) observeSelf(h Handler) {
 	if publishes {
 		w.write.Add(task{about: aboutPublication})
 	}
+}
+
+// learned is how long the other nodes have to read what a node publishes.
+const learned = 3 * time.Second
+
+// told remembers what a node says of its address, and since when.
+type told struct {
+	known  netip.Addr // to the other nodes
+	latest netip.Addr
+	since  time.Time
+}
+
+// address returns the address that the others know, by what the Node says now. It has `again`
+// called where they will know another one after a time. What an earlier agent said they know.
+func (t *told) address(says string, again func(time.Duration)) netip.Addr {
+	var n overlay.Node
+	if json.Unmarshal([]byte(says), &n) != nil || !n.Address.IsValid() {
+		return t.known
+	}
+	switch {
+	case !t.latest.IsValid():
+		t.known = n.Address
+	case t.latest != n.Address:
+		t.since = time.Now()
+		again(learned)
+	case time.Since(t.since) >= learned:
+		t.known = n.Address
+	}
+	t.latest = n.Address
+	return t.known
 }
 
 func readSelf(u *unstructured.Unstructured) Self {
@@ -81,11 +113,12 @@ func readSelf(u *unstructured.Unstructured) Self {
 // readNode reads what a node says of itself. Fields that this version does not
 // know are another version's: they are passed over.
 func readNode(name, text string) (overlay.Node, error) {
-	var n overlay.Node
-	if err := json.Unmarshal([]byte(text), &n); err != nil {
-		return n, err
+	var says publication
+	if err := json.Unmarshal([]byte(text), &says); err != nil {
+		return overlay.Node{}, err
 	}
-	n.Name = name // a Node describes itself only
+	n := says.Node
+	n.Name, n.Former = name, says.Former // a Node describes itself only
 	found := srv6.CheckUnicast6("address", n.Address)
 	for i, p := range n.Prefixes {
 		found = append(found, srv6.CheckPrefix(fmt.Sprintf("prefixes[%d]", i), p)...)

@@ -3,11 +3,18 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"net/netip"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/culvert-net/culvert/internal/overlay"
 )
+
+// publication is what a Node says of its node.
+type publication struct {
+	overlay.Node
+	Former netip.Addr `json:"former,omitzero"`
+}
 
 // Publish writes this node's description to its Node object, as soon as possible,
 // and again whenever the object differs.
@@ -28,7 +35,7 @@ func (w *Watcher) writePublication(ctx context.Context) error {
 	if n == nil || u == nil {
 		return nil // observeSelf comes back
 	}
-	text, err := json.Marshal(n)
+	text, err := json.Marshal(publication{*n, n.Former})
 	if err != nil || u.GetAnnotations()[NodeAnnotation] == string(text) {
 		return err
 	}

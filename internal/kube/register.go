@@ -118,6 +118,24 @@ func (r *register) judge(n overlay.Node, is Self) overlay.Node {
 		Holder: func(p netip.Prefix) string { return r.holder(p, n.Name) }}, r.w.config.Accept)
 }
 
+// use returns what is used of what a node says of itself. Where nothing of it is the node's, what
+// was used before stays, as far as it still is: the cluster may vouch for the rest in a moment.
+func (r *register) use(said overlay.Node, is Self) overlay.Node {
+	n := r.judge(said, is)
+	r.w.mu.Lock()
+	before, there := r.w.accepted[n.Name]
+	r.w.mu.Unlock()
+	if n.Refused == "" || !there {
+		return n
+	}
+	kept := r.judge(before, is)
+	if kept.Refused != "" {
+		return n
+	}
+	kept.Faults = append(kept.Faults, "what it says now is not used: "+n.Refused)
+	return kept
+}
+
 // observeNode reports what has changed of another node. Nobody is judged before everything is
 // known: what an earlier watcher reported stays valid until then.
 func (w *Watcher) observeNode(name string, h Handler) {
@@ -174,7 +192,7 @@ func (r *register) observe(node *otherNode, h Handler) {
 		r.w.log.Warn("what a node says of itself cannot be used: what it said before stays", "event", logevent.KubeNodeRejected, "node", name, "annotation", NodeAnnotation, "error", err)
 		return
 	}
-	n := r.judge(said, node.is)
+	n := r.use(said, node.is)
 	r.w.mu.Lock()
 	old, there := r.w.reported.nodes[name]
 	r.w.reported.nodes[name] = n

@@ -87,6 +87,48 @@ func TestThieves(t *testing.T) {
 	}
 }
 
+// A node that moves to another address is followed once the cluster vouches for it. What it had
+// before stays meanwhile, and the address from which it still sends stays known.
+func TestMovingNode(t *testing.T) {
+	c := newCluster(t)
+	c.put(configMapResource, claimOf("node-2", "fc00:0:2::/48"))
+	c.member("2", "30", nil)
+	_, h := c.judges()
+	two := func() (n overlay.Node) {
+		h.has(func(h *observed) bool { n = h.nodes["node-2"]; return true })
+		return n
+	}
+	waits(t, "it is known", func() bool { return two().Address == addr("2001:db8::2") })
+	moves := func(is, former string) {
+		n := overlay.Complete(overlay.Node{Name: "node-2", Address: addr("2001:db8::22"), Locator: prefix("fc00:0:2::/48"), Prefixes: []netip.Prefix{prefix("10.244.2.0/24")}}, false)
+		c.node("node-2", map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{NodeAnnotation: c.json(publication{n, addr(former)})}},
+			"spec":     map[string]any{"podCIDRs": []any{"10.244.2.0/24"}},
+			"status":   map[string]any{"addresses": []any{map[string]any{"type": "InternalIP", "address": is}}},
+		})
+	}
+	moves("2001:db8::2", "2001:db8::2")
+	waits(t, "its new address is not used", func() bool {
+		n := two()
+		return len(n.Faults) == 1 && n.Faults[0] == "what it says now is not used: address 2001:db8::22 is no InternalIP of its Node (overlay.accept.addresses)"
+	})
+	if n := two(); n.Address != addr("2001:db8::2") || n.Refused != "" || len(n.Prefixes) != 1 {
+		t.Errorf("what it had is lost: %+v", n)
+	}
+	moves("2001:db8::22", "2001:db8::2")
+	waits(t, "its new address is used", func() bool { return two().Address == addr("2001:db8::22") })
+	if n := two(); n.Former != addr("2001:db8::2") || len(n.Faults) > 0 {
+		t.Errorf("it still sends from 2001:db8::2: %+v", n)
+	}
+	moves("2001:db8::22", "2001:db8::99")
+	waits(t, "an address that it never had", func() bool {
+		return slices.Equal(two().Faults, []string{"former address 2001:db8::99 was not its address"})
+	})
+	if n := two(); n.Former.IsValid() || n.Refused != "" {
+		t.Errorf("%+v", n)
+	}
+}
+
 // A path to a node by its name waits until the node has an address that it may have.
 func TestPathToARefusedNode(t *testing.T) {
 	c := newCluster(t)

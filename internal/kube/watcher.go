@@ -49,6 +49,7 @@ type Watcher struct {
 	mu        sync.Mutex
 	reported  reported
 	published *overlay.Node
+	told      told
 	claimed   netip.Prefix            // this node's locator of a pool
 	accepted  map[string]overlay.Node // other nodes as they were used last
 	seen      map[string]*otherNode   // other Nodes as they were judged last

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -107,6 +108,23 @@ func TestPublish(t *testing.T) {
 	self.Address = addr("2001:db8::11")
 	w.Publish(self)
 	waits(t, "published in spite of a failure", func() bool { return published().Address == self.Address })
+}
+
+// What a node says of its address counts as known to the others after a time.
+func TestTold(t *testing.T) {
+	c := newCluster(t)
+	w, h, _ := c.starts(Known{})
+	known := func(a string) func() bool {
+		return func() bool { return h.has(func(h *observed) bool { return h.self.Told == addr(a) }) }
+	}
+	w.Publish(other(me, "2001:db8::1"))
+	waits(t, "the first address", known("2001:db8::1"))
+	began := time.Now()
+	w.Publish(other(me, "2001:db8::11"))
+	waits(t, "the second address", known("2001:db8::11"))
+	if d := time.Since(began); d < learned {
+		t.Errorf("the others had %v to learn the second address, want %v", d, learned)
+	}
 }
 
 const listing = `

@@ -29,11 +29,12 @@ func (m Member) String() string {
 func (w *Wanted) Members(self Self, bgp []netip.Addr, pool netip.Prefix, lists []srpolicy.SegmentList) []Member {
 	m := members{kind: map[netip.Prefix]bool{}}
 	peers := slices.DeleteFunc(slices.Clone(w.Peers), func(p Peer) bool { return p.Unused })
-	for _, a := range append([]netip.Addr{self.Address}, bgp...) {
+	for _, a := range append([]netip.Addr{self.Address, self.Former}, bgp...) {
 		m.add(Member{Prefix: hostPrefix(a)})
 	}
 	for _, p := range peers {
 		m.add(Member{Prefix: hostPrefix(p.Address)})
+		m.add(Member{Prefix: hostPrefix(p.Former)})
 	}
 	m.addSIDs(pool)
 	m.addSIDs(self.Locator)

@@ -34,6 +34,9 @@ type Node struct {
 	// BSID4 and BSID6 are the binding SIDs that it suggests for the policies to it.
 	BSID4 netip.Addr `json:"bsid4,omitzero"`
 	BSID6 netip.Addr `json:"bsid6,omitzero"`
+	// Former is the address from which the node sends until the others know Address. Only what
+	// a node publishes in Kubernetes has it.
+	Former netip.Addr `json:"-"`
 	// Refused is why nothing of the node is used, Faults are parts that are left out. Vouch
 	// sets both: nodes advertise neither.
 	Refused string   `json:"-"`

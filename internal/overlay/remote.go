@@ -277,7 +277,7 @@ func (b *builder) add(color Color, name string, lists []srpolicy.SegmentList, bs
 	}
 	b.policies[color] = name
 	b.Policies = append(b.Policies, srpolicy.Policy{
-		Name: name, Behavior: srv6.HEncapsRed, Source: b.Self.Address, Color: color.Color, Endpoint: color.Endpoint, BindingSID: bsid,
+		Name: name, Behavior: srv6.HEncapsRed, Source: b.Self.Source(), Color: color.Color, Endpoint: color.Endpoint, BindingSID: bsid,
 		Preference: srpolicy.DefaultPreference, SegmentLists: lists,
 	})
 }

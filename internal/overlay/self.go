@@ -12,6 +12,7 @@ import (
 type Self struct {
 	Name      string
 	Address   netip.Addr
+	Former    netip.Addr   // which it sends from until the others know Address; not valid: they do
 	Addresses []netip.Addr // others
 	Prefixes  []netip.Prefix
 	Locator   netip.Prefix
@@ -95,7 +96,7 @@ func Complete(n Node, double bool) Node {
 
 // Node returns what this node advertises to the others.
 func (s Self) Node() Node {
-	n := Node{Name: s.Name, Address: s.Address, Addresses: s.Addresses, Prefixes: s.Prefixes, Locator: s.Locator}
+	n := Node{Name: s.Name, Address: s.Address, Former: s.Former, Addresses: s.Addresses, Prefixes: s.Prefixes, Locator: s.Locator}
 	ipv4, ipv6 := families(s.Prefixes)
 	if ipv4 {
 		n.IPv4 = segmentList(s.Address, cmp.Or(s.DT4, s.DT46), s.Double)
@@ -104,6 +105,14 @@ func (s Self) Node() Node {
 		n.IPv6 = segmentList(s.Address, cmp.Or(s.DT6, s.DT46), s.Double)
 	}
 	return Complete(n, s.Double)
+}
+
+// Source is the outer source address of packets to other nodes.
+func (s Self) Source() netip.Addr {
+	if s.Former.IsValid() {
+		return s.Former
+	}
+	return s.Address
 }
 
 // SIDs returns this node's SIDs. Those in the locator are prefixes, which the data path

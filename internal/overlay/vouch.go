@@ -32,6 +32,9 @@ func Vouch(n Node, by Vouched, accept Accept) Node {
 	n.Refused = cmpOr(func() string { return by.address(n, accept) }, func() string { return by.locator(n, accept) },
 		func() string { return by.lists(n, accept) })
 	n.Faults = nil
+	if why := by.former(n); why != "" {
+		n.Faults, n.Former = append(n.Faults, why), netip.Addr{}
+	}
 	n.Addresses = slices.DeleteFunc(slices.Clone(n.Addresses), func(a netip.Addr) bool {
 		holder := by.Holder(hostPrefix(a))
 		if slices.Contains(by.Addresses, a) || holder == "" && within(accept.Addresses, hostPrefix(a)) {
@@ -90,6 +93,18 @@ func (by Vouched) address(n Node, accept Accept) string {
 		return ""
 	}
 	return notHeld(fmt.Sprintf("address %s", n.Address), holder, "is no InternalIP of its Node (overlay.accept.addresses)")
+}
+
+// former returns why a node cannot have its former address any more, or "".
+func (by Vouched) former(n Node) string {
+	if !n.Former.IsValid() || slices.Contains(by.Addresses, n.Former) {
+		return ""
+	}
+	holder := by.Holder(hostPrefix(n.Former))
+	if holder == "" && (n.Former == by.Before.Address || n.Former == by.Before.Former) {
+		return ""
+	}
+	return notHeld(fmt.Sprintf("former address %s", n.Former), holder, "was not its address")
 }
 
 // locator returns why a node cannot have its locator, or "".

@@ -140,3 +140,26 @@ func TestRefused(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 }
+
+// Until others know a node's new address, its packets come from the former one, and both are members.
+func TestFormerAddress(t *testing.T) {
+	addr := netip.MustParseAddr
+	n, _ := vouchedNode()
+	n.Former = addr("2001:db8::99")
+	self := overlay.Self{Name: "node-1", Address: addr("2001:db8::1"), Former: addr("2001:db8::98"), Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}, Locator: netip.MustParsePrefix("fc00:0:1::/48")}
+	w := overlay.Remote(overlay.Cluster{Self: self, Nodes: []overlay.Node{n}})
+	for _, p := range w.Policies {
+		if p.Source != self.Former || p.Endpoint != n.Address {
+			t.Errorf("policy %s: from %s to %s", p.Name, p.Source, p.Endpoint)
+		}
+	}
+	if len(w.Policies) != 2 {
+		t.Errorf("%d policies", len(w.Policies))
+	}
+	members := w.Members(self, nil, netip.Prefix{}, nil)
+	for _, a := range []netip.Addr{self.Address, self.Former, n.Address, n.Former} {
+		if !slices.ContainsFunc(members, func(m overlay.Member) bool { return !m.SIDs && m.Prefix.Addr() == a }) {
+			t.Errorf("%s is no member", a)
+		}
+	}
+}

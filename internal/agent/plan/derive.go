@@ -221,7 +221,7 @@ func (d *deriver) paths() {
 			}
 			d.Named[p.Color()], d.taken[policy] = policy, true
 			d.policies = append(d.policies, desired.Resource{Ref: desired.Ref{Kind: desired.KindPolicy, Key: policy}, Origin: origin, Value: srpolicy.Policy{
-				Name: policy, Behavior: srv6.HEncapsRed, Source: d.Self.Address, Color: p.Advertised.Color, Endpoint: p.Endpoint, BindingSID: p.BindingSID,
+				Name: policy, Behavior: srv6.HEncapsRed, Source: d.Self.Source(), Color: p.Advertised.Color, Endpoint: p.Endpoint, BindingSID: p.BindingSID,
 			}})
 		}
 		d.rest = append(d.rest, desired.Resource{Ref: desired.Ref{Kind: desired.KindCandidatePath, Key: p.Name}, Origin: origin, Value: srpolicy.CandidatePath{

@@ -251,6 +251,9 @@ func SelfOf(o *config.Overlay, k observed.Self, links *netdev.Snapshot, former n
 	if uplinks := Uplinks(o, nil, links); !s.Address.IsValid() && len(uplinks) > 0 {
 		s.Address = uplinkAddress(uplinks, links, former)
 	}
+	if o.Mode == config.OverlayKube && k.Told != s.Address {
+		s.Former = k.Told
+	}
 	s.Locator = cmp.Or(o.Locator, entry.Locator, k.Locator)
 	for _, prefixes := range [][]netip.Prefix{o.PodPrefixes, entry.Prefixes, k.PodCIDRs} {
 		if len(s.Prefixes) == 0 {

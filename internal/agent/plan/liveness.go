@@ -26,7 +26,7 @@ type Probe struct {
 // where probes return to.
 func (g *Goal) Liveness() (l Liveness, ok bool) {
 	c := g.Desired.Process.Liveness
-	l = Liveness{SID: c.SID, Source: g.Self.Address, Interval: c.Interval, Multiplier: c.Multiplier}
+	l = Liveness{SID: c.SID, Source: g.Self.Source(), Interval: c.Interval, Multiplier: c.Multiplier}
 	if !l.SID.IsValid() {
 		l.SID = g.Self.ProbeSID()
 	}
