@@ -45,12 +45,12 @@ func must(t *testing.T, folder string, environment []string, name string, args .
 	return out
 }
 
-// programs are files in the place of programs.
+// programs are files in the place of programs: each writes down how it is called.
 func programs(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	for _, name := range []string{"culvert", "culvert-cni", "culvert-lab"} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte("program "+name+"\n"), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\necho \""+name+" $*\" >> /calls\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,10 +58,10 @@ func programs(t *testing.T) string {
 }
 
 // build makes the packages of the tree in a folder, and returns where they are.
-func build(t *testing.T, tree, programs string) string {
+func build(t *testing.T, tree, programs, version string) string {
 	t.Helper()
 	out := t.TempDir()
-	must(t, tree, []string{epoch, "PROGRAMS=" + programs}, "tools/package/build.sh", out, "v1.2.3", runtime.GOARCH)
+	must(t, tree, []string{epoch, "PROGRAMS=" + programs}, "tools/package/build.sh", out, version, runtime.GOARCH)
 	return out
 }
 
@@ -97,7 +97,7 @@ func pages(c *cobra.Command, under string) (list []string) {
 
 func TestPackages(t *testing.T) {
 	small := programs(t)
-	first := build(t, root, small)
+	first := build(t, root, small, "v1.2.3")
 	deb := "culvert_1.2.3-1_" + runtime.GOARCH + ".deb"
 	lab := "culvert-lab_1.2.3-1_" + runtime.GOARCH + ".deb"
 	rpm := map[string]string{"amd64": "culvert-1.2.3-1.x86_64.rpm", "arm64": "culvert-1.2.3-1.aarch64.rpm"}[runtime.GOARCH]
@@ -141,6 +141,10 @@ func TestPackages(t *testing.T) {
 	if got := must(t, first, nil, "rpm", "-qp", "--configfiles", rpm); got != "/etc/culvert/culvert.yaml" {
 		t.Errorf("configuration files of the rpm: %q", got)
 	}
+	t.Run("rpm runs the scripts", func(t *testing.T) {
+		next := build(t, root, small, "v1.2.4")
+		runScripts(t, filepath.Join(first, rpm), filepath.Join(next, strings.Replace(rpm, "1.2.3", "1.2.4", 1)))
+	})
 	t.Run("two builds are equal", func(t *testing.T) { sameBuild(t, first, small) })
 }
 
@@ -148,7 +152,7 @@ func TestPackages(t *testing.T) {
 func sameBuild(t *testing.T, first, small string) {
 	tree := t.TempDir()
 	must(t, root, nil, "bash", "-c", `git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d "" f; do [ ! -e "$f" ] || printf '%s\0' "$f"; done 2>/dev/null | xargs -0 cp --parents -t "$1"`, "bash", tree)
-	second := build(t, tree, small)
+	second := build(t, tree, small, "v1.2.3")
 	entries, err := os.ReadDir(first)
 	if err != nil || len(entries) != 4 {
 		t.Fatalf("%v, %v", entries, err)
