@@ -7,9 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // Level is how a check ended.
@@ -247,9 +250,16 @@ func longest(lists []srpolicy.SegmentList) (n int) {
 	return n
 }
 
-// answers says whether the data path itself answers what comes by an interface.
-func answers(port *config.Interface) bool {
-	return port == nil || port.HasRole(config.RoleN3, config.RoleN9, config.RoleAny)
+// needsRedirect are the packets that only the data path can send by an interface: its own answers,
+// and what it looks up in another table than the kernel would.
+func needsRedirect(port *config.Interface, c *config.Config) (packets []string) {
+	if port == nil || port.HasRole(config.RoleN3, config.RoleN9, config.RoleAny) {
+		packets = append(packets, "answers to GTP-U Echo Requests")
+	}
+	if c != nil && slices.ContainsFunc(c.SIDs, func(s srv6.LocalSID) bool { return s.Table != 0 && s.Table != unix.RT_TABLE_MAIN }) {
+		packets = append(packets, "packets of SIDs with a table of their own")
+	}
+	return packets
 }
 
 func (n *network) oneInterface(l netdev.Link) []Check {
@@ -264,7 +274,7 @@ func (n *network) oneInterface(l netdev.Link) []Check {
 		}
 	}
 	checks := []Check{
-		view.up(), view.nativeXDP(), view.redirectTarget(answers(n.port(l.Name))), view.lro(), view.vlanTags(),
+		view.up(), view.nativeXDP(), view.redirectTarget(needsRedirect(n.port(l.Name), n.Config)), view.lro(), view.vlanTags(),
 		view.partialChecksums(), view.segmentation(), view.nativeMTU(),
 	}
 	if gtpu, segments := pushed(n, l.Name); gtpu || segments > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/feature"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // find returns a check by its name, or the one that several interfaces have in common.
@@ -107,6 +108,14 @@ func TestPeerInAnotherNamespace(t *testing.T) {
 	}
 	if worst(checks) != Fail {
 		t.Errorf("worst of the checks is %s", worst(checks))
+	}
+	edge := &config.Config{Interfaces: []config.Interface{{Name: "a0", Roles: []config.Role{config.RoleEdge}}}}
+	for table, want := range map[uint32]Level{0: Warn, 254: Warn, 10: Fail} {
+		edge.SIDs = []srv6.LocalSID{{SID: netip.MustParsePrefix("2001:db8:a:d10::/64"), Behavior: srv6.EndDT46, Table: table}}
+		c := find(t, inside(t, a, Options{Config: edge}), "a0: redirect target")
+		if c.Level != want || strings.Contains(c.Detail, "packets of SIDs with a table of their own are lost") != (want == Fail) {
+			t.Errorf("SIDs of table %d: %+v", table, c)
+		}
 	}
 	b.Run(t, "ethtool", "-K", "b0", "gro", "on")
 	if c := find(t, inside(t, a, Options{}), "a0: redirect target"); c.Level != OK {
@@ -257,7 +266,7 @@ func TestDevices(t *testing.T) {
 	physical := device{
 		Link: netdev.Link{Name: "eth0", Kind: "device", Driver: "ixgbe", MTU: 1740, Up: true, Carrier: true, Ethernet: true, XDP: 7},
 	}
-	for _, c := range []Check{physical.nativeXDP(), physical.redirectTarget(true), physical.lro(), physical.vlanTags(),
+	for _, c := range []Check{physical.nativeXDP(), physical.redirectTarget([]string{"answers"}), physical.lro(), physical.vlanTags(),
 		physical.partialChecksums(), physical.segmentation(), physical.headroom(mostSegments), physical.nativeMTU()} {
 		if c.Level != OK || c.Fix != "" {
 			t.Errorf("a good device: %+v", c)
@@ -271,7 +280,7 @@ func TestDevices(t *testing.T) {
 		fix   string
 	}{
 		{bad.nativeXDP(), Warn, "use an interface whose driver has native XDP, or mode generic"},
-		{bad.redirectTarget(true), Warn, "use an interface whose driver has ndo_xdp_xmit"},
+		{bad.redirectTarget([]string{"answers"}), Warn, "use an interface whose driver has ndo_xdp_xmit"},
 		{bad.lro(), Fail, "ethtool -K eth0 lro off"},
 		{bad.vlanTags(), Warn, "ethtool -K eth0 rxvlan off"},
 	} {
@@ -281,11 +290,11 @@ func TestDevices(t *testing.T) {
 	}
 	early := physical
 	early.XDP &^= netdev.XDPTransmit
-	if c := early.redirectTarget(true); c.Level != OK || !strings.Contains(c.Detail, "look again") {
+	if c := early.redirectTarget([]string{"answers"}); c.Level != OK || !strings.Contains(c.Detail, "look again") {
 		t.Errorf("before a program is attached: %+v", c)
 	}
 	early.Program = 7
-	if c := early.redirectTarget(true); c.Level != Warn {
+	if c := early.redirectTarget([]string{"answers"}); c.Level != Warn {
 		t.Errorf("with a program: %+v", c)
 	}
 	virtio := physical

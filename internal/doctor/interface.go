@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/culvert-net/culvert/internal/netdev"
 )
@@ -65,12 +66,12 @@ func (d device) driver() string { return cmp.Or(d.Link.Driver, "unknown") }
 
 // redirectTarget: frames that the data path sends out of an interface with
 // native XDP need the driver's ndo_xdp_xmit. A veth has it while its peer
-// receives with NAPI. virtio_net and some others get it ready with their first
+// receives with NAPI. needed are packets that are lost without it. virtio_net and some others get it ready with their first
 // program.
-func (d device) redirectTarget(answers bool) Check {
+func (d device) redirectTarget(needed []string) Check {
 	not := d.XDP&netdev.XDPTransmit == 0
 	return d.check("redirect target", "frames can be redirected to it",
-		problem{not && d.isVeth() && answers, Fail, "answers to GTP-U Echo Requests are lost, and the kernel sends all else, which is slower: its peer has neither GRO nor an XDP program",
+		problem{not && d.isVeth() && len(needed) > 0, Fail, strings.Join(needed, " and ") + " are lost, and the kernel sends all else, which is slower: its peer has neither GRO nor an XDP program",
 			d.onPeer("ethtool -K %s gro on")},
 		problem{not && d.isVeth(), Warn, "frames cannot be redirected to it: the kernel sends them, which is slower: its peer has neither GRO nor an XDP program",
 			d.onPeer("ethtool -K %s gro on")},
