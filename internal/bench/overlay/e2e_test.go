@@ -205,9 +205,6 @@ func checkWays(t *testing.T, p *Params, r *rig) {
 	if err := r.proveWay(t.Context(), v, ipv6); err == nil || !strings.Contains(err.Error(), "packets have IPv4, UDP, VXLAN, Ethernet around") {
 		t.Errorf("VXLAN taken for SRv6: %v", err)
 	}
-	if set := r.gso; set != off {
-		t.Errorf("GSO is %q after UDP", set)
-	}
 	// With GSO off a pod's own packets are as large as its MTU.
 	for _, value := range []string{on, off} {
 		if err := r.setGSO(value); err != nil {
