@@ -132,17 +132,13 @@ type SliceStatus struct {
 // Slices lists the slices of the configuration.
 func (u *UPF) Slices() ([]SliceStatus, error) {
 	config := u.install.config.Load()
-	sessions := map[uint32]int{}
-	for _, e := range u.store.All() {
-		sessions[e.Index()]++
-	}
 	out := make([]SliceStatus, len(config.Slices))
 	for i, s := range config.Slices {
 		up, down, err := u.o.DataPath.SliceCounters(config.indices[i])
 		if err != nil {
 			return nil, fmt.Errorf("slice %q: %w", s.Name, err)
 		}
-		out[i] = SliceStatus{s, sessions[config.indices[i]], up, down}
+		out[i] = SliceStatus{s, u.store.InSlice(config.indices[i]), up, down}
 	}
 	return out, nil
 }

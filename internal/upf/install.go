@@ -21,6 +21,7 @@ import (
 // installer brings sessions into the data path.
 type installer struct {
 	dp    DataPath
+	store *store.Store
 	links *lan.Links
 	share *sharer // nil: the data path answers no requests
 	// config changes with changing locked. Whoever installs a session locks it for
@@ -81,7 +82,7 @@ func (i *installer) putBack(e *store.Entry, s *session.Session) error {
 	if err := known(i.dp.PutSession(p.rules)); err != nil {
 		return err
 	}
-	e.Slice = p.slice
+	i.store.Assign(e, p.slice)
 	i.links.Join(p.rules)
 	return nil
 }
@@ -135,7 +136,8 @@ func (i *installer) putAgain(e *store.Entry, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	e.Usage, e.Slice = p.usage, p.slice
+	e.Usage = p.usage
+	i.store.Assign(e, p.slice)
 	i.links.Join(p.rules)
 	return nil
 }

@@ -38,7 +38,7 @@ func (u *UPF) Establish(s *session.Session) error {
 	}
 	u.install.share.join(s)
 	defer u.install.unlock(e)
-	e.Slice = p.slice
+	u.store.Assign(e, p.slice)
 	u.links.Join(p.rules)
 	u.paths.Move(s.SEID, nil, s)
 	u.behind.put(s.SEID, s)
@@ -62,7 +62,7 @@ func (u *UPF) Modify(from, to *session.Session, how session.Modification) ([]ses
 	if err := u.store.Save(e, to, p.usage); err != nil {
 		return nil, errors.Join(err, u.install.put(e, from))
 	}
-	e.Slice = p.slice
+	u.store.Assign(e, p.slice)
 	u.links.Join(p.rules)
 	u.paths.Move(to.SEID, from, to)
 	u.behind.put(to.SEID, to)

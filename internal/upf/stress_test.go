@@ -111,6 +111,11 @@ func TestEverythingAtOnce(t *testing.T) {
 	if reported != forwarded || forwarded == 0 {
 		t.Errorf("reported %d octets, forwarded %d", reported, forwarded)
 	}
+	for index := uint32(1); index < 3; index++ {
+		if n := w.store.InSlice(index); n != 0 {
+			t.Errorf("slice %d has %d sessions", index, n)
+		}
+	}
 	if w.Len() != 0 || len(w.path.sessions) != 0 || len(w.Peers()) != 0 {
 		t.Errorf("left: %d sessions, %d in the data path, %d peers", w.Len(), len(w.path.sessions), len(w.Peers()))
 	}

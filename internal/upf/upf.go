@@ -68,7 +68,7 @@ func New(o Options) (*UPF, error) {
 		Inject: func(seid uint64, frame []byte, ifindex int) error {
 			return o.DataPath.InjectFor(seid, frame, ifindex, false)
 		}})
-	u.install = &installer{dp: o.DataPath, links: u.links}
+	u.install = &installer{dp: o.DataPath, store: u.store, links: u.links}
 	u.install.config.Store(newSettings(Config{}, o.Logger))
 	u.reports = &reporter{install: u.install, store: u.store, hosts: u.hosts, stats: &u.stats, log: o.Logger, now: o.Now}
 	u.reports.wheel.Start(o.Now())

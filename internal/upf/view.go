@@ -73,7 +73,7 @@ func (u *UPF) View(seid uint64) (v View, exists bool, err error) {
 	}
 	defer e.Unlock()
 	config := u.install.config.Load()
-	v = View{Session: e.Session(), Slice: config.sliceName(e.Slice)}
+	v = View{Session: e.Session(), Slice: config.sliceName(e.Slice())}
 	v.SliceNote = rules.MatchSlice(config.Slices, v.Session).Note(config.Slices, v.Session)
 	counts, err := u.o.DataPath.SessionUsage(seid)
 	if err != nil {

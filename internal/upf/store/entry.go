@@ -22,11 +22,11 @@ type Entry struct {
 	mu     sync.Mutex
 	packed []byte // in the arena: session and usage, as in the journal
 
-	// Usage, Buffer and Slice are for whoever has locked the Entry. Usage is nil
+	// Usage, Buffer and slice are for whoever has locked the Entry. Usage is nil
 	// where nothing of the session is measured, Buffer where nothing is kept.
 	Usage  *usage.Usage
 	Buffer *buffer.Buffer
-	Slice  uint32 // index; 0: of none
+	slice  uint32 // index; 0: of none. Store.Assign sets it
 	// Taken: a request about the session is being handled, and the data path is kept from it.
 	Taken bool
 
@@ -129,6 +129,10 @@ func (e *Entry) Session() *session.Session {
 	return s
 }
 
+// Slice returns the index of the session's slice; 0: it is of none. The caller has locked the
+// Entry.
+func (e *Entry) Slice() uint32 { return e.slice }
+
 // Current is Session and Slice for those who have not locked the Entry. It returns
 // nil if the session has ended.
 func (e *Entry) Current() (s *session.Session, slice uint32) {
@@ -137,14 +141,7 @@ func (e *Entry) Current() (s *session.Session, slice uint32) {
 	if e.gone {
 		return nil, 0
 	}
-	return e.Session(), e.Slice
-}
-
-// Index is Slice for those who have not locked the Entry.
-func (e *Entry) Index() uint32 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.Slice
+	return e.Session(), e.slice
 }
 
 // Indicate says whether to report an Error Indication to the SMF now. After one

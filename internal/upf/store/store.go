@@ -35,6 +35,7 @@ type Store struct {
 	journal *journal.Journal
 	shards  [64]shard
 	len     atomic.Int64
+	inSlice [MaxSlices + 1]atomic.Int64 // sessions, by the slice's index
 
 	mu      sync.Mutex
 	state   map[string][]byte // of the N4 server
@@ -326,9 +327,23 @@ func (s *Store) Forget(e *Entry) {
 	e.mu.Lock()
 	memory.release(e.packed)
 	e.packed, e.gone = nil, true
+	s.Assign(e, 0)
 	e.mu.Unlock()
 	s.len.Add(-1)
 }
+
+// Assign puts a session into a slice, by its index; 0: into none. The caller has locked the
+// Entry, or ended the session.
+func (s *Store) Assign(e *Entry, slice uint32) {
+	if e.slice != slice {
+		s.inSlice[e.slice].Add(-1)
+		s.inSlice[slice].Add(1)
+		e.slice = slice
+	}
+}
+
+// InSlice returns how many sessions a slice has, by its index.
+func (s *Store) InSlice(index uint32) int { return int(s.inSlice[index].Load()) }
 
 // RenewGrown renews the journal if it has grown, and writes what is owed.
 func (s *Store) RenewGrown() {
