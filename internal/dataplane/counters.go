@@ -14,14 +14,8 @@ import (
 // Outcomes counts how packets' journeys ended, by reason.Reason. Each frame that
 // came in on a port is in exactly one of them, with its whole length.
 func (d *DataPlane) Outcomes() ([]counter.Counter, error) {
-	out := make([]counter.Counter, len(reason.All()))
-	for i := range out {
-		var err error
-		if out[i], err = counter.Read(d.maps[abi.MapOutcomes], uint32(i)); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	out, err := counter.ReadAll(d.maps[abi.MapOutcomes])
+	return out[:min(len(out), len(reason.All()))], err
 }
 
 // Signalling counts the PFCP messages that the data path answers or leaves to the daemon.

@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -29,6 +30,27 @@ func Read(m *ebpf.Map, index uint32) (Counter, error) {
 		sum.Add(Counter{c.Packets, c.Bytes})
 	}
 	return sum, err
+}
+
+// ReadAll sums each entry of a per-CPU array over the CPUs. It takes one call of the kernel.
+func ReadAll(m *ebpf.Map) ([]Counter, error) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, err
+	}
+	keys, each := make([]uint32, m.MaxEntries()), make([]abi.Counter, int(m.MaxEntries())*cpus)
+	var cursor ebpf.MapBatchCursor
+	n, err := m.BatchLookup(&cursor, keys, each, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // which is the end
+		return nil, fmt.Errorf("read %s: %w", m, err)
+	}
+	out := make([]Counter, n)
+	for i := range out {
+		for _, c := range each[i*cpus : (i+1)*cpus] {
+			out[i].Add(Counter{c.Packets, c.Bytes})
+		}
+	}
+	return out, nil
 }
 
 func readCPUs(m *ebpf.Map, index uint32) (each []abi.Counter, err error) {
