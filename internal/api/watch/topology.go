@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -43,7 +44,7 @@ type topology struct {
 
 // picture is a topology by ids.
 type picture struct {
-	status *pb.StatusResponse
+	status func() (*pb.StatusResponse, error) // only a new viewer gets it
 	nodes  map[string]*pb.TopologyNode
 	links  map[string]*pb.TopologyLink
 	groups []*pb.TopologyGroup
@@ -65,7 +66,9 @@ func (t *topology) changes() func() (*pb.WatchResponse, error) {
 		}
 		out := &pb.WatchResponse{}
 		if sent == nil {
-			out.Status = now.status
+			if out.Status, err = now.status(); err != nil {
+				return nil, err
+			}
 			sent = &picture{}
 		}
 		d := &pb.Topology{Nodes: changed(sent.nodes, now.nodes), Links: changed(sent.links, now.links)}
@@ -124,10 +127,11 @@ func (t *topology) read(now time.Time) (*picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &picture{status: &pb.StatusResponse{}, nodes: map[string]*pb.TopologyNode{}, links: map[string]*pb.TopologyLink{}}
-	if err := message.Encode(&status, p.status); err != nil {
-		return nil, err
-	}
+	p := &picture{nodes: map[string]*pb.TopologyNode{}, links: map[string]*pb.TopologyLink{}}
+	p.status = sync.OnceValues(func() (*pb.StatusResponse, error) {
+		m := &pb.StatusResponse{}
+		return m, message.Encode(&status, m)
+	})
 	counters, err := t.ports()
 	if err != nil {
 		return nil, err
