@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/kube"
@@ -51,7 +51,7 @@ func (c *Client) agentPods(ctx context.Context, onNode string) ([]corev1.Pod, st
 	}
 	o := metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(set.Spec.Selector)}
 	if onNode != "" {
-		o.FieldSelector = "spec.nodeName=" + onNode
+		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", onNode).String()
 	}
 	running, err := list[corev1.Pod](ctx, c.objects.Resource(pods).Namespace(c.System), o)
 	if err != nil {
@@ -95,34 +95,16 @@ func (c *Client) FindPod(ctx context.Context, key string) (found connectivity.Po
 // Nodes are all of the cluster, with the agents on them. It fails unless the operator
 // has the rights for a test.
 func (c *Client) Nodes(ctx context.Context) (out []connectivity.Node, err error) {
-	var missing []string
-	for _, r := range []struct{ verb, group, resource, namespace string }{ // what a test does
+	err = c.require(ctx, []right{ // what a test does
 		{"list", "", "nodes", ""},
 		{"get", "apps", "daemonsets", c.System}, {"list", "", "pods", c.System}, {"create", "", "pods/exec", c.System},
 		{"create", "", "namespaces", ""}, {"delete", "", "namespaces", ""},
 		{"create", "apps", "daemonsets", c.Namespace}, {"create", "", "services", c.Namespace},
 		{"list", "", "pods", c.Namespace}, {"create", "", "pods/exec", c.Namespace},
 		{"get", kube.Group, "srv6policies", ""}, {"create", kube.Group, "srv6policies", ""}, {"delete", kube.Group, "srv6policies", ""},
-	} {
-		resource, sub, _ := strings.Cut(r.resource, "/")
-		review, err := kube.Typed[authorizationv1.SelfSubjectAccessReview](kube.Create(ctx, c.objects.Resource(reviews),
-			"authorization.k8s.io/v1", "SelfSubjectAccessReview", &authorizationv1.SelfSubjectAccessReview{
-				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Verb: r.verb, Group: r.group, Resource: resource, Subresource: sub, Namespace: r.namespace,
-				}},
-			}))
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("kubernetes: what you may do: %w", err)
-		case review.Status.Allowed:
-		case r.namespace != "":
-			missing = append(missing, r.verb+" "+r.resource+" in "+r.namespace)
-		default:
-			missing = append(missing, r.verb+" "+r.resource)
-		}
-	}
-	if len(missing) > 0 {
-		return nil, fmt.Errorf("your rights in the cluster do not suffice: you may not %s", strings.Join(missing, ", "))
+	})
+	if err != nil {
+		return nil, err
 	}
 	return c.Agents(ctx)
 }
