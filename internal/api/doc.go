@@ -10,6 +10,9 @@
 // The socket's permissions say who may call (0660: root and the group that
 // owns it). A TCP listener on loopback is plain; any other needs TLS and a
 // token, which config.Validate sees to before Listen does.
+//
+// A page of another machine reaches a socket by a Relay: a command beside the daemon, whose
+// standard input and output carry the calls (RelayLimits.NewNodeProxy is the other end).
 package api
 
 //go:generate ../../tools/generate-proto.sh
