@@ -14,6 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/engine/monitor"
 	"github.com/culvert-net/culvert/internal/kube/operator"
 )
@@ -34,8 +35,10 @@ func uiCommand(a *app) *cobra.Command {
 from the daemon that --socket or --address names, and changes nothing. Its address holds a
 secret: only who has it sees the page.
 
---cluster shows all nodes of a cluster: it asks the agent in each node's pod, as kubectl exec
-does. A daemon serves the page itself if its configuration has api.page.`,
+--cluster shows all nodes of a cluster, and the page of each node that you choose. It asks the
+agent in the node's pod, as kubectl exec does: no port is opened, and you need the right to
+create pods/exec in the agents' namespace. A daemon serves the page itself if its configuration
+has api.page.`,
 		Example: "  culvert ui\n  culvert ui --address upf1.example.net:9419 --ca ca.pem --token-file token\n  culvert ui --engine 127.0.0.1:9474\n  culvert ui --cluster",
 		RunE:    func(c *cobra.Command, _ []string) error { return a.servePage(c, p) },
 	}
@@ -43,7 +46,18 @@ does. A daemon serves the page itself if its configuration has api.page.`,
 	c.Flags().StringVar(&p.engine, "engine", "", "`host:port` of an engine of traffic engineering: engine.listen of its file")
 	c.Flags().BoolVar(&p.cluster, "cluster", false, "all nodes of a Kubernetes cluster")
 	a.agentFlags(c, &p.where)
+	c.AddCommand(uiRelayCommand(a))
 	return c
+}
+
+// uiRelayCommand is what a cluster's page runs in the pod of a node's agent.
+func uiRelayCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "relay", Short: "Pass standard input and output on to the daemon's socket", Args: cmdline.NoArgs, Hidden: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return api.Relay(c.Context(), a.endpoint.Socket, c.InOrStdin(), c.OutOrStdout())
+		},
+	}
 }
 
 // servePage serves until the context ends.
@@ -88,6 +102,23 @@ func membersOf(from agents) func(context.Context) (any, error) {
 	return func(ctx context.Context) (any, error) { return askMembers(ctx, from) }
 }
 
+// relays finds the agent of a node and runs commands beside it.
+type relays interface {
+	AgentOn(ctx context.Context, node string) (connectivity.Container, error)
+	Dial(ctx context.Context, in connectivity.Container, command ...string) net.Conn
+}
+
+// relayOn returns what starts a relay beside a node's agent. A relay ends when ctx does.
+func relayOn(ctx context.Context, from relays) func(context.Context, string) (net.Conn, error) {
+	return func(starting context.Context, node string) (net.Conn, error) {
+		in, err := from.AgentOn(starting, node)
+		if err != nil {
+			return nil, err
+		}
+		return from.Dial(ctx, in, connectivity.Program, "ui", "relay"), nil
+	}
+}
+
 // pageSource returns what answers the page's calls, and what this command itself answers. It
 // fails if there is nobody to ask.
 func (a *app) pageSource(ctx context.Context, p pageOf) (calls http.Handler, local map[string]func(context.Context) (any, error), err error) {
@@ -103,7 +134,7 @@ func (a *app) pageSource(ctx context.Context, p pageOf) (calls http.Handler, loc
 		}
 		info.Target = "all nodes"
 		local["cluster"] = membersOf(client)
-		return http.NotFoundHandler(), local, nil
+		return api.DefaultRelayLimits.NewNodeProxy(relayOn(ctx, client)), local, nil
 	}
 	if a.endpoint.Address != "" {
 		info.Target = a.endpoint.Address

@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -182,5 +185,68 @@ func TestPageOfEngine(t *testing.T) {
 	b.Wait(t, `document.querySelector("[role=alert]")?.innerText.includes("engine at")`)
 	if err := endPage(); err != nil {
 		t.Error(err)
+	}
+}
+
+// fakeRelays run culvert ui relay in this process.
+type fakeRelays struct {
+	t       *testing.T
+	sockets map[string]string // of daemons, by the name of the node
+}
+
+func (f fakeRelays) AgentOn(_ context.Context, node string) (connectivity.Container, error) {
+	if f.sockets[node] == "" {
+		return connectivity.Container{}, fmt.Errorf("there is no pod of the DaemonSet culvert on %s", node)
+	}
+	return connectivity.Container{Pod: node}, nil
+}
+
+func (f fakeRelays) Dial(ctx context.Context, in connectivity.Container, program ...string) net.Conn {
+	if program[0] != connectivity.Program {
+		f.t.Errorf("runs %q", program)
+	}
+	ours, theirs := net.Pipe()
+	root := newRoot(&app{version: "v1.2.3", format: printer.Table, now: time.Now})
+	root.SetArgs(append(program[1:], "--socket", f.sockets[in.Pod]))
+	root.SetIn(theirs)
+	root.SetOut(theirs)
+	root.SetErr(io.Discard)
+	go func() {
+		defer theirs.Close()
+		if err := root.ExecuteContext(ctx); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+			f.t.Errorf("%q: %v", program, err)
+		}
+	}()
+	return ours
+}
+
+// Each node of a cluster answers for itself, by a relay in its pod.
+func TestPageOfNode(t *testing.T) {
+	upf, edge := start(t, "upf.yaml"), start(t, "edge.yaml")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	nodes := api.DefaultRelayLimits.NewNodeProxy(relayOn(ctx, fakeRelays{t, map[string]string{"upf": upf.socket, "edge": edge.socket}}))
+	s := httptest.NewServer(api.LocalPage("secret", nodes, nil))
+	defer s.Close()
+	with := map[string]string{"Authorization": "Bearer secret"}
+	for node, want := range map[string]string{"upf": "\"upf\"", "edge": "\"interfaces\""} {
+		code, text := call(t, s.URL, "/node/"+node+"/culvert.v1.Culvert/Status", with)
+		if code != http.StatusOK || !strings.Contains(text, want) || strings.Contains(text, "\"upf\"") != (node == "upf") {
+			t.Errorf("%s: %d %s", node, code, text)
+		}
+	}
+	if code, text := call(t, s.URL, "/node/other/culvert.v1.Culvert/Status", with); code != http.StatusServiceUnavailable || !strings.Contains(text, "no pod of the DaemonSet culvert on other") {
+		t.Errorf("a node without an agent: %d %s", code, text)
+	}
+}
+
+// The relay says when it is there, and ends with its input. Without a daemon it says why.
+func TestRelayCommand(t *testing.T) {
+	f := start(t, "upf.yaml")
+	if r := command(t.Context(), "", "ui", "relay", "--socket", f.socket); r.code != 0 || !strings.HasPrefix(r.stdout, "culvert relay 1\n") {
+		t.Errorf("%d %q %s", r.code, r.stdout, r.stderr)
+	}
+	if r := command(t.Context(), "", "ui", "relay", "--socket", "/nonexistent"); r.code == 0 || r.stdout != "" || !strings.Contains(r.stderr, "no daemon at /nonexistent") {
+		t.Errorf("without a daemon: %d %q %s", r.code, r.stdout, r.stderr)
 	}
 }

@@ -93,11 +93,18 @@ func serve(t *testing.T, a agent.Service) string {
 	}
 	address := l.Addr().String()
 	l.Close()
+	run(t, config.API{Listen: address, Page: true, TokenFile: write(t, "token", operatorToken), ViewerTokenFile: write(t, "viewer", viewerToken)}, a)
+	return "http://" + address
+}
+
+// run serves an agent until the test ends, or the function that it returns is called.
+func run(t *testing.T, c config.API, a agent.Service) (end func()) {
+	t.Helper()
 	handler := api.NewHandler(a, func(context.Context, api.Examination) ([]api.Finding, error) {
 		return []api.Finding{{Name: "interfaces", Level: "warn", Detail: "n3: 1 queue for 4 CPUs", Fix: "more queues", Command: []string{"ethtool", "-L", "n3", "combined", "4"}},
 			{Name: "kernel", Level: "ok", Detail: "6.12"}}, nil
 	})
-	s, err := api.Listen(config.API{Listen: address, Page: true, TokenFile: write(t, "token", operatorToken), ViewerTokenFile: write(t, "viewer", viewerToken)}, handler, slog.New(slog.DiscardHandler))
+	s, err := api.Listen(c, handler, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,11 +116,12 @@ func serve(t *testing.T, a agent.Service) string {
 		}
 	})
 	running.Go(func() { _ = handler.Run(ctx) }) // it has no error
-	t.Cleanup(func() {
+	end = func() {
 		cancel()
 		running.Wait()
-	})
-	return "http://" + address
+	}
+	t.Cleanup(end)
+	return end
 }
 
 // open opens a browser for pages at an address.

@@ -2,7 +2,6 @@ package ui_test
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -18,14 +17,19 @@ import (
 
 type answers map[string]any
 
-// local serves a page as culvert ui does, and returns its address with the secret.
+// local serves the page of an agent as culvert ui does, and returns its address with the secret.
 func local(t *testing.T, a agent.Service, of answers) (address, fragment string) {
+	t.Helper()
+	return localPage(t, api.NewHandler(a, nil), of)
+}
+
+func localPage(t *testing.T, calls http.Handler, of answers) (address, fragment string) {
 	t.Helper()
 	functions := map[string]func(context.Context) (any, error){}
 	for name, v := range of {
 		functions[name] = func(context.Context) (any, error) { return v, nil }
 	}
-	s := httptest.NewServer(api.LocalPage("secret", api.NewHandler(a, nil), functions))
+	s := httptest.NewServer(api.LocalPage("secret", calls, functions))
 	t.Cleanup(func() {
 		s.CloseClientConnections() // of streams
 		s.Close()
@@ -66,6 +70,13 @@ func TestEngine(t *testing.T) {
 	b.Picture(t, "dark-engine")
 }
 
+// member is a node, as culvert ui says it.
+type member struct {
+	Node    string        `json:"node"`
+	Problem string        `json:"problem,omitempty"`
+	Status  *agent.Status `json:"status,omitempty"`
+}
+
 // One page has all nodes of a cluster, those with a problem first.
 func TestMembers(t *testing.T) {
 	status, err := fake(t, "overlay.yaml", "").Status()
@@ -73,30 +84,14 @@ func TestMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	status.Resources[desired.KindPolicy] = 17
-	type member struct {
-		Node    string        `json:"node"`
-		Problem string        `json:"problem,omitempty"`
-		Status  *agent.Status `json:"status,omitempty"`
-	}
 	fine := status
 	own := *status.Overlay
 	own.Problems = nil
 	fine.Overlay = &own
-	var members any
-	text, err := json.Marshal([]member{{Node: "node-1", Status: &fine}, {Node: "node-2", Problem: "there is no pod on it"}, {Node: "node-3", Status: &status}})
-	if err == nil {
-		err = json.Unmarshal(text, &members)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewServer(api.LocalPage("secret", http.NotFoundHandler(), map[string]func(context.Context) (any, error){
-		"info":    func(context.Context) (any, error) { return map[string]any{"target": "all nodes", "cluster": true}, nil },
-		"cluster": func(context.Context) (any, error) { return members, nil },
-	}))
-	defer s.Close()
-	b := open(t, s.URL)
-	b.Visit(t, s.URL+"/#token=secret", 1280, 900, false)
+	address, fragment := localPage(t, http.NotFoundHandler(), answers{"info": map[string]any{"target": "all nodes", "cluster": true},
+		"cluster": []member{{Node: "node-1", Status: &fine}, {Node: "node-2", Problem: "there is no pod on it"}, {Node: "node-3", Status: &status}}})
+	b := open(t, address)
+	b.Visit(t, address+fragment, 1280, 900, false)
 	b.Wait(t, `document.querySelectorAll("tbody tr").length == 3`)
 	var rows []string
 	b.Ask(t, `[...document.querySelectorAll("tbody tr")].map(e => e.children[0].innerText + " " + e.children[1].innerText + " " + e.children[6].innerText)`, &rows)

@@ -4,6 +4,15 @@ import { createConnectTransport } from "@connectrpc/connect-web";
 import { useEffect, useState } from "preact/hooks";
 import { Culvert, type WatchResponse } from "./gen/culvert/v1/culvert_pb.ts";
 
+// shownNode is the node of a cluster that this page is of: culvert ui --cluster has a page for each.
+// Empty: the page is of the only daemon, or of all nodes.
+export const shownNode = new URLSearchParams(location.search).get("node") ?? "";
+
+// pageOf is the address of a node's page.
+export function pageOf(node: string): string {
+  return "/?" + new URLSearchParams({ node }).toString() + "#/topology";
+}
+
 const stored = "culvert-token"; // in sessionStorage: it ends with the tab
 
 // takeToken takes a token out of the address, so that it stays in no history.
@@ -11,7 +20,7 @@ export function takeToken(): void {
   const given = /^#token=([\w-]+)$/.exec(location.hash);
   if (given?.[1]) {
     sessionStorage.setItem(stored, given[1]);
-    history.replaceState(null, "", location.pathname + "#/topology");
+    history.replaceState(null, "", location.pathname + location.search + "#/topology");
   }
 }
 
@@ -29,7 +38,9 @@ const withToken: Interceptor = (next) => (request) => {
   return next(request);
 };
 
-export const client = createClient(Culvert, createConnectTransport({ baseUrl: location.origin, useBinaryFormat: true, interceptors: [withToken] }));
+const base = location.origin + (shownNode ? "/node/" + encodeURIComponent(shownNode) : "");
+
+export const client = createClient(Culvert, createConnectTransport({ baseUrl: base, useBinaryFormat: true, interceptors: [withToken] }));
 
 // local asks the server of `culvert ui` for what no daemon knows; undefined: there is none.
 export async function local<T>(what: string): Promise<T | undefined> {
@@ -44,14 +55,15 @@ export interface Failure {
   text: string;
   token: boolean; // another token is needed
   absent: boolean; // this node does not do that
+  refused: boolean; // another try would not help
 }
 
 export function failure(error: unknown): Failure {
   const e = ConnectError.from(error);
   if (e.code === Code.Unavailable && /^HTTP \d+$|fetch/.test(e.rawMessage)) {
-    return { text: "the daemon does not answer: this page tries again every two seconds", token: false, absent: false };
+    return { text: "the daemon does not answer: this page tries again every two seconds", token: false, absent: false, refused: false };
   }
-  return { text: e.rawMessage || "the daemon does not answer", token: e.code === Code.Unauthenticated, absent: e.code === Code.Unimplemented };
+  return { text: e.rawMessage || "the daemon does not answer", token: e.code === Code.Unauthenticated, absent: e.code === Code.Unimplemented, refused: e.code === Code.PermissionDenied };
 }
 
 let onToken: () => void = () => {};
@@ -89,7 +101,7 @@ export function useStream<M>(open: (signal: AbortSignal) => AsyncIterable<M>, ta
         if (own.signal.aborted) return;
         const f = noteFailure(error);
         setFailed(f);
-        if (f.token || f.absent) return;
+        if (f.token || f.absent || f.refused) return;
       }
       if (!own.signal.aborted) timer = window.setTimeout(run, patience);
     };

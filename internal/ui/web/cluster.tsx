@@ -1,7 +1,7 @@
 // The node's part of a cluster, and all members at once.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { client, local, noteFailure, useCall, useStream, type Failure } from "./client.ts";
+import { client, local, noteFailure, pageOf, shownNode, useCall, useStream, type Failure } from "./client.ts";
 import type { FlowEnd, FlowsResponse, PolicyDecision, PolicyVerdict } from "./gen/culvert/v1/culvert_pb.ts";
 import { clock, count, Empty, Facts, octets, Problem, Section, sentence, Table } from "./parts.tsx";
 
@@ -16,7 +16,7 @@ function Nodes(): JSX.Element {
       {answer.value && nodes.length === 0 && <Empty>This node knows no other. Each node of the cluster needs an agent: <code>culvert status --cluster</code> shows them.</Empty>}
       {nodes.length > 0 && (
         <Table label="Other nodes" columns={[{ name: "Node" }, { name: "Address" }, { name: "Pods' prefixes" }, { name: "Locator" }, { name: "Policies" }, { name: "State" }]}
-          rows={nodes.map((n) => ({ key: n.node?.name || n.node?.address || "", cells: [n.node?.name, n.node?.address, n.node?.prefixes.join(", "), n.node?.locator, n.policies.join(", ") || "–",
+          rows={nodes.map((n) => ({ key: n.node?.name || n.node?.address || "", cells: [shownNode && n.node?.name ? <a href={pageOf(n.node.name)}>{n.node.name}</a> : n.node?.name, n.node?.address, n.node?.prefixes.join(", "), n.node?.locator, n.policies.join(", ") || "–",
             n.state === "ready" && n.problems.length === 0 ? "ready" : <span class="wrong">{[n.state === "ready" ? "" : n.state, ...n.problems].filter(Boolean).join("; ")}</span>] }))} />
       )}
     </>
@@ -112,7 +112,7 @@ export function Cluster(): JSX.Element {
   const answer = useCall((signal) => client.status({}, { signal }), []);
   const o = answer.value?.overlay;
   if (!answer.value) return <Problem failed={answer.failed} />;
-  if (!o) return <Empty>This node is no member of a cluster: its configuration has no <code>overlay</code>. Open the page of a node's agent, or all nodes by <code>culvert ui --cluster</code>.</Empty>;
+  if (!o) return <Empty>This node is no member of a cluster: its configuration has no <code>overlay</code>. <code>culvert ui --cluster</code> shows all nodes, and the page of each.</Empty>;
   return (
     <>
       {(o.problem || o.problems.length > 0) && <p class="problem" role="alert">{sentence([o.problem, ...o.problems].filter(Boolean).join("; "))}</p>}
@@ -172,10 +172,10 @@ export function Members(): JSX.Element {
           <Table label="Nodes of the cluster" columns={[{ name: "Node" }, { name: "State" }, { name: "Address" }, { name: "Locator" }, { name: "Pods", n: true }, { name: "MTU", n: true }, { name: "Policies", n: true }, { name: "BGP", n: true }, { name: "Dropped", n: true }, { name: "NetworkPolicy" }, { name: "Version" }]}
             rows={[...members].sort((a, b) => Number(bad.includes(b)) - Number(bad.includes(a))).map((m) => {
               const o = m.status?.overlay;
-              return { key: m.node, cells: [m.node, wrong(m) || !m.status ? <span class="wrong">{wrong(m) || "no answer"}</span> : "ready", o?.self.address, o?.self.locator, o && count(o.pods), o?.mtu && count(o.mtu), m.status && count(m.status.resources["policy"] ?? 0),
+              return { key: m.node, cells: [m.status ? <a href={pageOf(m.node)}>{m.node}</a> : m.node, wrong(m) || !m.status ? <span class="wrong">{wrong(m) || "no answer"}</span> : "ready", o?.self.address, o?.self.locator, o && count(o.pods), o?.mtu && count(o.mtu), m.status && count(m.status.resources["policy"] ?? 0),
                 o?.bgp_sessions ? `${o.bgp_established ?? 0}/${o.bgp_sessions}` : "–", m.status && count(drops(m)), o?.network_policy, m.status?.version] };
             })} />
-          <p class="note">Each agent is asked in its pod every 10 seconds. For one node&apos;s pods, flows and policies open that node&apos;s page.</p>
+          <p class="note">Each agent is asked in its pod every 10 seconds. Choose a node to see its page.</p>
         </>
       )}
     </>

@@ -1,7 +1,7 @@
 // The page: its views, by the fragment of the address.
 import { render, type JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { local, setToken, takeToken, whenTokenIsNeeded } from "./client.ts";
+import { local, setToken, shownNode, takeToken, whenTokenIsNeeded } from "./client.ts";
 import { Cluster, Members } from "./cluster.tsx";
 import { Paths } from "./paths.tsx";
 import { Sessions } from "./sessions.tsx";
@@ -61,18 +61,22 @@ function Page(): JSX.Element {
   const main = useRef<HTMLElement>(null);
   const [, id, rest] = /^#\/(\w+)\/?(.*)$/.exec(hash) ?? [];
   const view = views.find((v) => v.id === id) ?? views[0]!;
+  const all = where?.cluster && !shownNode;
   useEffect(() => {
     whenTokenIsNeeded(() => setAsking(true));
-    local<Local>("info").then(setWhere, () => setAsking(true));
+    local<Local>("info").then((of) => {
+      if (shownNode && !of?.cluster) location.replace("/"); // this server is of one daemon
+      setWhere(of);
+    }, () => setAsking(true));
   }, [asking]);
   useEffect(() => {
-    document.title = `${where?.cluster ? "Cluster" : view.name} · Culvert`;
-  }, [view, where]);
+    document.title = [all ? "Cluster" : view.name, shownNode, "Culvert"].filter(Boolean).join(" · ");
+  }, [view, all]);
   if (asking) return <AskToken done={() => setAsking(false)} />;
-  if (where?.cluster) {
+  if (all) {
     return (
       <>
-        <header><span class="mark">Culvert</span><span class="where">{where.target}</span></header>
+        <header><span class="mark">Culvert</span><span class="where">{where?.target}</span></header>
         <main><Members /></main>
       </>
     );
@@ -83,11 +87,12 @@ function Page(): JSX.Element {
       <header>
         <span class="mark">Culvert</span>
         <nav aria-label="Views">
+          {shownNode && <a href="/">All nodes</a>}
           {views.map((v) => (
             <a key={v.id} href={`#/${v.id}`} aria-current={v === view ? "page" : undefined}>{v.name}</a>
           ))}
         </nav>
-        {where && <span class="where">{where.target}</span>}
+        {where && <span class="where">{shownNode || where.target}</span>}
       </header>
       <main id="main" tabIndex={-1} ref={main}>
         <h1>{view.name}</h1>
