@@ -51,16 +51,19 @@ INLINE struct pod_flow *find_flow(struct pod_flow_key *key)
 	__u64 hash = flow_hash_of(key);
 	struct pod_flow_bucket *b = flow_bucket(hash);
 	__u32 i, tag = flow_tag(hash);
+	int same;
 
 	if (!b)
 		return 0;
 #pragma unroll
 	for (i = 0; i < FLOW_WAYS; i++) {
-		__u32 *at = &b->tag[i];
+		volatile __u32 *at = &b->tag[i];
 
-		/* the tag again: another flow may have taken the room meanwhile */
-		if (*(volatile __u32 *)at == tag && is_flow(&b->flow[i], key) &&
-		    __sync_fetch_and_add(at, 0) == tag)
+		if (*at != tag)
+			continue;
+		same = is_flow(&b->flow[i], key);
+		opaque(same); /* before the tag is read again: another flow may have the room */
+		if (same && *at == tag)
 			return &b->flow[i];
 	}
 	return 0;

@@ -181,8 +181,8 @@ GLOBAL int ask_policies(struct inner *in, struct upper *upper, __u32 index, __u3
 
 /* Whether an ICMP error is about a packet of a flow that is known: it was sent the other
  * way. */
-GLOBAL int is_about_flow(struct inner *about, struct upper *upper, __u32 index, __u32 direction,
-			 __u32 now)
+INLINE int is_about_known_flow(struct inner *about, struct upper *upper, __u32 index,
+			       __u32 direction, __u32 now)
 {
 	struct pod *p = bpf_map_lookup_elem(&pod, &index);
 	struct pod_flow_key key ALIGNED = {};
@@ -193,6 +193,13 @@ GLOBAL int is_about_flow(struct inner *about, struct upper *upper, __u32 index, 
 	flow_key_of(about, upper, !direction, p->serial, &key);
 	flow = find_flow(&key);
 	return flow && goes_on(p, flow, &key, p->generation, now);
+}
+
+/* The same for a program that has room for the call on its stack, and none for the key. */
+GLOBAL int is_about_flow(struct inner *about, struct upper *upper, __u32 index, __u32 direction,
+			 __u32 now)
+{
+	return is_about_known_flow(about, upper, index, direction, now);
 }
 
 /* ---- at a veth and an uplink ---- */
@@ -230,32 +237,47 @@ INLINE int skb_about(struct __sk_buff *skb, __u32 at, __u32 version, struct inne
 	return 0;
 }
 
+/* Whether it is an ICMP error about a packet of a flow that is known; if not, `upper` is what
+ * counts of it. */
+GLOBAL int skb_is_about_flow(struct __sk_buff *skb, struct inner *in, struct upper *upper,
+			     __u32 index, __u32 direction)
+{
+	__u32 now = bpf_ktime_get_coarse_ns() >> TIME_SHIFT;
+	struct inner about = {};
+	struct upper told = {};
+	__u8 *head;
+
+	if (!in || !upper)
+		return 0;
+	head = skb_at(skb, in->l4, 8);
+	if (!head)
+		return 0;
+	upper->type = head[0];
+	upper->id = ld16(head + 4);
+	return is_icmp_error(in->protocol, upper->type) &&
+	       !skb_about(skb, in->l4 + ICMP_ABOUT, in->version, &about, &told) &&
+	       is_about_known_flow(&about, &told, index, direction, now);
+}
+
 /* Whether the policies of a pod let the packet pass: 0, or a reason. Fragments the kernel
  * puts together first, except those of tenants. */
 GLOBAL int skb_policies(struct __sk_buff *skb, struct inner *in, __u32 index, __u32 direction)
 {
 	__u32 now = bpf_ktime_get_coarse_ns() >> TIME_SHIFT;
-	struct inner about = {};
 	struct upper upper = {};
-	__u8 *head;
+	__u8 *flags;
 
 	if (!in)
 		return REASON_INNER_MALFORMED;
 	if (in->fragment)
 		return in->tenant ? ask_policies(in, &upper, index, direction, now) : REASON_PASSED;
+	if (is_icmp(in->protocol))
+		return skb_is_about_flow(skb, in, &upper, index, direction)
+			       ? 0
+			       : ask_policies(in, &upper, index, direction, now);
 	if (in->protocol == NH_TCP) {
-		head = skb_at(skb, in->l4 + TCP_FLAGS, 1);
-		upper.flags = head ? *head : 0;
-	} else if (is_icmp(in->protocol)) {
-		head = skb_at(skb, in->l4, 8);
-		if (head) {
-			upper.type = head[0];
-			upper.id = ld16(head + 4);
-		}
-		if (is_icmp_error(in->protocol, upper.type) &&
-		    !skb_about(skb, in->l4 + ICMP_ABOUT, in->version, &about, &upper) &&
-		    is_about_flow(&about, &upper, index, direction, now))
-			return 0;
+		flags = skb_at(skb, in->l4 + TCP_FLAGS, 1);
+		upper.flags = flags ? *flags : 0;
 	}
 	return ask_policies(in, &upper, index, direction, now);
 }

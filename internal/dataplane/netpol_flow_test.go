@@ -72,9 +72,9 @@ func TestPolicyFlows(t *testing.T) {
 		must(t, r.d.NetworkPolicies.Apply(netpol.Compile(state)))
 		for _, v6 := range []bool{false, true} {
 			other, own := layers(of(ip4("10.2.2.2", "10.1.1.1"))), layers(of(ip4("10.1.1.1", "10.2.2.2")))
-			unreachable := packet.ICMP{Type: 3, Code: 3}
+			unreachable, reply := packet.ICMP{Type: 3, Code: 3}, byte(0)
 			if v6 {
-				other, own, unreachable = of(ip6("fd02::2", "fd01::1")), of(ip6("fd01::1", "fd02::2")), packet.ICMP{V6: true, Type: 1, Code: 4}
+				other, own, unreachable, reply = of(ip6("fd02::2", "fd01::1")), of(ip6("fd01::1", "fd02::2")), packet.ICMP{V6: true, Type: 1, Code: 4}, 129
 			}
 			steps := append(common,
 				step{true, echo(v6, false, 7), dropped, "an echo request"},
@@ -89,6 +89,7 @@ func TestPolicyFlows(t *testing.T) {
 				step{true, of(unreachable, other, udp(5, 6)), dropped, "an error about a packet to the pod"},
 				step{true, of(unreachable, own), dropped, "an error about no ports"},
 				step{true, of(unreachable), dropped, "an error about nothing at all"},
+				step{true, of(unreachable, own, packet.Payload{Proto: 47, Data: packet.Hex{reply, 0, 0, 0, 0, 7, 0, 0}}), dropped, "an error about what looks like a reply"},
 			)
 			if v6 {
 				steps = append(steps, step{true, of(options6, tcp(1000, 80, &syn)), dropped, "behind an extension header"})
