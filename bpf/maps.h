@@ -61,10 +61,12 @@ MAP(class_counter, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, MAX_CLASSES
 MAP(pod, BPF_MAP_TYPE_ARRAY, __u32, struct pod, MAX_PODS);
 MAP(overlay, BPF_MAP_TYPE_ARRAY, __u32, struct overlay, 1);
 /* NetworkPolicies: who has an address, by tenant, family and daemon; what rules
- * allow whom; flows of pods; NETPOL_COUNTS of each pod */
+ * allow whom; flows of pods, and in front of them those that had packets lately;
+ * NETPOL_COUNTS of each pod */
 MAP(netpol_peer, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, __u32, 262144);
 MAP(netpol_rule, BPF_MAP_TYPE_LPM_TRIE, struct netpol_rule_key, __u32, 1048576);
 MAP(netpol_flow, BPF_MAP_TYPE_ARRAY, __u32, struct pod_flow_bucket, 1);
+MAP(netpol_cache, BPF_MAP_TYPE_ARRAY, __u32, struct cached_flows, 1);
 MAP(netpol_counter, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, MAX_PODS *NETPOL_COUNTS);
 /* records of pods' flows: FLOW_DIRECTIONS of each pod */
 MAP(flow_budget, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct flow_budget, MAX_PODS *FLOW_DIRECTIONS);

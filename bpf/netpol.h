@@ -4,6 +4,7 @@
 #ifndef CULVERT_NETPOL_H
 #define CULVERT_NETPOL_H
 
+#include "flow_cache.h"
 #include "flow_table.h"
 
 #define ICMP_ABOUT 8 /* the offset of the packet that an error is about */
@@ -259,15 +260,19 @@ GLOBAL int skb_is_about_flow(struct __sk_buff *skb, struct inner *in, struct upp
 	       is_about_known_flow(&about, &told, index, direction, now);
 }
 
-/* Whether the policies of a pod let the packet pass: 0, or a reason. Fragments the kernel
- * puts together first, except those of tenants. */
-GLOBAL int skb_policies(struct __sk_buff *skb, struct inner *in, __u32 index, __u32 direction)
+/* Whether the policies of a pod, which has this index, let the packet pass: 0, or a reason.
+ * Fragments the kernel puts together first, except those of tenants. */
+GLOBAL int skb_policies(struct __sk_buff *skb, struct inner *in, struct pod *p, __u32 index,
+			__u32 direction)
 {
-	__u32 now = bpf_ktime_get_coarse_ns() >> TIME_SHIFT;
+	__u32 now = bpf_ktime_get_coarse_ns() >> TIME_SHIFT, generation;
 	struct upper upper = {};
+	struct cached_flows *set;
 	__u8 *flags;
+	__u64 print;
+	int reason;
 
-	if (!in)
+	if (!in || !p)
 		return REASON_INNER_MALFORMED;
 	if (in->fragment)
 		return in->tenant ? ask_policies(in, &upper, index, direction, now) : REASON_PASSED;
@@ -279,7 +284,17 @@ GLOBAL int skb_policies(struct __sk_buff *skb, struct inner *in, __u32 index, __
 		flags = skb_at(skb, in->l4 + TCP_FLAGS, 1);
 		upper.flags = flags ? *flags : 0;
 	}
-	return ask_policies(in, &upper, index, direction, now);
+	set = flow_cache_set(in->hash);
+	if (!set || upper.flags & (TCP_SYN | TCP_FIN | TCP_RST))
+		return ask_policies(in, &upper, index, direction, now);
+	generation = *(volatile __u32 *)&p->generation; /* before policies are asked */
+	print = flow_print(in, direction, p->serial);
+	if (is_flow_cached(set, in->hash, print, generation, now))
+		return 0;
+	reason = ask_policies(in, &upper, index, direction, now);
+	if (!reason)
+		cache_flow(set, in->hash, print, generation, now);
+	return reason;
 }
 
 #endif

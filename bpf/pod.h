@@ -252,9 +252,9 @@ INLINE int may_send(struct __sk_buff *skb, struct inner *in, __u32 from, __u32 t
 	if (from == to) /* a pod reaches itself */
 		return 0;
 	if (from && sender && asks_policies(skb, in, sender))
-		reason = skb_policies(skb, in, from, EGRESS);
+		reason = skb_policies(skb, in, sender, from, EGRESS);
 	if (!reason && receiver && asks_policies(skb, in, receiver))
-		reason = skb_policies(skb, in, to, INGRESS);
+		reason = skb_policies(skb, in, receiver, to, INGRESS);
 	return reason;
 }
 

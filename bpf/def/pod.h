@@ -54,7 +54,7 @@ struct pod_flow_key {
 struct pod_flow {
 	struct pod_flow_key key;
 	__u32 generation; /* of the pod's rules that allowed it */
-	__u32 seen;       /* when it last had a packet, in s */
+	__u32 seen;       /* when it last had a packet that was not in netpol_cache, in s */
 	__u8 direction;   /* enum direction of its first packet */
 	__u8 closing;     /* TCP: a FIN or RST was seen */
 	__u8 pad[2];
@@ -70,15 +70,29 @@ struct pod_flow_bucket {
 	struct pod_flow flow[FLOW_WAYS];
 };
 
+/* netpol_cache: flows that rules allow; see flow_cache.h. A set is a cache line. */
+#define FLOW_CACHE_WAYS 4
+#define FLOW_CACHED_FOR 16 /* s */
+
+struct cached_flow {
+	__u64 sum;   /* the flow's fingerprint ^ state */
+	__u64 state; /* generation of the pod's rules << 32 | in s, until when */
+};
+
+struct cached_flows {
+	struct cached_flow way[FLOW_CACHE_WAYS];
+};
+
 enum direction {
 	INGRESS, /* to the pod */
 	EGRESS,
 };
 
-/* How long a flow without packets is known, in s. */
-#define FLOW_LASTS 180
-#define FLOW_LASTS_TCP 432000
-#define FLOW_LASTS_CLOSING 120
+/* How long a flow without packets is known, in s. pod_flow.seen may be FLOW_CACHED_FOR old when
+ * the last one comes. */
+#define FLOW_LASTS (180 + FLOW_CACHED_FOR)
+#define FLOW_LASTS_TCP (432000 + FLOW_CACHED_FOR)
+#define FLOW_LASTS_CLOSING (120 + FLOW_CACHED_FOR)
 
 /* netpol_counter: a pod's, by its index. */
 enum netpol_count {

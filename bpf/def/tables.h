@@ -18,6 +18,7 @@
 #define MAX_DOMAINS 8
 #define MAX_GTPU_ADDRESSES 4
 #define MAX_POOLS 8
+#define FLOW_KEYS 16
 
 /* Index 0 of local_sid, sr_policy, segment_list, mobile, tunnel and adjacency
  * is never used: 0 means "none". */
@@ -73,6 +74,7 @@ struct settings {
 	struct pool4 pool4[MAX_POOLS];
 	struct pool6 pool6[MAX_POOLS];
 	struct nat nat[MAX_NATS];
+	__u64 flow_key[FLOW_KEYS]; /* of netpol_cache's fingerprints: random, and nobody's to know */
 };
 
 /* local_sid[index]: published by one 64-bit write of the first word; what it

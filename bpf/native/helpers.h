@@ -42,7 +42,7 @@ struct witness {
 
 static struct witness witness;
 
-#define MAX_MAPS 64
+#define MAX_MAPS 96
 static struct native_map *maps[MAX_MAPS];
 static __u32 map_count;
 

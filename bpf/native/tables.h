@@ -79,6 +79,7 @@ static void make_maps(void)
 	MAKE_MAP(netpol_peer, ENTRIES);
 	MAKE_MAP(netpol_rule, ENTRIES);
 	MAKE_MAP(netpol_flow, FLOW_BUCKETS);
+	MAKE_MAP(netpol_cache, FLOW_BUCKETS * (FLOW_WAYS / FLOW_CACHE_WAYS));
 	MAKE_MAP(netpol_counter, PODS * NETPOL_COUNTS);
 	MAKE_MAP(flow_budget, PODS * FLOW_DIRECTIONS);
 	MAKE_MAP(flow_skip, 1);

@@ -409,6 +409,8 @@ static void make_settings(struct input *in)
 				  240,
 				  0 };
 	s->flow_buckets = FLOW_BUCKETS;
+	for (i = 0; i < FLOW_KEYS; i++)
+		s->flow_key[i] = (n + i) * 0x9e3779b97f4a7c15ull;
 	s->pdr_slots = n >> 14 & 3 ? PDR_SLOTS : 0;
 	s->ues = map_of(&pdr_by_ue)->count;
 	s->pool4[0] = (struct pool4){ 10u << 24 | 200 << 16, 0xfffffff8, TEID_SLOTS, 0 };

@@ -97,7 +97,7 @@ type Limits struct {
 	// as many as upf.ue_pools have.
 	NATAddresses uint32 `json:"nat_addresses,omitempty"`
 	// PodFlows is for how many flows of pods there is room where NetworkPolicies are
-	// enforced, 45 bytes each, rounded up to a power of two. When it is short, the pod with
+	// enforced, 61 bytes each, rounded up to a power of two. When it is short, the pod with
 	// the most flows gives up the one without packets for the longest time.
 	// Default: 131072 in a cluster that has the Kubernetes API; otherwise 0: none.
 	PodFlows uint32 `json:"pod_flows,omitempty"`

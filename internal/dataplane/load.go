@@ -75,9 +75,11 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 			spec.Maps[name].MaxEntries = n
 		}
 	}
-	d.unused[abi.MapNetpolFlow] = pin.Unused{Entries: spec.Maps[abi.MapNetpolFlow].MaxEntries}
-	if l.PodFlows != 0 {
-		spec.Maps[abi.MapNetpolFlow].MaxEntries = l.FlowBuckets()
+	for name, n := range map[string]uint32{abi.MapNetpolFlow: l.FlowBuckets(), abi.MapNetpolCache: l.FlowCacheSets()} {
+		d.unused[name] = pin.Unused{Entries: spec.Maps[name].MaxEntries}
+		if l.PodFlows != 0 {
+			spec.Maps[name].MaxEntries = n
+		}
 	}
 	d.unused[abi.MapNatBucket] = pin.Unused{Entries: spec.Maps[abi.MapNatBucket].MaxEntries}
 	if l.NATAddresses != 0 {
@@ -96,6 +98,7 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 		abi.MapNatBucket, abi.MapPdr, abi.MapRefused, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding, abi.MapMeter, abi.MapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
 	}
+	spec.Maps[abi.MapNetpolCache].Flags |= unix.BPF_F_MMAPABLE // begins with a page then, and each entry with a cache line
 	if d.edit != nil {
 		d.edit(spec)
 	}

@@ -113,31 +113,35 @@ func TestPolicyFlows(t *testing.T) {
 // checkFlowEnds: a flow is known for a while after its last packet.
 func (r *rig) checkFlowEnds(t *testing.T) {
 	t.Helper()
-	m := r.d.maps[abi.MapNetpolFlow]
 	program := podProgramsOf(t, r.d)[abi.ProgCulvertPod]
 	answer := frameAt(t, rowPod, of(ip4("10.2.2.2", "10.1.1.1"), packet.UDP{Sport: 6, Dport: 5}))
-	var key uint32
-	var bucket abi.PodFlowBucket
-	way := -1
-	for it, at := m.Iterate(), uint32(0); way < 0; {
-		if !it.Next(&at, &bucket) {
-			t.Fatal("the flow is not in the table")
-		}
-		way = slices.IndexFunc(bucket.Flow[:], func(f abi.PodFlow) bool {
-			return f.Key.Remote == abi.In6Of(addr("::ffff:10.2.2.2")) && f.Key.LocalPort == abi.BE16(5) && f.Key.RemotePort == abi.BE16(6)
-		})
-		key = at
-	}
+	key, bucket, way := r.flowOf(t, "10.2.2.2", 5, 6)
 	for age, end := range map[uint32]string{100: "forwarded", 300: "policy_ingress"} {
 		aged := bucket
 		aged.Flow[way].Seen -= age
-		must(t, m.Put(&key, &aged))
+		must(t, r.d.maps[abi.MapNetpolFlow].Put(&key, &aged))
+		must(t, empty(r.d.maps[abi.MapNetpolCache]))
 		before := r.counters(t)
 		runOn(t, program, answer, rowPod)
 		if got := since(before, r.counters(t)); got["outcome "+end].Packets != 1 {
 			t.Errorf("an answer after %d s: %v, want %s", age, got, end)
 		}
 	}
+}
+
+// flowOf finds the entry of a pod's flow with an IPv4 remote.
+func (r *rig) flowOf(t *testing.T, remote string, local, port uint16) (key uint32, bucket abi.PodFlowBucket, way int) {
+	t.Helper()
+	for it := r.d.maps[abi.MapNetpolFlow].Iterate(); it.Next(&key, &bucket); {
+		way := slices.IndexFunc(bucket.Flow[:], func(f abi.PodFlow) bool {
+			return f.Key.Remote == abi.In6Of(addr("::ffff:"+remote)) && f.Key.LocalPort == abi.BE16(local) && f.Key.RemotePort == abi.BE16(port)
+		})
+		if way >= 0 {
+			return key, bucket, way
+		}
+	}
+	t.Fatal("the flow is not in the table")
+	return
 }
 
 // TestFlowsMakeRoom: a pod that opens many more flows than the table has room for displaces

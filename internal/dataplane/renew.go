@@ -32,6 +32,7 @@ var transient = map[string]bool{
 	abi.MapSpreadSettings: true, abi.MapSpreadBucket: true, abi.MapSpreadQueue: true, abi.MapSpreadCpu: true, abi.MapSpreadCpu2: true,
 	abi.MapLookupCache: true, abi.MapCachedRoute: true, abi.MapUntranslated: true,
 	abi.MapJourneyState: true, abi.MapMoveScratch: true, abi.MapTraceScratch: true, abi.MapErrorsLeft: true, abi.MapFlowSkip: true,
+	abi.MapNetpolCache: true,
 }
 
 // Only packets change these and counters, so that they are copied again at the last moment.

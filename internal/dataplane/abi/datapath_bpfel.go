@@ -89,6 +89,17 @@ type Cached struct {
 	Index      uint32
 }
 
+type CachedFlow struct {
+	_     structs.HostLayout
+	Sum   uint64
+	State uint64
+}
+
+type CachedFlows struct {
+	_   structs.HostLayout
+	Way [4]CachedFlow
+}
+
 type ClassTable uint32
 
 const (
@@ -958,6 +969,7 @@ type Settings struct {
 	Pool4           [8]Pool4
 	Pool6           [8]Pool6
 	Nat             [8]Nat
+	FlowKey         [16]uint64
 }
 
 type SharedHop struct {
@@ -1216,6 +1228,7 @@ const (
 	MapN4State         = "n4_state"
 	MapNameByIndex     = "name_by_index"
 	MapNatBucket       = "nat_bucket"
+	MapNetpolCache     = "netpol_cache"
 	MapNetpolCounter   = "netpol_counter"
 	MapNetpolFlow      = "netpol_flow"
 	MapNetpolPeer      = "netpol_peer"
@@ -1355,6 +1368,7 @@ type MapSpecs struct {
 	N4State        *ebpf.MapSpec `ebpf:"n4_state"`
 	NameByIndex    *ebpf.MapSpec `ebpf:"name_by_index"`
 	NatBucket      *ebpf.MapSpec `ebpf:"nat_bucket"`
+	NetpolCache    *ebpf.MapSpec `ebpf:"netpol_cache"`
 	NetpolCounter  *ebpf.MapSpec `ebpf:"netpol_counter"`
 	NetpolFlow     *ebpf.MapSpec `ebpf:"netpol_flow"`
 	NetpolPeer     *ebpf.MapSpec `ebpf:"netpol_peer"`
@@ -1458,6 +1472,7 @@ type Maps struct {
 	N4State        *ebpf.Map `ebpf:"n4_state"`
 	NameByIndex    *ebpf.Map `ebpf:"name_by_index"`
 	NatBucket      *ebpf.Map `ebpf:"nat_bucket"`
+	NetpolCache    *ebpf.Map `ebpf:"netpol_cache"`
 	NetpolCounter  *ebpf.Map `ebpf:"netpol_counter"`
 	NetpolFlow     *ebpf.Map `ebpf:"netpol_flow"`
 	NetpolPeer     *ebpf.Map `ebpf:"netpol_peer"`
@@ -1537,6 +1552,7 @@ func (m *Maps) Close() error {
 		m.N4State,
 		m.NameByIndex,
 		m.NatBucket,
+		m.NetpolCache,
 		m.NetpolCounter,
 		m.NetpolFlow,
 		m.NetpolPeer,

@@ -2,6 +2,8 @@ package settings
 
 import (
 	"cmp"
+	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"net/netip"
@@ -105,6 +107,11 @@ func (l Limits) FlowBuckets() uint32 {
 	return 1 << bits.Len32((l.PodFlows-1)/ways)
 }
 
+// FlowCacheSets is how many sets netpol_cache has, with room for as many flows as netpol_flow.
+func (l Limits) FlowCacheSets() uint32 {
+	return l.FlowBuckets() * uint32(len(abi.PodFlowBucket{}.Flow)/len(abi.CachedFlows{}.Way))
+}
+
 // Book is the entry of map settings, and what it was made of.
 type Book struct {
 	words  *table.Array[abi.Settings]
@@ -124,11 +131,24 @@ func Open(words *table.Array[abi.Settings], grace *table.Grace, limits Limits) *
 		s.TeidSlots, s.FlowBuckets = limits.Tunnels, limits.FlowBuckets()
 		s.HopLimit = cmp.Or(s.HopLimit, DefaultHopLimit)
 		s.MeterBurst = cmp.Or(s.MeterBurst, meterBurst(0))
+		if s.FlowKey == (abi.Settings{}.FlowKey) {
+			s.FlowKey = randomKey()
+		}
 	})
 	if b.Get().Generation == 0 { // that of a slot never filled
 		b.ForgetLookups()
 	}
 	return b
+}
+
+// randomKey is a key that nobody knows.
+func randomKey() (key [len(abi.Settings{}.FlowKey)]uint64) {
+	var b [8 * len(key)]byte
+	rand.Read(b[:]) // never fails
+	for i := range key {
+		key[i] = binary.NativeEndian.Uint64(b[8*i:])
+	}
+	return key
 }
 
 // GTPUSource is the first GTP-U address of the family of remote; the zero Addr: there
