@@ -107,9 +107,14 @@ func (b *Browser) Visit(t *testing.T, address string, width, height int64, dark 
 // Ask evaluates an expression.
 func (b *Browser) Ask(t *testing.T, expression string, answer any) {
 	t.Helper()
-	if err := chromedp.Run(b.Ctx, chromedp.Evaluate(expression, answer)); err != nil {
+	if err := b.Try(expression, answer); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Try evaluates an expression, which fails while the page goes to another address.
+func (b *Browser) Try(expression string, answer any) error {
+	return chromedp.Run(b.Ctx, chromedp.Evaluate(expression, answer))
 }
 
 // Wait waits until an expression is true.
