@@ -151,7 +151,7 @@ func wholeChart(f result.Figure, sources []source) (*chart, error) {
 // one that is whole that is a mistake in the figure.
 func (c *chart) selectRows() error {
 	for _, s := range c.sources {
-		list := c.Of(s.run)
+		list := s.run.Of(c.Figure)
 		if len(list) == 0 && s.run.Complete {
 			var metrics []string
 			for _, m := range s.run.Measurements {

@@ -90,8 +90,8 @@ type Figure struct {
 	Anchors []Anchor `json:"anchors,omitempty"`
 }
 
-// Of are the measurements of a run that the figure is of.
-func (f Figure) Of(r *Run) []Measurement {
+// Of are the measurements that a figure is of.
+func (r *Run) Of(f Figure) []Measurement {
 	return slices.DeleteFunc(r.Select(f.Metric, f.Where), func(m Measurement) bool {
 		return len(f.Only) > 0 && !slices.Contains(f.Only, m.Labels[f.X])
 	})
