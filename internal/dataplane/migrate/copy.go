@@ -9,6 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 )
 
 // ErrUnlike says that entries of one map cannot become entries of another.
@@ -28,16 +30,27 @@ type Table struct {
 	// FormerKey and FormerValue are the types of From; nil: the kernel knows them, and tells
 	// them to who has CAP_SYS_ADMIN.
 	FormerKey, FormerValue btf.Type
+	// Moves are the new indices of an array's entries.
+	Moves Moves
 
+	edits      []Edit
+	more       []entry
+	counted    []counter.Counter // by former index: see Counts
 	key, value conversion
 }
+
+// Edit changes an entry, in the layout of this build, before it is written. index is the former
+// one of an array's entry. It returns false for an entry that is left out.
+type Edit func(index uint32, key, value []byte) bool
+
+type entry struct{ key, value []byte }
 
 // Copy fills the table, which no packet reads. (ErrUnlike, ErrTooSmall.)
 func (t *Table) Copy() error {
 	if err := t.compare(); err != nil {
 		return err
 	}
-	switch t.Map.Type() {
+	switch t.Spec.Type {
 	case ebpf.Array:
 		return t.copyArray(1)
 	case ebpf.PerCPUArray:
@@ -49,14 +62,53 @@ func (t *Table) Copy() error {
 	case ebpf.Hash, ebpf.LRUHash, ebpf.LPMTrie:
 		return t.copyEntries()
 	default:
-		return fmt.Errorf("%w: of type %s", ErrUnlike, t.Map.Type())
+		return fmt.Errorf("%w: of type %s", ErrUnlike, t.Spec.Type)
+	}
+}
+
+// Each calls f for the entries of the former table, as they are in the layout of this build:
+// of an array those that are not 0, with their former index. key and value are good until f
+// returns.
+func (t *Table) Each(f func(index uint32, key, value []byte)) error {
+	if err := t.compare(); err != nil {
+		return err
+	}
+	switch t.Spec.Type {
+	case ebpf.Array:
+		value := make([]byte, t.value.size)
+		each := func(index uint32, from []byte) {
+			clear(value)
+			t.value.convert(value, from)
+			f(index, nil, value)
+		}
+		if isMapped(t.From) {
+			return readMapped(t.From, func(index uint32, from []byte) error {
+				each(index, from)
+				return nil
+			})
+		}
+		return t.readArray(1, func(keys []uint32, values reflect.Value) error {
+			for i, key := range keys {
+				if from := values.Index(i).Bytes(); isUsed(from) {
+					each(key, from)
+				}
+			}
+			return nil
+		})
+	case ebpf.Hash, ebpf.LRUHash, ebpf.LPMTrie:
+		return t.readEntries(func(key, value []byte) error {
+			f(0, key, value)
+			return nil
+		})
+	default:
+		return fmt.Errorf("%w: of type %s", ErrUnlike, t.Spec.Type)
 	}
 }
 
 // compare finds out what of the former entries becomes what of the new ones.
 func (t *Table) compare() error {
-	if t.Map.Type() != t.From.Type() {
-		return fmt.Errorf("%w: %s, formerly %s", ErrUnlike, t.Map.Type(), t.From.Type())
+	if t.Spec.Type != t.From.Type() {
+		return fmt.Errorf("%w: %s, formerly %s", ErrUnlike, t.Spec.Type, t.From.Type())
 	}
 	if err := t.findTypes(); err != nil {
 		return err
@@ -64,17 +116,17 @@ func (t *Table) compare() error {
 	if !hasSize(t.FormerKey, t.From.KeySize()) || !hasSize(t.FormerValue, t.From.ValueSize()) {
 		return fmt.Errorf("%w: the former types are of another size than the entries", ErrUnlike)
 	}
-	if t.FormerKey == nil && t.Map.KeySize() != t.From.KeySize() || t.FormerValue == nil && t.Map.ValueSize() != t.From.ValueSize() {
+	if t.FormerKey == nil && t.Spec.KeySize != t.From.KeySize() || t.FormerValue == nil && t.Spec.ValueSize != t.From.ValueSize() {
 		return fmt.Errorf("%w: the former types are not known", ErrUnlike)
 	}
 	if t.FormerValue != nil && isStruct(t.Spec.Value) && t.FormerValue.TypeName() != t.Spec.Value.TypeName() {
 		return fmt.Errorf("%w: %s, formerly %s", ErrUnlike, t.Spec.Value.TypeName(), t.FormerValue.TypeName())
 	}
 	var err error
-	if t.key, err = newConversion(t.Spec.Key, t.FormerKey, t.Map.KeySize(), t.From.KeySize()); err != nil {
+	if t.key, err = newConversion(t.Spec.Key, t.FormerKey, t.Spec.KeySize, t.From.KeySize()); err != nil {
 		return err
 	}
-	t.value, err = newConversion(t.Spec.Value, t.FormerValue, t.Map.ValueSize(), t.From.ValueSize())
+	t.value, err = newConversion(t.Spec.Value, t.FormerValue, t.Spec.ValueSize, t.From.ValueSize())
 	return err
 }
 
@@ -147,11 +199,19 @@ func formerType(types *btf.Spec, of btf.Type, size uint32) btf.Type {
 	return named[i]
 }
 
-// copyArray copies entries of the same index. each is how many values an entry has.
+// copyArray copies entries, each to its index. each is how many values an entry has.
 func (t *Table) copyArray(each int) error {
 	if each > 1 && (t.value.size%8 != 0 || t.value.was%8 != 0) { // the kernel rounds them up
 		return fmt.Errorf("%w: values of CPUs of %d octets, formerly %d", ErrUnlike, t.value.size, t.value.was)
 	}
+	if each == 1 && isMapped(t.From) && isMapped(t.Map) {
+		return t.copyMapped()
+	}
+	return t.readArray(each, func(keys []uint32, values reflect.Value) error { return t.putBatch(keys, values, each) })
+}
+
+// readArray calls f for a batch of entries after another.
+func (t *Table) readArray(each int, f func(keys []uint32, values reflect.Value) error) error {
 	var cursor ebpf.MapBatchCursor
 	keys := make([]uint32, batch)
 	values := octets(batch*each, t.value.was)
@@ -160,11 +220,15 @@ func (t *Table) copyArray(each int) error {
 		if end = errors.Is(err, ebpf.ErrKeyNotExist); err != nil && !end {
 			return fmt.Errorf("read: %w", err)
 		}
-		if err := t.putBatch(keys[:n], values, each); err != nil {
+		if err := f(keys[:n], values); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func isUsed(value []byte) bool {
+	return slices.ContainsFunc(value, func(b byte) bool { return b != 0 })
 }
 
 // octets is a slice of n values of a size.
@@ -177,20 +241,34 @@ func (t *Table) putBatch(keys []uint32, values reflect.Value, each int) error {
 	var put []uint32
 	next := octets(len(keys)*each, t.value.size)
 	for i, key := range keys {
-		used := false
+		index := t.Moves.To(key)
+		if index == 0 && key != 0 {
+			continue
+		}
+		used, kept := false, true
+		var sum counter.Counter
 		for cpu := range each {
 			from, to := values.Index(i*each+cpu).Bytes(), next.Index(len(put)*each+cpu).Bytes()
 			clear(to)
 			t.value.convert(to, from)
-			used = used || slices.ContainsFunc(to, func(b byte) bool { return b != 0 })
+			used = used || isUsed(to)
+			if t.counted != nil {
+				sum.Add(counterOf(from))
+			}
+			for _, edit := range t.edits {
+				kept = kept && edit(key, nil, to)
+			}
 		}
-		if !used {
+		if t.counted != nil {
+			t.counted[key] = sum
+		}
+		if !used || !kept {
 			continue
 		}
-		if key >= t.Map.MaxEntries() {
-			return fmt.Errorf("%w: it holds entry %d of %d", ErrTooSmall, key, t.Map.MaxEntries())
+		if index >= t.Map.MaxEntries() {
+			return fmt.Errorf("%w: it holds entry %d of %d", ErrTooSmall, index, t.Map.MaxEntries())
 		}
-		put = append(put, key)
+		put = append(put, index)
 	}
 	if len(put) == 0 {
 		return nil
@@ -201,18 +279,43 @@ func (t *Table) putBatch(keys []uint32, values reflect.Value, each int) error {
 	return nil
 }
 
-// copyEntries copies entries of the same key.
+// copyEntries copies entries of the same key, and adds more.
 func (t *Table) copyEntries() error {
+	err := t.readEntries(func(key, value []byte) error {
+		for _, edit := range t.edits {
+			if !edit(0, key, value) {
+				return nil
+			}
+		}
+		return t.put(key, value)
+	})
+	for _, e := range t.more {
+		if err == nil {
+			err = t.put(e.key, e.value)
+		}
+	}
+	return err
+}
+
+func (t *Table) put(key, value []byte) error {
+	if err := t.Map.Put(key, value); errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) {
+		return fmt.Errorf("%w: it has %d entries", ErrTooSmall, t.Map.MaxEntries())
+	} else if err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+// readEntries calls f for each entry.
+func (t *Table) readEntries(f func(key, value []byte) error) error {
 	var key, value []byte
 	it := t.From.Iterate()
 	for it.Next(&key, &value) {
 		k, v := make([]byte, t.key.size), make([]byte, t.value.size)
 		t.key.convert(k, key)
 		t.value.convert(v, value)
-		if err := t.Map.Put(k, v); errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) {
-			return fmt.Errorf("%w: it has %d entries", ErrTooSmall, t.Map.MaxEntries())
-		} else if err != nil {
-			return fmt.Errorf("write: %w", err)
+		if err := f(k, v); err != nil {
+			return err
 		}
 	}
 	if err := it.Err(); err != nil {

@@ -41,7 +41,7 @@ var (
 	formerValue = structure("value", "c", integer(8), "a", integer(4), "b", integer(2), "e", integer(2),
 		"d", array(structure("pair", "x", integer(4), "y", integer(4)), 2))
 	nextValue = structure("value", "d", array(structure("pair", "new", integer(4), "y", integer(4), "x", integer(4)), 3),
-		"b", integer(8), "a", integer(4), "e", integer(1), "new", array(integer(1), 3))
+		"b", integer(8), "a", integer(4), "e", integer(1), "new", array(integer(1), 7))
 )
 
 // value is what a former entry has, and what this build's is to have: of number n.
@@ -59,7 +59,7 @@ func values(n uint32) (former, next []byte) {
 	}
 	next = le.AppendUint64(next, 0xfff0)
 	next = le.AppendUint32(next, n)
-	return former, append(next, 0, 0, 0, 0)
+	return former, append(next, make([]byte, 8)...)
 }
 
 func newMap(t *testing.T, spec *ebpf.MapSpec) *ebpf.Map {
@@ -89,13 +89,18 @@ func must(t *testing.T, err error) {
 }
 
 func TestCopyArray(t *testing.T) {
+	t.Run("by system calls", func(t *testing.T) { testCopyArray(t, 0) })
+	t.Run("in memory", func(t *testing.T) { testCopyArray(t, unix.BPF_F_MMAPABLE) })
+}
+
+func testCopyArray(t *testing.T, flags uint32) {
 	const n = 3 * batch / 2 // which no number of batches fills
-	from := newMap(t, spec(ebpf.Array, integer(4), formerValue, n, 0))
+	from := newMap(t, spec(ebpf.Array, integer(4), formerValue, n, flags))
 	for _, i := range []uint32{0, 1, batch - 1, batch, n - 1} {
 		former, _ := values(i + 1)
 		must(t, from.Put(i, former))
 	}
-	next := spec(ebpf.Array, integer(4), nextValue, n+7, 0)
+	next := spec(ebpf.Array, integer(4), nextValue, n+7, flags)
 	to := newMap(t, next)
 	table := &Table{Map: to, Spec: next, From: from}
 	must(t, table.Copy())
@@ -111,7 +116,7 @@ func TestCopyArray(t *testing.T) {
 			t.Fatalf("entry %d is %x, want %x", i, got, want)
 		}
 	}
-	small := spec(ebpf.Array, integer(4), nextValue, n-1, 0)
+	small := spec(ebpf.Array, integer(4), nextValue, n-1, flags)
 	if err := (&Table{Map: newMap(t, small), Spec: small, From: from}).Copy(); !errors.Is(err, ErrTooSmall) {
 		t.Errorf("into an array that is too small: %v", err)
 	}
@@ -173,6 +178,128 @@ func TestCopyOfCPUs(t *testing.T) {
 			t.Errorf("CPU %d has %v", i, v)
 		}
 	}
+}
+
+// Entries get other indices, and what refers to them is changed; others are left out.
+func TestMoves(t *testing.T) {
+	t.Run("by system calls", func(t *testing.T) { testMoves(t, 0) })
+	t.Run("in memory", func(t *testing.T) { testMoves(t, unix.BPF_F_MMAPABLE) })
+}
+
+func testMoves(t *testing.T, flags uint32) {
+	const n = 8
+	number := structure("number", "n", integer(4), "pad", integer(4))
+	from := newMap(t, spec(ebpf.Array, integer(4), number, n, flags))
+	for i := range uint32(n) {
+		must(t, from.Put(i, uint64(100+i)))
+	}
+	moves := make(Moves, n)
+	moves.Shift(Range{1, 3}, 2)
+	if used := moves.Fit(Range{4, n}, Range{4, 6}, func(i uint32) bool { return i != 4 }, []uint32{3}); used != 4 {
+		t.Errorf("%d entries are to fit, want 4", used)
+	}
+	if want := fmt.Sprint([]uint32{0, 2, 3, 0, 0, 5, 4, 0}); fmt.Sprint(moves) != want { // two fit
+		t.Errorf("they move to %v, want %s", moves, want)
+	}
+	next := spec(ebpf.Array, integer(4), number, 6, flags)
+	set := Set{"table": {Map: newMap(t, next), Spec: next, From: from}}
+	set.Move(moves, "table", "missing")
+	set.Edit("table", func(index uint32, _, value []byte) bool {
+		*As[uint32](value) += 1000
+		return index != 2
+	})
+	must(t, set["table"].Copy())
+	for i, want := range []uint64{1100, 0, 1101, 0, 1106, 1105} {
+		var got uint64
+		if must(t, set["table"].Map.Lookup(uint32(i), &got)); got != want {
+			t.Errorf("entry %d is %d, want %d", i, got, want)
+		}
+	}
+	seen := 0
+	must(t, set.Each("table", func(index uint32, _, value []byte) {
+		if seen++; *As[uint32](value) != 100+index {
+			t.Errorf("formerly entry %d was %d", index, *As[uint32](value))
+		}
+	}))
+	must(t, set.Each("missing", nil))
+	if seen != n {
+		t.Errorf("there were %d entries, want %d", seen, n)
+	}
+}
+
+// Keys can be edited, entries added and left out.
+func TestEditEntries(t *testing.T) {
+	of := spec(ebpf.Hash, integer(4), integer(4), 8, unix.BPF_F_NO_PREALLOC)
+	from := newMap(t, of)
+	for i := range uint32(3) {
+		must(t, from.Put(i, i))
+	}
+	set := Set{"table": {Map: newMap(t, of), Spec: of, From: from}}
+	Add(set, "table", uint32(7), uint32(70))
+	Add(set, "missing", uint32(7), uint32(70))
+	set.Edit("table", func(_ uint32, key, value []byte) bool {
+		*As[uint32](key) += 10
+		return *As[uint32](value) != 1
+	})
+	must(t, set["table"].Copy())
+	var key, value uint32
+	got := map[uint32]uint32{}
+	for it := set["table"].Map.Iterate(); it.Next(&key, &value); {
+		got[key] = value
+	}
+	if want := "map[7:70 10:0 12:2]"; fmt.Sprint(got) != want {
+		t.Errorf("the table has %v, want %s", got, want)
+	}
+}
+
+// What each CPU counts after the copy is added, also where the entry has moved.
+func TestCounts(t *testing.T) {
+	count := structure("counter", "packets", integer(8), "bytes", integer(8))
+	of, next := spec(ebpf.PerCPUArray, integer(4), count, 4, 0), spec(ebpf.PerCPUArray, integer(4), count, 3, 0)
+	from, to := newMap(t, of), newMap(t, next)
+	cpus := ebpf.MustPossibleCPU()
+	put := func(m *ebpf.Map, i uint32, packets uint64) {
+		each := make([][2]uint64, cpus)
+		for c := range each {
+			each[c] = [2]uint64{packets + uint64(c), 100 * packets}
+		}
+		must(t, m.Put(i, each))
+	}
+	sum := func(m *ebpf.Map, i uint32) (out [2]uint64) {
+		var each [][2]uint64
+		must(t, m.Lookup(i, &each))
+		for _, c := range each {
+			out[0], out[1] = out[0]+c[0], out[1]+c[1]
+		}
+		return out
+	}
+	put(from, 1, 5)
+	put(from, 3, 7)
+	table := &Table{Map: to, Spec: next, From: from, Moves: Moves{0, 1, 0, 2}}
+	var c Counts
+	if counting, err := c.Note(table); err != nil || !counting {
+		t.Fatalf("it counts: %t, %v", counting, err)
+	}
+	must(t, table.Copy())
+	if got, want := sum(to, 2), sum(from, 3); got != want {
+		t.Errorf("copied %v, want %v", got, want)
+	}
+	put(from, 3, 9)
+	put(from, 2, 1) // which has no place
+	put(to, 1, 6)   // by a packet that met the new table
+	must(t, c.Add())
+	must(t, c.Add())
+	if got, want := sum(to, 2), sum(from, 3); got != want {
+		t.Errorf("counted %v, want %v", got, want)
+	}
+	if got, want := sum(to, 1)[1], uint64(600*cpus); got != want {
+		t.Errorf("counted %d octets, want %d", got, want)
+	}
+	other := spec(ebpf.PerCPUArray, integer(4), structure("other", "a", integer(8), "b", integer(8)), 4, 0)
+	if counting, err := c.Note(&Table{Map: newMap(t, other), Spec: other, From: newMap(t, other)}); err != nil || counting {
+		t.Errorf("values of another kind count: %t, %v", counting, err)
+	}
+	must(t, c.Close())
 }
 
 func TestUnlikeTables(t *testing.T) {

@@ -19,7 +19,8 @@ type Volumes struct {
 
 type volumes struct {
 	to, from side
-	counted  []counter.Counter // by entry
+	moves    Moves
+	counted  []counter.Counter // by former entry
 }
 
 // side is a table in our memory.
@@ -37,7 +38,7 @@ func (v *Volumes) Note(t *Table) (err error) {
 	if !counts || !counted || t.Map.Flags()&t.From.Flags()&unix.BPF_F_MMAPABLE == 0 {
 		return nil
 	}
-	var n volumes
+	n := volumes{moves: t.Moves}
 	if n.to, err = open(t.Map, at); err != nil {
 		return err
 	}
@@ -46,11 +47,22 @@ func (v *Volumes) Note(t *Table) (err error) {
 	if last.from, err = open(t.From, was); err != nil {
 		return err
 	}
-	last.counted = make([]counter.Counter, min(t.Map.MaxEntries(), t.From.MaxEntries()))
+	last.counted = make([]counter.Counter, t.From.MaxEntries())
 	for i := range last.counted {
-		last.counted[i] = counter.ReadVolume(last.to.volume(i))
+		if at := last.volume(i); at != nil {
+			last.counted[i] = counter.ReadVolume(at)
+		}
 	}
 	return nil
+}
+
+// volume is that of a former entry, where it is now; nil: nowhere.
+func (v *volumes) volume(i int) []uint64 {
+	at := v.moves.To(uint32(i))
+	if at == 0 && i != 0 || int(at) >= len(v.to.words)/v.to.stride {
+		return nil
+	}
+	return v.to.volume(int(at))
 }
 
 // volumeOf is where the entries of a table have their volume, in words.
@@ -77,12 +89,16 @@ func open(m *ebpf.Map, at int) (s side, err error) {
 func (v *Volumes) Add() {
 	for _, t := range v.tables {
 		for i := range t.counted {
+			at := t.volume(i)
+			if at == nil {
+				continue
+			}
 			now := counter.ReadVolume(t.from.volume(i))
 			rest := counter.Counter{Packets: now.Packets - t.counted[i].Packets, Bytes: now.Bytes - t.counted[i].Bytes}
 			t.counted[i] = now
 			for rest != (counter.Counter{}) { // a volume takes so much at once
 				part := counter.Counter{Packets: min(rest.Packets, 1<<20), Bytes: min(rest.Bytes, 1<<36)}
-				counter.AddVolume(t.to.volume(i), part.Packets<<counter.VolumeByteBits+part.Bytes)
+				counter.AddVolume(at, part.Packets<<counter.VolumeByteBits+part.Bytes)
 				rest.Packets, rest.Bytes = rest.Packets-part.Packets, rest.Bytes-part.Bytes
 			}
 		}
