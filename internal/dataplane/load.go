@@ -18,7 +18,7 @@ import (
 )
 
 // mapSettings is the map of the program's one variable.
-const mapSettings = "settings"
+const mapSettings = settings.Map
 
 // loadSpec is the build. Its variable, which costs no look-up as a map's entry
 // does, is in a map like the others: of its own name, to be pinned and written
@@ -67,10 +67,9 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 	} {
 		spec.Maps[name].MaxEntries = n
 	}
-	d.unused, d.fixed = map[string]pin.Unused{}, map[string]string{abi.MapLocalSid: "limits.sids", abi.MapSidCounter: "limits.sids", abi.MapTunnel: "limits.tunnels"}
+	d.unused = map[string]pin.Unused{}
 	for name, n := range session.MapSizes(l) {
 		d.unused[name] = pin.Unused{Entries: spec.Maps[name].MaxEntries}
-		d.fixed[name] = "limits.sessions and limits.filters; a node that is no user plane function has room for none"
 		if l.Sessions != 0 {
 			spec.Maps[name].MaxEntries = n
 		}
@@ -86,11 +85,11 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 		spec.Maps[abi.MapNatBucket].MaxEntries = l.NATAddresses * settings.BucketsOfAddress
 	}
 	for name, n := range n4.MapSizes(d.places) {
-		d.unused[name] = pin.Unused{Entries: spec.Maps[name].MaxEntries, Stays: true}
-		d.fixed[name] = "limits.sessions with upf.n4_fast"
+		d.unused[name] = pin.Unused{Entries: spec.Maps[name].MaxEntries, Stays: l.Sessions != 0}
 		if d.places != 0 {
 			spec.Maps[name].MaxEntries = n
 		}
+		spec.Maps[name].MaxEntries = max(spec.Maps[name].MaxEntries, d.stays[name])
 	}
 	// These are written word by word, see table.Array.
 	for _, name := range []string{mapSettings, abi.MapLocalSid, abi.MapSharedHop, abi.MapRouteRoot, abi.MapRouteBlock, abi.MapSrPolicy, abi.MapTunnel, abi.MapClassWay,

@@ -104,7 +104,7 @@ type DataPlane struct {
 	// netfilter has the kernel ask about what it forwards.
 	netfilter *attach.Netfilter
 	unused    map[string]pin.Unused      // maps that a node may do without
-	fixed     map[string]string          // maps whose size decides where entries are, and what sets it
+	stays     map[string]uint32          // entries of maps that are larger than this node needs
 	renewal   *renewal                   // nil: packets meet these tables
 	edit      func(*ebpf.CollectionSpec) // see Options
 	// collect makes maps and programs in the kernel.
@@ -145,8 +145,9 @@ type tables struct {
 
 // Open loads the data path, or takes over what is pinned at opts.PinPath: the
 // maps stay as they are, and each pinned link changes to this build's program
-// at once, so that no packet is lost. Maps with another layout are copied, and links change
-// when Sweep is called. It attaches nothing.
+// at once, so that no packet is lost. Maps with another layout or of another size are copied, and
+// links change when Sweep is called (pin.ErrIncompatible: a limit is too small for what is there,
+// and nothing has changed). It attaches nothing.
 //
 // What an earlier daemon had put goes on working. Put it all again, then call
 // Sweep.
@@ -175,6 +176,9 @@ func Open(opts Options) (*DataPlane, error) {
 	}
 	if err == nil {
 		err = d.openTables()
+	}
+	if err == nil && d.renewal != nil {
+		err = d.renewal.followRings()
 	}
 	if err == nil {
 		err = d.openN4(spec)

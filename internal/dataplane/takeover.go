@@ -61,14 +61,20 @@ func pinAll(d *DataPlane, spec *ebpf.CollectionSpec) error {
 
 // takeOver lets the pinned links run this build's program: the pinned one if it
 // is that, or one that is loaded on top of the pinned maps. Where these do not fit this
-// build, it is loaded beside them.
+// build, or its limits, it is loaded beside them.
 func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) (err error) {
 	if d.pins, err = pin.Take(path); err != nil {
 		return err
 	}
-	there, err := d.pins.LoadMaps(spec, d.unused, d.fixed)
+	there, err := d.pins.LoadMaps(spec, d.unused)
 	if err != nil {
 		return err
+	}
+	d.stays = map[string]uint32{}
+	for name, u := range d.unused {
+		if u.Stays {
+			d.stays[name] = spec.Maps[name].MaxEntries
+		}
 	}
 	if len(there.Differ) > 0 {
 		return renew(d, spec, there)

@@ -131,8 +131,7 @@ func CheckPath(path string) error {
 // Unused is what a map is like whose use is switched off.
 type Unused struct {
 	Entries uint32 // that it has then
-	// Stays: a map with more entries stays when it is switched off, and goes on being
-	// read.
+	// Stays: a map with more entries than it is to have stays, and goes on being read.
 	Stays bool
 }
 
@@ -155,9 +154,8 @@ func (p *Pinned) Close() {
 
 // LoadMaps opens the pinned maps that this build has. Those that are unused hold nothing,
 // and ring buffers with other records hold nothing that can be read: they give way to new
-// ones. spec gets the sizes of those that stay. fixed are the maps whose size decides where
-// entries are, and the configuration's name for it: they must have it (ErrIncompatible).
-func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, unused map[string]Unused, fixed map[string]string) (out Pinned, err error) {
+// ones. spec gets the sizes of those that stay.
+func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, unused map[string]Unused) (out Pinned, err error) {
 	out = Pinned{map[string]*ebpf.Map{}, map[string]Types{}, map[string]string{}}
 	defer func() {
 		if err != nil {
@@ -186,13 +184,10 @@ func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, unused map[string]Unused, fixe
 			m.Close()
 			continue
 		}
-		if u.Stays && ms.MaxEntries == u.Entries {
-			ms.MaxEntries = m.MaxEntries()
+		if u.Stays {
+			ms.MaxEntries = max(ms.MaxEntries, m.MaxEntries())
 		}
 		out.Maps[name], out.Types[name] = m, types
-		if by := fixed[name]; by != "" && m.MaxEntries() != ms.MaxEntries {
-			return out, p.incompatible(name, fmt.Sprintf("it has %d entries, and is to have %d (%s)", m.MaxEntries(), ms.MaxEntries, by))
-		}
 		if err := ms.Compatible(m); err != nil {
 			out.Differ[name] = strings.TrimSuffix(err.Error(), ": "+ebpf.ErrMapIncompatible.Error())
 		} else if !same {
@@ -205,11 +200,6 @@ func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, unused map[string]Unused, fixe
 		}
 	}
 	return out, nil
-}
-
-func (p *Dir) incompatible(name, difference string) error {
-	return fmt.Errorf("%w: %s: map %s: %s: either go back to the limits that made them, "+
-		"or run `culvert unpin` (forwarding stops until the next start)", ErrIncompatible, p.path, name, difference)
 }
 
 // programRecord has the program's id in the kernel, so that it says nothing of

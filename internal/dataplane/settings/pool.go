@@ -147,3 +147,27 @@ func (b *Book) PoolSlot(p netip.Prefix) uint32 {
 	}
 	return SlotIn(pools[:], p)
 }
+
+// MovePools gives the UE pools of an entry whose UEs have sessions (1), or none (0), other
+// bases. A pool of base 0 goes.
+func MovePools(e *abi.Settings, sessions uint32, base func(Pool) uint32) {
+	r := RangesOf(e)
+	for i, p := range r.Pools {
+		if p.Mask == 0 || p.Sessions != sessions {
+			continue
+		}
+		if r.Pools[i].Base = base(p); r.Pools[i].Base == 0 {
+			r.Pools[i] = Pool{}
+		}
+	}
+	r.PutIn(e)
+}
+
+// ForgetSessions takes out of an entry what is there for sessions.
+func ForgetSessions(e *abi.Settings) {
+	MovePools(e, 1, func(Pool) uint32 { return 0 })
+	e.PdrSlots, e.Ues = 0, 0
+	for i := range e.Nat {
+		e.Nat[i] = noNAT
+	}
+}

@@ -141,6 +141,30 @@ func (b *Book) locatorsIn(now *abi.Settings, s *Settings, add bool) [8]abi.Locat
 	return out
 }
 
+// Refit gives ranges of {base, size}, of which the first one might begin at was, new bases in
+// [first, end): as far behind the beginning as they were if all fit there, else one after the
+// other. A range that does not fit gets 0.
+func Refit(ranges [][2]uint32, was, first, end uint32) []uint32 {
+	out := make([]uint32, len(ranges))
+	fits := true
+	for i, r := range ranges {
+		out[i] = r[0] - was + first
+		fits = fits && out[i]+r[1] <= end
+	}
+	if fits {
+		return out
+	}
+	var placed [][2]uint32
+	for i, r := range ranges {
+		out[i] = 0
+		if base, ok := fit(placed, r[1], first, end); ok {
+			out[i] = base
+			placed = append(placed, [2]uint32{base, r[1]})
+		}
+	}
+	return out
+}
+
 // fit finds room for size entries in [first, end) beside ranges of {base,
 // size}.
 func fit(ranges [][2]uint32, size, first, end uint32) (uint32, bool) {

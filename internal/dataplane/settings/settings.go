@@ -55,7 +55,10 @@ type Locator struct {
 // DefaultHopLimit is what headends push unless Settings say otherwise.
 const DefaultHopLimit = 64
 
-// Limits size the tables. They are fixed while the data path is pinned.
+// Map is the name of the map of settings.
+const Map = "settings"
+
+// Limits size the tables. They are fixed while a daemon runs.
 type Limits struct {
 	SIDs         uint32 // 65536 unless set
 	Policies     uint32 // 4096 unless set
