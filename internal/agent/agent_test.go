@@ -389,11 +389,14 @@ func TestProcessSettingsWait(t *testing.T) {
 	if err != nil || len(changes) != 2 {
 		t.Fatalf("changes are %v, %v", changes, err)
 	}
-	if c := changes[0]; c.Key != "limits" || !strings.Contains(c.Detail, "70000") || !strings.Contains(c.Detail, "culvert unpin") {
+	if c := changes[0]; c.Key != "limits" || !strings.Contains(c.Detail, "70000") || !strings.Contains(c.Detail, "restart the service") {
 		t.Errorf("limits: %+v", c)
 	}
 	if c := changes[1]; c.Key != "log" || strings.Contains(c.Detail, "next start") {
 		t.Errorf("log: %+v", c)
+	}
+	if w := desired.Waiting(changes); !slices.Equal(w, []string{"limits"}) {
+		t.Errorf("waiting are %q, want limits", w)
 	}
 	if level.Level() != slog.LevelDebug {
 		t.Errorf("the level is %s", level.Level())

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -120,11 +121,17 @@ func newSite(tb testing.TB) *site {
 	// Frames that XDP redirects into a veth arrive only if its peer has NAPI.
 	s.left.Run(tb, "ethtool", "-K", "l0", "gro", "on")
 	s.right.Run(tb, "ethtool", "-K", "r0", "gro", "on")
-	if err := os.WriteFile(filepath.Join(s.dir, "culvert.yaml"), []byte(siteConfig), 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	s.configure(tb, siteConfig)
 	s.pins = bpffs.Dir(tb, dataplane.Remove)
 	return s
+}
+
+// configure writes the configuration of the next daemon.
+func (s *site) configure(tb testing.TB, text string) {
+	tb.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, "culvert.yaml"), []byte(text), 0o600); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // daemonProcess is a running daemon.
@@ -423,11 +430,14 @@ func TestHitless(t *testing.T) {
 		name   string
 		sig    syscall.Signal
 		binary string
+		more   string // of the configuration
 	}{
-		{"restart", syscall.SIGTERM, same},
-		{"kill -9", syscall.SIGKILL, same},
-		{"upgrade", syscall.SIGTERM, newer},
-		{"kill -9 and go back", syscall.SIGKILL, same},
+		{"restart", syscall.SIGTERM, same, ""},
+		{"kill -9", syscall.SIGKILL, same, ""},
+		{"upgrade", syscall.SIGTERM, newer, ""},
+		{"kill -9 and go back", syscall.SIGKILL, same, ""},
+		{"larger limits", syscall.SIGTERM, same, "limits: {sids: 131072, tunnels: 131072}\n"},
+		{"smaller limits and upgrade", syscall.SIGKILL, newer, "limits: {sids: 16, tunnels: 16}\n"},
 	} {
 		before := p.build
 		st := s.stream(t)
@@ -435,6 +445,7 @@ func TestHitless(t *testing.T) {
 		signalled := time.Now()
 		p.end(t, c.sig)
 		time.Sleep(100 * time.Millisecond) // nobody runs
+		s.configure(t, siteConfig+c.more)
 		p = s.daemon(t, c.binary)
 		ready := time.Now()
 		time.Sleep(200 * time.Millisecond)
@@ -444,7 +455,7 @@ func TestHitless(t *testing.T) {
 			t.Errorf("%s: %d packets sent, %d lost (%s), %d came twice; the signal was sent at %s, the next daemon ready at %s\n%s",
 				c.name, sent, lost, gaps, twice, signalled.UTC().Format("15:04:05.000"), ready.UTC().Format("15:04:05.000"), p.log)
 		}
-		if other := before != p.build; other != (c.name != "restart" && c.name != "kill -9") {
+		if other := before != p.build; other != !slices.Contains([]string{"restart", "kill -9", "larger limits"}, c.name) {
 			t.Errorf("%s: the data path's build was %s and is %s", c.name, before, p.build)
 		}
 	}

@@ -118,6 +118,9 @@ func (a *Agent) openDataPath(goal *plan.Goal) error {
 		return err
 	})
 	err := both.Wait()
+	if full := sessionsFit(c.upf.upf, p.Limits.Sessions); full != nil {
+		err = full
+	}
 	switch {
 	case err == nil:
 		c.upf.path.DataPath = c.dp.Sessions
@@ -126,11 +129,20 @@ func (a *Agent) openDataPath(goal *plan.Goal) error {
 			c.upf.signalling = upf.Share(c.upf.upf, c.dp.N4, p.UPF.N4Fast)
 		}
 	case c.dp != nil:
-		err = errors.Join(err, a.end())
+		err = errors.Join(err, a.end(), c.upf.close())
 	default:
 		err = errors.Join(err, c.upf.close())
 	}
 	return err
+}
+
+// sessionsFit refuses a limit that is too small for the sessions of an earlier daemon, while
+// packets still meet the former tables.
+func sessionsFit(u *upf.UPF, limit uint32) error {
+	if u == nil || u.Len() <= int(limit) {
+		return nil
+	}
+	return fmt.Errorf("limits.sessions is %d, and there are %d sessions: set it to at least %d, or release sessions while it is as it was", limit, u.Len(), u.Len())
 }
 
 // placesOf is how many places of SEIDs the data path knows: twice the sessions, as they

@@ -56,7 +56,11 @@ const (
 // prepareUserPlane has the daemon answer on the loopback interface, whose
 // addresses no configuration may name.
 func prepareUserPlane(t *testing.T, dir, n9 string, dp *fakeDataPath) *daemon {
-	d := prepare(t, dir, withN9(n9), dp)
+	return prepareUPF(t, dir, withN9(n9), dp)
+}
+
+func prepareUPF(t *testing.T, dir, yaml string, dp *fakeDataPath) *daemon {
+	d := prepare(t, dir, yaml, dp)
 	d.open.server = func(c pfcp.Config) (*pfcp.Server, error) {
 		c.Addresses = []netip.Addr{netip.MustParseAddr("127.92.0.1")}
 		return pfcp.Open(c)
@@ -79,7 +83,13 @@ func dial(t *testing.T) *smf.Client {
 
 func established(t *testing.T, c *smf.Client) {
 	t.Helper()
+	establish(t, c, 1)
+}
+
+func establish(t *testing.T, c *smf.Client, count int) {
+	t.Helper()
 	g, err := c.Add(smf.Spec{
+		Count:    count,
 		ChooseUE: "ipv4", NetworkInstance: "internet", DNN: "internet", SNSSAI: slice.SNSSAI{SST: 1}, QFI: 9,
 		Access: &smf.Tunnel{Address: netip.MustParseAddr("127.92.0.20"), TEID: 0x1000},
 	})
@@ -279,6 +289,35 @@ func TestUserPlaneAtStart(t *testing.T) {
 	}
 	if _, err := d.Associations(); !errors.Is(err, ErrNotUPF) {
 		t.Errorf("associations: %v", err)
+	}
+}
+
+// A start with room for fewer sessions than there are is refused before anything is touched.
+func TestFewerSessionsThanThereAre(t *testing.T) {
+	dp, dir := newFake(), t.TempDir()
+	withLimit := func(n int) *daemon {
+		return prepareUPF(t, dir, strings.Replace(withN9(byGTPU), "10.45.0.0/24", "10.45.0.0/29", 1)+fmt.Sprintf("limits: {sessions: %d}\n", n), dp)
+	}
+	d := withLimit(64).start(t, links("eth0", "eth1"))
+	c := dial(t)
+	if _, err := c.Associate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	establish(t, c, 5)
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	dp.log()
+	err := withLimit(4).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "limits.sessions is 4, and there are 5 sessions: set it to at least 5") {
+		t.Errorf("with too few: %v", err)
+	}
+	if calls := dp.log(); !slices.Equal(calls, []string{"close"}) {
+		t.Errorf("the data path was touched: %q", calls)
+	}
+	d = withLimit(5).start(t, links("eth0", "eth1"))
+	if list, total, err := d.Sessions(SessionFilter{}); err != nil || total != 5 {
+		t.Errorf("%d sessions, %v: %v", total, err, list)
 	}
 }
 

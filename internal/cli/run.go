@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/metrics"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
@@ -149,7 +150,7 @@ func (d *daemon) reloads(ctx context.Context, hangup <-chan os.Signal) error {
 		if changes, err := d.agent.Reload(ctx); err != nil {
 			logRefused(d.logger, d.file, err)
 		} else {
-			d.logger.Info("the configuration file was applied", "event", logevent.ConfigApplied, "file", d.file, "changes", len(changes))
+			d.logger.Info("the configuration file was applied", "event", logevent.ConfigApplied, "file", d.file, "changes", len(changes), "after_restart", desired.Waiting(changes))
 		}
 		d.notify("READY=1")
 	}

@@ -26,7 +26,7 @@ var (
 		"What BGP peers and the Kubernetes API say cannot be written to the state file. After a restart the daemon waits for them longer.",
 		"Check space and permissions of the state directory.")
 	ConfigApplied = define("config.applied", slog.LevelInfo,
-		"The configuration file was applied after SIGHUP.",
+		"The configuration file was applied after SIGHUP. `after_restart` lists the sections that the next start reads.",
 		"")
 	ConfigRefused = define("config.refused", slog.LevelError,
 		"The configuration file was not applied after SIGHUP; what ran before runs on. One line for each mistake.",
@@ -74,10 +74,10 @@ var (
 		"Routes, neighbours or links of the kernel could not be written to the data path. The daemon tries again.",
 		"The error says what is full: raise that limit.")
 	DataPathLayoutChanged = define("datapath.layout_changed", slog.LevelInfo,
-		"The tables of the earlier version have another layout: they are copied while packets still meet the former ones.",
+		"The tables have another layout or size than this version and its limits want: they are copied while packets still meet the former ones.",
 		"")
 	DataPathTableEmptied = define("datapath.table_emptied", slog.LevelWarn,
-		"A table of the earlier version could not be kept, and starts empty.",
+		"A table of the earlier daemon could not be kept, and starts empty.",
 		"The line says why; what the table held is learned or written again.")
 	DataPathRecordSkipped = define("datapath.record_skipped", slog.LevelWarn,
 		"A record of the data path has another build's size: it was written before an upgrade, and is skipped.",

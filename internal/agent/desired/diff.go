@@ -86,12 +86,12 @@ func Diff(from, to []Resource, before, after Process) ([]Change, error) {
 		from, to any
 		when     string
 	}{
-		{"limits", before.Limits, after.Limits, limitsWhen(before.Limits, after.Limits)},
-		{"api", before.API, after.API, " (from the next start on)"},
+		{"limits", before.Limits, after.Limits, atRestart},
+		{"api", before.API, after.API, atRestart},
 		{"bgp", before.BGP, after.BGP, ""},
 		{"overlay", before.Overlay, after.Overlay, ""},
 		{"liveness", before.Liveness, after.Liveness, ""},
-		{"metrics", before.Metrics, after.Metrics, " (from the next start on)"},
+		{"metrics", before.Metrics, after.Metrics, atRestart},
 		{"upf", before.UPF, after.UPF, ""},
 		{"log", before.Log, after.Log, logWhen},
 	} {
@@ -107,14 +107,17 @@ func Diff(from, to []Resource, before, after Process) ([]Change, error) {
 	return out, nil
 }
 
-// limitsWhen says when a change of limits takes effect. Some decide where entries are in their
-// tables, which are then not copied.
-func limitsWhen(before, after config.Limits) string {
-	places := func(l config.Limits) [4]uint32 { return [4]uint32{l.SIDs, l.Tunnels, l.Sessions, l.Filters} }
-	if places(before) != places(after) {
-		return " (from the next start on, which takes `culvert unpin` before)"
+// atRestart ends the details of a change that only a start reads.
+const atRestart = " (from the next start on: restart the service, nothing is lost)"
+
+// Waiting are the sections of the settings whose change waits for the next start.
+func Waiting(changes []Change) (sections []string) {
+	for _, c := range changes {
+		if c.Kind == KindSettings && strings.HasSuffix(c.Detail, atRestart) {
+			sections = append(sections, c.Key)
+		}
 	}
-	return " (from the next start on)"
+	return sections
 }
 
 // SameList says whether two lists are one list, not only equal ones.
