@@ -74,7 +74,7 @@ struct settings {
 	struct pool4 pool4[MAX_POOLS];
 	struct pool6 pool6[MAX_POOLS];
 	struct nat nat[MAX_NATS];
-	__u64 flow_key[FLOW_KEYS]; /* of netpol_cache's fingerprints: random, and nobody's to know */
+	__u64 flow_key[FLOW_KEYS]; /* of netpol_cache's fingerprints: random */
 };
 
 /* local_sid[index]: published by one 64-bit write of the first word; what it
