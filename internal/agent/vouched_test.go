@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/agent/observed"
+	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/overlay"
 )
@@ -64,4 +65,20 @@ func TestSaysThatOthersRefuseIt(t *testing.T) {
 		s, err := d.Status()
 		return err == nil && !slices.ContainsFunc(s.Overlay.Problems, func(p string) bool { return strings.HasPrefix(p, "other nodes") })
 	})
+}
+
+// A node sends from its former address until the others know the new one.
+func TestMovesToAnotherAddress(t *testing.T) {
+	o := parse(t, strings.ReplaceAll(kubeFile, "/nowhere", "/x")).Overlay
+	k := observed.Self{Self: kube.Self{PodCIDRs: []netip.Prefix{prefix("10.244.1.0/24")}, Addresses: []netip.Addr{addr("2001:db8::11")}}}
+	for told, want := range map[string]string{"2001:db8::1": "2001:db8::1", "2001:db8::11": "2001:db8::11", "": "2001:db8::11"} {
+		k.Told = netip.Addr{}
+		if told != "" {
+			k.Told = addr(told)
+		}
+		self := plan.SelfOf(&o, k, underlay(), netip.Addr{})
+		if n := self.Node(); self.Source() != addr(want) || n.Address != addr("2001:db8::11") || n.Former.IsValid() != (told == "2001:db8::1") {
+			t.Errorf("the others know %q: it sends from %s, and says %+v", told, self.Source(), n)
+		}
+	}
 }
