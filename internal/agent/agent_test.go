@@ -389,7 +389,7 @@ func TestProcessSettingsWait(t *testing.T) {
 	if err != nil || len(changes) != 2 {
 		t.Fatalf("changes are %v, %v", changes, err)
 	}
-	if c := changes[0]; c.Key != "limits" || !strings.Contains(c.Detail, "70000") || !strings.Contains(c.Detail, "restart the service") {
+	if c := changes[0]; c.Key != "limits" || !strings.Contains(c.Detail, "70000") || !strings.Contains(c.Detail, "restart the service, nothing is lost") {
 		t.Errorf("limits: %+v", c)
 	}
 	if c := changes[1]; c.Key != "log" || strings.Contains(c.Detail, "next start") {
@@ -397,6 +397,10 @@ func TestProcessSettingsWait(t *testing.T) {
 	}
 	if w := desired.Waiting(changes); !slices.Equal(w, []string{"limits"}) {
 		t.Errorf("waiting are %q, want limits", w)
+	}
+	flows, err := d.Apply(context.Background(), parse(t, gateway+"limits: {sids: 70000, pod_flows: 4096}\nlog: {level: debug}\n"), true)
+	if err != nil || len(flows) != 1 || strings.Contains(flows[0].Detail, "nothing is lost") || !strings.Contains(flows[0].Detail, "it forgets the connections") {
+		t.Errorf("other pod_flows: %+v, %v", flows, err)
 	}
 	if level.Level() != slog.LevelDebug {
 		t.Errorf("the level is %s", level.Level())

@@ -86,7 +86,7 @@ func Diff(from, to []Resource, before, after Process) ([]Change, error) {
 		from, to any
 		when     string
 	}{
-		{"limits", before.Limits, after.Limits, atRestart},
+		{"limits", before.Limits, after.Limits, limitsWhen(before.Limits, after.Limits)},
 		{"api", before.API, after.API, atRestart},
 		{"bgp", before.BGP, after.BGP, ""},
 		{"overlay", before.Overlay, after.Overlay, ""},
@@ -110,10 +110,18 @@ func Diff(from, to []Resource, before, after Process) ([]Change, error) {
 // atRestart ends the details of a change that only a start reads.
 const atRestart = " (from the next start on: restart the service, nothing is lost)"
 
+// limitsWhen says when a change of limits takes effect, and what it costs.
+func limitsWhen(before, after config.Limits) string {
+	if before.PodFlows != after.PodFlows {
+		return " (from the next start on: restart the service; it forgets the connections of pods that NetworkPolicies isolate)"
+	}
+	return atRestart
+}
+
 // Waiting are the sections of the settings whose change waits for the next start.
 func Waiting(changes []Change) (sections []string) {
 	for _, c := range changes {
-		if c.Kind == KindSettings && strings.HasSuffix(c.Detail, atRestart) {
+		if c.Kind == KindSettings && slices.Contains([]string{"limits", "api", "metrics"}, c.Key) {
 			sections = append(sections, c.Key)
 		}
 	}
