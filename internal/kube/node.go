@@ -69,22 +69,19 @@ type told struct {
 }
 
 // address returns the address that the others know, by what the Node says now. It has `again`
-// called where they will know another one after a time. What an earlier agent said they know.
+// called where they will know another one after a time. What somebody else writes does not stay so
+// long: this node overwrites it.
 func (t *told) address(says string, again func(time.Duration)) netip.Addr {
 	var n overlay.Node
 	if json.Unmarshal([]byte(says), &n) != nil || !n.Address.IsValid() {
 		return t.known
 	}
-	switch {
-	case !t.latest.IsValid():
-		t.known = n.Address
-	case t.latest != n.Address:
-		t.since = time.Now()
+	if t.latest != n.Address {
+		t.latest, t.since = n.Address, time.Now()
 		again(learned)
-	case time.Since(t.since) >= learned:
+	} else if time.Since(t.since) >= learned {
 		t.known = n.Address
 	}
-	t.latest = n.Address
 	return t.known
 }
 

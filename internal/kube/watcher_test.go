@@ -125,6 +125,15 @@ func TestTold(t *testing.T) {
 	if d := time.Since(began); d < learned {
 		t.Errorf("the others had %v to learn the second address, want %v", d, learned)
 	}
+	// Somebody else writes another address: it is overwritten, and never counts as known.
+	began = time.Now()
+	c.node(me, map[string]any{"metadata": map[string]any{"annotations": map[string]any{NodeAnnotation: `{"address": "2001:db8::99"}`}}})
+	for time.Since(began) < learned+time.Second/2 {
+		if !known("2001:db8::11")() {
+			t.Fatal("an address that somebody else wrote counts as known")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 const listing = `
