@@ -196,7 +196,7 @@ INLINE int is_about_known_flow(struct inner *about, struct upper *upper, __u32 i
 	return flow && goes_on(p, flow, &key, p->generation, now);
 }
 
-/* The same for a program that has room for the call on its stack, and none for the key. */
+/* The same, with a stack frame of its own. */
 GLOBAL int is_about_flow(struct inner *about, struct upper *upper, __u32 index, __u32 direction,
 			 __u32 now)
 {

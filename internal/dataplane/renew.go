@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/sid"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/tunnel"
 	"github.com/culvert-net/culvert/internal/logevent"
 )
@@ -137,7 +138,7 @@ func forgetSessions(tables migrate.Set) {
 		settings.ForgetSessions(migrate.As[abi.Settings](value))
 		return true
 	})
-	for _, name := range []string{abi.MapTargetByDst4, abi.MapTargetByDst6, abi.MapTargetByPort} {
+	for _, name := range table.OfTargets {
 		tables.Edit(name, func(_ uint32, _, value []byte) bool {
 			kind := abi.TargetKind(migrate.As[abi.Target](value).Kind)
 			return kind != abi.TargetKindTARGET_PDR && kind != abi.TargetKindTARGET_LINK

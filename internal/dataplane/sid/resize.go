@@ -4,6 +4,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/migrate"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // resizing gives SIDs new indices, in tables with room for another number of them.
@@ -145,8 +146,7 @@ func (r *resizing) moveMobiles() error {
 			used[e.Mobile] = true
 		}
 	})
-	steering := []string{abi.MapTargetByDst4, abi.MapTargetByDst6, abi.MapTargetByPort}
-	for _, name := range steering {
+	for _, name := range table.OfTargets {
 		if err == nil {
 			err = r.set.Each(name, func(_ uint32, _, value []byte) {
 				if to := migrate.As[abi.Target](value); to.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
@@ -169,7 +169,7 @@ func (r *resizing) moveMobiles() error {
 		e.Mobile = moves.To(e.Mobile)
 		return true
 	})
-	for _, name := range steering {
+	for _, name := range table.OfTargets {
 		r.set.Edit(name, func(_ uint32, _, value []byte) bool {
 			if to := migrate.As[abi.Target](value); to.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
 				to.Index = moves.To(to.Index)

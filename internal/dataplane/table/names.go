@@ -23,6 +23,9 @@ const (
 	NameClass     = 7
 )
 
+// OfTargets are the tables whose entries are targets (struct target): what steering leads to.
+var OfTargets = []string{abi.MapTargetByDst4, abi.MapTargetByDst6, abi.MapTargetByPort}
+
 // Put names an index.
 func (n *Names) Put(kind, index uint32, name string) error {
 	var text [NameLength]byte

@@ -7,9 +7,6 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
-// steering are the tables whose targets may be tunnels.
-var steering = []string{abi.MapTargetByDst4, abi.MapTargetByDst6, abi.MapTargetByPort}
-
 // resizing gives tunnels new indices, in tables with room for another number of them.
 type resizing struct {
 	set      migrate.Set
@@ -109,7 +106,7 @@ func (r *resizing) moveOthers() error {
 			}
 		})
 	}
-	for _, name := range steering {
+	for _, name := range table.OfTargets {
 		if err == nil {
 			err = r.set.Each(name, func(_ uint32, _, value []byte) {
 				if to := migrate.As[abi.Target](value); to.Kind == uint32(abi.TargetKindTARGET_TUNNEL) {
@@ -150,7 +147,7 @@ func (r *resizing) editReferences() {
 		k.Index = r.moves.To(k.Index)
 		return k.Index != 0
 	})
-	for _, name := range steering {
+	for _, name := range table.OfTargets {
 		r.set.Edit(name, func(_ uint32, _, value []byte) bool {
 			if to := migrate.As[abi.Target](value); to.Kind == uint32(abi.TargetKindTARGET_TUNNEL) {
 				to.Index = r.moves.To(to.Index)
