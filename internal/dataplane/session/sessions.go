@@ -76,7 +76,7 @@ func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
 		templates: map[Forwarding]uint16{},
 	}
 	slots := s.owners.slots
-	s.teids = &teids{slots: slots, next: 1, state: make([]uint8, slots), generation: make([]uint8, slots), others: map[uint32]bool{}}
+	s.teids = newTEIDs(slots)
 	for slot := range s.teids.generation { // go on behind those that an earlier daemon handed out
 		s.teids.generation[slot] = generationOf(s.tables.loadDo(uint32(slot)))
 	}
