@@ -386,6 +386,7 @@ INLINE int receive_marked(struct xdp_md *ctx, struct packet *p, struct forwardin
 	return CONTINUE;
 }
 
+/* The daemon, which knows whose End Markers a session takes, gets it, and sends it in again. */
 INLINE int receive_end_marker(struct xdp_md *ctx, struct packet *p, __u32 index, __u8 hops,
 			      __u8 class)
 {
@@ -412,6 +413,8 @@ INLINE int receive_end_marker(struct xdp_md *ctx, struct packet *p, __u32 index,
 	f = bpf_map_lookup_elem(&forwarding, &index);
 	if (!f || f->kind != FORWARD_GTPU)
 		return REASON_GTPU_MESSAGE;
+	if (p->ifindex != OWN_PORT)
+		return REASON_PASSED;
 	return receive_onward(ctx, p, f, rule->teid, hops, class);
 }
 

@@ -532,6 +532,8 @@ enum punt_kind {
 #define KEPT_MARK 0x6b657074u
 /* Before a frame of the daemon's for a UE behind a NAT, by its private address. */
 #define OWN_MARK 0x6f776e66u
+/* The loopback interface: only what the daemon sends in itself comes by it. */
+#define OWN_PORT 1
 #define SESSION_TABLE 0xffffffffu
 
 struct punt {

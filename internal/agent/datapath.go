@@ -116,7 +116,7 @@ type sliced interface {
 	EndMarkers(context.Context, func(out uint64)) error
 	SetSlice(slice uint32, up, down uint64) error
 	SliceCounters(slice uint32) (up, down counter.Counter, err error)
-	InjectGPDU(teid uint32, tpdu []byte) error
+	InjectGTPU(message []byte, tos, ttl uint8) error
 	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error
 }
 
@@ -128,6 +128,7 @@ func (s sessions) TakeTEID(teid uint32) error          { return s.dp.Sessions.Ta
 func (s sessions) FreeTEID(teid uint32)                { s.dp.Sessions.FreeTEID(teid) }
 func (s sessions) PutSession(v datapath.Session) error { return s.dp.Sessions.Put(v) }
 func (s sessions) DropSession(id uint64) error         { return s.dp.Sessions.Drop(id) }
+func (s sessions) SessionOf(teid uint32) uint64        { return s.dp.Sessions.OfTEID(teid) }
 func (s sessions) Taken(entry uint32)                  { s.dp.Sessions.Turns.Taken(entry) }
 func (s sessions) Shut(id uint64, rule uint16)         { s.dp.Sessions.Turns.Shut(id, rule) }
 

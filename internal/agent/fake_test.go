@@ -488,7 +488,10 @@ func (f *fakeDataPath) InjectToUE(_ uint64, packet []byte) error {
 	return f.Inject(packet, 1)
 }
 
-func (f *fakeDataPath) InjectGPDU(_ uint32, tpdu []byte) error { return f.InjectToUE(0, tpdu) }
+func (f *fakeDataPath) SessionOf(uint32) uint64 { return 0 }
+func (f *fakeDataPath) InjectGTPU(message []byte, _, _ uint8) error {
+	return f.InjectToUE(0, message)
+}
 
 func (f *fakeDataPath) InjectFor(_ uint64, frame []byte, _ int, _ bool) error {
 	f.injected <- frame

@@ -55,6 +55,9 @@ func inNamespace(t testing.TB, ports []model.Port, f func()) {
 	ns.Sysctl(t, "net.ipv6.conf.default.dad_transmits", "0")
 	ns.Sysctl(t, "net.ipv6.conf.default.mldv2_unsolicited_report_interval", "3600000") // ms
 	for _, p := range ports {
+		if p.Name == "lo" {
+			continue // it is there
+		}
 		ns.IP(t, fmt.Sprintf("link add name %s index %d type veth peer name %s-peer index %d", p.Name, p.Ifindex, p.Name, p.Ifindex+100))
 		ns.IP(t, "link set up dev "+p.Name)
 		ns.IP(t, "link set up dev "+p.Name+"-peer")

@@ -30,17 +30,15 @@ func (d *DataPlane) InjectToUE(session uint64, packet []byte) error {
 	return nil
 }
 
-// InjectGPDU sends a T-PDU by the rules of a TEID of ours.
-func (d *DataPlane) InjectGPDU(teid uint32, tpdu []byte) error {
-	if len(tpdu) == 0 {
-		return errors.New("there is no T-PDU")
-	}
-	packet, err := d.gpduToUs(teid, tpdu)
+// InjectGTPU sends a G-PDU or End Marker by the rules of its TEID, as if it had come to a
+// GTP-U address of ours with that TOS and TTL.
+func (d *DataPlane) InjectGTPU(message []byte, tos, ttl uint8) error {
+	packet, err := d.toUs(message, tos, ttl)
 	if err == nil {
 		err = d.injectOwn(frameOf(packet))
 	}
 	if err != nil {
-		return fmt.Errorf("inject a G-PDU for TEID %#x: %w", teid, err)
+		return fmt.Errorf("inject a GTP-U message: %w", err)
 	}
 	return nil
 }
@@ -105,26 +103,30 @@ func frameOf(packet []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(make([]byte, 12, 14+len(packet)), etherType), packet...)
 }
 
-// gpduToUs is a G-PDU to one of our GTP-U addresses. Nobody looks at the UDP
-// checksum (docs/reference/semantics.md section 6).
 func (d *DataPlane) gpduToUs(teid uint32, tpdu []byte) ([]byte, error) {
+	message, err := gtpu.AppendGPDU(nil, teid, gtpu.PDUSessionContainer{}, tpdu)
+	if err != nil {
+		return nil, err
+	}
+	return d.toUs(message, 0, settings.DefaultHopLimit)
+}
+
+// toUs is a packet with a GTP-U message to one of our GTP-U addresses. Nobody looks at the
+// UDP checksum (docs/reference/semantics.md section 6).
+func (d *DataPlane) toUs(message []byte, tos, ttl uint8) ([]byte, error) {
 	d.mu.Lock()
 	addresses := d.settings.Want.GTPUAddresses
 	d.mu.Unlock()
 	if len(addresses) == 0 {
 		return nil, errors.New("there is no GTP-U address")
 	}
-	message, err := gtpu.AppendGPDU(nil, teid, gtpu.PDUSessionContainer{}, tpdu)
-	if err != nil {
-		return nil, err
-	}
 	be := binary.BigEndian
 	a, length := addresses[0], uint16(8+len(message))
 	var b []byte // an IP header from and to our address, then UDP
 	if a.Is4() {
-		b = append(be.AppendUint16([]byte{0x45, 0}, 20+length), 0, 0, 0x40, 0, settings.DefaultHopLimit, 17, 0, 0)
+		b = append(be.AppendUint16([]byte{0x45, tos}, 20+length), 0, 0, 0x40, 0, ttl, 17, 0, 0)
 	} else {
-		b = append(be.AppendUint16([]byte{0x60, 0, 0, 0}, length), 17, settings.DefaultHopLimit)
+		b = append(be.AppendUint16([]byte{0x60 | tos>>4, tos << 4, 0, 0}, length), 17, ttl)
 	}
 	b = append(append(b, a.AsSlice()...), a.AsSlice()...)
 	b = be.AppendUint16(be.AppendUint16(b, gtpu.Port), gtpu.Port)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/packet"
@@ -65,4 +67,34 @@ func onePunt(t *testing.T, d *DataPlane) (punt event.Punt) {
 	defer stop()
 	must(t, d.Punts.Read(ctx, func(p event.Punt) { punt = p; stop() }))
 	return punt
+}
+
+// An End Marker that the daemon gives back goes on by the rule of its TEID, and its session
+// is known by the TEID.
+func TestEndMarkerGivenBack(t *testing.T) {
+	d := sessionRig(t, Options{})
+	must(t, d.Sessions.Put(onward(5, 7, 8)))
+	must(t, d.Sessions.Put(onward(6, 0xabcdef01, 0xabcdef02)))
+	resolve(t, d)
+	forwarded := func() uint64 {
+		t.Helper()
+		all, err := d.Outcomes()
+		must(t, err)
+		return all[abi.ReasonREASON_FORWARDED].Packets
+	}
+	for teid, want := range map[uint32]uint64{7: 5, 8: 5, 0xabcdef01: 6, 0xabcdef02: 6, 9: 0} {
+		if got := d.Sessions.OfTEID(teid); got != want {
+			t.Errorf("TEID %#x is of session %d, want %d", teid, got, want)
+		}
+		before := forwarded()
+		must(t, d.InjectGTPU(gtpu.AppendEndMarker(nil, teid), 0x28, 9))
+		if got, want := forwarded()-before, min(want, 1); got != want {
+			t.Errorf("TEID %#x: %d End Markers went on, want %d", teid, got, want)
+		}
+	}
+	before := forwarded()
+	must(t, d.InjectGTPU(gtpu.AppendEndMarker(nil, 7), 0, 1))
+	if got := forwarded() - before; got != 0 {
+		t.Error("an End Marker goes round for ever")
+	}
 }

@@ -15,10 +15,17 @@ type upf struct{ j *journey }
 
 func (j *journey) upf() upf { return upf{j} }
 
-// receive is a G-PDU or End Marker whose TEID is a session's.
+// ownPort is the interface by which the daemon's own packets come in.
+const ownPort = 1
+
+// receive is a G-PDU or End Marker whose TEID is a session's. The daemon gets an End Marker
+// first, and sends it in again if the session takes one from that peer.
 func (u upf) receive(rules []*ruleState, msg message) Result {
 	if msg.kind == endMarker {
 		if r := rules[0]; r.Action == ActionForward && r.Forward.Kind == ForwardGTPU {
+			if u.j.ifindex != ownPort {
+				return u.j.leave(u.j.untouched())
+			}
 			return u.j.gtpu().relay(r.tunnel(), msg, r.marking(), outbound{quoted: u.j.packet, l3: u.j.l3})
 		}
 		return u.j.drop(GTPUMessage)

@@ -57,9 +57,10 @@ type DataPath interface {
 	// InjectKept sends a frame on as if it came in on an interface. The frame was
 	// handed up to be kept, by a rule that may still keep what comes.
 	InjectKept(frame []byte, ifindex int) error
-	// InjectGPDU sends a T-PDU by the rules of a TEID of ours, as if it had come in a
-	// G-PDU.
-	InjectGPDU(teid uint32, tpdu []byte) error
+	// SessionOf returns the session that a TEID of ours leads to; 0: none. InjectGTPU sends
+	// a G-PDU or End Marker by its rules, as if it had come with that TOS and TTL.
+	SessionOf(teid uint32) (session uint64)
+	InjectGTPU(message []byte, tos, ttl uint8) error
 	// InjectFor gives a frame from a link to one Ethernet session. kept says that
 	// the frame was handed up to be kept.
 	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error

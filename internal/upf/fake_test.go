@@ -23,7 +23,7 @@ import (
 
 // fakePath is a data path to which a test says what packets come.
 type fakePath struct {
-	gpdus    []string // of SMFs
+	messages []string // G-PDUs of SMFs, and End Markers
 	mu       sync.Mutex
 	held     map[uint32]int // packets on their way up, by entryOf a rule
 	sessions map[uint64]datapath.Session
@@ -208,11 +208,31 @@ func (f *fakePath) Inject(frame []byte, ifindex int) error {
 	return nil
 }
 
-func (f *fakePath) InjectGPDU(teid uint32, tpdu []byte) error {
+func (f *fakePath) SessionOf(teid uint32) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.gpdus = append(f.gpdus, fmt.Sprintf("%#x: %x", teid, tpdu))
+	for id, s := range f.sessions {
+		for i := range s.Rules {
+			if s.Rules[i].TEID == teid {
+				return id
+			}
+		}
+	}
+	return 0
+}
+
+func (f *fakePath) InjectGTPU(message []byte, tos, ttl uint8) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.messages = append(f.messages, fmt.Sprintf("%x tos %d ttl %d", message, tos, ttl))
 	return nil
+}
+
+// givenBack are the GTP-U messages that the data path got.
+func (f *fakePath) givenBack() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.messages)
 }
 
 func (f *fakePath) InjectFor(session uint64, frame []byte, ifindex int, _ bool) error {

@@ -397,7 +397,8 @@ func (j joined) LeadsTo(out uint64) (netip.Addr, uint32, bool) { return j.Sessio
 func (j joined) RecoverTurn(template uint16, gnb netip.Addr, entry uint32) (bool, error) {
 	return j.Sessions.Turns.Recover(template, gnb, entry)
 }
-func (j joined) OwnerOf(entry uint32) uint64 { id, _ := j.Sessions.RuleAt(entry); return id }
-func (j joined) NewTEID() (uint32, error)    { return j.Sessions.NewTEID() }
-func (j joined) TakeTEID(teid uint32) error  { return j.Sessions.TakeTEID(teid) }
-func (j joined) FreeTEID(teid uint32)        { j.Sessions.FreeTEID(teid) }
+func (j joined) OwnerOf(entry uint32) uint64  { id, _ := j.Sessions.RuleAt(entry); return id }
+func (j joined) NewTEID() (uint32, error)     { return j.Sessions.NewTEID() }
+func (j joined) TakeTEID(teid uint32) error   { return j.Sessions.TakeTEID(teid) }
+func (j joined) SessionOf(teid uint32) uint64 { return j.Sessions.OfTEID(teid) }
+func (j joined) FreeTEID(teid uint32)         { j.Sessions.FreeTEID(teid) }

@@ -2,6 +2,7 @@ package upf
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -56,6 +57,19 @@ func (g gnb) send(b []byte, to netip.AddrPort) {
 	}
 }
 
+// runPaths runs the paths until the test ends.
+func (w *world) runPaths(own func() []netip.Addr) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- w.paths.Run(ctx, own) }()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
 func TestPaths(t *testing.T) {
 	const own, peer, other = "127.91.0.1", "127.91.0.2", "127.91.0.3"
 	g, g2 := newGNB(t, peer), newGNB(t, other)
@@ -66,17 +80,7 @@ func TestPaths(t *testing.T) {
 	s := sample.Session(1)
 	s.FARs[1].Forwarding.Outer.Addr = addr(peer)
 	w.establish(s)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() {
-		done <- w.paths.Run(ctx, func() []netip.Addr { return w.install.config.Load().Addresses })
-	}()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	w.runPaths(func() []netip.Addr { return w.install.config.Load().Addresses })
 
 	h, from := g.next()
 	sequence, _ := h.Sequence()
@@ -232,15 +236,7 @@ func TestGPDUsOfSMFs(t *testing.T) {
 	const own = "127.91.0.6"
 	smf, stranger := newGNB(t, "127.91.0.9"), newGNB(t, "127.91.0.10")
 	w := newWorld(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- w.paths.Run(ctx, func() []netip.Addr { return []netip.Addr{addr(own)} }) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	w.runPaths(func() []netip.Addr { return []netip.Addr{addr(own)} })
 	gpdu, err := gtpu.AppendGPDU(nil, 0x123, gtpu.PDUSessionContainer{}, []byte{0x60, 1, 2})
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +250,57 @@ func TestGPDUsOfSMFs(t *testing.T) {
 	})
 	smf.send(gpdu, to)
 	waitFor(t, "the SMF's G-PDU", func() bool { return w.stats.FromSMF.Load() == 1 })
-	if !slices.Equal(w.path.gpdus, []string{"0x123: 600102"}) {
-		t.Errorf("taken: %q", w.path.gpdus)
+	if !slices.Equal(w.path.givenBack(), []string{fmt.Sprintf("%x tos 0 ttl 64", gpdu)}) {
+		t.Errorf("taken: %q", w.path.givenBack())
+	}
+}
+
+// A session that sends on takes End Markers from the gNB and the UPF that it sends to, and
+// for a while from the gNB that its UE has left. Others' have no effect and are counted.
+func TestEndMarkersOfPeers(t *testing.T) {
+	const own, other, gnb1, gnb2, anchor, stranger = "127.91.0.20", "127.91.0.19", "127.91.0.21", "127.91.0.22", "127.91.0.23", "127.91.0.24"
+	w := newWorld(t)
+	w.runPaths(func() []netip.Addr { return []netip.Addr{addr(own), addr(other)} })
+	s := sample.Session(1)
+	s.PDRs[1].PDI.TEID, s.PDRs[1].PDI.TEID4 = 0x77, addr(own)
+	s.FARs[0].Forwarding.Outer = &session.OuterHeader{Addr: addr(anchor), TEID: 0x8001}
+	s.FARs[1].Forwarding.Outer.Addr = addr(gnb1)
+	w.establish(s)
+	peers := map[string]gnb{}
+	for _, a := range []string{gnb1, gnb2, anchor, stranger} {
+		peers[a] = newGNB(t, a)
+	}
+	if _, from := peers[gnb1].next(); from.Addr() != addr(own) { // so the socket is open
+		t.Errorf("an Echo Request from %v, not from the first address", from)
+	}
+	want := func(what, from string, teid uint32, taken bool) {
+		t.Helper()
+		before, refused := len(w.path.givenBack()), w.stats.EndMarkersRefused.Load()
+		peers[from].send(gtpu.AppendEndMarker(nil, teid), netip.AddrPortFrom(addr(own), gtpu.Port))
+		if !taken {
+			waitFor(t, what, func() bool { return w.stats.EndMarkersRefused.Load() == refused+1 })
+		} else {
+			waitFor(t, what, func() bool { return len(w.path.givenBack()) == before+1 })
+		}
+		if n := len(w.path.givenBack()); !taken && n != before {
+			t.Errorf("%s: it has an effect", what)
+		}
+	}
+	want("of the upstream UPF", anchor, 0x77, true)
+	want("of the gNB", gnb1, s.PDRs[0].PDI.TEID, true)
+	want("of a stranger", stranger, 0x77, false)
+	want("of a gNB that no rule names", gnb2, 0x77, false)
+	want("for an unknown TEID", anchor, 0x78, false)
+
+	to := sample.Copy(t, s)
+	to.FARs[1].Forwarding.Outer.Addr = addr(gnb2)
+	w.modify(s, to, session.Modification{})
+	want("of the new gNB", gnb2, 0x77, true)
+	want("of the gNB that the UE has left", gnb1, 0x77, true)
+	w.passed.Add(int64(11 * time.Second))
+	want("of the gNB that the UE left long ago", gnb1, 0x77, false)
+	want("of the gNB, later", gnb2, 0x77, true)
+	if got, want := w.path.givenBack()[0], "30fe000000000077 tos 0 ttl 64"; got != want {
+		t.Errorf("sent on: %q, want %q", got, want)
 	}
 }

@@ -59,13 +59,31 @@ func (p *peering) pathRecovered(peer netip.Addr) {
 
 // fromSMF takes a G-PDU that came to a socket, by an interface without the data path: from
 // SMFs only, which answer router solicitations of UEs so. It says whether it took it.
-func (p *peering) fromSMF(from netip.Addr, in int, teid uint32, tpdu []byte) bool {
+func (p *peering) fromSMF(r path.Received) bool {
 	to := p.reports.to.Load()
-	if to == nil || !(*to).IsSMF(from, in) {
+	if to == nil || !(*to).IsSMF(r.From, r.In) {
 		return false
 	}
-	if err := p.dp.InjectGPDU(teid, tpdu); err != nil {
-		p.log.Debug("G-PDU of an SMF not taken", "from", from, "error", err)
+	if err := p.dp.InjectGTPU(r.Message, r.TOS, r.TTL); err != nil {
+		p.log.Debug("G-PDU of an SMF not taken", "from", r.From, "error", err)
+		return false
+	}
+	return true
+}
+
+// endMarker takes an End Marker for a session that sends it on, from peers of the session
+// only: others must not end what the next node waits for.
+func (p *peering) endMarker(r path.Received) bool {
+	e := p.store.Entry(p.dp.SessionOf(r.TEID))
+	if e == nil {
+		return false
+	}
+	s, _ := e.Current()
+	if s == nil || !p.paths.TakesEndMarkers(s, r.From) {
+		return false
+	}
+	if err := p.dp.InjectGTPU(r.Message, r.TOS, r.TTL); err != nil {
+		p.log.Debug("End Marker not sent on", "from", r.From, "error", err)
 		return false
 	}
 	return true

@@ -77,7 +77,7 @@ func New(o Options) (*UPF, error) {
 	peering := &peering{dp: o.DataPath, store: u.store, reports: u.reports, log: o.Logger, now: o.Now}
 	u.paths = path.New(path.Options{
 		Log: o.Logger, Now: o.Now, Stats: &u.stats, Interval: func() time.Duration { return u.install.config.Load().EchoInterval },
-		Failed: peering.pathFailed, Recovered: peering.pathRecovered, GPDU: peering.fromSMF,
+		Failed: peering.pathFailed, Recovered: peering.pathRecovered, GPDU: peering.fromSMF, EndMarker: peering.endMarker,
 		Indication: func(to session.PeerTEID) { u.reports.errorIndicated(u.paths.Sessions(to), to) },
 	})
 	peering.paths = u.paths

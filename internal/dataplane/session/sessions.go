@@ -345,6 +345,19 @@ func (s *Sessions) Owner(index uint32) (session uint64, rule uint16) {
 	return s.owners.ruleAt(index)
 }
 
+// OfTEID returns the session that a TEID leads to; 0: none.
+func (s *Sessions) OfTEID(teid uint32) (session uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.usable() != nil {
+		return 0
+	}
+	if _, index, led := s.tables.find(&key{teid: teid}); led {
+		session, _ = s.Owner(index)
+	}
+	return session
+}
+
 // EntryAt returns the entry of a rule in the table pdr; 0 if it has no entry.
 func (s *Sessions) EntryAt(session uint64, rule uint16) uint32 {
 	return s.owners.entryOf(s.owners.byID.Get(session), rule)

@@ -35,9 +35,21 @@ type Options struct {
 	// answers again, and Indication with the F-TEID in an Error Indication.
 	Failed, Recovered func(netip.Addr)
 	Indication        func(session.PeerTEID)
-	// GPDU is called for a G-PDU that came to a socket, by the interface with the index
-	// in, and says whether it took it.
-	GPDU func(from netip.Addr, in int, teid uint32, tpdu []byte) bool
+	// GPDU is called for a G-PDU that came to a socket, and says whether it took it.
+	GPDU func(Received) bool
+	// EndMarker is called for an End Marker that is for a session to send on, and says
+	// whether the session takes it from that peer.
+	EndMarker func(Received) bool
+}
+
+// Received is a GTP-U message that came to a socket.
+type Received struct {
+	From    netip.Addr
+	Message []byte
+	TEID    uint32
+	// TOS (or traffic class) and TTL (or hop limit) of the packet.
+	TOS, TTL uint8
+	In       int // index of the interface
 }
 
 // Paths are the paths to all GTP-U peers that sessions send to.
@@ -46,11 +58,13 @@ type Paths struct {
 
 	mu       sync.Mutex
 	sockets  map[netip.Addr]*net.UDPConn // by our address
+	own      []netip.Addr                // our addresses, in the order of the configuration
 	peers    map[netip.Addr]*peer
 	byNumber []*peer // by the number in tunnelKey; nil: free
 	// tunnels has one session that sends to an F-TEID, more has the others.
 	tunnels map[tunnelKey]uint64
 	more    map[tunnelKey]map[uint64]bool
+	former  formerPeers
 }
 
 type tunnelKey struct{ peer, teid uint32 }
@@ -79,7 +93,7 @@ type peer struct {
 func New(o Options) *Paths {
 	return &Paths{
 		o: o, sockets: map[netip.Addr]*net.UDPConn{}, peers: map[netip.Addr]*peer{},
-		tunnels: map[tunnelKey]uint64{}, more: map[tunnelKey]map[uint64]bool{},
+		tunnels: map[tunnelKey]uint64{}, more: map[tunnelKey]map[uint64]bool{}, former: formerPeers{until: map[formerPeer]time.Time{}},
 	}
 }
 
@@ -97,6 +111,9 @@ func (p *Paths) Move(seid uint64, from, to *session.Session) {
 	for _, t := range before {
 		if !slices.Contains(after, t) {
 			p.remove(seid, t)
+			if sendsOn(to) && !t.control {
+				p.former.add(formerPeer{seid, t.Addr}, p.o.Now())
+			}
 		}
 	}
 }
@@ -385,10 +402,9 @@ func (p *Paths) send(to netip.Addr, message []byte) error {
 func (p *Paths) sendTo(to netip.AddrPort, payload []byte) error {
 	p.mu.Lock()
 	var socket *net.UDPConn
-	var from netip.Addr
-	for a, s := range p.sockets { // the lowest address, so that a peer sees one
-		if a.Is4() == to.Addr().Is4() && (socket == nil || a.Less(from)) {
-			socket, from = s, a
+	for _, a := range p.own { // the first one, from which the data path sends as well
+		if s := p.sockets[a]; socket == nil && s != nil && a.Is4() == to.Addr().Is4() {
+			socket = s
 		}
 	}
 	p.mu.Unlock()
@@ -400,30 +416,25 @@ func (p *Paths) sendTo(to netip.AddrPort, payload []byte) error {
 }
 
 // handle takes a GTP-U message that a peer sent.
-func (p *Paths) handle(b []byte, from netip.Addr, in int) {
-	h, ok := gtpu.ParseHeader(b)
+func (p *Paths) handle(r Received) {
+	h, ok := gtpu.ParseHeader(r.Message)
 	if !ok {
 		p.o.Stats.GTPUMalformed.Add(1)
 		return
 	}
+	r.TEID = h.TEID()
 	switch h.Type() {
 	case gtpu.EchoResponse:
 		sequence, _ := h.Sequence()
-		p.echoResponse(from, sequence)
+		p.echoResponse(r.From, sequence)
 	case gtpu.ErrorIndicationType:
-		e, ok := gtpu.ParseErrorIndication(h)
-		if !ok {
-			p.o.Stats.GTPUMalformed.Add(1)
-			return
+		p.errorIndication(r.From, h)
+	case gtpu.EndMarker:
+		if !p.o.EndMarker(r) {
+			p.o.Stats.EndMarkersRefused.Add(1)
 		}
-		p.o.Stats.ErrorIndications.Add(1)
-		if from != e.Peer.Unmap() { // only a peer itself knows which TEIDs it does not know
-			p.o.Stats.ErrorIndicationsRefused.Add(1)
-			return
-		}
-		p.o.Indication(session.PeerTEID{Addr: e.Peer.Unmap(), TEID: e.TEID})
 	case gtpu.GPDU:
-		if !p.o.GPDU(from, in, h.TEID(), h.Payload()) {
+		if !p.o.GPDU(r) {
 			p.o.Stats.GTPUIgnored.Add(1)
 			return
 		}
@@ -431,4 +442,20 @@ func (p *Paths) handle(b []byte, from netip.Addr, in int) {
 	default:
 		p.o.Stats.GTPUIgnored.Add(1)
 	}
+}
+
+// errorIndication takes an Error Indication from the peer that it names: only a peer itself
+// knows which TEIDs it does not know.
+func (p *Paths) errorIndication(from netip.Addr, h gtpu.Header) {
+	e, ok := gtpu.ParseErrorIndication(h)
+	if !ok {
+		p.o.Stats.GTPUMalformed.Add(1)
+		return
+	}
+	p.o.Stats.ErrorIndications.Add(1)
+	if from != e.Peer.Unmap() {
+		p.o.Stats.ErrorIndicationsRefused.Add(1)
+		return
+	}
+	p.o.Indication(session.PeerTEID{Addr: e.Peer.Unmap(), TEID: e.TEID})
 }

@@ -2,14 +2,14 @@ package path
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 
-	"golang.org/x/net/ipv4"
-	"golang.org/x/net/ipv6"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
@@ -39,6 +39,9 @@ func (p *Paths) Run(ctx context.Context, addresses func() []netip.Addr) error {
 // openSockets opens the sockets that are missing, and closes those of addresses
 // that are no longer ours.
 func (p *Paths) openSockets(ctx context.Context, group *errgroup.Group, addresses []netip.Addr) {
+	p.mu.Lock()
+	p.own = slices.Clone(addresses)
+	p.mu.Unlock()
 	wanted := map[netip.Addr]bool{}
 	for _, a := range addresses {
 		wanted[a] = true
@@ -70,14 +73,16 @@ func (p *Paths) openSockets(ctx context.Context, group *errgroup.Group, addresse
 
 // listen opens a GTP-U socket. The address need not exist yet.
 func listen(ctx context.Context, a netip.Addr) (*net.UDPConn, error) {
-	network, level, option, info := "udp4", unix.SOL_IP, unix.IP_FREEBIND, unix.IP_PKTINFO
+	network, level, options := "udp4", unix.SOL_IP, []int{unix.IP_FREEBIND, unix.IP_PKTINFO, unix.IP_RECVTTL, unix.IP_RECVTOS}
 	if a.Is6() {
-		network, level, option, info = "udp6", unix.SOL_IPV6, unix.IPV6_FREEBIND, unix.IPV6_RECVPKTINFO
+		network, level, options = "udp6", unix.SOL_IPV6, []int{unix.IPV6_FREEBIND, unix.IPV6_RECVPKTINFO, unix.IPV6_RECVHOPLIMIT, unix.IPV6_RECVTCLASS}
 	}
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var set error
 		err := raw.Control(func(fd uintptr) {
-			set = errors.Join(unix.SetsockoptInt(int(fd), level, option, 1), unix.SetsockoptInt(int(fd), level, info, 1))
+			for _, option := range options {
+				set = errors.Join(set, unix.SetsockoptInt(int(fd), level, option, 1))
+			}
 		})
 		return errors.Join(err, set)
 	}}
@@ -101,8 +106,7 @@ func (p *Paths) closeSockets() error {
 
 // receive reads a socket until it is closed.
 func (p *Paths) receive(socket *net.UDPConn) {
-	b, control := make([]byte, 2048), ipv6.NewControlMessage(ipv6.FlagInterface)
-	control = append(control, ipv4.NewControlMessage(ipv4.FlagInterface)...)
+	b, control := make([]byte, 2048), make([]byte, 256)
 	for {
 		n, length, _, from, err := socket.ReadMsgUDPAddrPort(b, control)
 		if errors.Is(err, net.ErrClosed) {
@@ -111,19 +115,36 @@ func (p *Paths) receive(socket *net.UDPConn) {
 		if err != nil { // an ICMP error about what was sent
 			continue
 		}
-		p.handle(b[:n], from.Addr().Unmap(), interfaceOf(control[:length]))
+		r := Received{From: from.Addr().Unmap(), Message: b[:n]}
+		r.readControl(control[:length])
+		p.handle(r)
 	}
 }
 
-// interfaceOf returns the index of the interface that control messages name; 0: none.
-func interfaceOf(control []byte) int {
-	var four ipv4.ControlMessage
-	if four.Parse(control) == nil && four.IfIndex != 0 {
-		return four.IfIndex
+// readControl reads what the kernel says of a packet besides its payload.
+func (r *Received) readControl(control []byte) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return
 	}
-	var six ipv6.ControlMessage
-	if six.Parse(control) == nil {
-		return six.IfIndex
+	number := func(b []byte) int {
+		if len(b) < 4 {
+			return 0
+		}
+		return int(binary.NativeEndian.Uint32(b))
 	}
-	return 0
+	for _, m := range messages {
+		switch [2]int32{m.Header.Level, m.Header.Type} {
+		case [2]int32{unix.SOL_IP, unix.IP_PKTINFO}:
+			r.In = number(m.Data)
+		case [2]int32{unix.SOL_IPV6, unix.IPV6_PKTINFO}:
+			r.In = number(m.Data[min(16, len(m.Data)):])
+		case [2]int32{unix.SOL_IP, unix.IP_TTL}, [2]int32{unix.SOL_IPV6, unix.IPV6_HOPLIMIT}:
+			r.TTL = uint8(number(m.Data))
+		case [2]int32{unix.SOL_IPV6, unix.IPV6_TCLASS}:
+			r.TOS = uint8(number(m.Data))
+		case [2]int32{unix.SOL_IP, unix.IP_TOS}:
+			r.TOS = m.Data[0]
+		}
+	}
 }

@@ -35,10 +35,12 @@ type Counters struct {
 	GTPUMalformed           atomic.Uint64 `metric:"gtpu_malformed"`
 	GTPUIgnored             atomic.Uint64 `metric:"gtpu_ignored"`
 	EndMarkers              atomic.Uint64 `metric:"end_markers"`
-	Duplicates              atomic.Uint64 `metric:"duplicates"`
-	SendFailed              atomic.Uint64 `metric:"send_failed"`
-	SentByKernel            atomic.Uint64 `metric:"sent_by_kernel"` // T-PDUs to GTP-U peers that the data path cannot send to
-	FromSMF                 atomic.Uint64 `metric:"from_smf"`       // G-PDUs of SMFs by interfaces without the data path
+	// EndMarkersRefused did not come from a peer of the session.
+	EndMarkersRefused atomic.Uint64 `metric:"end_markers_refused"`
+	Duplicates        atomic.Uint64 `metric:"duplicates"`
+	SendFailed        atomic.Uint64 `metric:"send_failed"`
+	SentByKernel      atomic.Uint64 `metric:"sent_by_kernel"` // T-PDUs to GTP-U peers that the data path cannot send to
+	FromSMF           atomic.Uint64 `metric:"from_smf"`       // G-PDUs of SMFs by interfaces without the data path
 
 	JournalFailed  atomic.Uint64 `metric:"journal_failed"`
 	JournalDamaged atomic.Uint64 `metric:"journal_damaged"` // places that the start could not read
