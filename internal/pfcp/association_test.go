@@ -237,8 +237,8 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// Many SMFs that fall silent and return, as behind a link that fails, are not a line
-// each in the log.
+// Many SMFs that associate, fall silent and return, as behind a link that fails, are not a
+// line each in the log.
 func TestDownIsLoggedSeldom(t *testing.T) {
 	var log bytes.Buffer // the server writes there while it holds the handler's lock
 	b := newBed(t, func(c *Config, _ *fakeUPF) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -265,7 +265,7 @@ func TestDownIsLoggedSeldom(t *testing.T) {
 	if n := b.s.Stats().Events["association_lost"]; n != 10*many {
 		t.Errorf("%d lost associations counted", n)
 	}
-	for _, text := range []string{"does not answer", "is up again"} {
+	for _, text := range []string{`"PFCP association" `, "does not answer", "is up again"} {
 		if n := strings.Count(log.String(), text); n < 1 || n > 20 {
 			t.Errorf("%d lines say %q", n, text)
 		}

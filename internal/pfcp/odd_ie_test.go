@@ -141,10 +141,14 @@ func TestOddIEs(t *testing.T) {
 		}
 		return refusal(t, st.tap.sent[0])
 	}
+	types := []uint16{1 << 15, 1<<15 | 400, 1<<16 - 1} // a vendor's
+	for ieType := range uint16(401) {
+		types = append(types, ieType)
+	}
 	setup := level{msgType: message.MsgTypeAssociationSetupRequest}
 	begin := level{msgType: message.MsgTypeSessionEstablishmentRequest}
 	for _, l := range levels(node, cp) {
-		for ieType := range uint16(401) {
+		for _, ieType := range types {
 			for _, value := range oddValues(known[ieType]) {
 				if len(st.s.peers.Load().at(peer)) == 0 {
 					send(setup, join(node, raw(ie.RecoveryTimeStamp, u32(uint32(1e9))...)))

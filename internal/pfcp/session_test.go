@@ -365,10 +365,11 @@ func TestUpdates(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// An empty IE removes what an earlier one set (section 5.6.3).
-	had := b.upf.only(t).FAR(2).Forwarding.Outer
-	m.mustModify(seid, ie.NewUpdateFAR(ie.NewFARID(2), ie.NewUpdateForwardingParameters(ie.New(ie.OuterHeaderCreation, nil))))
-	if has := b.upf.only(t).FAR(2).Forwarding.Outer; had == nil || has != nil {
-		t.Errorf("outer header %+v, after its removal %+v", had, has)
+	m.mustModify(seid, ie.NewUpdateFAR(ie.NewFARID(2), ie.NewUpdateForwardingParameters(ie.NewTransportLevelMarking(0x28fc))))
+	had := b.upf.only(t).FAR(2).Forwarding.ToSMask
+	m.mustModify(seid, ie.NewUpdateFAR(ie.NewFARID(2), ie.NewUpdateForwardingParameters(ie.New(ie.TransportLevelMarking, nil))))
+	if has := b.upf.only(t).FAR(2).Forwarding.ToSMask; had == 0 || has != 0 {
+		t.Errorf("marking %#x, after its removal %#x", had, has)
 	}
 	// Removal makes place; what refers to it must go too.
 	m.mustModify(seid, ie.NewRemovePDR(ie.NewPDRID(2)), ie.NewRemoveFAR(ie.NewFARID(2)), ie.NewRemoveURR(ie.NewURRID(1)),
@@ -410,6 +411,15 @@ func TestRefusedModification(t *testing.T) {
 	failed(m.modify(seid, newPDR, ie.NewRemoveFAR(ie.NewFARID(2))), session.RulePDR, 2)
 	failed(m.modify(seid, newPDR, ie.NewUpdateFAR(ie.NewFARID(2), ie.NewBARID(4))), session.RuleFAR, 2)
 	failed(m.modify(seid, newPDR, ie.NewUpdatePDR(ie.NewPDRID(2), ie.NewURRID(4))), session.RulePDR, 2)
+	for _, value := range []string{"", "\x01", "\x01\x00\x00\x00\x00\x01"} {
+		outer := ie.NewUpdateForwardingParameters(ie.New(ie.OuterHeaderCreation, []byte(value)))
+		answer := m.modify(seid, newPDR, ie.NewUpdateFAR(ie.NewFARID(1), outer))
+		if wantCause(t, answer.Cause, ie.CauseInvalidLength); answer.OffendingIE == nil {
+			t.Errorf("Outer Header Creation %x: no offending IE", value)
+		} else if got, err := answer.OffendingIE.OffendingIE(); err != nil || got != ie.OuterHeaderCreation {
+			t.Errorf("Outer Header Creation %x: offending IE %d (%v)", value, got, err)
+		}
+	}
 	for _, refusal := range []struct {
 		err   error
 		cause uint8

@@ -75,8 +75,8 @@ var forwardingIEs = newGroup(nil, []row[*session.Forwarding]{
 		f.InterfaceType = new(session.InterfaceType(i.U8() & 0x3f))
 	},
 		func(f *session.Forwarding) { f.InterfaceType = nil }},
-	{ie.OuterHeaderCreation, 0, func(_ *Builder, i wire.IE, f *session.Forwarding) { f.Outer = i.OuterHeader() },
-		func(f *session.Forwarding) { f.Outer = nil }},
+	// An empty one does not remove it: a FAR that forwarded without it would lose what it gets.
+	{ie.OuterHeaderCreation, 0, func(_ *Builder, i wire.IE, f *session.Forwarding) { f.Outer = i.OuterHeader() }, nil},
 	{ie.TransportLevelMarking, 0, func(_ *Builder, i wire.IE, f *session.Forwarding) {
 		if i.Need(2) {
 			f.ToS, f.ToSMask = i.Value()[0], i.Value()[1]
