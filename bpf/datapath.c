@@ -16,6 +16,15 @@ INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
 	p->port_mtu = in->mtu;
 	p->port_mac = in->mac;
 	p->group = 0;
+	p->turn = 0;
+	p->own = 0;
+	p->trace = 0;
+	p->translated = 0;
+}
+
+/* ... and what it starts from each time that it is for this node again. */
+INLINE void begin_turn(struct packet *p)
+{
 	p->sid = p->policy = p->list = p->tunnel = p->target_kind = p->pdr = 0;
 	p->version = 0;
 	p->from_pdr = p->slice = p->from_slice = 0;
@@ -42,9 +51,7 @@ INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
 	p->container = 0;
 	p->map_checksum = 0;
 	p->hashed = 0;
-	p->to_kernel = 0;
-	p->trace = 0;
-	p->translated = 0;
+	p->to_kernel = p->again = 0;
 	p->punt = PUNT_NONE;
 	p->error_type = 0;
 	p->error_info = 0;
@@ -59,8 +66,8 @@ INLINE int pass(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* The whole journey. */
-GLOBAL int journey(struct xdp_md *ctx)
+/* The whole journey; `turn` says how often it led back to this node. */
+GLOBAL int journey(struct xdp_md *ctx, __u32 turn)
 {
 	__u32 ifindex = ctx->ingress_ifindex, zero = 0;
 	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
@@ -71,13 +78,23 @@ GLOBAL int journey(struct xdp_md *ctx)
 	_Static_assert(sizeof(*p) <= JOURNEY_STATE, "struct packet");
 	if (!in || !p)
 		return XDP_PASS;
-	begin(ctx, p, in);
+	if (turn)
+		take_again(ctx, p, in);
+	else
+		begin(ctx, p, in);
+	begin_turn(p);
 	p->mss_clamp = cfg->mss_clamp;
-	if (cfg->trace)
+	if (cfg->trace && !turn)
 		p->trace = trace_begin(ctx, p->ifindex, p->frame);
+	opaque(ctx); /* or numbers of 32 bits are taken for the frame's pointers */
 	reason = decide(ctx, p, cfg);
 	if (reason == CONTINUE)
 		reason = forward(ctx, p);
+	if (reason == COME_AGAIN) {
+		if (turn < MAX_TURNS)
+			return COME_AGAIN;
+		reason = REASON_TURNS;
+	}
 	if (reason == REASON_PASSED && p->pfcp && !p->trace)
 		return MAYBE_N4;
 	verdict = finish(ctx, p, reason);
@@ -92,7 +109,14 @@ INLINE int data_path(struct xdp_md *ctx)
 {
 	int verdict = express(ctx);
 
-	return verdict == NOT_TAKEN ? journey(ctx) : verdict;
+	_Static_assert(MAX_TURNS == 3, "as many as follow");
+	if (verdict == NOT_TAKEN)
+		verdict = journey(ctx, 0);
+	if (verdict == COME_AGAIN)
+		verdict = journey(ctx, 1);
+	if (verdict == COME_AGAIN)
+		verdict = journey(ctx, 2);
+	return verdict == COME_AGAIN ? journey(ctx, 3) : verdict;
 }
 
 SEC("xdp")

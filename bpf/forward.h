@@ -187,6 +187,7 @@ INLINE int transmit(struct xdp_md *ctx, struct packet *p)
 {
 	__u16 type = p->family == 4 ? TYPE_IPV4 : TYPE_IPV6;
 	__u8 *eth;
+	int reason;
 
 	if (p->hop.tags && push_tags(ctx, p, type))
 		return REASON_HEADROOM;
@@ -199,7 +200,8 @@ INLINE int transmit(struct xdp_md *ctx, struct packet *p)
 		st16(eth + 12, be16(type));
 	if (p->to_kernel) {
 		count_matches(p);
-		return pass_finished(ctx, p);
+		reason = pass_finished(ctx, p);
+		return reason == REASON_PASSED && p->again ? COME_AGAIN : reason;
 	}
 	return out(p);
 }

@@ -135,13 +135,37 @@ GLOBAL int write_echo(struct xdp_md *ctx, struct packet *p, __u32 at_udp, __u32 
 	return 0;
 }
 
+/* The answer is for who sent the request inside of another packet: by the routes, since the link
+ * need not lead there. */
+INLINE int plan_echo(struct xdp_md *ctx, struct packet *p)
+{
+	struct words from = p->src;
+	__u8 *eth = at(ctx, 0, ETH_LEN);
+
+	if (!eth)
+		return REASON_HEADROOM;
+	swap_macs(eth);
+	p->src = p->dst;
+	p->dst = from;
+	p->family = p->version;
+	p->keep = p->quote = p->l3;
+	p->length = (p->version == 4 ? IPV4_LEN : IPV6_LEN) + ECHO_LENGTH;
+	p->keep_length = p->quote_length = p->length;
+	p->keep_version = 0;
+	p->frame = p->l3 + p->length;
+	p->own = 1;
+	p->hash = 0;
+	p->hashed = 1;
+	return CONTINUE;
+}
+
 INLINE int answer_echo(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u32 udp)
 {
 	if (echo_source_bad(cfg, p))
 		return REASON_ECHO_FROM_SELF;
 	if (write_echo(ctx, p, udp, cfg->hop_limit))
 		return REASON_HEADROOM;
-	return REASON_REPLIED;
+	return p->turn ? plan_echo(ctx, p) : REASON_REPLIED;
 }
 
 /* ---- receive ---- */

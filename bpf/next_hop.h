@@ -7,6 +7,10 @@
 #include "cache.h"
 #include "payload.h"
 
+/* See again.h. */
+GLOBAL __u32 kind_again(struct packet *p);
+GLOBAL int may_go_again(struct packet *p, __u32 kind);
+
 #define AF_INET4 2
 #define AF_INET6 10
 
@@ -66,6 +70,7 @@ GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 	struct settings *cfg = &node_settings;
 	struct cached *slot;
 	struct route *route, *several;
+	int held;
 
 	if (!p)
 		return 0;
@@ -83,20 +88,26 @@ GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 	several = bpf_map_lookup_elem(&cached_route, &number);
 	if (!slot || !several)
 		return 0;
-	if (!cache_holds(slot, hi, lo, table, now)) {
+	held = cache_holds(slot, hi, lo, table, now);
+	index = slot->index;
+	if (!held || index == ADJACENCY_OURS) {
 		index = p->family == 4 ? walk_routes(p->table, hi) : LEAF_ASK;
 		route = index == LEAF_ASK ? find_route(p) : 0;
 		if (route && route->count)
 			index = route->count == 1 ? route->adjacency[0] : 0;
 		else if (!index || index == LEAF_ASK)
 			return 0;
-		cache_fill(slot, hi, lo, table, now);
-		slot->index = index;
-		if (!index && route)
-			*several = *route;
+		if (held) {
+			several = route ?: several;
+		} else {
+			cache_fill(slot, hi, lo, table, now);
+			slot->index = index;
+			if (!index && route)
+				*several = *route;
+		}
 	}
-	if (slot->index)
-		return slot->index;
+	if (index)
+		return index;
 	if (!p->hashed)
 		p->hash = hash_at(ctx, p->keep, p->keep_length, p->keep_version);
 	return hop_of_flow(several, p->hash);
@@ -259,24 +270,34 @@ GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 	return REASON_NO_ROUTE;
 }
 
-/* Fills in p->hop, or p->to_kernel; 0 or a reason. */
+/* Fills in p->hop, or p->to_kernel, with p->again; 0 or a reason. */
 GLOBAL int find_next_hop(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 index;
+	__u32 index, kind;
 
 	if (!p)
 		return REASON_NO_ROUTE;
 	index = p->adjacency;
-	if (!index && p->table)
-		index = choose_adjacency(ctx, p);
-	p->to_kernel = 0;
+	if (!index && p->table) {
+		kind = kind_again(p);
+		p->again = kind && may_go_again(p, kind);
+		index = p->again ? 0 : choose_adjacency(ctx, p);
+	}
+	p->to_kernel = p->again;
+	if (p->again)
+		return 0;
 	if (index && use_adjacency(ctx, p, index)) {
 		if (p->to_kernel && p->table != MAIN_TABLE)
 			return REASON_NO_NEIGHBOUR;
 		if (!p->to_kernel)
 			return 0;
 	}
-	return ask_kernel(ctx, p);
+	kind = p->adjacency ? kind_again(p) : 0;
+	p->again = kind && may_go_again(p, kind);
+	if (!p->again)
+		return ask_kernel(ctx, p);
+	p->to_kernel = 1;
+	return 0;
 }
 
 #endif

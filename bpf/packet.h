@@ -25,6 +25,8 @@
 #define CONTINUE -1
 #define CONTINUE_TO_UE -3 /* with p->ue */
 #define CONTINUE_TO_VPN -4 /* of p->rule's forwarding */
+#define COME_AGAIN -5 /* the finished packet takes the journey */
+#define MAX_TURNS 3 /* as often as that */
 
 enum edit {
 	EDIT_NONE,
@@ -189,6 +191,9 @@ struct packet {
 	__u8 guarded; /* the route may not lead where UEs must not go */
 	__u8 onward; /* a session's G-PDU leaves in GTP-U again; quote is the T-PDU */
 	__u8 mss_clamp;
+	__u8 turn; /* how often the packet was for this node again */
+	__u8 own; /* the outermost header is one that this node pushed, as configured */
+	__u8 again; /* the finished packet is for this data path */
 	__u16 port_mtu;
 
 	/* ICMP error to send when the packet is dropped: type 0 is none */
@@ -388,6 +393,8 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 	record->length = length;
 	record->type = p->error_type;
 	record->code = p->error_code;
+	record->turn = p->turn;
+	record->pad = 0;
 	if (bpf_xdp_load_bytes(ctx, 0, record->data, length)) {
 		bpf_ringbuf_discard(record, 0);
 		return -1;

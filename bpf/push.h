@@ -129,6 +129,7 @@ INLINE int plan_policy(struct xdp_md *ctx, struct packet *p, __u32 index, int ke
 INLINE void plan_srv6(struct packet *p)
 {
 	p->push = PUSH_SRV6;
+	p->own = 1;
 	p->family = 6;
 	p->table = MAIN_TABLE;
 	p->srh_segments = p->segments - p->reduced;
@@ -208,6 +209,7 @@ INLINE int push_srv6(struct xdp_md *ctx, struct packet *p)
 INLINE void plan_gtpu(struct packet *p, __u8 family)
 {
 	p->push = family == 4 ? PUSH_GTPU4 : PUSH_GTPU6;
+	p->own = 1;
 	p->family = family;
 	p->table = MAIN_TABLE;
 	p->push_length = (family == 4 ? IPV4_LEN : IPV6_LEN) + UDP_LEN;

@@ -5,7 +5,7 @@
 #define CULVERT_ROUTER_H
 
 #include "forward.h"
-#include "port.h"
+#include "again.h"
 #include "trace.h"
 #include "ethernet.h"
 #include "vpn.h"
@@ -446,7 +446,7 @@ GLOBAL int guard_kernel(struct xdp_md *ctx, struct packet *p, int reason)
 {
 	int refused = 0;
 
-	if (!p || reason != REASON_PASSED || !(p->port_flags & PORT_ROLES) || p->sid)
+	if (!p || reason != REASON_PASSED || !(p->port_flags & PORT_ROLES) || p->sid || p->turn)
 		return reason;
 	if (p->version == 4)
 		refused = refuse_host4(ctx, p);
@@ -489,9 +489,8 @@ INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
 	if (steered && steered->kind == TARGET_LINK)
 		return may_steer(p->port_flags, TARGET_LINK) ? frame_input(ctx, p, steered->index)
 							     : REASON_ROLE;
-	if (!is_for_port(p->port_mac, eth)) {
+	if (!is_for_port(p->port_mac, eth))
 		p->group = eth[0] & 1 ? FOR_GROUP : FOR_OTHER;
-	}
 	if (type == be16(TYPE_IPV6))
 		return guard_kernel(ctx, p, ipv6_input(ctx, p, cfg, steered));
 	if (type == be16(TYPE_IPV4))

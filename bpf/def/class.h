@@ -35,6 +35,7 @@ struct class_way {
 struct target {
 	__u32 kind;
 	__u32 index;
+	__u32 bits; /* of the prefix that leads here */
 };
 
 #endif

@@ -92,6 +92,8 @@ enum reason {
 	REASON_POLICY_INGRESS, /* to a pod whose policies do not allow it */
 	REASON_POLICY_EGRESS,  /* from one */
 
+	REASON_TURNS, /* for this node again, after so many SIDs and tunnels of its own */
+
 	REASON_COUNT,
 };
 

@@ -66,7 +66,7 @@ struct settings {
 	__u32 nats;
 	__u32 meter_burst; /* of rates in octets, in 1024 ns */
 	__u32 flow_buckets; /* netpol_flow's, a power of two */
-	__u32 pad2;
+	__u32 steered; /* 1: target_by_dst4 or target_by_dst6 lead elsewhere than to the kernel */
 	struct locator locator[MAX_LOCATORS];
 	struct prefix6 domain[MAX_DOMAINS];
 	__be32 gtpu4[MAX_GTPU_ADDRESSES];
@@ -207,7 +207,8 @@ struct sid_key {
  * than one next hop is chosen from by flow. */
 #define MAX_NEXT_HOPS 7
 struct route {
-	__u32 count; /* 0: ask the kernel (bpf_fib_lookup) */
+	__u16 count; /* 0: ask the kernel (bpf_fib_lookup) */
+	__u16 bits;  /* of the prefix */
 	__u32 adjacency[MAX_NEXT_HOPS];
 };
 
@@ -238,12 +239,14 @@ struct port_key {
  * generation is the current one. */
 #define CACHE_SLOTS 8192
 
+#define ADJACENCY_OURS 0x7fffffff /* index: this data path takes the packet again, as `kind` says */
+
 struct cached {
 	__u64 hi, lo;     /* the address, in network order; IPv4: lo is ~0, or for
 			   * H.M.GTP4.D an adjacency */
 	__u32 table;      /* kernel table id; 0: steering, or CACHE_PORT and another's number */
 	__u32 generation; /* 0: never filled */
-	__u32 kind;       /* steering: enum target_kind */
+	__u32 kind;       /* steering, ADJACENCY_OURS: enum target_kind */
 	__u32 index;      /* adjacency, or what the kind says; of a route 0: the flow
 			   * chooses in cached_route */
 };
@@ -548,7 +551,8 @@ struct punt {
 	__u16 l3; /* offset of the IP header meant */
 	__u16 length; /* of data */
 	__u8 type, code; /* ICMPv6 (also where the packet is IPv4) */
-	__u8 pad[2];
+	__u8 turn; /* not 0: the frame has been rewritten, errors go by the routing table */
+	__u8 pad;
 	__u8 data[PUNT_DATA];
 };
 

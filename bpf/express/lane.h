@@ -117,7 +117,7 @@ GLOBAL __u32 find_adjacency(struct xdp_md *ctx, __u64 hi, __u64 lo, __u32 table,
 		return 0;
 	if (p->guarded && (pdr_of_destination(p) || may_reach(p)))
 		return 0;
-	return choose_adjacency(ctx, p);
+	return kind_again(p) ? 0 : choose_adjacency(ctx, p);
 }
 
 /* The adjacency of a route that the cache may hold. */

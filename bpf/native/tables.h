@@ -157,7 +157,7 @@ static void put(void *map, const void *key, const void *value)
 static void put_target6(const void *addr, __u32 length, __u32 kind, __u32 index)
 {
 	struct lpm6_key key = { .prefixlen = 32 + length };
-	struct target to = { kind, index };
+	struct target to = { kind, index, length };
 
 	memcpy(&key.addr, addr, 16);
 	put(&target_by_dst6, &key, &to);
@@ -166,7 +166,7 @@ static void put_target6(const void *addr, __u32 length, __u32 kind, __u32 index)
 static void put_target4(__u8 a, __u8 b, __u32 length, __u32 kind, __u32 index)
 {
 	struct lpm4_key key = { .prefixlen = 32 + length, .addr = be32((__u32)a << 24 | b << 16) };
-	struct target to = { kind, index };
+	struct target to = { kind, index, length };
 
 	put(&target_by_dst4, &key, &to);
 }

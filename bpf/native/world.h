@@ -68,6 +68,7 @@ static void make_routes(struct input *in)
 					 .table = key6.table };
 		struct route r = { .count = next_number(in) % (MAX_NEXT_HOPS + 1) };
 
+		r.bits = key6.prefixlen - 32; /* of IPv4 fewer, which is as good */
 		if (i < 2 && next_number(in) & 1)
 			continue; /* no default: the kernel is asked */
 		memcpy(&key6.addr, locator_prefix, 6);
@@ -417,6 +418,7 @@ static void make_settings(struct input *in)
 	s->pool6[0] = (struct pool6){ 0x20010db8dd000000ull, ~7ull, TEID_SLOTS + 4, 0 };
 	s->teid_slots = TEID_SLOTS;
 	s->trace = n >> 8 & 3 ? 0 : 1;
+	s->steered = 1;
 	s->sids_by_prefix = map_of(&sid_by_prefix)->count;
 	s->errors_per_second = n >> 10 & 3 ? 1000000 : 0;
 	s->hop_limit = 64;

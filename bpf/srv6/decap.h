@@ -55,6 +55,7 @@ GLOBAL int plan_inner(struct xdp_md *ctx, struct packet *p, __u32 outer)
 		return REASON_ECN;
 	p->ecn = ecn;
 	p->decapsulated = 1;
+	p->own = 0;
 	p->edit = EDIT_INNER;
 	p->length = p->keep_length;
 	p->quote = p->keep;

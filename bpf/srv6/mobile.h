@@ -302,6 +302,7 @@ INLINE int end_m_gtp_e(struct xdp_md *ctx, struct packet *p, struct local_sid *s
 		copy16(&p->src, &m->source);
 		plan_gtpu(p, 6);
 	}
+	p->own = 0; /* the sender has chosen the addresses */
 	return CONTINUE;
 }
 

@@ -187,7 +187,7 @@ func (c *core) commit(to *plan.Goal, tables *plan.Tables, scope plan.Scope, repl
 // sync writes what the kernel says to the data path, the overlay to the kernel, and the
 // interfaces of N4 to its server. mu is held.
 func (c *core) sync() {
-	c.network.Sync(c.links, c.writer.Tables.RouteTables(), c.goal.Self.Prefixes)
+	c.network.Sync(c.links, c.writer.Tables, c.goal.Self.Prefixes)
 	c.overlay.Sync(c.goal, c.writer.Tables, c.links)
 	if c.upf.server != nil {
 		c.upf.server.SetPorts(c.n4Ports())
@@ -235,7 +235,7 @@ func (c *core) takeOver(g *plan.Goal, links *netdev.Snapshot) error {
 	if c.upf.upf != nil {
 		c.upf.upf.Restore() // before what was not put is swept
 	}
-	c.network.Sync(links, all.RouteTables(), g.Self.Prefixes)
+	c.network.Sync(links, all, g.Self.Prefixes)
 	whole := *all
 	c.writer.Converge(&whole, plan.Scope{})
 	c.overlay.Sync(g, c.writer.Tables, links)

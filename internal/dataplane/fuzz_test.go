@@ -194,7 +194,7 @@ func fields(b []byte) []string {
 func (w *world) expect(r model.Result, ifindex int) {
 	w.events = append(w.events, r.Events...)
 	for _, p := range punts(r) {
-		w.punts = append(w.punts, meaningful(event.Punt{Kind: puntKinds[p.Kind], Ifindex: ifindex, Info: p.Info, L3: p.L3,
+		w.punts = append(w.punts, meaningful(event.Punt{Kind: puntKinds[p.Kind], Ifindex: ifindex, Info: p.Info, L3: p.L3, Rewritten: p.Rewritten,
 			Type: p.Type, Code: p.Code, Session: p.Session, Rule: p.Rule, Data: p.Data}))
 	}
 	if len(w.punts) >= 500 { // well before the ring buffer is full

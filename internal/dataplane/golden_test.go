@@ -519,7 +519,7 @@ func (r *rig) goldenPunt(t *testing.T, row *golden.Row, frame []byte, ifindex in
 		if w.Data != nil {
 			data = w.Data
 		}
-		want = append(want, event.Punt{Kind: puntKinds[w.Kind], Ifindex: ifindex, Info: w.Info, L3: w.L3, Type: w.Type, Code: w.Code,
+		want = append(want, event.Punt{Kind: puntKinds[w.Kind], Ifindex: ifindex, Info: w.Info, L3: w.L3, Type: w.Type, Code: w.Code, Rewritten: w.Rewritten,
 			Session: w.Session, Rule: w.Rule, Data: data})
 	}
 	if len(want) > 0 {

@@ -61,6 +61,7 @@ func (d *DataPlane) setSettings(s settings.Settings) error {
 	// A daemon that died here may have left something in the new ranges.
 	d.clearRanges(all, settings.RangesOf(&now))
 	book.Write(next)
+	book.ForgetLookups() // routes to what is no longer, or now, the data path's own
 	d.Sessions.SetPools(settings.PoolsOf(new(d.settings.Get())))
 	d.SIDs.CountInside()
 	// What holds a source that it did not name itself is written again.

@@ -215,12 +215,12 @@ func (e endpoint) decapsulate(c chain) Result {
 }
 
 // release spends an inner packet's hop limit, applies RFC 6040, and sends it.
-func (j *journey) release(inner []byte, l3 int, outerClass uint8, o outbound) Result {
-	p, r := j.departing(tpdu{packet: inner, l3: l3, outer: int(outerClass)})
+func (j *journey) release(packet []byte, l3 int, outerClass uint8, o outbound) Result {
+	p, r := j.departing(tpdu{packet: packet, l3: l3, outer: int(outerClass)})
 	if p == nil {
 		return r
 	}
-	o.packet, o.hash, o.quoted, o.l3, o.fragments = p, flowHash(inner, false), inner, l3, true
+	o.packet, o.hash, o.quoted, o.l3, o.fragments, o.header = p, flowHash(packet, false), packet, l3, true, inner
 	return j.send(o)
 }
 

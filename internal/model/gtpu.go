@@ -280,7 +280,7 @@ func (e gtpuEntity) relay(to *gtpu.Tunnel, msg message, mark marking, o outbound
 		hash = flowHash(tpdu, false)
 	}
 	o.packet = e.wrap(to, tunnelEnd{hopLimit: hop - 1, class: mark.of(class(e.j.packet)), hash: hash}, header, msg.body)
-	o.via, o.hash = Key{NextHop: to.Remote}, hash
+	o.via, o.hash, o.header = Key{NextHop: to.Remote}, hash, pushed
 	return e.j.send(o)
 }
 
@@ -301,7 +301,7 @@ func (e gtpuEntity) sendGPDU(to *gtpu.Tunnel, rqi bool, end tunnelEnd, tpdu []by
 	if frame { // summed in full, even if it looks like IP
 		header, tpdu = append(header, tpdu...), nil
 	}
-	o.packet, o.via, o.hash = e.wrap(to, end, header, tpdu), Key{NextHop: to.Remote}, end.hash
+	o.packet, o.via, o.hash, o.header = e.wrap(to, end, header, tpdu), Key{NextHop: to.Remote}, end.hash, pushed
 	return e.j.send(o)
 }
 
@@ -327,6 +327,9 @@ func (e gtpuEntity) echo(at int, msg message) Result {
 		copy(ip[8:], dst.AsSlice())
 		copy(ip[24:], src.AsSlice())
 		be.PutUint16(udp[6:], checksum6(pseudoHeader(src, dst, protoUDP, 8+len(g))+wordSum(udp)+wordSum(g)))
+	}
+	if e.j.turn > 0 { // the link need not lead to who sent it inside of another packet
+		return e.j.send(outbound{packet: slices.Concat(ip, udp, g), header: pushed})
 	}
 	out := append(append([]byte{}, e.j.frame[6:12]...), e.j.frame[:6]...)
 	out = append(out, e.j.frame[12:e.j.l3]...)

@@ -138,7 +138,7 @@ func (n headend) send(list chosen, h outer, payload []byte, o outbound) Result {
 		}
 	}
 	h.reduced, h.hopLimit = list.reduced, cmp.Or(h.hopLimit, n.j.m.hopLimit)
-	o.packet, o.hash, o.via = h.push(payload), h.label, Key{NextHop: list.segments[0]}
+	o.packet, o.hash, o.via, o.header = h.push(payload), h.label, Key{NextHop: list.segments[0]}, pushed
 	if list.name != "" {
 		n.j.count(list.name, len(o.packet))
 	}

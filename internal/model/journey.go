@@ -26,6 +26,10 @@ type journey struct {
 	events  []Event
 	class   string // that counts the packet; "": none
 
+	turn  int      // how often the packet was for this node again
+	own   bool     // the outermost header is one that this node pushed
+	after *journey // the next turn's
+
 	session bool  // it meets a session's rule
 	control *Punt // what is handed up where only the kernel leads; nil: nothing
 	around  int   // octets that come around a session's T-PDU on its way in
@@ -43,11 +47,12 @@ type pending struct {
 // Run takes a frame that was received on an interface through section 2.
 func (m *Model) Run(frame []byte, ifindex int) Result {
 	j := &journey{m: m, frame: frame, ifindex: ifindex, port: m.ports[ifindex]}
+	j.guard = m.guardOf(j.port)
 	r := j.run()
 	// Where the frame itself is wanted, all of it is.
 	part := []PuntKind{PuntICMP, PuntErrorIndication, PuntDuplicate}
-	if r.Reason == SlowPath && len(frame) > puntData && !slices.Contains(part, r.Punt.Kind) {
-		r = j.drop(SlowPathSize)
+	if r.Reason == SlowPath && len(j.last().frame) > puntData && !slices.Contains(part, r.Punt.Kind) {
+		r.Reason, r.Punt = SlowPathSize, nil
 	}
 	r.Copies, r.Events = j.copies, j.events
 	if r.Counts == nil {
@@ -64,12 +69,14 @@ func (j *journey) run() Result {
 	if j.port == nil || len(j.frame) < 14 {
 		return j.untouched()
 	}
-	j.guard = j.m.guardOf(j.port)
 	key, etherType, ok := j.tags()
 	if !ok {
 		return j.untouched()
 	}
 	j.vlan = key.outer
+	if j.turn > 0 {
+		return j.layer3(key, etherType, false)
+	}
 	byPort := j.m.byPort[key]
 	if byPort != nil && byPort.Policy != "" {
 		if b := j.m.policies[byPort.Policy].Behavior; b == srv6.HEncapsL2 || b == srv6.HEncapsL2Red {
@@ -87,8 +94,13 @@ func (j *journey) run() Result {
 			return j.upf().fromLink(l)
 		}
 	}
+	return j.layer3(key, etherType, byPort != nil)
+}
+
+// layer3 is the packet in the frame, which interface steering may take.
+func (j *journey) layer3(key portKey, etherType uint16, byPort bool) Result {
 	p := j.frame[j.l3:]
-	foreign := j.port.MAC != (MAC{}) && j.port.MAC != MAC(j.frame[:6])
+	foreign := j.turn == 0 && j.port.MAC != (MAC{}) && j.port.MAC != MAC(j.frame[:6])
 	group := j.frame[0]&1 != 0 // its packets are the kernel's, which would take them
 	switch {
 	case foreign && (etherType == 0x86dd && len(p) >= 40 && version(p) == 6 || etherType == 0x0800 && len(p) >= 20 && version(p) == 4):
@@ -96,11 +108,11 @@ func (j *journey) run() Result {
 		return j.leave(j.untouched())
 	case etherType == 0x86dd && len(p) >= 40 && version(p) == 6:
 		j.packet = p[:min(len(p), v6(p).length())]
-		return j.ipv6(v6(p), byPort != nil, key)
+		return j.ipv6(v6(p), byPort, key)
 	case etherType == 0x0800 && len(p) >= 20 && version(p) == 4:
 		// A total length below the header's is no packet; ours drops it.
 		j.packet = p[:min(len(p), max(v4(p).length(), 20))]
-		return j.ipv4(v4(p), byPort != nil, key)
+		return j.ipv4(v4(p), byPort, key)
 	}
 	return j.untouched()
 }
@@ -108,7 +120,7 @@ func (j *journey) run() Result {
 // tags walks at most two VLAN tags and sets where layer 3 starts; false where
 // one is cut short.
 func (j *journey) tags() (portKey, uint16, bool) {
-	key := portKey{ifindex: j.ifindex}
+	key := portKey{ifindex: j.ifindex, again: j.turn > 0}
 	at, etherType := 14, be.Uint16(j.frame[12:])
 	for _, id := range []*uint16{&key.outer, &key.inner} {
 		if etherType != 0x8100 && etherType != 0x88a8 {
@@ -229,7 +241,7 @@ func (j *journey) ipv4(p v4, byPort bool, key portKey) Result {
 
 // leave drops what the kernel must not have.
 func (j *journey) leave(r Result) Result {
-	if r.Reason != Passed || j.guard == nil {
+	if r.Reason != Passed || j.guard == nil || j.turn > 0 {
 		return r
 	}
 	p := j.frame[j.l3:]
@@ -312,7 +324,7 @@ func (j *journey) punt(kind PuntKind, l3 int) *Punt {
 	if j.now != nil && (kind == PuntDuplicate || kind == PuntFragment && j.fromNAT) {
 		frame = j.now
 	}
-	return &Punt{Kind: kind, L3: l3, Data: frame[:min(len(frame), puntData)]}
+	return &Punt{Kind: kind, L3: l3, Rewritten: j.turn > 0, Data: frame[:min(len(frame), puntData)]}
 }
 
 // ICMPv6 types and codes.
@@ -340,9 +352,11 @@ func (j *journey) hopLimitExceeded(l3 int) Result {
 // if it had come in untagged. The kernel spends a hop of its own.
 func (j *journey) passFinished(packet []byte) Result {
 	p := slices.Clone(packet)
-	if version(p) == 4 {
+	switch {
+	case hops(p) == 255:
+	case version(p) == 4:
 		v4(p).change(8, v4(p).ttl()+1)
-	} else {
+	default:
 		p[7]++
 	}
 	out := be.AppendUint16(slices.Clone(j.frame[:12]), etherTypeOf(p))

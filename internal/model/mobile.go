@@ -135,7 +135,7 @@ func (n headend) hMGTP4D(g *srpolicy.GTP4D) Result {
 		always: pdu.tag != 0, tag: pdu.tag, next: pdu.next, hopLimit: p.ttl() - 1, class: p.tos(), label: pdu.hash}
 	o := outbound{hash: pdu.hash, quoted: n.j.packet, l3: n.j.l3}
 	if g.Policy == "" {
-		o.packet, o.routed = h.push(pdu.payload), routed
+		o.packet, o.routed, o.header = h.push(pdu.payload), routed, pushed
 		return n.j.send(o)
 	}
 	list, f := n.choose(g.Policy, pdu.hash)
@@ -164,7 +164,7 @@ func (e endpoint) endMGTP6E() Result {
 	}
 	dst := netip.AddrFrom16([16]byte(segment(e.j.packet, c, 0)))
 	p := pushUDP6(e.sid.Source, dst, end, header, tpdu)
-	return e.j.send(outbound{packet: p, hash: end.hash, quoted: e.j.packet, l3: e.j.l3})
+	return e.j.send(outbound{packet: p, hash: end.hash, quoted: e.j.packet, l3: e.j.l3, header: bySender})
 }
 
 // endMGTP4E is End.M.GTP4.E (RFC 9433 section 6.6).
@@ -182,7 +182,7 @@ func (e endpoint) endMGTP4E() Result {
 	be.PutUint32(src[:], uint32(getBits(e.j.packet[8:24], int(e.sid.SourcePrefixLength), 32)))
 	be.PutUint32(dst[:], uint32(getBits(e.j.packet[24:40], length, 32)))
 	p := pushUDP4(src, dst, end, header, tpdu)
-	return e.j.send(outbound{packet: p, hash: end.hash, quoted: e.j.packet, l3: e.j.l3})
+	return e.j.send(outbound{packet: p, hash: end.hash, quoted: e.j.packet, l3: e.j.l3, header: bySender})
 }
 
 // intoGTPU makes the GTP-U header that the E behaviours send, Args being at a

@@ -146,6 +146,7 @@ type Model struct {
 type portKey struct {
 	ifindex      int
 	outer, inner uint16
+	again        bool // the packet came out of another one at this node
 }
 
 // steering is a Steering, a framed route of sessions, or a node's own address,
@@ -312,7 +313,7 @@ func (m *Model) steered(a netip.Addr) (steering, bool) {
 // framed route, or in a pool.
 func (m *Model) steeredFrom(key portKey, a netip.Addr, isN6 bool) (steering, bool) {
 	s, steered := m.steered(a)
-	if key.outer != 0 || key.inner != 0 || within(m.network.Config.GTPU.Pools, a) || steered && (s.passes() || isN6 && s.rules != nil) {
+	if key.again || key.outer != 0 || key.inner != 0 || within(m.network.Config.GTPU.Pools, a) || steered && (s.passes() || isN6 && s.rules != nil) {
 		return s, steered
 	}
 	own := m.ofPort[key.ifindex]

@@ -62,6 +62,7 @@ const (
 	NATPorts       Reason = "nat_ports"
 	NATNoMapping   Reason = "nat_no_mapping"
 	NATBehind      Reason = "nat_behind"
+	Turns          Reason = "turns"
 )
 
 // Drop says whether the frame ended there.
@@ -108,7 +109,9 @@ type Punt struct {
 	// Session and Rule are what buffer and duplicate are about.
 	Session uint64
 	Rule    uint16
-	Data    []byte
+	// Rewritten says that the packet was for this node again: Data is not as it arrived.
+	Rewritten bool
+	Data      []byte
 }
 
 // Event is what the data path reports to the daemon about a rule.

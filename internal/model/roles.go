@@ -42,7 +42,7 @@ func (g *guard) sid(s *srv6.LocalSID, src netip.Addr) Reason {
 
 // edge is an IPv6 packet that is for no SID.
 func (g *guard) edge(p v6) Reason {
-	if g != nil && g.in.HasRole(config.RoleEdge) && (g.m.inDomain(p.src()) || g.m.inDomain(p.dst()) || p.next() == protoRouting) {
+	if g != nil && g.in.HasRole(config.RoleEdge) && !g.in.HasRole(config.RoleSR) && (g.m.inDomain(p.src()) || g.m.inDomain(p.dst()) || p.next() == protoRouting) {
 		return SRDomainEdge
 	}
 	return ""

@@ -22,15 +22,29 @@ type outbound struct {
 	// decapsulators.
 	fragments bool
 	silent    bool // a packet that is too big is dropped without an error
+	header    outermost
 	// trailing octets are behind a session's T-PDU, which is what is quoted.
 	trailing int
 }
+
+// outermost is where the outermost header of a finished packet comes from.
+type outermost int
+
+const (
+	received outermost = iota // it is the one that was received
+	pushed                    // this node pushed it, as it is configured
+	bySender                  // this node pushed it, with addresses that the sender chose
+	inner                     // it was inside of the one that was received
+)
 
 // send is section 3's "Next hop".
 func (j *journey) send(o outbound) Result {
 	main := !o.only && (o.table == 0 || o.table == MainTable)
 	a := j.nextHop(o)
+	leads := o.via != (Key{}) && a != nil && !a.Pass
 	switch {
+	case main && !leads && j.isAgain(o):
+		return j.again(o)
 	case a == nil && !o.only && !main:
 		return j.drop(NoRoute)
 	case (a == nil || a.Pass) && !main:

@@ -93,7 +93,7 @@ func (w *gateway) start(t *testing.T, g *netns.NS, ports ...int) {
 		Name: "p", Behavior: srv6.HEncapsRed, Source: source,
 		SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: []netip.Addr{netip.MustParseAddr("2001:db8:e::1")}}},
 	}))
-	check(w.path.Steering.Put(srpolicy.Steering{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Policy: "p"}))
+	check(w.path.Steering.Put(srpolicy.Steering{Prefix: netip.MustParsePrefix("198.51.100.0/25"), Policy: "p"}))
 	w.slow = New(Options{
 		Injector: w.path.Frames, Sender: rawSender(t, g),
 		Resolve: func(Neighbour) {}, Resolved: func(Neighbour) bool { return false },
@@ -160,7 +160,7 @@ func spent(packet []byte) []byte {
 // Fragments of a packet to a SID go up, come back whole, and are decapsulated.
 func TestDataPathReassembly(t *testing.T) {
 	w := newGateway(t)
-	ip := to4("198.51.100.7")
+	ip := to4("198.51.100.200")
 	inner := serialize(t, ip, udp(ip), payload(1400))
 	whole := frame(t, layers.EthernetTypeIPv6, to6("2001:db8:f::4", layers.IPProtocolIPv4, 64), gopacket.Payload(inner))
 	for _, span := range [][2]int{{800, len(inner)}, {0, 800}} {

@@ -29,7 +29,7 @@ const (
 // requestAbout is for an error about the packet at L3 of a frame.
 func requestAbout(p Packet) icmpRequest {
 	r := icmpRequest{packet: p.Data[p.L3:], ifindex: p.Ifindex, table: p.Table, session: p.Session}
-	if outer, found := layer3(p.Data); found && outer == p.L3 {
+	if outer, found := layer3(p.Data); found && outer == p.L3 && !p.Rewritten {
 		r.header = p.Data[:outer]
 	}
 	return r

@@ -37,9 +37,12 @@ type Packet struct {
 	Type, Code uint8
 	Data       []byte // from the Ethernet header; an error's may be cut short
 	// Table is the kernel table in which the packet was looked up. 0: none.
-	Table   uint32
-	Session uint64    // the UE's whose packet an error is about, where Table says so
-	NextHop Neighbour // AwaitNeighbour
+	Table uint32
+	// Rewritten says that the packet came out of others at this node: an error about it goes by
+	// Table, not back to where the frame came from.
+	Rewritten bool
+	Session   uint64    // the UE's whose packet an error is about, where Table says so
+	NextHop   Neighbour // AwaitNeighbour
 }
 
 // Injector sends a frame through the data path, as if it had been received on an

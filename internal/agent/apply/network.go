@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -77,6 +78,8 @@ type Network struct {
 	tables   []uint32
 	pods     []netip.Prefix
 	resolved *netdev.Snapshot
+	// own are the tables whose SIDs hops may be.
+	own *plan.Tables
 }
 
 // Hop is how an adjacency is resolved: by Next, by those that its flows share, or by nothing
@@ -96,10 +99,14 @@ func NewNetwork(dp *DataPath, keepAlive func([]netdev.Key), log *slog.Logger) *N
 }
 
 // Sync makes the data path's addresses, devices, routes and adjacencies those of
-// the links. tables are the kernel's routing tables that packets are looked up in,
-// and pods the prefixes of this node's pods.
-func (n *Network) Sync(links *netdev.Snapshot, tables []uint32, pods []netip.Prefix) {
+// the links. t says which of the kernel's routing tables packets are looked up in,
+// and pods are the prefixes of this node's pods.
+func (n *Network) Sync(links *netdev.Snapshot, t *plan.Tables, pods []netip.Prefix) {
 	n.links, n.failed = links, 0
+	tables := t.RouteTables()
+	if !t.SameSIDs(n.own) {
+		n.ownSIDs(t)
+	}
 	if n.written == links && slices.Equal(n.tables, tables) && slices.Equal(n.pods, pods) {
 		n.SyncHops()
 	} else {
@@ -131,6 +138,18 @@ func (n *Network) Sync(links *netdev.Snapshot, tables []uint32, pods []netip.Pre
 	}
 	if more := n.failed - mostWarnings; more > 0 {
 		n.log.Warn("cannot keep the data path in step with the kernel; will try again", "event", logevent.DataPathOutOfStep, "more", more)
+	}
+}
+
+// ownSIDs has the adjacencies resolved again that are SIDs of this node now, or were before.
+func (n *Network) ownSIDs(t *plan.Tables) {
+	former := n.own
+	n.own = t
+	for key := range n.hops {
+		if former != nil && former.HasSID(key.NextHop) != t.HasSID(key.NextHop) {
+			delete(n.hops, key)
+			n.resolved = nil
+		}
 	}
 }
 
@@ -256,6 +275,9 @@ func (n *Network) newHops() (fresh []adjacency.Key, changed bool) {
 // syncHop has an adjacency lead where the links say.
 func (n *Network) syncHop(key adjacency.Key) {
 	want := Resolve(n.links, key)
+	if key.Interface == "" && n.own != nil && n.own.HasSID(key.NextHop) {
+		want = Hop{Why: "a SID of this node"}
+	}
 	if old, known := n.hops[key]; known && old.Why == want.Why && reflect.DeepEqual(old.Next, want.Next) && slices.Equal(old.Shared, want.Shared) {
 		return
 	}

@@ -71,6 +71,7 @@ type Tables struct {
 	Spread      Spread
 
 	locators map[string]settings.Locator
+	lengths  map[int]bool // of SIDs
 	entries  []srpolicy.Steering // those of Steering that are asked for
 	// lists are the segment lists that each policy can have at most.
 	lists map[string]int
@@ -100,17 +101,14 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 	if moved || s.has(desired.KindSlice, desired.KindSettings) {
 		t.compileUPF(c)
 	}
+	if s.has(desired.KindSID) {
+		t.compileSIDs(c)
+	}
 	if moved || turned || s.has(desired.KindPolicy, desired.KindCandidatePath, desired.KindSettings) {
 		t.compilePolicies(g, c, former, s)
 	}
 	if s.has(desired.KindTunnel, desired.KindSettings) {
 		t.compileTunnels(c)
-	}
-	if s.has(desired.KindSID) {
-		t.SIDs = make(map[string]srv6.LocalSID, len(c.SIDs))
-		for _, v := range c.SIDs {
-			t.SIDs[desired.SIDKey(v.SID)] = v
-		}
 	}
 	if s.has(desired.KindClass) {
 		t.compileClasses(c, former)
@@ -135,6 +133,31 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 		t.Spread = spreadOf(c, links)
 	}
 	return t
+}
+
+func (t *Tables) compileSIDs(c *config.Config) {
+	t.SIDs, t.lengths = make(map[string]srv6.LocalSID, len(c.SIDs)), map[int]bool{}
+	for _, v := range c.SIDs {
+		t.SIDs[desired.SIDKey(v.SID)] = v
+		t.lengths[v.SID.Bits()] = true
+	}
+}
+
+// SameSIDs says whether others, or nil, are tables with the same compiled SIDs.
+func (t *Tables) SameSIDs(others *Tables) bool {
+	return others != nil && observed.SameMap(t.SIDs, others.SIDs)
+}
+
+// HasSID says whether an address is in a SID of this node.
+func (t *Tables) HasSID(a netip.Addr) bool {
+	for bits := range t.lengths {
+		if p, err := a.Prefix(bits); err == nil {
+			if _, has := t.SIDs[desired.SIDKey(p)]; has {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // portOf is what the data path is told of an interface.
@@ -240,6 +263,9 @@ func (t *Tables) Turned(former *Tables, s Scope, f func(policy string, list int,
 // unreachable says why no route leads to a first segment. A neighbour that has not
 // answered yet is no reason: the kernel resolves it once the policy is in use.
 func (t *Tables) unreachable(first netip.Addr) error {
+	if t.HasSID(first) {
+		return nil
+	}
 	_, err := netdev.Resolve(t.Links, netdev.Key{NextHop: first})
 	if errors.Is(err, netdev.ErrNoRoute) || errors.Is(err, netdev.ErrUnreachable) || errors.Is(err, netdev.ErrDown) {
 		return err

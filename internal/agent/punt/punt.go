@@ -100,7 +100,7 @@ func (s *Handler) handle(p event.Punt) {
 		s.handler.Handle(slowpath.Packet{
 			Kind: slowpath.Kind(p.Kind), Ifindex: p.Ifindex, Info: p.Info, L3: p.L3,
 			Type: p.Type, Code: p.Code, Data: p.Data,
-			Table: p.Table, Session: p.Session, NextHop: slowpath.Neighbour{Ifindex: p.Egress, Addr: p.NextHop},
+			Table: p.Table, Rewritten: p.Rewritten, Session: p.Session, NextHop: slowpath.Neighbour{Ifindex: p.Egress, Addr: p.NextHop},
 		})
 	case s.upf == nil: // left in the ring by a daemon that was a user plane function
 	case p.Kind == event.PuntBuffer:

@@ -784,7 +784,8 @@ type Punt struct {
 	Length  uint16
 	Type    uint8
 	Code    uint8
-	Pad     [2]uint8
+	Turn    uint8
+	Pad     uint8
 	Data    [2048]uint8
 }
 
@@ -875,7 +876,8 @@ const (
 	ReasonREASON_NO_VPN_ROUTE    Reason = 58
 	ReasonREASON_POLICY_INGRESS  Reason = 59
 	ReasonREASON_POLICY_EGRESS   Reason = 60
-	ReasonREASON_COUNT           Reason = 61
+	ReasonREASON_TURNS           Reason = 61
+	ReasonREASON_COUNT           Reason = 62
 )
 
 type Refused struct {
@@ -887,7 +889,8 @@ type Refused struct {
 
 type Route struct {
 	_         structs.HostLayout
-	Count     uint32
+	Count     uint16
+	Bits      uint16
 	Adjacency [7]uint32
 }
 
@@ -961,7 +964,7 @@ type Settings struct {
 	Nats            uint32
 	MeterBurst      uint32
 	FlowBuckets     uint32
-	Pad2            uint32
+	Steered         uint32
 	Locator         [8]Locator
 	Domain          [8]Prefix6
 	Gtpu4           [4]uint32
@@ -1081,6 +1084,7 @@ type Target struct {
 	_     structs.HostLayout
 	Kind  uint32
 	Index uint32
+	Bits  uint32
 }
 
 type TargetKind uint32

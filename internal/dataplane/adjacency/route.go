@@ -70,7 +70,7 @@ func (r *Routes) Put(table uint32, p netip.Prefix, via []Key) error {
 	if known && slices.Equal(old, via) {
 		return nil
 	}
-	e.Count = uint32(len(via))
+	e.Count, e.Bits = uint16(len(via)), uint16(p.Bits())
 	for i, key := range via {
 		index, err := r.hops.Acquire(key)
 		if err != nil {

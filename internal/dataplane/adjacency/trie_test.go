@@ -82,7 +82,7 @@ func (r *trieRig) changeRoute(k abi.Lpm4Key) {
 	}
 	e := abi.Route{Count: 1, Adjacency: [7]uint32{1 + r.rng.Uint32N(9)}}
 	if r.rng.IntN(6) == 0 {
-		e.Count = uint32(r.rng.IntN(2) * 2)
+		e.Count = uint16(r.rng.IntN(2) * 2)
 	}
 	must(r.t, r.routes.Put(k, e))
 	r.put(k, e, !known)

@@ -32,6 +32,8 @@ type Punt struct {
 	L3         int    // offset of the IP header meant
 	Type, Code uint8  // ICMPv6, also where the packet is IPv4
 	Table      uint32 // kernel table that the packet was looked up in; 0: none
+	// Rewritten says that the frame is not as it arrived: the packet was for this node again.
+	Rewritten bool
 	// NextHop on the interface Egress is what PuntNeighbour is about.
 	NextHop netip.Addr
 	Egress  int
@@ -67,8 +69,8 @@ func (p *Punts) Read(ctx context.Context, f func(Punt)) error {
 	return Read(ctx, p.Rings, abi.MapSlowPath, func(r *abi.Punt) {
 		punt := Punt{
 			Kind: PuntKind(r.Kind), Ifindex: int(r.Ifindex), Info: r.Info, L3: int(r.L3), Type: r.Type, Code: r.Code,
-			Table: r.Table,
-			Data:  append([]byte(nil), r.Data[:min(int(r.Length), len(r.Data))]...),
+			Table: r.Table, Rewritten: r.Turn != 0,
+			Data: append([]byte(nil), r.Data[:min(int(r.Length), len(r.Data))]...),
 		}
 		if punt.Kind == PuntNeighbour {
 			punt.NextHop, punt.Egress = netip.AddrFrom16(r.Address.B).Unmap(), int(r.Egress)

@@ -90,6 +90,8 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 	abi.ReasonREASON_NAT_NO_MAPPING: {"nat_no_mapping", "for a port of a NAT that no UE uses"},
 	abi.ReasonREASON_NAT_BEHIND:     {"nat_behind", "from outside to the private address of a UE behind a NAT"},
 
+	abi.ReasonREASON_TURNS: {"turns", "for this node again after three turns through its own SIDs, policies and tunnels"},
+
 	abi.ReasonREASON_SLOW_PATH_SIZE: {"slow_path_size", "the daemon would have to keep it or put it together, and takes frames of up to 2048 bytes"},
 }
 

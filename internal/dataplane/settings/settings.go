@@ -179,6 +179,14 @@ func (b *Book) ForgetLookups() {
 	})
 }
 
+// Steer says that target_by_dst4 or target_by_dst6 lead elsewhere than to the kernel. It comes
+// before the first such target.
+func (b *Book) Steer() {
+	if b.Get().Steered == 0 {
+		b.Change(func(s *abi.Settings) { s.Steered = 1 })
+	}
+}
+
 // elements describes one of the lists in settings. The first word of an
 // element decides whether it matches.
 type elements struct{ first, size, n int } // in words

@@ -505,6 +505,9 @@ func (t *Table) write(p netip.Prefix, index uint32, next abi.LocalSid) (uint32, 
 	case former != 0:
 		t.Entries.Store(former, 0, 0) // from here on the trie decides
 	}
+	if now.Behavior == 0 {
+		t.settings.ForgetLookups() // of routes to it
+	}
 	return index, nil
 }
 
@@ -528,6 +531,7 @@ func (t *Table) unpublish(p netip.Prefix, index uint32) error {
 	t.settings.Change(func(s *abi.Settings) { s.SidsByPrefix = uint32(t.ByPrefix.Len()) })
 	entry := t.Entries.Get(index)
 	t.Entries.Store(index, 0, 0)
+	t.settings.ForgetLookups()
 	t.mobiles.Retire(entry.Mobile)
 	if index > t.ranges {
 		t.indexes.Retire(index)

@@ -20,8 +20,9 @@ var ErrTaken = errors.New("is taken")
 // Table is the three tables.
 type Table struct {
 	Tables
-	ports *port.Table
-	own   map[uint32]int // targets in the table of an interface
+	ports  *port.Table
+	own    map[uint32]int // targets in the table of an interface
+	steers func()         // runs before the first target that leads elsewhere than to the kernel
 }
 
 // Tables are the tables as packets see them.
@@ -31,9 +32,10 @@ type Tables struct {
 	ByPort *table.Hash[abi.PortKey, abi.Target] `map:"target_by_port"`
 }
 
-// New takes the tables. changed runs after each write of a target by destination.
-func New(tables Tables, ports *port.Table, changed func()) *Table {
-	t := &Table{Tables: tables, ports: ports, own: map[uint32]int{}}
+// New takes the tables. changed runs after each write of a target by destination, and steers
+// before each write of one that leads elsewhere than to the kernel.
+func New(tables Tables, ports *port.Table, changed, steers func()) *Table {
+	t := &Table{Tables: tables, ports: ports, own: map[uint32]int{}, steers: steers}
 	t.countOwn()
 	ports.HasTable = func(ifindex int) bool { return t.own[uint32(ifindex)] > 0 }
 	t.Four.Changed, t.Six.Changed = changed, changed
@@ -56,6 +58,10 @@ func (t *Table) Put(p netip.Prefix, to abi.Target) error { return t.PutFrom(0, p
 // and get. Table 0 is that of all.
 func (t *Table) PutFrom(table uint32, p netip.Prefix, to abi.Target) error {
 	_, had := t.lookup(table, p)
+	to.Bits = uint32(p.Bits())
+	if table == 0 && to.Kind != uint32(abi.TargetKindTARGET_PASS) {
+		t.steers()
+	}
 	var err error
 	if p.Addr().Is4() {
 		err = t.Four.Put(abi.LPM4(table, p), to)
@@ -101,6 +107,7 @@ func (t *Table) At(p netip.Prefix) abi.Target { return t.AtFrom(0, p) }
 // AtFrom is where PutFrom has them go.
 func (t *Table) AtFrom(table uint32, p netip.Prefix) abi.Target {
 	to, _ := t.lookup(table, p)
+	to.Bits = 0
 	return to
 }
 

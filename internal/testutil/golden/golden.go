@@ -81,6 +81,8 @@ type Punt struct {
 	Session uint64         `json:"session,omitempty"`
 	Rule    uint16         `json:"rule,omitempty"`
 	L3      int            `json:"l3"`
+	// Rewritten: the packet was for this node again.
+	Rewritten bool `json:"rewritten,omitempty"`
 	// Data is what the record shows where it is not the frame as received.
 	Data packet.Hex `json:"data,omitempty"`
 }
@@ -270,7 +272,7 @@ func (f *File) Wanted(r *Row, result model.Result) Want {
 }
 
 func (r *Row) punt(p *model.Punt) *Punt {
-	punt := &Punt{Kind: p.Kind, Type: p.Type, Code: p.Code, Info: p.Info, Session: p.Session, Rule: p.Rule, L3: p.L3}
+	punt := &Punt{Kind: p.Kind, Type: p.Type, Code: p.Code, Info: p.Info, Session: p.Session, Rule: p.Rule, L3: p.L3, Rewritten: p.Rewritten}
 	if !bytes.HasPrefix(r.frame, p.Data) {
 		punt.Data = p.Data
 	}
