@@ -209,6 +209,19 @@ INLINE int is_for_others(struct packet *p)
 	return p->push || p->pdr || p->from_pdr;
 }
 
+/* Codes of ICMP6_UNREACHABLE. */
+#define NO_ROUTE_THERE 0
+#define PROHIBITED 1
+#define ADDRESS_UNREACHABLE 3
+
+/* The sender hears of it, unless it is a frame's, or beyond the anchor of a session. */
+INLINE int unreachable(struct packet *p, enum reason reason, __u8 code)
+{
+	if (p->quote >= ETH_LEN && (p->from_ue || !p->onward))
+		icmp(p, p->quote, ICMP6_UNREACHABLE, code, 0);
+	return reason;
+}
+
 /* The kernel's answer; 0 or a reason. */
 GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 {
@@ -253,17 +266,20 @@ GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 		p->hop.mtu = fib.mtu_result;
 		return 0;
 	case BPF_FIB_LKUP_RET_BLACKHOLE:
-	case BPF_FIB_LKUP_RET_UNREACHABLE:
-	case BPF_FIB_LKUP_RET_PROHIBIT:
 		return REASON_UNREACHABLE;
+	case BPF_FIB_LKUP_RET_UNREACHABLE:
+		return unreachable(p, REASON_UNREACHABLE, ADDRESS_UNREACHABLE);
+	case BPF_FIB_LKUP_RET_PROHIBIT:
+		return unreachable(p, REASON_UNREACHABLE, PROHIBITED);
 	case BPF_FIB_LKUP_RET_NOT_FWDED:
 	case BPF_FIB_LKUP_RET_FWD_DISABLED:
 	case BPF_FIB_LKUP_RET_UNSUPP_LWT:
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
 		/* the kernel would look into its main table */
+		if (p->table != MAIN_TABLE && ret == BPF_FIB_LKUP_RET_NOT_FWDED)
+			return unreachable(p, REASON_NO_ROUTE, NO_ROUTE_THERE);
 		if (p->table != MAIN_TABLE)
-			return ret == BPF_FIB_LKUP_RET_NOT_FWDED ? REASON_NO_ROUTE
-								 : REASON_NO_NEIGHBOUR;
+			return REASON_NO_NEIGHBOUR;
 		p->to_kernel = 1;
 		return 0;
 	}

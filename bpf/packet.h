@@ -268,6 +268,7 @@ INLINE void icmp(struct packet *p, __u16 l3, __u8 type, __u8 code, __u32 info)
 	p->error_info = info;
 }
 
+#define ICMP6_UNREACHABLE 1
 #define ICMP6_TOO_BIG 2
 #define ICMP6_TIME_EXCEEDED 3
 #define ICMP6_PARAMETER_PROBLEM 4

@@ -174,9 +174,9 @@ GLOBAL int complete_checksum(struct xdp_md *ctx, __u32 keep, __u32 keep_length, 
 /* The flow hash of the packet at `offset`; version 0: a frame. */
 INLINE __u32 flow_hash(struct xdp_md *ctx, __u32 offset, __u32 length, __u32 version)
 {
-	__u32 l4;
+	__u32 l4, label = 0;
 	__u8 protocol;
-	__u32 *ports;
+	void *word;
 	__u64 h;
 
 	if (version == 4) {
@@ -196,6 +196,7 @@ INLINE __u32 flow_hash(struct xdp_md *ctx, __u32 offset, __u32 length, __u32 ver
 			return 0;
 		h = flow_ipv6(ip);
 		protocol = ip->next_header;
+		label = flow_label(ip);
 		l4 = IPV6_LEN;
 	} else {
 		__u8 *eth = at(ctx, offset, ETH_LEN);
@@ -204,10 +205,14 @@ INLINE __u32 flow_hash(struct xdp_md *ctx, __u32 offset, __u32 length, __u32 ver
 			return 0;
 		return flow_ethernet(eth);
 	}
-	if (!flow_has_ports(protocol) || length < l4 + 4)
-		return flow_finish(h, protocol, 0);
-	ports = at(ctx, offset + l4, 4);
-	return flow_finish(h, protocol, ports ? ld32(ports) : 0);
+	if (!flow_has_word(protocol) || length < l4 + 4)
+		return flow_finish(h, protocol, label);
+	if (length >= l4 + FLOW_WORD_LEN) {
+		word = at(ctx, offset + l4, FLOW_WORD_LEN);
+		return flow_finish(h, protocol, word ? flow_word(protocol, word) : 0);
+	}
+	word = at(ctx, offset + l4, 4);
+	return flow_finish(h, protocol, word ? ld32(word) : 0);
 }
 
 INLINE __u32 payload_hash(struct xdp_md *ctx, struct packet *p)

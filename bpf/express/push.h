@@ -9,13 +9,17 @@
 INLINE __u32 express_hash4(struct ipv4 *ip)
 {
 	return flow_finish(flow_ipv4(ip), ip->protocol,
-			   flow_has_ports(ip->protocol) ? ld32((void *)ip + IPV4_LEN) : 0);
+			   flow_has_word(ip->protocol)
+				   ? flow_word(ip->protocol, (void *)ip + IPV4_LEN)
+				   : 0);
 }
 
 INLINE __u32 express_hash6(struct ipv6 *ip)
 {
 	return flow_finish(flow_ipv6(ip), ip->next_header,
-			   flow_has_ports(ip->next_header) ? ld32((void *)ip + IPV6_LEN) : 0);
+			   flow_has_word(ip->next_header)
+				   ? flow_word(ip->next_header, (void *)ip + IPV6_LEN)
+				   : flow_label(ip));
 }
 
 #define ARGS_MOB_LEN (ARGS_MOB_BITS / 8)

@@ -17,11 +17,35 @@ INLINE int flow_has_ports(__u8 protocol)
 	return protocol == NH_TCP || protocol == NH_UDP || protocol == NH_SCTP;
 }
 
+/* Whether the first octets of layer 4 tell flows apart: ports, or the SPI of ESP. */
+INLINE int flow_has_word(__u8 protocol)
+{
+	return flow_has_ports(protocol) || protocol == NH_ESP;
+}
+
+/* What they tell: of GTP-U, whose ports are always the same, with the TEID. */
+#define FLOW_WORD_LEN 16
+
+INLINE __u32 flow_word(__u8 protocol, const void *l4)
+{
+	__u32 word = ld32(l4);
+
+	return protocol == NH_UDP && word >> 16 == be16(GTPU_PORT)
+		       ? word ^ ld32(l4 + UDP_LEN + 4)
+		       : word;
+}
+
+/* What IPv6 tells where layer 4 does not. */
+INLINE __u32 flow_label(const struct ipv6 *ip)
+{
+	return ld32(ip) & be32(0xfffff);
+}
+
 /* The products do not wait for each other; h is the sum of those over the
  * addresses. */
-INLINE __u32 flow_finish(__u64 h, __u8 protocol, __u32 ports)
+INLINE __u32 flow_finish(__u64 h, __u8 protocol, __u32 word)
 {
-	h += ((__u64)protocol << 32 | ports) * FLOW_PRIME5;
+	h += ((__u64)protocol << 32 | word) * FLOW_PRIME5;
 	h ^= h >> 32;
 	return h * FLOW_PRIME1 >> 32;
 }

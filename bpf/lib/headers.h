@@ -33,6 +33,7 @@ enum next_header {
 	NH_IPV6 = 41,
 	NH_ROUTING = 43,
 	NH_FRAGMENT = 44,
+	NH_NONE = 59,
 	NH_ESP = 50,
 	NH_AH = 51,
 	NH_ICMPV6 = 58,

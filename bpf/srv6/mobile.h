@@ -54,6 +54,17 @@ INLINE __u8 tagged_message(__u16 tag)
 
 /* ---- GTP-U to SRv6 ---- */
 
+/* Whether the T-PDU is a jumbogram, or pretends to be one: its length is not known. */
+INLINE int is_jumbo(struct xdp_md *ctx, struct packet *p)
+{
+	struct ipv6 *ip;
+
+	if (p->keep_version != 6 || p->keep_length != IPV6_LEN)
+		return 0;
+	ip = at(ctx, p->keep, IPV6_LEN);
+	return ip && ip->next_header != NH_NONE;
+}
+
 /* What GTP-U carried becomes the payload of the SRv6 packet: next header,
  * Args, hash. 0, or a reason. */
 INLINE int take_pdu(struct xdp_md *ctx, struct packet *p, __u8 pdu_type)
@@ -88,6 +99,8 @@ INLINE int take_pdu(struct xdp_md *ctx, struct packet *p, __u8 pdu_type)
 				      REASON_PDU_TYPE);
 		if (reason)
 			return reason;
+		if (is_jumbo(ctx, p))
+			return REASON_INNER_MALFORMED;
 		p->next_header = p->keep_version == 4 ? NH_IPV4 : NH_IPV6;
 	}
 	p->hash = payload_hash(ctx, p);
@@ -225,9 +238,12 @@ INLINE int take_upper(struct xdp_md *ctx, struct packet *p, struct local_sid *si
 	p->keep_length = p->l3 + p->l3_length - p->upper;
 	p->message = GTPU_G_PDU;
 	p->with_sequence = 0;
-	if (p->upper_type == NH_IPV4 || p->upper_type == NH_IPV6)
-		return take_payload(ctx, p, p->keep_length, p->upper_type == NH_IPV4 ? 4 : 6,
-				    REASON_INNER_MALFORMED);
+	if (p->upper_type == NH_IPV4 || p->upper_type == NH_IPV6) {
+		int reason = take_payload(ctx, p, p->keep_length, p->upper_type == NH_IPV4 ? 4 : 6,
+					  REASON_INNER_MALFORMED);
+
+		return reason || !is_jumbo(ctx, p) ? reason : REASON_INNER_MALFORMED;
+	}
 	if (p->upper_type != NH_ETHERNET)
 		return upper_layer(p, sid);
 	p->keep_version = 0;

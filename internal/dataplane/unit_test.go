@@ -312,8 +312,8 @@ func TestStackDepth(t *testing.T) {
 			depth = -int(ins.Offset)
 		case op.Class().IsALU() && op.ALUOp() == asm.Mov && op.Source() == asm.RegSource:
 			fromFrame[ins.Dst] = ins.Src == asm.R10
-		case op.Class().IsALU() && op.ALUOp() == asm.Add && op.Source() == asm.ImmSource && fromFrame[ins.Dst]:
-			depth = -int(ins.Constant)
+		case op.Class().IsALU() && op.ALUOp() == asm.Add && op.Source() == asm.ImmSource && fromFrame[ins.Dst] && ins.Constant > -4096:
+			depth = -int(ins.Constant) // a larger number is no offset
 		}
 		frames[in] = max(frames[in], (depth+31)/32*32)
 	}

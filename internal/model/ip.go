@@ -18,6 +18,7 @@ const (
 	protoESP         = 50
 	protoAH          = 51
 	protoICMPv6      = 58
+	protoNone        = 59
 	protoDestination = 60
 	protoSCTP        = 132
 	protoEthernet    = 143
@@ -62,6 +63,12 @@ func (p v6) next() uint8         { return p[6] }
 func (p v6) length() int         { return 40 + int(be.Uint16(p[4:])) }
 func (p v6) trafficClass() uint8 { return p[0]<<4 | p[1]>>4 }
 func (p v6) flowLabel() uint32   { return be.Uint32(p) & 0xfffff }
+
+// jumbo says whether an IPv6 packet's header does not tell its length: it is 0, and something
+// follows.
+func jumbo(p []byte) bool {
+	return version(p) == 6 && v6(p).length() == 40 && v6(p).next() != protoNone
+}
 
 func (p v4) src() netip.Addr { return netip.AddrFrom4([4]byte(p[12:16])) }
 func (p v4) dst() netip.Addr { return netip.AddrFrom4([4]byte(p[16:20])) }
@@ -138,12 +145,18 @@ func flowHash(p []byte, ethernet bool) uint32 {
 		h ^= h >> 32
 		return uint32(h * primes[0] >> 32)
 	}
-	l4 := func(protocol uint8, rest []byte, fragment bool) uint32 {
-		x := uint64(protocol) << 32
-		if (protocol == protoTCP || protocol == protoUDP || protocol == protoSCTP) && len(rest) >= 4 && !fragment {
-			x |= uint64(le.Uint32(rest))
+	l4 := func(protocol uint8, rest []byte, label uint32) uint32 {
+		word := label
+		switch protocol {
+		case protoTCP, protoUDP, protoSCTP, protoESP:
+			if len(rest) >= 4 {
+				word = le.Uint32(rest)
+			}
+			if protocol == protoUDP && len(rest) >= 16 && toGTPU(rest) {
+				word ^= le.Uint32(rest[12:]) // the TEID
+			}
 		}
-		return last(x)
+		return last(uint64(protocol)<<32 | uint64(word))
 	}
 	switch {
 	case ethernet && len(p) >= 14:
@@ -152,12 +165,15 @@ func flowHash(p []byte, ethernet bool) uint32 {
 	case ethernet:
 	case version(p) == 4 && len(p) >= 20:
 		h = le.Uint64(p[12:]) * primes[0]
-		return l4(p[9], p[min(v4(p).header(), len(p)):], v4(p).fragment())
+		if v4(p).fragment() {
+			return last(uint64(p[9]) << 32)
+		}
+		return l4(p[9], p[min(v4(p).header(), len(p)):], 0)
 	case version(p) == 6 && len(p) >= 40:
 		for i, prime := range primes {
 			h += le.Uint64(p[8+8*i:]) * prime
 		}
-		return l4(p[6], p[40:], false)
+		return l4(p[6], p[40:], le.Uint32([]byte{0, p[1] & 0x0f, p[2], p[3]}))
 	}
 	return 0
 }

@@ -329,6 +329,7 @@ func (j *journey) punt(kind PuntKind, l3 int) *Punt {
 
 // ICMPv6 types and codes.
 const (
+	unreachable      = 1
 	packetTooBig     = 2
 	timeExceeded     = 3
 	parameterProblem = 4

@@ -54,7 +54,7 @@ func (n headend) carry(msg message, pdu srv6.PDUType) (carried, *fault) {
 		return c, plain(PDUType)
 	}
 	inner, ok := whole(msg.body, v)
-	if !ok {
+	if !ok || jumbo(inner) {
 		return c, plain(InnerMalformed)
 	}
 	c.payload, c.hash, c.next = n.j.completed(inner, true), flowHash(inner, false), nextHeader(inner)
@@ -197,7 +197,7 @@ func (e endpoint) intoGTPU(c chain, argsAt int) ([]byte, []byte, tunnelEnd, Resu
 	tpdu := e.j.packet[c.at:]
 	if c.upper != protoEthernet {
 		var ok bool
-		if tpdu, ok = whole(tpdu, versionOf[c.upper]); !ok {
+		if tpdu, ok = whole(tpdu, versionOf[c.upper]); !ok || jumbo(tpdu) {
 			return nil, nil, tunnelEnd{}, e.j.drop(InnerMalformed)
 		}
 	}

@@ -45,8 +45,10 @@ func (j *journey) send(o outbound) Result {
 	switch {
 	case main && !leads && j.isAgain(o):
 		return j.again(o)
-	case a == nil && !o.only && !main:
+	case a == nil && !o.only && !main && (o.silent || o.quoted == nil):
 		return j.drop(NoRoute)
+	case a == nil && !o.only && !main:
+		return j.icmpError(NoRoute, o.l3, unreachable, 0, 0)
 	case (a == nil || a.Pass) && !main:
 		return j.drop(NoNeighbour)
 	case a != nil && a.Pass && j.control != nil:

@@ -16,7 +16,11 @@ const (
 	timeExceeded           = 3
 	parameterProblem       = 4
 
-	addressUnreachable     = 3 // code of destinationUnreachable
+	redirect = 137
+
+	noRoute                = 0 // codes of destinationUnreachable
+	prohibited             = 1
+	addressUnreachable     = 3
 	reassemblyTimeExceeded = 1 // code of timeExceeded, of ICMP as well
 	firstHeaderChain       = 3 // code of parameterProblem (RFC 7112)
 )
@@ -172,6 +176,12 @@ func toICMP(kind, code uint8) (uint8, uint8, bool) {
 	case timeExceeded:
 		return 11, code, true
 	case destinationUnreachable:
+		switch code {
+		case noRoute:
+			return 3, 0, true // network unreachable
+		case prohibited:
+			return 3, 13, true // communication administratively prohibited
+		}
 		return 3, 1, code == addressUnreachable // host unreachable
 	}
 	return 0, 0, false
@@ -184,8 +194,8 @@ func answerable(src, dst netip.Addr) bool {
 		!dst.IsMulticast() && dst != broadcast
 }
 
-// isError says whether the packet is an ICMPv6 error, or may be one because its type is
-// truncated. A later fragment has no type.
+// isError says whether the packet is an ICMPv6 error or a Redirect (RFC 4443 section 2.4), or
+// may be one because its type is truncated. A later fragment has no type.
 func (ip ipv6) isError() bool {
 	later := false
 	h, ok := ip.walk(func(h header) bool {
@@ -195,7 +205,7 @@ func (ip ipv6) isError() bool {
 	if !ok || later || h.kind != protocolICMPv6 {
 		return false
 	}
-	return len(ip) <= h.at || ip[h.at] < 128
+	return len(ip) <= h.at || ip[h.at] < 128 || ip[h.at] == redirect
 }
 
 // isError says whether the packet is an ICMP error, or may be one.

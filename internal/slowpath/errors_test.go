@@ -65,8 +65,12 @@ func TestICMPErrors(t *testing.T) {
 		Packet{Kind: ICMPError, L3: 14, Type: 4, Code: 4, Info: 40, Data: append(bytes.Clone(short6), 0, 0, 0)},
 		Packet{Kind: ICMPError, L3: 14, Type: 2, Info: 1380, Data: long4},
 		Packet{Kind: ICMPError, L3: 14, Type: 3, Data: append(bytes.Clone(short4), 0, 0, 0)},
+		Packet{Kind: ICMPError, L3: 14, Type: 1, Data: short4},
+		Packet{Kind: ICMPError, L3: 14, Type: 1, Code: 1, Data: short4},
+		Packet{Kind: ICMPError, L3: 14, Type: 1, Code: 3, Data: short4},
+		Packet{Kind: ICMPError, L3: 14, Type: 1, Data: short6},
 	)
-	if b.count("icmp_sent") != 5 {
+	if b.count("icmp_sent") != 9 {
 		t.Fatalf("%d sent", b.count("icmp_sent"))
 	}
 	// The first occurrence of an address is the outer one's.
@@ -78,6 +82,10 @@ func TestICMPErrors(t *testing.T) {
 		"196\t\t\t2001:db8:9::9\t2001:db8::1\t4\t4\t\t40\t\t\t",
 		"576\t198.51.100.9\t192.0.2.1\t\t\t\t\t\t\t3\t4\t1380",
 		"156\t198.51.100.9\t192.0.2.1\t\t\t\t\t\t\t11\t0\t",
+		"156\t198.51.100.9\t192.0.2.1\t\t\t\t\t\t\t3\t0\t",
+		"156\t198.51.100.9\t192.0.2.1\t\t\t\t\t\t\t3\t13\t",
+		"156\t198.51.100.9\t192.0.2.1\t\t\t\t\t\t\t3\t1\t",
+		"196\t\t\t2001:db8:9::9\t2001:db8::1\t1\t0\t\t\t\t\t",
 	}
 	for i := range want {
 		if i >= len(got) || got[i] != want[i] {
@@ -129,6 +137,8 @@ func TestICMPErrorsNotSent(t *testing.T) {
 	}{
 		"about ICMPv6 error":              {icmp6(1, false), 3, 0},
 		"about ICMPv6 error in a chain":   {icmp6(3, true), 3, 0},
+		"about ICMPv6 Redirect":           {icmp6(137, false), 3, 0},
+		"about ICMPv6 neighbour advert":   {icmp6(136, false), 3, 1},
 		"about ICMPv6 echo":               {icmp6(128, false), 3, 1},
 		"about ICMPv6 echo in a chain":    {icmp6(128, true), 3, 1},
 		"about ICMP error":                {icmp4(11), 3, 0},
@@ -151,6 +161,17 @@ func TestICMPErrorsNotSent(t *testing.T) {
 		b.handle(Packet{Kind: ICMPError, L3: 14, Type: c.kind, Data: c.frame})
 		if got := uint64(len(b.sent)); got != c.sent || b.count("icmp_sent") != c.sent || b.count("icmp_suppressed") != 1-c.sent {
 			t.Errorf("%s: %d sent, want %d", name, got, c.sent)
+		}
+	}
+}
+
+// An error about what came out of another packet here does not go back by the link.
+func TestICMPErrorAboutRewritten(t *testing.T) {
+	for _, rewritten := range []bool{false, true} {
+		b := newBench(Options{})
+		b.handle(Packet{Kind: ICMPError, L3: 14, Type: 3, Table: 254, Rewritten: rewritten, Data: whole6(t, 8)})
+		if back := b.ways[0].Back != nil; back == rewritten {
+			t.Errorf("rewritten %v: goes back by the link: %v", rewritten, back)
 		}
 	}
 }

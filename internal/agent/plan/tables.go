@@ -71,7 +71,7 @@ type Tables struct {
 	Spread      Spread
 
 	locators map[string]settings.Locator
-	lengths  map[int]bool // of SIDs
+	lengths  map[int]bool        // of SIDs
 	entries  []srpolicy.Steering // those of Steering that are asked for
 	// lists are the segment lists that each policy can have at most.
 	lists map[string]int
