@@ -261,6 +261,9 @@ func (c *core) takeOver(g *plan.Goal, links *netdev.Snapshot) error {
 		}
 	}
 	c.setLogLevel()
+	if len(c.writer.Failures) > 0 {
+		return nil // which is in the log
+	}
 	c.log.Info("the data path is in the desired state", "event", logevent.DataPathReady, "build", c.dp.Build(),
 		"resources", len(g.Desired.File)+len(g.Desired.API), "interfaces", len(c.writer.Modes))
 	return nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,6 +31,7 @@ import (
 func runCommand(a *app) *cobra.Command {
 	var file, pinPath, statePath string
 	var files install.Files
+	var strict bool
 	c := &cobra.Command{
 		Use: "run --config FILE", Short: "Run the daemon",
 		Long: `Run the daemon. It loads the data path, or takes over the pinned one, and keeps it
@@ -55,13 +57,14 @@ if it is killed, the data path goes on forwarding; "culvert unpin" stops it.`,
 			if err != nil {
 				return err
 			}
-			d.cni, d.file = files, file
+			d.cni, d.file, d.strict = files, file, strict
 			return d.run(c.Context())
 		},
 	}
 	c.Flags().StringVar(&file, "config", "", "configuration `file`")
 	c.Flags().StringVar(&pinPath, "pin-path", agent.DefaultPinPath, "`directory` on a bpffs for the pins of links, programs and maps")
 	c.Flags().StringVar(&statePath, "state", agent.DefaultStatePath, "`file` for the resources that were added through the API")
+	c.Flags().BoolVar(&strict, "strict", false, "end at the start if an interface has no program, or a resource is not in the data path")
 	c.Flags().StringVar(&files.ConfDir, "cni-conf-dir", "", "`directory` of the container runtime for the CNI configuration, which the daemon writes when pods can be added (default: it writes none)")
 	c.Flags().StringVar(&files.BinDir, "cni-bin-dir", "/opt/cni/bin", "`directory` of the runtime's plugins")
 	confFlags(c, &files)
@@ -87,16 +90,15 @@ type daemon struct {
 	server  *api.Server
 	cni     install.Files // the runtime's
 	file    string        // of the configuration
+	version string
+	strict  bool // it ends where it cannot be as configured
 }
 
 // newDaemon listens first: a second daemon ends here, before it changes the
 // data path of the first.
 func newDaemon(c *config.Config, o agent.Options) (*daemon, error) {
-	d := &daemon{config: c, logger: o.Logger}
-	o.OnReady = func() {
-		d.logger.Info("ready", "event", logevent.DaemonReady, "version", o.Version)
-		d.notify("READY=1\nSTATUS=forwarding")
-	}
+	d := &daemon{config: c, logger: o.Logger, version: o.Version}
+	o.OnReady = d.ready
 	if os.Getenv("GOGC") == "" {
 		// A change of a million tunnels leaves garbage of as much again. What is
 		// collected more often than by default is little, at other times.
@@ -112,6 +114,42 @@ func newDaemon(c *config.Config, o agent.Options) (*daemon, error) {
 	return d, err
 }
 
+// ready says that the daemon has done at its start what it could.
+func (d *daemon) ready() {
+	problem := d.degraded()
+	switch {
+	case problem == nil:
+		d.logger.Info("ready", "event", logevent.DaemonReady, "version", d.version)
+		d.notify("READY=1\nSTATUS=forwarding")
+	case !d.strict:
+		d.logger.Error("ready, but not as configured; will try again", "event", logevent.DaemonDegraded, "version", d.version, "problem", problem)
+		d.notify("READY=1\nSTATUS=degraded: " + strings.ReplaceAll(problem.Error(), "\n", " "))
+	}
+}
+
+// degraded says which packets are not handled as configured; nil: all are.
+func (d *daemon) degraded() error {
+	var errs []error
+	for _, c := range agent.Conditions(d.agent) {
+		if c.Problem != "" {
+			errs = append(errs, fmt.Errorf("%s: %s", c.Name, c.Problem))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// insist ends a strict daemon that is not as configured.
+func (d *daemon) insist(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-d.agent.Ready():
+		if err := d.degraded(); err != nil {
+			return fmt.Errorf("not as configured: %w", err)
+		}
+	}
+	return nil
+}
+
 func (d *daemon) run(ctx context.Context) error {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
@@ -123,6 +161,9 @@ func (d *daemon) run(ctx context.Context) error {
 	group.Go(func() error { return metrics.Serve(ctx, d.agent, d.config.Metrics.Listen, d.logger) })
 	group.Go(func() error { return d.reloads(ctx, hangup) })
 	group.Go(func() error { return d.watchdog(ctx) })
+	if d.strict {
+		group.Go(func() error { return d.insist(ctx) })
+	}
 	if d.cni.ConfDir != "" {
 		group.Go(func() error { return announce(ctx, d.cni, d.agent.PodReadiness, d.logger) })
 	}

@@ -7,6 +7,9 @@ var (
 	DaemonReady = define("daemon.ready", slog.LevelInfo,
 		"The data path is as configured, and the daemon forwards packets.",
 		"")
+	DaemonDegraded = define("daemon.degraded", slog.LevelError,
+		"The daemon runs, and packets are not handled as configured: an interface has no program, or a resource is not in the data path. What failed is tried again.",
+		"The line says what, and `culvert status` what is left of it. `culvert run --strict` ends in place of that.")
 	DaemonEnded = define("daemon.ended", slog.LevelInfo,
 		"The daemon has ended. The data path stays loaded and forwards packets as before.",
 		"")

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A daemon that cannot be as configured says so in place of "ready", and ends where that is
+// demanded.
+func TestStrict(t *testing.T) {
+	n := newNode(t)
+	arguments := []string{"run", "--strict", "--config", n.config, "--pin-path", n.pin, "--state", filepath.Join(n.dir, "strict.db")}
+	config, err := os.ReadFile(n.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := strings.Replace(string(config), "interfaces: [", "interfaces: [{name: eth7, mode: native, roles: [sr]}, ", 1)
+	if err := os.WriteFile(n.config, []byte(missing), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := n.start(t)
+	d.says(t, "event=daemon.degraded")
+	if log := d.log.String(); strings.Contains(log, "event=daemon.ready") || !strings.Contains(log, "eth7") {
+		t.Errorf("the log:\n%s", log)
+	}
+	if err := d.end(t, syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if out, err := n.program(arguments...).CombinedOutput(); err == nil || !strings.Contains(string(out), "not as configured: interfaces: eth7") {
+		t.Errorf("strict: %v: %s", err, out)
+	}
+
+	// It goes on where it is as configured.
+	if err := os.WriteFile(n.config, config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d = n.start(t)
+	d.says(t, "event=daemon.ready")
+	if err := d.end(t, syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	strict := &daemon{cmd: n.program(arguments...), log: &buffer{}, done: make(chan error, 1)}
+	strict.cmd.Stderr = strict.log
+	if err := strict.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { strict.done <- strict.cmd.Wait() }()
+	strict.says(t, "event=daemon.ready")
+	if err := strict.end(t, syscall.SIGTERM); err != nil {
+		t.Errorf("strict: %v\n%s", err, strict.log)
+	}
+	n.run(t, "unpin", "--pin-path", n.pin)
+}
