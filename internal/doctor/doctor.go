@@ -268,6 +268,9 @@ func (n *network) oneInterface(l netdev.Link) []Check {
 		return []Check{{Name: l.Name + ": offloads", Level: Warn, Detail: err.Error()}}
 	}
 	view := device{Link: l, Facts: f}
+	if port := n.port(l.Name); port != nil {
+		view.mode = port.Mode
+	}
 	if peer, ok := n.LinkByIndex(f.PeerIfindex); ok && f.PeerIfindex != 0 && peer.Kind == "veth" && !l.ParentElsewhere {
 		if pf, err := n.Facts(peer.Name); err == nil {
 			view.peer, view.peerFacts = peer.Name, pf

@@ -305,6 +305,26 @@ func TestDevices(t *testing.T) {
 	if c := virtio.segmentation(); c.Level != Warn || c.Fix != "ethtool -K eth0 gro off" {
 		t.Errorf("virtio in generic mode: %+v", c)
 	}
+	veth := device{Link: netdev.Link{Name: "v0", Kind: "veth", Driver: "veth", MTU: 9000, XDP: netdev.XDPBasic}, peer: "v1", peerFacts: netdev.Facts{TSO: true}}
+	for name, row := range map[string]struct {
+		change func(*device)
+		want   Level
+	}{
+		"native":                     {func(*device) {}, OK},
+		"attached in generic mode":   {func(d *device) { d.Generic = true }, Fail},
+		"to be in generic mode":      {func(d *device) { d.mode = "generic" }, Fail},
+		"no native XDP":              {func(d *device) { d.XDP = 0 }, Fail},
+		"without offload":            {func(d *device) { d.Generic, d.peerFacts.TSO = true, false }, OK},
+		"generic, a peer elsewhere":  {func(d *device) { d.Generic, d.peer, d.peerFacts = true, "", netdev.Facts{} }, Warn},
+		"a peer elsewhere":           {func(d *device) { d.peer = "" }, OK},
+		"to be native or in generic": {func(d *device) { d.mode = "auto" }, OK},
+	} {
+		d := veth
+		row.change(&d)
+		if c := d.segmentation(); c.Level != row.want {
+			t.Errorf("veth, %s: %+v", name, c)
+		}
+	}
 	for mtu, want := range map[int]Level{1500: Warn, 1519: Warn, 1520: OK, 1740: OK} {
 		d := physical
 		d.Link.MTU = mtu

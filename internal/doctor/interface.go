@@ -26,6 +26,8 @@ const (
 type device struct {
 	netdev.Link
 	netdev.Facts
+	// mode is the configured one.
+	mode string
 	// peer is the other end of a veth, if it is in this network namespace.
 	peer      string
 	peerFacts netdev.Facts
@@ -112,15 +114,24 @@ func (d device) partialChecksums() Check {
 			"may be partial (" + d.Kind + ", " + d.driver() + "): they are completed at encapsulation", remedy{}})
 }
 
-// segmentation: in generic mode a local stack's segments arrive before they are
-// cut. Native XDP on a veth makes the kernel turn that off at the peer.
+// segmentation: in generic mode a local stack's segments arrive before they are cut. The data
+// path cannot cut them: a TCP sender hears that they are too big, and sends as large ones again.
+// Native XDP on a veth makes the kernel turn that off at the peer, and generic mode turns off GRO.
 func (d device) segmentation() Check {
-	generic := d.XDP&netdev.XDPBasic == 0 && d.Virtual()
+	const still = "in generic mode its frames arrive before they are cut to the MTU, and are dropped as too_big: TCP stands still"
 	return d.check("segmentation offload", "does not reach the data path",
-		problem{generic && (d.peerFacts.TSO || d.peerFacts.GSO), Warn,
-			"of the peer: in generic mode its frames arrive before they are cut to the MTU", d.onPeer("ethtool -K %s tso off gso off")},
-		problem{generic && d.peer == "" && d.GRO, Warn, "in generic mode, received frames may be larger than the MTU",
+		problem{d.isGeneric() && d.isVeth() && (d.peerFacts.TSO || d.peerFacts.GSO), Fail,
+			"of the peer: " + still, d.onPeer("ethtool -K %s tso off gso off")},
+		problem{d.isGeneric() && d.isVeth() && d.peer == "", Warn,
+			"cannot be seen: the peer is in another network namespace. If it is on there: " + still, d.onPeer("ethtool -K %s tso off gso off")},
+		problem{d.isGeneric() && d.Virtual() && !d.isVeth() && d.GRO, Warn, "in generic mode, received frames may be larger than the MTU",
 			command("ethtool -K %s gro off", d.Link.Name)})
+}
+
+// isGeneric says whether the data path gets frames from the kernel, not from the driver: it does,
+// it is to, or nothing else is possible.
+func (d device) isGeneric() bool {
+	return d.Generic || d.mode == "generic" || d.XDP&netdev.XDPBasic == 0
 }
 
 // headroom: what the largest inner packet is, behind as many segments as there may be, or in

@@ -152,7 +152,7 @@ func newLink(l netlink.Link) Link {
 		Master: a.MasterIndex,
 	}
 	if a.Xdp != nil && a.Xdp.Attached {
-		link.Program = a.Xdp.ProgId
+		link.Program, link.Generic = a.Xdp.ProgId, a.Xdp.AttachMode == nl.XDP_ATTACHED_SKB
 	}
 	if v, ok := l.(*netlink.Vlan); ok {
 		link.VLAN = VLAN{TPID: uint16(v.VlanProtocol), ID: uint16(v.VlanId)}

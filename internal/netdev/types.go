@@ -95,6 +95,8 @@ type Link struct {
 	XDP             XDPFeatures
 	// Program is the id of the attached XDP program, or 0.
 	Program uint32
+	// Generic says that the program runs on what the kernel made of frames.
+	Generic bool
 }
 
 // virtualDrivers lists drivers whose devices pass frames of stacks on the same machine.
