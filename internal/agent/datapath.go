@@ -206,7 +206,9 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 		Pods: dp.Pods, Sessions: sessions{dp, dp, dp.Frames}, Trace: dp.Trace, Explain: func(frames [][]byte, ifindex int) ([]event.TraceEvent, error) {
 			return dataplane.Explain(dp, frames, ifindex)
 		}, Flows: recorder{dp.Flows.Read, dp.Pods.LeftOut}, NetworkPolicies: dp.NetworkPolicies, Spread: dp.Spread, N4: dp.N4, NAT: dp.NAT, SpreadCards: steering.cards,
-		Punts:    punt.DataPath{Injector: dp, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read},
+		Punts: punt.DataPath{
+			Injector: dp, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read, Steered: dp.Steering.Leads, InjectSteered: dp.InjectSteered,
+		},
 		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Isolated: dp.Pods.PolicyCounts, Signalling: dp.Signalling},
 		Sweep:    dp.Sweep, Build: dp.Build, Close: dp.Close, MissingPins: func() []string { return dataplane.MissingPins(dp) },
 	}, nil

@@ -30,6 +30,17 @@ func (d *DataPlane) InjectToUE(session uint64, packet []byte) error {
 	return nil
 }
 
+// InjectSteered sends an IP packet as the node steers packets to its destination.
+func (d *DataPlane) InjectSteered(packet []byte) error {
+	if len(packet) == 0 {
+		return errors.New("there is no packet")
+	}
+	if err := d.injectOwn(frameOf(packet)); err != nil {
+		return fmt.Errorf("inject a packet that is steered: %w", err)
+	}
+	return nil
+}
+
 // InjectGTPU sends a G-PDU or End Marker by the rules of its TEID, as if it had come to a
 // GTP-U address of ours with that TOS and TTL.
 func (d *DataPlane) InjectGTPU(message []byte, tos, ttl uint8) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -22,6 +23,9 @@ import (
 type DataPath struct {
 	Injector   slowpath.Injector
 	InjectToUE func(session uint64, packet []byte) error
+	// Steered says whether the node steers packets to an address; InjectSteered sends one so.
+	Steered       func(netip.Addr) bool
+	InjectSteered func(packet []byte) error
 	Read       func(context.Context, func(event.Punt)) error // calls the function for each packet
 }
 
@@ -37,7 +41,7 @@ type Handler struct {
 // has a neighbour resolved. plane is nil on a node without sessions.
 func New(dp DataPath, plane *upf.UPF, links func() *netdev.Snapshot, ask func(netdev.Key), log *slog.Logger) (*Handler, error) {
 	s := &Handler{dp: dp, upf: plane}
-	out := &sender{links: links, ask: ask, toUE: dp.InjectToUE}
+	out := &sender{links: links, ask: ask, toUE: dp.InjectToUE, steered: dp.Steered, steer: dp.InjectSteered}
 	raw, err := slowpath.NewRawSender()
 	switch {
 	case err == nil:

@@ -25,6 +25,9 @@ type sender struct {
 	out   transmitter
 	links func() *netdev.Snapshot
 	ask   func(netdev.Key) // for a neighbour that is not resolved
+	// steered says whether the node steers packets to an address, and steer sends one so.
+	steered func(netip.Addr) bool
+	steer   func(packet []byte) error
 	// toUE sends a packet through the data path, by the rules of a session.
 	toUE func(session uint64, packet []byte) error
 	// raw, if there is one, sends by the kernel's main table.
@@ -43,6 +46,15 @@ func (s *sender) Source(dst netip.Addr, way slowpath.Way) (netip.Addr, error) {
 		}
 		if !ok {
 			return netip.Addr{}, fmt.Errorf("%w: the node has no address to answer %s from", slowpath.ErrNoRoute, dst)
+		}
+		return addr, nil
+	case s.goesSteered(links, dst, way):
+		addr, err := slowpath.KernelSource(dst, way.Ifindex)
+		if err != nil || addr.IsLoopback() { // the main table need not lead there
+			addr, _ = anyLocal(links, dst, func(a netip.Addr) bool { return !a.IsLoopback() && !a.IsLinkLocalUnicast() })
+		}
+		if !addr.IsValid() {
+			return addr, fmt.Errorf("%w: the node has no address to answer %s from", slowpath.ErrNoRoute, dst)
 		}
 		return addr, nil
 	case way.Back == nil && way.Table == netdev.TableMain:
@@ -81,12 +93,15 @@ func (s *sender) Send(packet []byte, way slowpath.Way) error {
 		}
 		return s.out.Transmit(slices.Concat(way.Back, packet), way.Ifindex)
 	}
-	if way.Table == netdev.TableMain && s.raw != nil {
-		return s.raw.Send(packet, way.Ifindex)
-	}
 	dst, etherType, err := destination(packet)
 	if err != nil {
 		return err
+	}
+	if s.goesSteered(s.links(), dst, way) {
+		return s.steer(packet)
+	}
+	if way.Table == netdev.TableMain && s.raw != nil {
+		return s.raw.Send(packet, way.Ifindex)
 	}
 	if way.Table == event.SessionTable {
 		return s.toUE(way.Session, packet)
@@ -107,6 +122,19 @@ func (s *sender) Send(packet []byte, way slowpath.Way) error {
 	}
 	frame = binary.BigEndian.AppendUint16(frame, etherType)
 	return s.out.Transmit(append(frame, packet...), nh.Ifindex)
+}
+
+// goesSteered says whether a packet of the node itself takes a policy or a tunnel: steering comes
+// before the main table, and helps where another table has no route.
+func (s *sender) goesSteered(links *netdev.Snapshot, dst netip.Addr, way slowpath.Way) bool {
+	if way.Back != nil || way.Table == event.SessionTable || s.steered == nil || !s.steered(dst) {
+		return false
+	}
+	if way.Table == 0 || way.Table == netdev.TableMain {
+		return true
+	}
+	_, err := s.nextHop(links, dst, way)
+	return errors.Is(err, slowpath.ErrNoRoute)
 }
 
 // anyLocal is an address of the node of the family of dst.

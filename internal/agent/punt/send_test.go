@@ -262,3 +262,40 @@ func withRoute(s *netdev.Snapshot) *netdev.Snapshot {
 		netdev.Neighbour{Ifindex: 1, Addr: addr("192.0.2.9"), MAC: net.HardwareAddr{2, 9, 9, 9, 9, 9}, State: netdev.NUDReachable})
 	return s
 }
+
+// What a prefix is steered for goes that way where the main table would be asked, where there is
+// no table, and where the table has no route.
+func TestSendSteered(t *testing.T) {
+	s := withRoute(links("eth0", "eth1"))
+	out := &sent{}
+	var steered [][]byte
+	sender := &sender{
+		out: out, links: func() *netdev.Snapshot { return s }, ask: func(netdev.Key) {},
+		steered: func(a netip.Addr) bool { return a == addr("203.0.113.5") },
+		steer:   func(packet []byte) error { steered = append(steered, packet); return nil },
+	}
+	to := func(dst string) []byte {
+		packet := make([]byte, 28)
+		packet[0] = 0x45
+		copy(packet[16:], addr(dst).AsSlice())
+		return packet
+	}
+	for name, row := range map[string]struct {
+		dst  string
+		way  slowpath.Way
+		want bool
+	}{
+		"by the main table":               {"203.0.113.5", slowpath.Way{Table: 254}, true},
+		"by no table":                     {"203.0.113.5", slowpath.Way{}, true},
+		"by a table without a route":      {"203.0.113.5", slowpath.Way{Table: 100}, true},
+		"back by the link":                {"203.0.113.5", slowpath.Way{Table: 254, Ifindex: 1, Back: make([]byte, 14)}, false},
+		"to what is not steered":          {"203.0.113.6", slowpath.Way{Table: 254}, false},
+		"to what is not steered, nowhere": {"203.0.113.6", slowpath.Way{Table: 100}, false},
+	} {
+		steered, out.frame = nil, nil
+		err := sender.Send(to(row.dst), row.way)
+		if row.want != (len(steered) == 1) || row.want && (err != nil || out.frame != nil) {
+			t.Errorf("%s: %d steered, %x sent, %v", name, len(steered), out.frame, err)
+		}
+	}
+}

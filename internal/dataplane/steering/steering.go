@@ -393,6 +393,22 @@ func (x *Table) adopt(s *steering) {
 	}
 }
 
+// Leads says whether packets to an address are steered into a policy or a tunnel, wherever they
+// arrive.
+func (x *Table) Leads(a netip.Addr) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.local[a] {
+		return false
+	}
+	for _, s := range x.steerings {
+		if !s.byPort() && s.port.Ifindex == 0 && s.model.GTP4D == nil && s.prefix.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
 // IsLocal says whether a prefix is one of the node's own addresses.
 func (x *Table) IsLocal(p netip.Prefix) bool { return p.IsSingleIP() && x.local[p.Addr()] }
 
