@@ -51,7 +51,7 @@ INLINE void begin_turn(struct packet *p)
 	p->container = 0;
 	p->map_checksum = 0;
 	p->hashed = 0;
-	p->to_kernel = p->again = 0;
+	p->to_kernel = p->again = p->gateway = 0;
 	p->punt = PUNT_NONE;
 	p->error_type = 0;
 	p->error_info = 0;

@@ -10,26 +10,49 @@
 #include "push.h"
 #include "srv6/mobile.h"
 
+/* Below that IPv6 cannot go (RFC 8200 section 5). */
+#define IPV6_MIN_MTU 1280
+
+/* The daemon cuts the IPv4 packet at `offset`, unless it must stay whole: 0, or a reason. */
+INLINE int cut(struct packet *p, struct ipv4 *ip, __u32 offset, int mtu)
+{
+	if (ip->version_ihl >> 4 != 4 || be16(ld16(&ip->fragment)) & IPV4_DF)
+		return 0;
+	icmp(p, offset, 0, 0, mtu);
+	p->punt = PUNT_FRAGMENT;
+	return REASON_SLOW_PATH;
+}
+
 GLOBAL int too_big(struct xdp_md *ctx, struct packet *p)
 {
 	struct ipv4 *ip;
-	__u32 mtu;
+	int mtu, reason;
 
 	if (!p)
 		return REASON_TOO_BIG;
+	if (p->gateway) { /* GTP-U's sender cannot mend what its T-PDU's may */
+		ip = at(ctx, p->keep, IPV4_LEN);
+		reason = ip ? cut(p, ip, p->keep, p->hop.mtu - (p->length - p->keep_length)) : 0;
+		if (reason)
+			return reason;
+	}
 	ip = at(ctx, p->quote, IPV4_LEN);
 	mtu = p->hop.mtu - (p->length - p->quote_length);
 	if (!ip || p->quote < ETH_LEN) /* a whole frame has no sender to tell */
 		return REASON_TOO_BIG;
-	icmp(p, p->quote, ICMP6_TOO_BIG, 0, mtu);
-	if (ip->version_ihl >> 4 == 4 &&
-	    (p->onward || (p->quote == p->keep && p->edit == EDIT_INNER)) &&
-	    !(be16(ld16(&ip->fragment)) & IPV4_DF)) {
-		p->punt = PUNT_FRAGMENT;
-		return REASON_SLOW_PATH;
+	if (p->onward || (p->quote == p->keep && p->edit == EDIT_INNER)) {
+		reason = cut(p, ip, p->quote, mtu);
+		if (reason)
+			return reason;
 	}
 	if (p->onward && !p->from_ue) /* only the session's anchor knows the way to its sender */
-		p->error_type = 0;
+		return REASON_TOO_BIG;
+	if (ip->version_ihl >> 4 == 6 && mtu < IPV6_MIN_MTU) {
+		if (p->quote_length <= IPV6_MIN_MTU)
+			return REASON_TOO_BIG; /* no sender makes it smaller */
+		mtu = IPV6_MIN_MTU;
+	}
+	icmp(p, p->quote, ICMP6_TOO_BIG, 0, mtu);
 	return REASON_TOO_BIG;
 }
 
@@ -328,8 +351,10 @@ GLOBAL int forward(struct xdp_md *ctx, struct packet *p)
 	}
 	if (p->keep_version && p->port_flags & PORT_PARTIAL_CHECKSUM)
 		complete_checksum(ctx, p->keep, p->keep_length, p->keep_version);
-	if (p->mss_clamp && p->pdr && !p->frames)
-		clamp_mss(ctx, p);
+	if (p->mss_clamp & MSS_OF_SESSIONS && p->pdr && !p->frames)
+		clamp_mss(ctx, p, p->quote, p->quote_length);
+	if (p->mss_clamp & MSS_OF_GATEWAY && p->gateway)
+		clamp_mss(ctx, p, p->keep, p->keep_length);
 	reason = edit(ctx, p);
 	if (reason)
 		return reason;

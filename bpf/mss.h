@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The MSS of TCP connections that a session carries (docs/reference/semantics.md section
+/* The MSS of TCP connections that a session or a gateway carries (docs/reference/semantics.md section
  * 7): what both ends may send fits, so that nobody needs to be told. */
 #ifndef CULVERT_MSS_H
 #define CULVERT_MSS_H
@@ -68,16 +68,16 @@ INLINE __u32 find_mss(struct xdp_md *ctx, __u32 from, __u32 to)
 }
 
 /* The largest T-PDU that fits where it goes, and on the way back where it came
- * from; 0: not known. */
-INLINE int room_for_tpdu(struct packet *p)
+ * from; 0: not known. It has `length` octets at `tpdu`. */
+INLINE int room_for_tpdu(struct packet *p, __u32 tpdu, __u32 length)
 {
 	int out = 0, in = 0;
 
 	if (!p->to_kernel && p->hop.mtu)
-		out = p->hop.mtu - (p->length - p->quote_length);
+		out = p->hop.mtu - (p->length - length);
 	if (p->port_mtu) {
-		if (p->quote == p->l3 || p->sid)
-			in = p->port_mtu - (p->quote - p->l3);
+		if (tpdu == p->l3 || p->sid)
+			in = p->port_mtu - (tpdu - p->l3);
 		else
 			in = p->port_mtu - (p->version == 4 ? IPV4_LEN : IPV6_LEN) - UDP_LEN -
 			     GTPU_LEN - 8;
@@ -87,8 +87,8 @@ INLINE int room_for_tpdu(struct packet *p)
 	return out && (!in || out < in) ? out : in;
 }
 
-/* The T-PDU at p->quote, whose next hop is known. */
-GLOBAL int clamp_mss(struct xdp_md *ctx, struct packet *p)
+/* The T-PDU of `length` octets at `tpdu`, whose next hop is known. */
+GLOBAL int clamp_mss(struct xdp_md *ctx, struct packet *p, __u32 tpdu, __u32 length)
 {
 	__u32 tcp, header, value;
 	__u8 *ip, *field;
@@ -97,18 +97,19 @@ GLOBAL int clamp_mss(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return 0;
-	tcp = find_syn(ctx, p->quote);
+	tcp = find_syn(ctx, tpdu);
 	field = at(ctx, tcp + TCP_DATA_OFFSET, 1);
 	if (!tcp || !field)
 		return 0;
 	header = (*field >> 4) * 4u;
-	if (header < TCP_LEN || tcp + header > p->quote + p->quote_length)
+	if (header < TCP_LEN || tcp + header > tpdu + length)
 		return 0;
 	value = find_mss(ctx, tcp + TCP_LEN, tcp + header);
-	ip = at(ctx, p->quote, 1);
+	ip = at(ctx, tpdu, 1);
 	if (!value || !ip)
 		return 0;
-	most = room_for_tpdu(p) - (*ip >> 4 == 4 ? MSS_TCP_AND_IPV4 : MSS_TCP_AND_IPV6);
+	most = room_for_tpdu(p, tpdu, length) -
+	       (*ip >> 4 == 4 ? MSS_TCP_AND_IPV4 : MSS_TCP_AND_IPV6);
 	field = at(ctx, value, 2);
 	if (!field || most < 1 || be16(ld16(field)) <= most)
 		return 0;

@@ -193,6 +193,7 @@ struct packet {
 	__u8 mss_clamp;
 	__u8 turn; /* how often the packet was for this node again */
 	__u8 own; /* the outermost header is one that this node pushed, as configured */
+	__u8 gateway; /* an IP T-PDU between GTP-U and SRv6, which stays at `keep` */
 	__u8 again; /* the finished packet is for this data path */
 	__u16 port_mtu;
 

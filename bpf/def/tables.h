@@ -50,6 +50,11 @@ struct pool6 {
 };
 
 /* One entry: what every packet needs to know. Written by the agent. */
+enum mss_clamp {
+	MSS_OF_SESSIONS = 1,
+	MSS_OF_GATEWAY = 2, /* of T-PDUs between GTP-U and SRv6 */
+};
+
 struct settings {
 	__u32 locators, domains, gtpu4_count, gtpu6_count;
 	__u32 pools4, pools6;
@@ -58,7 +63,7 @@ struct settings {
 	__u32 sids_by_prefix;  /* entries in sid_by_prefix */
 	__u32 errors_per_second; /* ICMP errors and Error Indications, per CPU */
 	__u8 hop_limit; /* of what headends push */
-	__u8 mss_clamp; /* 1: of sessions' SYN packets */
+	__u8 mss_clamp; /* of SYN packets: enum mss_clamp */
 	__u16 flow_sampling; /* one in so many packets of pods has a flow_record; 0: no records */
 	__u32 pdr_slots; /* pdr[1..pdr_slots) is found by TEID's low bits; 0: no sessions */
 	__u32 ues;       /* entries in pdr_by_ue */

@@ -22,6 +22,12 @@ INLINE int express_whole(__u8 offset, __u32 size)
 	return offset && !(offset & 7) && offset <= 128 - 8 * size;
 }
 
+/* The MSS of SYN packets in the T-PDU at `l3` is for the journey to see. */
+INLINE int express_gateway_syn(struct xdp_md *ctx, struct express *x, __u32 l3)
+{
+	return x->cfg->mss_clamp & MSS_OF_GATEWAY && find_syn(ctx, l3);
+}
+
 /* End.M.GTP6.E, behind the one SRH with one segment left. */
 INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
 			  struct ipv6 *ip, void *end)
@@ -58,6 +64,8 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 		return NOT_TAKEN;
 	popped = IPV6_LEN + SRH_LEN + 8 * skip;
 	opaque(popped);
+	if (express_gateway_syn(ctx, x, ETH_LEN + popped))
+		return NOT_TAKEN;
 	h.teid = be32(ld32(octets + 1));
 	h.container = express_args_container(m, *octets);
 	h.class = ipv6_class(ip);
@@ -95,6 +103,8 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 		return NOT_TAKEN;
 	from = express_octets(&ip->src, m->source_length, 4, end);
 	if (!from)
+		return NOT_TAKEN;
+	if (express_gateway_syn(ctx, x, ETH_LEN + IPV6_LEN))
 		return NOT_TAKEN;
 	h.dst = ld32(octets);
 	h.src = ld32(from);
@@ -187,7 +197,8 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 	} else {
 		return NOT_TAKEN;
 	}
-	if (express_encaps(ctx, x, sid->policy, &h, popped) == NOT_TAKEN)
+	if (express_gateway_syn(ctx, x, ETH_LEN + popped) ||
+	    express_encaps(ctx, x, sid->policy, &h, popped) == NOT_TAKEN)
 		return NOT_TAKEN;
 	h.args = express_put_args(container, teid);
 	h.args_at = m->args_offset;
@@ -255,6 +266,8 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *
 		return NOT_TAKEN;
 	}
 	popped = inner - (void *)ip;
+	if (express_gateway_syn(ctx, x, ETH_LEN + popped))
+		return NOT_TAKEN;
 	x->hop = express_sid_route(ctx, x, m, to, ld32(&ip->dst), x->length - popped + IPV6_LEN,
 				   ETH_LEN + popped);
 	if (!x->hop)

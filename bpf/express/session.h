@@ -101,7 +101,7 @@ INLINE int express_nested6(struct express *x, struct ipv6 *inner)
 /* The MSS of SYN packets is for the journey to see. */
 INLINE int express_syn(struct xdp_md *ctx, struct express *x, __u32 l3)
 {
-	return x->cfg->mss_clamp && find_syn(ctx, l3);
+	return x->cfg->mss_clamp & MSS_OF_SESSIONS && find_syn(ctx, l3);
 }
 
 /* ---- into a tunnel ---- */

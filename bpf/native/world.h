@@ -422,7 +422,7 @@ static void make_settings(struct input *in)
 	s->sids_by_prefix = map_of(&sid_by_prefix)->count;
 	s->errors_per_second = n >> 10 & 3 ? 1000000 : 0;
 	s->hop_limit = 64;
-	s->mss_clamp = n >> 16 & 3 ? 1 : 0;
+	s->mss_clamp = n >> 16 & 3;
 	s->flow_sampling = n >> 19 & 1 ? n >> 20 & 0xff : 0;
 	s->meter_burst = n >> 18 & 1 ? 146484 : 0;
 	f->drops_only = n >> 12 & 1;

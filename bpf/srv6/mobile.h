@@ -103,6 +103,7 @@ INLINE int take_pdu(struct xdp_md *ctx, struct packet *p, __u8 pdu_type)
 			return REASON_INNER_MALFORMED;
 		p->next_header = p->keep_version == 4 ? NH_IPV4 : NH_IPV6;
 	}
+	p->gateway = !!p->keep_version;
 	p->hash = payload_hash(ctx, p);
 	return 0;
 }
@@ -318,6 +319,7 @@ INLINE int end_m_gtp_e(struct xdp_md *ctx, struct packet *p, struct local_sid *s
 		copy16(&p->src, &m->source);
 		plan_gtpu(p, 6);
 	}
+	p->gateway = !!p->keep_version;
 	p->own = 0; /* the sender has chosen the addresses */
 	return CONTINUE;
 }

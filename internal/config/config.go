@@ -79,6 +79,9 @@ type GTPU struct {
 	// Pools are UE address pools: the data path finds steering entries for single
 	// addresses (for IPv6: /64) in them by index.
 	Pools []netip.Prefix `json:"pools,omitempty"`
+	// MSSClamp lowers the MSS of TCP connections in T-PDUs between GTP-U and SRv6 to what
+	// fits with the headers on both sides.
+	MSSClamp bool `json:"mss_clamp,omitempty"`
 }
 
 // Limits size the tables. They cannot change while the data path is pinned.

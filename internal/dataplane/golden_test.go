@@ -121,7 +121,7 @@ func (r *rig) program(n model.Network) error {
 	c := &r.network.Config
 	s := Settings{HopLimit: c.Encapsulation.HopLimit, Source: c.Encapsulation.Source, ErrorsPerSecond: 1_000_000_000,
 		Domain: c.SRDomain(), GTPUAddresses: c.GTPU.Addresses, Pools: c.GTPU.Pools,
-		UEPools: n.UEPools, Protected: n.Protected, MayReach: n.MayReach, MSSClamp: n.MSSClamp, RateBurst: n.RateBurst}
+		UEPools: n.UEPools, Protected: n.Protected, MayReach: n.MayReach, MSSClamp: n.MSSClamp, MSSClampGateway: c.GTPU.MSSClamp, RateBurst: n.RateBurst}
 	for _, l := range c.Locators {
 		s.Locators = append(s.Locators, settings.Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits})
 	}

@@ -19,7 +19,8 @@ type carried struct {
 	next    uint8
 	tag     uint16
 	payload []byte
-	at      int // where payload starts in the layer-3 packet
+	at      int  // where payload starts in the layer-3 packet
+	ip      bool // payload is an IP T-PDU
 	hash    uint32
 }
 
@@ -57,7 +58,7 @@ func (n headend) carry(msg message, pdu srv6.PDUType) (carried, *fault) {
 	if !ok || jumbo(inner) {
 		return c, plain(InnerMalformed)
 	}
-	c.payload, c.hash, c.next = n.j.completed(inner, true), flowHash(inner, false), nextHeader(inner)
+	c.payload, c.hash, c.next, c.ip = n.j.completed(inner, true), flowHash(inner, false), nextHeader(inner), true
 	return c, nil
 }
 
@@ -101,7 +102,16 @@ func (e endpoint) endMGTP6D() Result {
 	}
 	h := outer{src: e.sid.Source, segments: segments, always: pdu.tag != 0, tag: pdu.tag, next: pdu.next,
 		hopLimit: p.hopLimit() - 1, class: p.trafficClass(), label: pdu.hash}
-	return e.j.headend().send(list, h, pdu.payload, outbound{quoted: e.j.packet, l3: e.j.l3})
+	return e.j.headend().send(list, h, pdu.payload, e.j.ofGateway(outbound{}, pdu))
+}
+
+// ofGateway says what an error is about, and what can be cut, of what a translator sends.
+func (j *journey) ofGateway(o outbound, pdu carried) outbound {
+	o.quoted, o.l3 = j.packet, j.l3
+	if pdu.ip {
+		o.tpdu, o.tpduL3 = pdu.payload, j.l3+pdu.at
+	}
+	return o
 }
 
 // withArgs writes Args.Mob.Session into a SID.
@@ -133,7 +143,7 @@ func (n headend) hMGTP4D(g *srpolicy.GTP4D) Result {
 	putBits(src[:], g.SourcePrefix.Bits(), 32, uint64(be.Uint32(p[12:])))
 	h := outer{src: netip.AddrFrom16(src), segments: []netip.Addr{netip.AddrFrom16(dst)}, reduced: true,
 		always: pdu.tag != 0, tag: pdu.tag, next: pdu.next, hopLimit: p.ttl() - 1, class: p.tos(), label: pdu.hash}
-	o := outbound{hash: pdu.hash, quoted: n.j.packet, l3: n.j.l3}
+	o := n.j.ofGateway(outbound{hash: pdu.hash}, pdu)
 	if g.Policy == "" {
 		o.packet, o.routed, o.header = h.push(pdu.payload), routed, pushed
 		return n.j.send(o)
@@ -164,7 +174,7 @@ func (e endpoint) endMGTP6E() Result {
 	}
 	dst := netip.AddrFrom16([16]byte(segment(e.j.packet, c, 0)))
 	p := pushUDP6(e.sid.Source, dst, end, header, tpdu)
-	return e.j.send(outbound{packet: p, hash: end.hash, quoted: e.j.packet, l3: e.j.l3, header: bySender})
+	return e.j.send(e.j.ofGateway(outbound{packet: p, hash: end.hash, header: bySender}, carried{payload: tpdu, at: c.at, ip: tpdu != nil}))
 }
 
 // endMGTP4E is End.M.GTP4.E (RFC 9433 section 6.6).
@@ -182,7 +192,7 @@ func (e endpoint) endMGTP4E() Result {
 	be.PutUint32(src[:], uint32(getBits(e.j.packet[8:24], int(e.sid.SourcePrefixLength), 32)))
 	be.PutUint32(dst[:], uint32(getBits(e.j.packet[24:40], length, 32)))
 	p := pushUDP4(src, dst, end, header, tpdu)
-	return e.j.send(outbound{packet: p, hash: end.hash, quoted: e.j.packet, l3: e.j.l3, header: bySender})
+	return e.j.send(e.j.ofGateway(outbound{packet: p, hash: end.hash, header: bySender}, carried{payload: tpdu, at: c.at, ip: tpdu != nil}))
 }
 
 // intoGTPU makes the GTP-U header that the E behaviours send, Args being at a

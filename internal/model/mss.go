@@ -4,17 +4,26 @@ package model
 // where the MTU is `egress`; 0: not known. A UDP checksum around it stays: TCP's
 // own makes up for what changes.
 func (j *journey) clampMSS(o outbound, egress int) {
-	if !j.session || !j.m.network.MSSClamp {
+	carried, around := o.tpdu, j.around
+	switch {
+	case carried != nil && j.m.network.Config.GTPU.MSSClamp:
+		around = o.tpduL3 - j.l3
+		if version(j.packet) == 4 {
+			around = 44 // as if it had a container
+		}
+	case carried == nil && j.session && j.m.network.MSSClamp:
+		carried = o.quoted
+	default:
 		return
 	}
 	room := 0
 	if egress != 0 {
-		room = egress - (len(o.packet) - len(o.quoted))
+		room = egress - (len(o.packet) - len(carried))
 	}
-	if back := j.port.MTU - j.around; j.port.MTU != 0 && (egress == 0 || back < room) {
+	if back := max(j.port.MTU-around, 1); j.port.MTU != 0 && (egress == 0 || back < room) {
 		room = back
 	}
-	tpdu := o.packet[len(o.packet)-o.trailing-len(o.quoted):][:len(o.quoted)]
+	tpdu := o.packet[len(o.packet)-o.trailing-len(carried):][:len(carried)]
 	tcp, headers := synOf(tpdu)
 	at := mssOption(tcp)
 	if most := room - headers; at != 0 && most >= 1 && int(be.Uint16(tcp[at:])) > most {

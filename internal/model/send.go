@@ -23,6 +23,10 @@ type outbound struct {
 	fragments bool
 	silent    bool // a packet that is too big is dropped without an error
 	header    outermost
+	// tpdu is an IP T-PDU between GTP-U and SRv6, and tpduL3 where it starts in the frame; nil: it
+	// is none.
+	tpdu   []byte
+	tpduL3 int
 	// trailing octets are behind a session's T-PDU, which is what is quoted.
 	trailing int
 }
@@ -110,13 +114,30 @@ func (j *journey) nextHop(o outbound) *Adjacency {
 }
 
 func (j *journey) tooBig(o outbound, mtu int) Result {
-	if o.fragments && version(o.quoted) == 4 && o.quoted[6]&0x40 == 0 { // no DF
-		r := Result{Reason: SlowPath, Punt: j.punt(PuntFragment, o.l3)}
-		r.Punt.Info = uint32(mtu)
-		return r
+	cut := func(packet []byte, l3 int) (Result, bool) {
+		if version(packet) != 4 || packet[6]&0x40 != 0 { // DF
+			return Result{}, false
+		}
+		r := Result{Reason: SlowPath, Punt: j.punt(PuntFragment, l3)}
+		r.Punt.Info = uint32(mtu - len(o.quoted) + len(packet))
+		return r, true
 	}
-	if o.silent {
+	if o.tpdu != nil {
+		if r, is := cut(o.tpdu, o.tpduL3); is {
+			return r
+		}
+	}
+	if o.fragments {
+		if r, is := cut(o.quoted, o.l3); is {
+			return r
+		}
+	}
+	const least = 1280 // of IPv6
+	switch v6 := version(o.quoted) == 6 && mtu < least; {
+	case o.silent, v6 && len(o.quoted) <= least:
 		return j.drop(TooBig)
+	case v6:
+		mtu = least
 	}
 	return j.icmpError(TooBig, o.l3, packetTooBig, 0, uint32(mtu))
 }

@@ -330,6 +330,7 @@ func (t *Tables) compileSettings(c *config.Config) {
 		GTPUAddresses:   c.GTPU.Addresses,
 		Pools:           c.GTPU.Pools,
 		UEPools:         c.UPF.Pools(),
+		MSSClampGateway: c.GTPU.MSSClamp,
 	}
 	for _, p := range c.UPF.UEPools {
 		if at := slices.IndexFunc(p.Prefixes, func(p netip.Prefix) bool { return p.Addr().Is4() }); p.NAT != nil && at >= 0 {

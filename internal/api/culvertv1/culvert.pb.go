@@ -2217,6 +2217,7 @@ type GTPU struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Addresses     []string               `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	Pools         []string               `protobuf:"bytes,2,rep,name=pools,proto3" json:"pools,omitempty"`
+	MssClamp      bool                   `protobuf:"varint,3,opt,name=mss_clamp,json=mssClamp,proto3" json:"mss_clamp,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2263,6 +2264,13 @@ func (x *GTPU) GetPools() []string {
 		return x.Pools
 	}
 	return nil
+}
+
+func (x *GTPU) GetMssClamp() bool {
+	if x != nil {
+		return x.MssClamp
+	}
+	return false
 }
 
 type Tunnel struct {
@@ -12274,10 +12282,11 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"sid_prefix\x18\x01 \x01(\tR\tsidPrefix\x12#\n" +
 	"\rsource_prefix\x18\x02 \x01(\tR\fsourcePrefix\x12\x19\n" +
 	"\bpdu_type\x18\x03 \x01(\tR\apduType\x12\x16\n" +
-	"\x06policy\x18\x04 \x01(\tR\x06policy\":\n" +
+	"\x06policy\x18\x04 \x01(\tR\x06policy\"W\n" +
 	"\x04GTPU\x12\x1c\n" +
 	"\taddresses\x18\x01 \x03(\tR\taddresses\x12\x14\n" +
-	"\x05pools\x18\x02 \x03(\tR\x05pools\"\xbf\x02\n" +
+	"\x05pools\x18\x02 \x03(\tR\x05pools\x12\x1b\n" +
+	"\tmss_clamp\x18\x03 \x01(\bR\bmssClamp\"\xbf\x02\n" +
 	"\x06Tunnel\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +

@@ -406,6 +406,13 @@ type MoveBuffer struct {
 	B [256]uint8
 }
 
+type MssClamp uint32
+
+const (
+	MssClampMSS_OF_SESSIONS MssClamp = 1
+	MssClampMSS_OF_GATEWAY  MssClamp = 2
+)
+
 type N4Event struct {
 	_    structs.HostLayout
 	Seid uint64

@@ -29,6 +29,7 @@ type Settings struct {
 	Locators        []Locator
 	NATs            []NAT // of pools of sessions
 	MSSClamp        bool  // of sessions' TCP connections
+	MSSClampGateway bool  // of those in T-PDUs between GTP-U and SRv6
 	// RateBurst is how much of the past counts for rates in octets, at most MaxRateBurst;
 	// DefaultRateBurst unless set.
 	RateBurst time.Duration
@@ -260,7 +261,13 @@ func (b *Book) Change(change func(*abi.Settings)) {
 func (b *Book) Entry(now abi.Settings, s Settings) abi.Settings {
 	e := now
 	e.TeidSlots, e.ErrorsPerSecond, e.HopLimit = b.limits.Tunnels, s.ErrorsPerSecond, s.HopLimit
-	abi.SetFlag(&e.MssClamp, s.MSSClamp)
+	e.MssClamp = 0
+	if s.MSSClamp {
+		e.MssClamp |= uint8(abi.MssClampMSS_OF_SESSIONS)
+	}
+	if s.MSSClampGateway {
+		e.MssClamp |= uint8(abi.MssClampMSS_OF_GATEWAY)
+	}
 	e.MeterBurst = meterBurst(s.RateBurst)
 	e.FlowSampling = s.FlowSampling
 	var domain []abi.Prefix6

@@ -22,7 +22,7 @@ func (s Source) ofSessions() sessionSource { return sessionSource{s} }
 
 // sessions gives a network UEs with random rules.
 func (src sessionSource) sessions(n *model.Network) {
-	n.MSSClamp = src.s.chance(70)
+	n.MSSClamp, n.Config.GTPU.MSSClamp = src.s.chance(70), len(n.Config.SIDs)%2 == 0
 	n.UEPools = []netip.Prefix{prefix("10.46.0.0/24"), prefix("2001:db8:46::/56"), prefix("10.146.0.0/28")}
 	n.Protected = []netip.Prefix{prefix("10.50.0.0/16"), prefix("3fff:50::/32"), prefix("10.2.2.8/29")}
 	n.MayReach = []netip.Prefix{prefix("10.2.2.8/30"), prefix("10.50.1.0/24"), prefix("3fff:50:1::/48")}
