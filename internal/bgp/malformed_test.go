@@ -143,6 +143,10 @@ func TestMalformedRoutes(t *testing.T) {
 		"a TLV longer than the rest":     {wellKnown + vpn6 + target + replaced(transposed, "05 0022", "05 0023"), true},
 		"a SID that is none":             {wellKnown + vpn6 + target + replaced(transposed, "2001 0db8 0001 0001", "ff02 0db8 0001 0001"), true},
 		"an origin that is none":         {replaced(wellKnown, "40 01 01 00", "40 01 01 07") + vpn6 + target + transposed, false},
+		"a NEXT_HOP of no octet":         {wellKnown + "40 03 00" + vpn6 + target + transposed, true},
+		"a NEXT_HOP of 5 octets":         {wellKnown + "40 03 05 0a00000166" + vpn6 + target + transposed, true},
+		"a NEXT_HOP of 15 octets":        {wellKnown + "40 03 0f 20010db80000000000000000000066" + vpn6 + target + transposed, true},
+		"a NEXT_HOP of 17 octets":        {wellKnown + "40 03 11 20010db800000000000000000000006601" + vpn6 + target + transposed, true},
 		"no AS path":                     {replaced(wellKnown, "40 02 00", "") + vpn6 + target + transposed, false},
 	} {
 		peer.update(sound)
