@@ -57,6 +57,17 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no line %s", line)
 		}
 	}
+	series := map[string]bool{}
+	for line := range strings.Lines(got) {
+		name := line[:strings.LastIndexByte(line, ' ')]
+		if series[name] && !strings.HasPrefix(line, "#") {
+			t.Errorf("twice: %s", line)
+		}
+		series[name] = true
+	}
+	if !series["go_goroutines"] {
+		t.Error("nothing of the process")
+	}
 	if t.Failed() {
 		t.Log(got)
 	}

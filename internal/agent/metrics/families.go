@@ -15,13 +15,17 @@ type emit func(value float64, labels ...string)
 
 // family is a metric: a row of the table.
 type family struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-	read func(*reading, emit)
+	name, help string
+	labels     []string
+	order      []int // of labels, as they are written
+	desc       *prometheus.Desc
+	kind       prometheus.ValueType
+	read       func(*reading, emit)
 }
 
 func row(kind prometheus.ValueType, name, help string, read func(*reading, emit), labels ...string) []family {
-	return []family{{prometheus.NewDesc("culvert_"+name, help, labels, nil), kind, read}}
+	name = "culvert_" + name
+	return []family{{name, help, labels, orderOf(labels), prometheus.NewDesc(name, help, labels, nil), kind, read}}
 }
 
 func gauge(name, help string, read func(*reading, emit), labels ...string) []family {

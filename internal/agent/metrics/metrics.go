@@ -23,30 +23,10 @@ import (
 // API has single ones.
 const maxSeries = 10_000
 
-// collector is a prometheus.Collector of an agent.
-type collector struct{ agent *agent.Agent }
-
-// Describe sends every row of the table.
-func (c collector) Describe(ch chan<- *prometheus.Desc) { Describe(ch) }
-
 // Describe sends the description of each metric, in the order in which people look for them.
 func Describe(ch chan<- *prometheus.Desc) {
 	for i := range families {
 		ch <- families[i].desc
-	}
-}
-
-// Collect sends what every row reads. Before Run is ready that is the build only.
-func (c collector) Collect(ch chan<- prometheus.Metric) {
-	r, err := read(c.agent)
-	for i := range families {
-		f := &families[i]
-		f.read(r, func(value float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, value, labels...)
-		})
-	}
-	if err != nil {
-		ch <- prometheus.NewInvalidMetric(families[0].desc, err)
 	}
 }
 
@@ -112,12 +92,13 @@ func (r *reading) tooMany(kind desired.Kind) bool {
 // Handler serves the agent's metrics, and those of the process.
 func Handler(a *agent.Agent) (http.Handler, error) {
 	r := prometheus.NewRegistry()
-	err := errors.Join(r.Register(collector{agent: a}), r.Register(collectors.NewGoCollector()),
+	err := errors.Join(r.Register(collectors.NewGoCollector()),
 		r.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, Registry: r}), nil
+	process := promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, Registry: r})
+	return textHandler{agent: a, process: process}, nil
 }
 
 // Serve serves /metrics, /healthz and /readyz on an address until ctx ends, which is no error; on

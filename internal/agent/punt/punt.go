@@ -26,7 +26,7 @@ type DataPath struct {
 	// Steered says whether the node steers packets to an address; InjectSteered sends one so.
 	Steered       func(netip.Addr) bool
 	InjectSteered func(packet []byte) error
-	Read       func(context.Context, func(event.Punt)) error // calls the function for each packet
+	Read          func(context.Context, func(event.Punt)) error // calls the function for each packet
 }
 
 // Handler gives the packets of the data path to whom they are for.
