@@ -209,6 +209,18 @@ INLINE int is_for_others(struct packet *p)
 	return p->push || p->pdr || p->from_pdr;
 }
 
+/* The kernel forwards nothing, and looks nothing up: the daemon finds the route, and has the
+ * neighbour resolved. */
+INLINE int resolve_route(struct packet *p)
+{
+	if (p->to_kernel || p->table != MAIN_TABLE || p->quote < ETH_LEN || !error_allowed())
+		return REASON_NO_FORWARDING;
+	p->hop.ifindex = 0;
+	p->punt = PUNT_NEIGHBOUR;
+	p->error_l3 = p->quote;
+	return REASON_SLOW_PATH;
+}
+
 /* Codes of ICMP6_UNREACHABLE. */
 #define NO_ROUTE_THERE 0
 #define PROHIBITED 1
@@ -252,7 +264,7 @@ GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 	if (ret == BPF_FIB_LKUP_RET_NO_NEIGH && (p->table != MAIN_TABLE || martian(p)))
 		return resolve_neighbour(p, &fib);
 	if (ret == BPF_FIB_LKUP_RET_FWD_DISABLED && is_for_others(p))
-		return REASON_NO_FORWARDING;
+		return resolve_route(p);
 	if (p->to_kernel)
 		return 0;
 	__builtin_memset(&p->hop, 0, sizeof(p->hop));

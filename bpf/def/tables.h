@@ -551,7 +551,8 @@ struct punt {
 	__u32 table; /* kernel table that the packet was looked up in; 0: none;
 		      * SESSION_TABLE: its sender is a UE */
 	struct in6 address; /* PUNT_NEIGHBOUR: next hop; IPv4-mapped for IPv4 */
-	__u32 egress; /* PUNT_NEIGHBOUR: the device that it is on; PUNT_ICMP to a UE:
+	__u32 egress; /* PUNT_NEIGHBOUR: the device that it is on, or 0 with a destination of
+			     * the main table in place of the next hop; PUNT_ICMP to a UE:
 			     * the pdr that its packet met */
 	__u16 l3; /* offset of the IP header meant */
 	__u16 length; /* of data */

@@ -10,6 +10,8 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
+	"github.com/culvert-net/culvert/internal/packet"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -81,6 +83,9 @@ func TestNeighbourIsHandedUp(t *testing.T) {
 		// nobody does.
 		r.ends(t, in.Index, inside("fc00:a:200::", "10.50.0.1", "10.20.0.7"), "passed")
 		r.ends(t, in.Index, inside("fc00:a:100::", "10.50.0.1", "10.99.0.7"), "no_route")
+		if got := r.takePunts(1); len(got) != 1 || got[0].Kind != event.PuntICMP || got[0].Type != 1 || got[0].Code != 0 || got[0].L3 != 14+40 {
+			t.Errorf("no route: %+v", got)
+		}
 		none := testSettings()
 		none.ErrorsPerSecond = 0
 		must(t, r.d.SetSettings(none))
@@ -88,6 +93,33 @@ func TestNeighbourIsHandedUp(t *testing.T) {
 		if got := r.takePunts(0); len(got) != 0 {
 			t.Errorf("records that nobody wants: %+v", got)
 		}
+	})
+}
+
+// Where the kernel forwards nothing it looks nothing up. The daemon then finds the route of what
+// is pushed, and within the limit only.
+func TestRouteIsHandedUp(t *testing.T) {
+	ns := netns.New(t)
+	in, _ := netns.Veth(t, ns, "in", ns, "in-peer")
+	netns.Veth(t, ns, "out", ns, "out-peer")
+	ns.IP(t, "route add 2001:db8:20::/64 dev out")
+	ns.Sysctl(t, "net.ipv6.conf.all.forwarding", "0")
+	ns.Do(t, func() {
+		r := newRig(t)
+		must(t, r.d.SetSettings(testSettings()))
+		must(t, r.d.Ports.Set(in.Index, port.Port{}))
+		must(t, r.d.Policies.Put(srpolicy.Policy{Name: "p", Source: addr("2001:db8::1"), SegmentLists: []srpolicy.SegmentList{{Segments: []netip.Addr{addr("2001:db8:20::7")}}}}))
+		must(t, r.d.Steering.Put(srpolicy.Steering{Prefix: prefix("10.77.0.0/16"), Policy: "p"}))
+		frame := packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.50.0.1"), Dst: addr("10.77.0.1")}, packet.ICMP{Type: 8})
+		r.ends(t, in.Index, frame, "slow_path")
+		got := r.takePunts(1)
+		if len(got) != 1 || got[0].Kind != event.PuntNeighbour || got[0].Egress != 0 || got[0].NextHop != addr("2001:db8:20::7") || got[0].L3 != 14 {
+			t.Fatalf("%+v", got)
+		}
+		none := testSettings()
+		none.ErrorsPerSecond = 0
+		must(t, r.d.SetSettings(none))
+		r.ends(t, in.Index, frame, "no_forwarding")
 	})
 }
 

@@ -2,13 +2,15 @@ package slowpath
 
 import (
 	"bytes"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 )
 
-// Neighbour is a next hop on a link.
+// Neighbour is a next hop on a link; or, without a link, a destination by the main table, whose
+// next hop the data path could not ask the kernel for.
 type Neighbour struct {
 	Ifindex int
 	Addr    netip.Addr
@@ -16,6 +18,7 @@ type Neighbour struct {
 
 const (
 	holdTime         = 3 * time.Second // a frame: the kernel asks its neighbour three times, a second apart
+	notAgain         = 10 * time.Second // to a destination without a link
 	framesANeighbour = 101             // as Linux's own queue (unres_qlen)
 	waitingBytes     = 4 << 20         // of all frames that wait
 )
@@ -31,18 +34,26 @@ type waiting struct {
 	mu     sync.Mutex
 	frames map[Neighbour][]held
 	bytes  int
+	// sent are destinations without a link whose frames were sent in again, and when: if they
+	// come back, the data path has no such route, and would hand them up for ever.
+	sent map[Neighbour]time.Time
 }
 
 // awaitNeighbour holds a frame and asks the kernel to resolve its next hop. If the
 // neighbour has too many, the oldest one is dropped (RFC 4861 section 7.2.2); for too
 // many neighbours, or too many bytes, the frame itself.
 func (s *SlowPath) awaitNeighbour(p Packet) {
-	if !p.NextHop.Addr.IsValid() || p.NextHop.Addr.IsUnspecified() || p.NextHop.Ifindex <= 0 {
+	if !p.NextHop.Addr.IsValid() || p.NextHop.Addr.IsUnspecified() || p.NextHop.Ifindex < 0 {
 		s.Counters.Malformed.Add(1)
 		return
 	}
 	w := &s.waiting
 	w.mu.Lock()
+	if at, sent := w.sent[p.NextHop]; sent && s.options.Now().Sub(at) < notAgain {
+		w.mu.Unlock()
+		s.Counters.NeighbourOverflow.Add(1)
+		return
+	}
 	frames, there := w.frames[p.NextHop]
 	if !there && len(w.frames) >= s.options.MaxNeighbours || w.bytes+len(p.Data) > waitingBytes {
 		w.mu.Unlock()
@@ -85,8 +96,12 @@ func (s *SlowPath) take(now time.Time) (ready, late []held) {
 	w := &s.waiting
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	maps.DeleteFunc(w.sent, func(_ Neighbour, at time.Time) bool { return now.Sub(at) >= notAgain })
 	for n, frames := range w.frames {
 		if s.options.Resolved(n) {
+			if n.Ifindex == 0 {
+				w.sent[n] = now
+			}
 			ready = append(ready, frames...)
 			delete(w.frames, n)
 			continue

@@ -71,6 +71,29 @@ func TestFramesWaitForTheirNeighbour(t *testing.T) {
 	a.expect(t, "0102", map[string]uint64{"neighbour_held": 3, "neighbour_resolved": 2})
 }
 
+// A frame for a destination without a link is sent in once: the data path may have no route for
+// what the kernel has resolved.
+func TestDestinationsAreTriedOnce(t *testing.T) {
+	a := newAsking(Options{})
+	to := Neighbour{Addr: netip.MustParseAddr("192.0.2.9")}
+	hand := func(i byte) {
+		data := append(make([]byte, 34), i)
+		data[14], data[17] = 4<<4|5, 21
+		a.Handle(Packet{Kind: AwaitNeighbour, Ifindex: 5, L3: 14, Data: data, NextHop: to})
+	}
+	hand(1)
+	a.known[to] = true
+	a.Retry()
+	hand(2) // the same again
+	a.Retry()
+	a.expect(t, "01", map[string]uint64{"neighbour_held": 1, "neighbour_resolved": 1, "neighbour_overflow": 1})
+	a.now = a.now.Add(notAgain)
+	a.Retry()
+	hand(3)
+	a.Retry()
+	a.expect(t, "0103", map[string]uint64{"neighbour_held": 2, "neighbour_resolved": 2, "neighbour_overflow": 1})
+}
+
 func TestFramesDoNotWaitForever(t *testing.T) {
 	a := newAsking(Options{})
 	a.await("192.0.2.7", 1)

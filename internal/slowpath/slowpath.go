@@ -168,7 +168,7 @@ func New(o Options) *SlowPath {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &SlowPath{options: o, waiting: waiting{frames: map[Neighbour][]held{}}}
+	s := &SlowPath{options: o, waiting: waiting{frames: map[Neighbour][]held{}, sent: map[Neighbour]time.Time{}}}
 	s.budget = rate.NewLimiter(rate.Limit(o.ErrorsPerSecond), o.ErrorsPerSecond)
 	s.reassembler = &reassembler{options: o, counters: &s.Counters, table: map[datagramKey]*unfinished{}, order: list.New()}
 	return s

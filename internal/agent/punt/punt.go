@@ -72,7 +72,11 @@ func New(dp DataPath, plane *upf.UPF, links func() *netdev.Snapshot, ask func(ne
 	return s, nil
 }
 
+// neighbourKey is a neighbour on its interface, or, without one, what the main table leads to.
 func neighbourKey(links *netdev.Snapshot, n slowpath.Neighbour) (netdev.Key, bool) {
+	if n.Ifindex == 0 {
+		return netdev.Key{NextHop: n.Addr}, true
+	}
 	l, ok := links.LinkByIndex(n.Ifindex)
 	return netdev.Key{NextHop: n.Addr, Interface: l.Name}, ok
 }

@@ -83,7 +83,7 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 	abi.ReasonREASON_POD_FRAME:   {"pod_frame", "of a pod, with a tag, neither IP nor ARP, or a message that only routers send"},
 	abi.ReasonREASON_BUFFER_FULL: {"buffer_full", "the buffer for idle UEs, of the session or of all, was full"},
 
-	abi.ReasonREASON_NO_FORWARDING: {"no_forwarding", "only the kernel can send it on (next hop not resolved, or a device without XDP), and its forwarding is off: sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"},
+	abi.ReasonREASON_NO_FORWARDING: {"no_forwarding", "only the kernel can send it on (a device without XDP, or too many next hops that are not resolved), and its forwarding is off: sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"},
 
 	abi.ReasonREASON_NAT_PORTS:      {"nat_ports", "of a UE behind a NAT, all of whose ports that the flow could have are in use"},
 	abi.ReasonREASON_NAT_PROTOCOL:   {"nat_protocol", "to or from a UE behind a NAT, and neither TCP, UDP nor ICMP that can be translated"},
