@@ -161,6 +161,22 @@ INLINE int read_inner6(struct __sk_buff *skb, __u32 offset, struct inner *in)
 	return 0;
 }
 
+/* What tells the flow of the packet at in->l3 apart beside its addresses, as flow_hash(). */
+INLINE __u32 inner_word(struct __sk_buff *skb, __u8 version, struct inner *in)
+{
+	struct ipv6 *ip = version == 6 ? skb_at(skb, in->l3, IPV6_LEN) : 0;
+	__u32 label = ip ? flow_label(ip) : 0;
+	void *word;
+
+	if (in->fragment || !flow_has_word(in->protocol))
+		return label;
+	word = skb_at(skb, in->l4, FLOW_WORD_LEN);
+	if (word && in->l4 + FLOW_WORD_LEN <= in->l3 + in->length)
+		return flow_word(in->protocol, word);
+	word = skb_at(skb, in->l4, 4);
+	return word && in->l4 + 4 <= in->l3 + in->length ? ld32(word) : label;
+}
+
 /* The packet at `offset`, and its flow hash. 0 or -1. */
 GLOBAL int read_inner(struct __sk_buff *skb, __u32 offset, __u8 version, struct inner *in)
 {
@@ -175,7 +191,7 @@ GLOBAL int read_inner(struct __sk_buff *skb, __u32 offset, __u8 version, struct 
 	if (version == 4 ? read_inner4(skb, offset, in) : read_inner6(skb, offset, in))
 		return -1;
 	if (!in->fragment)
-		skb_need(skb, in->l4 + (in->protocol == NH_TCP ? TCP_LEN : UDP_LEN));
+		skb_need(skb, in->l4 + (in->protocol == NH_TCP ? TCP_LEN : FLOW_WORD_LEN));
 	if (!in->fragment && flow_has_ports(in->protocol)) {
 		ports = skb_at(skb, in->l4, 4);
 		in->ports = ports ? ld32(ports) : 0;
@@ -183,7 +199,7 @@ GLOBAL int read_inner(struct __sk_buff *skb, __u32 offset, __u8 version, struct 
 	h = version == 4 ? (in->src.hi | in->dst.hi << 32) * FLOW_PRIME1
 			 : in->src.hi * FLOW_PRIME1 + in->src.lo * FLOW_PRIME2 +
 				   in->dst.hi * FLOW_PRIME3 + in->dst.lo * FLOW_PRIME4;
-	in->hash = flow_finish(h, in->protocol, in->ports);
+	in->hash = flow_finish(h, in->protocol, inner_word(skb, version, in));
 	return 0;
 }
 
