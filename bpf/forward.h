@@ -358,8 +358,7 @@ GLOBAL int forward(struct xdp_md *ctx, struct packet *p)
 	reason = edit(ctx, p);
 	if (reason)
 		return reason;
-	if (reshape(ctx, p) || push_headers(ctx, p) ||
-	    (p->push == PUSH_SRV6 && p->srh_segments && push_srh(ctx, p)))
+	if (reshape(ctx, p) || push_headers(ctx, p))
 		return REASON_HEADROOM;
 	return transmit(ctx, p);
 }

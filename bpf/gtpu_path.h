@@ -312,7 +312,7 @@ INLINE int send_tunnel(struct xdp_md *ctx, struct packet *p, struct settings *cf
 	plan_tunnel_addresses(p, t);
 	if (t->action == TUNNEL_SRV6) {
 		p->segments = 1;
-		p->reduced = 1;
+		p->srh_segments = 0;
 		p->list = t->index;
 		plan_srv6(p);
 		return CONTINUE;

@@ -152,7 +152,6 @@ struct packet {
 	__u8 hop_limit, class, next_header; /* of the pushed header */
 	__u8 container; /* enum container */
 	__u8 extra; /* one more segment behind the list's: `last` */
-	__u8 reduced;
 	__u8 segments; /* in the finished list */
 	__u8 srh_segments; /* of these in the SRH; 0: no SRH */
 	__u8 args_at; /* bit offset of `args` in the list's last segment; 0: none */

@@ -13,30 +13,6 @@
 
 #define ENCAP_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6)
 
-/* What H.Encaps and H.Encaps.Red push. */
-struct tunnel_headers {
-	struct segment_list *list;
-	__u32 index; /* of the list */
-	__u32 segments, srh_segments, length;
-};
-
-/* 0, or a reason. */
-INLINE int plan_tunnel(__u32 index, __u32 hash, struct tunnel_headers *h)
-{
-	struct sr_policy *policy = bpf_map_lookup_elem(&sr_policy, &index);
-
-	if (!policy || !policy->count)
-		return REASON_NO_SEGMENT_LIST;
-	h->index = index = choose_list(policy, index, hash);
-	h->list = bpf_map_lookup_elem(&segment_list, &index);
-	if (!h->list || !h->list->count || h->list->count > MAX_SEGMENTS)
-		return REASON_NO_SEGMENT_LIST;
-	h->segments = h->list->count;
-	h->srh_segments = h->segments - (policy->behavior == H_ENCAPS_RED);
-	h->length = IPV6_LEN + (h->srh_segments ? SRH_LEN + SEGMENT_LEN * h->srh_segments : 0);
-	return 0;
-}
-
 /* The largest packet that it is on the wire, without what is pushed. Of packets
  * that have no one size (SCTP) the kernel says 65535, and so they fit nowhere. */
 INLINE __u32 largest(struct __sk_buff *skb, struct inner *in)
@@ -94,10 +70,10 @@ INLINE int is_known(struct next_hop *hop)
 }
 
 /* 0, or a reason. */
-INLINE int find_way(struct __sk_buff *skb, struct tunnel_headers *h, __u32 hash, __u32 length,
+INLINE int find_way(struct __sk_buff *skb, struct chosen_list *c, __u32 hash, __u32 length,
 		    struct next_hop *hop)
 {
-	__u32 index = h->list->adjacency;
+	__u32 index = c->list->adjacency;
 	struct adjacency *adj = bpf_map_lookup_elem(&adjacency, &index);
 
 	if (adj && adj->half[adj->current & 1].flags == NEXT_HOP_SHARED) {
@@ -109,47 +85,29 @@ INLINE int find_way(struct __sk_buff *skb, struct tunnel_headers *h, __u32 hash,
 		if (is_known(hop))
 			return hop->mtu && length > hop->mtu ? REASON_TOO_BIG : 0;
 	}
-	return ask_way(skb, h->index, length, hop);
+	return ask_way(skb, c->index, length, hop);
 }
 
-INLINE int write_srh(struct __sk_buff *skb, struct tunnel_headers *h, __u8 next_header)
+/* IPv6 and the SRH, `length` octets. */
+INLINE int write_tunnel(struct __sk_buff *skb, struct settings *cfg, struct chosen_list *c,
+			__u32 length, struct inner *in, struct next_hop *hop)
 {
-	struct srh *srh = skb_at(skb, ETH_LEN + IPV6_LEN, SRH_LEN);
-	__u32 i, n = h->srh_segments;
-
-	if (!srh)
-		return -1;
-	st32(srh, next_header | 2 * n << 8 | SRH_TYPE << 16 | (h->segments - 1) << 24);
-	st32(&srh->last_entry, n - 1);
-	for (i = 0; i < MAX_SEGMENTS && i < n; i++) {
-		void *segment =
-			skb_at(skb, ETH_LEN + IPV6_LEN + SRH_LEN + i * SEGMENT_LEN, SEGMENT_LEN);
-
-		if (!segment)
-			return -1;
-		copy16(segment, &h->list->segment[i]);
-	}
-	return 0;
-}
-
-INLINE int write_tunnel(struct __sk_buff *skb, struct settings *cfg, struct tunnel_headers *h,
-			struct inner *in, struct next_hop *hop)
-{
-	__u32 payload = in->length + h->length - IPV6_LEN, last = h->segments - 1;
+	__u32 payload = in->length + length - IPV6_LEN;
 	__u8 next_header = in->version == 4 ? NH_IPV4 : NH_IPV6;
 	void *eth = skb_at(skb, 0, ETH_LEN + IPV6_LEN), *ip = eth + ETH_LEN;
 
-	if (!eth || last >= MAX_SEGMENTS)
+	if (!eth)
 		return -1;
 	write_addresses(eth, hop);
 	st16(eth + 12, be16(TYPE_IPV6));
-	st32(ip, ipv6_first_word(in->class, in->hash));
-	/* that of many packets is only theirs that are made of them */
-	st16(ip + 4, be16(payload > 0xffff ? 0xffff : payload));
-	st16(ip + 6, (h->srh_segments ? NH_ROUTING : next_header) | cfg->hop_limit << 8);
-	copy16(ip + 8, &h->list->source);
-	copy16(ip + 24, &h->list->segment[last]);
-	return h->srh_segments ? write_srh(skb, h, next_header) : 0;
+	/* the length of many packets is only theirs that are made of them */
+	write_ipv6(ip, in->class, in->hash, payload > 0xffff ? 0xffff : payload,
+		   c->srh_segments ? NH_ROUTING : next_header, cfg->hop_limit, &c->list->source,
+		   &c->list->segment[c->last]);
+	return c->srh_segments ? write_srh(ip + IPV6_LEN, (void *)(long)skb->data_end, c->list,
+					   srh_first_word(next_header, c->srh_segments, c->last, 0),
+					   0, 0)
+			       : 0;
 }
 
 INLINE int push_vlans(struct __sk_buff *skb, struct next_hop *hop)
@@ -192,26 +150,27 @@ INLINE int tell_protocol(struct __sk_buff *skb)
 /* H.Encaps, H.Encaps.Red. */
 INLINE int encapsulate(struct __sk_buff *skb, struct settings *cfg, __u32 policy, struct inner *in)
 {
-	__u32 packets = skb_packets(skb);
-	struct tunnel_headers h = {};
+	__u32 packets = skb_packets(skb), length;
 	struct next_hop hop ALIGNED;
-	int reason = plan_tunnel(policy, in->hash, &h);
+	struct chosen_list c;
+	int reason = find_list(policy, in->hash, 0, &c);
 
 	if (reason)
 		return reason;
-	reason = find_way(skb, &h, in->hash, largest(skb, in) + h.length, &hop);
+	length = srv6_length(c.srh_segments);
+	reason = find_way(skb, &c, in->hash, largest(skb, in) + length, &hop);
 	if (reason)
 		return reason;
-	if (spend_hop(skb, ETH_LEN, in->version) || make_room(skb, h.length) ||
-	    write_tunnel(skb, cfg, &h, in, &hop) || tell_protocol(skb))
+	if (spend_hop(skb, ETH_LEN, in->version) || make_room(skb, length) ||
+	    write_tunnel(skb, cfg, &c, length, in, &hop) || tell_protocol(skb))
 		return REASON_HEADROOM;
 	reason = leave_by(skb, &hop);
-	in->list = h.index;
+	in->list = c.index;
 	if (reason == REASON_FORWARDED) {
-		count_packets(&list_counter, h.index, packets, in->length + packets * h.length);
+		count_packets(&list_counter, c.index, packets, in->length + packets * length);
 		if (in->class_index)
 			count_packets(&class_counter, in->class_index, packets,
-				      in->length + packets * h.length);
+				      in->length + packets * length);
 	}
 	return reason;
 }

@@ -87,6 +87,38 @@ INLINE __u32 choose_list(struct sr_policy *policy, __u32 index, __u32 hash)
 	return 0;
 }
 
+INLINE int is_reduced(__u16 behavior)
+{
+	return behavior == H_ENCAPS_RED || behavior == H_ENCAPS_L2_RED;
+}
+
+/* The list of a policy that a flow takes. */
+struct chosen_list {
+	struct segment_list *list;
+	__u32 index;
+	__u32 srh_segments; /* those that the policy puts into an SRH */
+	__u64 last; /* list->segment[last] is the first destination */
+};
+
+/* Of policy `index`, for `extra` segments behind the list's. 0, or a reason. */
+INLINE int find_list(__u32 index, __u32 hash, __u32 extra, struct chosen_list *c)
+{
+	struct sr_policy *policy = bpf_map_lookup_elem(&sr_policy, &index);
+
+	if (!policy || !policy->count)
+		return REASON_NO_SEGMENT_LIST;
+	c->index = index = choose_list(policy, index, hash);
+	c->list = bpf_map_lookup_elem(&segment_list, &index);
+	if (!c->list)
+		return REASON_NO_SEGMENT_LIST;
+	c->last = c->list->count - 1u;
+	opaque(c->last);
+	if (c->last >= MAX_SEGMENTS)
+		return REASON_NO_SEGMENT_LIST;
+	c->srh_segments = c->last + 1 + extra - is_reduced(policy->behavior);
+	return 0;
+}
+
 /* Writes `args` into a SID. */
 INLINE void stamp_args(void *sid, __u64 args, __u32 offset)
 {
@@ -99,29 +131,21 @@ INLINE void stamp_args(void *sid, __u64 args, __u32 offset)
  * given: source, destination, lengths, adjacency. 0, or a reason. */
 INLINE int plan_policy(struct xdp_md *ctx, struct packet *p, __u32 index, int keep_source)
 {
-	struct sr_policy *policy = bpf_map_lookup_elem(&sr_policy, &index);
-	struct segment_list *list;
-	__u32 last, chosen;
+	struct chosen_list c;
+	int reason = find_list(index, p->hash, p->extra, &c);
 
-	if (!policy || !policy->count)
-		return REASON_NO_SEGMENT_LIST;
+	if (reason)
+		return reason;
 	p->policy = index;
-	p->list = choose_list(policy, index, p->hash);
-	chosen = p->list;
-	list = bpf_map_lookup_elem(&segment_list, &chosen);
-	if (!list || !list->count)
-		return REASON_NO_SEGMENT_LIST;
-	last = list->count - 1;
-	if (last >= MAX_SEGMENTS)
-		return REASON_NO_SEGMENT_LIST;
-	p->reduced = policy->behavior == H_ENCAPS_RED || policy->behavior == H_ENCAPS_L2_RED;
-	copy16(&p->dst, &list->segment[last]);
-	if (!last && p->args_at)
+	p->list = c.index;
+	copy16(&p->dst, &c.list->segment[c.last]);
+	if (!c.last && p->args_at)
 		stamp_args(&p->dst, p->args, p->args_at);
 	if (!keep_source)
-		copy16(&p->src, &list->source);
-	p->adjacency = list->adjacency;
-	p->segments = list->count + p->extra;
+		copy16(&p->src, &c.list->source);
+	p->adjacency = c.list->adjacency;
+	p->segments = c.last + 1 + p->extra;
+	p->srh_segments = c.srh_segments;
 	return 0;
 }
 
@@ -132,74 +156,78 @@ INLINE void plan_srv6(struct packet *p)
 	p->own = 1;
 	p->family = 6;
 	p->table = MAIN_TABLE;
-	p->srh_segments = p->segments - p->reduced;
 	if (p->tag && !p->srh_segments)
 		p->srh_segments = p->segments;
-	p->push_length = IPV6_LEN;
-	if (p->srh_segments)
-		p->push_length += SRH_LEN + SEGMENT_LEN * p->srh_segments;
+	p->push_length = srv6_length(p->srh_segments);
 	p->length = p->push_length + p->keep_length;
 }
 
-GLOBAL int push_srh(struct xdp_md *ctx, struct packet *p)
+/* An SRH that begins with the word `first`, with the segment `last` (or NULL) before the
+ * list's. The list's last segment, where the SRH has it, gets `args`, which are 0 or have their
+ * bit offset before them. 0 or -1. */
+INLINE int write_srh(void *to, void *end, struct segment_list *list, __u64 first,
+		     struct words *last, __u64 args)
 {
-	struct segment_list *list;
-	struct srh *srh;
-	__u32 i, n, from, index;
-	struct in6 *segment;
+	__u32 i, n = (first >> 32 & 0xff) + 1;
 
-	if (!p)
+	if (to + SRH_LEN + SEGMENT_LEN > end)
 		return -1;
-	index = p->list;
-	srh = at(ctx, ETH_LEN + IPV6_LEN, SRH_LEN);
-	list = bpf_map_lookup_elem(&segment_list, &index);
-	n = p->srh_segments;
-	if (!srh || !list || n > MAX_SEGMENTS + 1)
-		return -1;
-	srh->next_header = p->next_header;
-	srh->length = 2 * n;
-	srh->type = SRH_TYPE;
-	srh->segments_left = p->segments - 1;
-	srh->last_entry = n - 1;
-	srh->flags = 0;
-	st16(&srh->tag, be16(p->tag));
-	for (i = 0; i <= MAX_SEGMENTS && i < n; i++) {
-		segment = at(ctx, ETH_LEN + IPV6_LEN + SRH_LEN + i * SEGMENT_LEN, SEGMENT_LEN);
-		if (!segment)
+	opaque(n);
+	st64(to, first);
+	to += SRH_LEN;
+	if (last) {
+		copy16(to, last);
+		to += SEGMENT_LEN;
+		n--;
+	}
+	for (i = 0; i < MAX_SEGMENTS && i < n; i++) {
+		if (to + SEGMENT_LEN > end)
 			return -1;
-		if (!i && p->extra) {
-			copy16(segment, &p->last);
-			continue;
-		}
-		from = i - p->extra;
-		if (from >= MAX_SEGMENTS)
-			return -1;
-		copy16(segment, &list->segment[from]);
-		if (!from && p->args_at)
-			stamp_args(segment, p->args, p->args_at);
+		copy16(to, &list->segment[i]);
+		if (!i && args)
+			stamp_args(to, args, args >> ARGS_MOB_BITS);
+		to += SEGMENT_LEN;
 	}
 	return 0;
 }
 
+/* The same, behind the IPv6 header. */
+GLOBAL int push_srh(struct xdp_md *ctx, struct segment_list *list, __u64 first, struct words *last,
+		    __u64 args)
+{
+	return !list || write_srh((void *)(long)ctx->data + ETH_LEN + IPV6_LEN,
+				  (void *)(long)ctx->data_end, list, first, last, args)
+		       ? -1
+		       : 0;
+}
+
+/* ... and its arguments. */
+INLINE __u64 srh_args(__u64 args, __u8 args_at)
+{
+	return args_at ? args | (__u64)args_at << ARGS_MOB_BITS : 0;
+}
+
 INLINE int push_ipv6(struct xdp_md *ctx, struct packet *p, __u8 next_header)
 {
-	struct ipv6 *ip = at(ctx, ETH_LEN, IPV6_LEN);
+	void *ip = at(ctx, ETH_LEN, IPV6_LEN);
 
 	if (!ip)
 		return -1;
-	st32(&ip->version_class_flow, ipv6_first_word(p->class, p->hash));
-	st16(&ip->payload_length, be16(p->length - IPV6_LEN));
-	ip->next_header = next_header;
-	ip->hop_limit = p->hop_limit;
-	copy16(&ip->src, &p->src);
-	copy16(&ip->dst, p->extra && p->segments == 1 ? &p->last : &p->dst);
+	write_ipv6(ip, p->class, p->hash, p->length - IPV6_LEN, next_header, p->hop_limit, &p->src,
+		   p->extra && p->segments == 1 ? &p->last : &p->dst);
 	return 0;
 }
 
-/* The SRH, if there is one, comes after it: push_srh. */
 INLINE int push_srv6(struct xdp_md *ctx, struct packet *p)
 {
-	return push_ipv6(ctx, p, p->srh_segments ? NH_ROUTING : p->next_header);
+	__u32 index = p->list;
+
+	if (!p->srh_segments)
+		return push_ipv6(ctx, p, p->next_header);
+	return push_ipv6(ctx, p, NH_ROUTING) ||
+	       push_srh(ctx, bpf_map_lookup_elem(&segment_list, &index),
+			srh_first_word(p->next_header, p->srh_segments, p->segments - 1, p->tag),
+			p->extra ? &p->last : 0, srh_args(p->args, p->args_at));
 }
 
 /* ---- GTP-U ---- */

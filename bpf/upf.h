@@ -211,7 +211,7 @@ INLINE int plan_rule_srv6(struct xdp_md *ctx, struct packet *p, struct forwardin
 		if (p->args_at)
 			stamp_args(&p->dst, p->args, p->args_at);
 		p->segments = 1;
-		p->reduced = 1;
+		p->srh_segments = 0;
 	}
 	plan_srv6(p);
 	return CONTINUE;

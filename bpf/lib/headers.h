@@ -125,4 +125,27 @@ INLINE __u32 ipv6_first_word(__u8 class, __u32 flow)
 	return be32(6u << 28 | (__u32) class << 20 | (flow & 0xfffff));
 }
 
+/* A header with `payload` octets behind it. */
+INLINE void write_ipv6(void *ip, __u8 class, __u32 flow, __u16 payload, __u8 next_header,
+		       __u8 hop_limit, const void *src, const void *dst)
+{
+	st32(ip, ipv6_first_word(class, flow));
+	st32(ip + 4, be16(payload) | (__u32)next_header << 16 | (__u32)hop_limit << 24);
+	copy16(ip + 8, src);
+	copy16(ip + 24, dst);
+}
+
+/* IPv6, and an SRH of so many segments; 0: without one. */
+INLINE __u32 srv6_length(__u32 srh_segments)
+{
+	return IPV6_LEN + (srh_segments ? SRH_LEN + SEGMENT_LEN * srh_segments : 0);
+}
+
+/* An SRH's octets before its n segments. */
+INLINE __u64 srh_first_word(__u8 next_header, __u32 n, __u32 segments_left, __u16 tag)
+{
+	return next_header | 2 * n << 8 | SRH_TYPE << 16 | segments_left << 24 |
+	       (__u64)(n - 1) << 32 | (__u64)be16(tag) << 48;
+}
+
 #endif

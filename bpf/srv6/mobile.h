@@ -158,7 +158,7 @@ INLINE int h_m_gtp4_d(struct xdp_md *ctx, struct packet *p, struct mobile *m, __
 		      clear128(ld128(&p->last), (m->target_length + 32) & 127, ARGS_MOB_BITS));
 		p->adjacency = m->adjacency;
 		p->segments = 1;
-		p->reduced = 1;
+		p->srh_segments = 0;
 	}
 	plan_srv6(p);
 	return CONTINUE;
