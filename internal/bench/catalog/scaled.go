@@ -24,24 +24,32 @@ func SegmentsFunction(n int) Function {
 	steered := netip.AddrFrom4([4]byte{10, byte(128 + n), 0, 1})
 	name := fmt.Sprintf("segments_%d", n)
 	user := packet4(Inner4, steered, ShortSize, false)
-	var segments []netip.Addr
-	for i := range n {
-		b := Segment.As16()
-		b[15] = byte(i)
-		segments = append(segments, netip.AddrFrom16(b))
-	}
-	f := Function{
+	return Function{
 		Name: name, Size: ShortSize, Most: 1, Data: user.frame(),
 		put: func(c *config.Config, _ uint32) {
-			c.Policies = append(c.Policies, OnePath(name, srv6.HEncapsRed, segments...))
+			c.Policies = append(c.Policies, OnePath(name, srv6.HEncapsRed, segmentsFrom(0, n)...))
 			c.Steering = append(c.Steering, srpolicy.Steering{Prefix: Prefix(steered, 16), Policy: name})
 		},
-		Want: rig.WantIPv6(segments[0], 16, rig.ProtoIPv4, user.len()),
+		Want: wantReduced(n, user.len()),
 	}
-	if n > 1 { // the first is left out of the SRH
-		f.Want = rig.WantIPv6(segments[0], 16, rig.ProtoRouting, 8+16*(n-1)+user.len())
+}
+
+// segmentsFrom are n segments, of which the i-th of all is Segment with i in its last octet.
+func segmentsFrom(first, n int) (segments []netip.Addr) {
+	for i := range n {
+		b := Segment.As16()
+		b[15] = byte(first + i)
+		segments = append(segments, netip.AddrFrom16(b))
 	}
-	return f
+	return segments
+}
+
+// wantReduced is what H.Encaps.Red makes of `length` octets with the segments of segmentsFrom(0, n).
+func wantReduced(n, length int) rig.Want {
+	if n == 1 { // the first is left out of the SRH
+		return rig.WantIPv6(Segment, 16, rig.ProtoIPv4, length)
+	}
+	return rig.WantIPv6(Segment, 16, rig.ProtoRouting, 8+16*(n-1)+length)
 }
 
 // PoliciesFunction has a policy for each destination.

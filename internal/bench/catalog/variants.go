@@ -30,8 +30,11 @@ func Variants(list []Function) (out []Function) {
 		if f.Name == "end_dt4" {
 			out = append(out, manyRoutes(f.Size))
 		}
-		if f.Name == "h_encaps" {
+		switch f.Name {
+		case "h_encaps":
 			out = append(out, byClass(f.Size))
+		case "h_encaps_red":
+			out = append(out, byPolicies(f.Size)...)
 		}
 	}
 	return out
@@ -41,6 +44,7 @@ const (
 	suffixVLAN   = "vlan"
 	suffixRoutes = "routes10k"
 	suffixClass  = "class"
+	suffixLists  = "lists4"
 )
 
 // byClass is H.Encaps by a traffic class: packets with DSCP 46 take the policy of another color
@@ -65,6 +69,45 @@ func byClass(size int) Function {
 		},
 	}
 }
+
+// byPolicies are H.Encaps.Red by policies with more segments, or more lists, than the usual one.
+// The UEs of each have a part of a pool of their own.
+func byPolicies(size int) (out []Function) {
+	const most = 1000
+	for i, one := range []struct {
+		suffix          string
+		lists, segments int
+	}{{"segments2", 1, 2}, {"segments4", 1, 4}, {"segments8", 1, 8}, {suffixLists, 4, 1}} {
+		policy := srpolicy.Policy{Name: one.suffix, Behavior: srv6.HEncapsRed}
+		for list := range one.lists {
+			policy.SegmentLists = append(policy.SegmentLists, srpolicy.SegmentList{
+				Weight: uint32(1 + list), Segments: segmentsFrom(list, one.segments),
+			})
+		}
+		first := UENumber(policyPool.Addr()) + uint32(i)<<10
+		f := Function{
+			Name: "h_encaps_red@" + one.suffix, Size: size, Most: most, Data: packet4(Inner4, UEAt(first), size, false).frame(),
+			Key: key{Offset: rig.LenEthernet + 16, base: first, checksum: rig.LenEthernet + 10},
+			put: func(c *config.Config, entries uint32) {
+				c.Policies = append(c.Policies, policy)
+				if !slices.Contains(c.GTPU.Pools, policyPool) {
+					c.GTPU.Pools = append(c.GTPU.Pools, policyPool)
+					c.Limits.Tunnels += 1 << 12
+				}
+				for n := range entries {
+					c.Steering = append(c.Steering, srpolicy.Steering{Prefix: Prefix(UEAt(first+n), 32), Policy: policy.Name})
+				}
+			},
+			Want: wantReduced(one.segments, rig.LenIPv4+size),
+		}
+		f.Want.Destination = f.Want.Destination[:15] // that all lists have
+		out = append(out, f)
+	}
+	return out
+}
+
+// policyPool has the UEs of byPolicies.
+var policyPool = netip.MustParsePrefix("10.140.0.0/20")
 
 // manyRoutes is End.DT4 with a table of 10,000 routes, and 1,000 destinations at random.
 func manyRoutes(size int) Function {
@@ -116,6 +159,10 @@ var suffixes = map[string]title{
 	suffixVLAN:    {"VLAN", "in frames with a VLAN tag"},
 	suffixRoutes:  {"10,000 routes", "to 1,000 destinations at random"},
 	suffixClass:   {"traffic class", "by the policy of a class, on a port with the roles edge, n3 and n6"},
+	"segments2":   {"2 segments", "by a policy with 2 segments"},
+	"segments4":   {"4 segments", "by a policy with 4 segments"},
+	"segments8":   {"8 segments", "by a policy with 8 segments"},
+	suffixLists:   {"4 lists", "by a policy with 4 weighted lists"},
 }
 
 // TitleOf returns the title of a function or variant.
