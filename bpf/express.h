@@ -7,7 +7,6 @@
 #ifndef CULVERT_EXPRESS_H
 #define CULVERT_EXPRESS_H
 
-#include "express/endpoint.h"
 #include "express/session.h"
 
 /* ---- tunnels and headends ---- */
@@ -82,7 +81,6 @@ INLINE int express_send_srv6(struct xdp_md *ctx, struct express *x, struct tunne
 	if (!x->hop)
 		return NOT_TAKEN;
 	x->list = key ? bpf_map_lookup_elem(&list_counter, &key) : 0;
-	x->list_length = x->length + IPV6_LEN;
 	h.src = from;
 	h.dst = &t->remote;
 	h.class = ip->tos;
@@ -133,30 +131,6 @@ INLINE int express_send_gtpu4(struct xdp_md *ctx, struct express *x, struct tunn
 	return express_push_gtpu4(ctx, x, &g, 0);
 }
 
-/* An IPv4 packet to a UE of a pool. */
-INLINE int express_send(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip,
-			void *end)
-{
-	struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
-	struct in6 *from;
-	__u32 key;
-
-	if (!t)
-		return NOT_TAKEN;
-	key = t->source;
-	from = bpf_map_lookup_elem(&source, &key);
-	if (!from)
-		return NOT_TAKEN;
-	x->tunnel = &t->volume;
-	x->tunnel_length = x->length;
-	if (t->action == TUNNEL_SRV6)
-		return express_send_srv6(ctx, x, t, from, ip, end);
-	if (t->action != TUNNEL_GTPU)
-		return NOT_TAKEN;
-	return t->ipv4 ? express_send_gtpu4(ctx, x, t, from, ip, end)
-		       : express_send_gtpu6(ctx, x, t, from, ip, end);
-}
-
 INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy, struct ipv4 *ip,
 			  void *end)
 {
@@ -174,22 +148,36 @@ INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy, s
 	return express_push6(ctx, x, &h, 0);
 }
 
-/* To a destination with classes. What counts the class stands where a slice does. */
-INLINE int express_classes4(struct xdp_md *ctx, struct express *x, __u32 row, struct ipv4 *ip,
-			    void *end)
+/* An IPv4 packet to a UE of a pool. */
+INLINE int express_send(struct xdp_md *ctx, struct express *x, struct tunnel *t, struct ipv4 *ip,
+			void *end)
+{
+	__u32 key = t->source;
+	struct in6 *from = bpf_map_lookup_elem(&source, &key);
+
+	if (!from || !express_ipv4(ip, end, x->port_flags) || express_odd4(ld32(&ip->src)))
+		return NOT_TAKEN;
+	if (t->action == TUNNEL_SRV6)
+		return express_send_srv6(ctx, x, t, from, ip, end);
+	if (t->action != TUNNEL_GTPU)
+		return NOT_TAKEN;
+	return t->ipv4 ? express_send_gtpu4(ctx, x, t, from, ip, end)
+		       : express_send_gtpu6(ctx, x, t, from, ip, end);
+}
+
+/* The policy to a destination with classes. What counts the class stands where a slice does. */
+INLINE __u32 express_classes4(struct xdp_md *ctx, struct express *x, __u32 row, struct ipv4 *ip)
 {
 	struct class_way *way =
 		class_way_from(ctx->ingress_ifindex | CLASS_IPV4, ip->tos, row, ld32(&ip->src), 0);
-	__u32 policy, class;
+	__u32 class;
 
 	if (!way)
-		return NOT_TAKEN;
-	policy = way->policy;
+		return 0;
 	class = way->class;
 	if (class)
 		x->slice = bpf_map_lookup_elem(&class_counter, &class);
-	x->tunnel_length = x->length + IPV6_LEN;
-	return express_steer4(ctx, x, policy, ip, end);
+	return way->policy;
 }
 
 /* ---- whose ---- */
@@ -243,6 +231,7 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 	case END_M_GTP6_E:
 		return express_gtp6_e(ctx, x, sid, ip, end);
 	case END_M_GTP6_D:
+	case END_M_GTP6_D_DI:
 		return express_gtp6_d(ctx, x, sid, ip, end);
 	}
 	return NOT_TAKEN;
@@ -251,8 +240,9 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip, void *end)
 {
 	struct udp *udp = (void *)ip + IPV4_LEN;
-	__u32 dst = ld32(&ip->dst), which;
+	__u32 dst = ld32(&ip->dst), which, index;
 	struct pool4 *pool;
+	struct tunnel *t;
 	struct cached *to;
 	int gtpu;
 
@@ -274,25 +264,30 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 			return NOT_TAKEN;
 	}
 	pool = find_pool4(x->cfg, be32(dst));
+	index = pool ? pool->base + (be32(dst) & ~pool->mask) : 0;
 	if (pool && pool->sessions)
-		return express_send_rule(ctx, pool->base + (be32(dst) & ~pool->mask), ETH_LEN, 0,
-					 x->port_flags);
-	if (pool)
-		return express_ipv4(ip, end, x->port_flags) && !express_odd4(ld32(&ip->src))
-			       ? express_send(ctx, x, pool->base + (be32(dst) & ~pool->mask), ip,
-					      end)
-			       : NOT_TAKEN;
+		return express_send_rule(ctx, index, ETH_LEN, 0, x->port_flags);
+	if (pool) {
+		t = bpf_map_lookup_elem(&tunnel, &index);
+		if (!t)
+			return NOT_TAKEN;
+		x->tunnel = &t->volume;
+		x->tunnel_length = x->length;
+		return t->action == TUNNEL_LIST ? express_steer4(ctx, x, t->index, ip, end)
+						: express_send(ctx, x, t, ip, end);
+	}
 	to = express_cached4(x, dst, cache_table(x->port_flags >> PORT_TABLE_SHIFT));
 	if (!to || !may_steer(x->port_flags, to->kind))
 		return NOT_TAKEN;
 	if (to->kind == TARGET_GTP4D && gtpu &&
 	    !refuse_gtpu4(x->port_flags, x->access, ld32(&ip->src)))
 		return express_gtp4_d(ctx, x, to, ip, end);
-	if (to->kind == TARGET_POLICY)
-		return express_steer4(ctx, x, to->index, ip, end);
+	index = to->index;
 	if (to->kind == TARGET_CLASSES)
-		return express_classes4(ctx, x, to->index, ip, end);
-	return NOT_TAKEN;
+		index = express_classes4(ctx, x, index, ip);
+	else if (to->kind != TARGET_POLICY)
+		index = 0;
+	return index ? express_steer4(ctx, x, index, ip, end) : NOT_TAKEN;
 }
 
 /* The verdict, or NOT_TAKEN with the frame as it was. */

@@ -104,10 +104,10 @@ INLINE int write_tunnel(struct __sk_buff *skb, struct settings *cfg, struct chos
 	write_ipv6(ip, in->class, in->hash, payload > 0xffff ? 0xffff : payload,
 		   c->srh_segments ? NH_ROUTING : next_header, cfg->hop_limit, &c->list->source,
 		   &c->list->segment[c->last]);
-	return c->srh_segments ? write_srh(ip + IPV6_LEN, (void *)(long)skb->data_end, c->list,
-					   srh_first_word(next_header, c->srh_segments, c->last, 0),
-					   0, 0)
-			       : 0;
+	return c->srh_segments
+		       ? write_srh(ip + IPV6_LEN, (void *)(long)skb->data_end, c->list,
+				   srh_first_word(next_header, c->srh_segments, c->last, 0), 0, 0)
+		       : 0;
 }
 
 INLINE int push_vlans(struct __sk_buff *skb, struct next_hop *hop)

@@ -168,7 +168,7 @@ INLINE void plan_srv6(struct packet *p)
 INLINE int write_srh(void *to, void *end, struct segment_list *list, __u64 first,
 		     struct words *last, __u64 args)
 {
-	__u32 i, n = (first >> 32 & 0xff) + 1;
+	__u32 i, n = srh_segments(first);
 
 	if (to + SRH_LEN + SEGMENT_LEN > end)
 		return -1;

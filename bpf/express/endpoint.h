@@ -3,7 +3,7 @@
 #ifndef CULVERT_EXPRESS_ENDPOINT_H
 #define CULVERT_EXPRESS_ENDPOINT_H
 
-#include "lane.h"
+#include "push.h"
 
 /* ---- decapsulation ---- */
 
@@ -76,58 +76,69 @@ INLINE int express_decap_frame(struct xdp_md *ctx, struct express *x, __u32 adj)
 INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
 			struct ipv6 *ip, void *end)
 {
-	struct u128 v = ld128(&ip->dst), argument = shl128(v, sid->length & 127);
-	__u32 length = x->length;
+	struct words next;
 
-	if (sid->length > 127 || !(argument.hi | argument.lo) || ip->hop_limit <= 1)
+	if (ip->hop_limit <= 1 || !next_csid(sid, ip, &next))
 		return NOT_TAKEN;
-	v = or128(head128(v, sid->block_length & 127), shr128(argument, sid->block_length & 127));
-	v.hi = be64(v.hi);
-	v.lo = be64(v.lo);
-	x->hop = sid->behavior == END_X
-			 ? express_adjacency(sid->adjacency, length)
-			 : express_route(ctx, x, v.hi, v.lo, sid->table, length, FLOW_OF_LABEL);
+	x->hop = sid->behavior == END_X ? express_adjacency(sid->adjacency, x->length)
+					: express_route(ctx, x, next.hi, next.lo, sid->table,
+							x->length, FLOW_OF_LABEL);
 	if (!x->hop)
 		return NOT_TAKEN;
-	st64(&ip->dst, v.hi);
-	st64(&ip->dst.b[8], v.lo);
+	copy16(&ip->dst, &next);
 	ip->hop_limit--;
 	return express_out(x, ip, TYPE_IPV6);
 }
 
-/* End, End.X, End.T: the next segment of the one SRH. */
+/* The next segment of the one SRH, where there is a hop to spend; or NULL. */
+INLINE void *express_segment(struct express *x, struct ipv6 *ip, void *end)
+{
+	struct srh *srh = (void *)ip + IPV6_LEN;
+	__u64 left;
+	void *segment;
+
+	if ((void *)srh + SRH_LEN > end || ip->hop_limit <= 1)
+		return 0;
+	left = srh->segments_left;
+	opaque(left);
+	if (!left || left > MAX_SEGMENTS)
+		return 0;
+	if (ip->next_header != NH_ROUTING || srh->type != SRH_TYPE || left > srh->last_entry + 1u ||
+	    2 * (srh->last_entry + 1u) > srh->length ||
+	    IPV6_LEN + SRH_LEN + 8u * srh->length > x->length)
+		return 0;
+	segment = (void *)srh + SRH_LEN + SEGMENT_LEN * (left - 1);
+	return segment + SEGMENT_LEN > end ? 0 : segment;
+}
+
+/* ... becomes the destination. */
+INLINE void express_advance(struct ipv6 *ip, void *segment)
+{
+	struct srh *srh = (void *)ip + IPV6_LEN;
+
+	copy16(&ip->dst, segment);
+	ip->hop_limit--;
+	srh->segments_left--;
+}
+
+/* End, End.X, End.T. */
 INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
 		       struct ipv6 *ip, void *end)
 {
 	struct srh *srh = (void *)ip + IPV6_LEN;
-	__u32 length = x->length;
-	__u64 left;
 	void *segment;
 
 	if (sid->flavors & FLAVOR_NEXT_C_SID)
 		return express_csid(ctx, x, sid, ip, end);
-	if ((void *)srh + SRH_LEN > end || ip->hop_limit <= 1)
+	segment = express_segment(x, ip, end);
+	if (!segment || (srh->segments_left == 1 && sid->flavors & FLAVOR_PSP))
 		return NOT_TAKEN;
-	left = srh->segments_left;
-	opaque(left);
-	if (!left || left > MAX_SEGMENTS)
-		return NOT_TAKEN;
-	if (ip->next_header != NH_ROUTING || srh->type != SRH_TYPE ||
-	    (left == 1 && sid->flavors & FLAVOR_PSP) || left > srh->last_entry + 1u ||
-	    2 * (srh->last_entry + 1u) > srh->length ||
-	    IPV6_LEN + SRH_LEN + 8u * srh->length > length)
-		return NOT_TAKEN;
-	segment = (void *)srh + SRH_LEN + SEGMENT_LEN * (left - 1);
-	if (segment + SEGMENT_LEN > end)
-		return NOT_TAKEN;
-	x->hop = sid->behavior == END_X ? express_adjacency(sid->adjacency, length)
+	x->hop = sid->behavior == END_X ? express_adjacency(sid->adjacency, x->length)
 					: express_route(ctx, x, ld64(segment), ld64(segment + 8),
-							sid->table, length, FLOW_OF_LABEL);
+							sid->table, x->length, FLOW_OF_LABEL);
 	if (!x->hop)
 		return NOT_TAKEN;
-	copy16(&ip->dst, segment);
-	ip->hop_limit--;
-	srh->segments_left--;
+	express_advance(ip, segment);
 	return express_out(x, ip, TYPE_IPV6);
 }
 

@@ -15,7 +15,7 @@ struct express {
 	struct counter *sid;    /* what matched counts there, or NULL */
 	struct counter *list;
 	struct volume *tunnel;  /* or a session's rule */
-	struct counter *slice;
+	struct counter *slice;  /* of the rule; a traffic class, where there is none */
 	__u32 length;        /* of layer 3, as received: it fills the frame */
 	__u32 list_length, tunnel_length;
 	__u32 port_flags, access;
@@ -161,18 +161,24 @@ INLINE int express_leave(struct express *x)
 	if (x->tunnel)
 		volume_add(x->tunnel, x->tunnel_length);
 	if (x->slice)
-		count_at(x->slice, x->tunnel_length);
+		count_at(x->slice, x->tunnel ? x->tunnel_length : x->list_length);
 	return XDP_REDIRECT;
 }
 
-/* Ethernet header before the layer-3 packet at `l3`, and out. */
-INLINE int express_out(struct express *x, void *l3, __u16 type)
+/* Ethernet header before the layer-3 packet at `l3`. */
+INLINE void express_ethernet(struct express *x, void *l3, __u16 type)
 {
 	void *eth = l3 - ETH_LEN;
 
 	st64(eth, ld64(x->hop->dst));
 	st32(eth + 8, ld32(x->hop->src + 2));
 	st16(eth + 12, be16(type));
+}
+
+/* The same, and out. */
+INLINE int express_out(struct express *x, void *l3, __u16 type)
+{
+	express_ethernet(x, l3, type);
 	return express_leave(x);
 }
 

@@ -3,7 +3,7 @@
 #ifndef CULVERT_EXPRESS_MOBILE_H
 #define CULVERT_EXPRESS_MOBILE_H
 
-#include "push.h"
+#include "endpoint.h"
 
 /* ---- SRv6 to GTP-U ---- */
 
@@ -15,11 +15,10 @@ INLINE __u32 express_args_container(struct mobile *m, __u8 args)
 		args >> 2 | (m->container == CONTAINER_DOWNLINK ? (args & 2) << 5 : 0));
 }
 
-/* Whether `size` octets at a bit offset are octets of an address, and the
- * offset is not 0. */
+/* Whether `size` octets at a bit offset are octets of an address. */
 INLINE int express_whole(__u8 offset, __u32 size)
 {
-	return offset && !(offset & 7) && offset <= 128 - 8 * size;
+	return !(offset & 7) && offset <= 128 - 8 * size;
 }
 
 /* The MSS of SYN packets in the T-PDU at `l3` is for the journey to see. */
@@ -171,7 +170,21 @@ INLINE int express_takes6(struct mobile *m)
 	return m->pdu_type == PDU_IPV6 || m->pdu_type == PDU_IPV4V6;
 }
 
-/* End.M.GTP6.D into the one segment of a policy's one list. */
+/* Whether the T-PDU may be one of `m`. */
+INLINE int express_take_pdu(struct express *x, struct mobile *m, void *inner, void *end,
+			    struct express_ipv6_header *h)
+{
+	if (express_takes4(m) && express_ipv4(inner, end, x->port_flags)) {
+		h->hash = express_hash4(inner);
+		h->next_header = NH_IPV4;
+	} else if (express_takes6(m) && express_ipv6(inner, end, x->port_flags)) {
+		h->hash = express_hash6(inner);
+		h->next_header = NH_IPV6;
+	}
+	return h->next_header;
+}
+
+/* End.M.GTP6.D, and End.M.GTP6.D.Di, which keeps the destination as the last segment. */
 INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
 			  struct ipv6 *ip, void *end)
 {
@@ -179,6 +192,7 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 	struct udp *udp = (void *)ip + IPV6_LEN;
 	struct express_ipv6_header h = {};
 	__u32 teid = 0, container = 0, popped;
+	struct words last;
 	void *inner;
 
 	if (!m || !express_whole(m->args_offset, ARGS_MOB_LEN) || ip->next_header != NH_UDP ||
@@ -188,20 +202,17 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 	if (!inner || (container >> 12 & 0xf) > 1)
 		return NOT_TAKEN;
 	popped = inner - (void *)ip;
-	if (express_takes4(m) && express_ipv4(inner, end, x->port_flags)) {
-		h.hash = express_hash4(inner);
-		h.next_header = NH_IPV4;
-	} else if (express_takes6(m) && express_ipv6(inner, end, x->port_flags)) {
-		h.hash = express_hash6(inner);
-		h.next_header = NH_IPV6;
-	} else {
+	if (!express_take_pdu(x, m, inner, end, &h))
 		return NOT_TAKEN;
+	h.args_at = m->args_offset;
+	h.args = srh_args(express_put_args(container, teid), h.args_at);
+	if (sid->behavior == END_M_GTP6_D_DI) {
+		copy16(&last, &ip->dst);
+		h.last = &last;
 	}
 	if (express_gateway_syn(ctx, x, ETH_LEN + popped) ||
 	    express_encaps(ctx, x, sid->policy, &h, popped) == NOT_TAKEN)
 		return NOT_TAKEN;
-	h.args = express_put_args(container, teid);
-	h.args_at = m->args_offset;
 	h.src = &m->source;
 	h.class = ipv6_class(ip);
 	h.hop_limit = ip->hop_limit - 1;
@@ -241,7 +252,7 @@ INLINE struct next_hop *express_sid_route(struct xdp_md *ctx, struct express *x,
 	return express_adjacency(to->lo, length);
 }
 
-/* H.M.GTP4.D without a policy. */
+/* H.M.GTP4.D. */
 INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *to, struct ipv4 *ip,
 			  void *end)
 {
@@ -252,31 +263,29 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *
 	void *inner;
 
 	inner = express_gpdu((void *)ip + IPV4_LEN, end, &teid, &container);
-	if (!m || m->policy || !inner || !m->target_length ||
-	    m->target_length > 128 - 32 - ARGS_MOB_BITS || !express_whole(m->source_length, 4) ||
-	    (container >> 12 & 0xf) > 1)
+	if (!m || !inner || !m->target_length || m->target_length > 128 - 32 - ARGS_MOB_BITS ||
+	    !m->source_length || !express_whole(m->source_length, 4) || (container >> 12 & 0xf) > 1)
 		return NOT_TAKEN;
-	if (express_takes4(m) && express_ipv4(inner, end, x->port_flags)) {
-		h.hash = express_hash4(inner);
-		h.next_header = NH_IPV4;
-	} else if (express_takes6(m) && express_ipv6(inner, end, x->port_flags)) {
-		h.hash = express_hash6(inner);
-		h.next_header = NH_IPV6;
-	} else {
+	if (!express_take_pdu(x, m, inner, end, &h))
 		return NOT_TAKEN;
-	}
 	popped = inner - (void *)ip;
 	if (express_gateway_syn(ctx, x, ETH_LEN + popped))
 		return NOT_TAKEN;
-	x->hop = express_sid_route(ctx, x, m, to, ld32(&ip->dst), x->length - popped + IPV6_LEN,
-				   ETH_LEN + popped);
-	if (!x->hop)
-		return NOT_TAKEN;
+	express_put_sid(&sid, m, ld32(&ip->dst), express_put_args(container, teid));
+	if (m->policy) {
+		h.last = &sid;
+		if (express_encaps(ctx, x, m->policy, &h, popped) == NOT_TAKEN)
+			return NOT_TAKEN;
+	} else {
+		x->hop = express_sid_route(ctx, x, m, to, ld32(&ip->dst),
+					   x->length - popped + IPV6_LEN, ETH_LEN + popped);
+		if (!x->hop)
+			return NOT_TAKEN;
+		h.dst = &sid;
+	}
 	h.src = &m->source;
 	h.src4 = ld32(&ip->src);
 	h.src4_at = m->source_length;
-	express_put_sid(&sid, m, ld32(&ip->dst), express_put_args(container, teid));
-	h.dst = &sid;
 	h.class = ip->tos;
 	h.hop_limit = ip->ttl - 1;
 	return express_push6(ctx, x, &h, popped);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The headers that are pushed: one IPv6 header, or GTP-U over IPv4 or IPv6. */
+/* The headers that are pushed: IPv6 with or without an SRH, or GTP-U over IPv4 or IPv6. */
 #ifndef CULVERT_EXPRESS_PUSH_H
 #define CULVERT_EXPRESS_PUSH_H
 
@@ -24,14 +24,17 @@ INLINE __u32 express_hash6(struct ipv6 *ip)
 
 #define ARGS_MOB_LEN (ARGS_MOB_BITS / 8)
 
-/* One IPv6 header, no SRH: H.Encaps.Red and H.M.GTP4.D with one segment. What
- * each packet has of its own is put into the addresses at bit offsets; 0: no. */
+/* IPv6, and an SRH where there are segments for it. What each packet has of its own is put
+ * into addresses at bit offsets; 0: no. */
 struct express_ipv6_header {
 	const void *src, *dst; /* not in the packet */
-	__u64 args;
-	__u32 hash, src4; /* IPv4, in network order */
+	struct segment_list *list; /* of the SRH */
+	struct words *last;        /* before the list's segments, or NULL */
+	__u64 srh;                 /* its first word, but for the next header; 0: none */
+	__u64 args;                /* srh_args */
+	__u32 hash, src4;          /* IPv4, in network order */
 	__u8 class, hop_limit, next_header;
-	__u8 src4_at, args_at;
+	__u8 src4_at, args_at; /* in src and dst */
 	__u8 pad[3];
 };
 
@@ -66,23 +69,36 @@ INLINE void *express_push(struct xdp_md *ctx, struct express *x, __u32 popped, _
 	return 0;
 }
 
+/* A call takes longer than to write some segments, but what is rare need not be verified for each
+ * who asks. */
+INLINE int express_push_srh(struct xdp_md *ctx, struct express_ipv6_header *h, void *to)
+{
+	__u64 first = h->srh | h->next_header;
+
+	if (h->last || h->args)
+		return push_srh(ctx, h->list, first, h->last, h->args);
+	return write_srh(to, (void *)(long)ctx->data_end, h->list, first, 0, 0);
+}
+
 INLINE int express_push6(struct xdp_md *ctx, struct express *x, struct express_ipv6_header *h,
 			 __u32 popped)
 {
-	void *ip = express_push(ctx, x, popped, IPV6_LEN);
+	__u32 pushed = h->srh ? srv6_length(srh_segments(h->srh)) : IPV6_LEN;
+	void *ip = express_push(ctx, x, popped, pushed);
 
 	if (!ip)
 		return XDP_DROP;
 	if (ip + IPV6_LEN > (void *)(long)ctx->data_end)
 		return XDP_ABORTED; /* cannot be: it was pushed */
-	st32(ip, ipv6_first_word(h->class, h->hash));
-	st32(ip + 4,
-	     be16(x->length - popped) | (__u32)h->next_header << 16 | (__u32)h->hop_limit << 24);
-	copy16(ip + 8, h->src);
-	copy16(ip + 24, h->dst);
+	x->list_length = x->length - popped + pushed;
+	write_ipv6(ip, h->class, h->hash, x->list_length - IPV6_LEN,
+		   h->srh ? NH_ROUTING : h->next_header, h->hop_limit, h->src, h->dst);
 	if (express_fill6(ip, h, (void *)(long)ctx->data_end))
 		return XDP_ABORTED; /* cannot be: they were looked at before */
-	return express_out(x, ip, TYPE_IPV6);
+	express_ethernet(x, ip, TYPE_IPV6);
+	if (h->srh && express_push_srh(ctx, h, ip + IPV6_LEN))
+		return XDP_ABORTED; /* cannot be: it was pushed */
+	return express_leave(x);
 }
 
 /* IPv4, UDP, GTP-U, with or without a container. */
@@ -181,10 +197,7 @@ INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct expr
 		return XDP_DROP;
 	if (ip + IPV6_LEN + UDP_LEN + GTPU_LEN + 8 > (void *)(long)ctx->data_end)
 		return XDP_ABORTED; /* cannot be: an IP packet follows */
-	st32(ip, ipv6_first_word(h->class, h->hash));
-	st32(ip + 4, be16(length) | NH_UDP << 16 | (__u32)h->hop_limit << 24);
-	copy16(ip + 8, h->src);
-	copy16(ip + 24, h->dst);
+	write_ipv6(ip, h->class, h->hash, length, NH_UDP, h->hop_limit, h->src, h->dst);
 	st32(ip + 40, be16(flow_port(h->hash)) | (__u32)be16(GTPU_PORT) << 16);
 	sum += express_write_gtpu(ip + 48, length - UDP_LEN - GTPU_LEN, h->teid, h->container);
 	sum += (__u64)ld32(ip + 40) + be16(length) + pseudo_tail(length, NH_UDP);
@@ -193,27 +206,27 @@ INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct expr
 	return express_out(x, ip, TYPE_IPV6);
 }
 
-/* Into the one segment of a policy's one list; h->hash is given. */
-INLINE int express_encaps(struct xdp_md *ctx, struct express *x, __u32 index,
+/* Into a policy, with the segment h->last behind its list's if there is one; h->hash and
+ * h->args are given. */
+INLINE int express_encaps(struct xdp_md *ctx, struct express *x, __u32 policy,
 			  struct express_ipv6_header *h, __u32 popped)
 {
-	struct sr_policy *policy = bpf_map_lookup_elem(&sr_policy, &index);
-	__u32 length = x->length - popped + IPV6_LEN;
-	struct segment_list *list;
+	struct chosen_list c;
 
-	if (!policy || policy->count != 1 || policy->behavior != H_ENCAPS_RED)
+	if (find_list(policy, h->hash, !!h->last, &c))
 		return NOT_TAKEN;
-	index = policy->list[0].list;
-	x->list = bpf_map_lookup_elem(&list_counter, &index);
-	x->list_length = length;
-	list = bpf_map_lookup_elem(&segment_list, &index);
-	if (!list || list->count != 1)
-		return NOT_TAKEN;
-	x->hop = express_shared(list->adjacency, h->hash, length);
+	x->list = bpf_map_lookup_elem(&list_counter, &c.index);
+	x->hop = express_shared(c.list->adjacency, h->hash,
+				x->length - popped + srv6_length(c.srh_segments));
 	if (!x->hop)
 		return NOT_TAKEN;
-	h->src = &list->source;
-	h->dst = &list->segment[0];
+	h->list = c.list;
+	h->src = &c.list->source;
+	h->dst = &c.list->segment[c.last];
+	if (c.srh_segments)
+		h->srh = srh_first_word(0, c.srh_segments, c.last + !!h->last, 0);
+	if (c.last)
+		h->args_at = 0;
 	h->hop_limit = x->cfg->hop_limit;
 	return CONTINUE;
 }

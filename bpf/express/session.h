@@ -142,11 +142,14 @@ INLINE int express_rule_gtpu6(struct xdp_md *ctx, struct express *x, struct rule
 	return express_push_gtpu6(ctx, x, &h, x->length - kept);
 }
 
-/* Into one segment, the forwarding's or its policy's. */
-INLINE int express_rule_srv6(struct xdp_md *ctx, struct express *x, struct forwarding *f,
-			     __u8 class, __u8 next_header, struct express_ipv6_header *h,
-			     __u32 kept)
+/* Into the forwarding's segment, or its policy. */
+INLINE int express_rule_srv6(struct xdp_md *ctx, struct express *x, struct rule *rule,
+			     struct forwarding *f, __u8 class, __u8 next_header,
+			     struct express_ipv6_header *h, __u32 kept)
 {
+	if (f->kind != FORWARD_VPN)
+		h->args = srh_args(args_mob(rule->qfi & 0x3f, rule->qfi >> 6 & 1, rule->teid),
+				   f->args_at);
 	h->class = express_mark(f, class);
 	h->next_header = next_header;
 	return express_push6(ctx, x, h, x->length - kept);
@@ -169,8 +172,9 @@ INLINE __u32 express_vpn(struct express *x, struct forwarding *f, void *ip, __u8
 INLINE int express_rule_segment(struct xdp_md *ctx, struct express *x, struct forwarding *f,
 				__u32 policy, struct express_ipv6_header *h, __u32 kept)
 {
-	if (f->args_at)
+	if (!express_whole(f->args_at, ARGS_MOB_LEN))
 		return 0;
+	h->args_at = f->kind == FORWARD_VPN ? 0 : f->args_at;
 	if (f->kind != FORWARD_SRV6)
 		return policy && express_encaps(ctx, x, policy, h, x->length - kept) != NOT_TAKEN;
 	x->hop = express_shared(f->adjacency, h->hash, kept + IPV6_LEN);
@@ -216,8 +220,8 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 	else
 		((struct ipv6 *)ip)->hop_limit--;
 	if (h.src)
-		return express_rule_srv6(ctx, x, f, class, version == 4 ? NH_IPV4 : NH_IPV6, &h,
-					 kept);
+		return express_rule_srv6(ctx, x, rule, f, class, version == 4 ? NH_IPV4 : NH_IPV6,
+					 &h, kept);
 	if (f->ipv4)
 		return express_rule_gtpu4(ctx, x, rule, f, class, hash, kept);
 	/* the hop that was spent: IPv4's own checksum makes it good */

@@ -141,11 +141,16 @@ INLINE __u32 srv6_length(__u32 srh_segments)
 	return IPV6_LEN + (srh_segments ? SRH_LEN + SEGMENT_LEN * srh_segments : 0);
 }
 
-/* An SRH's octets before its n segments. */
+/* An SRH's octets before its n segments, and how many these are. */
 INLINE __u64 srh_first_word(__u8 next_header, __u32 n, __u32 segments_left, __u16 tag)
 {
 	return next_header | 2 * n << 8 | SRH_TYPE << 16 | segments_left << 24 |
 	       (__u64)(n - 1) << 32 | (__u64)be16(tag) << 48;
+}
+
+INLINE __u32 srh_segments(__u64 first_word)
+{
+	return (first_word >> 32 & 0xff) + 1;
 }
 
 #endif
