@@ -180,6 +180,21 @@ INLINE __u32 express_classes4(struct xdp_md *ctx, struct express *x, __u32 row, 
 	return way->policy;
 }
 
+/* A whole frame, by what its port is steered to. */
+INLINE int express_frame(struct xdp_md *ctx, struct express *x, void *eth)
+{
+	struct port_key key = { .ifindex = ctx->ingress_ifindex };
+	struct express_ipv6_header h = { .hash = flow_ethernet(eth) };
+	struct target *t = bpf_map_lookup_elem(&target_by_port, &key);
+
+	if (!t || is_vlan(ld16(eth + 12)) || !is_l2(t) ||
+	    !may_steer(x->port_flags, TARGET_POLICY) ||
+	    express_encaps(ctx, x, t->index, &h, -ETH_LEN) == NOT_TAKEN)
+		return NOT_TAKEN;
+	h.next_header = NH_ETHERNET;
+	return express_push6(ctx, x, &h, -ETH_LEN);
+}
+
 /* ---- whose ---- */
 
 INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
@@ -230,6 +245,11 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 		return express_gtp4_e(ctx, x, sid, ip, end);
 	case END_M_GTP6_E:
 		return express_gtp6_e(ctx, x, sid, ip, end);
+	case END_B6_ENCAPS:
+	case END_B6_ENCAPS_RED:
+		return express_b6(ctx, x, sid, ip, end);
+	case END_MAP:
+		return express_map(ctx, x, sid, ip, end);
 	case END_M_GTP6_D:
 	case END_M_GTP6_D_DI:
 		return express_gtp6_d(ctx, x, sid, ip, end);
@@ -305,11 +325,15 @@ INLINE int express(struct xdp_md *ctx)
 		return XDP_PASS;
 	x.port_flags = in->flags;
 	x.access = in->access;
-	if ((x.port_flags & (PORT_ATTACHED | PORT_STEERED)) != PORT_ATTACHED)
-		return x.port_flags & PORT_ATTACHED ? NOT_TAKEN : XDP_PASS;
-	if (x.cfg->trace || l3 + IPV6_LEN > end || !is_for_port(in->mac, l3 - ETH_LEN))
+	if (!(x.port_flags & PORT_ATTACHED))
+		return XDP_PASS;
+	if (x.cfg->trace || l3 + IPV6_LEN > end)
 		return NOT_TAKEN;
 	x.length = (long)end - (long)l3;
+	if (x.port_flags & PORT_STEERED)
+		return express_frame(ctx, &x, l3 - ETH_LEN);
+	if (!is_for_port(in->mac, l3 - ETH_LEN))
+		return NOT_TAKEN;
 	type = ld16(l3 - 2);
 	if (type == be16(TYPE_IPV6))
 		return express_input6(ctx, &x, l3, end);

@@ -64,7 +64,7 @@ INLINE int edit_endpoint(struct xdp_md *ctx, struct packet *p)
 	if (!ip)
 		return -1;
 	if (p->map_checksum)
-		map_checksum(ctx, p, ip->next_header, &ip->dst);
+		map_checksum(ip, (void *)(long)ctx->data_end, p->l3_length, &p->dst);
 	copy16(&ip->dst, p->push ? &p->last : &p->dst);
 	ip->hop_limit--;
 	if (p->srh) {

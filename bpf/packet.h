@@ -157,7 +157,7 @@ struct packet {
 	__u8 args_at; /* bit offset of `args` in the list's last segment; 0: none */
 	__u8 with_sequence;
 	__u8 switch_teid; /* the kept GTP-U header gets p->teid */
-	__u8 map_checksum; /* End.MAP: layer 4 covers the address that changes */
+	__u8 map_checksum; /* End.MAP: layer 4 may cover the address that changes */
 	__u8 pdu_version; /* of the T-PDU behind a kept GTP-U header; 0: not known */
 	__u16 pdu_offset; /* from p->keep */
 	__u16 tag; /* SRH.tag */

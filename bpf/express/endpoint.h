@@ -142,4 +142,41 @@ INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *
 	return express_out(x, ip, TYPE_IPV6);
 }
 
+/* End.B6.Encaps and End.B6.Encaps.Red: the next segment, and another policy around it. */
+INLINE int express_b6(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip,
+		      void *end)
+{
+	struct express_ipv6_header h = {};
+	void *segment = express_segment(x, ip, end);
+
+	if (!segment)
+		return NOT_TAKEN;
+	h.hash = express_hash6(ip);
+	if (express_encaps(ctx, x, sid->policy, &h, 0) == NOT_TAKEN)
+		return NOT_TAKEN;
+	h.class = ipv6_class(ip);
+	h.next_header = NH_IPV6;
+	express_advance(ip, segment);
+	return express_push6(ctx, x, &h, 0);
+}
+
+/* End.MAP: another SID. */
+INLINE int express_map(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
+		       struct ipv6 *ip, void *end)
+{
+	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
+
+	if (!m || ip->hop_limit <= 1)
+		return NOT_TAKEN;
+	x->hop = m->adjacency ? express_shared(m->adjacency, flow_again(ipv6_flow(ip)), x->length)
+			      : express_route(ctx, x, ld64(&m->target), ld64(&m->target.b[8]),
+					      MAIN_TABLE, x->length, FLOW_OF_LABEL);
+	if (!x->hop)
+		return NOT_TAKEN;
+	map_checksum(ip, end, x->length, &m->target);
+	copy16(&ip->dst, &m->target);
+	ip->hop_limit--;
+	return express_out(x, ip, TYPE_IPV6);
+}
+
 #endif

@@ -328,19 +328,22 @@ INLINE int end_m_gtp_e(struct xdp_md *ctx, struct packet *p, struct local_sid *s
 
 /* The layer-4 checksum covers the address that changes: where it is found
  * directly behind the IPv6 header it is kept right. */
-INLINE void map_checksum(struct xdp_md *ctx, struct packet *p, __u8 next_header,
-			 const struct in6 *from)
+INLINE void map_checksum(struct ipv6 *ip, void *end, __u32 length, const void *to)
 {
-	__u32 field = next_header == NH_TCP ? 16 : next_header == NH_UDP ? 6 : 2;
-	__u16 *checksum = at(ctx, p->l3 + IPV6_LEN + field, 2);
-	__u64 sum;
+	__u8 next_header = ip->next_header;
+	__u64 sum, field = next_header == NH_TCP ? TCP_CHECKSUM : next_header == NH_UDP ? 6 : 2;
+	void *checksum;
 
-	if (!checksum || p->l3_length < IPV6_LEN + field + 2)
+	if (next_header != NH_TCP && next_header != NH_UDP && next_header != NH_ICMPV6)
 		return;
-	if (next_header == NH_UDP && !*checksum)
+	opaque(field);
+	checksum = (void *)ip + IPV6_LEN + field;
+	if (checksum + 2 > end || length < IPV6_LEN + field + 2)
 		return;
-	sum = (__u64)(__u16)~ld16(checksum) + (__u16)~sum_fold(address_sum(from)) +
-	      sum_fold(address_sum(&p->dst));
+	if (next_header == NH_UDP && !ld16(checksum))
+		return;
+	sum = (__u64)(__u16)~ld16(checksum) + (__u16)~sum_fold(address_sum(&ip->dst)) +
+	      sum_fold(address_sum(to));
 	sum = (__u16)~sum_fold(sum);
 	st16(checksum, !sum && next_header == NH_UDP ? 0xffff : sum);
 }
@@ -348,7 +351,6 @@ INLINE void map_checksum(struct xdp_md *ctx, struct packet *p, __u8 next_header,
 INLINE int end_map(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, struct ipv6 *ip)
 {
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
-	__u8 next_header = ip->next_header;
 
 	if (ip->hop_limit <= 1)
 		return hop_limit_spent(p, p->l3);
@@ -358,8 +360,7 @@ INLINE int end_map(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, 
 	copy16(&p->dst, &m->target);
 	plan_endpoint(p, sid, ip);
 	p->adjacency = m->adjacency;
-	p->map_checksum =
-		next_header == NH_TCP || next_header == NH_UDP || next_header == NH_ICMPV6;
+	p->map_checksum = 1;
 	return CONTINUE;
 }
 
