@@ -131,14 +131,11 @@ INLINE int express_send_gtpu4(struct xdp_md *ctx, struct express *x, struct tunn
 	return express_push_gtpu4(ctx, x, &g, 0);
 }
 
-INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy, struct ipv4 *ip,
-			  void *end)
+/* A packet that express_ipv4 let through. */
+INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy, struct ipv4 *ip)
 {
 	struct express_ipv6_header h = {};
 
-	if (!express_ipv4(ip, end, x->port_flags) || express_odd4(ld32(&ip->src)) ||
-	    express_odd4(ld32(&ip->dst)))
-		return NOT_TAKEN;
 	h.hash = express_hash4(ip);
 	if (express_encaps(ctx, x, policy, &h, 0) == NOT_TAKEN)
 		return NOT_TAKEN;
@@ -149,13 +146,22 @@ INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy, s
 }
 
 /* An IPv4 packet to a UE of a pool. */
-INLINE int express_send(struct xdp_md *ctx, struct express *x, struct tunnel *t, struct ipv4 *ip,
+INLINE int express_send(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip,
 			void *end)
 {
-	__u32 key = t->source;
-	struct in6 *from = bpf_map_lookup_elem(&source, &key);
+	struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
+	struct in6 *from;
+	__u32 key;
 
-	if (!from || !express_ipv4(ip, end, x->port_flags) || express_odd4(ld32(&ip->src)))
+	if (!t)
+		return NOT_TAKEN;
+	x->tunnel = &t->volume;
+	x->tunnel_length = x->length;
+	if (t->action == TUNNEL_LIST)
+		return express_steer4(ctx, x, t->index, ip);
+	key = t->source;
+	from = bpf_map_lookup_elem(&source, &key);
+	if (!from)
 		return NOT_TAKEN;
 	if (t->action == TUNNEL_SRV6)
 		return express_send_srv6(ctx, x, t, from, ip, end);
@@ -262,7 +268,6 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	struct udp *udp = (void *)ip + IPV4_LEN;
 	__u32 dst = ld32(&ip->dst), which, index;
 	struct pool4 *pool;
-	struct tunnel *t;
 	struct cached *to;
 	int gtpu;
 
@@ -287,15 +292,10 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	index = pool ? pool->base + (be32(dst) & ~pool->mask) : 0;
 	if (pool && pool->sessions)
 		return express_send_rule(ctx, index, ETH_LEN, 0, x->port_flags);
-	if (pool) {
-		t = bpf_map_lookup_elem(&tunnel, &index);
-		if (!t)
-			return NOT_TAKEN;
-		x->tunnel = &t->volume;
-		x->tunnel_length = x->length;
-		return t->action == TUNNEL_LIST ? express_steer4(ctx, x, t->index, ip, end)
-						: express_send(ctx, x, t, ip, end);
-	}
+	if (pool)
+		return express_ipv4(ip, end, x->port_flags) && !express_odd4(ld32(&ip->src))
+			       ? express_send(ctx, x, index, ip, end)
+			       : NOT_TAKEN;
 	to = express_cached4(x, dst, cache_table(x->port_flags >> PORT_TABLE_SHIFT));
 	if (!to || !may_steer(x->port_flags, to->kind))
 		return NOT_TAKEN;
@@ -307,7 +307,10 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 		index = express_classes4(ctx, x, index, ip);
 	else if (to->kind != TARGET_POLICY)
 		index = 0;
-	return index ? express_steer4(ctx, x, index, ip, end) : NOT_TAKEN;
+	if (!index || !express_ipv4(ip, end, x->port_flags) || express_odd4(ld32(&ip->src)) ||
+	    express_odd4(ld32(&ip->dst)))
+		return NOT_TAKEN;
+	return express_steer4(ctx, x, index, ip);
 }
 
 /* The verdict, or NOT_TAKEN with the frame as it was. */

@@ -252,6 +252,18 @@ INLINE struct next_hop *express_sid_route(struct xdp_md *ctx, struct express *x,
 	return express_adjacency(to->lo, length);
 }
 
+/* Its source has the outer one. */
+INLINE int express_push_gtp4_d(struct xdp_md *ctx, struct express *x, struct mobile *m,
+			       struct express_ipv6_header *h, struct ipv4 *ip, __u32 popped)
+{
+	h->src = &m->source;
+	h->src4 = ld32(&ip->src);
+	h->src4_at = m->source_length;
+	h->class = ip->tos;
+	h->hop_limit = ip->ttl - 1;
+	return express_push6(ctx, x, h, popped);
+}
+
 /* H.M.GTP4.D. */
 INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *to, struct ipv4 *ip,
 			  void *end)
@@ -276,19 +288,14 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *
 		h.last = &sid;
 		if (express_encaps(ctx, x, m->policy, &h, popped) == NOT_TAKEN)
 			return NOT_TAKEN;
-	} else {
-		x->hop = express_sid_route(ctx, x, m, to, ld32(&ip->dst),
-					   x->length - popped + IPV6_LEN, ETH_LEN + popped);
-		if (!x->hop)
-			return NOT_TAKEN;
-		h.dst = &sid;
+		return express_push_gtp4_d(ctx, x, m, &h, ip, popped);
 	}
-	h.src = &m->source;
-	h.src4 = ld32(&ip->src);
-	h.src4_at = m->source_length;
-	h.class = ip->tos;
-	h.hop_limit = ip->ttl - 1;
-	return express_push6(ctx, x, &h, popped);
+	x->hop = express_sid_route(ctx, x, m, to, ld32(&ip->dst), x->length - popped + IPV6_LEN,
+				   ETH_LEN + popped);
+	if (!x->hop)
+		return NOT_TAKEN;
+	h.dst = &sid;
+	return express_push_gtp4_d(ctx, x, m, &h, ip, popped);
 }
 
 #endif
