@@ -163,7 +163,8 @@ INLINE void look_at_service(struct xdp_md *ctx, struct service_looks *l, __u32 l
 
 	if (!first)
 		return;
-	if (l->protocol == NH_ICMP || l->protocol == NH_ICMPV6)
+	if (l->protocol ==
+	    (l->version == 4 ? NH_ICMP : NH_ICMPV6)) /* not that of the other version */
 		l->type = *first;
 	if (!flow_has_ports(l->protocol))
 		return;

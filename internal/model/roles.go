@@ -171,7 +171,9 @@ func (k kernelPacket) transport(b []byte) kernelPacket {
 	}
 	switch k.protocol {
 	case protoICMP, protoICMPv6:
-		k.icmp = int(b[0])
+		if k.dst.Is4() == (k.protocol == protoICMP) { // not that of the other version
+			k.icmp = int(b[0])
+		}
 	case protoTCP, protoUDP, protoSCTP:
 		k.source, k.destination = be.Uint16(b), be.Uint16(b[2:])
 		k.ack = k.protocol == protoTCP && len(b) > 13 && b[13]&0x10 != 0
