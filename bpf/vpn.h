@@ -5,6 +5,18 @@
 
 #include "upf.h"
 
+/* The policy of a route of a VPN, where classes share the destination that of best effort: none
+ * tells UEs' packets apart. 0: none. */
+INLINE __u32 policy_of_route(struct cached *to)
+{
+	struct class_way *way;
+
+	if (to->kind != TARGET_CLASSES)
+		return to->kind == TARGET_POLICY ? to->index : 0;
+	way = class_way_of(0, 0, to->index);
+	return way ? way->policy : 0;
+}
+
 /* The packet at p->keep, which may leave, goes to the SID of the longest route to p->dst of its
  * slice's VPN. CONTINUE, or a reason. */
 GLOBAL int enter_vpn(struct xdp_md *ctx, struct packet *p)
@@ -25,9 +37,9 @@ GLOBAL int enter_vpn(struct xdp_md *ctx, struct packet *p)
 	four = p->family == 4;
 	to = target_in(cfg, four ? ld32(&p->dst) : p->dst.hi, four ? ~0ull : p->dst.lo,
 		       four ? CACHE_IPV4 : 0, f->index, p->guarded ? CACHE_GUARDED : 0);
-	if (!to || to->kind != TARGET_POLICY)
+	index = to ? policy_of_route(to) : 0;
+	if (!index)
 		return REASON_NO_VPN_ROUTE;
-	index = to->index;
 	ecn = p->ecn;
 	reason = plan_encapsulation(ctx, p, cfg->hop_limit);
 	if (reason != CONTINUE)
