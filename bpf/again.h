@@ -107,7 +107,7 @@ GLOBAL int may_go_again(struct packet *p, __u32 kind)
 INLINE void take_again(struct xdp_md *ctx, struct packet *p, struct port *in)
 {
 	p->turn++;
-	p->frame = (long)ctx->data_end - (long)ctx->data;
+	p->frame = frame_length(ctx);
 	p->port_flags = flags_again(in->flags);
 	if (p->own) /* as it is configured here */
 		p->port_flags &= ~PORT_ROLES;

@@ -156,7 +156,7 @@ INLINE int put_key(struct xdp_md *ctx, struct bench_frame *frame)
 	       (frame->twin.offset && put(ctx, &frame->twin, number));
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int bench_front(struct xdp_md *ctx)
 {
 	__u32 zero = 0, written;
@@ -180,7 +180,7 @@ int bench_front(struct xdp_md *ctx)
 }
 
 /* What every figure stands beside: the two addresses rewritten, and out. */
-SEC("xdp")
+SEC("xdp.frags")
 int l2_forward(struct xdp_md *ctx)
 {
 	__u32 index = 1;
@@ -195,14 +195,14 @@ int l2_forward(struct xdp_md *ctx)
 }
 
 /* What the front itself costs. */
-SEC("xdp")
+SEC("xdp.frags")
 int bench_nothing(struct xdp_md *ctx)
 {
 	return XDP_DROP;
 }
 
 /* To the kernel's own forwarding. */
-SEC("xdp")
+SEC("xdp.frags")
 int bench_pass(struct xdp_md *ctx)
 {
 	return XDP_PASS;
@@ -219,7 +219,7 @@ INLINE void sunk(__u32 length)
 	}
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int bench_sink(struct xdp_md *ctx)
 {
 	__u32 zero = 0, length = ctx->data_end - ctx->data, kept = length;

@@ -7,10 +7,10 @@
 #include "uplink.h"
 
 /* What a packet's state starts from; the rest is written before it is read. */
-INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
+INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in, __u32 frame)
 {
 	p->ifindex = ctx->ingress_ifindex;
-	p->frame = p->received = (long)ctx->data_end - (long)ctx->data;
+	p->frame = p->received = frame;
 	p->port_flags = in->flags;
 	p->access = in->access;
 	p->port_mtu = in->mtu;
@@ -62,14 +62,14 @@ INLINE void begin_turn(struct packet *p)
 
 INLINE int pass(struct xdp_md *ctx)
 {
-	count(&outcomes, REASON_PASSED, (long)ctx->data_end - (long)ctx->data);
+	count(&outcomes, REASON_PASSED, frame_length(ctx));
 	return XDP_PASS;
 }
 
 /* The whole journey; `turn` says how often it led back to this node. */
 GLOBAL int journey(struct xdp_md *ctx, __u32 turn)
 {
-	__u32 ifindex = ctx->ingress_ifindex, zero = 0;
+	__u32 ifindex = ctx->ingress_ifindex, zero = 0, frame = frame_length(ctx);
 	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
 	struct settings *cfg = &node_settings;
 	struct packet *p = bpf_map_lookup_elem(&journey_state, &zero);
@@ -78,10 +78,14 @@ GLOBAL int journey(struct xdp_md *ctx, __u32 turn)
 	_Static_assert(sizeof(*p) <= JOURNEY_STATE, "struct packet");
 	if (!in || !p)
 		return XDP_PASS;
+	if (frame > MAX_FRAME_LENGTH) {
+		count(&outcomes, REASON_TOO_BIG, frame);
+		return XDP_DROP;
+	}
 	if (turn)
 		take_again(ctx, p, in);
 	else
-		begin(ctx, p, in);
+		begin(ctx, p, in, frame);
 	begin_turn(p);
 	p->mss_clamp = cfg->mss_clamp;
 	if (cfg->trace && !turn)
@@ -119,7 +123,7 @@ INLINE int data_path(struct xdp_md *ctx)
 	return verdict == COME_AGAIN ? journey(ctx, 3) : verdict;
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int culvert_xdp(struct xdp_md *ctx)
 {
 	int verdict = data_path(ctx);
@@ -131,7 +135,7 @@ int culvert_xdp(struct xdp_md *ctx)
 }
 
 /* For PFCP to this host. */
-SEC("xdp")
+SEC("xdp.frags")
 int culvert_n4(struct xdp_md *ctx)
 {
 	int verdict = n4(ctx);
@@ -143,7 +147,7 @@ int culvert_n4(struct xdp_md *ctx)
 }
 
 /* On interfaces whose packets are spread over CPUs. */
-SEC("xdp")
+SEC("xdp.frags")
 int culvert_spread(struct xdp_md *ctx)
 {
 	int verdict = spread(ctx);
@@ -156,7 +160,7 @@ int culvert_spread(struct xdp_md *ctx)
 }
 
 /* On the CPU that a packet was sent to. */
-SEC("xdp/cpumap")
+SEC("xdp.frags/cpumap")
 int culvert_cpu(struct xdp_md *ctx)
 {
 	int verdict = take_ticket(ctx) ? XDP_ABORTED : data_path(ctx);

@@ -204,6 +204,16 @@ struct packet {
 
 #define MAIN_TABLE 254
 
+/* Longer frames are dropped: of those that are not, 16 bits hold each length, also with what
+ * is pushed. */
+#define MAX_FRAME_LENGTH 0xf000
+
+/* Octets, also of those that are not in one piece with the headers (xdp.frags). */
+INLINE __u32 frame_length(struct xdp_md *ctx)
+{
+	return bpf_xdp_get_buff_len(ctx);
+}
+
 /* `size` octets at `offset`, or NULL: the header cursor. */
 INLINE void *at(struct xdp_md *ctx, __u32 offset, __u32 size)
 {

@@ -6,56 +6,38 @@
 
 #include "packet.h"
 
-#define SUM_STEP 64
-#define MAX_SUMMED 10240 /* octets: a frame of MTU 9000, and what is pushed */
-
-/* at(), as far as a sum goes. */
-INLINE void *summed_at(struct xdp_md *ctx, __u32 offset, __u32 size)
+/* The sum of up to MOVE_LENGTH octets from `offset` on. */
+GLOBAL int sum_part(struct xdp_md *ctx, __u32 offset, __u32 length)
 {
-	void *data = (void *)(long)ctx->data;
-	void *end = (void *)(long)ctx->data_end;
+	__u32 zero = 0, last = length & (MOVE_LENGTH - 8), i;
+	struct move_buffer *scratch = bpf_map_lookup_elem(&move_scratch, &zero);
+	__u64 sum = 0;
 
-	opaque(offset);
-	if (offset > MAX_SUMMED)
+	opaque(length);
+	if (!scratch || !length || length > MOVE_LENGTH)
 		return 0;
-	data += offset;
-	return data + size > end ? 0 : data;
+	st64(scratch->b + last, 0); /* what the last words have behind the octets */
+	if (bpf_xdp_load_bytes(ctx, offset, scratch->b, length))
+		return 0;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < MOVE_LENGTH && i < length; i += 8)
+		sum += (__u64)ld32(scratch->b + i) + ld32(scratch->b + i + 4);
+	return sum_fold(sum);
 }
 
-/* The sum of `length` octets from `offset` on. */
+/* The sum of `length` octets from `offset` on, wherever the frame has them. */
 GLOBAL int sum_octets(struct xdp_md *ctx, __u32 offset, __u32 length)
 {
 	__u64 sum = 0;
-	__u8 *octet;
-	void *words;
-	int i, j;
+	__u32 i;
 
-	for (i = 0; i < MAX_SUMMED / SUM_STEP && length >= SUM_STEP; i++) {
-		words = summed_at(ctx, offset, SUM_STEP);
-		if (!words)
-			return sum_fold(sum);
-		for (j = 0; j < SUM_STEP; j += 4)
-			sum += ld32(words + j);
-		offset += SUM_STEP;
-		length -= SUM_STEP;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < MAX_FRAME_LENGTH / MOVE_LENGTH && length >= MOVE_LENGTH; i++) {
+		sum += sum_part(ctx, offset, MOVE_LENGTH);
+		offset += MOVE_LENGTH;
+		length -= MOVE_LENGTH;
 	}
-	for (i = 0; i < SUM_STEP / 8 && length >= 8; i++) {
-		words = summed_at(ctx, offset, 8);
-		if (!words)
-			return sum_fold(sum);
-		sum += (__u64)ld32(words) + ld32(words + 4);
-		offset += 8;
-		length -= 8;
-	}
-	for (i = 0; i < 7 && length; i++) {
-		octet = summed_at(ctx, offset, 1);
-		if (!octet)
-			break;
-		sum += (i & 1) ? (__u64)*octet << 8 : *octet;
-		offset++;
-		length--;
-	}
-	return sum_fold(sum);
+	return sum_fold(sum + sum_part(ctx, offset, length));
 }
 
 /* Whether the layer-4 checksum vouches for the sum of its segment, and that

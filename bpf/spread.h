@@ -324,7 +324,7 @@ INLINE int send_to(struct xdp_md *ctx, struct spread *s, __u32 place, __u32 buck
 	if (!q)
 		return STAYS;
 	if (!enter_queue(q, place & SPREAD_EMPTIES ? 0 : s->room)) {
-		count(&outcomes, REASON_QUEUE_FULL, (long)ctx->data_end - (long)ctx->data);
+		count(&outcomes, REASON_QUEUE_FULL, frame_length(ctx));
 		return XDP_DROP;
 	}
 	if (bpf_xdp_adjust_head(ctx, -(int)sizeof(*ticket)))

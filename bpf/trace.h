@@ -9,7 +9,7 @@
 /* Up to TRACE_DATA octets of the frame; how many. */
 INLINE __u16 capture(struct xdp_md *ctx, __u8 *to)
 {
-	__u32 length = (long)ctx->data_end - (long)ctx->data;
+	__u32 length = frame_length(ctx);
 
 	if (length > TRACE_DATA)
 		length = TRACE_DATA;
@@ -115,7 +115,7 @@ GLOBAL int trace_end(struct xdp_md *ctx, struct packet *p, __u32 verdict)
 	event->verdict = verdict;
 	event->out_length = event->out_captured = 0;
 	if (verdict != XDP_DROP) { /* of a drop nothing goes out, nor what is half done */
-		event->out_length = (long)ctx->data_end - (long)ctx->data;
+		event->out_length = frame_length(ctx);
 		event->out_captured = capture(ctx, event->out);
 	}
 	bpf_ringbuf_output(&trace_events, event, sizeof(*event), 0);

@@ -151,7 +151,7 @@ INLINE int address_answer(struct xdp_md *ctx, struct n4_datagram *d, __u32 lengt
 		return XDP_ABORTED; /* cannot be: it was there */
 	port = ~sum_fold(sum);
 	st16(&udp->checksum, port ? port : 0xffff);
-	count(&outcomes, REASON_REPLIED, (long)ctx->data_end - (long)ctx->data);
+	count(&outcomes, REASON_REPLIED, frame_length(ctx));
 	return bpf_redirect_map(&device, ctx->ingress_ifindex, XDP_TX);
 }
 

@@ -4,6 +4,11 @@
 #ifndef CULVERT_NATIVE_OCTETS_H
 #define CULVERT_NATIVE_OCTETS_H
 
+__u64 bpf_xdp_get_buff_len(struct xdp_md *ctx)
+{
+	return ctx->data_end - ctx->data;
+}
+
 long bpf_xdp_load_bytes(struct xdp_md *ctx, __u32 offset, void *to, __u32 length)
 {
 	if (offset > 0xffff || offset + length > ctx->data_end - ctx->data)

@@ -214,7 +214,7 @@ func TestUpgradeLosesNothing(t *testing.T) {
 
 // receive counts arrivals of a frame, up to want.
 func receive(fd int, frame []byte, want int) int {
-	buf, got := make([]byte, 2048), 0
+	buf, got := make([]byte, 16<<10), 0
 	for got < want {
 		n, _, err := unix.Recvfrom(fd, buf, 0)
 		if err != nil {

@@ -32,6 +32,14 @@ func otherLayout(spec *ebpf.CollectionSpec) {
 	edit(abi.MapPdr, func(m []btf.Member) { m[8].Name = "another" })
 }
 
+// withoutPieces is a build that takes no frames in several pieces. The kernel lets it use no table
+// of devices or programs of one that does.
+func withoutPieces(spec *ebpf.CollectionSpec) {
+	for _, p := range spec.Programs {
+		p.Flags &^= unix.BPF_F_XDP_HAS_FRAGS
+	}
+}
+
 func TestOtherLayoutIsCopied(t *testing.T) {
 	inOwnNamespace(t, func() {
 		parent := pinParent(t)
@@ -54,6 +62,7 @@ func TestOtherLayoutIsCopied(t *testing.T) {
 		for what, opts := range map[string]Options{
 			"other fields": {Limits: limits, edit: otherLayout},
 			"more entries": {Limits: more},
+			"no pieces":    {Limits: limits, edit: withoutPieces},
 		} {
 			opts.PinPath = path
 			id := linkProgram(t, 1)

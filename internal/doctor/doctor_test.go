@@ -83,8 +83,18 @@ func TestFixesMend(t *testing.T) {
 	}
 
 	ns.IP(t, "link set v0 mtu 9000")
-	if c := find(t, inside(t, ns, o), "v0: MTU limit"); c.Level != Warn || !slices.Equal(c.Command, strings.Fields("ip link set dev v0 mtu 3498")) {
+	if c := find(t, inside(t, ns, o), "v0: MTU limit"); c.Level != OK {
 		t.Errorf("MTU 9000: %+v", c)
+	}
+	few := device{Link: netdev.Link{Name: "eth0", Kind: "device", Driver: "igb", MTU: 9000}}
+	lower := strings.Fields("ip link set dev eth0 mtu 3498")
+	few.XDP = netdev.XDPBasic
+	if c := few.nativeMTU(); c.Level != Warn || !slices.Equal(c.Command, lower) {
+		t.Errorf("no pieces: %+v", c)
+	}
+	few.XDP = netdev.XDPBasic | netdev.XDPTransmit | netdev.XDPReceivePieces
+	if c := few.nativeMTU(); c.Level != Fail || !slices.Equal(c.Command, lower) {
+		t.Errorf("sends no pieces: %+v", c)
 	}
 	ns.IP(t, "link set v0 down")
 	c := find(t, inside(t, ns, o), "v0: up")

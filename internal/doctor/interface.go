@@ -16,10 +16,10 @@ const (
 	gtpuOverIPv6  = ipv6Header + 8 + 16 // UDP; GTP-U with a PDU Session Container
 	ipv6MinMTU    = 1280
 	usualMTU      = 1500
-	// maxNativeMTU is what a page holds besides headroom, Ethernet header with
+	// maxPieceMTU is what a page holds besides headroom, Ethernet header with
 	// a tag, and the kernel's bookkeeping: 4096 - 256 - 18 - 320, and 4 more
-	// that some drivers take.
-	maxNativeMTU = 3498
+	// that some drivers take. Longer frames come in several pieces.
+	maxPieceMTU = 3498
 )
 
 // device is an interface with its properties.
@@ -154,7 +154,10 @@ func (d device) headroom(segments int) Check {
 }
 
 func (d device) nativeMTU() Check {
+	long, fix := d.Link.MTU > maxPieceMTU, command("ip link set dev %s mtu %d", d.Link.Name, maxPieceMTU)
 	return d.check("MTU limit", "native XDP takes it",
-		problem{d.Link.MTU > maxNativeMTU, Warn, fmt.Sprintf("MTU %d: drivers refuse native XDP beyond about %d", d.Link.MTU, maxNativeMTU),
-			command("ip link set dev %s mtu %d", d.Link.Name, maxNativeMTU)})
+		problem{long && d.XDP&netdev.XDPReceivePieces == 0, Warn,
+			fmt.Sprintf("MTU %d: the driver takes no frames in several pieces, and refuses native XDP beyond about %d", d.Link.MTU, maxPieceMTU), fix},
+		problem{long && d.XDP&netdev.XDPTransmit != 0 && d.XDP&netdev.XDPTransmitPieces == 0, Fail,
+			fmt.Sprintf("MTU %d: frames that arrive in several pieces and leave here are lost: the driver sends none", d.Link.MTU), fix})
 }

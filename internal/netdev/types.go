@@ -67,6 +67,9 @@ const (
 	XDPBasic    XDPFeatures = 1 << iota // native XDP programs: pass, drop, TX
 	XDPRedirect                         // XDP_REDIRECT from it
 	XDPTransmit                         // XDP_REDIRECT to it (ndo_xdp_xmit)
+
+	XDPReceivePieces  XDPFeatures = 1 << 5 // programs get frames in several pieces
+	XDPTransmitPieces XDPFeatures = 1 << 6 // and these may be redirected to it
 )
 
 // Link is a network device.

@@ -44,7 +44,20 @@ func layoutHash(spec *ebpf.CollectionSpec, name string) string {
 	for _, t := range types {
 		writeLayout(h, t)
 	}
+	if flags := programFlags(spec, of); flags != 0 {
+		fmt.Fprintf(h, "programs %d", flags)
+	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// programFlags are those that all programs have that use a map of programs or devices: the kernel
+// lets no others use it.
+func programFlags(spec *ebpf.CollectionSpec, of *ebpf.MapSpec) uint32 {
+	program := spec.Programs[abi.ProgCulvertXdp]
+	if of.Type == ebpf.ProgramArray || of.Type == ebpf.DevMap || of.Type == ebpf.CPUMap {
+		return program.Flags
+	}
+	return 0
 }
 
 func writeLayout(w io.Writer, t btf.Type) {

@@ -191,7 +191,7 @@ func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, unused map[string]Unused) (out
 		if err := ms.Compatible(m); err != nil {
 			out.Differ[name] = strings.TrimSuffix(err.Error(), ": "+ebpf.ErrMapIncompatible.Error())
 		} else if !same {
-			out.Differ[name] = "its fields changed"
+			out.Differ[name] = "its fields, or the flags of its programs, changed"
 		}
 	}
 	for _, name := range empty {

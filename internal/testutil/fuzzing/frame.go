@@ -108,9 +108,18 @@ func (src frameSource) inner(version int) []packet.Layer {
 	return append(layers, src.upper(true)...)
 }
 
+// payload is how many octets a packet carries: in some so many that the kernel has the frame in
+// several pieces.
+func (src frameSource) payload() int {
+	if src.s.chance(5) {
+		return src.s.IntN(9000)
+	}
+	return pick(src.s, 0, 1, src.s.IntN(64), src.s.IntN(256), src.s.IntN(1400))
+}
+
 // upper is an upper layer with a payload.
 func (src frameSource) upper(v6 bool) []packet.Layer {
-	size := packet.Payload{Count: pick(src.s, 0, 1, src.s.IntN(64), src.s.IntN(256), src.s.IntN(1400)), Proto: 253}
+	size := packet.Payload{Count: src.payload(), Proto: 253}
 	sport, dport := uint16(src.s.upTo(1000, 1010)), uint16(pick(src.s, 80, 443, 2152, 53))
 	switch src.s.IntN(6) {
 	case 0:

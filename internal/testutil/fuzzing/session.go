@@ -450,7 +450,7 @@ func (src frameSource) upperOf(f model.Filter, d model.Direction, v6 bool) []pac
 	if d == model.Downlink {
 		sport, dport = dport, sport
 	}
-	size := packet.Payload{Count: pick(src.s, 0, 1, src.s.IntN(64), src.s.IntN(256), src.s.IntN(1400))}
+	size := packet.Payload{Count: src.payload()}
 	switch protocol {
 	case 6:
 		t := packet.TCP{Sport: sport, Dport: dport, Partial: src.s.chance(30)}

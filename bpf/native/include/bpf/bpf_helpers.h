@@ -22,6 +22,7 @@ long bpf_map_update_elem(void *map, const void *key, const void *value, __u64 fl
 long bpf_xdp_adjust_head(struct xdp_md *ctx, int delta);
 long bpf_xdp_adjust_meta(struct xdp_md *ctx, int delta);
 long bpf_xdp_adjust_tail(struct xdp_md *ctx, int delta);
+__u64 bpf_xdp_get_buff_len(struct xdp_md *ctx);
 long bpf_xdp_load_bytes(struct xdp_md *ctx, __u32 offset, void *to, __u32 length);
 long bpf_xdp_store_bytes(struct xdp_md *ctx, __u32 offset, void *from, __u32 length);
 long bpf_skb_pull_data(struct __sk_buff *skb, __u32 length);
