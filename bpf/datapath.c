@@ -69,10 +69,10 @@ INLINE int pass(struct xdp_md *ctx)
 /* The whole journey; `turn` says how often it led back to this node. */
 GLOBAL int journey(struct xdp_md *ctx, __u32 turn)
 {
-	__u32 ifindex = ctx->ingress_ifindex, zero = 0, frame = frame_length(ctx);
-	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
 	struct settings *cfg = &node_settings;
-	struct packet *p = bpf_map_lookup_elem(&journey_state, &zero);
+	struct port *in = port_of(ctx);
+	struct packet *p = journey_packet();
+	__u32 frame = frame_length(ctx);
 	int reason, verdict;
 
 	_Static_assert(sizeof(*p) <= JOURNEY_STATE, "struct packet");
@@ -88,14 +88,14 @@ GLOBAL int journey(struct xdp_md *ctx, __u32 turn)
 		begin(ctx, p, in, frame);
 	begin_turn(p);
 	p->mss_clamp = cfg->mss_clamp;
-	if (cfg->trace && !turn)
+	if (cfg->trace && !p->turn)
 		p->trace = trace_begin(ctx, p->ifindex, p->frame);
 	opaque(ctx); /* or numbers of 32 bits are taken for the frame's pointers */
 	reason = decide(ctx, p, cfg);
 	if (reason == CONTINUE)
 		reason = forward(ctx, p);
 	if (reason == COME_AGAIN) {
-		if (turn < MAX_TURNS)
+		if (p->turn < MAX_TURNS)
 			return COME_AGAIN;
 		reason = REASON_TURNS;
 	}

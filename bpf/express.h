@@ -13,25 +13,25 @@
 
 /* TEID to TEID, both over IPv4. */
 INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *t, struct ipv4 *ip,
-			  void *pdu, void *end)
+			  void *pdu, __u32 octets, void *end)
 {
 	struct express_gtpu_header g = {};
 	__u32 key = t->source;
 	struct in6 *from = bpf_map_lookup_elem(&source, &key);
 
-	if (!t->ipv4 || !from || !express_pdu_hash(pdu, end, &g.hash))
+	if (!t->ipv4 || !from || !express_pdu_hash(pdu, octets, end, &g.hash))
 		return NOT_TAKEN;
 	x->hop = express_shared(t->adjacency, g.hash, x->length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	x->tunnel = &t->volume;
-	x->tunnel_length = (long)end - (long)pdu;
+	x->tunnel_length = octets;
 	g.src = ld32(&from->b[12]);
 	g.dst = ld32(&t->remote.b[12]);
 	g.teid = t->teid;
 	g.tos = ip->tos;
 	g.ttl = ip->ttl - 1;
-	return express_onward4(x, &g, ip);
+	return express_onward4(ctx, x, &g, ip);
 }
 
 /* To a GTP-U address of ours. */
@@ -39,24 +39,25 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct ipv4 *i
 {
 	__u32 teid = 0, container = 0, slot, popped;
 	struct tunnel *t;
-	struct ipv4 *inner = express_gpdu((void *)ip + IPV4_LEN, end, &teid, &container);
+	struct ipv4 *inner =
+		express_gpdu((void *)ip + IPV4_LEN, x->length - IPV4_LEN, end, &teid, &container);
 
 	if (!inner || (void *)inner + IPV4_LEN > end)
 		return NOT_TAKEN;
 	slot = pdr_of_teid(x->cfg, teid);
 	if (slot)
-		return express_session(ctx, x, slot, ip, inner, end, container);
+		return express_session(ctx, x, slot, ip, inner, container);
 	slot = teid & 0xffffff;
 	t = bpf_map_lookup_elem(&tunnel, &slot);
 	if (slot >= x->cfg->teid_slots || !t || t->key != teid)
 		return NOT_TAKEN;
+	popped = (void *)inner - (void *)ip;
+	opaque(popped);
 	if (t->action == TUNNEL_SWITCH)
-		return express_switch(ctx, x, t, ip, inner, end);
+		return express_switch(ctx, x, t, ip, inner, x->length - popped, end);
 	if (t->action != TUNNEL_DECAP)
 		return NOT_TAKEN;
 	x->tunnel = &t->volume;
-	popped = (void *)inner - (void *)ip;
-	opaque(popped);
 	x->tunnel_length = x->length - popped;
 	if (inner->version_ihl == 0x45)
 		return inner->protocol == NH_UDP && is_gtpu4(x->cfg, ld32(&inner->dst))
@@ -103,7 +104,7 @@ INLINE int express_send_gtpu6(struct xdp_md *ctx, struct express *x, struct tunn
 	h.teid = t->teid;
 	h.class = ip->tos;
 	h.hop_limit = x->cfg->hop_limit;
-	h.sum = express_sum4(ip, end);
+	h.sum = express_sum4(ip, x->length);
 	if (!h.sum)
 		return NOT_TAKEN;
 	h.src = from;
@@ -171,11 +172,20 @@ INLINE int express_send(struct xdp_md *ctx, struct express *x, __u32 index, stru
 		       : express_send_gtpu6(ctx, x, t, from, ip, end);
 }
 
+/* The table of class_by_source of what arrived. */
+INLINE __u32 express_from(struct xdp_md *ctx, struct express *x, void *l3)
+{
+	__u32 vlan = be16(ld16(l3 - VLAN_LEN)) & 0xfff;
+
+	return ctx->ingress_ifindex |
+	       (x->port_flags & 1 << EXPRESS_TAGGED_SHIFT ? vlan << CLASS_VLAN_SHIFT : 0);
+}
+
 /* The policy to a destination with classes. What counts the class stands where a slice does. */
 INLINE __u32 express_classes4(struct xdp_md *ctx, struct express *x, __u32 row, struct ipv4 *ip)
 {
-	struct class_way *way =
-		class_way_from(ctx->ingress_ifindex | CLASS_IPV4, ip->tos, row, ld32(&ip->src), 0);
+	struct class_way *way = class_way_from(express_from(ctx, x, ip) | CLASS_IPV4, ip->tos, row,
+					       ld32(&ip->src), 0);
 	__u32 class;
 
 	if (!way)
@@ -193,6 +203,7 @@ INLINE int express_frame(struct xdp_md *ctx, struct express *x, void *eth)
 	struct express_ipv6_header h = { .hash = flow_ethernet(eth) };
 	struct target *t = bpf_map_lookup_elem(&target_by_port, &key);
 
+	x->length = frame_length(ctx) - ETH_LEN;
 	if (!t || is_vlan(ld16(eth + 12)) || !is_l2(t) ||
 	    !may_steer(x->port_flags, TARGET_POLICY) ||
 	    express_encaps(ctx, x, t->index, &h, -ETH_LEN) == NOT_TAKEN)
@@ -206,9 +217,13 @@ INLINE int express_frame(struct xdp_md *ctx, struct express *x, void *eth)
 INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
 {
 	__u32 index, adj;
-	struct local_sid *sid = find_sid(x->cfg, &ip->dst, &index);
+	struct local_sid *sid;
 	void *inner = (void *)ip + IPV6_LEN;
 
+	x->length = IPV6_LEN + be16(ld16(&ip->payload_length));
+	if (!is_ipv6(ip) || !express_complete(ctx, x, ip, end))
+		return NOT_TAKEN;
+	sid = find_sid(x->cfg, &ip->dst, &index);
 	if (refuse6(x->cfg, x->port_flags, x->access, sid, ip))
 		return NOT_TAKEN;
 	if (!sid && refuse_ue6(x->cfg, x->port_flags, ip))
@@ -216,7 +231,7 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 	if (!sid)
 		return express_to_ue6(ctx, x, ld64(&ip->dst));
 	x->sid = bpf_map_lookup_elem(&sid_counter, &index);
-	if (!x->sid || !is_ipv6(ip) || IPV6_LEN + be16(ld16(&ip->payload_length)) != x->length)
+	if (!x->sid)
 		return NOT_TAKEN;
 	switch (sid->behavior) {
 	case END:
@@ -272,7 +287,10 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	int gtpu;
 
 	if (ip->version_ihl != 0x45 || ip->ttl <= 1 || (void *)udp + UDP_LEN > end ||
-	    be16(ld16(&ip->length)) != x->length || ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK))
+	    ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK))
+		return NOT_TAKEN;
+	x->length = be16(ld16(&ip->length));
+	if (!express_complete(ctx, x, ip, end))
 		return NOT_TAKEN;
 	gtpu = ip->protocol == NH_UDP && ld16(&udp->dst) == be16(GTPU_PORT);
 	if (is_gtpu4(x->cfg, dst))
@@ -291,9 +309,10 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	pool = find_pool4(x->cfg, be32(dst));
 	index = pool ? pool->base + (be32(dst) & ~pool->mask) : 0;
 	if (pool && pool->sessions)
-		return express_send_rule(ctx, index, ETH_LEN, 0, x->port_flags);
+		return express_to_ue(ctx, x, index);
 	if (pool)
-		return express_ipv4(ip, end, x->port_flags) && !express_odd4(ld32(&ip->src))
+		return express_ipv4(ip, x->length, end, x->port_flags) &&
+				       !express_odd4(ld32(&ip->src))
 			       ? express_send(ctx, x, index, ip, end)
 			       : NOT_TAKEN;
 	to = express_cached4(x, dst, cache_table(x->port_flags >> PORT_TABLE_SHIFT));
@@ -307,42 +326,58 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 		index = express_classes4(ctx, x, index, ip);
 	else if (to->kind != TARGET_POLICY)
 		index = 0;
-	if (!index || !express_ipv4(ip, end, x->port_flags) || express_odd4(ld32(&ip->src)) ||
-	    express_odd4(ld32(&ip->dst)))
+	if (!index || !express_ipv4(ip, x->length, end, x->port_flags) ||
+	    express_odd4(ld32(&ip->src)) || express_odd4(ld32(&ip->dst)))
 		return NOT_TAKEN;
 	return express_steer4(ctx, x, index, ip);
+}
+
+/* Where the IP header is, behind one VLAN tag at most, and that with the port's flags: a table of
+ * the port steers untagged packets only. No branch: the verifier would go both ways to the end. */
+INLINE void *express_tags(struct express *x, void *data)
+{
+	__u64 type = ld16(data + ETH_LEN - 2), tag;
+
+	tag = express_is_zero(type ^ be16(TYPE_VLAN)) | express_is_zero(type ^ be16(TYPE_QINQ));
+	x->port_flags &= ~(tag * (~0u << PORT_TABLE_SHIFT));
+	x->port_flags |= tag << EXPRESS_TAGGED_SHIFT;
+	return data + ETH_LEN + tag * VLAN_LEN;
 }
 
 /* The verdict, or NOT_TAKEN with the frame as it was. */
 INLINE int express(struct xdp_md *ctx)
 {
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u32 ifindex = ctx->ingress_ifindex;
-	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *l3;
+	struct port *in = port_of(ctx);
 	struct express x = { .cfg = &node_settings };
-	void *l3 = data + ETH_LEN;
+	int verdict = NOT_TAKEN;
 	__u16 type;
 
-	opaque(l3); /* from here on addresses start here, and not at the frame */
 	if (!in)
 		return XDP_PASS;
-	x.port_flags = in->flags;
+	x.port_flags = in->flags & ~EXPRESS_FLAGS;
 	x.access = in->access;
 	if (!(x.port_flags & PORT_ATTACHED))
 		return XDP_PASS;
-	if (x.cfg->trace || l3 + IPV6_LEN > end)
+	if (data + ETH_LEN > end || (x.cfg->trace && is_traced(ctx, ctx->ingress_ifindex)))
 		return NOT_TAKEN;
-	x.length = (long)end - (long)l3;
 	if (x.port_flags & PORT_STEERED)
-		return express_frame(ctx, &x, l3 - ETH_LEN);
-	if (!is_for_port(in->mac, l3 - ETH_LEN))
+		return express_frame(ctx, &x, data);
+	if (!is_for_port(in->mac, data))
+		return NOT_TAKEN;
+	l3 = express_tags(&x, data);
+	opaque(l3); /* from here on addresses start here, and not at the frame */
+	if (l3 + IPV6_LEN > end)
 		return NOT_TAKEN;
 	type = ld16(l3 - 2);
 	if (type == be16(TYPE_IPV6))
-		return express_input6(ctx, &x, l3, end);
-	if (type == be16(TYPE_IPV4))
-		return express_input4(ctx, &x, l3, end);
-	return NOT_TAKEN;
+		verdict = express_input6(ctx, &x, l3, end);
+	else if (type == be16(TYPE_IPV4))
+		verdict = express_input4(ctx, &x, l3, end);
+	if (verdict == XDP_REDIRECT && x.port_flags & EXPRESS_PADDED &&
+	    bpf_xdp_adjust_tail(ctx, (int)(express_l3(&x) + x.length - express_received(&x))))
+		return XDP_ABORTED; /* cannot be: that many octets were behind the packet */
+	return verdict;
 }
 
 #endif

@@ -240,7 +240,7 @@ INLINE int plan_switch(struct xdp_md *ctx, struct packet *p, __u8 hops, __u8 cla
 	p->hash = 0;
 	p->pdu_version = 0;
 	if (p->message == GTPU_G_PDU && frame)
-		p->hash = hash_at(ctx, p->keep, keep_length, 0);
+		p->hash = flow_hash(ctx, p->keep, keep_length, 0);
 	else if (p->message == GTPU_G_PDU &&
 		 !take_payload(ctx, p, keep_length, 0, REASON_PDU_TYPE)) {
 		p->hash = payload_hash(ctx, p);

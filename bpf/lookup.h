@@ -17,12 +17,25 @@ INLINE int is_for_port(__u64 mac, const void *eth)
 
 /* ---- SIDs ---- */
 
+/* The index of the SID of the longest prefix that has an address; 0: none. A function: its key needs
+ * room on the stack, and most nodes have no such SIDs. */
+GLOBAL __u32 sid_of_prefix(__u64 hi, __u64 lo)
+{
+	struct sid_key key = { .prefixlen = 128 };
+	struct words address = { hi, lo };
+	__u32 *found;
+
+	copy16_by4(&key.addr, &address);
+	found = bpf_map_lookup_elem(&sid_by_prefix, &key);
+	return found ? *found : 0;
+}
+
 /* The local SID that `dst` is, and its index; or NULL. */
 INLINE struct local_sid *find_sid(struct settings *cfg, const void *dst, __u32 *index)
 {
 	__u64 hi = be64(ld64(dst));
 	struct local_sid *sid = 0, *longer;
-	__u32 i, other, *found;
+	__u32 i, other;
 
 	for (i = 0; i < MAX_LOCATORS && i < cfg->locators; i++) {
 		struct locator *l = &cfg->locator[i];
@@ -40,13 +53,9 @@ INLINE struct local_sid *find_sid(struct settings *cfg, const void *dst, __u32 *
 	}
 	if (!cfg->sids_by_prefix)
 		return sid;
-	struct sid_key key = { .prefixlen = 128 };
-
-	copy16_by4(&key.addr, dst);
-	found = bpf_map_lookup_elem(&sid_by_prefix, &key);
-	if (!found)
+	other = sid_of_prefix(ld64(dst), ld64(dst + 8));
+	if (!other)
 		return sid;
-	other = *found;
 	longer = bpf_map_lookup_elem(&local_sid, &other);
 	if (!longer || (sid && sid->length >= longer->length))
 		return sid;

@@ -109,7 +109,7 @@ GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 	if (index)
 		return index;
 	if (!p->hashed)
-		p->hash = hash_at(ctx, p->keep, p->keep_length, p->keep_version);
+		p->hash = flow_hash(ctx, p->keep, p->keep_length, p->keep_version);
 	return hop_of_flow(several, p->hash);
 }
 
@@ -135,7 +135,7 @@ INLINE int use_adjacency(struct xdp_md *ctx, struct packet *p, __u32 index)
 	hop = &adj->half[adj->current & 1];
 	if (hop->flags == NEXT_HOP_SHARED) {
 		if (!p->hashed)
-			p->hash = hash_at(ctx, p->keep, p->keep_length, p->keep_version);
+			p->hash = flow_hash(ctx, p->keep, p->keep_length, p->keep_version);
 		index = shared_adjacency(index, p->hash);
 		if (!index)
 			return 0;

@@ -214,6 +214,21 @@ INLINE __u32 frame_length(struct xdp_md *ctx)
 	return bpf_xdp_get_buff_len(ctx);
 }
 
+/* Functions for each, so that keys do not stay on the stack. */
+INLINE struct port *port_of(struct xdp_md *ctx)
+{
+	__u32 ifindex = ctx->ingress_ifindex;
+
+	return bpf_map_lookup_elem(&port, &ifindex);
+}
+
+INLINE struct packet *journey_packet(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&journey_state, &zero);
+}
+
 /* `size` octets at `offset`, or NULL: the header cursor. */
 INLINE void *at(struct xdp_md *ctx, __u32 offset, __u32 size)
 {

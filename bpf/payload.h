@@ -153,8 +153,9 @@ GLOBAL int complete_checksum(struct xdp_md *ctx, __u32 keep, __u32 keep_length, 
 	return 0;
 }
 
-/* The flow hash of the packet at `offset`; version 0: a frame. */
-INLINE __u32 flow_hash(struct xdp_md *ctx, __u32 offset, __u32 length, __u32 version)
+/* The flow hash of the packet at `offset`; version 0: a frame. A function of its own: it needs
+ * room on the stack, and the lane reads most flows itself. */
+GLOBAL __u32 flow_hash(struct xdp_md *ctx, __u32 offset, __u32 length, __u32 version)
 {
 	__u32 l4, label = 0;
 	__u8 protocol;
@@ -200,12 +201,6 @@ INLINE __u32 flow_hash(struct xdp_md *ctx, __u32 offset, __u32 length, __u32 ver
 INLINE __u32 payload_hash(struct xdp_md *ctx, struct packet *p)
 {
 	return flow_hash(ctx, p->keep, p->keep_length, p->keep_version);
-}
-
-/* The same, where few packets need it. */
-GLOBAL int hash_at(struct xdp_md *ctx, __u32 offset, __u32 length, __u32 version)
-{
-	return flow_hash(ctx, offset, length, version);
 }
 
 /* The packet at p->keep, of which `available` octets are there, must be whole

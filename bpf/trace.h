@@ -65,23 +65,31 @@ INLINE int outer_addresses(struct xdp_md *ctx, struct in6 *src, struct in6 *dst)
 	return 1;
 }
 
-/* Keeps the frame as it came, if it is one of those asked for. */
-GLOBAL int trace_begin(struct xdp_md *ctx, __u32 ifindex, __u32 length)
+/* Whether the frame is one of those asked for. */
+GLOBAL int is_traced(struct xdp_md *ctx, __u32 ifindex)
 {
 	__u32 zero = 0;
 	struct trace_filter *filter = bpf_map_lookup_elem(&trace_filter, &zero);
-	struct trace_event *event = bpf_map_lookup_elem(&trace_scratch, &zero);
 	struct in6 src ALIGNED, dst ALIGNED;
 
-	if (!filter || !event || (filter->ifindex && filter->ifindex != ifindex))
+	if (!filter || (filter->ifindex && filter->ifindex != ifindex))
 		return 0;
 	if (!outer_addresses(ctx, &src, &dst)) {
 		st64(&src, 0);
 		st64(&src.b[8], 0);
 		copy16(&dst, &src);
 	}
-	if (!within(&src, &filter->source, &filter->source_mask) ||
-	    !within(&dst, &filter->destination, &filter->destination_mask))
+	return within(&src, &filter->source, &filter->source_mask) &&
+	       within(&dst, &filter->destination, &filter->destination_mask);
+}
+
+/* Keeps the frame as it came, if it is one of those asked for. */
+GLOBAL int trace_begin(struct xdp_md *ctx, __u32 ifindex, __u32 length)
+{
+	__u32 zero = 0;
+	struct trace_event *event = bpf_map_lookup_elem(&trace_scratch, &zero);
+
+	if (!event || !is_traced(ctx, ifindex))
 		return 0;
 	event->ifindex = ifindex;
 	event->in_length = length;

@@ -10,14 +10,7 @@
 /* The first `popped` octets of layer 3 go. */
 INLINE int express_cut(struct xdp_md *ctx, struct express *x, __u32 popped, __u16 type)
 {
-	void *l3;
-
-	if (bpf_xdp_adjust_head(ctx, (int)popped))
-		return XDP_ABORTED; /* cannot be: it only shrinks */
-	l3 = (void *)(long)ctx->data + ETH_LEN;
-	if (l3 > (void *)(long)ctx->data_end)
-		return XDP_ABORTED; /* cannot be: the packet follows */
-	return express_out(x, l3, type);
+	return express_push(ctx, x, popped, 0) ? express_out(ctx, x, type) : XDP_DROP;
 }
 
 /* The inner packet, behind `popped` octets, goes on alone, by adjacency or by
@@ -27,11 +20,12 @@ INLINE int express_decap4(struct xdp_md *ctx, struct express *x, struct ipv4 *in
 {
 	__u32 length = x->length - popped;
 
-	if (!express_ipv4(inner, end, x->port_flags) || !express_ecn(outer, inner->tos) ||
+	if (!express_ipv4(inner, length, end, x->port_flags) || !express_ecn(outer, inner->tos) ||
 	    express_odd4(ld32(&inner->src)) || (adj && express_odd4(ld32(&inner->dst))))
 		return NOT_TAKEN;
 	x->hop = adj ? express_adjacency(adj, length)
-		     : express_route4(ctx, x, ld32(&inner->dst), table, length, ETH_LEN + popped);
+		     : express_route4(ctx, x, ld32(&inner->dst), table, length,
+				      express_l3(x) + popped);
 	if (!x->hop)
 		return NOT_TAKEN;
 	ipv4_spend(inner);
@@ -43,12 +37,13 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 {
 	__u32 length = x->length - popped;
 
-	if (!express_ipv6(inner, end, x->port_flags) || !express_ecn(outer, ipv6_class(inner)) ||
-	    express_odd6(&inner->src) || (adj && express_odd6(&inner->dst)))
+	if (!express_ipv6(inner, length, end, x->port_flags) ||
+	    !express_ecn(outer, ipv6_class(inner)) || express_odd6(&inner->src) ||
+	    (adj && express_odd6(&inner->dst)))
 		return NOT_TAKEN;
 	x->hop = adj ? express_adjacency(adj, length)
 		     : express_route(ctx, x, ld64(&inner->dst), ld64(&inner->dst.b[8]), table,
-				     length, ETH_LEN + popped);
+				     length, express_l3(x) + popped);
 	if (!x->hop)
 		return NOT_TAKEN;
 	inner->hop_limit--;
@@ -63,9 +58,9 @@ INLINE int express_decap_frame(struct xdp_md *ctx, struct express *x, __u32 adj)
 	if (frame < ETH_LEN)
 		return NOT_TAKEN;
 	x->hop = express_adjacency(adj, frame - ETH_LEN);
-	if (!x->hop)
+	if (!x->hop || x->hop->tags)
 		return NOT_TAKEN;
-	if (bpf_xdp_adjust_head(ctx, ETH_LEN + IPV6_LEN))
+	if (bpf_xdp_adjust_head(ctx, express_l3(x) + IPV6_LEN))
 		return XDP_ABORTED; /* cannot be: it only shrinks */
 	return express_leave(x);
 }
@@ -82,12 +77,12 @@ INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid 
 		return NOT_TAKEN;
 	x->hop = sid->behavior == END_X ? express_adjacency(sid->adjacency, x->length)
 					: express_route(ctx, x, next.hi, next.lo, sid->table,
-							x->length, FLOW_OF_LABEL);
+							x->length, express_l3(x) | FLOW_OF_LABEL);
 	if (!x->hop)
 		return NOT_TAKEN;
 	copy16(&ip->dst, &next);
 	ip->hop_limit--;
-	return express_out(x, ip, TYPE_IPV6);
+	return express_stay(ctx, x, TYPE_IPV6);
 }
 
 /* The next segment of the one SRH, where there is a hop to spend; or NULL. */
@@ -133,13 +128,14 @@ INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *
 	segment = express_segment(x, ip, end);
 	if (!segment || (srh->segments_left == 1 && sid->flavors & FLAVOR_PSP))
 		return NOT_TAKEN;
-	x->hop = sid->behavior == END_X ? express_adjacency(sid->adjacency, x->length)
-					: express_route(ctx, x, ld64(segment), ld64(segment + 8),
-							sid->table, x->length, FLOW_OF_LABEL);
+	x->hop = sid->behavior == END_X
+			 ? express_adjacency(sid->adjacency, x->length)
+			 : express_route(ctx, x, ld64(segment), ld64(segment + 8), sid->table,
+					 x->length, express_l3(x) | FLOW_OF_LABEL);
 	if (!x->hop)
 		return NOT_TAKEN;
 	express_advance(ip, segment);
-	return express_out(x, ip, TYPE_IPV6);
+	return express_stay(ctx, x, TYPE_IPV6);
 }
 
 /* End.B6.Encaps and End.B6.Encaps.Red: the next segment, and another policy around it. */
@@ -170,13 +166,13 @@ INLINE int express_map(struct xdp_md *ctx, struct express *x, struct local_sid *
 		return NOT_TAKEN;
 	x->hop = m->adjacency ? express_shared(m->adjacency, flow_again(ipv6_flow(ip)), x->length)
 			      : express_route(ctx, x, ld64(&m->target), ld64(&m->target.b[8]),
-					      MAIN_TABLE, x->length, FLOW_OF_LABEL);
+					      MAIN_TABLE, x->length, express_l3(x) | FLOW_OF_LABEL);
 	if (!x->hop)
 		return NOT_TAKEN;
 	map_checksum(ip, end, x->length, &m->target);
 	copy16(&ip->dst, &m->target);
 	ip->hop_limit--;
-	return express_out(x, ip, TYPE_IPV6);
+	return express_stay(ctx, x, TYPE_IPV6);
 }
 
 #endif

@@ -16,11 +16,64 @@ struct express {
 	struct counter *list;
 	struct volume *tunnel;  /* or a session's rule */
 	struct counter *slice;  /* of the rule; a traffic class, where there is none */
-	__u32 length;        /* of layer 3, as received: it fills the frame */
+	__u32 length;        /* of the IP packet in it, behind which there may be padding */
 	__u32 list_length, tunnel_length;
-	__u32 port_flags, access;
+	__u32 port_flags;    /* and EXPRESS_FLAGS */
+	__u32 access;
 	__u32 rule; /* index, of a session */
 };
+
+/* Beside a port's flags: the frame has a VLAN tag; it has octets behind the IP packet, because it
+ * was too short (express_received). */
+#define EXPRESS_TAGGED_SHIFT 15
+#define EXPRESS_PADDED_SHIFT 14
+#define EXPRESS_PADDED (1 << EXPRESS_PADDED_SHIFT)
+#define EXPRESS_FLAGS (1 << EXPRESS_TAGGED_SHIFT | EXPRESS_PADDED)
+
+/* Offset of the IP header that was received. */
+INLINE __u32 express_l3(struct express *x)
+{
+	return ETH_LEN + (x->port_flags >> EXPRESS_TAGGED_SHIFT & 1) * VLAN_LEN;
+}
+
+INLINE void *packet_end(struct xdp_md *ctx)
+{
+	return (void *)(long)*(volatile __u32 *)&ctx->data_end; /* to keep it takes a register */
+}
+
+/* Whether the frame has x->length octets from `l3` on. They may be in several pieces. */
+INLINE int express_complete(struct xdp_md *ctx, struct express *x, void *l3, void *end)
+{
+	__u64 there = (long)end - (long)l3, more;
+	__u32 flags;
+	struct packet *p;
+
+	opaque(there);
+	if (there != x->length) {
+		p = journey_packet();
+		if (!p)
+			return 0;
+		there = frame_length(ctx);
+		p->received = there;
+		there -= express_l3(x);
+	}
+	if (there < x->length)
+		return 0;
+	more = x->length - there; /* no branch, as in express_tags() */
+	opaque(more);
+	flags = x->port_flags | more >> 63 << EXPRESS_PADDED_SHIFT;
+	opaque(flags);
+	x->port_flags = flags;
+	return 1;
+}
+
+/* Octets of the frame. */
+INLINE __u32 express_received(struct express *x)
+{
+	struct packet *p = x->port_flags & EXPRESS_PADDED ? journey_packet() : 0;
+
+	return p ? p->received : express_l3(x) + x->length;
+}
 
 /* `size` octets from bit `offset` of an address on, where that is the start of
  * an octet; or NULL. */
@@ -44,7 +97,7 @@ INLINE struct next_hop *express_adjacency(__u32 index, __u32 length)
 	if (!adj)
 		return 0;
 	hop = &adj->half[adj->current & 1];
-	if (ld16(&hop->flags) != NEXT_HOP_READY || length > hop->mtu) /* and no tags */
+	if (hop->flags != NEXT_HOP_READY || length > hop->mtu)
 		return 0;
 	return hop;
 }
@@ -75,43 +128,46 @@ INLINE struct cached *express_cached4(struct express *x, __be32 address, __u32 t
 		       : 0;
 }
 
-/* Of a flow that the endpoint of an SRH sends on: its label tells it. */
-#define FLOW_OF_LABEL 0
+/* Beside the offset of a packet that the endpoint of an SRH sends on: its label tells the flow. */
+#define FLOW_OF_LABEL 0x8000
 
-INLINE __u32 express_flow(struct xdp_md *ctx, struct ipv6 *ip, __u32 l3, __u64 length)
+INLINE __u32 ip_length(void *ip)
 {
-	return l3 == FLOW_OF_LABEL ? flow_again(ipv6_flow(ip))
-				   : flow_hash(ctx, l3, length, ld32(ip) >> 4 & 0xf);
+	return (ld32(ip) >> 4 & 0xf) == 4 ? be16(ld16(ip + 2)) : IPV6_LEN + be16(ld16(ip + 4));
+}
+
+INLINE __u32 express_flow(struct xdp_md *ctx, void *ip, __u32 l3)
+{
+	return l3 & FLOW_OF_LABEL ? flow_again(ipv6_flow(ip))
+				  : flow_hash(ctx, l3, ip_length(ip), ld32(ip) >> 4 & 0xf);
 }
 
 /* The adjacency of a route that the cache does not hold, or that has several next
  * hops; 0: none, or a packet, or a UE's (CACHE_GUARDED), must not go there. The flow is that
- * of the packet at `l3`, or FLOW_OF_LABEL. */
+ * of the packet at `l3`, whose header is believed; FLOW_OF_LABEL may be beside that. */
 GLOBAL __u32 find_adjacency(struct xdp_md *ctx, __u64 hi, __u64 lo, __u32 table, __u32 l3)
 {
-	__u64 frame = (long)ctx->data_end - (long)ctx->data;
 	__u32 zero = 0, number = cache_index(hi, lo, table);
 	struct cached *slot = bpf_map_lookup_elem(&lookup_cache, &number);
 	struct route *several = bpf_map_lookup_elem(&cached_route, &number);
 	struct packet *p = bpf_map_lookup_elem(&journey_state, &zero);
-	struct ipv6 *ip = at(ctx, l3 == FLOW_OF_LABEL ? ETH_LEN : l3, IPV4_LEN);
+	struct ipv6 *ip = at(ctx, l3 & ~FLOW_OF_LABEL, IPV4_LEN);
 
-	opaque(frame);
 	if (!p || !ip || !slot || !several)
 		return 0;
 	p->table = table & ~(CACHE_IPV4 | CACHE_GUARDED);
 	if (!p->table)
 		return 0;
 	if (!slot->index && cache_holds(slot, hi, lo, table, cache_generation(&node_settings)))
-		return hop_of_flow(several, express_flow(ctx, ip, l3, frame - l3));
+		return hop_of_flow(several, express_flow(ctx, ip, l3));
 	p->family = table & CACHE_IPV4 ? 4 : 6;
 	p->guarded = !!(table & CACHE_GUARDED);
 	p->dst = (struct words){ hi, lo };
-	p->hashed = l3 == FLOW_OF_LABEL;
+	p->hashed = !!(l3 & FLOW_OF_LABEL);
 	if (p->hashed)
 		p->hash = flow_again(ipv6_flow(ip));
 	p->keep = l3;
-	p->keep_length = frame - l3;
+	p->keep_length = ip_length(ip);
 	p->keep_version = ld32(ip) >> 4 & 0xf;
 	if (p->family == 4 ? is_martian4(hi) : is_martian6(&p->dst))
 		return 0;
@@ -150,10 +206,10 @@ INLINE struct next_hop *express_route4(struct xdp_md *ctx, struct express *x, __
 INLINE int express_leave(struct express *x)
 {
 	if (bpf_redirect_map(&device, x->hop->ifindex, XDP_DROP) != XDP_REDIRECT) {
-		count(&outcomes, REASON_NO_ROUTE, x->length + ETH_LEN);
+		count(&outcomes, REASON_NO_ROUTE, express_received(x));
 		return XDP_DROP;
 	}
-	count(&outcomes, REASON_FORWARDED, x->length + ETH_LEN);
+	count(&outcomes, REASON_FORWARDED, express_received(x));
 	if (x->sid)
 		count_at(x->sid, x->length);
 	if (x->list)
@@ -165,21 +221,54 @@ INLINE int express_leave(struct express *x)
 	return XDP_REDIRECT;
 }
 
-/* Ethernet header before the layer-3 packet at `l3`. */
-INLINE void express_ethernet(struct express *x, void *l3, __u16 type)
+/* The first `popped` octets of layer 3 make room for `pushed`, and the Ethernet header as received
+ * for the next hop's: where layer 3 begins now, or NULL. */
+INLINE void *express_push(struct xdp_md *ctx, struct express *x, __u32 popped, __u32 pushed)
 {
-	void *eth = l3 - ETH_LEN;
+	__u64 header = ETH_LEN + (x->hop->tags & 3) * VLAN_LEN;
+	int head = express_l3(x) + popped - pushed - header;
 
-	st64(eth, ld64(x->hop->dst));
-	st32(eth + 8, ld32(x->hop->src + 2));
-	st16(eth + 12, be16(type));
+	opaque(header);
+	if (head && bpf_xdp_adjust_head(ctx, head)) {
+		count(&outcomes, REASON_HEADROOM, express_received(x));
+		return 0;
+	}
+	return (void *)(long)ctx->data + header;
 }
 
-/* The same, and out. */
-INLINE int express_out(struct express *x, void *l3, __u16 type)
+INLINE void express_tag(__u8 *tag, struct next_hop *hop, int n)
 {
-	express_ethernet(x, l3, type);
+	st16(tag, be16(hop->tpid[n]));
+	st16(tag + 2, be16(hop->vlan[n]));
+}
+
+/* The Ethernet header before layer 3, for which express_push() made room, and out. */
+INLINE int express_out(struct xdp_md *ctx, struct express *x, __u16 type)
+{
+	struct next_hop *hop = x->hop;
+	void *eth = (void *)(long)ctx->data;
+
+	if (eth + ETH_LEN + 2 * VLAN_LEN > (void *)(long)ctx->data_end)
+		return XDP_ABORTED; /* cannot be: an IP packet follows */
+	st64(eth, ld64(hop->dst));
+	st32(eth + 8, ld32(hop->src + 2));
+	if (!hop->tags) {
+		st16(eth + 12, be16(type));
+	} else if (hop->tags == 1) {
+		express_tag(eth + 12, hop, 0);
+		st16(eth + 16, be16(type));
+	} else {
+		express_tag(eth + 12, hop, 0);
+		express_tag(eth + 16, hop, 1);
+		st16(eth + 20, be16(type));
+	}
 	return express_leave(x);
+}
+
+/* The same for a packet that begins where it did. */
+INLINE int express_stay(struct xdp_md *ctx, struct express *x, __u16 type)
+{
+	return express_push(ctx, x, 0, 0) ? express_out(ctx, x, type) : XDP_DROP;
 }
 
 /* ---- the inner packet ---- */
@@ -243,49 +332,45 @@ INLINE int express_partial6(struct ipv6 *ip, __u32 length)
  * checksum vouches for it: what that covers sums to the complement of the
  * pseudo-header, whose addresses are in the IP header as well. 0: nothing
  * vouches. */
-INLINE __u64 express_vouched(__u64 header, void *l4, void *end, __u8 protocol)
+INLINE __u64 express_vouched(__u64 header, void *l4, __u32 length, __u8 protocol)
 {
-	__u32 length = (long)end - (long)l4;
-
 	if (protocol == NH_UDP ? !ld16(l4 + 6) || be16(ld16(l4 + 4)) != length
 			       : protocol != NH_TCP || length < TCP_LEN)
 		return 0;
 	return header + 2ULL * 0xffff - pseudo_tail(length, protocol); /* modulo 65535 */
 }
 
-INLINE __u64 express_sum4(struct ipv4 *ip, void *end)
+INLINE __u64 express_sum4(struct ipv4 *ip, __u32 length)
 {
 	return express_vouched((__u64)ld32(ip) + ld32(&ip->id) + ld32(&ip->ttl),
-			       (void *)ip + IPV4_LEN, end, ip->protocol);
+			       (void *)ip + IPV4_LEN, length - IPV4_LEN, ip->protocol);
 }
 
-INLINE __u64 express_sum6(struct ipv6 *ip, void *end)
+INLINE __u64 express_sum6(struct ipv6 *ip, __u32 length)
 {
 	return express_vouched((__u64)ld32(ip) + ld32(&ip->payload_length), (void *)ip + IPV6_LEN,
-			       end, ip->next_header);
+			       length - IPV6_LEN, ip->next_header);
 }
 
-/* An IPv4 packet without options that ends where the frame does, with hops to
- * spend, its checksum in place, and some of layer 4. */
-INLINE int express_ipv4(struct ipv4 *ip, void *end, __u32 port_flags)
+/* An IPv4 packet of `length` octets without options, with hops to spend, its checksum in place,
+ * and some of layer 4. */
+INLINE int express_ipv4(struct ipv4 *ip, __u32 length, void *end, __u32 port_flags)
 {
 	if ((void *)ip + IPV4_LEN + EXPRESS_L4 > end || ip->version_ihl != 0x45 || ip->ttl <= 1)
 		return 0;
-	if (be16(ld16(&ip->length)) != (long)end - (long)ip ||
+	if (be16(ld16(&ip->length)) != length || length < IPV4_LEN + EXPRESS_L4 ||
 	    ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK))
 		return 0;
-	return !(port_flags & PORT_PARTIAL_CHECKSUM) ||
-	       !express_partial4(ip, be16(ld16(&ip->length)));
+	return !(port_flags & PORT_PARTIAL_CHECKSUM) || !express_partial4(ip, length);
 }
 
-INLINE int express_ipv6(struct ipv6 *ip, void *end, __u32 port_flags)
+INLINE int express_ipv6(struct ipv6 *ip, __u32 length, void *end, __u32 port_flags)
 {
 	if ((void *)ip + IPV6_LEN + EXPRESS_L4 > end || !is_ipv6(ip) || ip->hop_limit <= 1)
 		return 0;
-	if (IPV6_LEN + be16(ld16(&ip->payload_length)) != (long)end - (long)ip)
+	if (IPV6_LEN + be16(ld16(&ip->payload_length)) != length || length < IPV6_LEN + EXPRESS_L4)
 		return 0;
-	return !(port_flags & PORT_PARTIAL_CHECKSUM) ||
-	       !express_partial6(ip, be16(ld16(&ip->payload_length)));
+	return !(port_flags & PORT_PARTIAL_CHECKSUM) || !express_partial6(ip, length - IPV6_LEN);
 }
 
 /* Whether decapsulation leaves the inner congestion mark as it is (RFC 6040):

@@ -27,6 +27,14 @@ INLINE int express_gateway_syn(struct xdp_md *ctx, struct express *x, __u32 l3)
 	return x->cfg->mss_clamp & MSS_OF_GATEWAY && find_syn(ctx, l3);
 }
 
+/* Room for an address that is in no table: the stack has none. NULL: cannot be. */
+INLINE struct words *express_room(void)
+{
+	struct packet *p = journey_packet();
+
+	return p ? &p->last : 0;
+}
+
 /* End.M.GTP6.E, behind the one SRH with one segment left. */
 INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
 			  struct ipv6 *ip, void *end)
@@ -34,14 +42,15 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
 	struct srh *srh = (void *)ip + IPV6_LEN;
 	struct express_gtpu6_header h = {};
-	struct words dst;
-	__u32 popped;
+	struct words *dst = express_room();
+	__u32 popped, length;
 	__u64 skip;
 	__u8 *octets;
 	void *inner;
 
-	if (!m || ip->next_header != NH_ROUTING || (void *)srh + SRH_LEN + SEGMENT_LEN > end ||
-	    ld16(&srh->type) != (SRH_TYPE | 1 << 8) || ip->hop_limit <= 1 || /* Segments Left 1 */
+	if (!m || !dst || ip->next_header != NH_ROUTING ||
+	    (void *)srh + SRH_LEN + SEGMENT_LEN > end || ld16(&srh->type) != (SRH_TYPE | 1 << 8) ||
+	    ip->hop_limit <= 1 || /* Segments Left 1 */
 	    2 * (srh->last_entry + 1u) > srh->length)
 		return NOT_TAKEN;
 	skip = srh->length;
@@ -49,32 +58,33 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	if (skip > 2ULL * MAX_SEGMENTS)
 		return NOT_TAKEN;
 	inner = (void *)srh + SRH_LEN + 8ULL * skip;
-	if (srh->next_header == NH_IPV4 && express_ipv4(inner, end, x->port_flags)) {
+	popped = IPV6_LEN + SRH_LEN + 8 * skip;
+	opaque(popped);
+	length = x->length - popped;
+	if (srh->next_header == NH_IPV4 && express_ipv4(inner, length, end, x->port_flags)) {
 		h.hash = express_hash4(inner);
-		h.sum = express_sum4(inner, end);
-	} else if (srh->next_header == NH_IPV6 && express_ipv6(inner, end, x->port_flags)) {
+		h.sum = express_sum4(inner, length);
+	} else if (srh->next_header == NH_IPV6 && express_ipv6(inner, length, end, x->port_flags)) {
 		h.hash = express_hash6(inner);
-		h.sum = express_sum6(inner, end);
+		h.sum = express_sum6(inner, length);
 	}
 	if (!h.sum)
 		return NOT_TAKEN;
 	octets = express_octets(&ip->dst, sid->length, ARGS_MOB_LEN, end);
 	if (!octets)
 		return NOT_TAKEN;
-	popped = IPV6_LEN + SRH_LEN + 8 * skip;
-	opaque(popped);
-	if (express_gateway_syn(ctx, x, ETH_LEN + popped))
+	if (express_gateway_syn(ctx, x, express_l3(x) + popped))
 		return NOT_TAKEN;
 	h.teid = be32(ld32(octets + 1));
 	h.container = express_args_container(m, *octets);
 	h.class = ipv6_class(ip);
 	h.hop_limit = ip->hop_limit - 1;
-	copy16(&dst, (void *)srh + SRH_LEN);
+	copy16(dst, (void *)srh + SRH_LEN);
 	h.src = &m->source;
-	h.dst = &dst;
-	x->hop = express_route(ctx, x, dst.hi, dst.lo, MAIN_TABLE,
-			       x->length - popped + IPV6_LEN + express_gtpu_length(h.container),
-			       ETH_LEN + popped);
+	h.dst = dst;
+	x->hop = express_route(ctx, x, dst->hi, dst->lo, MAIN_TABLE,
+			       length + IPV6_LEN + express_gtpu_length(h.container),
+			       express_l3(x) + popped);
 	if (!x->hop)
 		return NOT_TAKEN;
 	return express_push_gtpu6(ctx, x, &h, popped);
@@ -91,9 +101,11 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 
 	if (!m || ip->hop_limit <= 1)
 		return NOT_TAKEN;
-	if (ip->next_header == NH_IPV4 && express_ipv4(inner, end, x->port_flags))
+	if (ip->next_header == NH_IPV4 &&
+	    express_ipv4(inner, x->length - IPV6_LEN, end, x->port_flags))
 		h.hash = express_hash4(inner);
-	else if (ip->next_header == NH_IPV6 && express_ipv6(inner, end, x->port_flags))
+	else if (ip->next_header == NH_IPV6 &&
+		 express_ipv6(inner, x->length - IPV6_LEN, end, x->port_flags))
 		h.hash = express_hash6(inner);
 	else
 		return NOT_TAKEN;
@@ -103,7 +115,7 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	from = express_octets(&ip->src, m->source_length, 4, end);
 	if (!from)
 		return NOT_TAKEN;
-	if (express_gateway_syn(ctx, x, ETH_LEN + IPV6_LEN))
+	if (express_gateway_syn(ctx, x, express_l3(x) + IPV6_LEN))
 		return NOT_TAKEN;
 	h.dst = ld32(octets);
 	h.src = ld32(from);
@@ -113,7 +125,7 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	h.ttl = ip->hop_limit - 1;
 	x->hop = express_route4(ctx, x, h.dst, MAIN_TABLE,
 				x->length - IPV6_LEN + IPV4_LEN + express_gtpu_length(h.container),
-				ETH_LEN + IPV6_LEN);
+				express_l3(x) + IPV6_LEN);
 	if (!x->hop)
 		return NOT_TAKEN;
 	return express_push_gtpu4(ctx, x, &h, IPV6_LEN);
@@ -121,9 +133,9 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 
 /* ---- GTP-U to SRv6 ---- */
 
-/* A G-PDU without options, or with one container of 4 octets: the T-PDU, or
- * NULL. The container's octets go to `container` (0x80 where there is none). */
-INLINE void *express_gpdu(struct udp *udp, void *end, __u32 *teid, __u32 *container)
+/* A G-PDU in the `length` octets from `udp` on, without options, or with one container of 4
+ * octets: the T-PDU, or NULL. The container's octets go to `container` (0: there is none). */
+INLINE void *express_gpdu(struct udp *udp, __u32 length, void *end, __u32 *teid, __u32 *container)
 {
 	struct gtpu *gtpu = (void *)udp + UDP_LEN;
 	void *pdu = (void *)gtpu + GTPU_LEN;
@@ -132,8 +144,7 @@ INLINE void *express_gpdu(struct udp *udp, void *end, __u32 *teid, __u32 *contai
 	if (pdu + 8 > end)
 		return 0;
 	first = ld32(gtpu);
-	if (be16(ld16(&udp->length)) != (long)end - (long)udp ||
-	    be16(first >> 16) != (long)end - (long)pdu)
+	if (be16(ld16(&udp->length)) != length || be16(first >> 16) != length - UDP_LEN - GTPU_LEN)
 		return 0;
 	*teid = be32(ld32(&gtpu->teid));
 	*container = 0;
@@ -171,13 +182,13 @@ INLINE int express_takes6(struct mobile *m)
 }
 
 /* Whether the T-PDU may be one of `m`. */
-INLINE int express_take_pdu(struct express *x, struct mobile *m, void *inner, void *end,
-			    struct express_ipv6_header *h)
+INLINE int express_take_pdu(struct express *x, struct mobile *m, void *inner, __u32 length,
+			    void *end, struct express_ipv6_header *h)
 {
-	if (express_takes4(m) && express_ipv4(inner, end, x->port_flags)) {
+	if (express_takes4(m) && express_ipv4(inner, length, end, x->port_flags)) {
 		h->hash = express_hash4(inner);
 		h->next_header = NH_IPV4;
-	} else if (express_takes6(m) && express_ipv6(inner, end, x->port_flags)) {
+	} else if (express_takes6(m) && express_ipv6(inner, length, end, x->port_flags)) {
 		h->hash = express_hash6(inner);
 		h->next_header = NH_IPV6;
 	}
@@ -192,25 +203,26 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 	struct udp *udp = (void *)ip + IPV6_LEN;
 	struct express_ipv6_header h = {};
 	__u32 teid = 0, container = 0, popped;
-	struct words last;
 	void *inner;
 
 	if (!m || !express_whole(m->args_offset, ARGS_MOB_LEN) || ip->next_header != NH_UDP ||
 	    (void *)udp + UDP_LEN > end || ip->hop_limit <= 1 || ld16(&udp->dst) != be16(GTPU_PORT))
 		return NOT_TAKEN;
-	inner = express_gpdu(udp, end, &teid, &container);
+	inner = express_gpdu(udp, x->length - IPV6_LEN, end, &teid, &container);
 	if (!inner || (container >> 12 & 0xf) > 1)
 		return NOT_TAKEN;
 	popped = inner - (void *)ip;
-	if (!express_take_pdu(x, m, inner, end, &h))
+	if (!express_take_pdu(x, m, inner, x->length - popped, end, &h))
 		return NOT_TAKEN;
 	h.args_at = m->args_offset;
 	h.args = srh_args(express_put_args(container, teid), h.args_at);
 	if (sid->behavior == END_M_GTP6_D_DI) {
-		copy16(&last, &ip->dst);
-		h.last = &last;
+		h.last = express_room();
+		if (!h.last)
+			return NOT_TAKEN;
+		copy16(h.last, &ip->dst);
 	}
-	if (express_gateway_syn(ctx, x, ETH_LEN + popped) ||
+	if (express_gateway_syn(ctx, x, express_l3(x) + popped) ||
 	    express_encaps(ctx, x, sid->policy, &h, popped) == NOT_TAKEN)
 		return NOT_TAKEN;
 	h.src = &m->source;
@@ -271,30 +283,30 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &to->index);
 	struct express_ipv6_header h = {};
 	__u32 teid = 0, container = 0, popped;
-	struct words sid;
+	struct words *sid = express_room();
 	void *inner;
 
-	inner = express_gpdu((void *)ip + IPV4_LEN, end, &teid, &container);
-	if (!m || !inner || !m->target_length || m->target_length > 128 - 32 - ARGS_MOB_BITS ||
-	    !m->source_length || !express_whole(m->source_length, 4) || (container >> 12 & 0xf) > 1)
-		return NOT_TAKEN;
-	if (!express_take_pdu(x, m, inner, end, &h))
+	inner = express_gpdu((void *)ip + IPV4_LEN, x->length - IPV4_LEN, end, &teid, &container);
+	if (!m || !sid || !inner || !m->target_length ||
+	    m->target_length > 128 - 32 - ARGS_MOB_BITS || !m->source_length ||
+	    !express_whole(m->source_length, 4) || (container >> 12 & 0xf) > 1)
 		return NOT_TAKEN;
 	popped = inner - (void *)ip;
-	if (express_gateway_syn(ctx, x, ETH_LEN + popped))
+	if (!express_take_pdu(x, m, inner, x->length - popped, end, &h) ||
+	    express_gateway_syn(ctx, x, express_l3(x) + popped))
 		return NOT_TAKEN;
-	express_put_sid(&sid, m, ld32(&ip->dst), express_put_args(container, teid));
+	express_put_sid(sid, m, ld32(&ip->dst), express_put_args(container, teid));
 	if (m->policy) {
-		h.last = &sid;
+		h.last = sid;
 		if (express_encaps(ctx, x, m->policy, &h, popped) == NOT_TAKEN)
 			return NOT_TAKEN;
 		return express_push_gtp4_d(ctx, x, m, &h, ip, popped);
 	}
 	x->hop = express_sid_route(ctx, x, m, to, ld32(&ip->dst), x->length - popped + IPV6_LEN,
-				   ETH_LEN + popped);
+				   express_l3(x) + popped);
 	if (!x->hop)
 		return NOT_TAKEN;
-	h.dst = &sid;
+	h.dst = sid;
 	return express_push_gtp4_d(ctx, x, m, &h, ip, popped);
 }
 

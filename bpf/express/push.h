@@ -8,10 +8,9 @@
 /* The flow hash of a packet that express_ipv4/6 let through. */
 INLINE __u32 express_hash4(struct ipv4 *ip)
 {
-	return flow_finish(flow_ipv4(ip), ip->protocol,
-			   flow_has_word(ip->protocol)
-				   ? flow_word(ip->protocol, (void *)ip + IPV4_LEN)
-				   : 0);
+	return flow_finish(
+		flow_ipv4(ip), ip->protocol,
+		flow_has_word(ip->protocol) ? flow_word(ip->protocol, (void *)ip + IPV4_LEN) : 0);
 }
 
 INLINE __u32 express_hash6(struct ipv6 *ip)
@@ -59,16 +58,6 @@ INLINE int express_fill6(void *ip, struct express_ipv6_header *h, void *end)
 	return 0;
 }
 
-/* The first `popped` octets of layer 3 make room for `pushed`: where these go, or
- * NULL. */
-INLINE void *express_push(struct xdp_md *ctx, struct express *x, __u32 popped, __u32 pushed)
-{
-	if (!bpf_xdp_adjust_head(ctx, (int)(popped - pushed)))
-		return (void *)(long)ctx->data + ETH_LEN;
-	count(&outcomes, REASON_HEADROOM, x->length + ETH_LEN);
-	return 0;
-}
-
 /* A call takes longer than to write some segments, but what is rare need not be verified for each
  * who asks. */
 INLINE int express_push_srh(struct xdp_md *ctx, struct express_ipv6_header *h, void *to)
@@ -84,21 +73,23 @@ INLINE int express_push6(struct xdp_md *ctx, struct express *x, struct express_i
 			 __u32 popped)
 {
 	__u32 pushed = h->srh ? srv6_length(srh_segments(h->srh)) : IPV6_LEN;
-	void *ip = express_push(ctx, x, popped, pushed);
+	__u32 first = ipv6_first_word(h->class, h->hash);
+	void *ip;
 
+	opaque(first);
+	ip = express_push(ctx, x, popped, pushed);
 	if (!ip)
 		return XDP_DROP;
 	if (ip + IPV6_LEN > (void *)(long)ctx->data_end)
 		return XDP_ABORTED; /* cannot be: it was pushed */
 	x->list_length = x->length - popped + pushed;
-	write_ipv6(ip, h->class, h->hash, x->list_length - IPV6_LEN,
-		   h->srh ? NH_ROUTING : h->next_header, h->hop_limit, h->src, h->dst);
+	write_ipv6(ip, first, x->list_length - IPV6_LEN, h->srh ? NH_ROUTING : h->next_header,
+		   h->hop_limit, h->src, h->dst);
 	if (express_fill6(ip, h, (void *)(long)ctx->data_end))
 		return XDP_ABORTED; /* cannot be: they were looked at before */
-	express_ethernet(x, ip, TYPE_IPV6);
 	if (h->srh && express_push_srh(ctx, h, ip + IPV6_LEN))
 		return XDP_ABORTED; /* cannot be: it was pushed */
-	return express_leave(x);
+	return express_out(ctx, x, TYPE_IPV6);
 }
 
 /* IPv4, UDP, GTP-U, with or without a container. */
@@ -169,7 +160,7 @@ INLINE int express_push_gtpu4(struct xdp_md *ctx, struct express *x, struct expr
 	express_write_ipv4(ip, h, length);
 	express_write_gtpu(ip + IPV4_LEN + UDP_LEN, length - IPV4_LEN - UDP_LEN - GTPU_LEN, h->teid,
 			   h->container);
-	return express_out(x, ip, TYPE_IPV4);
+	return express_out(ctx, x, TYPE_IPV4);
 }
 
 /* IPv6, UDP, GTP-U. */
@@ -197,13 +188,14 @@ INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct expr
 		return XDP_DROP;
 	if (ip + IPV6_LEN + UDP_LEN + GTPU_LEN + 8 > (void *)(long)ctx->data_end)
 		return XDP_ABORTED; /* cannot be: an IP packet follows */
-	write_ipv6(ip, h->class, h->hash, length, NH_UDP, h->hop_limit, h->src, h->dst);
+	write_ipv6(ip, ipv6_first_word(h->class, h->hash), length, NH_UDP, h->hop_limit, h->src,
+		   h->dst);
 	st32(ip + 40, be16(flow_port(h->hash)) | (__u32)be16(GTPU_PORT) << 16);
 	sum += express_write_gtpu(ip + 48, length - UDP_LEN - GTPU_LEN, h->teid, h->container);
 	sum += (__u64)ld32(ip + 40) + be16(length) + pseudo_tail(length, NH_UDP);
 	sum = (__u16)~sum_fold(sum);
 	st32(ip + 44, be16(length) | (sum ? sum : 0xffff) << 16);
-	return express_out(x, ip, TYPE_IPV6);
+	return express_out(ctx, x, TYPE_IPV6);
 }
 
 /* Into a policy, with the segment h->last behind its list's if there is one; h->hash and

@@ -51,8 +51,6 @@ INLINE struct forwarding *express_forwarding(struct express *x, struct pdr *entr
 	if (!f)
 		return 0;
 	x->tunnel = &entry->volume;
-	index = slice_index(f, rule);
-	x->slice = index ? bpf_map_lookup_elem(&slice_counter, &index) : 0;
 	return f;
 }
 
@@ -67,9 +65,13 @@ GLOBAL int express_refuse(__u32 index, __u32 octets, __u32 reason, __u32 frame)
 INLINE int express_rates(struct express *x, struct forwarding *f, struct pdr *entry,
 			 struct rule *rule, __u32 octets)
 {
-	int reason = take_rates(entry, rule, slice_index(f, rule), octets);
+	__u32 slice = slice_index(f, rule);
+	int reason = take_rates(entry, rule, slice, octets);
 
-	return reason ? express_refuse(x->rule, octets, reason, x->length + ETH_LEN) : CONTINUE;
+	if (reason)
+		return express_refuse(x->rule, octets, reason, express_received(x));
+	x->slice = slice ? bpf_map_lookup_elem(&slice_counter, &slice) : 0;
+	return CONTINUE;
 }
 
 /* The UE's address; where that is not known, one that may be forwarded. */
@@ -185,11 +187,10 @@ INLINE int express_rule_segment(struct xdp_md *ctx, struct express *x, struct fo
 }
 
 INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry, struct rule *rule,
-			struct forwarding *f, void *ip, void *end, __u8 version, __u8 class,
+			struct forwarding *f, void *ip, __u32 kept, __u8 version, __u8 class,
 			__u32 hash)
 {
 	struct express_ipv6_header h = { .hash = hash };
-	__u32 kept = (long)end - (long)ip;
 	__u64 sum = 0;
 	__u32 pushed = express_gtpu_length(rule->flags >> PDR_CONTAINER_SHIFT) +
 		       (f->ipv4 ? IPV4_LEN : IPV6_LEN);
@@ -206,7 +207,7 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 	} else if (f->kind == FORWARD_GTPU) {
 		x->hop = express_shared(f->adjacency, hash, kept + pushed);
 		if (!f->ipv4)
-			sum = version == 4 ? express_sum4(ip, end) : express_sum6(ip, end);
+			sum = version == 4 ? express_sum4(ip, kept) : express_sum6(ip, kept);
 		if (!x->hop || (!f->ipv4 && !sum))
 			return NOT_TAKEN;
 	} else {
@@ -229,29 +230,32 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 				  sum + (version == 6 ? (__u16)~0x100 : 0), kept);
 }
 
-/* The packet at `l3` by rule `index` into a tunnel; it came by SID `sid`, if that
+/* The packet at `where` (sought_at) by rule `index` into a tunnel; it came by SID `sid`, if that
  * is not 0. A function of its own: it is the same for all who ask, and the
  * verifier need not go through it for each. */
-GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 sid, __u32 port_flags)
+GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 where, __u32 sid,
+			     __u32 port_flags)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct pdr *entry = bpf_map_lookup_elem(&pdr, &index);
 	struct rule rule;
 	struct express x = { .cfg = &node_settings };
 	struct forwarding *f;
+	__u64 l3 = where & 0xffff;
 	struct ipv4 *ip = data + l3;
 	struct ipv6 *six = data + l3;
-	__u32 kept, hash;
+	__u32 kept = where >> 16, hash;
 	__u8 class, version;
 
 	if (!entry || l3 > MAX_OFFSET || (void *)ip + IPV4_LEN > end)
 		return NOT_TAKEN;
-	kept = (long)end - (long)ip;
-	if (express_ipv4(ip, end, port_flags) && !express_odd4(ld32(&ip->src))) {
+	x.port_flags = port_flags;
+	x.length = l3 - express_l3(&x) + kept;
+	if (express_ipv4(ip, kept, end, port_flags) && !express_odd4(ld32(&ip->src))) {
 		version = 4;
 		class = ip->tos;
 		hash = express_hash4(ip);
-	} else if (express_ipv6(six, end, port_flags) && !express_odd6(&six->src)) {
+	} else if (express_ipv6(six, kept, end, port_flags) && !express_odd6(&six->src)) {
 		version = 6;
 		class = ipv6_class(six);
 		hash = express_hash6(six);
@@ -263,10 +267,9 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 si
 	f = entry ? express_forwarding(&x, entry, &rule) : 0;
 	if (!entry || !f || express_syn(ctx, &x, l3))
 		return NOT_TAKEN;
-	x.length = (long)end - (long)data - ETH_LEN;
 	x.tunnel_length = kept;
 	x.sid = sid ? bpf_map_lookup_elem(&sid_counter, &sid) : 0;
-	return express_into(ctx, &x, entry, &rule, f, ip, end, version, class, hash);
+	return express_into(ctx, &x, entry, &rule, f, ip, kept, version, class, hash);
 }
 
 /* ---- behind a NAT ---- */
@@ -278,7 +281,8 @@ INLINE int express_from_nat(struct xdp_md *ctx, struct express *x, struct pdr *e
 			    struct rule *rule, struct forwarding *f, struct ipv4 *inner,
 			    __u32 which, __u64 length)
 {
-	__u32 l3 = x->length + ETH_LEN - length, table = f->index | CACHE_IPV4 | CACHE_GUARDED;
+	__u32 l3 = express_l3(x) + x->length - length,
+	      table = f->index | CACHE_IPV4 | CACHE_GUARDED;
 	struct cached *slot = f->index ? express_cached(x, ld32(&inner->dst), ~0ull, table) : 0;
 	int read = nat_read(ctx, l3, 0), verdict;
 
@@ -291,7 +295,7 @@ INLINE int express_from_nat(struct xdp_md *ctx, struct express *x, struct pdr *e
 	if (verdict != CONTINUE)
 		return verdict;
 	if (nat_leave(ctx, l3, which, read)) {
-		count(&outcomes, REASON_NAT_PORTS, x->length + ETH_LEN);
+		count(&outcomes, REASON_NAT_PORTS, express_received(x));
 		return XDP_DROP;
 	}
 	x->tunnel_length = length;
@@ -300,6 +304,12 @@ INLINE int express_from_nat(struct xdp_md *ctx, struct express *x, struct pdr *e
 }
 
 /* ---- from the UE ---- */
+
+/* Where the T-PDU is: its length is known. */
+INLINE __u32 express_inner(struct express *x)
+{
+	return express_l3(x) + x->length - x->tunnel_length;
+}
 
 /* Whether what leaves for the data network gets an outer header. Into a VPN it takes congestion
  * marks of the one that it had along, which the journey sees to. */
@@ -312,20 +322,18 @@ INLINE int express_is_pushed(struct forwarding *f, __u8 outer, __u8 inner)
 /* To a destination that an earlier packet found free for UEs to reach, or into
  * an SRv6 tunnel. */
 INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *entry,
-			    struct rule *rule, struct forwarding *f, struct ipv4 *inner, void *end,
-			    __u8 outer)
+			    struct rule *rule, struct forwarding *f, struct ipv4 *inner, __u8 outer)
 {
-	__u64 length = (long)end - (long)inner;
-	__u32 which;
+	__u32 which, length = x->tunnel_length;
 	int verdict;
 
-	opaque(length);
-	if (!express_ipv4(inner, end, x->port_flags))
+	if (!express_ipv4(inner, length, packet_end(ctx), x->port_flags))
 		return NOT_TAKEN;
 	if (express_is_pushed(f, outer, inner->tos))
 		return express_nested4(x, inner)
 			       ? NOT_TAKEN
-			       : express_send_rule(ctx, x->rule, x->length + ETH_LEN - length, 0,
+			       : express_send_rule(ctx, x->rule,
+						   sought_at(express_inner(x), length), 0,
 						   x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, inner->tos))
 		return NOT_TAKEN;
@@ -333,43 +341,39 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *e
 	if (which)
 		return express_from_nat(ctx, x, entry, rule, f, inner, which, length);
 	x->hop = express_route(ctx, x, ld32(&inner->dst), ~0ull,
-			       f->index | CACHE_IPV4 | CACHE_GUARDED, length,
-			       x->length + ETH_LEN - length);
+			       f->index | CACHE_IPV4 | CACHE_GUARDED, length, express_inner(x));
 	if (!x->hop)
 		return NOT_TAKEN;
 	verdict = express_rates(x, f, entry, rule, length);
 	if (verdict != CONTINUE)
 		return verdict;
-	x->tunnel_length = length;
 	ipv4_spend(inner);
 	return express_cut(ctx, x, x->length - length, TYPE_IPV4);
 }
 
 INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, struct pdr *entry,
-			    struct rule *rule, struct forwarding *f, struct ipv6 *inner, void *end,
-			    __u8 outer)
+			    struct rule *rule, struct forwarding *f, struct ipv6 *inner, __u8 outer)
 {
-	__u64 length = (long)end - (long)inner;
+	__u32 length = x->tunnel_length;
 	int verdict;
 
-	opaque(length);
-	if (!express_ipv6(inner, end, x->port_flags))
+	if (!express_ipv6(inner, length, packet_end(ctx), x->port_flags))
 		return NOT_TAKEN;
 	if (express_is_pushed(f, outer, ipv6_class(inner)))
 		return express_nested6(x, inner)
 			       ? NOT_TAKEN
-			       : express_send_rule(ctx, x->rule, x->length + ETH_LEN - length, 0,
+			       : express_send_rule(ctx, x->rule,
+						   sought_at(express_inner(x), length), 0,
 						   x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, ipv6_class(inner)))
 		return NOT_TAKEN;
 	x->hop = express_route(ctx, x, ld64(&inner->dst), ld64(&inner->dst.b[8]),
-			       f->index | CACHE_GUARDED, length, x->length + ETH_LEN - length);
+			       f->index | CACHE_GUARDED, length, express_inner(x));
 	if (!x->hop)
 		return NOT_TAKEN;
 	verdict = express_rates(x, f, entry, rule, length);
 	if (verdict != CONTINUE)
 		return verdict;
-	x->tunnel_length = length;
 	inner->hop_limit--;
 	return express_cut(ctx, x, x->length - length, TYPE_IPV6);
 }
@@ -377,13 +381,12 @@ INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, struct pdr *e
 /* The G-PDU goes on to another F-TEID. */
 INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct pdr *entry,
 				  struct rule *rule, struct forwarding *f, struct ipv4 *ip,
-				  struct ipv4 *inner, void *end)
+				  struct ipv4 *inner)
 {
 	struct express_gtpu_header g = {};
-	__u32 octets = (long)end - (long)inner;
 	int verdict;
 
-	if (!f->ipv4 || !express_pdu_hash(inner, end, &g.hash))
+	if (!f->ipv4 || !express_pdu_hash(inner, x->tunnel_length, packet_end(ctx), &g.hash))
 		return NOT_TAKEN;
 	if (inner->version_ihl == 0x45 ? express_nested4(x, inner)
 				       : express_nested6(x, (void *)inner))
@@ -391,57 +394,61 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 	x->hop = express_shared(f->adjacency, g.hash, x->length);
 	if (!x->hop)
 		return NOT_TAKEN;
-	verdict = express_rates(x, f, entry, rule, octets);
+	verdict = express_rates(x, f, entry, rule, x->tunnel_length);
 	if (verdict != CONTINUE)
 		return verdict;
-	x->tunnel_length = octets;
 	g.src = ld32(&f->source.b[12]);
 	g.dst = ld32(&f->remote.b[12]);
 	g.teid = rule->teid;
 	g.tos = express_mark(f, ip->tos);
 	g.ttl = ip->ttl - 1;
-	return express_onward4(x, &g, ip);
+	return express_onward4(ctx, x, &g, ip);
 }
 
 /* Whether the T-PDU is an IP packet from where its TEID's may come. */
-INLINE int express_source(struct pdr *head, struct ipv4 *inner, void *end)
+INLINE int express_source(struct xdp_md *ctx, struct pdr *head, struct ipv4 *inner)
 {
 	if (inner->version_ihl == 0x45)
-		return (void *)inner + IPV4_LEN <= end && express_source4(head, inner);
-	return is_ipv6(inner) && (void *)inner + IPV6_LEN <= end &&
+		return (void *)inner + IPV4_LEN <= packet_end(ctx) && express_source4(head, inner);
+	return is_ipv6(inner) && (void *)inner + IPV6_LEN <= packet_end(ctx) &&
 	       express_source6(head, (void *)inner);
 }
 
 /* A G-PDU for rule `index`, or for one of several that this leads to. */
 INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip,
-			   struct ipv4 *inner, void *end, __u32 container)
+			   struct ipv4 *inner, __u32 container)
 {
 	struct pdr *head = bpf_map_lookup_elem(&pdr, &index), *entry;
-	__u64 octets = (long)end - (long)inner;
-	__u32 l3 = x->length + ETH_LEN - octets;
+	__u32 popped = (void *)inner - (void *)ip;
 	struct rule rule = {};
 	struct forwarding *f;
-	__u8 outer = ip->tos;
 
-	opaque(octets);
-	if (!head || !express_source(head, inner, end))
+	opaque(popped);
+	x->tunnel_length = x->length - popped;
+	if (!head || !express_source(ctx, head, inner))
 		return NOT_TAKEN;
 	x->rule = index;
-	entry = express_choose(ctx, x, head, &rule, l3, octets, inner->version_ihl >> 4,
-			       SOUGHT_UPLINK | express_qfi(container));
+	entry = express_choose(ctx, x, head, &rule, express_inner(x), x->tunnel_length,
+			       inner->version_ihl >> 4, SOUGHT_UPLINK | express_qfi(container));
 	f = entry ? express_forwarding(x, entry, &rule) : 0;
-	if (!entry || !f || express_syn(ctx, x, l3))
+	if (!entry || !f || express_syn(ctx, x, express_inner(x)))
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_GTPU && (container ? f->control : rule.flags >> PDR_CONTAINER_SHIFT))
 		return NOT_TAKEN; /* it loses its container, or gets one */
 	if (f->kind == FORWARD_GTPU)
-		return express_session_onward(ctx, x, entry, &rule, f, ip, inner, end);
+		return express_session_onward(ctx, x, entry, &rule, f, ip, inner);
 	if (inner->version_ihl == 0x45)
-		return express_from_ue4(ctx, x, entry, &rule, f, inner, end, outer);
-	return express_from_ue6(ctx, x, entry, &rule, f, (void *)inner, end, outer);
+		return express_from_ue4(ctx, x, entry, &rule, f, inner, ip->tos);
+	return express_from_ue6(ctx, x, entry, &rule, f, (void *)inner, ip->tos);
 }
 
 /* ---- to the UE ---- */
+
+/* The packet that was received, by rule `index`. */
+INLINE int express_to_ue(struct xdp_md *ctx, struct express *x, __u32 index)
+{
+	return express_send_rule(ctx, index, sought_at(express_l3(x), x->length), 0, x->port_flags);
+}
 
 /* The IPv4 packet `ip` is for a public address of NAT `which`: on to its UE. Where the journey
  * has to look, it gets the packet as it came. */
@@ -452,9 +459,9 @@ INLINE int express_to_nat(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	struct pool4 *pool;
 	int read, verdict;
 
-	if (!express_ipv4(ip, end, x->port_flags) || nat_of_address(ld32(&ip->src)))
+	if (!express_ipv4(ip, x->length, end, x->port_flags) || nat_of_address(ld32(&ip->src)))
 		return NOT_TAKEN;
-	read = nat_read(ctx, ETH_LEN, 1);
+	read = nat_read(ctx, express_l3(x), 1);
 	if (read < 0 || read & NAT_READ_QUOTED)
 		return NOT_TAKEN;
 	ue = nat_ue_of(nat_number(which), be32(public) & ~nat_number(which)->address_mask, read,
@@ -462,11 +469,10 @@ INLINE int express_to_nat(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	pool = ue ? find_pool4(x->cfg, ue) : 0;
 	if (!pool || !pool->sessions)
 		return NOT_TAKEN;
-	nat_rewrite(ctx, ETH_LEN, NAT_DESTINATION, be32(ue), port);
-	verdict =
-		express_send_rule(ctx, pool->base + (ue & ~pool->mask), ETH_LEN, 0, x->port_flags);
+	nat_rewrite(ctx, express_l3(x), NAT_DESTINATION, be32(ue), port);
+	verdict = express_to_ue(ctx, x, pool->base + (ue & ~pool->mask));
 	if (verdict == NOT_TAKEN)
-		nat_rewrite(ctx, ETH_LEN, NAT_DESTINATION, public, read & 0xffff);
+		nat_rewrite(ctx, express_l3(x), NAT_DESTINATION, public, read & 0xffff);
 	return verdict;
 }
 
@@ -476,8 +482,7 @@ INLINE int express_to_ue6(struct xdp_md *ctx, struct express *x, __u64 hi)
 
 	if (!pool || !pool->sessions)
 		return NOT_TAKEN;
-	return express_send_rule(ctx, pool->base + (be64(hi) & ~pool->mask), ETH_LEN, 0,
-				 x->port_flags);
+	return express_to_ue(ctx, x, pool->base + (be64(hi) & ~pool->mask));
 }
 
 /* The rule of the UE that a packet at a SID is for; 0: the journey has to look. */
@@ -506,7 +511,9 @@ INLINE int express_sid_sessions(struct xdp_md *ctx, struct express *x, struct lo
 	if (ip->next_header == NH_IPV4 && (void *)inner4 + IPV4_LEN <= end &&
 	    express_ecn(ipv6_class(ip), inner4->tos))
 		index = express_at_sid(sid, ip, 0, ld32(&inner4->src), ld32(&inner4->dst));
-	return index ? express_send_rule(ctx, index, ETH_LEN + IPV6_LEN, counter, x->port_flags)
+	return index ? express_send_rule(ctx, index,
+					 sought_at(express_l3(x) + IPV6_LEN, x->length - IPV6_LEN),
+					 counter, x->port_flags)
 		     : NOT_TAKEN;
 }
 

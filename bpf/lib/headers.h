@@ -125,11 +125,11 @@ INLINE __u32 ipv6_first_word(__u8 class, __u32 flow)
 	return be32(6u << 28 | (__u32) class << 20 | (flow & 0xfffff));
 }
 
-/* A header with `payload` octets behind it. */
-INLINE void write_ipv6(void *ip, __u8 class, __u32 flow, __u16 payload, __u8 next_header,
-		       __u8 hop_limit, const void *src, const void *dst)
+/* A header with `payload` octets behind it; `first` is ipv6_first_word(). */
+INLINE void write_ipv6(void *ip, __u32 first, __u16 payload, __u8 next_header, __u8 hop_limit,
+		       const void *src, const void *dst)
 {
-	st32(ip, ipv6_first_word(class, flow));
+	st32(ip, first);
 	st32(ip + 4, be16(payload) | (__u32)next_header << 16 | (__u32)hop_limit << 24);
 	copy16(ip + 8, src);
 	copy16(ip + 24, dst);
