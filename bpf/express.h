@@ -19,7 +19,7 @@ INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *
 	__u32 key = t->source;
 	struct in6 *from = bpf_map_lookup_elem(&source, &key);
 
-	if (!t->ipv4 || !from || !express_pdu_hash(pdu, octets, end, &g.hash))
+	if (!t->ipv4 || express_is6(ip) || !from || !express_pdu_hash(pdu, octets, end, &g.hash))
 		return NOT_TAKEN;
 	x->hop = express_shared(t->adjacency, g.hash, x->length);
 	if (!x->hop)
@@ -34,14 +34,18 @@ INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *
 	return express_onward4(ctx, x, &g, ip);
 }
 
-/* To a GTP-U address of ours. */
-INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct ipv4 *ip, void *end)
+/* UDP to the GTP-U port of one of our addresses. */
+INLINE int express_receive(struct xdp_md *ctx, struct express *x)
 {
+	void *ip = (void *)(long)ctx->data + express_l3(x), *end = packet_end(ctx);
 	__u32 teid = 0, container = 0, slot, popped;
 	struct tunnel *t;
-	struct ipv4 *inner =
-		express_gpdu((void *)ip + IPV4_LEN, x->length - IPV4_LEN, end, &teid, &container);
+	struct ipv4 *inner;
 
+	if (ip + IPV4_LEN > end)
+		return NOT_TAKEN;
+	inner = express_gpdu(ip + express_header(ip), x->length - express_header(ip), end, &teid,
+			     &container);
 	if (!inner || (void *)inner + IPV4_LEN > end)
 		return NOT_TAKEN;
 	slot = pdr_of_teid(x->cfg, teid);
@@ -51,7 +55,7 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct ipv4 *i
 	t = bpf_map_lookup_elem(&tunnel, &slot);
 	if (slot >= x->cfg->teid_slots || !t || t->key != teid)
 		return NOT_TAKEN;
-	popped = (void *)inner - (void *)ip;
+	popped = (void *)inner - ip;
 	opaque(popped);
 	if (t->action == TUNNEL_SWITCH)
 		return express_switch(ctx, x, t, ip, inner, x->length - popped, end);
@@ -62,11 +66,11 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct ipv4 *i
 	if (inner->version_ihl == 0x45)
 		return inner->protocol == NH_UDP && is_gtpu4(x->cfg, ld32(&inner->dst))
 			       ? NOT_TAKEN
-			       : express_decap4(ctx, x, inner, end, ip->tos, popped, t->adjacency,
-						t->index);
-	if (is_ipv6(inner) && !x->cfg->gtpu6_count)
-		return express_decap6(ctx, x, (void *)inner, end, ip->tos, popped, t->adjacency,
-				      t->index);
+			       : express_decap4(ctx, x, inner, end, express_class(ip), popped,
+						t->adjacency, t->index);
+	if (is_ipv6(inner) && (void *)inner + IPV6_LEN <= end && !express_nested6(x, (void *)inner))
+		return express_decap6(ctx, x, (void *)inner, end, express_class(ip), popped,
+				      t->adjacency, t->index);
 	return NOT_TAKEN;
 }
 
@@ -172,6 +176,23 @@ INLINE int express_send(struct xdp_md *ctx, struct express *x, __u32 index, stru
 		       : express_send_gtpu6(ctx, x, t, from, ip, end);
 }
 
+INLINE int express_steer6(struct xdp_md *ctx, struct express *x, __u32 policy, struct ipv6 *ip,
+			  void *end)
+{
+	struct express_ipv6_header h = {};
+
+	if (!express_ipv6(ip, x->length, end, x->port_flags) || express_odd6(&ip->src) ||
+	    express_odd6(&ip->dst))
+		return NOT_TAKEN;
+	h.hash = express_hash6(ip);
+	if (express_encaps(ctx, x, policy, &h, 0) == NOT_TAKEN)
+		return NOT_TAKEN;
+	h.class = ipv6_class(ip);
+	h.next_header = NH_IPV6;
+	ip->hop_limit--;
+	return express_push6(ctx, x, &h, 0);
+}
+
 /* The table of class_by_source of what arrived. */
 INLINE __u32 express_from(struct xdp_md *ctx, struct express *x, void *l3)
 {
@@ -214,6 +235,32 @@ INLINE int express_frame(struct xdp_md *ctx, struct express *x, void *eth)
 
 /* ---- whose ---- */
 
+/* Of what receives, and of it alone: express_receive() comes next, once for both versions. */
+#define RECEIVES -5
+
+/* An IPv6 packet to no SID. */
+INLINE int express_destination6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
+{
+	__u64 hi = ld64(&ip->dst);
+	struct pool6 *pool = find_pool6(x->cfg, be64(hi));
+	struct cached *to;
+	__u32 index;
+
+	if (pool)
+		return pool->sessions ? express_to_ue(ctx, x, pool->base + (be64(hi) & ~pool->mask))
+				      : NOT_TAKEN;
+	index = is_n6(x->port_flags) ? pdr_of_ue6(x->cfg, hi) : 0;
+	if (index)
+		return express_to_ue(ctx, x, index);
+	to = express_cached(x, hi, ld64(&ip->dst.b[8]),
+			    cache_table(x->port_flags >> PORT_TABLE_SHIFT));
+	if (!to || !may_steer(x->port_flags, to->kind))
+		return NOT_TAKEN;
+	if (to->kind == TARGET_PDR)
+		return express_to_ue(ctx, x, to->index);
+	return to->kind == TARGET_POLICY ? express_steer6(ctx, x, to->index, ip, end) : NOT_TAKEN;
+}
+
 INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
 {
 	__u32 index, adj;
@@ -226,10 +273,16 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 	sid = find_sid(x->cfg, &ip->dst, &index);
 	if (refuse6(x->cfg, x->port_flags, x->access, sid, ip))
 		return NOT_TAKEN;
-	if (!sid && refuse_ue6(x->cfg, x->port_flags, ip))
-		return NOT_TAKEN;
+	if (!sid && is_gtpu6(x->cfg, &ip->dst))
+		return ip->next_header == NH_UDP && ip->hop_limit > 1 && inner + UDP_LEN <= end &&
+				       ld16(inner + 2) == be16(GTPU_PORT) &&
+				       !refuse_gtpu6(x->port_flags, x->access, &ip->src)
+			       ? RECEIVES
+			       : NOT_TAKEN;
 	if (!sid)
-		return express_to_ue6(ctx, x, ld64(&ip->dst));
+		return refuse_ue6(x->cfg, x->port_flags, ip)
+			       ? NOT_TAKEN
+			       : express_destination6(ctx, x, ip, end);
 	x->sid = bpf_map_lookup_elem(&sid_counter, &index);
 	if (!x->sid)
 		return NOT_TAKEN;
@@ -294,9 +347,8 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 		return NOT_TAKEN;
 	gtpu = ip->protocol == NH_UDP && ld16(&udp->dst) == be16(GTPU_PORT);
 	if (is_gtpu4(x->cfg, dst))
-		return gtpu && !refuse_gtpu4(x->port_flags, x->access, ld32(&ip->src))
-			       ? express_receive(ctx, x, ip, end)
-			       : NOT_TAKEN;
+		return gtpu && !refuse_gtpu4(x->port_flags, x->access, ld32(&ip->src)) ? RECEIVES
+										       : NOT_TAKEN;
 	if (refuse_ue4(x->cfg, x->port_flags, ip))
 		return NOT_TAKEN;
 	if (x->cfg->nats && is_n6(x->port_flags)) {
@@ -315,9 +367,14 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 				       !express_odd4(ld32(&ip->src))
 			       ? express_send(ctx, x, index, ip, end)
 			       : NOT_TAKEN;
+	which = is_n6(x->port_flags) ? pdr_of_ue4(x->cfg, dst) : 0;
+	if (which)
+		return express_to_ue(ctx, x, which);
 	to = express_cached4(x, dst, cache_table(x->port_flags >> PORT_TABLE_SHIFT));
 	if (!to || !may_steer(x->port_flags, to->kind))
 		return NOT_TAKEN;
+	if (to->kind == TARGET_PDR)
+		return express_to_ue(ctx, x, to->index);
 	if (to->kind == TARGET_GTP4D && gtpu &&
 	    !refuse_gtpu4(x->port_flags, x->access, ld32(&ip->src)))
 		return express_gtp4_d(ctx, x, to, ip, end);
@@ -374,6 +431,8 @@ INLINE int express(struct xdp_md *ctx)
 		verdict = express_input6(ctx, &x, l3, end);
 	else if (type == be16(TYPE_IPV4))
 		verdict = express_input4(ctx, &x, l3, end);
+	if (verdict == RECEIVES)
+		verdict = express_receive(ctx, &x);
 	if (verdict == XDP_REDIRECT && x.port_flags & EXPRESS_PADDED &&
 	    bpf_xdp_adjust_tail(ctx, (int)(express_l3(&x) + x.length - express_received(&x))))
 		return XDP_ABORTED; /* cannot be: that many octets were behind the packet */

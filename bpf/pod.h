@@ -101,8 +101,9 @@ INLINE int write_tunnel(struct __sk_buff *skb, struct settings *cfg, struct chos
 	write_addresses(eth, hop);
 	st16(eth + 12, be16(TYPE_IPV6));
 	/* the length of many packets is only theirs that are made of them */
-	write_ipv6(ip, ipv6_first_word(in->class, in->hash), payload > 0xffff ? 0xffff : payload,
-		   c->srh_segments ? NH_ROUTING : next_header, cfg->hop_limit, &c->list->source,
+	write_ipv6(ip, ipv6_first_word(in->class, in->hash),
+		   ipv6_second_word(c->srh_segments ? NH_ROUTING : next_header, cfg->hop_limit),
+		   payload > 0xffff ? 0xffff : payload, &c->list->source,
 		   &c->list->segment[c->last]);
 	return c->srh_segments
 		       ? write_srh(ip + IPV6_LEN, (void *)(long)skb->data_end, c->list,

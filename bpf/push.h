@@ -213,8 +213,9 @@ INLINE int push_ipv6(struct xdp_md *ctx, struct packet *p, __u8 next_header)
 
 	if (!ip)
 		return -1;
-	write_ipv6(ip, ipv6_first_word(p->class, p->hash), p->length - IPV6_LEN, next_header,
-		   p->hop_limit, &p->src, p->extra && p->segments == 1 ? &p->last : &p->dst);
+	write_ipv6(ip, ipv6_first_word(p->class, p->hash),
+		   ipv6_second_word(next_header, p->hop_limit), p->length - IPV6_LEN, &p->src,
+		   p->extra && p->segments == 1 ? &p->last : &p->dst);
 	return 0;
 }
 

@@ -41,6 +41,27 @@ INLINE void *packet_end(struct xdp_md *ctx)
 	return (void *)(long)*(volatile __u32 *)&ctx->data_end; /* to keep it takes a register */
 }
 
+/* 1 if the header at `ip` is IPv6's, 0 if it is IPv4's: it is one of both. */
+INLINE __u64 express_is6(void *ip)
+{
+	__u64 first = *(__u8 *)ip;
+
+	opaque(first);
+	return first >> 5 & 1;
+}
+
+/* Octets of that header, which has no options. */
+INLINE __u64 express_header(void *ip)
+{
+	return IPV4_LEN + express_is6(ip) * (IPV6_LEN - IPV4_LEN);
+}
+
+/* Its TOS or traffic class. */
+INLINE __u8 express_class(void *ip)
+{
+	return be16(ld16(ip)) >> 4 * express_is6(ip);
+}
+
 /* Whether the frame has x->length octets from `l3` on. They may be in several pieces. */
 INLINE int express_complete(struct xdp_md *ctx, struct express *x, void *l3, void *end)
 {

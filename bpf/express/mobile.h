@@ -133,29 +133,30 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 
 /* ---- GTP-U to SRv6 ---- */
 
-/* A G-PDU in the `length` octets from `udp` on, without options, or with one container of 4
- * octets: the T-PDU, or NULL. The container's octets go to `container` (0: there is none). */
+/* A G-PDU in the `length` octets from `udp` on, with one container of 4 octets at most: the T-PDU,
+ * or NULL. The container's octets go to `container` (0: there is none). A sequence number is
+ * passed over. Where the T-PDU is follows without a branch: the verifier would go all ways. */
 INLINE void *express_gpdu(struct udp *udp, __u32 length, void *end, __u32 *teid, __u32 *container)
 {
 	struct gtpu *gtpu = (void *)udp + UDP_LEN;
-	void *pdu = (void *)gtpu + GTPU_LEN;
-	__u32 first;
+	void *options = (void *)gtpu + GTPU_LEN;
+	__u64 first, extended;
 
-	if (pdu + 8 > end)
+	if (options + 8 > end)
 		return 0;
 	first = ld32(gtpu);
-	if (be16(ld16(&udp->length)) != length || be16(first >> 16) != length - UDP_LEN - GTPU_LEN)
+	extended = first >> 2 & 1;
+	if (be16(ld16(&udp->length)) != length ||
+	    be16(first >> 16) != length - UDP_LEN - GTPU_LEN ||
+	    (first & 0xffff & ~GTPU_OPTIONS) != (GTPU_VERSION1 | GTPU_G_PDU << 8))
 		return 0;
 	*teid = be32(ld32(&gtpu->teid));
-	*container = 0;
-	if ((first & 0xffff) == (GTPU_VERSION1 | GTPU_G_PDU << 8))
-		return pdu;
-	if ((first & 0xffff) != (GTPU_VERSION1 | GTPU_FLAG_E | GTPU_G_PDU << 8))
+	*container = extended ? ld32(options + GTPU_OPTIONS_LEN) : 0;
+	if (extended && (ld32(options) >> 24 != GTPU_EXT_CONTAINER || (*container & 0xff) != 1 ||
+			 *container >> 24))
 		return 0;
-	*container = ld32(pdu + 4);
-	if (ld32(pdu) >> 24 != GTPU_EXT_CONTAINER || (*container & 0xff) != 1 || *container >> 24)
-		return 0;
-	return pdu + 8;
+	first &= GTPU_OPTIONS;
+	return options + GTPU_OPTIONS_LEN * (1 - express_is_zero(first) + extended);
 }
 
 /* The QFI of a G-PDU with `container`. */

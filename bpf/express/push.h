@@ -62,11 +62,9 @@ INLINE int express_fill6(void *ip, struct express_ipv6_header *h, void *end)
  * who asks. */
 INLINE int express_push_srh(struct xdp_md *ctx, struct express_ipv6_header *h, void *to)
 {
-	__u64 first = h->srh | h->next_header;
-
 	if (h->last || h->args)
-		return push_srh(ctx, h->list, first, h->last, h->args);
-	return write_srh(to, (void *)(long)ctx->data_end, h->list, first, 0, 0);
+		return push_srh(ctx, h->list, h->srh, h->last, h->args);
+	return write_srh(to, (void *)(long)ctx->data_end, h->list, h->srh, 0, 0);
 }
 
 INLINE int express_push6(struct xdp_md *ctx, struct express *x, struct express_ipv6_header *h,
@@ -74,17 +72,21 @@ INLINE int express_push6(struct xdp_md *ctx, struct express *x, struct express_i
 {
 	__u32 pushed = h->srh ? srv6_length(srh_segments(h->srh)) : IPV6_LEN;
 	__u32 first = ipv6_first_word(h->class, h->hash);
+	__u32 second = ipv6_second_word(h->srh ? NH_ROUTING : h->next_header, h->hop_limit);
 	void *ip;
 
-	opaque(first);
+	if (h->srh)
+		h->srh |= h->next_header;
+	opaque(first); /* these are less to keep than what they are made of */
+	opaque(second);
+	x->list_length = x->length - popped + pushed;
+	opaque(x->list_length);
 	ip = express_push(ctx, x, popped, pushed);
 	if (!ip)
 		return XDP_DROP;
 	if (ip + IPV6_LEN > (void *)(long)ctx->data_end)
 		return XDP_ABORTED; /* cannot be: it was pushed */
-	x->list_length = x->length - popped + pushed;
-	write_ipv6(ip, first, x->list_length - IPV6_LEN, h->srh ? NH_ROUTING : h->next_header,
-		   h->hop_limit, h->src, h->dst);
+	write_ipv6(ip, first, second, x->list_length - IPV6_LEN, h->src, h->dst);
 	if (express_fill6(ip, h, (void *)(long)ctx->data_end))
 		return XDP_ABORTED; /* cannot be: they were looked at before */
 	if (h->srh && express_push_srh(ctx, h, ip + IPV6_LEN))
@@ -188,8 +190,8 @@ INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct expr
 		return XDP_DROP;
 	if (ip + IPV6_LEN + UDP_LEN + GTPU_LEN + 8 > (void *)(long)ctx->data_end)
 		return XDP_ABORTED; /* cannot be: an IP packet follows */
-	write_ipv6(ip, ipv6_first_word(h->class, h->hash), length, NH_UDP, h->hop_limit, h->src,
-		   h->dst);
+	write_ipv6(ip, ipv6_first_word(h->class, h->hash), ipv6_second_word(NH_UDP, h->hop_limit),
+		   length, h->src, h->dst);
 	st32(ip + 40, be16(flow_port(h->hash)) | (__u32)be16(GTPU_PORT) << 16);
 	sum += express_write_gtpu(ip + 48, length - UDP_LEN - GTPU_LEN, h->teid, h->container);
 	sum += (__u64)ld32(ip + 40) + be16(length) + pseudo_tail(length, NH_UDP);

@@ -97,7 +97,7 @@ INLINE int express_nested4(struct express *x, struct ipv4 *inner)
 
 INLINE int express_nested6(struct express *x, struct ipv6 *inner)
 {
-	return inner->next_header == NH_UDP && x->cfg->gtpu6_count;
+	return inner->next_header == NH_UDP && is_gtpu6(x->cfg, &inner->dst);
 }
 
 /* The MSS of SYN packets is for the journey to see. */
@@ -386,7 +386,10 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 	struct express_gtpu_header g = {};
 	int verdict;
 
-	if (!f->ipv4 || !express_pdu_hash(inner, x->tunnel_length, packet_end(ctx), &g.hash))
+	if (!f->ipv4 || express_is6(ip) ||
+	    !express_pdu_hash(inner, x->tunnel_length, packet_end(ctx), &g.hash))
+		return NOT_TAKEN;
+	if ((void *)inner + IPV6_LEN > packet_end(ctx))
 		return NOT_TAKEN;
 	if (inner->version_ihl == 0x45 ? express_nested4(x, inner)
 				       : express_nested6(x, (void *)inner))
@@ -415,11 +418,11 @@ INLINE int express_source(struct xdp_md *ctx, struct pdr *head, struct ipv4 *inn
 }
 
 /* A G-PDU for rule `index`, or for one of several that this leads to. */
-INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip,
+INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, void *ip,
 			   struct ipv4 *inner, __u32 container)
 {
 	struct pdr *head = bpf_map_lookup_elem(&pdr, &index), *entry;
-	__u32 popped = (void *)inner - (void *)ip;
+	__u32 popped = (void *)inner - ip;
 	struct rule rule = {};
 	struct forwarding *f;
 
@@ -438,8 +441,8 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, s
 	if (f->kind == FORWARD_GTPU)
 		return express_session_onward(ctx, x, entry, &rule, f, ip, inner);
 	if (inner->version_ihl == 0x45)
-		return express_from_ue4(ctx, x, entry, &rule, f, inner, ip->tos);
-	return express_from_ue6(ctx, x, entry, &rule, f, (void *)inner, ip->tos);
+		return express_from_ue4(ctx, x, entry, &rule, f, inner, express_class(ip));
+	return express_from_ue6(ctx, x, entry, &rule, f, (void *)inner, express_class(ip));
 }
 
 /* ---- to the UE ---- */
@@ -474,15 +477,6 @@ INLINE int express_to_nat(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	if (verdict == NOT_TAKEN)
 		nat_rewrite(ctx, express_l3(x), NAT_DESTINATION, public, read & 0xffff);
 	return verdict;
-}
-
-INLINE int express_to_ue6(struct xdp_md *ctx, struct express *x, __u64 hi)
-{
-	struct pool6 *pool = find_pool6(x->cfg, be64(hi));
-
-	if (!pool || !pool->sessions)
-		return NOT_TAKEN;
-	return express_to_ue(ctx, x, pool->base + (be64(hi) & ~pool->mask));
 }
 
 /* The rule of the UE that a packet at a SID is for; 0: the journey has to look. */

@@ -125,12 +125,18 @@ INLINE __u32 ipv6_first_word(__u8 class, __u32 flow)
 	return be32(6u << 28 | (__u32) class << 20 | (flow & 0xfffff));
 }
 
-/* A header with `payload` octets behind it; `first` is ipv6_first_word(). */
-INLINE void write_ipv6(void *ip, __u32 first, __u16 payload, __u8 next_header, __u8 hop_limit,
-		       const void *src, const void *dst)
+/* What the second word has behind the payload's length. */
+INLINE __u32 ipv6_second_word(__u8 next_header, __u8 hop_limit)
+{
+	return (__u32)next_header << 16 | (__u32)hop_limit << 24;
+}
+
+/* A header with `payload` octets behind it, and the rest of its first two words. */
+INLINE void write_ipv6(void *ip, __u32 first, __u32 second, __u16 payload, const void *src,
+		       const void *dst)
 {
 	st32(ip, first);
-	st32(ip + 4, be16(payload) | (__u32)next_header << 16 | (__u32)hop_limit << 24);
+	st32(ip + 4, second | be16(payload));
 	copy16(ip + 8, src);
 	copy16(ip + 24, dst);
 }
