@@ -503,7 +503,7 @@ static void make_world(__u32 seed)
 }
 
 /* Anything may stand in the tables: the data path must still keep to the
- * packet. */
+ * packet. The kernel alone writes locks. */
 static void disturb_world(struct input *in)
 {
 	__u32 i, count = 1 + pick(in, 32);
@@ -516,6 +516,8 @@ static void disturb_world(struct input *in)
 		if (m->values != (void *)VALUE(outcomes, __u8, 0))
 			m->values[offset] = take8(in);
 	}
+	for (i = 0; i < FLOW_BUCKETS; i++)
+		VALUE(netpol_flow, struct pod_flow_bucket, i)->lock.val = 0;
 }
 
 #endif
