@@ -17,10 +17,10 @@ type Neighbour struct {
 }
 
 const (
-	holdTime         = 3 * time.Second // a frame: the kernel asks its neighbour three times, a second apart
+	holdTime         = 3 * time.Second  // a frame: the kernel asks its neighbour three times, a second apart
 	notAgain         = 10 * time.Second // to a destination without a link
-	framesANeighbour = 101             // as Linux's own queue (unres_qlen)
-	waitingBytes     = 4 << 20         // of all frames that wait
+	framesANeighbour = 101              // as Linux's own queue (unres_qlen)
+	waitingBytes     = 4 << 20          // of all frames that wait
 )
 
 // held is a frame that waits for its next hop.

@@ -63,7 +63,7 @@ func Configuration(list []Function, entries uint32) *config.Config {
 		Interfaces: []config.Interface{
 			inNative(node.PortIn, config.RoleAny), inNative(node.PortFrames, config.RoleEdge), inNative(node.PortOut, config.RoleN6),
 			inNative(node.PortN3, config.RoleN3), inNative(node.PortN6, config.RoleN6), inNative(node.PortSR, config.RoleSR),
-			inNative(node.PortEdge, config.RoleEdge, config.RoleN3, config.RoleN6),
+			inNative(node.PortEdge, config.RoleEdge, config.RoleN3, config.RoleN6), inNative(node.PortLong, config.RoleAny),
 		},
 		Domain:        []netip.Prefix{Prefix(GNB6, 64), Prefix(sourcePrefix, 48)},
 		Encapsulation: config.Encapsulation{Source: Source},

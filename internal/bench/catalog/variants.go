@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/rig"
+	"github.com/culvert-net/culvert/internal/checksum"
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/packet"
@@ -16,7 +17,7 @@ import (
 )
 
 // Variants returns the functions, and behind each the same on the ports with roles by which
-// its frames may enter, and with a VLAN tag: NAME@n3 and so on.
+// its frames may enter, on one with long frames, and in frames of other shapes: NAME@n3 and so on.
 func Variants(list []Function) (out []Function) {
 	for _, f := range list {
 		out = append(out, f)
@@ -26,7 +27,10 @@ func Variants(list []Function) (out []Function) {
 		for _, port := range f.ports {
 			out = append(out, f.variant(port, port))
 		}
-		out = append(out, f.variant(suffixVLAN, f.Port).tagged())
+		out = append(out, f.variant(suffixVLAN, f.Port).tagged(), f.variant(suffixLong, node.PortLong), f.variant(suffixPadded, f.Port).padded())
+		if at := f.gtpuAt(); at != 0 {
+			out = append(out, f.variant(suffixSequence, f.Port).numbered(at))
+		}
 		if f.Name == "end_dt4" {
 			out = append(out, manyRoutes(f.Size))
 		}
@@ -41,10 +45,13 @@ func Variants(list []Function) (out []Function) {
 }
 
 const (
-	suffixVLAN   = "vlan"
-	suffixRoutes = "routes10k"
-	suffixClass  = "class"
-	suffixLists  = "lists4"
+	suffixVLAN     = "vlan"
+	suffixLong     = "9000"
+	suffixPadded   = "padded"
+	suffixSequence = "sequence"
+	suffixRoutes   = "routes10k"
+	suffixClass    = "class"
+	suffixLists    = "lists4"
 )
 
 // byClass is H.Encaps by a traffic class: packets with DSCP 46 take the policy of another color
@@ -147,22 +154,71 @@ func (f Function) tagged() Function {
 	return f
 }
 
+// padded is the function with frames that a card has made longer: short ones have octets behind
+// the packet.
+func (f Function) padded() Function {
+	f.Data = append(slices.Clone(f.Data), make([]byte, 6)...)
+	return f
+}
+
+// gtpuAt is where the GTP-U header of the function's frames begins; 0: they have none.
+func (f Function) gtpuAt() int {
+	switch {
+	case !slices.Contains(f.ports, node.PortN3):
+		return 0
+	case f.Data[rig.LenEthernet]>>4 == 6:
+		return rig.LenEthernet + rig.LenIPv6 + rig.LenUDP
+	default:
+		return rig.LenEthernet + rig.LenIPv4 + rig.LenUDP
+	}
+}
+
+// numbered is the function with sequence numbers in the GTP-U headers at `at`.
+func (f Function) numbered(at int) Function {
+	const flagSequence, options = 2, 4
+	f.Data = slices.Clone(f.Data)
+	with := f.Data[at]&7 != 0 // there is room already
+	f.Data[at] |= flagSequence
+	if with {
+		binary.BigEndian.PutUint16(f.Data[at+8:], 7)
+		return f
+	}
+	f.Data = slices.Insert(f.Data, at+8, 0, 7, 0, 0)
+	longer := func(at int) {
+		binary.BigEndian.PutUint16(f.Data[at:], binary.BigEndian.Uint16(f.Data[at:])+options)
+	}
+	longer(at + 2) // GTP-U
+	longer(at - 4) // UDP
+	if f.Data[rig.LenEthernet]>>4 == 6 {
+		longer(rig.LenEthernet + 4)
+	} else {
+		longer(rig.LenEthernet + 2)
+		header := f.Data[rig.LenEthernet:][:rig.LenIPv4]
+		binary.BigEndian.PutUint16(header[10:], 0)
+		binary.BigEndian.PutUint16(header[10:], checksum.Of(header, 0))
+	}
+	return f
+}
+
 // IsVariant says whether a function is NAME@SUFFIX.
 func (f Function) IsVariant() bool { return strings.Contains(f.Name, "@") }
 
 // suffixes says what the variants are, in a report.
 var suffixes = map[string]title{
-	node.PortN3:   {"role n3", "on a port with the role n3"},
-	node.PortN6:   {"role n6", "on a port with the role n6"},
-	node.PortSR:   {"role sr", "on a port with the role sr"},
-	node.PortEdge: {"roles edge, n3, n6", "on a port with the roles edge, n3 and n6"},
-	suffixVLAN:    {"VLAN", "in frames with a VLAN tag"},
-	suffixRoutes:  {"10,000 routes", "to 1,000 destinations at random"},
-	suffixClass:   {"traffic class", "by the policy of a class, on a port with the roles edge, n3 and n6"},
-	"segments2":   {"2 segments", "by a policy with 2 segments"},
-	"segments4":   {"4 segments", "by a policy with 4 segments"},
-	"segments8":   {"8 segments", "by a policy with 8 segments"},
-	suffixLists:   {"4 lists", "by a policy with 4 weighted lists"},
+	node.PortN3:    {"role n3", "on a port with the role n3"},
+	node.PortN6:    {"role n6", "on a port with the role n6"},
+	node.PortSR:    {"role sr", "on a port with the role sr"},
+	node.PortEdge:  {"roles edge, n3, n6", "on a port with the roles edge, n3 and n6"},
+	suffixVLAN:     {"VLAN", "in frames with a VLAN tag"},
+	suffixLong:     {"MTU 9000", "on a port with an MTU of 9000"},
+	suffixPadded:   {"padded", "in frames with padding behind the packet"},
+	suffixSequence: {"sequence number", "in G-PDUs with a sequence number"},
+	suffixRoutes:   {"10,000 routes", "to 1,000 destinations at random"},
+	suffixClass:    {"traffic class", "by the policy of a class, on a port with the roles edge, n3 and n6"},
+	"segments2":    {"2 segments", "by a policy with 2 segments"},
+	"segments4":    {"4 segments", "by a policy with 4 segments"},
+	"segments8":    {"8 segments", "by a policy with 8 segments"},
+	suffixLists:    {"4 lists", "by a policy with 4 weighted lists"},
 }
 
 // TitleOf returns the title of a function or variant.

@@ -15,13 +15,17 @@ const (
 	PortN6     = "n6"
 	PortSR     = "sr"
 	PortEdge   = "edge" // with the roles edge, n3 and n6
+	PortLong   = "long" // as PortIn, with an MTU of 9000
 )
 
 // Ports are all of them.
-var Ports = []string{PortIn, PortFrames, PortOut, PortN3, PortN6, PortSR, PortEdge}
+var Ports = []string{PortIn, PortFrames, PortOut, PortN3, PortN6, PortSR, PortEdge, PortLong}
 
-// mtu has room for a long packet in each of the tunnels.
-const mtu = 2000
+// mtu has room for a long packet in each of the tunnels. Frames of longMTU come in several pieces.
+const (
+	mtu     = 2000
+	longMTU = 9000
+)
 
 // MAC are the addresses of the interfaces, by number:
 //
@@ -56,11 +60,13 @@ func NewNetwork(name string, queues int) (_ *Network, err error) {
 	for _, v := range []struct {
 		node, other string
 		mac         byte
+		mtu         int
 	}{
-		{PortIn, "g0", 1}, {PortFrames, "g1", 5}, {PortOut, "s0", 3},
-		{PortN3, "g2", 1}, {PortN6, "g3", 1}, {PortSR, "g4", 1}, {PortEdge, "g5", 1},
+		{PortIn, "g0", 1, mtu}, {PortFrames, "g1", 5, mtu}, {PortOut, "s0", 3, mtu},
+		{PortN3, "g2", 1, mtu}, {PortN6, "g3", 1, mtu}, {PortSR, "g4", 1, mtu}, {PortEdge, "g5", 1, mtu},
+		{PortLong, "g6", 1, longMTU},
 	} {
-		common := fmt.Sprintf("mtu %d numtxqueues %d numrxqueues %d", mtu, queues, queues)
+		common := fmt.Sprintf("mtu %d numtxqueues %d numrxqueues %d", v.mtu, queues, queues)
 		err := n.Node.Script(fmt.Sprintf("link add %s address %s %s type veth peer name %s address %s %s netns %s",
 			v.node, MAC(v.mac), common, v.other, MAC(v.mac+1), common, n.Around.Name))
 		if err != nil {
@@ -79,7 +85,7 @@ func (n *Network) configure() error {
 		"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1",
 		"net/ipv4/conf/all/rp_filter": "0", "net/ipv4/conf/default/rp_filter": "0",
 		"net/ipv6/conf/in1/disable_ipv6": "1", "net/ipv6/conf/n3/disable_ipv6": "1", "net/ipv6/conf/n6/disable_ipv6": "1",
-		"net/ipv6/conf/sr/disable_ipv6": "1", "net/ipv6/conf/edge/disable_ipv6": "1",
+		"net/ipv6/conf/sr/disable_ipv6": "1", "net/ipv6/conf/edge/disable_ipv6": "1", "net/ipv6/conf/long/disable_ipv6": "1",
 		"net/ipv6/conf/all/seg6_enabled": "1", "net/ipv6/conf/default/seg6_enabled": "1",
 	} {
 		if err := n.Node.Sysctl(path, value); err != nil {
