@@ -247,12 +247,12 @@ struct port_key {
 #define ADJACENCY_OURS 0x7fffffff /* index: this data path takes the packet again, as `kind` says */
 
 struct cached {
-	__u64 hi, lo;     /* the address, in network order; IPv4: lo is ~0, or for
+	__u64 hi, lo; /* the address, in network order; IPv4: lo is ~0, or for
 			   * H.M.GTP4.D an adjacency */
-	__u32 table;      /* kernel table id; 0: steering, or CACHE_PORT and another's number */
+	__u32 table; /* kernel table id; 0: steering, or CACHE_PORT and another's number */
 	__u32 generation; /* 0: never filled */
-	__u32 kind;       /* steering, ADJACENCY_OURS: enum target_kind */
-	__u32 index;      /* adjacency, or what the kind says; of a route 0: the flow
+	__u32 kind; /* steering, ADJACENCY_OURS: enum target_kind */
+	__u32 index; /* adjacency, or what the kind says; of a route 0: the flow
 			   * chooses in cached_route */
 };
 
@@ -260,27 +260,27 @@ struct cached {
  * or by index from steering4/steering6 (send side). */
 enum tunnel_action {
 	TUNNEL_NONE,
-	TUNNEL_DECAP,     /* G-PDU out, T-PDU by table */
-	TUNNEL_SWITCH,    /* G-PDU to G-PDU: remote, teid */
-	TUNNEL_POLICY,    /* T-PDU into index (sr_policy) */
-	TUNNEL_GTPU,      /* packet into a G-PDU: remote, teid */
-	TUNNEL_SRV6,      /* packet into one segment: remote; no SRH */
-	TUNNEL_LIST,      /* packet into index (sr_policy), from a pool */
+	TUNNEL_DECAP, /* G-PDU out, T-PDU by table */
+	TUNNEL_SWITCH, /* G-PDU to G-PDU: remote, teid */
+	TUNNEL_POLICY, /* T-PDU into index (sr_policy) */
+	TUNNEL_GTPU, /* packet into a G-PDU: remote, teid */
+	TUNNEL_SRV6, /* packet into one segment: remote; no SRH */
+	TUNNEL_LIST, /* packet into index (sr_policy), from a pool */
 };
 
 struct tunnel {
 	struct volume volume; /* of T-PDUs */
-	__u32 key;    /* receive side: the local TEID, whole */
-	__u32 teid;   /* send side: the remote TEID */
+	__u32 key; /* receive side: the local TEID, whole */
+	__u32 teid; /* send side: the remote TEID */
 	struct in6 remote; /* send side; IPv4-mapped for IPv4 */
 	__u32 source; /* source[] index */
 	__u32 adjacency;
-	__u32 index;  /* sr_policy, or kernel table id */
+	__u32 index; /* sr_policy, or kernel table id */
 	__u8 action;
 	__u8 qfi;
 	__u8 container;
-	__u8 ipv4;    /* 1: remote is IPv4 */
-	__u64 pad;    /* to a cache line: the map is mapped, so entry 0 begins one */
+	__u8 ipv4; /* 1: remote is IPv4 */
+	__u64 pad; /* to a cache line: the map is mapped, so entry 0 begins one */
 };
 
 /* ---- sessions ----
@@ -300,11 +300,11 @@ enum pdr_action {
 };
 
 enum pdr_flags {
-	PDR_BY_TEID = 1,   /* the index is the low 24 bits of its TEID */
-	PDR_SOURCE4 = 2,   /* the T-PDU's IPv4 source must be source4 */
-	PDR_SOURCE6 = 4,   /* ... its IPv6 source in the /64 source6 */
+	PDR_BY_TEID = 1, /* the index is the low 24 bits of its TEID */
+	PDR_SOURCE4 = 2, /* the T-PDU's IPv4 source must be source4 */
+	PDR_SOURCE6 = 4, /* ... its IPv6 source in the /64 source6 */
 	PDR_DUPLICATE = 8, /* a copy of what is forwarded goes to the daemon */
-	PDR_METERS = 16,   /* more: first of a chain of meters */
+	PDR_METERS = 16, /* more: first of a chain of meters */
 	PDR_DOWNLINK = 32, /* towards the UE; of all rules of a run and of what names it alike */
 	PDR_CONTAINER_SHIFT = 6, /* enum container, of what is sent */
 	PDR_STRAIGHT = 8, /* of PDR_FILTERS: teid holds an enum straight */

@@ -269,7 +269,7 @@ INLINE int express_out(struct xdp_md *ctx, struct express *x, __u16 type)
 	struct next_hop *hop = x->hop;
 	void *eth = (void *)(long)ctx->data;
 
-	if (eth + ETH_LEN + 2 * VLAN_LEN > (void *)(long)ctx->data_end)
+	if (eth + (ETH_LEN + 2 * VLAN_LEN) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED; /* cannot be: an IP packet follows */
 	st64(eth, ld64(hop->dst));
 	st32(eth + 8, ld32(hop->src + 2));

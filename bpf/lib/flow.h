@@ -30,9 +30,8 @@ INLINE __u32 flow_word(__u8 protocol, const void *l4)
 {
 	__u32 word = ld32(l4);
 
-	return protocol == NH_UDP && word >> 16 == be16(GTPU_PORT)
-		       ? word ^ ld32(l4 + UDP_LEN + 4)
-		       : word;
+	return protocol == NH_UDP && word >> 16 == be16(GTPU_PORT) ? word ^ ld32(l4 + UDP_LEN + 4)
+								   : word;
 }
 
 /* What IPv6 tells where layer 4 does not. */

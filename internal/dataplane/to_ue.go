@@ -96,11 +96,16 @@ func (d *DataPlane) frameToUE(session uint64, packet []byte) ([]byte, error) {
 	if len(packet) == 0 {
 		return nil, errors.New("there is no packet")
 	}
-	if teid := d.Sessions.DownlinkTEID(session); teid != 0 {
-		var err error
-		if packet, err = d.gpduToUs(teid, packet); err != nil {
-			return nil, err
-		}
+	teid := d.Sessions.DownlinkTEID(session)
+	if teid == 0 {
+		return frameOf(packet), nil
+	}
+	message, err := gtpu.AppendGPDU(nil, teid, gtpu.PDUSessionContainer{}, packet)
+	if err != nil {
+		return nil, err
+	}
+	if packet, err = d.toUs(message, 0, settings.DefaultHopLimit); err != nil {
+		return nil, err
 	}
 	return frameOf(packet), nil
 }
@@ -112,14 +117,6 @@ func frameOf(packet []byte) []byte {
 		etherType = 0x0800
 	}
 	return append(binary.BigEndian.AppendUint16(make([]byte, 12, 14+len(packet)), etherType), packet...)
-}
-
-func (d *DataPlane) gpduToUs(teid uint32, tpdu []byte) ([]byte, error) {
-	message, err := gtpu.AppendGPDU(nil, teid, gtpu.PDUSessionContainer{}, tpdu)
-	if err != nil {
-		return nil, err
-	}
-	return d.toUs(message, 0, settings.DefaultHopLimit)
 }
 
 // toUs is a packet with a GTP-U message to one of our GTP-U addresses. Nobody looks at the
