@@ -78,7 +78,7 @@ INLINE int stays(struct xdp_md *ctx)
 
 /* Instead of culvert_xdp: to the socket of the queue. Where there is none, or no longer,
  * forwarding goes on in the kernel. */
-SEC("xdp")
+SEC("xdp.frags")
 int soft_receive(struct xdp_md *ctx)
 {
 	__u32 ifindex = ctx->ingress_ifindex, queue = ctx->rx_queue_index, slot;
@@ -94,7 +94,7 @@ int soft_receive(struct xdp_md *ctx)
 }
 
 /* Frames that user space has for the kernel come in once more, by a live test run. */
-SEC("xdp")
+SEC("xdp.frags")
 int soft_pass(struct xdp_md *ctx)
 {
 	return XDP_PASS;
@@ -182,7 +182,7 @@ INLINE int soft_answer(struct xdp_md *ctx, __u32 kind, __u32 value)
 	return -1;
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int soft_call(struct xdp_md *ctx)
 {
 	struct soft_head head;

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
@@ -39,7 +40,7 @@ func sum(b []byte) uint16 {
 func moves(t *testing.T) *Program {
 	t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Type: ebpf.XDP, AttachType: ebpf.AttachXDP, License: "Dual BSD/GPL",
+		Type: ebpf.XDP, AttachType: ebpf.AttachXDP, License: "Dual BSD/GPL", Flags: unix.BPF_F_XDP_HAS_FRAGS,
 		Instructions: asm.Instructions{
 			asm.Mov.Imm(asm.R2, -40),
 			asm.FnXdpAdjustHead.Call(),

@@ -180,8 +180,8 @@ func (b *Book) ForgetLookups() {
 	})
 }
 
-// Steer says that target_by_dst4 or target_by_dst6 lead elsewhere than to the kernel. It comes
-// before the first such target.
+// Steer says that target_by_dst4 or target_by_dst6 steer packets. It comes before the first such
+// target.
 func (b *Book) Steer() {
 	if b.Get().Steered == 0 {
 		b.Change(func(s *abi.Settings) { s.Steered = 1 })

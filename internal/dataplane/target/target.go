@@ -22,7 +22,7 @@ type Table struct {
 	Tables
 	ports  *port.Table
 	own    map[uint32]int // targets in the table of an interface
-	steers func()         // runs before the first target that leads elsewhere than to the kernel
+	steers func()         // runs before a target that isSteering is put; nil: nothing does
 }
 
 // Tables are the tables as packets see them.
@@ -33,7 +33,7 @@ type Tables struct {
 }
 
 // New takes the tables. changed runs after each write of a target by destination, and steers
-// before each write of one that leads elsewhere than to the kernel.
+// before each write of one that isSteering.
 func New(tables Tables, ports *port.Table, changed, steers func()) *Table {
 	t := &Table{Tables: tables, ports: ports, own: map[uint32]int{}, steers: steers}
 	t.countOwn()
@@ -59,7 +59,7 @@ func (t *Table) Put(p netip.Prefix, to abi.Target) error { return t.PutFrom(0, p
 func (t *Table) PutFrom(table uint32, p netip.Prefix, to abi.Target) error {
 	_, had := t.lookup(table, p)
 	to.Bits = uint32(p.Bits())
-	if table == 0 && to.Kind != uint32(abi.TargetKindTARGET_PASS) {
+	if table == 0 && t.steers != nil && isSteering(abi.TargetKind(to.Kind)) {
 		t.steers()
 	}
 	var err error
@@ -72,6 +72,16 @@ func (t *Table) PutFrom(table uint32, p netip.Prefix, to abi.Target) error {
 		return err
 	}
 	return t.count(table, 1)
+}
+
+// isSteering says whether packets from a tunnel of this node may be meant (bpf/again.h).
+func isSteering(kind abi.TargetKind) bool {
+	switch kind {
+	case abi.TargetKindTARGET_POLICY, abi.TargetKindTARGET_TUNNEL, abi.TargetKindTARGET_GTP4D, abi.TargetKindTARGET_PDR, abi.TargetKindTARGET_CLASSES:
+		return true
+	default:
+		return false
+	}
 }
 
 // count follows the number of targets of a table, which makes a port use it.

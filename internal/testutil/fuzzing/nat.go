@@ -71,7 +71,7 @@ func (src frameSource) between(e natEnds) []packet.Layer {
 	if src.s.chance(6) {
 		p.Options = packet.Hex{0x94, 4, 0, 0}
 	}
-	size := packet.Payload{Count: src.payload()}
+	size := packet.Payload{Count: pick(src.s, 0, 1, src.s.IntN(64), src.s.IntN(256), src.s.IntN(1400))}
 	switch src.s.IntN(4) {
 	case 0:
 		id := pick(src.s, e.sport, e.dport)
