@@ -51,27 +51,21 @@ GLOBAL __u32 kind_again(struct packet *p)
 {
 	__u32 now = cache_generation(&node_settings), table = MAIN_TABLE, number, kind;
 	struct cached *slot;
-	__u64 hi, lo;
+	struct words key;
 
 	if (!p || p->guarded || p->table != MAIN_TABLE)
 		return 0;
-	hi = p->dst.hi;
-	lo = p->dst.lo;
-	if (p->family == 4) {
-		hi = (__u32)hi;
-		lo = ~0ull;
-		table |= CACHE_IPV4;
-	}
-	number = cache_index(hi, lo, table);
+	key = route_key(p, &table);
+	number = cache_index(key.hi, key.lo, table);
 	slot = bpf_map_lookup_elem(&lookup_cache, &number);
 	if (!slot)
 		return 0;
-	if (cache_holds(slot, hi, lo, table, now))
+	if (cache_holds(slot, key.hi, key.lo, table, now))
 		return slot->index == ADJACENCY_OURS ? slot->kind : 0;
 	kind = kind_of_ours(p);
 	if (!kind)
 		return 0;
-	cache_fill(slot, hi, lo, table, now);
+	cache_fill(slot, key.hi, key.lo, table, now);
 	slot->index = ADJACENCY_OURS;
 	slot->kind = kind;
 	return kind;

@@ -236,7 +236,7 @@ INLINE int express_frame(struct xdp_md *ctx, struct express *x, void *eth)
 /* ---- whose ---- */
 
 /* Of what receives, and of it alone: express_receive() comes next, once for both versions. */
-#define RECEIVES -5
+#define RECEIVES -7
 
 /* An IPv6 packet to no SID. */
 INLINE int express_destination6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)

@@ -65,7 +65,7 @@ INLINE __u32 hop_of_flow(struct route *route, __u32 hash)
 
 GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 {
-	__u64 hi, lo;
+	struct words key;
 	__u32 now, table, number, index;
 	struct settings *cfg = &node_settings;
 	struct cached *slot;
@@ -76,22 +76,16 @@ GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 		return 0;
 	now = cache_generation(cfg);
 	table = p->table | (p->guarded ? CACHE_GUARDED : 0);
-	hi = p->dst.hi;
-	lo = p->dst.lo;
-	if (p->family == 4) {
-		hi = (__u32)hi;
-		lo = ~0ull;
-		table |= CACHE_IPV4;
-	}
-	number = cache_index(hi, lo, table);
+	key = route_key(p, &table);
+	number = cache_index(key.hi, key.lo, table);
 	slot = bpf_map_lookup_elem(&lookup_cache, &number);
 	several = bpf_map_lookup_elem(&cached_route, &number);
 	if (!slot || !several)
 		return 0;
-	held = cache_holds(slot, hi, lo, table, now);
+	held = cache_holds(slot, key.hi, key.lo, table, now);
 	index = slot->index;
 	if (!held || index == ADJACENCY_OURS) {
-		index = p->family == 4 ? walk_routes(p->table, hi) : LEAF_ASK;
+		index = p->family == 4 ? walk_routes(p->table, key.hi) : LEAF_ASK;
 		route = index == LEAF_ASK ? find_route(p) : 0;
 		if (route && route->count)
 			index = route->count == 1 ? route->adjacency[0] : 0;
@@ -100,7 +94,7 @@ GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 		if (held) {
 			several = route ?: several;
 		} else {
-			cache_fill(slot, hi, lo, table, now);
+			cache_fill(slot, key.hi, key.lo, table, now);
 			slot->index = index;
 			if (!index && route)
 				*several = *route;

@@ -16,7 +16,7 @@ struct express {
 	struct counter *list;
 	struct volume *tunnel;  /* or a session's rule */
 	struct counter *slice;  /* of the rule; a traffic class, where there is none */
-	__u32 length;        /* of the IP packet in it, behind which there may be padding */
+	__u32 length;        /* of the IP packet as received; padding may follow it */
 	__u32 list_length, tunnel_length;
 	__u32 port_flags;    /* and EXPRESS_FLAGS */
 	__u32 access;
