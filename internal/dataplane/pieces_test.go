@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/model"
@@ -126,6 +127,28 @@ func TestNativeWithLongFrames(t *testing.T) {
 		}
 		if got := receive(rx, out, n); got != n {
 			t.Errorf("%d of %d frames of %d octets came back", got, n, len(frame))
+		}
+	})
+}
+
+// Lengths beside a frame have 16 bits: one that leaves no room in them is dropped, and counted.
+func TestTooLongFrame(t *testing.T) {
+	w := newWire(t)
+	d := open(t)
+	w.do(t, func() {
+		forwarding(t, d, w)
+		for length, want := range map[int]uint32{0xf000: xdp.VerdictPass, 0xf001: xdp.VerdictDrop} {
+			frame := append(endFrame("2001:db8::99", "2001:db8::98"), make([]byte, length)...)[:length] // not ours
+			before, err := d.Outcomes()
+			must(t, err)
+			verdict, _, err := d.Frames.Test(frame, w.near.Index)
+			must(t, err)
+			after, err := d.Outcomes()
+			must(t, err)
+			dropped := after[abi.ReasonREASON_TOO_BIG].Packets - before[abi.ReasonREASON_TOO_BIG].Packets
+			if verdict != want || (dropped == 1) != (want == xdp.VerdictDrop) {
+				t.Errorf("a frame of %d octets: %s, %d are counted as too_big", length, xdp.VerdictName(verdict), dropped)
+			}
 		}
 	})
 }
