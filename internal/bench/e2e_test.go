@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/cost"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/proc"
+	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/rig"
 	"github.com/culvert-net/culvert/internal/bench/scale"
 )
@@ -102,6 +103,27 @@ func TestQuickRun(t *testing.T) {
 	for name, entries := range want {
 		if rows[name] != len(entries) {
 			t.Errorf("%s has %d rows, want %d", name, rows[name], len(entries))
+		}
+	}
+	nothingLeft(t)
+}
+
+// Variants that need more of the node than other frames: a trace, a port that steers, tunnels and
+// sessions of their own.
+func TestQuickVariants(t *testing.T) {
+	needRoot(t)
+	names := []string{
+		"end@trace", "h_encaps_l2_red@trace", "gtpu_decap@steered", "h_encaps_red@port", "end_dt4@padded",
+		"gtpu_decap@ipv6", "gtpu_encap@ipv6", "gtpu_switch@ipv6", "gtpu_encap@outside", "h_encaps_red@outside",
+		"uplink@ipv6", "downlink@ipv6", "uplink@outside", "downlink@outside", "uplink@trace", "downlink@steered",
+	}
+	r, err := execute(t.Context(), t.TempDir(), "functions", "--quick", "--functions", strings.Join(names, ","), "--entries", "1000", "--rounds", "1", "--runs", "0")
+	if err != nil {
+		t.Fatal(err) // also: a frame that did not come out, or a trace that was not there
+	}
+	for _, name := range names {
+		if of := (result.Labels{"function": catalog.TitleOf(name).Name}); len(r.Select(cost.MetricPacket, of)) != 1 {
+			t.Errorf("%s has no figure", name)
 		}
 	}
 	nothingLeft(t)

@@ -132,7 +132,7 @@ func TestGroupsAreApart(t *testing.T) {
 		type span struct{ from, to uint32 }
 		var spans []span
 		seen := map[[2]uint32]bool{}
-		for _, f := range UPFFunctions(ShortSize)[1:] {
+		for _, f := range Variants(UPFFunctions(ShortSize))[1:] {
 			if s := f.Sessions; !seen[s.ID()] {
 				seen[s.ID()] = true
 				first := s.First(tables)

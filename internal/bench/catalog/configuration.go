@@ -64,6 +64,7 @@ func Configuration(list []Function, entries uint32) *config.Config {
 			inNative(node.PortIn, config.RoleAny), inNative(node.PortFrames, config.RoleEdge), inNative(node.PortOut, config.RoleN6),
 			inNative(node.PortN3, config.RoleN3), inNative(node.PortN6, config.RoleN6), inNative(node.PortSR, config.RoleSR),
 			inNative(node.PortEdge, config.RoleEdge, config.RoleN3, config.RoleN6), inNative(node.PortLong, config.RoleAny),
+			inNative(node.PortSteered, config.RoleAny),
 		},
 		Domain:        []netip.Prefix{Prefix(GNB6, 64), Prefix(sourcePrefix, 48)},
 		Encapsulation: config.Encapsulation{Source: Source},
@@ -73,7 +74,7 @@ func Configuration(list []Function, entries uint32) *config.Config {
 			{Name: "csids", Prefix: netip.MustParsePrefix("fd00:100::/32"), FunctionBits: 16},
 		},
 		GTPU: config.GTPU{
-			Addresses: []netip.Addr{UPF},
+			Addresses: []netip.Addr{UPF, upf6},
 			Pools:     []netip.Prefix{netip.PrefixFrom(UENet, 32-bits.Len(uint(size-1)))},
 		},
 		Policies: []srpolicy.Policy{
@@ -91,6 +92,7 @@ func Configuration(list []Function, entries uint32) *config.Config {
 			filled[of] = true
 		}
 	}
+	steerPort(c, list)
 	return c
 }
 

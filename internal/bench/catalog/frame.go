@@ -38,10 +38,11 @@ func udp(source, destination uint16, checksum bool) packet.Layer {
 	return u
 }
 
+const gtpuPort = 2152
+
 // gPDU puts a G-PDU between two addresses around a packet. Its UDP checksum is left
 // out over IPv4.
 func (s stack) gPDU(src, dst netip.Addr, header packet.GTPU) stack {
-	const gtpuPort = 2152
 	outer := ipv4(src, dst)
 	if src.Is6() {
 		outer = packet.IPv6{Src: src, Dst: dst}

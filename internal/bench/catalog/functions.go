@@ -29,6 +29,8 @@ type Function struct {
 	Sessions *Sessions
 	// Needs is the function whose frames make what this one's are for, before they are sent.
 	Needs *Function
+	// Traced: a trace runs meanwhile that matches none of its frames.
+	Traced bool
 	// Routes of the node, of ip(8), that its frames need.
 	Routes []string
 	// Most is how many entries it can have.

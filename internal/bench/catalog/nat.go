@@ -29,14 +29,18 @@ func (n *NAT) UEPool() config.UEPool {
 	return config.UEPool{NetworkInstance: natInstance, Prefixes: []netip.Prefix{n.Pool}, NAT: &n.NAT}
 }
 
-// firstUE is the address of the first session of the first group: of those behind a NAT, as if
-// the groups before had theirs in front of the pool.
+// firstUE is the address of the first session of the first group: of those with UEs elsewhere, as
+// if the groups before had theirs in front.
 func (s *Sessions) firstUE() netip.Addr {
-	if s.NAT == nil {
+	first := s.UEs
+	if s.NAT != nil {
+		first = s.NAT.Pool.Addr()
+	}
+	if !first.IsValid() {
 		return FirstUE
 	}
 	place, _ := s.at()
-	return UEAt(UENumber(s.NAT.Pool.Addr()) - place)
+	return UEAt(UENumber(first) - place)
 }
 
 // natFunctions are the two directions of a session of Open5GS behind a NAT. The downlink's

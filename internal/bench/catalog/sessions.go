@@ -22,7 +22,9 @@ type Sessions struct {
 	Most    uint32      // 0: as many as there are entries
 	Dialect smf.Dialect // of the SMF
 	Spec    func(*smf.Spec)
-	NAT     *NAT // that the UEs are behind, or nil
+	NAT     *NAT       // that the UEs are behind, or nil
+	UEs     netip.Addr // of the first session: outside of the UE pool, unless invalid
+	IPv6    bool       // N3 is
 }
 
 // The addresses of N4, all of them on the node itself: the UPF's, and that of the SMF
@@ -93,7 +95,7 @@ func withFlow(spec func(*smf.Spec)) func(*smf.Spec) {
 // are FewGroups at most.
 const (
 	FewSessions = 1000
-	FewGroups   = 8
+	FewGroups   = 9
 )
 
 // UPFFunctions are the two directions of a session with one QER and one URR, with
@@ -236,12 +238,18 @@ func uplinkTo(suffix string, s Sessions, to netip.Addr, size int) Function {
 // Downlink returns the function of a group's packets to the UE.
 func Downlink(suffix string, s Sessions, size int) Function {
 	place, step := s.at()
-	pdu := packet4(Dst4, FirstUE, size, false)
+	first := s.firstUE()
+	pdu := packet4(Dst4, first, size, s.IPv6) // whose checksum gives that of UDP over IPv6
+	out := rig.LenUDP + rig.LenGTPU + rig.LenContainer + pdu.len()
+	w := rig.WantIPv4(FarGTPU, rig.ProtoUDP, out)
+	if s.IPv6 {
+		w = rig.WantIPv6(farGTPU6, 16, rig.ProtoUDP, out)
+	}
 	return Function{
 		Name: "downlink" + suffix, Most: s.Entries(), ports: fromN6, Sessions: &s, put: func(*config.Config, uint32) {},
 		Data: pdu.frame(),
-		Key:  key{Offset: rig.LenEthernet + 16, base: UENumber(FirstUE) + place, checksum: rig.LenEthernet + 10, step: step},
-		Want: rig.WantIPv4(FarGTPU, rig.ProtoUDP, rig.LenUDP+rig.LenGTPU+rig.LenContainer+pdu.len()),
+		Key:  key{Offset: rig.LenEthernet + 16, base: UENumber(first) + place, checksum: rig.LenEthernet + 10, step: step},
+		Want: w,
 	}
 }
 
@@ -274,6 +282,9 @@ func (s *Sessions) SMFSpec(tables uint32) smf.Spec {
 		UE4:    netip.PrefixFrom(UEAt(UENumber(s.firstUE())+first), 8),
 		Access: &smf.Tunnel{Address: FarGTPU, TEID: FirstAccessTEID + first},
 		Local:  &smf.Local{Address: UPF, AccessTEID: FirstTEID + first},
+	}
+	if s.IPv6 {
+		spec.Access.Address, spec.Local.Address = farGTPU6, upf6
 	}
 	if s.NAT != nil {
 		spec.NetworkInstance = natInstance

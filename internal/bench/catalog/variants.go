@@ -21,9 +21,14 @@ import (
 func Variants(list []Function) (out []Function) {
 	for _, f := range list {
 		out = append(out, f)
-		if f.Name == BaselineName || f.Port == node.PortFrames {
+		if f.Name == BaselineName {
 			continue
 		}
+		out = append(out, f.variant(suffixTrace, f.Port).traced())
+		if f.Port == node.PortFrames {
+			continue
+		}
+		out = append(out, f.variant(suffixSteered, node.PortSteered))
 		for _, port := range f.ports {
 			out = append(out, f.variant(port, port))
 		}
@@ -31,17 +36,28 @@ func Variants(list []Function) (out []Function) {
 		if at := f.gtpuAt(); at != 0 {
 			out = append(out, f.variant(suffixSequence, f.Port).numbered(at))
 		}
-		if f.Name == "end_dt4" {
-			out = append(out, manyRoutes(f.Size))
-		}
-		switch f.Name {
-		case "h_encaps":
-			out = append(out, byClass(f.Size))
-		case "h_encaps_red":
-			out = append(out, byPolicies(f.Size)...)
-		}
+		out = append(out, f.shapes()...)
 	}
 	return out
+}
+
+// shapes are those that the function alone has, or a few.
+func (f Function) shapes() []Function {
+	switch f.Name {
+	case "end_dt4":
+		return []Function{manyRoutes(f.Size)}
+	case "h_encaps":
+		return []Function{byClass(f.Size)}
+	case "h_encaps_red":
+		return append(byPolicies(f.Size), byPort(f.Size), redOutside(f.Size))
+	case "gtpu_encap":
+		return []Function{encapOverIPv6(f.Size), encapOutside(f.Size)}
+	case "gtpu_decap", "gtpu_switch":
+		return []Function{f.variant(suffixIPv6, f.Port).overIPv6()}
+	case "uplink", "downlink":
+		return f.ofOtherSessions()
+	}
+	return nil
 }
 
 const (
@@ -49,6 +65,11 @@ const (
 	suffixLong     = "9000"
 	suffixPadded   = "padded"
 	suffixSequence = "sequence"
+	suffixIPv6     = "ipv6"
+	suffixOutside  = "outside"
+	suffixTrace    = "trace"
+	suffixSteered  = "steered"
+	suffixPort     = "port"
 	suffixRoutes   = "routes10k"
 	suffixClass    = "class"
 	suffixLists    = "lists4"
@@ -213,6 +234,11 @@ var suffixes = map[string]title{
 	suffixLong:     {"MTU 9000", "on a port with an MTU of 9000"},
 	suffixPadded:   {"padded", "in frames with padding behind the packet"},
 	suffixSequence: {"sequence number", "in G-PDUs with a sequence number"},
+	suffixIPv6:     {"IPv6", "with GTP-U over IPv6"},
+	suffixOutside:  {"outside of pools", "for UEs outside of the pools"},
+	suffixTrace:    {"traced", "while a trace runs that matches nothing"},
+	suffixSteered:  {"steered port", "on a port whose other packets a policy takes"},
+	suffixPort:     {"by port", "by the port that packets come from"},
 	suffixRoutes:   {"10,000 routes", "to 1,000 destinations at random"},
 	suffixClass:    {"traffic class", "by the policy of a class, on a port with the roles edge, n3 and n6"},
 	"segments2":    {"2 segments", "by a policy with 2 segments"},

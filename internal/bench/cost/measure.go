@@ -88,11 +88,17 @@ func (b *Bench) Round(ctx context.Context, r *Row) (s Sample, err error) {
 		if s.Baseline, err = b.Node.Live(c, l2, b.Packets); err != nil {
 			return fmt.Errorf("the baseline: %w", err)
 		}
-		if s.Live, err = b.Node.Live(c, own, b.Packets); err != nil {
+		measure := func() error {
+			if s.Live, err = b.Node.Live(c, own, b.Packets); err != nil {
+				return err
+			}
+			s.TestRun, s.Front, err = b.Node.TestRun(own, b.Packets)
 			return err
 		}
-		s.TestRun, s.Front, err = b.Node.TestRun(own, b.Packets)
-		return err
+		if r.Traced {
+			return b.Daemon.Traced(ctx, measure)
+		}
+		return measure()
 	})
 	if err != nil {
 		return s, err

@@ -53,9 +53,9 @@ func (e *Experiment) Figures() []result.Figure {
 	}
 	if slices.ContainsFunc(e.costs(), func(p costPoint) bool { return p.table == port }) {
 		list = append(list, result.Figure{
-			ID: "ports", Title: "On ports with roles, and with a VLAN tag", Kind: result.Bars, Metric: cost.MetricPacket, Where: result.Labels{"table": port},
+			ID: "ports", Title: "On other ports, in other frames, and beside a trace", Kind: result.Bars, Metric: cost.MetricPacket, Where: result.Labels{"table": port},
 			X: "function", Series: "entries", Value: result.ToBaseline, YTitle: "times L2 forwarding",
-			Caption: "The other figures are of a port that lets everything in.",
+			Caption: "The other figures are of a port that lets everything in, and of plain frames.",
 		})
 	}
 	if len(e.trafficPoints()) > 0 {

@@ -16,10 +16,12 @@ const (
 	PortSR     = "sr"
 	PortEdge   = "edge" // with the roles edge, n3 and n6
 	PortLong   = "long" // as PortIn, with an MTU of 9000
+	// PortSteered is as PortIn: what nothing else takes of it is steered.
+	PortSteered = "steered"
 )
 
 // Ports are all of them.
-var Ports = []string{PortIn, PortFrames, PortOut, PortN3, PortN6, PortSR, PortEdge, PortLong}
+var Ports = []string{PortIn, PortFrames, PortOut, PortN3, PortN6, PortSR, PortEdge, PortLong, PortSteered}
 
 // mtu has room for a long packet in each of the tunnels. Frames of longMTU come in several pieces.
 const (
@@ -64,7 +66,7 @@ func NewNetwork(name string, queues int) (_ *Network, err error) {
 	}{
 		{PortIn, "g0", 1, mtu}, {PortFrames, "g1", 5, mtu}, {PortOut, "s0", 3, mtu},
 		{PortN3, "g2", 1, mtu}, {PortN6, "g3", 1, mtu}, {PortSR, "g4", 1, mtu}, {PortEdge, "g5", 1, mtu},
-		{PortLong, "g6", 1, longMTU},
+		{PortLong, "g6", 1, longMTU}, {PortSteered, "g7", 1, mtu},
 	} {
 		common := fmt.Sprintf("mtu %d numtxqueues %d numrxqueues %d", v.mtu, queues, queues)
 		err := n.Node.Script(fmt.Sprintf("link add %s address %s %s type veth peer name %s address %s %s netns %s",
@@ -86,7 +88,8 @@ func (n *Network) configure() error {
 		"net/ipv4/conf/all/rp_filter": "0", "net/ipv4/conf/default/rp_filter": "0",
 		"net/ipv6/conf/in1/disable_ipv6": "1", "net/ipv6/conf/n3/disable_ipv6": "1", "net/ipv6/conf/n6/disable_ipv6": "1",
 		"net/ipv6/conf/sr/disable_ipv6": "1", "net/ipv6/conf/edge/disable_ipv6": "1", "net/ipv6/conf/long/disable_ipv6": "1",
-		"net/ipv6/conf/all/seg6_enabled": "1", "net/ipv6/conf/default/seg6_enabled": "1",
+		"net/ipv6/conf/steered/disable_ipv6": "1",
+		"net/ipv6/conf/all/seg6_enabled":     "1", "net/ipv6/conf/default/seg6_enabled": "1",
 	} {
 		if err := n.Node.Sysctl(path, value); err != nil {
 			return err
@@ -96,7 +99,7 @@ func (n *Network) configure() error {
 	lines := []string{
 		"addr add 192.0.2.1/24 dev in0", "addr add 192.0.2.3/24 dev in0", "addr add 192.0.2.4/24 dev in0", "addr add 2001:db8:1::1/64 dev in0 nodad",
 		"addr add 198.51.100.1/24 dev out0", "addr add 2001:db8:2::1/64 dev out0 nodad",
-		"link set in0 up", "link set in1 up", "link set out0 up", "link set n3 up", "link set n6 up", "link set sr up", "link set edge up",
+		"link set in0 up", "link set in1 up", "link set out0 up", "link set n3 up", "link set n6 up", "link set sr up", "link set edge up", "link set steered up",
 		"neigh add 198.51.100.2 lladdr " + sink + " dev out0 nud permanent",
 		"neigh add 2001:db8:2::2 lladdr " + sink + " dev out0 nud permanent",
 	}
