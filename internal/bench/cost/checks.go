@@ -13,7 +13,12 @@ import (
 // Unknown wants only names that a function has.
 func Unknown(want experiment.Want, field string, given []string, list []catalog.Function) {
 	names := catalog.Names(list)
-	experiment.Each(want, field, "some of "+strings.Join(names, ", "), "there is no %q", given, func(name string) bool { return slices.Contains(names, name) })
+	isVariant := func(name string) bool { return strings.Contains(name, "@") }
+	fix := "some of " + strings.Join(slices.DeleteFunc(slices.Clone(names), isVariant), ", ")
+	if i := slices.IndexFunc(names, isVariant); i >= 0 {
+		fix += ", or a variant of one, such as " + names[i]
+	}
+	experiment.Each(want, field, fix, "there is no %q", given, func(name string) bool { return slices.Contains(names, name) })
 }
 
 // CheckEntries wants numbers of entries that a table holds.
