@@ -19,7 +19,7 @@ INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *
 	__u32 key = t->source;
 	struct in6 *from = bpf_map_lookup_elem(&source, &key);
 
-	if (!t->ipv4 || express_is6(ip) || !from || !express_pdu_hash(pdu, octets, end, &g.hash))
+	if (!t->ipv4 || express_is6(x, ip) || !from || !express_pdu_hash(pdu, octets, end, &g.hash))
 		return NOT_TAKEN;
 	x->hop = express_shared(t->adjacency, g.hash, x->length);
 	if (!x->hop)
@@ -42,10 +42,10 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x)
 	struct tunnel *t;
 	struct ipv4 *inner;
 
-	if (ip + IPV4_LEN > end)
+	if (ip + IPV4_LEN + UDP_LEN + GTPU_LEN > end)
 		return NOT_TAKEN;
-	inner = express_gpdu(ip + express_header(ip), x->length - express_header(ip), end, &teid,
-			     &container);
+	inner = express_gpdu(x, ip + express_header(x, ip), x->length - express_header(x, ip), end,
+			     &teid, &container);
 	if (!inner || (void *)inner + IPV4_LEN > end)
 		return NOT_TAKEN;
 	slot = pdr_of_teid(x->cfg, teid);
@@ -66,10 +66,10 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x)
 	if (inner->version_ihl == 0x45)
 		return inner->protocol == NH_UDP && is_gtpu4(x->cfg, ld32(&inner->dst))
 			       ? NOT_TAKEN
-			       : express_decap4(ctx, x, inner, end, express_class(ip), popped,
+			       : express_decap4(ctx, x, inner, end, express_class(x, ip), popped,
 						t->adjacency, t->index);
 	if (is_ipv6(inner) && (void *)inner + IPV6_LEN <= end && !express_nested6(x, (void *)inner))
-		return express_decap6(ctx, x, (void *)inner, end, express_class(ip), popped,
+		return express_decap6(ctx, x, (void *)inner, end, express_class(x, ip), popped,
 				      t->adjacency, t->index);
 	return NOT_TAKEN;
 }
@@ -390,12 +390,11 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 }
 
 /* Where the IP header is, behind one VLAN tag at most, and that with the port's flags: a table of
- * the port steers untagged packets only. No branch: the verifier would go both ways to the end. */
+ * the port steers untagged packets only. */
 INLINE void *express_tags(struct express *x, void *data)
 {
-	__u64 type = ld16(data + ETH_LEN - 2), tag;
+	__u64 tag = express_bit(x, is_vlan(ld16(data + ETH_LEN - 2)));
 
-	tag = express_is_zero(type ^ be16(TYPE_VLAN)) | express_is_zero(type ^ be16(TYPE_QINQ));
 	x->port_flags &= ~(tag * (~0u << PORT_TABLE_SHIFT));
 	x->port_flags |= tag << EXPRESS_TAGGED_SHIFT;
 	return data + ETH_LEN + tag * VLAN_LEN;

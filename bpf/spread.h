@@ -388,7 +388,7 @@ INLINE void receive_from(__u32 index)
 }
 
 /* What a queue brought, as it was received: 0, or -1. */
-GLOBAL int take_ticket(struct xdp_md *ctx)
+INLINE int take_ticket(struct xdp_md *ctx)
 {
 	struct spread_ticket *ticket = (void *)(long)ctx->data;
 	__u32 index, bucket, flow;

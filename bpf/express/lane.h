@@ -30,6 +30,21 @@ struct express {
 #define EXPRESS_PADDED (1 << EXPRESS_PADDED_SHIFT)
 #define EXPRESS_FLAGS (1 << EXPRESS_TAGGED_SHIFT | EXPRESS_PADDED)
 
+/* 1 if `is` holds, or 0, by a branch, which the processor foresees: what depends on the number need
+ * not wait for what it was read from. The verifier, which would follow both ways to the end, knows
+ * neither value from the other: a flag that no port has is added. */
+#define EXPRESS_NEVER_SHIFT 13
+INLINE __u64 express_bit(struct express *x, int is)
+{
+	__u64 bit = 0;
+
+	opaque(is);
+	if (is)
+		bit = 1;
+	opaque(bit);
+	return bit ^ (x->port_flags >> EXPRESS_NEVER_SHIFT & 1);
+}
+
 /* Offset of the IP header that was received. */
 INLINE __u32 express_l3(struct express *x)
 {
@@ -42,31 +57,27 @@ INLINE void *packet_end(struct xdp_md *ctx)
 }
 
 /* 1 if the header at `ip` is IPv6's, 0 if it is IPv4's: it is one of both. */
-INLINE __u64 express_is6(void *ip)
+INLINE __u64 express_is6(struct express *x, void *ip)
 {
-	__u64 first = *(__u8 *)ip;
-
-	opaque(first);
-	return first >> 5 & 1;
+	return express_bit(x, *(__u8 *)ip & 0x20);
 }
 
 /* Octets of that header, which has no options. */
-INLINE __u64 express_header(void *ip)
+INLINE __u64 express_header(struct express *x, void *ip)
 {
-	return IPV4_LEN + express_is6(ip) * (IPV6_LEN - IPV4_LEN);
+	return IPV4_LEN + express_is6(x, ip) * (IPV6_LEN - IPV4_LEN);
 }
 
 /* Its TOS or traffic class. */
-INLINE __u8 express_class(void *ip)
+INLINE __u8 express_class(struct express *x, void *ip)
 {
-	return be16(ld16(ip)) >> 4 * express_is6(ip);
+	return be16(ld16(ip)) >> 4 * express_is6(x, ip);
 }
 
 /* Whether the frame has x->length octets from `l3` on. They may be in several pieces. */
 INLINE int express_complete(struct xdp_md *ctx, struct express *x, void *l3, void *end)
 {
-	__u64 there = (long)end - (long)l3, more;
-	__u32 flags;
+	__u64 there = (long)end - (long)l3;
 	struct packet *p;
 
 	opaque(there);
@@ -80,11 +91,7 @@ INLINE int express_complete(struct xdp_md *ctx, struct express *x, void *l3, voi
 	}
 	if (there < x->length)
 		return 0;
-	more = x->length - there; /* no branch, as in express_tags() */
-	opaque(more);
-	flags = x->port_flags | more >> 63 << EXPRESS_PADDED_SHIFT;
-	opaque(flags);
-	x->port_flags = flags;
+	x->port_flags |= express_bit(x, there > x->length) << EXPRESS_PADDED_SHIFT;
 	return 1;
 }
 

@@ -135,17 +135,18 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 
 /* A G-PDU in the `length` octets from `udp` on, with one container of 4 octets at most: the T-PDU,
  * or NULL. The container's octets go to `container` (0: there is none). A sequence number is
- * passed over. Where the T-PDU is follows without a branch: the verifier would go all ways. */
-INLINE void *express_gpdu(struct udp *udp, __u32 length, void *end, __u32 *teid, __u32 *container)
+ * passed over. */
+INLINE void *express_gpdu(struct express *x, struct udp *udp, __u32 length, void *end, __u32 *teid,
+			  __u32 *container)
 {
 	struct gtpu *gtpu = (void *)udp + UDP_LEN;
 	void *options = (void *)gtpu + GTPU_LEN;
-	__u64 first, extended;
+	__u64 first, extended, optional;
 
 	if (options + 8 > end)
 		return 0;
 	first = ld32(gtpu);
-	extended = first >> 2 & 1;
+	extended = express_bit(x, first & GTPU_FLAG_E);
 	if (be16(ld16(&udp->length)) != length ||
 	    be16(first >> 16) != length - UDP_LEN - GTPU_LEN ||
 	    (first & 0xffff & ~GTPU_OPTIONS) != (GTPU_VERSION1 | GTPU_G_PDU << 8))
@@ -155,8 +156,8 @@ INLINE void *express_gpdu(struct udp *udp, __u32 length, void *end, __u32 *teid,
 	if (extended && (ld32(options) >> 24 != GTPU_EXT_CONTAINER || (*container & 0xff) != 1 ||
 			 *container >> 24))
 		return 0;
-	first &= GTPU_OPTIONS;
-	return options + GTPU_OPTIONS_LEN * (1 - express_is_zero(first) + extended);
+	optional = express_bit(x, first & GTPU_OPTIONS);
+	return options + GTPU_OPTIONS_LEN * (optional + extended);
 }
 
 /* The QFI of a G-PDU with `container`. */
@@ -209,14 +210,13 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 	if (!m || !express_whole(m->args_offset, ARGS_MOB_LEN) || ip->next_header != NH_UDP ||
 	    (void *)udp + UDP_LEN > end || ip->hop_limit <= 1 || ld16(&udp->dst) != be16(GTPU_PORT))
 		return NOT_TAKEN;
-	inner = express_gpdu(udp, x->length - IPV6_LEN, end, &teid, &container);
+	inner = express_gpdu(x, udp, x->length - IPV6_LEN, end, &teid, &container);
 	if (!inner || (container >> 12 & 0xf) > 1)
 		return NOT_TAKEN;
 	popped = inner - (void *)ip;
 	if (!express_take_pdu(x, m, inner, x->length - popped, end, &h))
 		return NOT_TAKEN;
-	h.args_at = m->args_offset;
-	h.args = srh_args(express_put_args(container, teid), h.args_at);
+	h.args = srh_args(express_put_args(container, teid), m->args_offset);
 	if (sid->behavior == END_M_GTP6_D_DI) {
 		h.last = express_room();
 		if (!h.last)
@@ -287,7 +287,8 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *
 	struct words *sid = express_room();
 	void *inner;
 
-	inner = express_gpdu((void *)ip + IPV4_LEN, x->length - IPV4_LEN, end, &teid, &container);
+	inner = express_gpdu(x, (void *)ip + IPV4_LEN, x->length - IPV4_LEN, end, &teid,
+			     &container);
 	if (!m || !sid || !inner || !m->target_length ||
 	    m->target_length > 128 - 32 - ARGS_MOB_BITS || !m->source_length ||
 	    !express_whole(m->source_length, 4) || (container >> 12 & 0xf) > 1)

@@ -23,21 +23,26 @@ INLINE __u32 express_hash6(struct ipv6 *ip)
 
 #define ARGS_MOB_LEN (ARGS_MOB_BITS / 8)
 
-/* IPv6, and an SRH where there are segments for it. What each packet has of its own is put
- * into addresses at bit offsets; 0: no. */
+/* IPv6, and an SRH where there are segments for it. */
 struct express_ipv6_header {
 	const void *src, *dst; /* not in the packet */
 	struct segment_list *list; /* of the SRH */
 	struct words *last;        /* before the list's segments, or NULL */
 	__u64 srh;                 /* its first word, but for the next header; 0: none */
-	__u64 args;                /* srh_args */
-	__u32 hash, src4;          /* IPv4, in network order */
-	__u8 class, hop_limit, next_header;
-	__u8 src4_at, args_at; /* in src and dst */
-	__u8 pad[3];
+	__u64 args;                /* srh_args: they go into the last segment of the list */
+	__u32 hash;
+	__u32 src4; /* of IPv4, in network order, at bit src4_at of the source; 0: none */
+	__u8 class, hop_limit, next_header, src4_at;
 };
 
-/* 0, or -1 where an offset is not an octet's. */
+/* Whether the destination is the last segment of the list. */
+INLINE int express_at_last(struct express_ipv6_header *h)
+{
+	return (h->srh >> 24 & 0xff) == !!h->last;
+}
+
+/* What the addresses of the header at `ip` have of the packet's own; -1 where an offset is not an
+ * octet's. */
 INLINE int express_fill6(void *ip, struct express_ipv6_header *h, void *end)
 {
 	__u8 *at;
@@ -48,8 +53,8 @@ INLINE int express_fill6(void *ip, struct express_ipv6_header *h, void *end)
 			return -1;
 		st32(at, h->src4);
 	}
-	if (h->args_at) {
-		at = express_octets(ip + 24, h->args_at, ARGS_MOB_LEN, end);
+	if (h->args && express_at_last(h)) {
+		at = express_octets(ip + 24, h->args >> ARGS_MOB_BITS, ARGS_MOB_LEN, end);
 		if (!at)
 			return -1;
 		*at = h->args >> 32;
@@ -179,22 +184,27 @@ INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct expr
 			      __u32 popped)
 {
 	__u32 pushed = express_gtpu_length(h->container), length = x->length - popped + pushed;
-	void *ip = express_push(ctx, x, popped, IPV6_LEN + pushed);
+	__u32 first = ipv6_first_word(h->class, h->hash);
+	__u32 second = ipv6_second_word(NH_UDP, h->hop_limit);
+	__u32 ports = be16(flow_port(h->hash)) | (__u32)be16(GTPU_PORT) << 16;
 	const void *src = h->src, *dst = h->dst;
 	__u64 sum;
+	void *ip;
 
 	opaque(src); /* or of the words that are copied halves would be made */
 	opaque(dst);
-	sum = h->sum + address_sum(src) + address_sum(dst);
+	sum = h->sum + address_sum(src) + address_sum(dst) + ports;
+	opaque(sum); /* these are less to keep than what they are made of */
+	opaque(first);
+	ip = express_push(ctx, x, popped, IPV6_LEN + pushed);
 	if (!ip)
 		return XDP_DROP;
 	if (ip + IPV6_LEN + UDP_LEN + GTPU_LEN + 8 > (void *)(long)ctx->data_end)
 		return XDP_ABORTED; /* cannot be: an IP packet follows */
-	write_ipv6(ip, ipv6_first_word(h->class, h->hash), ipv6_second_word(NH_UDP, h->hop_limit),
-		   length, h->src, h->dst);
-	st32(ip + 40, be16(flow_port(h->hash)) | (__u32)be16(GTPU_PORT) << 16);
+	write_ipv6(ip, first, second, length, src, dst);
+	st32(ip + 40, ports);
 	sum += express_write_gtpu(ip + 48, length - UDP_LEN - GTPU_LEN, h->teid, h->container);
-	sum += (__u64)ld32(ip + 40) + be16(length) + pseudo_tail(length, NH_UDP);
+	sum += (__u64)be16(length) + pseudo_tail(length, NH_UDP);
 	sum = (__u16)~sum_fold(sum);
 	st32(ip + 44, be16(length) | (sum ? sum : 0xffff) << 16);
 	return express_out(ctx, x, TYPE_IPV6);
@@ -209,18 +219,16 @@ INLINE int express_encaps(struct xdp_md *ctx, struct express *x, __u32 policy,
 
 	if (find_list(policy, h->hash, !!h->last, &c))
 		return NOT_TAKEN;
-	x->list = bpf_map_lookup_elem(&list_counter, &c.index);
 	x->hop = express_shared(c.list->adjacency, h->hash,
 				x->length - popped + srv6_length(c.srh_segments));
 	if (!x->hop)
 		return NOT_TAKEN;
+	x->list = bpf_map_lookup_elem(&list_counter, &c.index);
 	h->list = c.list;
 	h->src = &c.list->source;
 	h->dst = &c.list->segment[c.last];
 	if (c.srh_segments)
 		h->srh = srh_first_word(0, c.srh_segments, c.last + !!h->last, 0);
-	if (c.last)
-		h->args_at = 0;
 	h->hop_limit = x->cfg->hop_limit;
 	return CONTINUE;
 }

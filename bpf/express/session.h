@@ -176,7 +176,6 @@ INLINE int express_rule_segment(struct xdp_md *ctx, struct express *x, struct fo
 {
 	if (!express_whole(f->args_at, ARGS_MOB_LEN))
 		return 0;
-	h->args_at = f->kind == FORWARD_VPN ? 0 : f->args_at;
 	if (f->kind != FORWARD_SRV6)
 		return policy && express_encaps(ctx, x, policy, h, x->length - kept) != NOT_TAKEN;
 	x->hop = express_shared(f->adjacency, h->hash, kept + IPV6_LEN);
@@ -386,7 +385,7 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 	struct express_gtpu_header g = {};
 	int verdict;
 
-	if (!f->ipv4 || express_is6(ip) ||
+	if (!f->ipv4 || express_is6(x, ip) ||
 	    !express_pdu_hash(inner, x->tunnel_length, packet_end(ctx), &g.hash))
 		return NOT_TAKEN;
 	if ((void *)inner + IPV6_LEN > packet_end(ctx))
@@ -441,8 +440,8 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, v
 	if (f->kind == FORWARD_GTPU)
 		return express_session_onward(ctx, x, entry, &rule, f, ip, inner);
 	if (inner->version_ihl == 0x45)
-		return express_from_ue4(ctx, x, entry, &rule, f, inner, express_class(ip));
-	return express_from_ue6(ctx, x, entry, &rule, f, (void *)inner, express_class(ip));
+		return express_from_ue4(ctx, x, entry, &rule, f, inner, express_class(x, ip));
+	return express_from_ue6(ctx, x, entry, &rule, f, (void *)inner, express_class(x, ip));
 }
 
 /* ---- to the UE ---- */
