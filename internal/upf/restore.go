@@ -38,8 +38,9 @@ func (u *UPF) TakeUE(list []netip.Prefix) error { return u.ues.Take(list) }
 // FreeUE implements pfcp.UPF.
 func (u *UPF) FreeUE(list []netip.Prefix) { u.ues.Free(list) }
 
-// restoring is how far Restore is with the sessions of an earlier process.
-type restoring struct {
+// restorer puts the sessions of an earlier process into the data path.
+type restorer struct {
+	upf      *UPF
 	reserved bool // Reserve was called
 	// sessions is how many there were, left how many are not in the data path yet.
 	sessions, left atomic.Int64
@@ -47,24 +48,24 @@ type restoring struct {
 }
 
 // Reserve takes the TEIDs and UE addresses of the sessions of an earlier process, so that no
-// other gets them, and gives up sessions whose own others have. From then on whoever asks for
-// a session has it restored first.
+// other gets them, and gives up sessions whose own others have. From then on a session that
+// somebody asks for is restored first.
 func (u *UPF) Reserve() {
 	u.restoring.reserved = true
 	u.install.share.recoverWays()
-	u.eachShare(runtime.GOMAXPROCS(0), func(e *store.Entry) {
+	eachShare(u.store.All(), runtime.GOMAXPROCS(0), func(e *store.Entry) {
 		s, err := e.Read()
 		if err == nil {
 			_, err = u.takeResources(s)
 		}
 		if err != nil {
-			u.giveUp(e, err)
+			u.restoring.giveUp(e, err)
 		}
 	})
 	n := int64(u.store.Len())
 	u.restoring.sessions.Store(n)
 	u.restoring.left.Store(n)
-	u.store.OnDemand(u.restore)
+	u.store.OnDemand(u.restoring.restore)
 }
 
 // Restore puts the sessions of an earlier process into the data path, which may
@@ -74,16 +75,15 @@ func (u *UPF) Restore() {
 	if !u.restoring.reserved {
 		u.Reserve()
 	}
-	u.eachShare(max(1, runtime.GOMAXPROCS(0)-1), u.restore)
+	eachShare(u.store.All(), max(1, runtime.GOMAXPROCS(0)-1), u.restoring.restore)
 	if !u.restored { // else there was nothing to restore
 		u.restored = true
 		close(u.restoring.done)
 	}
 }
 
-// eachShare calls f for all sessions that exist now, in so many goroutines.
-func (u *UPF) eachShare(goroutines int, f func(*store.Entry)) {
-	all := u.store.All()
+// eachShare calls f for all sessions, in so many goroutines.
+func eachShare(all []*store.Entry, goroutines int, f func(*store.Entry)) {
 	var shares sync.WaitGroup
 	for share := range slices.Chunk(all, len(all)/goroutines+1) {
 		shares.Go(func() {
@@ -96,22 +96,23 @@ func (u *UPF) eachShare(goroutines int, f func(*store.Entry)) {
 }
 
 // restore restores a session, unless it is.
-func (u *UPF) restore(e *store.Entry) {
-	s, err := u.restoreSession(e)
+func (r *restorer) restore(e *store.Entry) {
+	s, err := r.restoreSession(e)
 	if s != nil {
-		u.restoring.left.Add(-1)
+		r.left.Add(-1)
 	}
 	if err != nil {
 		for _, teid := range s.TEIDs() {
-			u.FreeTEID(teid)
+			r.upf.FreeTEID(teid)
 		}
-		u.FreeUE(s.UEs())
-		u.giveUp(e, err)
+		r.upf.FreeUE(s.UEs())
+		r.giveUp(e, err)
 	}
 }
 
 // giveUp gives up a session of an earlier process.
-func (u *UPF) giveUp(e *store.Entry, err error) {
+func (r *restorer) giveUp(e *store.Entry, err error) {
+	u := r.upf
 	u.o.Logger.Error("cannot restore a session of an earlier run", "event", logevent.SessionNotRestored, "seid", e.SEID, "error", err)
 	u.links.Leave(e.SEID)
 	u.install.share.forget(e.SEID)
@@ -119,7 +120,8 @@ func (u *UPF) giveUp(e *store.Entry, err error) {
 }
 
 // restoreSession returns what is restored, or was to be: nil, if somebody else did it.
-func (u *UPF) restoreSession(e *store.Entry) (*session.Session, error) {
+func (r *restorer) restoreSession(e *store.Entry) (*session.Session, error) {
+	u := r.upf
 	u.install.changing.RLock()
 	defer u.install.changing.RUnlock()
 	s, err := e.Recover()
@@ -128,14 +130,15 @@ func (u *UPF) restoreSession(e *store.Entry) (*session.Session, error) {
 	}
 	defer u.install.unlock(e)
 	if err == nil {
-		s, err = u.restoreLocked(e, s)
+		s, err = r.restoreLocked(e, s)
 	}
 	e.Recovered(err == nil)
 	return s, err
 }
 
 // restoreLocked has the data path and everybody else go on with a session.
-func (u *UPF) restoreLocked(e *store.Entry, s *session.Session) (*session.Session, error) {
+func (r *restorer) restoreLocked(e *store.Entry, s *session.Session) (*session.Session, error) {
+	u := r.upf
 	now := u.o.Now()
 	if e.Usage == nil {
 		e.Usage = usage.New(s, now)

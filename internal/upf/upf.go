@@ -47,7 +47,7 @@ type UPF struct {
 	hosts   *lan.Hosts   // behind Ethernet sessions
 
 	restored  bool // Restore was called: only whoever configures sets and reads it
-	restoring restoring
+	restoring restorer
 }
 
 var _ pfcp.UPF = (*UPF)(nil)
@@ -60,7 +60,7 @@ func New(o Options) (*UPF, error) {
 		o.Now = time.Now
 	}
 	u := &UPF{o: o, ues: pool.New(nil), hosts: &lan.Hosts{}}
-	u.restoring.done = make(chan struct{})
+	u.restoring.upf, u.restoring.done = u, make(chan struct{})
 	var err error
 	u.store, err = store.Open(store.Options{Dir: o.Journal, Max: o.Sessions, Log: o.Logger, Stats: &u.stats})
 	if err != nil {

@@ -54,7 +54,7 @@ func (d *Daemon) stillTraced(ctx context.Context) error {
 	defer stream.Close()
 	stream.Receive()
 	if err := stream.Err(); connect.CodeOf(err) != connect.CodeResourceExhausted {
-		return fmt.Errorf("the trace has ended: another one is not refused: %w", err)
+		return errors.Join(errors.New("the trace has ended: another one is not refused"), err)
 	}
 	return nil
 }
