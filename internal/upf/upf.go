@@ -46,8 +46,7 @@ type UPF struct {
 	links   *lan.Links   // floods between Ethernet sessions
 	hosts   *lan.Hosts   // behind Ethernet sessions
 
-	restored  bool // Restore was called: only whoever configures sets and reads it
-	restoring restorer
+	restored bool // Restore was called: only whoever configures sets and reads it
 }
 
 var _ pfcp.UPF = (*UPF)(nil)
@@ -60,7 +59,6 @@ func New(o Options) (*UPF, error) {
 		o.Now = time.Now
 	}
 	u := &UPF{o: o, ues: pool.New(nil), hosts: &lan.Hosts{}}
-	u.restoring.upf, u.restoring.done = u, make(chan struct{})
 	var err error
 	u.store, err = store.Open(store.Options{Dir: o.Journal, Max: o.Sessions, Log: o.Logger, Stats: &u.stats})
 	if err != nil {
@@ -93,17 +91,7 @@ func (u *UPF) Start(r pfcp.Reporter) { u.reports.to.Store(&r) }
 // Sessions stay in the journal and in the data path.
 func (u *UPF) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	restored := func(then func() error) {
-		group.Go(func() error {
-			select {
-			case <-u.restoring.done:
-				return then()
-			case <-ctx.Done():
-				return nil
-			}
-		})
-	}
-	restored(func() error { // until then the data path cannot say whose they are: they wait there
+	group.Go(func() error {
 		return u.o.DataPath.SessionEvents(ctx, func(e datapath.Event) { u.reports.check(u.store.Entry(e.Session)) })
 	})
 	every := func(d time.Duration, do func()) {
@@ -126,7 +114,7 @@ func (u *UPF) Run(ctx context.Context) error {
 		}
 	})
 	if s := u.install.share; s != nil && s.on {
-		restored(func() error { return s.run(ctx) })
+		group.Go(func() error { return s.run(ctx) })
 		group.Go(func() error { return u.o.DataPath.EndMarkers(ctx, s.endMarker) })
 	}
 	every(reopenInterval, u.kept.reopen)
