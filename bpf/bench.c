@@ -120,7 +120,7 @@ INLINE int restore(struct xdp_md *ctx, struct bench_frame *frame)
 	if (bpf_xdp_adjust_head(ctx, -(int)moved))
 		return -1;
 	length = (long)ctx->data_end - (long)ctx->data;
-	opaque(length); /* pointers are subtracted whole */
+	opaque(length); /* or pointers are subtracted in 32 bits, which the verifier refuses */
 	return bpf_xdp_adjust_tail(ctx, (int)frame->length - (int)length);
 }
 

@@ -38,14 +38,15 @@ INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *
 INLINE int express_receive(struct xdp_md *ctx, struct express *x)
 {
 	void *ip = (void *)(long)ctx->data + express_l3(x), *end = packet_end(ctx);
+	__u64 header;
 	__u32 teid = 0, container = 0, slot, popped;
 	struct tunnel *t;
 	struct ipv4 *inner;
 
 	if (ip + IPV4_LEN + UDP_LEN + GTPU_LEN > end)
 		return NOT_TAKEN;
-	inner = express_gpdu(x, ip + express_header(x, ip), x->length - express_header(x, ip), end,
-			     &teid, &container);
+	header = express_header(x, ip);
+	inner = express_gpdu(x, ip + header, x->length - header, end, &teid, &container);
 	if (!inner || (void *)inner + IPV4_LEN > end)
 		return NOT_TAKEN;
 	slot = pdr_of_teid(x->cfg, teid);

@@ -30,10 +30,9 @@ struct express {
 #define EXPRESS_PADDED (1 << EXPRESS_PADDED_SHIFT)
 #define EXPRESS_FLAGS (1 << EXPRESS_TAGGED_SHIFT | EXPRESS_PADDED)
 
-/* 1 if `is` holds, or 0, by a branch, which the processor foresees: what depends on the number need
- * not wait for what it was read from. The verifier, which would follow both ways to the end, knows
- * neither value from the other: a flag that no port has is added. */
-#define EXPRESS_NEVER_SHIFT 13
+/* 1 if `is` is not 0, else 0. A branch sets it, so that the processor can predict it, and need not
+ * wait for the octets that `is` comes from. The verifier must not know which branch set it, or it
+ * checks all that follows twice: PORT_NEVER is always 0, but the verifier does not know that. */
 INLINE __u64 express_bit(struct express *x, int is)
 {
 	__u64 bit = 0;
@@ -42,7 +41,7 @@ INLINE __u64 express_bit(struct express *x, int is)
 	if (is)
 		bit = 1;
 	opaque(bit);
-	return bit ^ (x->port_flags >> EXPRESS_NEVER_SHIFT & 1);
+	return bit ^ (x->port_flags / PORT_NEVER & 1);
 }
 
 /* Offset of the IP header that was received. */

@@ -31,8 +31,9 @@ struct express_ipv6_header {
 	__u64 srh;                 /* its first word, but for the next header; 0: none */
 	__u64 args;                /* srh_args: they go into the last segment of the list */
 	__u32 hash;
-	__u32 src4; /* of IPv4, in network order, at bit src4_at of the source; 0: none */
-	__u8 class, hop_limit, next_header, src4_at;
+	__u32 src4; /* IPv4 source, in network order */
+	__u8 class, hop_limit, next_header;
+	__u8 src4_at; /* the bit of src where src4 goes; 0: nowhere */
 };
 
 /* Whether the destination is the last segment of the list. */
@@ -41,8 +42,8 @@ INLINE int express_at_last(struct express_ipv6_header *h)
 	return (h->srh >> 24 & 0xff) == !!h->last;
 }
 
-/* What the addresses of the header at `ip` have of the packet's own; -1 where an offset is not an
- * octet's. */
+/* Writes the IPv4 source and the arguments into the addresses of the IPv6 header at `ip`. 0, or -1
+ * where an offset is not that of a whole octet. */
 INLINE int express_fill6(void *ip, struct express_ipv6_header *h, void *end)
 {
 	__u8 *at;
@@ -82,7 +83,7 @@ INLINE int express_push6(struct xdp_md *ctx, struct express *x, struct express_i
 
 	if (h->srh)
 		h->srh |= h->next_header;
-	opaque(first); /* these are less to keep than what they are made of */
+	opaque(first); /* these take less of the stack than what they are computed from */
 	opaque(second);
 	x->list_length = x->length - popped + pushed;
 	opaque(x->list_length);
@@ -194,7 +195,7 @@ INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct expr
 	opaque(src); /* or of the words that are copied halves would be made */
 	opaque(dst);
 	sum = h->sum + address_sum(src) + address_sum(dst) + ports;
-	opaque(sum); /* these are less to keep than what they are made of */
+	opaque(sum); /* these take less of the stack than what they are computed from */
 	opaque(first);
 	ip = express_push(ctx, x, popped, IPV6_LEN + pushed);
 	if (!ip)

@@ -748,6 +748,7 @@ const (
 	PortFlagsPORT_HOST_FORWARD     PortFlags = 1024
 	PortFlagsPORT_SOURCES          PortFlags = 2048
 	PortFlagsPORT_TO_KERNEL        PortFlags = 4096
+	PortFlagsPORT_NEVER            PortFlags = 8192
 	PortFlagsPORT_TABLE_SHIFT      PortFlags = 16
 )
 
