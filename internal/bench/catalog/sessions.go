@@ -23,8 +23,8 @@ type Sessions struct {
 	Dialect smf.Dialect // of the SMF
 	Spec    func(*smf.Spec)
 	NAT     *NAT       // that the UEs are behind, or nil
-	UEs     netip.Addr // of the first session: outside of the UE pool, unless invalid
-	IPv6    bool       // N3 is
+	UEs     netip.Addr // address of the first UE, outside of the UE pools; invalid: in the pool
+	IPv6    bool       // N3 is IPv6
 }
 
 // The addresses of N4, all of them on the node itself: the UPF's, and that of the SMF

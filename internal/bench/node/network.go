@@ -16,7 +16,7 @@ const (
 	PortSR     = "sr"
 	PortEdge   = "edge" // with the roles edge, n3 and n6
 	PortLong   = "long" // as PortIn, with an MTU of 9000
-	// PortSteered is as PortIn: what nothing else takes of it is steered.
+	// PortSteered is as PortIn, but a policy takes what nothing else takes.
 	PortSteered = "steered"
 )
 
