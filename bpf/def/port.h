@@ -21,7 +21,7 @@ enum port_flags {
 	PORT_HOST_FORWARD = 1024, /* packets for others */
 	PORT_SOURCES = 2048,      /* has entries in class_by_source */
 	PORT_TO_KERNEL = 4096,    /* a pod's: what it may send is left to the kernel */
-	PORT_NEVER = 8192,        /* no port has it (express_bit); the lane uses the next two bits */
+	PORT_NEVER = 8192,        /* no port has it (express_bit); the next two are of the lane */
 	/* the rest: the table that steers untagged packets before the node's, which has
 	 * the number of the port's ifindex, or a pod's tenant's table; 0: none */
 	PORT_TABLE_SHIFT = 16,
