@@ -391,12 +391,14 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 }
 
 /* Where the IP header is, behind one VLAN tag at most, and that with the port's flags: a table of
- * the port steers untagged packets only. */
+ * the port steers packets without a VLAN only. A tag of VLAN 0 gives a priority alone. */
 INLINE void *express_tags(struct express *x, void *data)
 {
-	__u64 tag = express_bit(x, is_vlan(ld16(data + ETH_LEN - 2)));
+	int is_tagged = is_vlan(ld16(data + ETH_LEN - 2));
+	__u64 tag = express_bit(x, is_tagged);
+	__u64 vlan = express_bit(x, is_tagged && ld16(data + ETH_LEN) & be16(0xfff));
 
-	x->port_flags &= ~(tag * (~0u << PORT_TABLE_SHIFT));
+	x->port_flags &= ~(vlan * (~0u << PORT_TABLE_SHIFT));
 	x->port_flags |= tag << EXPRESS_TAGGED_SHIFT;
 	return data + ETH_LEN + tag * VLAN_LEN;
 }
@@ -416,7 +418,8 @@ INLINE int express(struct xdp_md *ctx)
 	x.access = in->access;
 	if (!(x.port_flags & PORT_ATTACHED))
 		return XDP_PASS;
-	if (data + ETH_LEN > end || (x.cfg->trace && is_traced(ctx, ctx->ingress_ifindex)))
+	if (data + ETH_LEN + VLAN_LEN > end ||
+	    (x.cfg->trace && is_traced(ctx, ctx->ingress_ifindex)))
 		return NOT_TAKEN;
 	if (x.port_flags & PORT_STEERED)
 		return express_frame(ctx, &x, data);

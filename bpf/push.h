@@ -191,12 +191,18 @@ INLINE int write_srh(void *to, void *end, struct segment_list *list, __u64 first
 	return 0;
 }
 
+/* Beside arguments: how many VLAN tags there are before the IPv6 header. */
+#define SRH_TAGS_SHIFT 48
+
 /* The same, behind the IPv6 header. */
 GLOBAL int push_srh(struct xdp_md *ctx, struct segment_list *list, __u64 first, struct words *last,
 		    __u64 args)
 {
-	return !list || write_srh((void *)(long)ctx->data + ETH_LEN + IPV6_LEN,
-				  (void *)(long)ctx->data_end, list, first, last, args)
+	__u64 l3 = ETH_LEN + (args >> SRH_TAGS_SHIFT & 3) * VLAN_LEN;
+
+	return !list || write_srh((void *)(long)ctx->data + l3 + IPV6_LEN,
+				  (void *)(long)ctx->data_end, list, first, last,
+				  args & ((1ull << SRH_TAGS_SHIFT) - 1))
 		       ? -1
 		       : 0;
 }

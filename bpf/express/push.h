@@ -66,10 +66,12 @@ INLINE int express_fill6(void *ip, struct express_ipv6_header *h, void *end)
 
 /* A call takes longer than to write some segments, but what is rare need not be verified for each
  * who asks. */
-INLINE int express_push_srh(struct xdp_md *ctx, struct express_ipv6_header *h, void *to)
+INLINE int express_push_srh(struct xdp_md *ctx, struct express *x, struct express_ipv6_header *h,
+			    void *to)
 {
 	if (h->last || h->args)
-		return push_srh(ctx, h->list, h->srh, h->last, h->args);
+		return push_srh(ctx, h->list, h->srh, h->last,
+				h->args | (__u64)(x->hop->tags & 3) << SRH_TAGS_SHIFT);
 	return write_srh(to, (void *)(long)ctx->data_end, h->list, h->srh, 0, 0);
 }
 
@@ -95,7 +97,7 @@ INLINE int express_push6(struct xdp_md *ctx, struct express *x, struct express_i
 	write_ipv6(ip, first, second, x->list_length - IPV6_LEN, h->src, h->dst);
 	if (express_fill6(ip, h, (void *)(long)ctx->data_end))
 		return XDP_ABORTED; /* cannot be: they were looked at before */
-	if (h->srh && express_push_srh(ctx, h, ip + IPV6_LEN))
+	if (h->srh && express_push_srh(ctx, x, h, ip + IPV6_LEN))
 		return XDP_ABORTED; /* cannot be: it was pushed */
 	return express_out(ctx, x, TYPE_IPV6);
 }
