@@ -32,7 +32,7 @@ func (src sessionSource) ethernetSession(i int) model.Session {
 			r.Forward = src.forwarding(d)
 		}
 		if r.Forward.Kind != model.ForwardGTPU {
-			r.Forward.TEID, r.Forward.ArgsOffset = src.s.Uint32()|1, uint8(src.s.upTo(1, 88))
+			r.Forward.TEID, r.Forward.ArgsOffset = src.s.Uint32()|1, uint8(src.s.bits(1, 88))
 		}
 		r.Ethernet = true
 		for n := range r.Filters {

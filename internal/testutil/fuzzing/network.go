@@ -31,6 +31,16 @@ func (s Source) chance(percent int) bool { return s.IntN(100) < percent }
 
 func (s Source) upTo(least, most int) int { return least + s.IntN(most-least+1) }
 
+// bits is a length or an offset in an address: mostly whole octets, as operators have it. `most` is
+// a multiple of 8.
+func (s Source) bits(least, most int) int {
+	n := s.upTo(least, most)
+	if s.chance(60) {
+		n = (n + 7) &^ 7
+	}
+	return n
+}
+
 func pick[T any](s Source, from ...T) T { return from[s.IntN(len(from))] }
 
 func ip(text string) netip.Addr       { return netip.MustParseAddr(text) }
@@ -184,7 +194,7 @@ func (src tableSource) parameters(sid *srv6.LocalSID) {
 		sid.GroupBits, sid.RateBits, sid.RateUnit = uint8(src.s.upTo(1, 16)), uint8(src.s.upTo(1, 16)), 4_000_000
 	case srv6.EndMGTP6D, srv6.EndMGTP6DDi:
 		sid.Policy, sid.Source, sid.PDUType = src.policy(), ip("2001:db8:2::1"), pick(src.s, srv6.PDUTypes()...)
-		sid.ArgsOffset = uint8(src.s.upTo(50, 88))
+		sid.ArgsOffset = uint8(src.s.bits(50, 88))
 		if sid.Behavior == srv6.EndMGTP6DDi && src.s.chance(50) {
 			sid.ArgsOffset = 0
 		}
@@ -276,9 +286,13 @@ func (src tableSource) steering(c *config.Config) {
 	port := func(name string, vlans []uint16, p string) {
 		c.Steering = append(c.Steering, srpolicy.Steering{Interface: name, VLANs: vlans, Policy: p})
 	}
-	port("n6", nil, src.policy())
-	port("n3", []uint16{77}, "l2")
-	port("n6", []uint16{5, 6}, pick(src.s, src.policy(), "l2"))
+	if src.s.chance(40) { // what such a port receives does not take the short path
+		port("n6", nil, src.policy())
+		port("n6", []uint16{5, 6}, pick(src.s, src.policy(), "l2"))
+	}
+	if src.s.chance(40) {
+		port("n3", []uint16{77}, "l2")
+	}
 }
 
 // classes lead to the policies' colors, and to one that none has.
@@ -307,8 +321,8 @@ func (src tableSource) classes(c *config.Config) {
 }
 
 func (src tableSource) gtp4d(locator, policy string) *srpolicy.GTP4D {
-	source := netip.PrefixFrom(ip("2001:db8:2::"), src.s.upTo(40, 96))
-	return &srpolicy.GTP4D{SIDPrefix: netip.PrefixFrom(ip(locator), src.s.upTo(40, 56)), SourcePrefix: source,
+	source := netip.PrefixFrom(ip("2001:db8:2::"), src.s.bits(40, 96))
+	return &srpolicy.GTP4D{SIDPrefix: netip.PrefixFrom(ip(locator), src.s.bits(40, 56)), SourcePrefix: source,
 		PDUType: pick(src.s, srv6.PDUTypes()...), Policy: policy}
 }
 
