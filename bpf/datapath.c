@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The programs. */
 #include "express.h"
+#include "lost.h"
 #include "netfilter.h"
 #include "n4/n4.h"
 #include "spread.h"
@@ -184,6 +185,20 @@ SEC("netfilter")
 int culvert_forward(struct bpf_nf_ctx *ctx)
 {
 	return forward_input(ctx);
+}
+
+SEC("tp_btf/xdp_devmap_xmit")
+int BPF_PROG(culvert_refused, const struct net_device *from, const struct net_device *to, int sent,
+	     int drops)
+{
+	return count_refused(to, drops);
+}
+
+SEC("tp_btf/xdp_redirect_err")
+int BPF_PROG(culvert_unsent, const struct net_device *from, const void *xdp, const void *to,
+	     int error, int map_type, __u32 map_id, __u32 index)
+{
+	return count_unsent(map_id, index);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

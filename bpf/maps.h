@@ -143,6 +143,9 @@ struct {
 	__uint(max_entries, MAX_PORTS);
 } device SEC(".maps");
 
+/* frames that such a device did not send, by ifindex */
+MAP(lost_by_device, BPF_MAP_TYPE_ARRAY, __u32, struct lost, MAX_PORTS);
+
 /* packets over CPUs: how, in which buckets, into which queues; the loader says how many
  * CPUs there are */
 MAP(spread_settings, BPF_MAP_TYPE_ARRAY, __u32, struct spread, 1);

@@ -7,6 +7,7 @@
 #define CULVERT_NETFILTER_H
 
 #include "flow.h"
+#include "lib/kernel.h"
 #include "netpol.h"
 
 #define NF_DROP 0
@@ -14,10 +15,6 @@
 #define NFPROTO_IPV4 2
 
 /* Of the kernel's, what is read: the loader finds the fields. */
-struct net_device {
-	int ifindex;
-} __attribute__((preserve_access_index));
-
 struct nf_hook_state {
 	__u8 pf;
 	struct net_device *in, *out;

@@ -47,6 +47,14 @@ struct port {
 	__u32 pad[3]; /* two entries in a cache line, and none in two */
 };
 
+/* lost_by_device[ifindex]: the agent writes whose interface it is when it lets frames leave
+ * there; the count stays when it ends that. */
+struct lost {
+	__u64 frames;
+	__u32 netns;  /* inode of its network namespace; 0: frames never left there */
+	__u32 device; /* id of the map `device` that leads there */
+};
+
 /* access[index]: who may send GTP-U by ports of role n3 or n9, and which services of
  * this host may be reached. An entry that a port names is never changed. */
 #define MAX_ACCESS 64

@@ -3,6 +3,7 @@
 #ifndef CULVERT_TRAFFIC_SEND_H
 #define CULVERT_TRAFFIC_SEND_H
 
+#include "lib/kernel.h"
 #include "traffic/packet.h"
 #include <bpf/bpf_tracing.h>
 
@@ -176,24 +177,6 @@ int traffic_send(struct xdp_md *ctx)
 	}
 	return bpf_redirect_map(&traffic_device, 0, XDP_ABORTED);
 }
-
-/* The kernel's structs, as far as they are read. */
-struct ns_common {
-	unsigned int inum;
-} __attribute__((preserve_access_index));
-
-struct net {
-	struct ns_common ns;
-} __attribute__((preserve_access_index));
-
-typedef struct {
-	struct net *net;
-} __attribute__((preserve_access_index)) possible_net_t;
-
-struct net_device {
-	int ifindex;
-	possible_net_t nd_net;
-} __attribute__((preserve_access_index));
 
 /* What an interface had no room for never left: the device is not to blame. */
 SEC("tp_btf/xdp_devmap_xmit")

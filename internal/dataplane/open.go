@@ -34,6 +34,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/target"
 	"github.com/culvert-net/culvert/internal/dataplane/tunnel"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // Options say where the data path lives and how large it is.
@@ -62,6 +63,8 @@ type DataPlane struct {
 	Ports *port.Table
 	XDP   *attach.XDP
 	TCX   *attach.TCX
+	// Loss counts what devices do not send, if the kernel lets it: Ports.Lost reads that.
+	Loss *attach.Tracing
 	// Spread sends packets to the CPUs that handle them.
 	Spread *spread.Spread
 	// Where packets leave.
@@ -182,6 +185,9 @@ func Open(opts Options) (*DataPlane, error) {
 	}
 	if err == nil {
 		err = d.openN4(spec)
+	}
+	if err == nil {
+		countLoss(d)
 	}
 	if err == nil && d.pins != nil {
 		err = d.pins.Remember()
@@ -314,6 +320,16 @@ func loadN4(d *DataPlane, spec *ebpf.CollectionSpec) (*ebpf.Program, error) {
 	return loaded[abi.ProgCulvertN4], d.pins.PutProgram(loaded[abi.ProgCulvertN4], abi.ProgCulvertN4, d.build)
 }
 
+// countLoss counts the frames that devices do not send. Packets are forwarded without, too.
+func countLoss(d *DataPlane) {
+	d.Loss = attach.NewTracing(func() (map[string]*ebpf.Program, error) {
+		return d.loadLater(abi.ProgCulvertRefused, abi.ProgCulvertUnsent)
+	})
+	if err := d.Loss.Err(); err != nil {
+		d.log.Warn("packets that an interface fails to send are not counted", "event", logevent.DataPathLossUncounted, "error", err)
+	}
+}
+
 // Build is a hash of the object that is loaded.
 func (d *DataPlane) Build() string { return d.build }
 
@@ -321,7 +337,7 @@ func (d *DataPlane) Build() string { return d.build }
 func (d *DataPlane) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	errs := []error{table.Close(&d.tables), table.Close(&d.sessionTables), table.Close(&d.spreadTables), table.Close(&d.n4Tables), d.Spread.Close(), d.XDP.Close(), d.TCX.Close(), d.netfilter.Close(), d.prog.Close()}
+	errs := []error{table.Close(&d.tables), table.Close(&d.sessionTables), table.Close(&d.spreadTables), table.Close(&d.n4Tables), d.Spread.Close(), d.XDP.Close(), d.TCX.Close(), d.netfilter.Close(), d.Loss.Close(), d.prog.Close()}
 	if d.rings != nil {
 		d.rings.Close()
 	}

@@ -262,6 +262,8 @@ var verifierCeiling = map[string]uint32{
 	abi.ProgCulvertPod:     40_000,
 	abi.ProgCulvertUplink:  80_000,
 	abi.ProgCulvertForward: 25_000,
+	abi.ProgCulvertRefused: 100,
+	abi.ProgCulvertUnsent:  100,
 }
 
 func TestVerifierCeiling(t *testing.T) {

@@ -352,6 +352,13 @@ type Locator struct {
 	Pad          [7]uint8
 }
 
+type Lost struct {
+	_      structs.HostLayout
+	Frames uint64
+	Netns  uint32
+	Device uint32
+}
+
 type Lpm4Key struct {
 	_         structs.HostLayout
 	Prefixlen uint32
@@ -1228,6 +1235,7 @@ const (
 	MapListCounter     = "list_counter"
 	MapLocalSid        = "local_sid"
 	MapLookupCache     = "lookup_cache"
+	MapLostByDevice    = "lost_by_device"
 	MapMeter           = "meter"
 	MapMobile          = "mobile"
 	MapMoveScratch     = "move_scratch"
@@ -1288,7 +1296,9 @@ const (
 	ProgCulvertForward = "culvert_forward"
 	ProgCulvertN4      = "culvert_n4"
 	ProgCulvertPod     = "culvert_pod"
+	ProgCulvertRefused = "culvert_refused"
 	ProgCulvertSpread  = "culvert_spread"
+	ProgCulvertUnsent  = "culvert_unsent"
 	ProgCulvertUplink  = "culvert_uplink"
 	ProgCulvertXdp     = "culvert_xdp"
 )
@@ -1339,7 +1349,9 @@ type ProgramSpecs struct {
 	CulvertForward *ebpf.ProgramSpec `ebpf:"culvert_forward"`
 	CulvertN4      *ebpf.ProgramSpec `ebpf:"culvert_n4"`
 	CulvertPod     *ebpf.ProgramSpec `ebpf:"culvert_pod"`
+	CulvertRefused *ebpf.ProgramSpec `ebpf:"culvert_refused"`
 	CulvertSpread  *ebpf.ProgramSpec `ebpf:"culvert_spread"`
+	CulvertUnsent  *ebpf.ProgramSpec `ebpf:"culvert_unsent"`
 	CulvertUplink  *ebpf.ProgramSpec `ebpf:"culvert_uplink"`
 	CulvertXdp     *ebpf.ProgramSpec `ebpf:"culvert_xdp"`
 }
@@ -1368,6 +1380,7 @@ type MapSpecs struct {
 	ListCounter    *ebpf.MapSpec `ebpf:"list_counter"`
 	LocalSid       *ebpf.MapSpec `ebpf:"local_sid"`
 	LookupCache    *ebpf.MapSpec `ebpf:"lookup_cache"`
+	LostByDevice   *ebpf.MapSpec `ebpf:"lost_by_device"`
 	Meter          *ebpf.MapSpec `ebpf:"meter"`
 	Mobile         *ebpf.MapSpec `ebpf:"mobile"`
 	MoveScratch    *ebpf.MapSpec `ebpf:"move_scratch"`
@@ -1472,6 +1485,7 @@ type Maps struct {
 	ListCounter    *ebpf.Map `ebpf:"list_counter"`
 	LocalSid       *ebpf.Map `ebpf:"local_sid"`
 	LookupCache    *ebpf.Map `ebpf:"lookup_cache"`
+	LostByDevice   *ebpf.Map `ebpf:"lost_by_device"`
 	Meter          *ebpf.Map `ebpf:"meter"`
 	Mobile         *ebpf.Map `ebpf:"mobile"`
 	MoveScratch    *ebpf.Map `ebpf:"move_scratch"`
@@ -1552,6 +1566,7 @@ func (m *Maps) Close() error {
 		m.ListCounter,
 		m.LocalSid,
 		m.LookupCache,
+		m.LostByDevice,
 		m.Meter,
 		m.Mobile,
 		m.MoveScratch,
@@ -1625,7 +1640,9 @@ type Programs struct {
 	CulvertForward *ebpf.Program `ebpf:"culvert_forward"`
 	CulvertN4      *ebpf.Program `ebpf:"culvert_n4"`
 	CulvertPod     *ebpf.Program `ebpf:"culvert_pod"`
+	CulvertRefused *ebpf.Program `ebpf:"culvert_refused"`
 	CulvertSpread  *ebpf.Program `ebpf:"culvert_spread"`
+	CulvertUnsent  *ebpf.Program `ebpf:"culvert_unsent"`
 	CulvertUplink  *ebpf.Program `ebpf:"culvert_uplink"`
 	CulvertXdp     *ebpf.Program `ebpf:"culvert_xdp"`
 }
@@ -1636,7 +1653,9 @@ func (p *Programs) Close() error {
 		p.CulvertForward,
 		p.CulvertN4,
 		p.CulvertPod,
+		p.CulvertRefused,
 		p.CulvertSpread,
+		p.CulvertUnsent,
 		p.CulvertUplink,
 		p.CulvertXdp,
 	)

@@ -1,4 +1,4 @@
-// Package port owns the tables port, access and device: whose frames the data
+// Package port owns the tables port, access, device and lost_by_device: whose frames the data
 // path handles, what may enter by them, and by which interfaces frames leave.
 //
 //  1. Set an interface's port after the program is attached; until then its frames

@@ -15,12 +15,14 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
-// Table is the tables port, access, classifier, class_by_source and device: which interfaces'
+// Table is the tables port, access, classifier, class_by_source, device and lost_by_device: which interfaces'
 // frames the data path handles, what may enter there, which classes it has, and by which
 // interfaces frames may leave.
 type Table struct {
 	mu             *sync.Mutex
 	ports, devices *ebpf.Map
+	lost           *ebpf.Map
+	deviceID       uint32 // of devices
 	accesses       *shared[abi.Access]
 	classifiers    *shared[abi.Classifier]
 	bySource       *table.Hash[abi.Lpm6Key, uint32]
@@ -39,6 +41,7 @@ type Maps struct {
 	Classifiers *ebpf.Map                        `map:"classifier"`
 	BySource    *table.Hash[abi.Lpm6Key, uint32] `map:"class_by_source"`
 	Devices     *ebpf.Map                        `map:"device"`
+	Lost        *ebpf.Map                        `map:"lost_by_device"`
 }
 
 // Open takes the maps, and finds what an earlier daemon left in access and classifier. mu
@@ -68,7 +71,11 @@ func Open(mu *sync.Mutex, maps Maps, grace *table.Grace) (*Table, error) {
 		return nil, err
 	}
 	c, err := openShared[abi.Classifier](maps.Classifiers, abi.MapClassifier, classifiers, grace)
-	return &Table{mu: mu, ports: maps.Ports, devices: maps.Devices, accesses: a, classifiers: c, bySource: maps.BySource, origins: origins,
+	if err != nil {
+		return nil, err
+	}
+	id, err := idOf(maps.Devices)
+	return &Table{mu: mu, ports: maps.Ports, devices: maps.Devices, lost: maps.Lost, deviceID: id, accesses: a, classifiers: c, bySource: maps.BySource, origins: origins,
 		havePorts: map[int]bool{}, haveDevices: map[int]bool{},
 		Steered: func(int) bool { return false }, HasTable: func(int) bool { return false }}, err
 }
@@ -259,11 +266,14 @@ func (t *Table) MarkSteered(ifindex int) error {
 	return t.write(ifindex, p)
 }
 
-// PutDevice lets frames leave by an interface.
+// PutDevice lets frames leave by an interface, of the caller's network namespace.
 func (t *Table) PutDevice(ifindex int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := CheckIndex(ifindex); err != nil {
+		return err
+	}
+	if err := t.countLost(ifindex); err != nil {
 		return err
 	}
 	key := uint32(ifindex)
