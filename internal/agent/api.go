@@ -135,6 +135,7 @@ type InterfaceStatus struct {
 	Ifindex  int    `json:"ifindex"`
 	Attached string `json:"attached"` // native, generic, or why not
 	MTU      int    `json:"mtu"`
+	Lost     uint64 `json:"lost"` // frames that were forwarded there and that it did not send
 }
 
 // Outcome is how packets' journeys ended (bpf/def/reason.h), or RateLimited.

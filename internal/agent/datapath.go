@@ -68,6 +68,10 @@ type counters struct {
 	Isolated func() (map[int]pod.PolicyCounts, error)
 	// Signalling is of PFCP messages.
 	Signalling func() (n4.Counts, error)
+	// Lost are the frames that an interface did not send, and LossError why they are not
+	// counted; nil: they are.
+	Lost      func(ifindex int) (uint64, error)
+	LossError func() error
 }
 
 // natTable has the ports of UEs.
@@ -209,7 +213,7 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 		Punts: punt.DataPath{
 			Injector: dp, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read, Steered: dp.Steering.Leads, InjectSteered: dp.InjectSteered,
 		},
-		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Isolated: dp.Pods.PolicyCounts, Signalling: dp.Signalling},
+		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Isolated: dp.Pods.PolicyCounts, Signalling: dp.Signalling, Lost: dp.Ports.Lost, LossError: dp.Loss.Err},
 		Sweep:    dp.Sweep, Build: dp.Build, Close: dp.Close, MissingPins: func() []string { return dataplane.MissingPins(dp) },
 	}, nil
 }

@@ -60,6 +60,8 @@ type fakeDataPath struct {
 	rehearsed   []adjacency.Use
 	noRoom      error
 	devices     map[int]bool
+	lost        map[int]uint64 // frames, by ifindex
+	lossError   error
 	filter      *event.TraceFilter
 	traced      chan event.TraceEvent
 	punts       chan event.Punt
@@ -111,7 +113,8 @@ func (f *fakeDataPath) joined() *dataPath {
 		Punts: punt.DataPath{Injector: f, InjectToUE: f.InjectToUE, Read: f.Punts},
 		Counters: counters{Outcomes: f.Outcomes, SID: f.SIDCounter, Lists: f.ListCounters, Class: f.ClassCounter, Tunnel: f.TunnelCounters, Usage: f.Usage,
 			Isolated:   func() (map[int]pod.PolicyCounts, error) { return f.policed, nil },
-			Signalling: func() (n4.Counts, error) { return n4.Counts{Modifications: 3}, nil }},
+			Signalling: func() (n4.Counts, error) { return n4.Counts{Modifications: 3}, nil },
+			Lost:       func(ifindex int) (uint64, error) { return f.lost[ifindex], nil }, LossError: func() error { return f.lossError }},
 		Sweep: f.Sweep, Build: f.Build, Close: f.Close,
 	}
 }

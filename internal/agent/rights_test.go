@@ -3,20 +3,27 @@ package agent
 import (
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/logevent"
 )
 
 // The three capabilities of the systemd unit are enough: to load, pin and
-// attach, to follow the network, and to send an ICMP error.
+// attach, to count what interfaces fail to send, to follow the network, and to send an
+// ICMP error.
 func TestRightsOfTheUnitAreEnough(t *testing.T) {
 	t.Parallel() // it mostly waits: for grace periods, for packets
 	s := newSite(t)
 	s.wrap = []string{"setpriv", "--bounding-set", "-all,+bpf,+net_admin,+perfmon", "--inh-caps", "-all"}
 	p := s.daemon(t, os.Args[0])
+	if strings.Contains(p.log.String(), logevent.DataPathLossUncounted.Name()) {
+		t.Errorf("what interfaces fail to send is not counted\n%s", p.log)
+	}
 	var errors net.PacketConn
 	s.left.Do(t, func() {
 		var err error

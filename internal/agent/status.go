@@ -113,6 +113,9 @@ func (c *core) problems() (out []string) {
 	if n, first := c.network.Failures(); n > 0 {
 		out = append(out, fmt.Sprintf("%d routes, addresses or next hops of the kernel are not in the data path, and are tried again; the first: %s", n, first))
 	}
+	if err := c.dp.Counters.LossError(); err != nil {
+		out = append(out, fmt.Sprintf("what interfaces fail to send is not counted: %v", err))
+	}
 	if c.dp.MissingPins != nil {
 		if pins := c.dp.MissingPins(); len(pins) > 0 {
 			out = append(out, fmt.Sprintf("%d pins are gone, such as %s: forwarding would end with the daemon; restart culvert while it runs", len(pins), pins[0]))
@@ -136,7 +139,12 @@ func (a *Agent) Interfaces() ([]InterfaceStatus, error) {
 		case attached:
 			s.Attached = string(mode)
 		}
-		return s, nil
+		if !there {
+			return s, nil
+		}
+		var err error
+		s.Lost, err = a.core.dp.Counters.Lost(l.Index)
+		return s, err
 	})
 }
 
@@ -465,6 +473,7 @@ type Gauges struct {
 	Tables    map[string]table.Usage
 	Resources map[Owned]int
 	Modes     map[string]string // of the configuration's interfaces; "": not attached
+	Lost      map[string]uint64 // frames not sent, by interface: the configuration's, and others that lost some
 	Hops      map[string]int    // adjacencies by state
 	SlowPath  map[string]uint64 // events
 	Paths     int               // candidate paths that others advertise
@@ -475,6 +484,26 @@ type Gauges struct {
 	NetworkPolicies *isolation.Status
 	Isolated        []IsolatedPod
 	Flows           *FlowGauges // of a node that records them
+}
+
+// lost are the frames that interfaces did not send, of those that are configured and of
+// others that lost some; empty where nothing counts them. The caller holds the lock.
+func (c *core) lost(configured map[string]string) map[string]uint64 {
+	out := map[string]uint64{}
+	if c.dp.Counters.LossError() != nil {
+		return out
+	}
+	for i := range c.links.Links {
+		l := &c.links.Links[i]
+		if !l.Ethernet {
+			continue
+		}
+		n, err := c.dp.Counters.Lost(l.Index)
+		if _, is := configured[l.Name]; err == nil && (is || n > 0) {
+			out[l.Name] = n
+		}
+	}
+	return out
 }
 
 // Owned is what resources are counted by.
@@ -527,6 +556,7 @@ func (a *Agent) Gauges() Gauges {
 			g.Modes[v.Name] = string(c.writer.Modes[v.Name])
 		}
 	}
+	g.Lost = c.lost(g.Modes)
 	g.Hops = map[string]int{"ready": 0, "kernel": 0, "not_ready": 0}
 	for _, h := range c.network.Hops() {
 		switch {

@@ -12,7 +12,7 @@ import (
 )
 
 // Outcomes counts how packets' journeys ended, by reason.Reason. Each frame that
-// came in on a port is in exactly one of them, with its whole length.
+// came in on a port, or was injected there, is in exactly one of them, with its whole length.
 func (d *DataPlane) Outcomes() ([]counter.Counter, error) {
 	out, err := counter.ReadAll(d.maps[abi.MapOutcomes])
 	return out[:min(len(out), len(reason.All()))], err

@@ -84,7 +84,7 @@ var (
 		"The line says why; what the table held is learned or written again.")
 	DataPathLossUncounted = define("datapath.loss_uncounted", slog.LevelWarn,
 		"The kernel takes no program at its tracepoints: packets that an interface fails to send are counted as forwarded only. They are forwarded as ever.",
-		"Look for what the error names: CAP_PERFMON, or lockdown of the kernel. `culvert doctor` tries both.")
+		"Look for what the error names: CAP_PERFMON, for example, or lockdown of the kernel. Then restart the daemon.")
 	DataPathRecordSkipped = define("datapath.record_skipped", slog.LevelWarn,
 		"A record of the data path has another build's size: it was written before an upgrade, and is skipped.",
 		"None, unless it goes on for minutes after an upgrade.")

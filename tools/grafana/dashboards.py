@@ -61,6 +61,8 @@ DATA_PATH = ("Data path", [
     ("Bits received", "Of all packets, as received.", BITS, [(rate("culvert_bytes_total", "instance", times=8), "{{instance}}")]),
     ("Drops by reason", "culvert drops and culvert trace show single packets.", PACKETS,
      [(rate("culvert_drops_total", "reason") + " > 0", "{{reason}}")]),
+    ("Frames that interfaces did not send", "Forwarded to an interface that had lost its carrier, was down, or had no room.", PACKETS,
+     [(rate("culvert_interface_lost_packets_total", "interface") + " > 0", "{{interface}}")]),
     ("Next hops", "Next hops that are not ready lose packets; those of the kernel are slower.", COUNT,
      [(total("culvert_adjacencies", "state"), "{{state}}")]),
     ("Fullest tables", "A full table refuses new entries: raise its limit.", RATIO, [(full(), "{{table}}")]),

@@ -214,6 +214,8 @@ var families = slices.Concat(
 			emit(float64(min(1, len(mode))), name, mode)
 		}
 	}, "interface", "mode"),
+	counter("interface_lost_packets_total", "Frames that were forwarded to an interface and that it did not send: it lost its carrier, was down, or had no room.",
+		all(func(r *reading) map[string]uint64 { return r.Lost }), "interface"),
 	gauge("resources", "Configured resources, by kind and by origin: file, api, bgp, kube or overlay.", func(r *reading, emit emit) {
 		for k, n := range r.Resources {
 			emit(float64(n), string(k.Kind), string(k.Origin))

@@ -5655,6 +5655,7 @@ type InterfaceStatus struct {
 	Ifindex       int32                  `protobuf:"varint,2,opt,name=ifindex,proto3" json:"ifindex,omitempty"`
 	Attached      string                 `protobuf:"bytes,3,opt,name=attached,proto3" json:"attached,omitempty"` // native, generic, or why not
 	Mtu           int32                  `protobuf:"varint,4,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	Lost          uint64                 `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"` // frames that were forwarded there and that it did not send
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5713,6 +5714,13 @@ func (x *InterfaceStatus) GetAttached() string {
 func (x *InterfaceStatus) GetMtu() int32 {
 	if x != nil {
 		return x.Mtu
+	}
+	return 0
+}
+
+func (x *InterfaceStatus) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
 	}
 	return 0
 }
@@ -12592,12 +12600,13 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bsequence\x18\x02 \x01(\rR\bsequence\x12\x16\n" +
 	"\x06uplink\x18\x03 \x01(\x04R\x06uplink\x12\x1a\n" +
 	"\bdownlink\x18\x04 \x01(\x04R\bdownlink\x12\x1c\n" +
-	"\texhausted\x18\x05 \x01(\bR\texhausted\"\x8c\x01\n" +
+	"\texhausted\x18\x05 \x01(\bR\texhausted\"\xa0\x01\n" +
 	"\x0fInterfaceStatus\x121\n" +
 	"\bresource\x18\x01 \x01(\v2\x15.culvert.v1.InterfaceR\bresource\x12\x18\n" +
 	"\aifindex\x18\x02 \x01(\x05R\aifindex\x12\x1a\n" +
 	"\battached\x18\x03 \x01(\tR\battached\x12\x10\n" +
-	"\x03mtu\x18\x04 \x01(\x05R\x03mtu\"y\n" +
+	"\x03mtu\x18\x04 \x01(\x05R\x03mtu\x12\x12\n" +
+	"\x04lost\x18\x05 \x01(\x04R\x04lost\"y\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04drop\x18\x02 \x01(\bR\x04drop\x12\x12\n" +
