@@ -214,8 +214,9 @@ func (c *core) setLogLevel() {
 // takeOver brings the tables to the first goal. A data path that was pinned goes on
 // forwarding by them all the time: everything is put, which changes nothing where
 // nothing changed; interfaces are attached once that is there; and only then what
-// was not put is swept out.
-func (c *core) takeOver(g *plan.Goal, links *netdev.Snapshot) error {
+// was not put is swept out. Between the two parts sessions of an earlier daemon are put:
+// begin has their resources reserved, and complete needs all of them.
+func (c *core) begin(g *plan.Goal, links *netdev.Snapshot) (all *plan.Tables, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	self, _ := g.SelfOn(links)
@@ -226,15 +227,23 @@ func (c *core) takeOver(g *plan.Goal, links *netdev.Snapshot) error {
 		c.store.Note(g.Observed)
 	}
 	c.links, c.goal = links, g
-	all := plan.Compile(g, g.Config(plan.Scope{}), links, nil, plan.Scope{})
+	all = plan.Compile(g, g.Config(plan.Scope{}), links, nil, plan.Scope{})
 	first := *all
 	first.Ports = map[string]plan.Port{}
 	if err := c.writer.Start(&first); err != nil {
-		return err
+		return nil, err
 	}
 	if c.upf.upf != nil {
-		c.upf.upf.Restore() // before what was not put is swept
+		c.upf.upf.Reserve()
 	}
+	return all, nil
+}
+
+// complete is the second part of taking over, with what begin returned.
+func (c *core) complete(all *plan.Tables) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g, links := c.goal, c.links
 	c.network.Sync(links, all, g.Self.Prefixes)
 	whole := *all
 	c.writer.Converge(&whole, plan.Scope{})

@@ -115,7 +115,7 @@ func (f *fakeDataPath) joined() *dataPath {
 			Isolated:   func() (map[int]pod.PolicyCounts, error) { return f.policed, nil },
 			Signalling: func() (n4.Counts, error) { return n4.Counts{Modifications: 3}, nil },
 			Lost:       func(ifindex int) (uint64, error) { return f.lost[ifindex], nil }, LossError: func() error { return f.lossError }},
-		Sweep: f.Sweep, Build: f.Build, Close: f.Close,
+		Sweep: f.Sweep, Renewing: func() bool { return false }, Build: f.Build, Close: f.Close,
 	}
 }
 

@@ -179,7 +179,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 		if a.punts, err = newPunts(c); err != nil {
 			return fmt.Errorf("slow path: %w", err)
 		}
-		if err := c.takeOver(goal, s); err != nil {
+		if err := a.takeOver(ctx, group, goal, s); err != nil {
 			return err
 		}
 		for _, line := range hostNeeds(goal.Config(plan.Scope{}), s, "/proc") {
@@ -187,9 +187,6 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 		}
 	}
 	group.Go(func() error { return a.punts.Run(ctx) })
-	if err := c.upf.start(ctx, group, goal, c.n4Ports()); err != nil {
-		return err
-	}
 	if err := adjustSources(ctx, a); err != nil {
 		a.sources.Stop()
 		return err
@@ -233,6 +230,35 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 			c.mu.Unlock()
 		}
 	}
+}
+
+// takeOver brings the data path to the first goal. SMFs are answered while the sessions of an
+// earlier daemon are being restored, unless packets meet tables of another layout meanwhile:
+// what SMFs change would not hold for them.
+func (a *Agent) takeOver(ctx context.Context, group *errgroup.Group, goal *plan.Goal, links *netdev.Snapshot) error {
+	c := a.core
+	all, err := c.begin(goal, links)
+	if err != nil {
+		return err
+	}
+	start := func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.upf.start(ctx, group, goal, c.n4Ports())
+	}
+	early := !c.dp.Renewing()
+	if early {
+		if err := start(); err != nil {
+			return err
+		}
+	}
+	if c.upf.upf != nil {
+		c.upf.upf.Restore() // before what was not put is swept
+	}
+	if err := c.complete(all); err != nil || early {
+		return err
+	}
+	return start()
 }
 
 // newPunts has packets handled by the links as they are then.

@@ -135,6 +135,13 @@ func (d *DataPlane) Sweep() error {
 	return err
 }
 
+// Renewing says whether packets meet tables of another layout, until Sweep.
+func (d *DataPlane) Renewing() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.renewal != nil
+}
+
 // nameEvent says what the indices in a record mean. Only while somebody
 // traces are they looked for, so nothing is kept to find them fast.
 func (d *DataPlane) nameEvent(e *event.TraceEvent, r *abi.TraceEvent) {

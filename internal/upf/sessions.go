@@ -48,9 +48,9 @@ func (u *UPF) Establish(s *session.Session) error {
 
 // Modify implements pfcp.UPF.
 func (u *UPF) Modify(from, to *session.Session, how session.Modification) ([]session.UsageReport, error) {
+	e := u.store.Entry(to.SEID)
 	u.install.changing.RLock()
 	defer u.install.changing.RUnlock()
-	e := u.store.Entry(to.SEID)
 	if e == nil || !u.install.lock(e) {
 		return nil, noSession(to.SEID)
 	}

@@ -46,7 +46,8 @@ type UPF struct {
 	links   *lan.Links   // floods between Ethernet sessions
 	hosts   *lan.Hosts   // behind Ethernet sessions
 
-	restored bool // Restore was called: only whoever configures sets and reads it
+	restored  bool // Restore was called: only whoever configures sets and reads it
+	restoring restoring
 }
 
 var _ pfcp.UPF = (*UPF)(nil)
@@ -59,6 +60,7 @@ func New(o Options) (*UPF, error) {
 		o.Now = time.Now
 	}
 	u := &UPF{o: o, ues: pool.New(nil), hosts: &lan.Hosts{}}
+	u.restoring.done = make(chan struct{})
 	var err error
 	u.store, err = store.Open(store.Options{Dir: o.Journal, Max: o.Sessions, Log: o.Logger, Stats: &u.stats})
 	if err != nil {
@@ -114,7 +116,14 @@ func (u *UPF) Run(ctx context.Context) error {
 		}
 	})
 	if s := u.install.share; s != nil && s.on {
-		group.Go(func() error { return s.run(ctx) })
+		group.Go(func() error {
+			select {
+			case <-u.restoring.done: // of the others nobody knows yet what the data path did
+				return s.run(ctx)
+			case <-ctx.Done():
+				return nil
+			}
+		})
 		group.Go(func() error { return u.o.DataPath.EndMarkers(ctx, s.endMarker) })
 	}
 	every(reopenInterval, u.kept.reopen)

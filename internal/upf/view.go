@@ -65,9 +65,9 @@ func (u *UPF) List(match func(s *session.Session, slice string) bool, limit int)
 
 // View views a session. exists is false if the UPF has no such session.
 func (u *UPF) View(seid uint64) (v View, exists bool, err error) {
+	e := u.store.Entry(seid)
 	u.install.changing.RLock()
 	defer u.install.changing.RUnlock()
-	e := u.store.Entry(seid)
 	if e == nil || !e.Lock() {
 		return View{}, false, nil
 	}

@@ -37,8 +37,10 @@ type forwardings struct {
 	byModel   map[Forwarding]*forwardingEntry // without TEIDs
 	byIndex   map[uint32]*forwardingEntry
 	recovered map[abi.Forwarding]*forwardingEntry // what an earlier daemon left
-	idle      int                                 // of byModel: no rule refers to them
-	templates map[Forwarding]uint16               // numbers of ways to forward, without the gNB
+	// recovering: until Sweep, rules that nobody has put yet may refer to any entry.
+	recovering bool
+	idle       int                   // of byModel: no rule refers to them
+	templates  map[Forwarding]uint16 // numbers of ways to forward, without the gNB
 	// lastTemplate is the highest of these.
 	lastTemplate uint16
 	// moving, if set, runs what moves rules to other entries, and moved learns of these.
@@ -192,7 +194,7 @@ func (f *forwardings) place(value abi.Forwarding) (*forwardingEntry, error) {
 		delete(f.recovered, value)
 		return e, nil
 	}
-	if f.free.empty() && f.idle > 0 {
+	if f.free.empty() && f.idle > 0 && !f.recovering {
 		if err := f.reap(); err != nil {
 			return nil, err
 		}
@@ -221,6 +223,9 @@ func (f *forwardings) releaseAll(list []uint32) error {
 			continue
 		}
 		if !e.known {
+			if f.recovering {
+				continue // rules that nobody has put yet may refer to it
+			}
 			delete(f.recovered, e.value)
 			f.retire(e)
 		} else if f.idle++; f.idle > maxIdleForwardings {
@@ -230,8 +235,11 @@ func (f *forwardings) releaseAll(list []uint32) error {
 	return errors.Join(errs...)
 }
 
-// reap gives up the entries that no rule refers to.
+// reap gives up the entries that no rule refers to; none before Sweep.
 func (f *forwardings) reap() error {
+	if f.recovering {
+		return nil
+	}
 	var errs []error
 	for model, e := range f.byModel {
 		if e.refs > 0 || e.pinned {

@@ -459,10 +459,33 @@ func TestUEsAreLookedUp(t *testing.T) {
 	}
 }
 
+// Until Sweep a forwarding stays that rules of sessions may refer to which nobody has put
+// yet, whatever becomes of those that were put.
+func TestForwardingStaysUntilSweep(t *testing.T) {
+	s := memorySessions(256)
+	must(t, s.Put(variants()["plain"]))
+	out := func() uint32 { return uint32(s.tables.PDR.Load(s.EntryAt(5, 2), wordPDROut) >> 32) }
+	was := out()
+	must(t, s.Drop(5))
+	settleMemory(s)
+	must(t, s.Reap())
+	settleMemory(s)
+	if s.forwardings.byIndex[was] == nil {
+		t.Error("given up before Sweep")
+	}
+	must(t, s.Sweep())
+	must(t, s.Reap())
+	settleMemory(s)
+	if s.forwardings.byIndex[was] != nil {
+		t.Error("nobody refers to it after Sweep, and it stays")
+	}
+}
+
 // TestHeldForwardingIsGivenUp demands that a rule whose packets the daemon keeps
 // gives up its forwarding like one that forwards, and follows it to a new entry.
 func TestHeldForwardingIsGivenUp(t *testing.T) {
 	s := memorySessions(256)
+	must(t, s.Sweep())
 	for _, next := range []string{"held", "held", "plain", "held", "idle", "held"} {
 		must(t, s.Put(variants()[next]))
 		settleMemory(s)

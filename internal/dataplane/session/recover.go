@@ -161,7 +161,7 @@ func (s *Sessions) Sweep() error {
 	if !o.recovering {
 		return nil
 	}
-	o.recovering = false
+	o.recovering, s.forwardings.recovering = false, false
 	o.periods.Wait(o.periods.Next())
 	s.settle() // so that what nobody has is either free or left over
 	var errs []error

@@ -73,7 +73,7 @@ func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
 		node: n, array: t.Forwarding, later: s.later, releases: s.owners.releases,
 		free:    newIndexStack(abi.MapForwarding, "", releaseForwarding, firstForwarding, t.Forwarding.Len),
 		byModel: map[Forwarding]*forwardingEntry{}, byIndex: map[uint32]*forwardingEntry{}, recovered: map[abi.Forwarding]*forwardingEntry{},
-		templates: map[Forwarding]uint16{},
+		templates: map[Forwarding]uint16{}, recovering: true,
 	}
 	slots := s.owners.slots
 	s.teids = newTEIDs(slots)

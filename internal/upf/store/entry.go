@@ -34,6 +34,7 @@ type Entry struct {
 	named     bool         // a rule names an application
 	saved     bool         // packed has what Usage has
 	gone      bool         // the session has ended
+	waits     atomic.Bool  // of an earlier process: Recover was not called
 	indicated atomic.Int64 // when an Error Indication was reported to the SMF last, in ns
 	timer     wheel.Timer[Entry]
 }
@@ -86,21 +87,35 @@ func (e *Entry) Revive() {
 	e.Unlock()
 }
 
-// Recover locks a session of an earlier process, decodes it and makes its Usage ready.
-// After an error, which nothing that a store wrote causes, it is not locked.
-func (e *Entry) Recover() (*session.Session, error) {
+// Read decodes a session of an earlier process. Only what no store wrote causes an error.
+func (e *Entry) Read() (*session.Session, error) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	packed, _ := parts(e.packed)
 	s, err := codec.Unpack(packed)
 	if err == nil {
-		err = e.readUsage()
+		e.named = s.NamesApplications()
 	}
-	if err != nil {
+	return s, err
+}
+
+// Recover locks a session of an earlier process, which Read has accepted, decodes it and
+// makes its Usage ready. It locks nothing, and returns nil, if the session has ended or
+// somebody else has recovered it. Recovered follows, and Unlock.
+func (e *Entry) Recover() (*session.Session, error) {
+	e.mu.Lock()
+	if e.gone || !e.waits.Load() {
 		e.mu.Unlock()
-		return nil, err
+		return nil, nil
 	}
-	e.named = s.NamesApplications()
-	return s, nil
+	return e.Session(), e.readUsage()
+}
+
+// Recovered ends the wait of a session that Recover has locked. If it cannot go on, nobody
+// locks it any more.
+func (e *Entry) Recovered(goesOn bool) {
+	e.gone = !goesOn
+	e.waits.Store(false)
 }
 
 // Identity returns what identifies a session. Exists is false if it has ended.

@@ -36,6 +36,7 @@ type Store struct {
 	shards  [64]shard
 	len     atomic.Int64
 	inSlice [MaxSlices + 1]atomic.Int64 // sessions, by the slice's index
+	demand  atomic.Pointer[func(*Entry)]
 
 	mu      sync.Mutex
 	state   map[string][]byte // of the N4 server
@@ -98,6 +99,7 @@ func (s *Store) replay(r journal.Record) error {
 	case journal.Session:
 		if e == nil {
 			e = &Entry{SEID: r.SEID}
+			e.waits.Store(true)
 			sh.entries.Put(r.SEID, e)
 			s.len.Add(1)
 		}
@@ -142,7 +144,7 @@ func (s *Store) giveUp(damage []journal.Record) {
 	const named = 10
 	gone := map[uint64]bool{}
 	for _, d := range damage {
-		if d.SEID != 0 && s.Entry(d.SEID) == nil {
+		if d.SEID != 0 && s.find(d.SEID) == nil {
 			gone[d.SEID] = true
 		}
 	}
@@ -178,8 +180,21 @@ func (s *Store) shard(seid uint64) *shard {
 	return &s.shards[session.PageOf(seid)*0x9e3779b97f4a7c15>>58]
 }
 
-// Entry returns a session, or nil.
+// OnDemand has f recover a session of an earlier process before Entry returns it.
+func (s *Store) OnDemand(f func(*Entry)) { s.demand.Store(&f) }
+
+// Entry returns a session, or nil. The caller has locked no other.
 func (s *Store) Entry(seid uint64) *Entry {
+	e := s.find(seid)
+	if e != nil && e.waits.Load() {
+		if f := s.demand.Load(); f != nil {
+			(*f)(e)
+		}
+	}
+	return e
+}
+
+func (s *Store) find(seid uint64) *Entry {
 	sh := s.shard(seid)
 	sh.mu.RLock()
 	defer sh.mu.RUnlock()
@@ -309,7 +324,7 @@ func (s *Store) payOwed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.owed) > 0 {
-		if seid := s.owed[0]; s.Entry(seid) == nil && s.journal.Append(journal.Record{Kind: journal.Delete, SEID: seid}) != nil {
+		if seid := s.owed[0]; s.find(seid) == nil && s.journal.Append(journal.Record{Kind: journal.Delete, SEID: seid}) != nil {
 			return
 		}
 		if s.owed = s.owed[1:]; len(s.owed) == 0 {
