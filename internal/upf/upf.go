@@ -93,7 +93,17 @@ func (u *UPF) Start(r pfcp.Reporter) { u.reports.to.Store(&r) }
 // Sessions stay in the journal and in the data path.
 func (u *UPF) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
+	restored := func(then func() error) {
+		group.Go(func() error {
+			select {
+			case <-u.restoring.done:
+				return then()
+			case <-ctx.Done():
+				return nil
+			}
+		})
+	}
+	restored(func() error { // until then the data path cannot say whose they are: they wait there
 		return u.o.DataPath.SessionEvents(ctx, func(e datapath.Event) { u.reports.check(u.store.Entry(e.Session)) })
 	})
 	every := func(d time.Duration, do func()) {
@@ -116,14 +126,7 @@ func (u *UPF) Run(ctx context.Context) error {
 		}
 	})
 	if s := u.install.share; s != nil && s.on {
-		group.Go(func() error {
-			select {
-			case <-u.restoring.done: // of the others nobody knows yet what the data path did
-				return s.run(ctx)
-			case <-ctx.Done():
-				return nil
-			}
-		})
+		restored(func() error { return s.run(ctx) })
 		group.Go(func() error { return u.o.DataPath.EndMarkers(ctx, s.endMarker) })
 	}
 	every(reopenInterval, u.kept.reopen)
