@@ -43,7 +43,8 @@ type restoring struct {
 	reserved bool // Reserve was called
 	// sessions is how many there were, left how many are not in the data path yet.
 	sessions, left atomic.Int64
-	done           chan struct{} // closed when none is left
+	done           chan struct{} // closed when none is left, by end
+	end            func()
 }
 
 // Reserve takes the TEIDs and UE addresses of the sessions of an earlier process, so that no
@@ -53,11 +54,7 @@ func (u *UPF) Reserve() {
 	u.restoring.reserved = true
 	u.install.share.recoverWays()
 	u.eachShare(runtime.GOMAXPROCS(0), func(e *store.Entry) {
-		s, err := e.Read()
-		if err == nil {
-			_, err = u.takeResources(s)
-		}
-		if err != nil {
+		if err := e.Read(u.takeResources); err != nil {
 			u.giveUp(e, err)
 		}
 	})
@@ -75,10 +72,8 @@ func (u *UPF) Restore() {
 		u.Reserve()
 	}
 	u.eachShare(max(1, runtime.GOMAXPROCS(0)-1), u.restore)
-	if !u.restored { // else there was nothing to restore
-		u.restored = true
-		close(u.restoring.done)
-	}
+	u.restored = true
+	u.restoring.end()
 }
 
 // eachShare calls f for all sessions that exist now, in so many goroutines.
@@ -97,15 +92,8 @@ func (u *UPF) eachShare(goroutines int, f func(*store.Entry)) {
 
 // restore restores a session, unless it is.
 func (u *UPF) restore(e *store.Entry) {
-	s, err := u.restoreSession(e)
-	if s != nil {
-		u.restoring.left.Add(-1)
-	}
-	if err != nil {
-		for _, teid := range s.TEIDs() {
-			u.FreeTEID(teid)
-		}
-		u.FreeUE(s.UEs())
+	if err := u.restoreSession(e); err != nil {
+		_ = e.Read(u.freeResources) // Reserve has read it
 		u.giveUp(e, err)
 	}
 }
@@ -118,31 +106,34 @@ func (u *UPF) giveUp(e *store.Entry, err error) {
 	u.store.Abandon(e)
 }
 
-// restoreSession returns what is restored, or was to be: nil, if somebody else did it.
-func (u *UPF) restoreSession(e *store.Entry) (*session.Session, error) {
+func (u *UPF) restoreSession(e *store.Entry) error {
 	u.install.changing.RLock()
 	defer u.install.changing.RUnlock()
-	s, err := e.Recover()
-	if s == nil {
-		return nil, nil
+	s, locked, err := e.Recover()
+	if !locked {
+		return nil
 	}
-	defer u.install.unlock(e)
 	if err == nil {
-		s, err = u.restoreLocked(e, s)
+		err = u.resume(e, s)
 	}
-	e.Recovered(err == nil)
-	return s, err
+	u.restoring.left.Add(-1)
+	if e.Recovered(err == nil); err != nil {
+		e.Unlock() // giveUp takes it from the data path
+		return err
+	}
+	u.install.unlock(e)
+	return nil
 }
 
-// restoreLocked has the data path and everybody else go on with a session.
-func (u *UPF) restoreLocked(e *store.Entry, s *session.Session) (*session.Session, error) {
+// resume has the data path and everybody else go on with a session, which is locked.
+func (u *UPF) resume(e *store.Entry, s *session.Session) error {
 	now := u.o.Now()
 	if e.Usage == nil {
 		e.Usage = usage.New(s, now)
 	}
 	s = u.install.share.recover(e, s)
 	if err := u.install.putBack(e, s); err != nil {
-		return s, err
+		return err
 	}
 	u.kept.update(e, nil, s, false)
 	u.install.share.check(e)
@@ -150,13 +141,13 @@ func (u *UPF) restoreLocked(e *store.Entry, s *session.Session) (*session.Sessio
 	u.behind.put(s.SEID, s)
 	if e.Usage != nil {
 		if err := u.install.collect(e, s, now); err != nil {
-			return s, err
+			return err
 		}
 		u.reports.relimit(e, s)
 		e.Usage.Resume(now)
 	}
 	u.reports.schedule(e, s)
-	return s, nil
+	return nil
 }
 
 // Restored says how many of the sessions of an earlier process are in the data path.
@@ -166,24 +157,28 @@ func Restored(u *UPF) (restored, of int) {
 }
 
 // takeResources takes a session's TEIDs and UE addresses, all or none.
-func (u *UPF) takeResources(s *session.Session) (undo func(), err error) {
-	ues := s.UEs()
+func (u *UPF) takeResources(s *session.Session) error {
+	ues, teids := s.UEs(), s.TEIDs()
 	if err := u.TakeUE(ues); err != nil {
-		return nil, err
+		return err
 	}
-	var teids []uint32
-	undo = func() {
-		for _, t := range teids {
-			u.FreeTEID(t)
-		}
-		u.FreeUE(ues)
-	}
-	for _, teid := range s.TEIDs() {
+	for i, teid := range teids {
 		if err := u.TakeTEID(teid); err != nil {
-			undo()
-			return nil, err
+			u.FreeUE(ues)
+			for _, taken := range teids[:i] {
+				u.FreeTEID(taken)
+			}
+			return err
 		}
-		teids = append(teids, teid)
 	}
-	return undo, nil
+	return nil
+}
+
+// freeResources undoes takeResources.
+func (u *UPF) freeResources(s *session.Session) error {
+	for _, teid := range s.TEIDs() {
+		u.FreeTEID(teid)
+	}
+	u.FreeUE(s.UEs())
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -61,10 +62,14 @@ func New(o Options) (*UPF, error) {
 	}
 	u := &UPF{o: o, ues: pool.New(nil), hosts: &lan.Hosts{}}
 	u.restoring.done = make(chan struct{})
+	u.restoring.end = sync.OnceFunc(func() { close(u.restoring.done) })
 	var err error
 	u.store, err = store.Open(store.Options{Dir: o.Journal, Max: o.Sessions, Log: o.Logger, Stats: &u.stats})
 	if err != nil {
 		return nil, err
+	}
+	if u.store.Len() == 0 {
+		u.restoring.end()
 	}
 	u.links = lan.NewLinks(lan.Options{Log: o.Logger, Now: o.Now, Stats: &u.stats,
 		Inject: func(seid uint64, frame []byte, ifindex int) error {

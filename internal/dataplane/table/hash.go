@@ -45,6 +45,30 @@ func NewHash[K, V comparable](name string, max uint32) *Hash[K, V] {
 // open reads what is there.
 func (t *Hash[K, V]) open(m *ebpf.Map, name, limit string) error {
 	*t = Hash[K, V]{name: name, limit: limit, m: m, have: map[K]V{}, kept: map[K]bool{}}
+	keys, values := make([]K, readAtOnce), make([]V, readAtOnce)
+	var at ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&at, keys, values, nil)
+		for i := range n {
+			t.have[keys[i]] = values[i]
+		}
+		switch {
+		case errors.Is(err, ebpf.ErrKeyNotExist): // that was the last
+			return nil
+		case errors.Is(err, ebpf.ErrNotSupported): // by maps of this type
+			return t.readEach(m)
+		case err != nil:
+			return fmt.Errorf("read: %w", err)
+		}
+	}
+}
+
+// readAtOnce is how many entries a system call reads. The kernel gives the entries of a
+// bucket together, which are fewer.
+const readAtOnce = 4096
+
+// readEach reads one entry after the other.
+func (t *Hash[K, V]) readEach(m *ebpf.Map) error {
 	var k K
 	var v V
 	it := m.Iterate()

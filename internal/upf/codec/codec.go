@@ -17,6 +17,7 @@ type Codec struct {
 	b       []byte // written so far, or still to be read
 	reading bool
 	bad     bool // the input is truncated or malformed
+	reuse   bool // lists and pointers that are there are read into
 	zeros   int  // still to be written, or already read
 	texts   []string
 	last    int64 // time, in ns
@@ -248,12 +249,16 @@ func (c *Codec) Time(list ...*time.Time) {
 func List[T any](c *Codec, v *[]T, f func(*Codec, *T)) {
 	n := c.Number(uint64(len(*v)))
 	if c.reading {
+		had := *v
 		*v = nil
 		if n > uint64(c.zeros+len(c.b)*math.MaxUint8) { // each element has at least one number
 			c.fail()
 			return
 		}
-		if n > 0 {
+		switch {
+		case c.reuse && n <= uint64(cap(had)):
+			*v = had[:n]
+		case n > 0:
 			*v = make([]T, n)
 		}
 	}
@@ -270,7 +275,7 @@ func Optional[T any](c *Codec, v **T, f func(*Codec, *T)) {
 		*v = nil
 		return
 	}
-	if c.reading {
+	if c.reading && (*v == nil || !c.reuse) {
 		*v = new(T)
 	}
 	f(c, *v)

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"sync"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/session"
@@ -29,8 +30,43 @@ func UnpackHead(b []byte) (session.Session, error) {
 	return s, nil
 }
 
+// pdrReader has memory for ReadPDRs.
+type pdrReader struct {
+	c Codec
+	s session.Session
+}
+
+var pdrReaders = sync.Pool{New: func() any { return &pdrReader{} }}
+
+// ReadPDRs decodes of a session that Session wrote everything up to its PDRs, and calls f
+// with that, which may keep nothing of it.
+func ReadPDRs(b []byte, f func(*session.Session) error) error {
+	r := pdrReaders.Get().(*pdrReader)
+	defer pdrReaders.Put(r)
+	r.c = Codec{b: b, reading: true, reuse: true, texts: r.c.texts[:0]}
+	if r.c.upToPDRs(&r.s); r.c.bad {
+		r.s = session.Session{}
+		return ErrMalformed
+	}
+	return f(&r.s)
+}
+
 // Session codes a session, with Version before it.
 func (c *Codec) Session(s *session.Session) {
+	if c.upToPDRs(s); c.bad {
+		return
+	}
+	List(c, &s.FARs, (*Codec).far)
+	List(c, &s.QERs, (*Codec).qer)
+	List(c, &s.URRs, (*Codec).urr)
+	List(c, &s.BARs, func(c *Codec, b *session.BAR) {
+		Num(c, &b.ID)
+		Num(c, &b.NotificationDelay)
+		Num(c, &b.SuggestedCount)
+	})
+}
+
+func (c *Codec) upToPDRs(s *session.Session) {
 	if c.head(s); c.bad {
 		return
 	}
@@ -41,14 +77,6 @@ func (c *Codec) Session(s *session.Session) {
 	c.Text(&s.UserID)
 	Num(c, &s.InactivityTimer)
 	List(c, &s.PDRs, (*Codec).pdr)
-	List(c, &s.FARs, (*Codec).far)
-	List(c, &s.QERs, (*Codec).qer)
-	List(c, &s.URRs, (*Codec).urr)
-	List(c, &s.BARs, func(c *Codec, b *session.BAR) {
-		Num(c, &b.ID)
-		Num(c, &b.NotificationDelay)
-		Num(c, &b.SuggestedCount)
-	})
 }
 
 func (c *Codec) head(s *session.Session) {

@@ -87,28 +87,31 @@ func (e *Entry) Revive() {
 	e.Unlock()
 }
 
-// Read decodes a session of an earlier process. Only what no store wrote causes an error.
-func (e *Entry) Read() (*session.Session, error) {
+// Read calls f with a session of an earlier process, up to its PDRs. f may keep nothing of it.
+func (e *Entry) Read(f func(*session.Session) error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	packed, _ := parts(e.packed)
-	s, err := codec.Unpack(packed)
-	if err == nil {
+	return codec.ReadPDRs(packed, func(s *session.Session) error {
 		e.named = s.NamesApplications()
-	}
-	return s, err
+		return f(s)
+	})
 }
 
-// Recover locks a session of an earlier process, which Read has accepted, decodes it and
-// makes its Usage ready. It locks nothing, and returns nil, if the session has ended or
-// somebody else has recovered it. Recovered follows, and Unlock.
-func (e *Entry) Recover() (*session.Session, error) {
+// Recover locks a session of an earlier process, decodes it and makes its Usage ready.
+// Nothing that a store wrote causes an error. It locks nothing if the session has ended or
+// somebody else has recovered it. Recovered and Unlock follow.
+func (e *Entry) Recover() (s *session.Session, locked bool, err error) {
 	e.mu.Lock()
 	if e.gone || !e.waits.Load() {
 		e.mu.Unlock()
-		return nil, nil
+		return nil, false, nil
 	}
-	return e.Session(), e.readUsage()
+	packed, _ := parts(e.packed)
+	if s, err = codec.Unpack(packed); err == nil {
+		err = e.readUsage()
+	}
+	return s, true, err
 }
 
 // Recovered ends the wait of a session that Recover has locked. If it cannot go on, nobody
