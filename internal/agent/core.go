@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/upf"
 )
 
 // core is the agent's state. Every change of it goes through change, update or
@@ -46,6 +47,7 @@ type core struct {
 	network  *apply.Network
 	overlay  *apply.Overlay
 	upf      *userPlane
+	restored func() (sessions, of int) // of an earlier daemon; nil: none are known yet
 	pods     *pods.Pods
 	spread   *spreader
 	probing  *probing
@@ -235,6 +237,7 @@ func (c *core) begin(g *plan.Goal, links *netdev.Snapshot) (all *plan.Tables, er
 	}
 	if c.upf.upf != nil {
 		c.upf.upf.Reserve()
+		c.restored = func() (int, int) { return upf.Restored(c.upf.upf) }
 	}
 	return all, nil
 }

@@ -215,6 +215,6 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 			Injector: dp, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read, Steered: dp.Steering.Leads, InjectSteered: dp.InjectSteered,
 		},
 		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Isolated: dp.Pods.PolicyCounts, Signalling: dp.Signalling, Lost: dp.Ports.Lost, LossError: dp.Loss.Err},
-		Sweep:    dp.Sweep, Renewing: dp.Renewing, Build: dp.Build, Close: dp.Close, MissingPins: func() []string { return dataplane.MissingPins(dp) },
+		Sweep:    dp.Sweep, Renewing: func() bool { return dataplane.Renewing(dp) }, Build: dp.Build, Close: dp.Close, MissingPins: func() []string { return dataplane.MissingPins(dp) },
 	}, nil
 }

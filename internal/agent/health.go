@@ -22,7 +22,13 @@ func Conditions(a *Agent) []Condition {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if err := c.isReady(); err != nil {
-		return []Condition{{"started", err.Error()}}
+		problem := err.Error()
+		if c.restored != nil {
+			if now, of := c.restored(); of > 0 {
+				problem += fmt.Sprintf(": %d of %d sessions are restored", now, of)
+			}
+		}
+		return []Condition{{"started", problem}}
 	}
 	var interfaces, resources []string
 	for ref, err := range c.writer.Failures {

@@ -179,7 +179,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 		if a.punts, err = newPunts(c); err != nil {
 			return fmt.Errorf("slow path: %w", err)
 		}
-		if err := a.takeOver(ctx, group, goal, s); err != nil {
+		if err := takeOver(ctx, a.core, group, goal, s); err != nil {
 			return err
 		}
 		for _, line := range hostNeeds(goal.Config(plan.Scope{}), s, "/proc") {
@@ -235,8 +235,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 // takeOver brings the data path to the first goal. SMFs are answered while the sessions of an
 // earlier daemon are being restored, unless packets meet tables of another layout meanwhile:
 // what SMFs change would not hold for them.
-func (a *Agent) takeOver(ctx context.Context, group *errgroup.Group, goal *plan.Goal, links *netdev.Snapshot) error {
-	c := a.core
+func takeOver(ctx context.Context, c *core, group *errgroup.Group, goal *plan.Goal, links *netdev.Snapshot) error {
 	all, err := c.begin(goal, links)
 	if err != nil {
 		return err

@@ -136,7 +136,7 @@ func (d *DataPlane) Sweep() error {
 }
 
 // Renewing says whether packets meet tables of another layout, until Sweep.
-func (d *DataPlane) Renewing() bool {
+func Renewing(d *DataPlane) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.renewal != nil

@@ -21,9 +21,11 @@
 // The user
 //
 //  1. calls New, which reads the sessions of an earlier process;
-//  2. calls SetConfig, and then Restore, before it sweeps the data path;
+//  2. calls SetConfig, and then Reserve: from then on the N4 server may ask for any session;
 //  3. calls Start with the N4 server, and Run in a goroutine;
-//  4. calls Close when Run has returned.
+//  4. calls Restore, before it sweeps the data path, changes the configuration again, or
+//     copies its tables; who does not need answers meanwhile calls it in place of Reserve;
+//  5. calls Close when Run has returned.
 //
 // Locks, in the order in which they are taken: installer.changing (for reading by
 // whoever installs a session, for writing by SetConfig), the lock of a session's

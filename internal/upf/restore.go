@@ -38,8 +38,9 @@ func (u *UPF) TakeUE(list []netip.Prefix) error { return u.ues.Take(list) }
 // FreeUE implements pfcp.UPF.
 func (u *UPF) FreeUE(list []netip.Prefix) { u.ues.Free(list) }
 
-// restoring is how far Restore is with the sessions of an earlier process.
-type restoring struct {
+// restorer restores the sessions of an earlier process.
+type restorer struct {
+	u        *UPF
 	reserved bool // Reserve was called
 	// sessions is how many there were, left how many are not in the data path yet.
 	sessions, left atomic.Int64
@@ -53,15 +54,15 @@ type restoring struct {
 func (u *UPF) Reserve() {
 	u.restoring.reserved = true
 	u.install.share.recoverWays()
-	u.eachShare(runtime.GOMAXPROCS(0), func(e *store.Entry) {
-		if err := e.Read(u.takeResources); err != nil {
-			u.giveUp(e, err)
+	u.restoring.eachShare(runtime.GOMAXPROCS(0), func(e *store.Entry) {
+		if err := e.Read(u.restoring.takeResources); err != nil {
+			u.restoring.giveUp(e, err)
 		}
 	})
 	n := int64(u.store.Len())
 	u.restoring.sessions.Store(n)
 	u.restoring.left.Store(n)
-	u.store.OnDemand(u.restore)
+	u.store.OnDemand(u.restoring.restore)
 }
 
 // Restore puts the sessions of an earlier process into the data path, which may
@@ -71,13 +72,14 @@ func (u *UPF) Restore() {
 	if !u.restoring.reserved {
 		u.Reserve()
 	}
-	u.eachShare(max(1, runtime.GOMAXPROCS(0)-1), u.restore)
+	u.restoring.eachShare(max(1, runtime.GOMAXPROCS(0)-1), u.restoring.restore)
 	u.restored = true
 	u.restoring.end()
 }
 
 // eachShare calls f for all sessions that exist now, in so many goroutines.
-func (u *UPF) eachShare(goroutines int, f func(*store.Entry)) {
+func (r *restorer) eachShare(goroutines int, f func(*store.Entry)) {
+	u := r.u
 	all := u.store.All()
 	var shares sync.WaitGroup
 	for share := range slices.Chunk(all, len(all)/goroutines+1) {
@@ -91,22 +93,27 @@ func (u *UPF) eachShare(goroutines int, f func(*store.Entry)) {
 }
 
 // restore restores a session, unless it is.
-func (u *UPF) restore(e *store.Entry) {
-	if err := u.restoreSession(e); err != nil {
-		_ = e.Read(u.freeResources) // Reserve has read it
-		u.giveUp(e, err)
+func (r *restorer) restore(e *store.Entry) {
+	if err := r.restoreSession(e); err != nil {
+		_ = e.Read(r.freeResources) // Reserve has read it
+		r.giveUp(e, err)
 	}
 }
 
-// giveUp gives up a session of an earlier process.
-func (u *UPF) giveUp(e *store.Entry, err error) {
+// giveUp gives up a session of an earlier process, and what the data path has of it.
+func (r *restorer) giveUp(e *store.Entry, err error) {
+	u := r.u
 	u.o.Logger.Error("cannot restore a session of an earlier run", "event", logevent.SessionNotRestored, "seid", e.SEID, "error", err)
+	if err := u.o.DataPath.DropSession(e.SEID); err != nil {
+		u.o.Logger.Error("a session that is given up is still in the data path", "event", logevent.SessionNotRestored, "seid", e.SEID, "error", err)
+	}
 	u.links.Leave(e.SEID)
 	u.install.share.forget(e.SEID)
 	u.store.Abandon(e)
 }
 
-func (u *UPF) restoreSession(e *store.Entry) error {
+func (r *restorer) restoreSession(e *store.Entry) error {
+	u := r.u
 	u.install.changing.RLock()
 	defer u.install.changing.RUnlock()
 	s, locked, err := e.Recover()
@@ -114,11 +121,11 @@ func (u *UPF) restoreSession(e *store.Entry) error {
 		return nil
 	}
 	if err == nil {
-		err = u.resume(e, s)
+		err = r.resume(e, s)
 	}
-	u.restoring.left.Add(-1)
+	r.left.Add(-1)
 	if e.Recovered(err == nil); err != nil {
-		e.Unlock() // giveUp takes it from the data path
+		e.Unlock() // not for the data path to go on with
 		return err
 	}
 	u.install.unlock(e)
@@ -126,7 +133,8 @@ func (u *UPF) restoreSession(e *store.Entry) error {
 }
 
 // resume has the data path and everybody else go on with a session, which is locked.
-func (u *UPF) resume(e *store.Entry, s *session.Session) error {
+func (r *restorer) resume(e *store.Entry, s *session.Session) error {
+	u := r.u
 	now := u.o.Now()
 	if e.Usage == nil {
 		e.Usage = usage.New(s, now)
@@ -157,7 +165,8 @@ func Restored(u *UPF) (restored, of int) {
 }
 
 // takeResources takes a session's TEIDs and UE addresses, all or none.
-func (u *UPF) takeResources(s *session.Session) error {
+func (r *restorer) takeResources(s *session.Session) error {
+	u := r.u
 	ues, teids := s.UEs(), s.TEIDs()
 	if err := u.TakeUE(ues); err != nil {
 		return err
@@ -175,7 +184,8 @@ func (u *UPF) takeResources(s *session.Session) error {
 }
 
 // freeResources undoes takeResources.
-func (u *UPF) freeResources(s *session.Session) error {
+func (r *restorer) freeResources(s *session.Session) error {
+	u := r.u
 	for _, teid := range s.TEIDs() {
 		u.FreeTEID(teid)
 	}

@@ -48,7 +48,7 @@ type UPF struct {
 	hosts   *lan.Hosts   // behind Ethernet sessions
 
 	restored  bool // Restore was called: only whoever configures sets and reads it
-	restoring restoring
+	restoring restorer
 }
 
 var _ pfcp.UPF = (*UPF)(nil)
@@ -61,7 +61,7 @@ func New(o Options) (*UPF, error) {
 		o.Now = time.Now
 	}
 	u := &UPF{o: o, ues: pool.New(nil), hosts: &lan.Hosts{}}
-	u.restoring.done = make(chan struct{})
+	u.restoring.u, u.restoring.done = u, make(chan struct{})
 	u.restoring.end = sync.OnceFunc(func() { close(u.restoring.done) })
 	var err error
 	u.store, err = store.Open(store.Options{Dir: o.Journal, Max: o.Sessions, Log: o.Logger, Stats: &u.stats})
