@@ -73,7 +73,7 @@ func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
 		node: n, array: t.Forwarding, later: s.later, releases: s.owners.releases,
 		free:    newIndexStack(abi.MapForwarding, "", releaseForwarding, firstForwarding, t.Forwarding.Len),
 		byModel: map[Forwarding]*forwardingEntry{}, byIndex: map[uint32]*forwardingEntry{}, recovered: map[abi.Forwarding]*forwardingEntry{},
-		templates: map[Forwarding]uint16{}, recovering: true,
+		templates: map[Forwarding]uint16{},
 	}
 	slots := s.owners.slots
 	s.teids = newTEIDs(slots)
@@ -83,6 +83,7 @@ func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
 	s.writer = writer{s.tables, s.owners}
 	s.recovery = recovery{s.tables, s.owners, s.forwardings, s.later}
 	s.recovery.recoverEntries()
+	s.forwardings.recovering = len(s.forwardings.recovered) > 0
 	return s
 }
 
