@@ -56,8 +56,8 @@ func (w *world) tunnel(seid uint64) uint32 {
 	return 0
 }
 
-// Whoever asks for a session has it restored first, before the others. What nobody asked
-// for is not lost, whenever the daemon dies, and what it has nobody else gets.
+// A session that somebody asks for is restored before the others. The others are not lost,
+// whenever the daemon dies, and nobody else gets their TEIDs and addresses.
 func TestRestoreOnDemand(t *testing.T) {
 	const n = 100
 	w := newWorld(t)

@@ -49,8 +49,8 @@ type restorer struct {
 }
 
 // Reserve takes the TEIDs and UE addresses of the sessions of an earlier process, so that no
-// other gets them, and gives up sessions whose own others have. From then on whoever asks for
-// a session has it restored first.
+// other gets them, and gives up sessions whose own others have. From then on a session that
+// somebody asks for is restored first.
 func (u *UPF) Reserve() {
 	u.restoring.reserved = true
 	u.install.share.recoverWays()
