@@ -73,6 +73,8 @@ type counters struct {
 	// counted; nil: they are.
 	Lost      func(ifindex int) (uint64, error)
 	LossError func() error
+	// Injected is how many frames this process sent through the data path.
+	Injected func() uint64
 }
 
 // natTable has the ports of UEs.
@@ -214,7 +216,7 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 		Punts: punt.DataPath{
 			Injector: dp, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read, Steered: dp.Steering.Leads, InjectSteered: dp.InjectSteered,
 		},
-		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Isolated: dp.Pods.PolicyCounts, Signalling: dp.Signalling, Lost: dp.Ports.Lost, LossError: dp.Loss.Err},
+		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Isolated: dp.Pods.PolicyCounts, Signalling: dp.Signalling, Lost: dp.Ports.Lost, LossError: dp.Loss.Err, Injected: dp.Frames.Injected},
 		Sweep:    dp.Sweep, Renewing: func() bool { return dataplane.Renewing(dp) }, Build: dp.Build, Close: dp.Close, MissingPins: func() []string { return dataplane.MissingPins(dp) },
 	}, nil
 }

@@ -114,7 +114,7 @@ func (f *fakeDataPath) joined() *dataPath {
 		Counters: counters{Outcomes: f.Outcomes, SID: f.SIDCounter, Lists: f.ListCounters, Class: f.ClassCounter, Tunnel: f.TunnelCounters, Usage: f.Usage,
 			Isolated:   func() (map[int]pod.PolicyCounts, error) { return f.policed, nil },
 			Signalling: func() (n4.Counts, error) { return n4.Counts{Modifications: 3}, nil },
-			Lost:       func(ifindex int) (uint64, error) { return f.lost[ifindex], nil }, LossError: func() error { return f.lossError }},
+			Lost:       func(ifindex int) (uint64, error) { return f.lost[ifindex], nil }, LossError: func() error { return f.lossError }, Injected: func() uint64 { return 7 }},
 		Sweep: f.Sweep, Renewing: func() bool { return false }, Build: f.Build, Close: f.Close,
 	}
 }

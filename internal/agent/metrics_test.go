@@ -52,6 +52,7 @@ func TestMetrics(t *testing.T) {
 		`culvert_adjacencies{state="not_ready"} 3`,
 		`culvert_interface_attached{interface="eth0",mode="native"} 1`,
 		`culvert_interface_lost_packets_total{interface="eth0"} 0`,
+		`culvert_injected_frames_total 7`,
 		`culvert_resources{kind="tunnel",origin="file"} 2`,
 	} {
 		if !strings.Contains(got, line+"\n") {

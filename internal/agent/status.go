@@ -476,6 +476,7 @@ type Gauges struct {
 	Lost      map[string]uint64 // frames not sent, by interface: the configuration's, and others that lost some
 	Hops      map[string]int    // adjacencies by state
 	SlowPath  map[string]uint64 // events
+	Injected  uint64            // frames that the daemon sent through the data path
 	Paths     int               // candidate paths that others advertise
 	Disputed  int               // nodes that say of themselves what is not used
 	UPF       *UPFGauges        // of a node that is one
@@ -556,7 +557,7 @@ func (a *Agent) Gauges() Gauges {
 			g.Modes[v.Name] = string(c.writer.Modes[v.Name])
 		}
 	}
-	g.Lost = c.lost(g.Modes)
+	g.Lost, g.Injected = c.lost(g.Modes), c.dp.Counters.Injected()
 	g.Hops = map[string]int{"ready": 0, "kernel": 0, "not_ready": 0}
 	for _, h := range c.network.Hops() {
 		switch {

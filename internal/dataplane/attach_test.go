@@ -271,6 +271,15 @@ func TestTestRunAndInject(t *testing.T) {
 				t.Errorf("Inject of %d bytes on %d: no error", len(c.frame), c.ifindex)
 			}
 		}
+		outcomes, err := d.Outcomes()
+		must(t, err)
+		var sum uint64
+		for _, o := range outcomes {
+			sum += o.Packets
+		}
+		if n := d.Frames.Injected(); n != 1 || sum != 1+n {
+			t.Errorf("%d frames injected, %d with an outcome; want 1, and 2 with the one that was tested", n, sum)
+		}
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 
@@ -11,10 +12,16 @@ import (
 )
 
 // Program is the XDP program, to which the daemon hands frames itself.
-type Program struct{ prog *ebpf.Program }
+type Program struct {
+	prog     *ebpf.Program
+	injected atomic.Uint64
+}
 
 // New takes the program.
-func New(prog *ebpf.Program) *Program { return &Program{prog} }
+func New(prog *ebpf.Program) *Program { return &Program{prog: prog} }
+
+// Injected is how many frames were sent through the program, which counts each with its outcome.
+func (p *Program) Injected() uint64 { return p.injected.Load() }
 
 // Verdicts of an XDP program.
 const (
@@ -102,5 +109,6 @@ func (p *Program) InjectWith(meta, frame []byte, ifindex int) error {
 	if err != nil {
 		return fmt.Errorf("inject on interface %s: %w", port.Name(ifindex), err)
 	}
+	p.injected.Add(1)
 	return nil
 }
