@@ -39,7 +39,7 @@ var parameters = []Parameter{
 		func(s *LocalSID) bool { return s.RateUnit != 0 }},
 	{"block_length", "the length of the locator block in bits (32 in F3216)",
 		func(s *LocalSID) bool { return s.BlockLength != 0 }},
-	{"allow_upper_layer", "true to hand packets that end here to the kernel",
+	{"allow_upper_layer", "true to hand packets that end here to the kernel, which must have the SID as an address",
 		func(s *LocalSID) bool { return s.AllowUpperLayer }},
 	{"ignore_tag", "true to take every packet for a G-PDU, whatever message its SRH's tag names",
 		func(s *LocalSID) bool { return s.IgnoreTag }},

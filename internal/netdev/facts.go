@@ -1,6 +1,12 @@
 package netdev
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
 
 // Facts are what ethtool says of a device, as far as tunnels mind.
 type Facts struct {
@@ -54,6 +60,18 @@ func (i *Inspector) Snapshot() (*Snapshot, error) {
 func (i *Inspector) Links() (*Snapshot, error) {
 	w := Watcher{kernel: i.kernel}
 	return w.read(nil, dirtyLinks|dirtyAddresses)
+}
+
+// IsLocal says whether packets to an address are for this host.
+func (i *Inspector) IsLocal(a netip.Addr) (bool, error) {
+	routes, err := i.kernel.handle.RouteGet(a.AsSlice())
+	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask for the route to %s: %w", a, err)
+	}
+	return len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
 }
 
 // Facts asks one device. A device without ethtool (lo) has FeaturesKnown false
