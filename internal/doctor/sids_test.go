@@ -3,6 +3,7 @@ package doctor
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
@@ -33,7 +34,11 @@ sids:
 		for range 2 { // as a user may who has done it already
 			ns.Run(t, before.Command[0], before.Command[1:]...)
 		}
-		if after := find(t, inside(t, ns, o), name); after.Level != OK {
+		after := before // the kernel takes a moment to use a new address
+		for end := time.Now().Add(5 * time.Second); after.Level != OK && time.Now().Before(end); {
+			after = find(t, inside(t, ns, o), name)
+		}
+		if after.Level != OK {
 			t.Errorf("after %v: %+v", before.Command, after)
 		}
 	}
