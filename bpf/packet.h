@@ -23,6 +23,7 @@
 
 /* What a function that decides returns besides a reason. */
 #define CONTINUE -1
+#define NOT_TAKEN -2 /* somebody else may decide */
 #define CONTINUE_TO_UE -3 /* with p->ue */
 #define CONTINUE_TO_VPN -4 /* of p->rule's forwarding */
 #define COME_AGAIN -5 /* the finished packet takes the journey */

@@ -168,22 +168,17 @@ INLINE struct target *steered_port(struct packet *p, __u16 outer, __u16 inner)
 	return p->port_flags & PORT_STEERED ? bpf_map_lookup_elem(&target_by_port, &key) : 0;
 }
 
-/* A link takes frames with tags of their own, too. */
-INLINE struct target *steered_link(struct packet *p, __u16 *vlan)
-{
-	struct target *t = vlan[0] && vlan[1] ? steered_port(p, vlan[0], 0) : 0;
-
-	if (!t && (vlan[0] || vlan[1]))
-		t = steered_port(p, 0, 0);
-	return t && t->kind == TARGET_LINK ? t : 0;
-}
-
 INLINE int is_l2(struct target *t)
 {
 	__u32 index = t->index;
 	struct sr_policy *policy = bpf_map_lookup_elem(&sr_policy, &index);
 
 	return t->kind == TARGET_POLICY && policy && policy->behavior >= H_ENCAPS_L2;
+}
+
+INLINE int takes_frames(struct target *t)
+{
+	return t && (t->kind == TARGET_LINK || is_l2(t));
 }
 
 /* ---- IPv6 ---- */
@@ -455,12 +450,43 @@ GLOBAL int guard_kernel(struct xdp_md *ctx, struct packet *p, int reason)
 	return refused ? refused : reason;
 }
 
+/* What takes whole frames takes those with tags of their own, too. NOT_TAKEN: nothing takes this
+ * one. */
+GLOBAL int steer_frame(struct xdp_md *ctx, struct packet *p, __u32 outer, __u32 inner,
+		       __u32 hop_limit)
+{
+	struct target *t;
+	__u16 matched;
+
+	if (!p)
+		return NOT_TAKEN;
+	matched = p->l3 - ETH_LEN;
+	t = steered_port(p, outer, inner);
+	if (!t && outer && inner) {
+		matched = VLAN_LEN;
+		t = steered_port(p, outer, 0);
+		t = takes_frames(t) ? t : 0;
+	}
+	if (!t && (outer || inner)) {
+		matched = 0;
+		t = steered_port(p, 0, 0);
+	}
+	if (!takes_frames(t))
+		return NOT_TAKEN;
+	p->target_kind = t->kind;
+	if (!may_steer(p->port_flags, t->kind))
+		return REASON_ROLE;
+	return t->kind == TARGET_LINK ? frame_input(ctx, p, t->index)
+				      : h_encaps_l2(ctx, p, t->index, matched, hop_limit);
+}
+
 /* Whose it is and what becomes of it: CONTINUE with a plan, or how it ends. */
 INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
 {
 	__u8 *eth = at(ctx, 0, ETH_LEN);
 	__u16 type, vlan[2] = {};
 	struct target *steered;
+	int reason;
 	__u32 i;
 
 	if (!eth)
@@ -477,18 +503,15 @@ INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
 		p->l3 += VLAN_LEN;
 	}
 	p->port_table = vlan[0] || vlan[1] ? 0 : p->port_flags >> PORT_TABLE_SHIFT;
-	steered = steered_port(p, vlan[0], vlan[1]);
-	if (steered && is_l2(steered)) {
-		p->target_kind = TARGET_POLICY;
-		if (!may_steer(p->port_flags, TARGET_POLICY))
-			return REASON_ROLE;
-		return h_encaps_l2(ctx, p, steered->index, cfg->hop_limit);
+	if (p->port_flags & PORT_STEERED) {
+		reason = steer_frame(ctx, p, vlan[0], vlan[1], cfg->hop_limit);
+		if (reason != NOT_TAKEN)
+			return reason;
 	}
-	if (!steered && p->port_flags & PORT_STEERED)
-		steered = steered_link(p, vlan);
-	if (steered && steered->kind == TARGET_LINK)
-		return may_steer(p->port_flags, TARGET_LINK) ? frame_input(ctx, p, steered->index)
-							     : REASON_ROLE;
+	steered = steered_port(p, vlan[0], vlan[1]);
+	eth = at(ctx, 0, ETH_LEN);
+	if (!eth)
+		return REASON_PASSED;
 	if (!is_for_port(p->port_mac, eth))
 		p->group = eth[0] & 1 ? FOR_GROUP : FOR_OTHER;
 	if (type == be16(TYPE_IPV6))

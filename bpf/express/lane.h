@@ -6,8 +6,6 @@
 
 #include "../router.h"
 
-#define NOT_TAKEN -2
-
 /* What an express packet still needs to know when it leaves. */
 struct express {
 	struct settings *cfg;

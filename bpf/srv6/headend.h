@@ -35,10 +35,10 @@ INLINE int h_encaps(struct xdp_md *ctx, struct packet *p, __u32 policy, __u8 hop
 	return CONTINUE;
 }
 
-/* The whole frame, without the tags by which it was steered. */
-INLINE int h_encaps_l2(struct xdp_md *ctx, struct packet *p, __u32 policy, __u8 hop_limit)
+/* The whole frame, without the tags by which it was steered: so many octets of them. */
+INLINE int h_encaps_l2(struct xdp_md *ctx, struct packet *p, __u32 policy, __u16 tags,
+		       __u8 hop_limit)
 {
-	__u16 tags = p->l3 - ETH_LEN;
 	int reason;
 
 	if (tags) {

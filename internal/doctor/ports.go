@@ -6,6 +6,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // ports looks at whom the interfaces of the configuration let in, and at those that it
@@ -17,6 +18,9 @@ func (n *network) ports() (checks []Check) {
 	for i := range n.Config.Interfaces {
 		in := &n.Config.Interfaces[i]
 		checks = append(checks, sendersOf(in), hostOf(in))
+		if n.isWire(in.Name) {
+			checks = append(checks, n.wire(in.Name))
+		}
 	}
 	if n.Overlay == nil {
 		checks = append(checks, n.unguarded())
@@ -59,6 +63,28 @@ func hostOf(in *config.Interface) Check {
 			advice("list the services in host of %s, such as host: [bgp, ping]", in.Name)},
 		problem{outside && access.Forward, Warn, "the kernel forwards to all networks what no session or policy takes",
 			advice("take forward out of host of %s, or guard the networks with the kernel's firewall", in.Name)})
+}
+
+// isWire says whether a policy takes all frames of an interface (H.Encaps.L2).
+func (n *network) isWire(name string) bool {
+	return slices.ContainsFunc(n.Config.Steering, func(s srpolicy.Steering) bool {
+		return s.Interface == name && !s.Prefix.IsValid() && len(s.VLANs) == 0 &&
+			slices.ContainsFunc(n.Config.Policies, func(p srpolicy.Policy) bool { return p.Name == s.Policy && p.L2() })
+	})
+}
+
+// wire looks at VLAN devices of this host on an interface whose frames a policy takes.
+func (n *network) wire(name string) Check {
+	var lost []string
+	in, _ := n.Link(name)
+	for _, l := range n.Snapshot.Links {
+		if l.Kind == "vlan" && l.Parent == in.Index {
+			lost = append(lost, l.Name)
+		}
+	}
+	return check(name+": VLANs", "all frames enter the policy", problem{len(lost) > 0, Warn,
+		"all frames enter the policy, and none reaches " + strings.Join(lost, ", "),
+		advice("give vlans in the steering of %s, if the VLANs are this host's", name)})
 }
 
 // unguarded looks at interfaces without the data path, by which the kernel forwards. The

@@ -176,10 +176,10 @@ func nextHeader(p []byte) uint8 {
 	return protoIPv6
 }
 
-// encapsulateFrame is H.Encaps.L2 and H.Encaps.L2.Red, on the frame less its
+// encapsulateFrame is H.Encaps.L2 and H.Encaps.L2.Red, on the frame less so many octets of its
 // tags.
-func (n headend) encapsulateFrame(policy string) Result {
-	frame := append(append([]byte{}, n.j.frame[:12]...), n.j.frame[n.j.l3-2:]...)
+func (n headend) encapsulateFrame(policy string, tags int) Result {
+	frame := append(append([]byte{}, n.j.frame[:12]...), n.j.frame[12+tags:]...)
 	hash := flowHash(frame, true)
 	list, f := n.choose(policy, hash)
 	if f != nil {

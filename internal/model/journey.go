@@ -77,24 +77,35 @@ func (j *journey) run() Result {
 	if j.turn > 0 {
 		return j.layer3(key, etherType, false)
 	}
-	byPort := j.m.byPort[key]
-	if byPort != nil && byPort.Policy != "" {
-		if b := j.m.policies[byPort.Policy].Behavior; b == srv6.HEncapsL2 || b == srv6.HEncapsL2Red {
-			if r := j.guard.steers(byPort); r != "" {
-				return j.drop(r)
-			}
-			return j.headend().encapsulateFrame(byPort.Policy)
-		}
+	byPort := j.m.byPort[key] != nil
+	r, taken := j.wholeFrame(key, j.l3-14)
+	// What takes whole frames takes those with tags of their own, too.
+	if !taken && !byPort && key.outer != 0 {
+		r, taken = j.wholeFrame(portKey{ifindex: key.ifindex, outer: key.outer}, 4)
 	}
-	for _, vlan := range []uint16{key.outer, 0} {
-		if l := (Link{j.port.Name, vlan}); byPort == nil && j.m.sessions.links[l] {
-			if r := j.guard.steers(nil); r != "" {
-				return j.drop(r)
-			}
-			return j.upf().fromLink(l)
-		}
+	if !taken && !byPort {
+		r, taken = j.wholeFrame(portKey{ifindex: key.ifindex}, 0)
 	}
-	return j.layer3(key, etherType, byPort != nil)
+	if taken {
+		return r
+	}
+	return j.layer3(key, etherType, byPort)
+}
+
+// wholeFrame has a policy for frames, or a link, take the frame; false: none is there. So many
+// octets of tags led to the policy.
+func (j *journey) wholeFrame(key portKey, tags int) (Result, bool) {
+	to, isLink := j.m.byPort[key], key.inner == 0 && j.m.sessions.links[Link{j.port.Name, key.outer}]
+	isPolicy := to != nil && to.Policy != "" && slices.Contains([]srv6.Behavior{srv6.HEncapsL2, srv6.HEncapsL2Red}, j.m.policies[to.Policy].Behavior)
+	switch r := j.guard.steers(to); {
+	case !isPolicy && !isLink:
+		return Result{}, false
+	case r != "":
+		return j.drop(r), true
+	case isPolicy:
+		return j.headend().encapsulateFrame(to.Policy, tags), true
+	}
+	return j.upf().fromLink(Link{j.port.Name, key.outer}), true
 }
 
 // layer3 is the packet in the frame, which interface steering may take.

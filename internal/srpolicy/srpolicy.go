@@ -53,8 +53,8 @@ type Steering struct {
 	Prefix    netip.Prefix `json:"prefix,omitzero"`
 	Interface string       `json:"interface,omitempty"`
 	Tenant    uint8        `json:"tenant,omitempty"` // its id
-	// VLANs are the tags of the frames, outermost first. None means untagged frames. They
-	// do not go with Prefix.
+	// VLANs are the tags of the frames, outermost first. None means untagged frames, and with
+	// H.Encaps.L2 all frames that no other entry takes. They do not go with Prefix.
 	VLANs []uint16 `json:"vlans,omitempty"`
 
 	Policy string `json:"policy,omitempty"`

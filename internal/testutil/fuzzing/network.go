@@ -287,11 +287,12 @@ func (src tableSource) steering(c *config.Config) {
 		c.Steering = append(c.Steering, srpolicy.Steering{Interface: name, VLANs: vlans, Policy: p})
 	}
 	if src.s.chance(40) { // what such a port receives does not take the short path
-		port("n6", nil, src.policy())
+		port("n6", nil, pick(src.s, src.policy(), "l2"))
 		port("n6", []uint16{5, 6}, pick(src.s, src.policy(), "l2"))
 	}
 	if src.s.chance(40) {
 		port("n3", []uint16{77}, "l2")
+		port("n3", []uint16{77, 5}, pick(src.s, src.policy(), "l2"))
 	}
 }
 
