@@ -11,7 +11,7 @@
 
 /* ---- tunnels and headends ---- */
 
-/* TEID to TEID, both over IPv4. */
+/* TEID to TEID, out over IPv4. */
 INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *t, struct ipv4 *ip,
 			  void *pdu, __u32 octets, void *end)
 {
@@ -19,9 +19,9 @@ INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *
 	__u32 key = t->source;
 	struct in6 *from = bpf_map_lookup_elem(&source, &key);
 
-	if (!t->ipv4 || express_is6(x, ip) || !from || !express_pdu_hash(pdu, octets, end, &g.hash))
+	if (!t->ipv4 || !from || !express_pdu_hash(pdu, octets, end, &g.hash))
 		return NOT_TAKEN;
-	x->hop = express_shared(t->adjacency, g.hash, x->length);
+	x->hop = express_shared(t->adjacency, g.hash, x->length - express_shrinks(x, ip));
 	if (!x->hop)
 		return NOT_TAKEN;
 	x->tunnel = &t->volume;
@@ -29,8 +29,8 @@ INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *
 	g.src = ld32(&from->b[12]);
 	g.dst = ld32(&t->remote.b[12]);
 	g.teid = t->teid;
-	g.tos = ip->tos;
-	g.ttl = ip->ttl - 1;
+	g.tos = express_class(x, ip);
+	g.ttl = express_hops(x, ip) - 1;
 	return express_onward4(ctx, x, &g, ip);
 }
 
@@ -218,17 +218,39 @@ INLINE __u32 express_classes4(struct xdp_md *ctx, struct express *x, __u32 row, 
 	return way->policy;
 }
 
-/* A whole frame, by what its port is steered to. */
-INLINE int express_frame(struct xdp_md *ctx, struct express *x, void *eth)
+/* The policy that takes frames of a port as they are. 0: none does, though one may take packets
+ * that have no other way; NOT_TAKEN: the lane leaves this one, which is traced, has a tag, or is a
+ * link's. */
+GLOBAL int express_policy(struct xdp_md *ctx, __u32 port_flags)
 {
+	void *eth = (void *)(long)ctx->data;
 	struct port_key key = { .ifindex = ctx->ingress_ifindex };
-	struct express_ipv6_header h = { .hash = flow_ethernet(eth) };
-	struct target *t = bpf_map_lookup_elem(&target_by_port, &key);
+	struct target *t;
 
+	if (node_settings.trace && is_traced(ctx, ctx->ingress_ifindex))
+		return NOT_TAKEN;
+	if (!(port_flags & PORT_STEERED))
+		return 0;
+	t = bpf_map_lookup_elem(&target_by_port, &key);
+	if (eth + ETH_LEN > (void *)(long)ctx->data_end || is_vlan(ld16(eth + 12)))
+		return NOT_TAKEN;
+	if (!takes_frames(t))
+		return 0;
+	return t->kind == TARGET_POLICY ? (int)t->index : NOT_TAKEN;
+}
+
+/* A whole frame into a policy. */
+INLINE int express_frame(struct xdp_md *ctx, struct express *x, __u32 policy)
+{
+	void *eth = (void *)(long)ctx->data;
+	struct express_ipv6_header h = {};
+
+	if (eth + ETH_LEN > packet_end(ctx))
+		return NOT_TAKEN;
+	h.hash = flow_ethernet(eth);
 	x->length = frame_length(ctx) - ETH_LEN;
-	if (!t || is_vlan(ld16(eth + 12)) || !is_l2(t) ||
-	    !may_steer(x->port_flags, TARGET_POLICY) ||
-	    express_encaps(ctx, x, t->index, &h, -ETH_LEN) == NOT_TAKEN)
+	if (!may_steer(x->port_flags, TARGET_POLICY) ||
+	    express_encaps(ctx, x, policy, &h, -ETH_LEN) == NOT_TAKEN)
 		return NOT_TAKEN;
 	h.next_header = NH_ETHERNET;
 	return express_push6(ctx, x, &h, -ETH_LEN);
@@ -335,7 +357,7 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip, void *end)
 {
 	struct udp *udp = (void *)ip + IPV4_LEN;
-	__u32 dst = ld32(&ip->dst), which, index;
+	__u32 dst = ld32(&ip->dst), which, index, kind = TARGET_TUNNEL;
 	struct pool4 *pool;
 	struct cached *to;
 	int gtpu;
@@ -363,31 +385,31 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	index = pool ? pool->base + (be32(dst) & ~pool->mask) : 0;
 	if (pool && pool->sessions)
 		return express_to_ue(ctx, x, index);
-	if (pool)
-		return express_ipv4(ip, x->length, end, x->port_flags) &&
-				       !express_odd4(ld32(&ip->src))
-			       ? express_send(ctx, x, index, ip, end)
-			       : NOT_TAKEN;
-	which = is_n6(x->port_flags) ? pdr_of_ue4(x->cfg, dst) : 0;
-	if (which)
-		return express_to_ue(ctx, x, which);
-	to = express_cached4(x, dst, cache_table(x->port_flags >> PORT_TABLE_SHIFT));
-	if (!to || !may_steer(x->port_flags, to->kind))
+	if (!pool) {
+		which = is_n6(x->port_flags) ? pdr_of_ue4(x->cfg, dst) : 0;
+		if (which)
+			return express_to_ue(ctx, x, which);
+		to = express_cached4(x, dst, cache_table(x->port_flags >> PORT_TABLE_SHIFT));
+		if (!to || !may_steer(x->port_flags, to->kind))
+			return NOT_TAKEN;
+		index = to->index;
+		kind = to->kind;
+		if (kind == TARGET_PDR)
+			return express_to_ue(ctx, x, index);
+		if (kind == TARGET_GTP4D && gtpu &&
+		    !refuse_gtpu4(x->port_flags, x->access, ld32(&ip->src)))
+			return express_gtp4_d(ctx, x, to, ip, end);
+		if (kind == TARGET_CLASSES)
+			index = express_classes4(ctx, x, index, ip);
+		if (!index || express_odd4(dst))
+			return NOT_TAKEN;
+	}
+	if (!express_ipv4(ip, x->length, end, x->port_flags) || express_odd4(ld32(&ip->src)))
 		return NOT_TAKEN;
-	if (to->kind == TARGET_PDR)
-		return express_to_ue(ctx, x, to->index);
-	if (to->kind == TARGET_GTP4D && gtpu &&
-	    !refuse_gtpu4(x->port_flags, x->access, ld32(&ip->src)))
-		return express_gtp4_d(ctx, x, to, ip, end);
-	index = to->index;
-	if (to->kind == TARGET_CLASSES)
-		index = express_classes4(ctx, x, index, ip);
-	else if (to->kind != TARGET_POLICY)
-		index = 0;
-	if (!index || !express_ipv4(ip, x->length, end, x->port_flags) ||
-	    express_odd4(ld32(&ip->src)) || express_odd4(ld32(&ip->dst)))
-		return NOT_TAKEN;
-	return express_steer4(ctx, x, index, ip);
+	if (kind == TARGET_TUNNEL)
+		return express_send(ctx, x, index, ip, end);
+	return kind == TARGET_POLICY || kind == TARGET_CLASSES ? express_steer4(ctx, x, index, ip)
+							       : NOT_TAKEN;
 }
 
 /* Where the IP header is, behind one VLAN tag at most, and that with the port's flags: a table of
@@ -406,10 +428,11 @@ INLINE void *express_tags(struct express *x, void *data)
 /* The verdict, or NOT_TAKEN with the frame as it was. */
 INLINE int express(struct xdp_md *ctx)
 {
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *l3;
+	void *data, *end, *l3;
 	struct port *in = port_of(ctx);
 	struct express x = { .cfg = &node_settings };
-	int verdict = NOT_TAKEN;
+	int policy = 0, verdict = NOT_TAKEN;
+	__u32 asks;
 	__u16 type;
 
 	if (!in)
@@ -418,12 +441,17 @@ INLINE int express(struct xdp_md *ctx)
 	x.access = in->access;
 	if (!(x.port_flags & PORT_ATTACHED))
 		return XDP_PASS;
-	if (data + ETH_LEN + VLAN_LEN > end ||
-	    (x.cfg->trace && is_traced(ctx, ctx->ingress_ifindex)))
-		return NOT_TAKEN;
-	if (x.port_flags & PORT_STEERED)
-		return express_frame(ctx, &x, data);
-	if (!is_for_port(in->mac, data))
+	asks = x.port_flags / PORT_STEERED & 1;
+	opaque(asks); /* the verifier must forget which way it came, as in express_bit() */
+	if (asks | x.cfg->trace)
+		policy = express_policy(ctx, x.port_flags);
+	opaque(policy);
+	policy ^= x.port_flags / PORT_NEVER & 1;
+	if (policy)
+		return policy > 0 ? express_frame(ctx, &x, policy) : NOT_TAKEN;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (data + ETH_LEN + VLAN_LEN > end || !is_for_port(in->mac, data))
 		return NOT_TAKEN;
 	l3 = express_tags(&x, data);
 	opaque(l3); /* from here on addresses start here, and not at the frame */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A G-PDU to another F-TEID, over IPv4 both: new outer headers in place. */
+/* A G-PDU to another F-TEID, out over IPv4: new outer headers in place. */
 #ifndef CULVERT_EXPRESS_ONWARD_H
 #define CULVERT_EXPRESS_ONWARD_H
 
-#include "push.h"
+#include "endpoint.h"
 
 /* The flow hash of a T-PDU of `length` octets; 0: it has another length. */
 INLINE int express_pdu_hash(void *pdu, __u32 length, void *end, __u32 *hash)
@@ -27,14 +27,31 @@ INLINE int express_pdu_hash(void *pdu, __u32 length, void *end, __u32 *hash)
 	return 1;
 }
 
+/* Octets by which an IPv4 header is shorter than that at `ip`. */
+INLINE __u32 express_shrinks(struct express *x, void *ip)
+{
+	return express_header(x, ip) - IPV4_LEN;
+}
+
+/* TTL or hop limit of the header at `ip`. */
+INLINE __u8 express_hops(struct express *x, void *ip)
+{
+	return *(__u8 *)(ip + 8 - express_is6(x, ip));
+}
+
 /* The outer header becomes `g`, without a container of its own: the G-PDU's
  * options stay. The next hop is known. */
 INLINE int express_onward4(struct xdp_md *ctx, struct express *x, struct express_gtpu_header *g,
 			   void *ip)
 {
-	express_write_ipv4(ip, g, x->length);
+	__u32 popped = express_shrinks(x, ip);
+
+	ip += popped;
+	if (ip + IPV4_LEN + UDP_LEN + GTPU_LEN > packet_end(ctx))
+		return XDP_ABORTED; /* cannot be: a T-PDU follows */
+	express_write_ipv4(ip, g, x->length - popped);
 	st32(ip + IPV4_LEN + UDP_LEN + 4, be32(g->teid));
-	return express_stay(ctx, x, TYPE_IPV4);
+	return express_cut(ctx, x, popped, TYPE_IPV4);
 }
 
 #endif

@@ -385,15 +385,14 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 	struct express_gtpu_header g = {};
 	int verdict;
 
-	if (!f->ipv4 || express_is6(x, ip) ||
-	    !express_pdu_hash(inner, x->tunnel_length, packet_end(ctx), &g.hash))
+	if (!f->ipv4 || !express_pdu_hash(inner, x->tunnel_length, packet_end(ctx), &g.hash))
 		return NOT_TAKEN;
 	if ((void *)inner + IPV6_LEN > packet_end(ctx))
 		return NOT_TAKEN;
 	if (inner->version_ihl == 0x45 ? express_nested4(x, inner)
 				       : express_nested6(x, (void *)inner))
 		return NOT_TAKEN;
-	x->hop = express_shared(f->adjacency, g.hash, x->length);
+	x->hop = express_shared(f->adjacency, g.hash, x->length - express_shrinks(x, ip));
 	if (!x->hop)
 		return NOT_TAKEN;
 	verdict = express_rates(x, f, entry, rule, x->tunnel_length);
@@ -402,8 +401,8 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 	g.src = ld32(&f->source.b[12]);
 	g.dst = ld32(&f->remote.b[12]);
 	g.teid = rule->teid;
-	g.tos = express_mark(f, ip->tos);
-	g.ttl = ip->ttl - 1;
+	g.tos = express_mark(f, express_class(x, ip));
+	g.ttl = express_hops(x, ip) - 1;
 	return express_onward4(ctx, x, &g, ip);
 }
 
