@@ -123,7 +123,7 @@ func Run(o Options) []Check {
 	}
 	checks = append(checks, n.userPlane()...)
 	checks = append(checks, n.ports()...)
-	checks = append(checks, n.sids()...)
+	checks = append(checks, sids(n)...)
 	if o.Overlay != nil {
 		return merged(append(checks, n.member()...))
 	}

@@ -18,8 +18,8 @@ func (n *network) ports() (checks []Check) {
 	for i := range n.Config.Interfaces {
 		in := &n.Config.Interfaces[i]
 		checks = append(checks, sendersOf(in), hostOf(in))
-		if n.isWire(in.Name) {
-			checks = append(checks, n.wire(in.Name))
+		if isWire(n.Config, in.Name) {
+			checks = append(checks, wire(n.Snapshot, in.Name))
 		}
 	}
 	if n.Overlay == nil {
@@ -66,18 +66,18 @@ func hostOf(in *config.Interface) Check {
 }
 
 // isWire says whether a policy takes all frames of an interface (H.Encaps.L2).
-func (n *network) isWire(name string) bool {
-	return slices.ContainsFunc(n.Config.Steering, func(s srpolicy.Steering) bool {
+func isWire(c *config.Config, name string) bool {
+	return slices.ContainsFunc(c.Steering, func(s srpolicy.Steering) bool {
 		return s.Interface == name && !s.Prefix.IsValid() && len(s.VLANs) == 0 &&
-			slices.ContainsFunc(n.Config.Policies, func(p srpolicy.Policy) bool { return p.Name == s.Policy && p.L2() })
+			slices.ContainsFunc(c.Policies, func(p srpolicy.Policy) bool { return p.Name == s.Policy && p.L2() })
 	})
 }
 
 // wire looks at VLAN devices of this host on an interface whose frames a policy takes.
-func (n *network) wire(name string) Check {
+func wire(links *netdev.Snapshot, name string) Check {
 	var lost []string
-	in, _ := n.Link(name)
-	for _, l := range n.Snapshot.Links {
+	in, _ := links.Link(name)
+	for _, l := range links.Links {
 		if l.Kind == "vlan" && l.Parent == in.Index {
 			lost = append(lost, l.Name)
 		}

@@ -1,15 +1,19 @@
 package doctor
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/culvert-net/culvert/internal/netdev"
+)
 
 // sids looks at those whose packets may end in this host's kernel.
-func (n *network) sids() (checks []Check) {
+func sids(n *network) (checks []Check) {
 	if n.Config == nil {
 		return nil
 	}
 	for _, s := range n.Config.SIDs {
 		if s.AllowUpperLayer {
-			checks = append(checks, n.ends(s.SID))
+			checks = append(checks, ends(n.Inspector, s.SID))
 		}
 	}
 	return checks
@@ -17,12 +21,12 @@ func (n *network) sids() (checks []Check) {
 
 // ends: a packet that ends at a SID is for this host only if the kernel has its address.
 // Otherwise the kernel forwards it, or says that no route leads there.
-func (n *network) ends(sid netip.Prefix) Check {
+func ends(host *netdev.Inspector, sid netip.Prefix) Check {
 	fix := command("ip -6 route replace local %s dev lo", sid)
 	if sid.IsSingleIP() {
 		fix = command("ip -6 address replace %s dev lo", sid)
 	}
-	is, err := n.IsLocal(sid.Addr())
+	is, err := netdev.IsLocal(host, sid.Addr())
 	name := "SID " + sid.String()
 	if err != nil {
 		return Check{Name: name, Level: Warn, Detail: err.Error()}

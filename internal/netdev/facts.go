@@ -63,7 +63,7 @@ func (i *Inspector) Links() (*Snapshot, error) {
 }
 
 // IsLocal says whether packets to an address are for this host.
-func (i *Inspector) IsLocal(a netip.Addr) (bool, error) {
+func IsLocal(i *Inspector, a netip.Addr) (bool, error) {
 	routes, err := i.kernel.handle.RouteGet(a.AsSlice())
 	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
 		return false, nil
