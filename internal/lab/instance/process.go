@@ -88,7 +88,10 @@ func WaitFor(limit time.Duration, condition func() bool) bool {
 func Await(ctx context.Context, limit time.Duration, ask func() error) error {
 	var last error
 	WaitFor(limit, func() bool {
-		last = ask()
+		err := ask()
+		if ctx.Err() == nil { // else it says no more than that
+			last = err
+		}
 		return last == nil || ctx.Err() != nil
 	})
 	return errors.Join(last, ctx.Err())

@@ -1,7 +1,10 @@
 package instance
 
 import (
+	"context"
+	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,5 +24,21 @@ func TestProcessOfAnother(t *testing.T) {
 	}
 	if err := p.Stop(unix.SIGKILL, time.Second); err != nil {
 		t.Error(err)
+	}
+}
+
+// What Await says last is what it waited for, not that the time was over while it asked.
+func TestAwaitSaysWhatItWaitedFor(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	asked := 0
+	err := Await(ctx, time.Minute, func() error {
+		if asked++; asked == 2 {
+			cancel()
+			return ctx.Err()
+		}
+		return errors.New("changes: 3, want 0 at most")
+	})
+	if err == nil || !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "changes: 3, want 0 at most") {
+		t.Errorf("%v", err)
 	}
 }
