@@ -121,7 +121,7 @@ MAP(shared_hop, BPF_MAP_TYPE_ARRAY, __u32, struct shared_hop, 4096);
 /* how journeys ended, by enum reason */
 MAP(outcomes, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, REASON_COUNT);
 /* what is left of this second's ICMP errors, and of its floods */
-MAP(errors_left, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct errors_left, 2);
+MAP(errors_left, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct errors_left, 3);
 /* one entry: which packets `culvert trace` wants */
 MAP(trace_filter, BPF_MAP_TYPE_ARRAY, __u32, struct trace_filter, 1);
 

@@ -328,6 +328,7 @@ INLINE int parameter_problem(struct packet *p, enum reason reason, __u8 code, __
 /* Budgets, in errors_left. */
 #define BUDGET_ERRORS 0
 #define BUDGET_FLOODS 1
+#define BUDGET_PATH_MTU 2
 
 /* Takes one from this CPU's budget. */
 INLINE int allowed(__u32 budget)
@@ -366,10 +367,16 @@ INLINE void punt_neighbour(struct punt *record, struct packet *p)
 	copy16(&record->address, p->family == 6 ? &p->dst : &mapped);
 }
 
+/* Of a packet whose journey goes on. */
+INLINE int is_copy(__u32 kind)
+{
+	return kind == PUNT_DUPLICATE || kind == PUNT_PATH_MTU;
+}
+
 /* What an error quotes, or a copy shows, may be cut short; the rest comes back. */
 INLINE int handed_up_whole(__u32 kind)
 {
-	return kind != PUNT_ICMP && kind != PUNT_ERROR_INDICATION && kind != PUNT_DUPLICATE;
+	return kind != PUNT_ICMP && kind != PUNT_ERROR_INDICATION && !is_copy(kind);
 }
 
 /* What was counted as handed up to be kept is not. */

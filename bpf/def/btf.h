@@ -54,6 +54,7 @@ BTF_TYPE(enum, straight);
 BTF_TYPE(enum, target_kind);
 BTF_TYPE(enum, tunnel_action);
 BTF_TYPE(enum, ue_to_ue);
+BTF_TYPE(enum, vouches);
 BTF_TYPE(enum, mss_clamp);
 BTF_TYPE(struct, flow_record);
 BTF_TYPE(struct, given);

@@ -533,6 +533,14 @@ enum punt_kind {
 	PUNT_FLOOD, /* a frame for all sessions of the link info */
 	PUNT_SEND, /* to a GTP-U peer that only the kernel reaches: info is the
 				* pdr; the packet is at l3 */
+	PUNT_PATH_MTU, /* a copy of an error that says how long a packet of ours may be: info
+			* is an enum vouches, the error is at l3 */
+};
+
+/* Who sent an error, as the port that it came by says. */
+enum vouches {
+	VOUCHES_SR = 1, /* a source inside the SR domain, by a port with the role sr */
+	VOUCHES_GTPU = 2, /* one of the port's peers, by a port with the role n3 or n9 */
 };
 
 #define PUNT_DATA 2048

@@ -180,7 +180,7 @@ static struct counter sum_tunnels(void)
 static void forget_run(void)
 {
 	memset(VALUE(outcomes, __u8, 0), 0, REASON_COUNT * sizeof(struct counter));
-	memset(VALUE(errors_left, __u8, 0), 0, 2 * sizeof(struct errors_left));
+	memset(VALUE(errors_left, __u8, 0), 0, 3 * sizeof(struct errors_left));
 	map_of(&limit_by_group)->count = 0;
 	make_stations();
 	memset(&witness, 0, sizeof(witness));

@@ -331,7 +331,7 @@ void bpf_ringbuf_submit(void *record, __u64 flags)
 	must(record && record == reserved, "submit what was not reserved");
 	if (reserved_of == &flow_records) {
 		MUST_BE_INITIALIZED(record, sizeof(struct flow_record));
-	} else if (((struct punt *)record)->kind != PUNT_DUPLICATE) {
+	} else if (!is_copy(((struct punt *)record)->kind)) {
 		witness.punts++;
 		witness.punt = *(struct punt *)record;
 	}

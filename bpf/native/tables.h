@@ -112,7 +112,7 @@ static void make_maps(void)
 	MAKE_MAP(adjacency, ADJACENCIES);
 	MAKE_MAP(shared_hop, ADJACENCIES);
 	MAKE_MAP(outcomes, REASON_COUNT);
-	MAKE_MAP(errors_left, 2);
+	MAKE_MAP(errors_left, 3);
 	MAKE_MAP(trace_filter, 1);
 	MAKE_MAP(journey_state, 1);
 	MAKE_MAP(move_scratch, 1);

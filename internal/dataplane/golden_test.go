@@ -395,7 +395,7 @@ var verdictOf = map[string]uint32{"forwarded": xdp.VerdictRedirect, "replied": x
 
 var puntKinds = map[model.PuntKind]event.PuntKind{model.PuntReassemble: event.PuntReassemble, model.PuntFragment: event.PuntFragment,
 	model.PuntICMP: event.PuntICMP, model.PuntErrorIndication: event.PuntErrorIndication,
-	model.PuntBuffer: event.PuntBuffer, model.PuntDuplicate: event.PuntDuplicate, model.PuntFlood: event.PuntFlood, model.PuntSend: event.PuntSend}
+	model.PuntBuffer: event.PuntBuffer, model.PuntDuplicate: event.PuntDuplicate, model.PuntFlood: event.PuntFlood, model.PuntSend: event.PuntSend, model.PuntPathMTU: event.PuntPathMTU}
 
 // TestGolden runs every row of testdata/behavior and testdata/session through
 // the loaded program: the verdict, the bytes, the counters, the records for the

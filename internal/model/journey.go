@@ -50,7 +50,7 @@ func (m *Model) Run(frame []byte, ifindex int) Result {
 	j.guard = m.guardOf(j.port)
 	r := j.run()
 	// Where the frame itself is wanted, all of it is.
-	part := []PuntKind{PuntICMP, PuntErrorIndication, PuntDuplicate}
+	part := []PuntKind{PuntICMP, PuntErrorIndication, PuntDuplicate, PuntPathMTU}
 	if r.Reason == SlowPath && len(j.last().frame) > puntData && !slices.Contains(part, r.Punt.Kind) {
 		r.Reason, r.Punt = SlowPathSize, nil
 	}
@@ -262,6 +262,12 @@ func (j *journey) leave(r Result) Result {
 	}
 	if refused := j.guard.kernel(k(p), j.foreign); refused != "" {
 		return j.drop(refused)
+	}
+	forPort := j.port.MAC == (MAC{}) || j.port.MAC == MAC(j.frame[:6])
+	if vouches := j.guard.vouches(k(p)); vouches != 0 && forPort {
+		told := j.punt(PuntPathMTU, j.l3)
+		told.Info = vouches
+		j.copies = append(j.copies, told)
 	}
 	return r
 }

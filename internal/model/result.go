@@ -94,6 +94,7 @@ const (
 	PuntDuplicate       PuntKind = "duplicate"
 	PuntFlood           PuntKind = "flood"
 	PuntSend            PuntKind = "send"
+	PuntPathMTU         PuntKind = "path_mtu"
 )
 
 // puntData is how much of a frame a record holds.
@@ -104,7 +105,7 @@ type Punt struct {
 	Kind PuntKind
 	Type uint8 // ICMPv6's numbers, also where the packet is IPv4
 	Code uint8
-	Info uint32 // ICMP: pointer or MTU; fragment: MTU; Error Indication: TEID
+	Info uint32 // ICMP: pointer or MTU; fragment: MTU; Error Indication: TEID; path MTU: whose error it is
 	L3   int    // where the IP header that is meant starts in Data
 	// Session and Rule are what buffer and duplicate are about.
 	Session uint64

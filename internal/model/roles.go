@@ -133,6 +133,21 @@ func (g *guard) kernel(p kernelPacket, foreign bool) Reason {
 	return NoRole
 }
 
+// vouches says who sent an error about what this node sent that was too big: 1 a node of the
+// SR domain, 2 a GTP-U peer, 3 both; 0: nobody of these, or it is no such error.
+func (g *guard) vouches(p kernelPacket) (who uint32) {
+	if !p.tooBig() {
+		return 0
+	}
+	if g.in.HasRole(config.RoleSR) && p.src.Is6() && g.m.inDomain(p.src) {
+		who |= 1
+	}
+	if g.gtpu(p.src) == "" {
+		who |= 2
+	}
+	return who
+}
+
 // kernelPacket is what decides whether the kernel may have a packet.
 type kernelPacket struct {
 	src, dst            netip.Addr
@@ -142,6 +157,9 @@ type kernelPacket struct {
 	source, destination uint16 // ports; 0: none
 	ack                 bool
 	later               bool // a fragment behind the first one
+	code                uint8
+	cut                 bool // a fragment, the first one or a later one
+	behindOptions       bool
 }
 
 func kernelPacket6(b []byte) kernelPacket {
@@ -149,6 +167,7 @@ func kernelPacket6(b []byte) kernelPacket {
 	k := kernelPacket{src: p.src(), dst: p.dst(), hops: p.hopLimit(), protocol: p.next()}
 	rest := []byte(p[40:])
 	if k.protocol == 0 && len(rest) >= 2 { // hop-by-hop options, of MLD
+		k.behindOptions = true
 		k.protocol, rest = rest[0], rest[min(len(rest), 8+8*int(rest[1])):]
 	}
 	if k.protocol == protoFragment && len(rest) >= 8 && rest[0] == protoUDP {
@@ -161,6 +180,7 @@ func kernelPacket4(b []byte) kernelPacket {
 	p := v4(b)
 	k := kernelPacket{src: p.src(), dst: p.dst(), hops: p.ttl(), protocol: p.protocol()}
 	k.later = p.offset() != 0
+	k.cut = p.fragment()
 	return k.transport(p[min(len(p), p.header()):])
 }
 
@@ -172,7 +192,7 @@ func (k kernelPacket) transport(b []byte) kernelPacket {
 	switch k.protocol {
 	case protoICMP, protoICMPv6:
 		if k.dst.Is4() == (k.protocol == protoICMP) { // not that of the other version
-			k.icmp = int(b[0])
+			k.icmp, k.code = int(b[0]), b[1]
 		}
 	case protoTCP, protoUDP, protoSCTP:
 		k.source, k.destination = be.Uint16(b), be.Uint16(b[2:])
@@ -195,6 +215,14 @@ func (k kernelPacket) icmpError() bool {
 		return k.protocol == protoICMP && (k.icmp == 3 || k.icmp == 11 || k.icmp == 12)
 	}
 	return k.protocol == protoICMPv6 && k.icmp >= 1 && k.icmp <= 4
+}
+
+// tooBig says whether it is an error about what was too big for a link of the path.
+func (k kernelPacket) tooBig() bool {
+	if k.dst.Is4() {
+		return k.protocol == protoICMP && k.icmp == 3 && k.code == 4 && !k.cut
+	}
+	return k.protocol == protoICMPv6 && k.icmp == 2 && !k.behindOptions
 }
 
 func (k kernelPacket) isOneOf(list []config.HostService) bool {

@@ -817,6 +817,7 @@ const (
 	PuntKindPUNT_DUPLICATE        PuntKind = 7
 	PuntKindPUNT_FLOOD            PuntKind = 8
 	PuntKindPUNT_SEND             PuntKind = 9
+	PuntKindPUNT_PATH_MTU         PuntKind = 10
 )
 
 type Reach uint32
@@ -1204,6 +1205,13 @@ type Volume struct {
 	ByteHalves   uint32
 	PacketHalves uint32
 }
+
+type Vouches uint32
+
+const (
+	VouchesVOUCHES_SR   Vouches = 1
+	VouchesVOUCHES_GTPU Vouches = 2
+)
 
 type WeightedList struct {
 	_         structs.HostLayout

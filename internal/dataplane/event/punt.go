@@ -22,13 +22,20 @@ const (
 	PuntDuplicate       = PuntKind(abi.PuntKindPUNT_DUPLICATE) // a copy
 	PuntFlood           = PuntKind(abi.PuntKindPUNT_FLOOD)     // for all Ethernet sessions of Link
 	PuntSend            = PuntKind(abi.PuntKindPUNT_SEND)      // to a GTP-U peer that only the kernel reaches
+	PuntPathMTU         = PuntKind(abi.PuntKindPUNT_PATH_MTU)  // a copy of an error about the path of a tunnel
+)
+
+// Who vouches for the sender of PuntPathMTU, in Info.
+const (
+	VouchesSR   = uint32(abi.VouchesVOUCHES_SR)   // the port has the role sr, and the source is inside the domain
+	VouchesGTPU = uint32(abi.VouchesVOUCHES_GTPU) // the source is among the peers of a port with the role n3 or n9
 )
 
 // Punt is a packet that the data path hands to the daemon.
 type Punt struct {
 	Kind       PuntKind
 	Ifindex    int
-	Info       uint32 // ICMP: pointer or MTU; fragment: MTU; GTP-U: TEID
+	Info       uint32 // ICMP: pointer or MTU; fragment: MTU; GTP-U: TEID; path MTU: who vouches for it
 	L3         int    // offset of the IP header meant
 	Type, Code uint8  // ICMPv6, also where the packet is IPv4
 	Table      uint32 // kernel table that the packet was looked up in; 0: none
