@@ -410,11 +410,11 @@ func (f *fakeDataPath) AdjacencyChanges() (fresh, gone []adjacency.Key) {
 }
 
 func (f *fakeDataPath) SetNextHop(k adjacency.Key, n *adjacency.NextHop) error {
-	return f.do(func() error { f.hops[k] = n; return nil }, "next hop %s", netdev.Key(k))
+	return f.do(func() error { f.hops[k] = n; return nil }, "next hop %s", apply.KeyName(k))
 }
 
 func (f *fakeDataPath) SetShared(k adjacency.Key, members []adjacency.Member) error {
-	return f.do(func() error { f.hops[k] = nil; return nil }, "next hop %s is shared by %d", netdev.Key(k), len(members))
+	return f.do(func() error { f.hops[k] = nil; return nil }, "next hop %s is shared by %d", apply.KeyName(k), len(members))
 }
 
 func (f *fakeDataPath) PutRoute(table uint32, p netip.Prefix, via []adjacency.Key) error {

@@ -20,7 +20,6 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
-	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/slice"
@@ -255,7 +254,7 @@ func (a *Agent) Tunnels() ([]TunnelStatus, error) {
 func (a *Agent) Adjacencies() (out []AdjacencyStatus, err error) {
 	err = a.core.read(func() error {
 		for key, h := range a.core.network.Hops() {
-			s := AdjacencyStatus{Key: netdev.Key(key).String(), State: h.State(a.core.goal.Desired.Process.Overlay.IsSet()), Interface: h.Interfaces()}
+			s := AdjacencyStatus{Key: apply.KeyName(key), State: h.State(a.core.goal.Desired.Process.Overlay.IsSet()), Interface: h.Interfaces()}
 			if h.Next != nil {
 				l, _ := a.core.links.LinkByIndex(h.Next.Ifindex)
 				s.Interface, s.MTU = l.Name, h.Next.MTU

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/agent/apply"
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
@@ -16,7 +17,6 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/frame"
 	"github.com/culvert-net/culvert/internal/logevent"
-	"github.com/culvert-net/culvert/internal/netdev"
 )
 
 // Trace calls f for each packet that matches until the context ends (which is
@@ -148,7 +148,7 @@ func (c *core) traceEvent(e event.TraceEvent) TraceEvent {
 		out.SegmentList = p.Lists()[e.List].Segments
 	}
 	if e.Adjacency != (adjacency.Key{}) {
-		out.Adjacency = netdev.Key(e.Adjacency).String()
+		out.Adjacency = apply.KeyName(e.Adjacency)
 	}
 	return out
 }

@@ -156,12 +156,17 @@ func (r *rig) program(n model.Network) error {
 		each(r.network.Local, r.d.Steering.PutLocal),
 		each(r.network.Routes, r.putRoute),
 		r.putSessions(),
+		each(n.PathMTUs, func(p model.PathMTU) error { return SetPathMTU(r.d, p.MTU, p.Ends...) }),
 	} {
 		if put != nil {
 			return put
 		}
 	}
 	return r.setNextHops()
+}
+
+func adjacencyKey(k model.Key) AdjacencyKey {
+	return AdjacencyKey{NextHop: k.NextHop, Interface: k.Interface, Table: k.Table}
 }
 
 func each[T any](list []T, put func(T) error) error {
@@ -201,7 +206,7 @@ func classNames(c *config.Config) (names []string) {
 func (r *rig) putRoute(route model.Route) error {
 	var via []AdjacencyKey
 	for _, k := range route.Via {
-		via = append(via, AdjacencyKey(k))
+		via = append(via, adjacencyKey(k))
 	}
 	return r.d.Routes.Put(route.Table, route.Prefix, via)
 }
@@ -219,6 +224,7 @@ func (r *rig) clear() error {
 		r.deleteSessions(),
 		r.forgetMappings(),
 		reap(r.d),
+		each(r.network.PathMTUs, func(p model.PathMTU) error { return SetPathMTU(r.d, 0, p.Ends...) }),
 		each(r.network.Routes, func(route model.Route) error { return r.d.Routes.Delete(route.Table, route.Prefix) }),
 		each(r.network.Local, r.d.Steering.DeleteLocal),
 		each(r.steering(classes), func(e class.Entry) error { return r.d.Steering.Delete(e.Steering) }),
@@ -253,13 +259,18 @@ func (r *rig) setNextHops() error {
 		var hop *adjacency.NextHop
 		var shared []adjacency.Member
 		for _, a := range r.network.Adjacencies {
-			if a.Key == model.Key(k) {
+			if adjacencyKey(a.Key) == (AdjacencyKey{NextHop: k.NextHop, Interface: k.Interface, Table: k.Table}) {
 				for _, m := range a.Shared {
-					shared = append(shared, adjacency.Member{Key: AdjacencyKey(m), Weight: 1})
+					key := adjacencyKey(m)
+					key.MTU = k.MTU
+					shared = append(shared, adjacency.Member{Key: key, Weight: 1})
 				}
 				hop = &adjacency.NextHop{Ifindex: r.ifindex(a.Out), MTU: a.MTU, Pass: a.Pass, Src: net.HardwareAddr(a.Src[:])}
 				if !a.Pass || a.Dst != (model.MAC{}) {
 					hop.Dst = net.HardwareAddr(a.Dst[:])
+				}
+				if k.MTU != 0 {
+					hop.MTU = min(hop.MTU, k.MTU)
 				}
 				for _, v := range a.VLAN {
 					hop.VLANs = append(hop.VLANs, adjacency.VLAN{TPID: v.TPID, ID: v.ID})

@@ -19,6 +19,10 @@ type sessionNode struct{ d *DataPlane }
 func (n sessionNode) Acquire(k adjacency.Key) (uint32, error) { return n.d.Adjacencies.Acquire(k) }
 func (n sessionNode) Release(keys ...adjacency.Key) error     { return n.d.Adjacencies.Release(keys...) }
 
+func (n sessionNode) Toward(remote netip.Addr) adjacency.Key {
+	return n.d.Adjacencies.Toward(remote)
+}
+
 func (n sessionNode) Policy(name string) (index uint32, layer2, found bool) {
 	p := n.d.Policies.Get(name)
 	if p == nil {

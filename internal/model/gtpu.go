@@ -281,6 +281,7 @@ func (e gtpuEntity) relay(to *gtpu.Tunnel, msg message, mark marking, o outbound
 	}
 	o.packet = e.wrap(to, tunnelEnd{hopLimit: hop - 1, class: mark.of(class(e.j.packet)), hash: hash}, header, msg.body)
 	o.via, o.hash, o.header = Key{NextHop: to.Remote}, hash, pushed
+	o.along = []netip.Addr{to.Remote}
 	return e.j.send(o)
 }
 
@@ -302,6 +303,7 @@ func (e gtpuEntity) sendGPDU(to *gtpu.Tunnel, rqi bool, end tunnelEnd, tpdu []by
 		header, tpdu = append(header, tpdu...), nil
 	}
 	o.packet, o.via, o.hash, o.header = e.wrap(to, end, header, tpdu), Key{NextHop: to.Remote}, end.hash, pushed
+	o.along = []netip.Addr{to.Remote}
 	return e.j.send(o)
 }
 

@@ -139,6 +139,7 @@ func (n headend) send(list chosen, h outer, payload []byte, o outbound) Result {
 	}
 	h.reduced, h.hopLimit = list.reduced, cmp.Or(h.hopLimit, n.j.m.hopLimit)
 	o.packet, o.hash, o.via, o.header = h.push(payload), h.label, Key{NextHop: list.segments[0]}, pushed
+	o.along = list.segments
 	if list.name != "" {
 		n.j.count(list.name, len(o.packet))
 	}

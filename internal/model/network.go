@@ -25,6 +25,7 @@ type Network struct {
 	Local       []netip.Addr  `json:"local,omitempty"` // the node's own addresses
 	Adjacencies []Adjacency   `json:"adjacencies,omitempty"`
 	Routes      []Route       `json:"routes,omitempty"`
+	PathMTUs    []PathMTU     `json:"path_mtus,omitempty"` // that routers told
 
 	UEPools     []netip.Prefix `json:"ue_pools,omitempty"`     // of sessions
 	Protected   []netip.Prefix `json:"protected,omitempty"`    // from UEs
@@ -89,6 +90,12 @@ type Adjacency struct {
 	// Shared are the next hops that flows share, and then nothing else is given: part i of
 	// the flows has next hop i modulo their number.
 	Shared []Key `json:"shared,omitempty"`
+}
+
+// PathMTU is that of a segment list, or of the way to a tunnel's remote end.
+type PathMTU struct {
+	Ends []netip.Addr `json:"ends"` // in the order of travel
+	MTU  int          `json:"mtu"`
 }
 
 // VLAN is a tag to push.

@@ -9,7 +9,10 @@ import (
 // outbound is a finished packet that looks for its next hop.
 type outbound struct {
 	packet []byte
-	via    Key    // adjacency of what matched; zero: none
+	via    Key // adjacency of what matched; zero: none
+	// along are the destinations that the packet has one after another, of a segment list or a
+	// tunnel; nil: those of neither.
+	along  []netip.Addr
 	only   bool   // nothing but via will do
 	table  uint32 // where the destination is looked up otherwise
 	hash   uint32
@@ -60,13 +63,25 @@ func (j *journey) send(o outbound) Result {
 	case a == nil || a.Pass:
 		j.clampMSS(o, 0)
 		return j.passFinished(o.packet)
-	case len(o.packet) > a.MTU:
-		return j.tooBig(o, a.MTU-(len(o.packet)-len(o.quoted)))
 	}
-	j.clampMSS(o, a.MTU)
+	mtu := j.pathMTU(o.along, a.MTU)
+	if len(o.packet) > mtu {
+		return j.tooBig(o, mtu-(len(o.packet)-len(o.quoted)))
+	}
+	j.clampMSS(o, mtu)
 	frame := append(append([]byte{}, a.Dst[:]...), a.Src[:]...)
 	frame = be.AppendUint16(appendTags(frame, a.VLAN), etherTypeOf(o.packet))
 	return j.forward(append(frame, o.packet...), a)
+}
+
+// pathMTU is the link's MTU, or what a router told of the path.
+func (j *journey) pathMTU(ends []netip.Addr, link int) int {
+	for _, p := range j.m.network.PathMTUs {
+		if ends != nil && slices.Equal(p.Ends, ends) {
+			return min(p.MTU, link)
+		}
+	}
+	return link
 }
 
 func appendTags(frame []byte, tags []VLAN) []byte {

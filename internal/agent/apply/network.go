@@ -233,7 +233,7 @@ func (n *Network) putRoute(key netdev.RouteKey, via []netdev.Key) bool {
 	}
 	hops := make([]adjacency.Key, len(via))
 	for i, k := range via {
-		hops[i] = adjacency.Key(k)
+		hops[i] = keyOf(k)
 	}
 	if !n.check(n.dp.PutRoute(key.Table, key.Prefix, hops), "put route", key) {
 		return false
@@ -285,13 +285,13 @@ func (n *Network) syncHop(key adjacency.Key) {
 	if want.Shared != nil {
 		set = func() error { return n.dp.SetShared(key, want.Shared) }
 	}
-	if !n.check(set(), "set next hop", netdev.Key(key)) {
+	if !n.check(set(), "set next hop", KeyName(key)) {
 		delete(n.hops, key)
 		n.resolved = nil // all again
 		return
 	}
 	n.hops[key] = want
-	n.log.Debug("next hop", "key", netdev.Key(key), "state", want.State(true))
+	n.log.Debug("next hop", "key", KeyName(key), "state", want.State(true))
 }
 
 // keep has the kernel resolve the neighbours that tables refer to and those
@@ -299,7 +299,7 @@ func (n *Network) syncHop(key adjacency.Key) {
 func (n *Network) keep() {
 	keys := slices.Collect(maps.Keys(n.asked))
 	for key := range n.hops {
-		keys = append(keys, netdev.Key(key))
+		keys = append(keys, linkKey(key))
 	}
 	n.keepAlive(keys)
 }
@@ -320,25 +320,47 @@ func (n *Network) Ask(key netdev.Key) {
 	n.keep()
 }
 
+// linkKey is what the links resolve of a key, which its path's MTU does not change.
+func linkKey(k adjacency.Key) netdev.Key {
+	return netdev.Key{NextHop: k.NextHop, Interface: k.Interface, Table: k.Table}
+}
+
+func keyOf(k netdev.Key) adjacency.Key {
+	return adjacency.Key{NextHop: k.NextHop, Interface: k.Interface, Table: k.Table}
+}
+
+// KeyName is an adjacency as people see it.
+func KeyName(k adjacency.Key) string {
+	if k.MTU != 0 {
+		return fmt.Sprintf("%s mtu %d", linkKey(k), k.MTU)
+	}
+	return linkKey(k).String()
+}
+
 // Resolve says how the links resolve an adjacency.
 func Resolve(links *netdev.Snapshot, key adjacency.Key) Hop {
 	var shared []adjacency.Member
-	for _, s := range links.Shares(netdev.Key(key)) {
+	for _, s := range links.Shares(linkKey(key)) {
 		if _, err := netdev.Resolve(links, s.Key); err != nil {
 			s.Weight = 0 // its neighbour is asked for
 		}
-		shared = append(shared, adjacency.Member{Key: adjacency.Key(s.Key), Weight: s.Weight})
+		member := keyOf(s.Key)
+		member.MTU = key.MTU
+		shared = append(shared, adjacency.Member{Key: member, Weight: s.Weight})
 	}
 	if shared != nil {
 		return Hop{Shared: shared}
 	}
-	nh, err := netdev.Resolve(links, netdev.Key(key))
+	nh, err := netdev.Resolve(links, linkKey(key))
 	if err != nil {
 		return Hop{Why: err.Error()}
 	}
 	out := &adjacency.NextHop{Ifindex: nh.Ifindex, MTU: nh.MTU, Dst: nh.Dst, Src: nh.Src, Pass: nh.Pass}
 	if out.Dst == nil && !out.Pass {
 		out.Dst = make(net.HardwareAddr, 6) // the frame, or its packet's destination, has its own
+	}
+	if key.MTU != 0 && (out.MTU == 0 || key.MTU < out.MTU) {
+		out.MTU = key.MTU
 	}
 	for _, v := range nh.VLANs {
 		out.VLANs = append(out.VLANs, adjacency.VLAN(v))
@@ -382,7 +404,7 @@ func (h Hop) Interfaces() string {
 func (h Hop) shared() string {
 	var ready, others []string
 	for _, m := range h.Shared {
-		if name := netdev.Key(m.Key).String(); m.Weight > 0 {
+		if name := KeyName(m.Key); m.Weight > 0 {
 			ready = append(ready, name)
 		} else {
 			others = append(others, name)

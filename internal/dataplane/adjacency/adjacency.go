@@ -23,12 +23,15 @@ type Key struct {
 	NextHop   netip.Addr
 	Interface string
 	Table     uint32
+	// MTU is that of a path that leads on from there, where it is known to be lower than the
+	// link's (layer 3, octets); 0: it is not. Each has an adjacency of its own.
+	MTU int
 }
 
 // IsZero says that the key names nothing.
 func (k Key) IsZero() bool { return !k.NextHop.IsValid() && k.Interface == "" }
 
-// name is the key as name_by_index has it. Interface names have no spaces.
+// name is the key as name_by_index has it. Interface names have neither spaces nor slashes.
 func (k Key) name() string {
 	next, dev := "-", "-"
 	if k.NextHop.IsValid() {
@@ -36,6 +39,9 @@ func (k Key) name() string {
 	}
 	if k.Interface != "" {
 		dev = k.Interface
+	}
+	if k.MTU != 0 {
+		dev += "/" + strconv.Itoa(k.MTU)
 	}
 	return fmt.Sprintf("%s %d %s", next, k.Table, dev)
 }
@@ -52,8 +58,14 @@ func parseKey(name string) (Key, error) {
 		k.NextHop, errAddr = netip.ParseAddr(f[0])
 		err = errors.Join(err, errAddr)
 	}
-	if f[2] != "-" {
-		k.Interface = f[2]
+	dev, mtu, limited := strings.Cut(f[2], "/")
+	if limited {
+		var errMTU error
+		k.MTU, errMTU = strconv.Atoi(mtu)
+		err = errors.Join(err, errMTU)
+	}
+	if dev != "-" {
+		k.Interface = dev
 	}
 	return k, err
 }
@@ -81,6 +93,7 @@ type Table struct {
 	indexes *table.Indexes
 	entries map[Key]*adjacency
 	changed map[Key]bool // since Changes; true: it is a new one
+	pathMTU map[Path]int // of paths that take less than their first link
 }
 
 // Open takes the tables, and from names what an earlier daemon put. mu is the data
@@ -88,6 +101,7 @@ type Table struct {
 func Open(mu *sync.Mutex, hops *ebpf.Map, parts *Parts, names *table.Names, grace *table.Grace) (*Table, error) {
 	t := &Table{
 		mu: mu, hops: hops, parts: parts, names: names, grace: grace, entries: map[Key]*adjacency{}, changed: map[Key]bool{},
+		pathMTU: map[Path]int{},
 		indexes: table.NewIndexes(grace, abi.MapAdjacency, "adjacencies", 1, hops.MaxEntries()),
 	}
 	taken := map[uint32]bool{}

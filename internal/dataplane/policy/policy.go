@@ -138,6 +138,27 @@ func (t *Table) SourceChanged() error {
 	return nil
 }
 
+// PathChanged writes policies again that have a list with this path, whose next hop is another
+// one now. The caller holds the lock.
+func (t *Table) PathChanged(path adjacency.Path) error {
+	var errs []error
+	for _, p := range t.policies {
+		if slices.ContainsFunc(p.model.Lists(), func(l srpolicy.SegmentList) bool { return adjacency.PathOf(l.Segments...) == path }) {
+			errs = append(errs, t.PutLocked(p.model))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Paths calls f for the segments of each list, with the outer source. The caller holds the lock.
+func (t *Table) Paths(f func(policy string, source netip.Addr, segments []netip.Addr)) {
+	for name, p := range t.policies {
+		for _, l := range p.model.Lists() {
+			f(name, t.sourceOf(p.model), l.Segments)
+		}
+	}
+}
+
 // Sweep removes what an earlier daemon put and this one has not. The caller holds
 // the lock.
 func (t *Table) Sweep() error {
@@ -239,7 +260,7 @@ func (t *Table) PutLocked(m srpolicy.Policy) error {
 	if next.index, err = t.place(m.Name); err != nil {
 		return err
 	}
-	next.adj = Hops(m)
+	next.adj = t.hopsOf(m)
 	former, err := t.program(next)
 	if err != nil {
 		if old == nil {
@@ -268,6 +289,14 @@ func (t *Table) PutLocked(m srpolicy.Policy) error {
 		err = errors.Join(err, t.drop(old))
 	}
 	return err
+}
+
+// hopsOf are Hops with what is known about the paths.
+func (t *Table) hopsOf(m srpolicy.Policy) (keys []adjacency.Key) {
+	for _, l := range m.Lists() {
+		keys = append(keys, t.hops.Toward(l.Segments...))
+	}
+	return keys
 }
 
 // Hops are the next hops that a policy refers to, one for each segment list.

@@ -151,8 +151,8 @@ func (f *forwardings) acquire(forward *Forwarding) (uint32, error) {
 		return known.index, nil
 	}
 	var hop adjacency.Key
-	if model.Kind == ForwardGTPU || model.Kind == ForwardSRv6 {
-		hop.NextHop = model.Remote
+	if model.tunnels() {
+		hop = f.node.Toward(model.Remote)
 	} else if model.Kind == ForwardLink {
 		hop = model.Link.Key()
 	}

@@ -32,6 +32,10 @@ func (n *memoryNode) Acquire(h adjacency.Key) (uint32, error) {
 	return 1 + uint32(len(h.NextHop.String())), nil
 }
 func (n *memoryNode) Release(...adjacency.Key) error { return nil }
+func (n *memoryNode) Toward(remote netip.Addr) adjacency.Key {
+	return adjacency.Key{NextHop: remote}
+}
+
 func (n *memoryNode) Policy(name string) (index uint32, layer2, found bool) {
 	return 1, false, name == "n9"
 }

@@ -26,6 +26,8 @@ const maxRules = 128
 type Sessions struct {
 	// Turns are what the data path needs to turn rules by itself.
 	Turns Turns
+	// Paths are where rules lead in an outer header.
+	Paths Paths
 
 	mu     *sync.Mutex // of the whole data path
 	closed bool
@@ -63,7 +65,7 @@ func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
 		mu: mu, node: n, room: l.Sessions != 0, tables: &tables{Tables: t, node: n}, removals: map[uint32]removal{},
 		owners: &owners{}, forwardings: &forwardings{},
 	}
-	s.Turns.s = s
+	s.Turns.s, s.Paths.s = s, s
 	if !s.room {
 		return s
 	}

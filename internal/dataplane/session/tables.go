@@ -16,6 +16,8 @@ type Node interface {
 	// Acquire refers to the adjacency of a next hop, Release ends that.
 	Acquire(adjacency.Key) (uint32, error)
 	Release(...adjacency.Key) error
+	// Toward is the key of the next hop to a remote end.
+	Toward(remote netip.Addr) adjacency.Key
 	// Policy finds an SR policy; layer2: it carries frames.
 	Policy(name string) (index uint32, layer2, found bool)
 	// UsePolicy notes whether sessions refer to a policy.

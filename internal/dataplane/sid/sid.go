@@ -177,6 +177,13 @@ func (t *Table) PrefixAt(index uint32) netip.Prefix {
 	return table.KeyOf(t.sids, func(s *sid) bool { return index != 0 && s.index == index })
 }
 
+// Each calls f for each SID that was put since Open. The caller holds the lock.
+func (t *Table) Each(f func(srv6.LocalSID)) {
+	for _, s := range t.sids {
+		f(s.model)
+	}
+}
+
 // CheckBinding refuses a binding SID that is not the policy's.
 func (t *Table) CheckBinding(policy string, a netip.Addr) error {
 	if s := t.sids[netip.PrefixFrom(a, 128)]; s != nil && s.owner != policy {

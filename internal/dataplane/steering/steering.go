@@ -409,6 +409,15 @@ func (x *Table) Leads(a netip.Addr) bool {
 	return false
 }
 
+// Translators calls f for each H.M.GTP4.D. The caller holds the lock.
+func (x *Table) Translators(f func(srpolicy.GTP4D)) {
+	for _, s := range x.steerings {
+		if s.model.GTP4D != nil {
+			f(*s.model.GTP4D)
+		}
+	}
+}
+
 // IsLocal says whether a prefix is one of the node's own addresses.
 func (x *Table) IsLocal(p netip.Prefix) bool { return p.IsSingleIP() && x.local[p.Addr()] }
 

@@ -121,6 +121,28 @@ func (x *Table) SourceChanged() error {
 	return nil
 }
 
+// PathChanged writes tunnels to a remote end again, whose next hop is another one now. The
+// caller holds the lock.
+func (x *Table) PathChanged(remote netip.Addr) error {
+	var errs []error
+	for _, t := range x.tunnels {
+		if t.model.Remote == remote {
+			errs = append(errs, x.PutLocked(t.model))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Paths calls f for the outer source and the remote end of each tunnel. The caller holds the
+// lock.
+func (x *Table) Paths(f func(source, remote netip.Addr)) {
+	for _, t := range x.tunnels {
+		if t.model.Remote.IsValid() {
+			f(x.sourceOf(t.model), t.model.Remote)
+		}
+	}
+}
+
 // Sweep removes what an earlier daemon put and this one has not. The caller holds
 // the lock.
 func (x *Table) Sweep() error {
@@ -247,7 +269,7 @@ func Hop(m gtpu.Tunnel) adjacency.Key { return adjacency.Key{NextHop: m.Remote} 
 func (x *Table) fill(t *Tunnel, m gtpu.Tunnel) error {
 	out, src, adj := abi.Tunnel{}, abi.In6{}, []adjacency.Key(nil)
 	if m.Remote.IsValid() {
-		key := Hop(m)
+		key := x.hops.Toward(m.Remote)
 		index, err := x.hops.Acquire(key)
 		if err != nil {
 			return err

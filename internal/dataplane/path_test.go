@@ -1,0 +1,94 @@
+package dataplane
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
+	"github.com/culvert-net/culvert/internal/model"
+	"github.com/culvert-net/culvert/internal/testutil/golden"
+)
+
+// A path's MTU falls and rises under its users, which find an adjacency that leads on at once,
+// and nothing is left of it in the end.
+func TestPathMTU(t *testing.T) {
+	file, err := golden.Load("testdata/session/path_mtu_lowered.yaml")
+	must(t, err)
+	inNamespace(t, file.Network.Ports, func() {
+		r := newRig(t)
+		must(t, r.program(withoutPathMTUs(file.Network)))
+		before := r.d.Adjacencies.Usage().Used
+		fits := func(i int) bool {
+			frame, ifindex := file.Rows[i].Input()
+			verdict, _, err := r.run(frame, ifindex)
+			must(t, err)
+			return verdict == xdp.VerdictRedirect
+		}
+		for round := range 2 {
+			for i := range file.Rows {
+				if !fits(i) {
+					t.Fatalf("round %d: %s does not fit before", round, file.Rows[i].Name)
+				}
+			}
+			for _, p := range file.Network.PathMTUs {
+				must(t, SetPathMTU(r.d, p.MTU, p.Ends...))
+				must(t, SetPathMTU(r.d, p.MTU, p.Ends...)) // which changes nothing
+			}
+			for i := range file.Rows {
+				want := file.Rows[i].Want.Verdict == "forwarded"
+				shared := file.Rows[i].Name == "a packet of 1337 octets where flows share next hops"
+				if !shared && fits(i) != want { // what is shared waits for the agent
+					t.Errorf("round %d: %s: fits is %v", round, file.Rows[i].Name, !want)
+				}
+			}
+			must(t, r.setNextHops())
+			for i := range file.Rows {
+				if want := file.Rows[i].Want.Verdict == "forwarded"; fits(i) != want {
+					t.Errorf("round %d: %s: fits is %v once it is resolved", round, file.Rows[i].Name, !want)
+				}
+			}
+			for _, p := range file.Network.PathMTUs {
+				must(t, SetPathMTU(r.d, 0, p.Ends...))
+			}
+			must(t, r.setNextHops())
+		}
+		if used := r.d.Adjacencies.Usage().Used; used != before {
+			t.Errorf("%d adjacencies are left of %d", used, before)
+		}
+		must(t, r.clear())
+	})
+}
+
+func withoutPathMTUs(n model.Network) model.Network {
+	n.PathMTUs = nil
+	return n
+}
+
+// Where there is no room for another adjacency, the path stays as it is.
+func TestPathMTUWithoutRoom(t *testing.T) {
+	file, err := golden.Load("testdata/session/path_mtu_lowered.yaml")
+	must(t, err)
+	inNamespace(t, file.Network.Ports, func() {
+		r := newRig(t)
+		must(t, r.program(withoutPathMTUs(file.Network)))
+		for i := uint32(1); ; i++ {
+			key := AdjacencyKey{NextHop: netip.AddrFrom4([4]byte{172, byte(i >> 16), byte(i >> 8), byte(i)})}
+			r.d.mu.Lock()
+			_, err := r.d.Adjacencies.Acquire(key)
+			r.d.mu.Unlock()
+			if err != nil {
+				break
+			}
+		}
+		path := file.Network.PathMTUs[0]
+		if err := SetPathMTU(r.d, path.MTU, path.Ends...); !errors.As(err, new(*table.FullError)) {
+			t.Errorf("%v, want that the table is full", err)
+		}
+		frame, ifindex := file.Rows[0].Input()
+		if verdict, _, err := r.run(frame, ifindex); err != nil || verdict != xdp.VerdictRedirect {
+			t.Errorf("the path is lowered all the same: %v, %v", verdict, err)
+		}
+	})
+}
