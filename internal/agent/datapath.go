@@ -215,6 +215,8 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 		}, Flows: recorder{dp.Flows.Read, dp.Pods.LeftOut}, NetworkPolicies: dp.NetworkPolicies, Spread: dp.Spread, N4: dp.N4, NAT: dp.NAT, SpreadCards: steering.cards,
 		Punts: punt.DataPath{
 			Injector: dp, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read, Steered: dp.Steering.Leads, InjectSteered: dp.InjectSteered,
+			FindPaths:  func(match func(*dataplane.Path) bool) []dataplane.Path { return dataplane.FindPaths(dp, match) },
+			SetPathMTU: func(mtu int, ends ...netip.Addr) error { return dataplane.SetPathMTU(dp, mtu, ends...) },
 		},
 		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Isolated: dp.Pods.PolicyCounts, Signalling: dp.Signalling, Lost: dp.Ports.Lost, LossError: dp.Loss.Err, Injected: dp.Frames.Injected},
 		Sweep:    dp.Sweep, Renewing: func() bool { return dataplane.Renewing(dp) }, Build: dp.Build, Close: dp.Close, MissingPins: func() []string { return dataplane.MissingPins(dp) },

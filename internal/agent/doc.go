@@ -10,6 +10,7 @@
 //	apply     writes to the data path and to the kernel
 //	store     the state file
 //	punt      the packets that the data path hands up
+//	pathmtu   what routers say of the paths of tunnels
 //	metrics   what Prometheus reads
 //
 // Its user makes an Agent (New), calls Run in a goroutine, waits for Ready, and then

@@ -272,7 +272,12 @@ func newPunts(c *core) (*punt.Handler, error) {
 		defer c.mu.Unlock()
 		c.network.Ask(key)
 	}
-	return punt.New(c.dp.Punts, c.upf.upf, links, ask, c.log)
+	resolve := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.network.SyncHops()
+	}
+	return punt.New(c.dp.Punts, c.upf.upf, punt.Network{Links: links, Ask: ask, Resolve: resolve}, c.log)
 }
 
 // firstGoal is of the file, or of what was applied in its place if the file is

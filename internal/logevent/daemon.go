@@ -85,6 +85,12 @@ var (
 	DataPathLossUncounted = define("datapath.loss_uncounted", slog.LevelWarn,
 		"The kernel takes no program at its tracepoints: packets that an interface fails to send are counted as forwarded only. They are forwarded as ever.",
 		"Look for what the error names: CAP_PERFMON, for example, or lockdown of the kernel. Then restart the daemon.")
+	PathMTULowered = define("path.mtu_lowered", slog.LevelInfo,
+		"A router said that packets of a tunnel or a segment list are too big for a link: for ten minutes the path has the lower MTU.",
+		"Raise the MTU of that link, or lower that of the sources.")
+	PathMTUAged = define("path.mtu_aged", slog.LevelInfo,
+		"For ten minutes no router has said that packets of a tunnel or a segment list are too big: the path has the MTU of the links again.",
+		"")
 	DataPathRecordSkipped = define("datapath.record_skipped", slog.LevelWarn,
 		"A record of the data path has another build's size: it was written before an upgrade, and is skipped.",
 		"None, unless it goes on for minutes after an upgrade.")

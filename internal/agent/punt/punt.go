@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/agent/pathmtu"
+	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -26,7 +28,10 @@ type DataPath struct {
 	// Steered says whether the node steers packets to an address; InjectSteered sends one so.
 	Steered       func(netip.Addr) bool
 	InjectSteered func(packet []byte) error
-	Read          func(context.Context, func(event.Punt)) error // calls the function for each packet
+	// FindPaths and SetPathMTU are those of pathmtu.DataPath.
+	FindPaths  func(match func(*dataplane.Path) bool) []dataplane.Path
+	SetPathMTU func(mtu int, ends ...netip.Addr) error
+	Read       func(context.Context, func(event.Punt)) error // calls the function for each packet
 }
 
 // Handler gives the packets of the data path to whom they are for.
@@ -34,13 +39,22 @@ type Handler struct {
 	dp      DataPath
 	upf     *upf.UPF // nil: there are no sessions
 	handler *slowpath.SlowPath
+	paths   *pathmtu.Learner
 	out     transmitter
 }
 
-// New opens what the node's own packets are sent by. links are the last, and ask
-// has a neighbour resolved. plane is nil on a node without sessions.
-func New(dp DataPath, plane *upf.UPF, links func() *netdev.Snapshot, ask func(netdev.Key), log *slog.Logger) (*Handler, error) {
+// Network is what the packets need of the node's network.
+type Network struct {
+	Links   func() *netdev.Snapshot // the last
+	Ask     func(netdev.Key)        // has a neighbour resolved
+	Resolve func()                  // has the adjacencies resolved that are new
+}
+
+// New opens what the node's own packets are sent by. plane is nil on a node without sessions.
+func New(dp DataPath, plane *upf.UPF, network Network, log *slog.Logger) (*Handler, error) {
+	links, ask := network.Links, network.Ask
 	s := &Handler{dp: dp, upf: plane}
+	s.paths = pathmtu.New(pathmtu.DataPath{Find: dp.FindPaths, Set: dp.SetPathMTU, Resolve: network.Resolve}, log, nil)
 	out := &sender{links: links, ask: ask, toUE: dp.InjectToUE, steered: dp.Steered, steer: dp.InjectSteered}
 	raw, err := slowpath.NewRawSender()
 	switch {
@@ -85,6 +99,7 @@ func neighbourKey(links *netdev.Snapshot, n slowpath.Neighbour) (netdev.Key, boo
 func (s *Handler) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.handler.Run(ctx) })
+	group.Go(func() error { return s.paths.Run(ctx) })
 	group.Go(func() error {
 		if err := s.dp.Read(ctx, s.handle); !errors.Is(err, context.Canceled) {
 			return err
@@ -104,6 +119,8 @@ var ofSessions = []event.PuntKind{event.PuntBuffer, event.PuntDuplicate, event.P
 func (s *Handler) handle(p event.Punt) {
 	packet := upf.Packet{Session: p.Session, Rule: p.Rule, Ifindex: p.Ifindex, L3: p.L3, Entry: p.Entry, Data: p.Data}
 	switch {
+	case p.Kind == event.PuntPathMTU:
+		s.paths.Handle(p.Data[min(p.L3, len(p.Data)):], p.Info)
 	case !slices.Contains(ofSessions, p.Kind):
 		s.handler.Handle(slowpath.Packet{
 			Kind: slowpath.Kind(p.Kind), Ifindex: p.Ifindex, Info: p.Info, L3: p.L3,
@@ -122,8 +139,15 @@ func (s *Handler) handle(p event.Punt) {
 	}
 }
 
-// Counters are events of the slow path.
-func (s *Handler) Counters() map[string]uint64 { return maps.Collect(s.handler.Counters.All()) }
+// Counters are events of the slow path, and of what it learns.
+func (s *Handler) Counters() map[string]uint64 {
+	all := maps.Collect(s.handler.Counters.All())
+	maps.Insert(all, s.paths.Counters.All())
+	return all
+}
+
+// PathMTU returns what is known of a path that is not the links'; the zero MTU: nothing.
+func (s *Handler) PathMTU(ends ...netip.Addr) pathmtu.MTU { return s.paths.Of(ends...) }
 
 // Retry sends what waits for a neighbour that the last links may have.
 func (s *Handler) Retry() { s.handler.Retry() }
