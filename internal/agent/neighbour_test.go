@@ -255,7 +255,7 @@ func TestSilentHostIsUnreachable(t *testing.T) {
 func TestErrorsStayWithTheirCustomer(t *testing.T) {
 	for name, wrap := range map[string][]string{
 		"root":             nil,
-		"rights of a unit": {"setpriv", "--bounding-set", "-all,+bpf,+net_admin,+perfmon", "--inh-caps", "-all"},
+		"rights of a unit": asService,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

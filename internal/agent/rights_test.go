@@ -13,13 +13,16 @@ import (
 	"github.com/culvert-net/culvert/internal/logevent"
 )
 
+// asService starts a daemon with the rights of its systemd unit.
+var asService = []string{"setpriv", "--bounding-set", "-all,+bpf,+net_admin,+perfmon", "--inh-caps", "-all"}
+
 // The three capabilities of the systemd unit are enough: to load, pin and
 // attach, to count what interfaces fail to send, to follow the network, and to send an
 // ICMP error.
 func TestRightsOfTheUnitAreEnough(t *testing.T) {
 	t.Parallel() // it mostly waits: for grace periods, for packets
 	s := newSite(t)
-	s.wrap = []string{"setpriv", "--bounding-set", "-all,+bpf,+net_admin,+perfmon", "--inh-caps", "-all"}
+	s.wrap = asService
 	p := s.daemon(t, os.Args[0])
 	if strings.Contains(p.log.String(), logevent.DataPathLossUncounted.Name()) {
 		t.Errorf("what interfaces fail to send is not counted\n%s", p.log)
