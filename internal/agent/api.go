@@ -170,6 +170,14 @@ type PolicyStatus struct {
 	Delays []Delay `json:"delays,omitempty"`
 	// Protection are the lists that take over at once where none of SegmentLists is up.
 	Protection []ProtectionList `json:"protection,omitempty"`
+	// PathMTUs are of each list; nil: all have the MTU of the links.
+	PathMTUs []PathMTU `json:"path_mtus,omitempty"`
+}
+
+// PathMTU is what a router said of a path, which is less than the MTU of its first link.
+type PathMTU struct {
+	MTU uint32 `json:"mtu"` // of layer 3, with the outer header, in octets; 0: none has said so
+	Age uint32 `json:"age_seconds"`
 }
 
 // ProtectionList is a list that the data path holds ready.
@@ -178,6 +186,7 @@ type ProtectionList struct {
 	Counter Counter `json:"counter"`
 	Down    string  `json:"down,omitempty"` // why packets could not take it; empty: they could
 	Delay   Delay   `json:"delay"`
+	PathMTU PathMTU `json:"path_mtu,omitzero"`
 }
 
 // Delay is of the latest round trips of a list's probes, in microseconds: the list's way and the
@@ -223,6 +232,7 @@ type TunnelStatus struct {
 	Origin   desired.Origin `json:"origin"`
 	Received Counter        `json:"received"`
 	Sent     Counter        `json:"sent"`
+	PathMTU  PathMTU        `json:"path_mtu,omitzero"` // of the way to the remote end
 }
 
 // AdjacencyStatus is a next hop that packets leave by.

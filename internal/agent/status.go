@@ -204,9 +204,13 @@ func (a *Agent) Policies() ([]PolicyStatus, error) {
 			if delays != nil {
 				s.Delays = append(s.Delays, delay(l))
 			}
+			s.PathMTUs = append(s.PathMTUs, a.pathMTU(l.Segments...))
+		}
+		if !slices.ContainsFunc(s.PathMTUs, func(p PathMTU) bool { return p.MTU != 0 }) {
+			s.PathMTUs = nil
 		}
 		for i, l := range now.Protection {
-			ready := ProtectionList{SegmentList: l, Down: now.DownAt(len(s.SegmentLists) + i), Delay: delay(l)}
+			ready := ProtectionList{SegmentList: l, Down: now.DownAt(len(s.SegmentLists) + i), Delay: delay(l), PathMTU: a.pathMTU(l.Segments...)}
 			if n+i < len(lists) {
 				ready.Counter = lists[n+i]
 			}
@@ -246,8 +250,17 @@ func (a *Agent) Steerings() ([]SteeringStatus, error) {
 func (a *Agent) Tunnels() ([]TunnelStatus, error) {
 	return each(a.core, func(r desired.Resource, v gtpu.Tunnel) (TunnelStatus, error) {
 		received, sent, err := a.core.dp.Counters.Tunnel(v.Name)
-		return TunnelStatus{Tunnel: v, Origin: r.Origin, Received: received, Sent: sent}, err
+		return TunnelStatus{Tunnel: v, Origin: r.Origin, Received: received, Sent: sent, PathMTU: a.pathMTU(v.Remote)}, err
 	})
+}
+
+// pathMTU is what routers said of a path.
+func (a *Agent) pathMTU(ends ...netip.Addr) PathMTU {
+	if a.punts == nil {
+		return PathMTU{}
+	}
+	m := a.punts.PathMTU(ends...)
+	return PathMTU{MTU: uint32(m.MTU), Age: uint32(m.Age.Seconds())}
 }
 
 // Adjacencies are the next hops that the tables refer to.

@@ -241,10 +241,10 @@ func segmentLists(lists []srpolicy.SegmentList) string {
 	return strings.Join(out, "; ")
 }
 
-// listStates are a policy's lists, how long probes of them take, and why packets do not take
-// some of them.
+// listStates are a policy's lists, how long probes of them take, why packets do not take
+// some of them, and what routers said of their MTU.
 func listStates(s agent.PolicyStatus) string {
-	if len(s.Down) == 0 && len(s.Delays) == 0 && len(s.Protection) == 0 {
+	if len(s.Down) == 0 && len(s.Delays) == 0 && len(s.Protection) == 0 && len(s.PathMTUs) == 0 {
 		return segmentLists(s.SegmentLists)
 	}
 	var out []string
@@ -253,12 +253,24 @@ func listStates(s agent.PolicyStatus) string {
 		if i < len(s.Delays) {
 			delay = s.Delays[i]
 		}
-		out = append(out, listState(l, s.DownAt(i), delay))
+		var path agent.PathMTU
+		if i < len(s.PathMTUs) {
+			path = s.PathMTUs[i]
+		}
+		out = append(out, listState(l, s.DownAt(i), delay)+pathMTU(path))
 	}
 	for _, l := range s.Protection {
-		out = append(out, "protection "+listState(l.SegmentList, l.Down, l.Delay))
+		out = append(out, "protection "+listState(l.SegmentList, l.Down, l.Delay)+pathMTU(l.PathMTU))
 	}
 	return strings.Join(out, "; ")
+}
+
+// pathMTU is empty where the links say.
+func pathMTU(p agent.PathMTU) string {
+	if p.MTU == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (path MTU %d, said %s ago)", p.MTU, time.Duration(p.Age)*time.Second)
 }
 
 func listState(l srpolicy.SegmentList, down string, delay agent.Delay) string {
@@ -338,7 +350,7 @@ var tunnels = noun[agent.TunnelStatus]{
 		if s.PDUSessionContainer != srv6.ContainerNone {
 			qfi = fmt.Sprintf("%d %s", s.QFI, s.PDUSessionContainer)
 		}
-		return []any{s.Name, teid(s.LocalTEID), tunnelAction(s.Tunnel), valid(s.Remote), teid(s.RemoteTEID), qfi, s.Origin,
+		return []any{s.Name, teid(s.LocalTEID), tunnelAction(s.Tunnel), valid(s.Remote) + pathMTU(s.PathMTU), teid(s.RemoteTEID), qfi, s.Origin,
 			s.Received.Packets, s.Received.Bytes, s.Sent.Packets, s.Sent.Bytes}
 	},
 	section: "tunnels",

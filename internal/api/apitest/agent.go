@@ -190,6 +190,9 @@ func (a *Agent) Policies() ([]agent.PolicyStatus, error) {
 			s.Lists = append(s.Lists, counted(2, 10*i+j))
 			s.Counter.Add(s.Lists[j])
 		}
+		if len(s.SegmentLists) > 1 {
+			s.PathMTUs = []agent.PathMTU{{MTU: 1400, Age: 61}, {}}
+		}
 		return s
 	})
 }
@@ -270,7 +273,11 @@ func (a *Agent) Classes() ([]agent.ClassStatus, error) {
 // Tunnels lists the tunnels of the configuration.
 func (a *Agent) Tunnels() ([]agent.TunnelStatus, error) {
 	return each(a, func(i int, v gtpu.Tunnel, origin desired.Origin) agent.TunnelStatus {
-		return agent.TunnelStatus{Tunnel: v, Origin: origin, Received: counted(3, i), Sent: counted(4, i)}
+		s := agent.TunnelStatus{Tunnel: v, Origin: origin, Received: counted(3, i), Sent: counted(4, i)}
+		if v.Remote.IsValid() {
+			s.PathMTU = agent.PathMTU{MTU: 1400, Age: 61}
+		}
+		return s
 	})
 }
 

@@ -5943,12 +5943,13 @@ type PolicyStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resource      *Policy                `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
-	Counter       *Counter               `protobuf:"bytes,3,opt,name=counter,proto3" json:"counter,omitempty"`       // of all lists that the policy has or had
-	Lists         []*Counter             `protobuf:"bytes,4,rep,name=lists,proto3" json:"lists,omitempty"`           // in the order of segment_lists
-	Paths         []*Verdict             `protobuf:"bytes,5,rep,name=paths,proto3" json:"paths,omitempty"`           // the candidate paths, best first
-	Down          []string               `protobuf:"bytes,6,rep,name=down,proto3" json:"down,omitempty"`             // why packets do not take a list, in the order of segment_lists; empty: they do
-	Delays        []*Delay               `protobuf:"bytes,7,rep,name=delays,proto3" json:"delays,omitempty"`         // round trips of probes, in the order of segment_lists; empty: nothing is probed
-	Protection    []*ProtectionList      `protobuf:"bytes,8,rep,name=protection,proto3" json:"protection,omitempty"` // take over at once where none of segment_lists is up
+	Counter       *Counter               `protobuf:"bytes,3,opt,name=counter,proto3" json:"counter,omitempty"`                   // of all lists that the policy has or had
+	Lists         []*Counter             `protobuf:"bytes,4,rep,name=lists,proto3" json:"lists,omitempty"`                       // in the order of segment_lists
+	Paths         []*Verdict             `protobuf:"bytes,5,rep,name=paths,proto3" json:"paths,omitempty"`                       // the candidate paths, best first
+	Down          []string               `protobuf:"bytes,6,rep,name=down,proto3" json:"down,omitempty"`                         // why packets do not take a list, in the order of segment_lists; empty: they do
+	Delays        []*Delay               `protobuf:"bytes,7,rep,name=delays,proto3" json:"delays,omitempty"`                     // round trips of probes, in the order of segment_lists; empty: nothing is probed
+	Protection    []*ProtectionList      `protobuf:"bytes,8,rep,name=protection,proto3" json:"protection,omitempty"`             // take over at once where none of segment_lists is up
+	PathMtus      []*PathMTU             `protobuf:"bytes,9,rep,name=path_mtus,json=pathMtus,proto3" json:"path_mtus,omitempty"` // in the order of segment_lists; empty: all have the MTU of the links
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6039,6 +6040,13 @@ func (x *PolicyStatus) GetProtection() []*ProtectionList {
 	return nil
 }
 
+func (x *PolicyStatus) GetPathMtus() []*PathMTU {
+	if x != nil {
+		return x.PathMtus
+	}
+	return nil
+}
+
 // ProtectionList is a list that the data path holds ready.
 type ProtectionList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6047,6 +6055,7 @@ type ProtectionList struct {
 	Counter       *Counter               `protobuf:"bytes,3,opt,name=counter,proto3" json:"counter,omitempty"`
 	Down          string                 `protobuf:"bytes,4,opt,name=down,proto3" json:"down,omitempty"` // why packets could not take it; empty: they could
 	Delay         *Delay                 `protobuf:"bytes,5,opt,name=delay,proto3" json:"delay,omitempty"`
+	PathMtu       *PathMTU               `protobuf:"bytes,6,opt,name=path_mtu,json=pathMtu,proto3" json:"path_mtu,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6116,6 +6125,66 @@ func (x *ProtectionList) GetDelay() *Delay {
 	return nil
 }
 
+func (x *ProtectionList) GetPathMtu() *PathMTU {
+	if x != nil {
+		return x.PathMtu
+	}
+	return nil
+}
+
+// PathMTU is what a router said of a path, which is less than the MTU of its first link.
+type PathMTU struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mtu           uint32                 `protobuf:"varint,1,opt,name=mtu,proto3" json:"mtu,omitempty"`                                 // of layer 3, with the outer header, in octets; 0: none has said so
+	AgeSeconds    uint32                 `protobuf:"varint,2,opt,name=age_seconds,json=ageSeconds,proto3" json:"age_seconds,omitempty"` // since it said so last; after 600 the path has the MTU of the links again
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PathMTU) Reset() {
+	*x = PathMTU{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PathMTU) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PathMTU) ProtoMessage() {}
+
+func (x *PathMTU) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PathMTU.ProtoReflect.Descriptor instead.
+func (*PathMTU) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *PathMTU) GetMtu() uint32 {
+	if x != nil {
+		return x.Mtu
+	}
+	return 0
+}
+
+func (x *PathMTU) GetAgeSeconds() uint32 {
+	if x != nil {
+		return x.AgeSeconds
+	}
+	return 0
+}
+
 // Delay is of the latest round trips of a list's probes, in microseconds; 0: none has returned.
 type Delay struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6128,7 +6197,7 @@ type Delay struct {
 
 func (x *Delay) Reset() {
 	*x = Delay{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6140,7 +6209,7 @@ func (x *Delay) String() string {
 func (*Delay) ProtoMessage() {}
 
 func (x *Delay) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6153,7 +6222,7 @@ func (x *Delay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delay.ProtoReflect.Descriptor instead.
 func (*Delay) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Delay) GetMinimum() uint64 {
@@ -6192,7 +6261,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6204,7 +6273,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6217,7 +6286,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Verdict) GetPath() string {
@@ -6273,7 +6342,7 @@ type CandidatePathStatus struct {
 
 func (x *CandidatePathStatus) Reset() {
 	*x = CandidatePathStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6285,7 +6354,7 @@ func (x *CandidatePathStatus) String() string {
 func (*CandidatePathStatus) ProtoMessage() {}
 
 func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6298,7 +6367,7 @@ func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CandidatePathStatus.ProtoReflect.Descriptor instead.
 func (*CandidatePathStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CandidatePathStatus) GetResource() *CandidatePath {
@@ -6337,7 +6406,7 @@ type ClassStatus struct {
 
 func (x *ClassStatus) Reset() {
 	*x = ClassStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6349,7 +6418,7 @@ func (x *ClassStatus) String() string {
 func (*ClassStatus) ProtoMessage() {}
 
 func (x *ClassStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6362,7 +6431,7 @@ func (x *ClassStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassStatus.ProtoReflect.Descriptor instead.
 func (*ClassStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ClassStatus) GetResource() *TrafficClass {
@@ -6418,7 +6487,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6430,7 +6499,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6443,7 +6512,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -6473,13 +6542,14 @@ type TunnelStatus struct {
 	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
 	Received      *Counter               `protobuf:"bytes,3,opt,name=received,proto3" json:"received,omitempty"`
 	Sent          *Counter               `protobuf:"bytes,4,opt,name=sent,proto3" json:"sent,omitempty"`
+	PathMtu       *PathMTU               `protobuf:"bytes,5,opt,name=path_mtu,json=pathMtu,proto3" json:"path_mtu,omitempty"` // of the way to the remote end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6491,7 +6561,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6504,7 +6574,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -6535,6 +6605,13 @@ func (x *TunnelStatus) GetSent() *Counter {
 	return nil
 }
 
+func (x *TunnelStatus) GetPathMtu() *PathMTU {
+	if x != nil {
+		return x.PathMtu
+	}
+	return nil
+}
+
 // Attachment names an interface of a container, as CNI does.
 type Attachment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6546,7 +6623,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6558,7 +6635,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6571,7 +6648,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Attachment) GetContainerId() string {
@@ -6608,7 +6685,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6620,7 +6697,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6633,7 +6710,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Pod) GetNetwork() string {
@@ -6726,7 +6803,7 @@ type PodStatus struct {
 
 func (x *PodStatus) Reset() {
 	*x = PodStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6738,7 +6815,7 @@ func (x *PodStatus) String() string {
 func (*PodStatus) ProtoMessage() {}
 
 func (x *PodStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6751,7 +6828,7 @@ func (x *PodStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodStatus.ProtoReflect.Descriptor instead.
 func (*PodStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *PodStatus) GetAttachment() *Attachment {
@@ -6803,7 +6880,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6815,7 +6892,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6828,7 +6905,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -6882,7 +6959,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6894,7 +6971,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6907,7 +6984,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -6926,7 +7003,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6938,7 +7015,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6951,7 +7028,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -6970,7 +7047,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6982,7 +7059,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6995,7 +7072,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -7014,7 +7091,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7026,7 +7103,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7039,7 +7116,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -7058,7 +7135,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7070,7 +7147,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7083,7 +7160,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -7102,7 +7179,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7114,7 +7191,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7127,7 +7204,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -7146,7 +7223,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7158,7 +7235,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7171,7 +7248,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -7190,7 +7267,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7202,7 +7279,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7215,7 +7292,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -7234,7 +7311,7 @@ type ListCandidatePathsRequest struct {
 
 func (x *ListCandidatePathsRequest) Reset() {
 	*x = ListCandidatePathsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7246,7 +7323,7 @@ func (x *ListCandidatePathsRequest) String() string {
 func (*ListCandidatePathsRequest) ProtoMessage() {}
 
 func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7259,7 +7336,7 @@ func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsRequest.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListCandidatePathsRequest) GetKey() string {
@@ -7278,7 +7355,7 @@ type ListCandidatePathsResponse struct {
 
 func (x *ListCandidatePathsResponse) Reset() {
 	*x = ListCandidatePathsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7290,7 +7367,7 @@ func (x *ListCandidatePathsResponse) String() string {
 func (*ListCandidatePathsResponse) ProtoMessage() {}
 
 func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7303,7 +7380,7 @@ func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsResponse.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListCandidatePathsResponse) GetCandidatePaths() []*CandidatePathStatus {
@@ -7322,7 +7399,7 @@ type ListClassesRequest struct {
 
 func (x *ListClassesRequest) Reset() {
 	*x = ListClassesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7334,7 +7411,7 @@ func (x *ListClassesRequest) String() string {
 func (*ListClassesRequest) ProtoMessage() {}
 
 func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7347,7 +7424,7 @@ func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesRequest.ProtoReflect.Descriptor instead.
 func (*ListClassesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListClassesRequest) GetKey() string {
@@ -7366,7 +7443,7 @@ type ListClassesResponse struct {
 
 func (x *ListClassesResponse) Reset() {
 	*x = ListClassesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7378,7 +7455,7 @@ func (x *ListClassesResponse) String() string {
 func (*ListClassesResponse) ProtoMessage() {}
 
 func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7391,7 +7468,7 @@ func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesResponse.ProtoReflect.Descriptor instead.
 func (*ListClassesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListClassesResponse) GetClasses() []*ClassStatus {
@@ -7410,7 +7487,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7422,7 +7499,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7435,7 +7512,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -7454,7 +7531,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7466,7 +7543,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7479,7 +7556,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -7498,7 +7575,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7510,7 +7587,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7523,7 +7600,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -7542,7 +7619,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7554,7 +7631,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7567,7 +7644,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -7586,7 +7663,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7598,7 +7675,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7611,7 +7688,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -7630,7 +7707,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7642,7 +7719,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7655,7 +7732,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -7674,7 +7751,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7686,7 +7763,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7699,7 +7776,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -7718,7 +7795,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7730,7 +7807,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7743,7 +7820,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -7762,7 +7839,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7774,7 +7851,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7787,7 +7864,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListPodsRequest) GetKey() string {
@@ -7806,7 +7883,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7818,7 +7895,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7831,7 +7908,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListPodsResponse) GetPods() []*PodStatus {
@@ -7850,7 +7927,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7862,7 +7939,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7875,7 +7952,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -7894,7 +7971,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7906,7 +7983,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7919,7 +7996,7 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
@@ -7945,7 +8022,7 @@ type BGPPeerStatus struct {
 
 func (x *BGPPeerStatus) Reset() {
 	*x = BGPPeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7957,7 +8034,7 @@ func (x *BGPPeerStatus) String() string {
 func (*BGPPeerStatus) ProtoMessage() {}
 
 func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7970,7 +8047,7 @@ func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGPPeerStatus.ProtoReflect.Descriptor instead.
 func (*BGPPeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *BGPPeerStatus) GetAddress() string {
@@ -8045,7 +8122,7 @@ type AnnouncementStatus struct {
 
 func (x *AnnouncementStatus) Reset() {
 	*x = AnnouncementStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8057,7 +8134,7 @@ func (x *AnnouncementStatus) String() string {
 func (*AnnouncementStatus) ProtoMessage() {}
 
 func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8070,7 +8147,7 @@ func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnouncementStatus.ProtoReflect.Descriptor instead.
 func (*AnnouncementStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *AnnouncementStatus) GetPrefix() string {
@@ -8138,7 +8215,7 @@ type ListAnnouncementsRequest struct {
 
 func (x *ListAnnouncementsRequest) Reset() {
 	*x = ListAnnouncementsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8150,7 +8227,7 @@ func (x *ListAnnouncementsRequest) String() string {
 func (*ListAnnouncementsRequest) ProtoMessage() {}
 
 func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8163,7 +8240,7 @@ func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsRequest.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ListAnnouncementsRequest) GetKey() string {
@@ -8182,7 +8259,7 @@ type ListAnnouncementsResponse struct {
 
 func (x *ListAnnouncementsResponse) Reset() {
 	*x = ListAnnouncementsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8194,7 +8271,7 @@ func (x *ListAnnouncementsResponse) String() string {
 func (*ListAnnouncementsResponse) ProtoMessage() {}
 
 func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8207,7 +8284,7 @@ func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsResponse.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ListAnnouncementsResponse) GetAnnouncements() []*AnnouncementStatus {
@@ -8236,7 +8313,7 @@ type NATStatus struct {
 
 func (x *NATStatus) Reset() {
 	*x = NATStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8248,7 +8325,7 @@ func (x *NATStatus) String() string {
 func (*NATStatus) ProtoMessage() {}
 
 func (x *NATStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8261,7 +8338,7 @@ func (x *NATStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATStatus.ProtoReflect.Descriptor instead.
 func (*NATStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *NATStatus) GetPool() string {
@@ -8352,7 +8429,7 @@ type NATBlock struct {
 
 func (x *NATBlock) Reset() {
 	*x = NATBlock{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8364,7 +8441,7 @@ func (x *NATBlock) String() string {
 func (*NATBlock) ProtoMessage() {}
 
 func (x *NATBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8377,7 +8454,7 @@ func (x *NATBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATBlock.ProtoReflect.Descriptor instead.
 func (*NATBlock) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *NATBlock) GetPublicAddress() string {
@@ -8414,7 +8491,7 @@ type NATMapping struct {
 
 func (x *NATMapping) Reset() {
 	*x = NATMapping{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8426,7 +8503,7 @@ func (x *NATMapping) String() string {
 func (*NATMapping) ProtoMessage() {}
 
 func (x *NATMapping) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8439,7 +8516,7 @@ func (x *NATMapping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATMapping.ProtoReflect.Descriptor instead.
 func (*NATMapping) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *NATMapping) GetProtocol() string {
@@ -8486,7 +8563,7 @@ type ListNATsRequest struct {
 
 func (x *ListNATsRequest) Reset() {
 	*x = ListNATsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8498,7 +8575,7 @@ func (x *ListNATsRequest) String() string {
 func (*ListNATsRequest) ProtoMessage() {}
 
 func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8511,7 +8588,7 @@ func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsRequest.ProtoReflect.Descriptor instead.
 func (*ListNATsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ListNATsRequest) GetKey() string {
@@ -8530,7 +8607,7 @@ type ListNATsResponse struct {
 
 func (x *ListNATsResponse) Reset() {
 	*x = ListNATsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8542,7 +8619,7 @@ func (x *ListNATsResponse) String() string {
 func (*ListNATsResponse) ProtoMessage() {}
 
 func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8555,7 +8632,7 @@ func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsResponse.ProtoReflect.Descriptor instead.
 func (*ListNATsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListNATsResponse) GetNats() []*NATStatus {
@@ -8574,7 +8651,7 @@ type ListBGPPeersRequest struct {
 
 func (x *ListBGPPeersRequest) Reset() {
 	*x = ListBGPPeersRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8586,7 +8663,7 @@ func (x *ListBGPPeersRequest) String() string {
 func (*ListBGPPeersRequest) ProtoMessage() {}
 
 func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8599,7 +8676,7 @@ func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersRequest.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ListBGPPeersRequest) GetKey() string {
@@ -8618,7 +8695,7 @@ type ListBGPPeersResponse struct {
 
 func (x *ListBGPPeersResponse) Reset() {
 	*x = ListBGPPeersResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8630,7 +8707,7 @@ func (x *ListBGPPeersResponse) String() string {
 func (*ListBGPPeersResponse) ProtoMessage() {}
 
 func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8643,7 +8720,7 @@ func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersResponse.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ListBGPPeersResponse) GetPeers() []*BGPPeerStatus {
@@ -8662,7 +8739,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8674,7 +8751,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8687,7 +8764,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -8706,7 +8783,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8718,7 +8795,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8731,7 +8808,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -8758,7 +8835,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8770,7 +8847,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8783,7 +8860,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -8845,7 +8922,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8857,7 +8934,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8870,7 +8947,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -8901,7 +8978,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8913,7 +8990,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8926,7 +9003,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -8977,7 +9054,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8989,7 +9066,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9002,7 +9079,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Change) GetOp() string {
@@ -9044,7 +9121,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9056,7 +9133,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9069,7 +9146,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Ref) GetKind() string {
@@ -9094,7 +9171,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9106,7 +9183,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9119,7 +9196,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
 }
 
 type GetConfigResponse struct {
@@ -9131,7 +9208,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9143,7 +9220,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9156,7 +9233,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -9175,7 +9252,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9187,7 +9264,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9200,7 +9277,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -9219,7 +9296,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9231,7 +9308,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9244,7 +9321,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -9264,7 +9341,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9276,7 +9353,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9289,7 +9366,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -9315,7 +9392,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9327,7 +9404,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9340,7 +9417,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -9359,7 +9436,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9371,7 +9448,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9384,7 +9461,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -9403,7 +9480,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9415,7 +9492,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9428,7 +9505,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -9447,7 +9524,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9459,7 +9536,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9472,7 +9549,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -9491,7 +9568,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9503,7 +9580,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9516,7 +9593,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -9543,7 +9620,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9555,7 +9632,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9568,7 +9645,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -9641,7 +9718,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9653,7 +9730,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9666,7 +9743,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -9817,7 +9894,7 @@ type FlowsRequest struct {
 
 func (x *FlowsRequest) Reset() {
 	*x = FlowsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9829,7 +9906,7 @@ func (x *FlowsRequest) String() string {
 func (*FlowsRequest) ProtoMessage() {}
 
 func (x *FlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9842,7 +9919,7 @@ func (x *FlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowsRequest.ProtoReflect.Descriptor instead.
 func (*FlowsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *FlowsRequest) GetSinceNs() int64 {
@@ -9921,7 +9998,7 @@ type FlowsResponse struct {
 
 func (x *FlowsResponse) Reset() {
 	*x = FlowsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9933,7 +10010,7 @@ func (x *FlowsResponse) String() string {
 func (*FlowsResponse) ProtoMessage() {}
 
 func (x *FlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9946,7 +10023,7 @@ func (x *FlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowsResponse.ProtoReflect.Descriptor instead.
 func (*FlowsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *FlowsResponse) GetId() uint64 {
@@ -10132,7 +10209,7 @@ type FlowEnd struct {
 
 func (x *FlowEnd) Reset() {
 	*x = FlowEnd{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10144,7 +10221,7 @@ func (x *FlowEnd) String() string {
 func (*FlowEnd) ProtoMessage() {}
 
 func (x *FlowEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10157,7 +10234,7 @@ func (x *FlowEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowEnd.ProtoReflect.Descriptor instead.
 func (*FlowEnd) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *FlowEnd) GetPod() string {
@@ -10212,7 +10289,7 @@ type AddPodRequest struct {
 
 func (x *AddPodRequest) Reset() {
 	*x = AddPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10224,7 +10301,7 @@ func (x *AddPodRequest) String() string {
 func (*AddPodRequest) ProtoMessage() {}
 
 func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10237,7 +10314,7 @@ func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodRequest.ProtoReflect.Descriptor instead.
 func (*AddPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *AddPodRequest) GetAttachment() *Attachment {
@@ -10266,7 +10343,7 @@ type AddPodResponse struct {
 
 func (x *AddPodResponse) Reset() {
 	*x = AddPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10278,7 +10355,7 @@ func (x *AddPodResponse) String() string {
 func (*AddPodResponse) ProtoMessage() {}
 
 func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10291,7 +10368,7 @@ func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodResponse.ProtoReflect.Descriptor instead.
 func (*AddPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *AddPodResponse) GetAddresses() []string {
@@ -10331,7 +10408,7 @@ type DeletePodRequest struct {
 
 func (x *DeletePodRequest) Reset() {
 	*x = DeletePodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10343,7 +10420,7 @@ func (x *DeletePodRequest) String() string {
 func (*DeletePodRequest) ProtoMessage() {}
 
 func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10356,7 +10433,7 @@ func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodRequest.ProtoReflect.Descriptor instead.
 func (*DeletePodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *DeletePodRequest) GetAttachment() *Attachment {
@@ -10374,7 +10451,7 @@ type DeletePodResponse struct {
 
 func (x *DeletePodResponse) Reset() {
 	*x = DeletePodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10386,7 +10463,7 @@ func (x *DeletePodResponse) String() string {
 func (*DeletePodResponse) ProtoMessage() {}
 
 func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10399,7 +10476,7 @@ func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodResponse.ProtoReflect.Descriptor instead.
 func (*DeletePodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{142}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{143}
 }
 
 type CheckPodRequest struct {
@@ -10411,7 +10488,7 @@ type CheckPodRequest struct {
 
 func (x *CheckPodRequest) Reset() {
 	*x = CheckPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10423,7 +10500,7 @@ func (x *CheckPodRequest) String() string {
 func (*CheckPodRequest) ProtoMessage() {}
 
 func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10436,7 +10513,7 @@ func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodRequest.ProtoReflect.Descriptor instead.
 func (*CheckPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{143}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *CheckPodRequest) GetAttachment() *Attachment {
@@ -10455,7 +10532,7 @@ type CheckPodResponse struct {
 
 func (x *CheckPodResponse) Reset() {
 	*x = CheckPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10467,7 +10544,7 @@ func (x *CheckPodResponse) String() string {
 func (*CheckPodResponse) ProtoMessage() {}
 
 func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10480,7 +10557,7 @@ func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodResponse.ProtoReflect.Descriptor instead.
 func (*CheckPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{144}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *CheckPodResponse) GetDifferences() []string {
@@ -10500,7 +10577,7 @@ type RetainPodsRequest struct {
 
 func (x *RetainPodsRequest) Reset() {
 	*x = RetainPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10512,7 +10589,7 @@ func (x *RetainPodsRequest) String() string {
 func (*RetainPodsRequest) ProtoMessage() {}
 
 func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10525,7 +10602,7 @@ func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsRequest.ProtoReflect.Descriptor instead.
 func (*RetainPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{145}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *RetainPodsRequest) GetNetwork() string {
@@ -10551,7 +10628,7 @@ type RetainPodsResponse struct {
 
 func (x *RetainPodsResponse) Reset() {
 	*x = RetainPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10563,7 +10640,7 @@ func (x *RetainPodsResponse) String() string {
 func (*RetainPodsResponse) ProtoMessage() {}
 
 func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10576,7 +10653,7 @@ func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsResponse.ProtoReflect.Descriptor instead.
 func (*RetainPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{146}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *RetainPodsResponse) GetRemoved() []*Attachment {
@@ -10594,7 +10671,7 @@ type GetPodReadinessRequest struct {
 
 func (x *GetPodReadinessRequest) Reset() {
 	*x = GetPodReadinessRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10606,7 +10683,7 @@ func (x *GetPodReadinessRequest) String() string {
 func (*GetPodReadinessRequest) ProtoMessage() {}
 
 func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10619,7 +10696,7 @@ func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessRequest.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{147}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{148}
 }
 
 type GetPodReadinessResponse struct {
@@ -10633,7 +10710,7 @@ type GetPodReadinessResponse struct {
 
 func (x *GetPodReadinessResponse) Reset() {
 	*x = GetPodReadinessResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10645,7 +10722,7 @@ func (x *GetPodReadinessResponse) String() string {
 func (*GetPodReadinessResponse) ProtoMessage() {}
 
 func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10658,7 +10735,7 @@ func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessResponse.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{148}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *GetPodReadinessResponse) GetReady() bool {
@@ -10691,7 +10768,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10703,7 +10780,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10716,7 +10793,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{149}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -10735,7 +10812,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10747,7 +10824,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10760,7 +10837,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{150}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -10784,7 +10861,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10796,7 +10873,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10809,7 +10886,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{151}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *Finding) GetName() string {
@@ -10859,7 +10936,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10871,7 +10948,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10884,7 +10961,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{152}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *WatchRequest) GetView() string {
@@ -10918,7 +10995,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10930,7 +11007,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10943,7 +11020,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{153}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *WatchResponse) GetTime() *timestamppb.Timestamp {
@@ -11013,7 +11090,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11025,7 +11102,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11038,7 +11115,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{154}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *Rate) GetPackets() float64 {
@@ -11068,7 +11145,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11080,7 +11157,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11093,7 +11170,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{155}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *Topology) GetNodes() []*TopologyNode {
@@ -11142,7 +11219,7 @@ type TopologyNode struct {
 
 func (x *TopologyNode) Reset() {
 	*x = TopologyNode{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11154,7 +11231,7 @@ func (x *TopologyNode) String() string {
 func (*TopologyNode) ProtoMessage() {}
 
 func (x *TopologyNode) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11167,7 +11244,7 @@ func (x *TopologyNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyNode.ProtoReflect.Descriptor instead.
 func (*TopologyNode) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{156}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *TopologyNode) GetId() string {
@@ -11248,7 +11325,7 @@ type TopologyLink struct {
 
 func (x *TopologyLink) Reset() {
 	*x = TopologyLink{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11260,7 +11337,7 @@ func (x *TopologyLink) String() string {
 func (*TopologyLink) ProtoMessage() {}
 
 func (x *TopologyLink) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11273,7 +11350,7 @@ func (x *TopologyLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyLink.ProtoReflect.Descriptor instead.
 func (*TopologyLink) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{157}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *TopologyLink) GetId() string {
@@ -11334,7 +11411,7 @@ type TopologyGroup struct {
 
 func (x *TopologyGroup) Reset() {
 	*x = TopologyGroup{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11346,7 +11423,7 @@ func (x *TopologyGroup) String() string {
 func (*TopologyGroup) ProtoMessage() {}
 
 func (x *TopologyGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11359,7 +11436,7 @@ func (x *TopologyGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyGroup.ProtoReflect.Descriptor instead.
 func (*TopologyGroup) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{158}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *TopologyGroup) GetId() string {
@@ -11425,7 +11502,7 @@ type WatchedSession struct {
 
 func (x *WatchedSession) Reset() {
 	*x = WatchedSession{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11437,7 +11514,7 @@ func (x *WatchedSession) String() string {
 func (*WatchedSession) ProtoMessage() {}
 
 func (x *WatchedSession) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11450,7 +11527,7 @@ func (x *WatchedSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchedSession.ProtoReflect.Descriptor instead.
 func (*WatchedSession) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{159}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *WatchedSession) GetSession() *SessionStatus {
@@ -11500,7 +11577,7 @@ type Drops struct {
 
 func (x *Drops) Reset() {
 	*x = Drops{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11512,7 +11589,7 @@ func (x *Drops) String() string {
 func (*Drops) ProtoMessage() {}
 
 func (x *Drops) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11525,7 +11602,7 @@ func (x *Drops) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drops.ProtoReflect.Descriptor instead.
 func (*Drops) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{160}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *Drops) GetOutcomes() []*WatchedOutcome {
@@ -11560,7 +11637,7 @@ type WatchedOutcome struct {
 
 func (x *WatchedOutcome) Reset() {
 	*x = WatchedOutcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11572,7 +11649,7 @@ func (x *WatchedOutcome) String() string {
 func (*WatchedOutcome) ProtoMessage() {}
 
 func (x *WatchedOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11585,7 +11662,7 @@ func (x *WatchedOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchedOutcome.ProtoReflect.Descriptor instead.
 func (*WatchedOutcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{161}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *WatchedOutcome) GetOutcome() *Outcome {
@@ -11614,7 +11691,7 @@ type DropSample struct {
 
 func (x *DropSample) Reset() {
 	*x = DropSample{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11626,7 +11703,7 @@ func (x *DropSample) String() string {
 func (*DropSample) ProtoMessage() {}
 
 func (x *DropSample) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11639,7 +11716,7 @@ func (x *DropSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropSample.ProtoReflect.Descriptor instead.
 func (*DropSample) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{162}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *DropSample) GetTime() *timestamppb.Timestamp {
@@ -11675,7 +11752,7 @@ type WatchedPolicy struct {
 
 func (x *WatchedPolicy) Reset() {
 	*x = WatchedPolicy{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11687,7 +11764,7 @@ func (x *WatchedPolicy) String() string {
 func (*WatchedPolicy) ProtoMessage() {}
 
 func (x *WatchedPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11700,7 +11777,7 @@ func (x *WatchedPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchedPolicy.ProtoReflect.Descriptor instead.
 func (*WatchedPolicy) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{163}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *WatchedPolicy) GetPolicy() *PolicyStatus {
@@ -11734,7 +11811,7 @@ type CaptureRequest struct {
 
 func (x *CaptureRequest) Reset() {
 	*x = CaptureRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11746,7 +11823,7 @@ func (x *CaptureRequest) String() string {
 func (*CaptureRequest) ProtoMessage() {}
 
 func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11759,7 +11836,7 @@ func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureRequest.ProtoReflect.Descriptor instead.
 func (*CaptureRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{164}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *CaptureRequest) GetFilter() *TraceRequest {
@@ -11780,7 +11857,7 @@ type CaptureResponse struct {
 
 func (x *CaptureResponse) Reset() {
 	*x = CaptureResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11792,7 +11869,7 @@ func (x *CaptureResponse) String() string {
 func (*CaptureResponse) ProtoMessage() {}
 
 func (x *CaptureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11805,7 +11882,7 @@ func (x *CaptureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureResponse.ProtoReflect.Descriptor instead.
 func (*CaptureResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{165}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *CaptureResponse) GetPacket() *TraceResponse {
@@ -11833,7 +11910,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11845,7 +11922,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11858,7 +11935,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{166}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *Step) GetName() string {
@@ -11887,7 +11964,7 @@ type ExplainPacketsRequest struct {
 
 func (x *ExplainPacketsRequest) Reset() {
 	*x = ExplainPacketsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11899,7 +11976,7 @@ func (x *ExplainPacketsRequest) String() string {
 func (*ExplainPacketsRequest) ProtoMessage() {}
 
 func (x *ExplainPacketsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11912,7 +11989,7 @@ func (x *ExplainPacketsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPacketsRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPacketsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{167}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *ExplainPacketsRequest) GetInterface() string {
@@ -11945,7 +12022,7 @@ type ExplainPacketsResponse struct {
 
 func (x *ExplainPacketsResponse) Reset() {
 	*x = ExplainPacketsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11957,7 +12034,7 @@ func (x *ExplainPacketsResponse) String() string {
 func (*ExplainPacketsResponse) ProtoMessage() {}
 
 func (x *ExplainPacketsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11970,7 +12047,7 @@ func (x *ExplainPacketsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPacketsResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPacketsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{168}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *ExplainPacketsResponse) GetPackets() []*CaptureResponse {
@@ -11988,7 +12065,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12000,7 +12077,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12013,7 +12090,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{169}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{170}
 }
 
 // BackupResponse is a piece of the file. Pieces follow each other.
@@ -12026,7 +12103,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12038,7 +12115,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12051,7 +12128,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{170}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -12622,7 +12699,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +
 	"\acounter\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12$\n" +
 	"\x0enext_hop_state\x18\x04 \x01(\tR\fnextHopState\x12\x14\n" +
-	"\x05slice\x18\x05 \x01(\tR\x05slice\"\xd6\x02\n" +
+	"\x05slice\x18\x05 \x01(\tR\x05slice\"\x88\x03\n" +
 	"\fPolicyStatus\x12.\n" +
 	"\bresource\x18\x01 \x01(\v2\x12.culvert.v1.PolicyR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +
@@ -12633,13 +12710,19 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06delays\x18\a \x03(\v2\x11.culvert.v1.DelayR\x06delays\x12:\n" +
 	"\n" +
 	"protection\x18\b \x03(\v2\x1a.culvert.v1.ProtectionListR\n" +
-	"protection\"\xb0\x01\n" +
+	"protection\x120\n" +
+	"\tpath_mtus\x18\t \x03(\v2\x13.culvert.v1.PathMTUR\bpathMtus\"\xe0\x01\n" +
 	"\x0eProtectionList\x12\x16\n" +
 	"\x06weight\x18\x01 \x01(\rR\x06weight\x12\x1a\n" +
 	"\bsegments\x18\x02 \x03(\tR\bsegments\x12-\n" +
 	"\acounter\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12\x12\n" +
 	"\x04down\x18\x04 \x01(\tR\x04down\x12'\n" +
-	"\x05delay\x18\x05 \x01(\v2\x11.culvert.v1.DelayR\x05delay\"G\n" +
+	"\x05delay\x18\x05 \x01(\v2\x11.culvert.v1.DelayR\x05delay\x12.\n" +
+	"\bpath_mtu\x18\x06 \x01(\v2\x13.culvert.v1.PathMTUR\apathMtu\"<\n" +
+	"\aPathMTU\x12\x10\n" +
+	"\x03mtu\x18\x01 \x01(\rR\x03mtu\x12\x1f\n" +
+	"\vage_seconds\x18\x02 \x01(\rR\n" +
+	"ageSeconds\"G\n" +
 	"\x05Delay\x12\x18\n" +
 	"\aminimum\x18\x01 \x01(\x04R\aminimum\x12\x12\n" +
 	"\x04mean\x18\x02 \x01(\x04R\x04mean\x12\x10\n" +
@@ -12667,12 +12750,13 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x0eSteeringStatus\x120\n" +
 	"\bresource\x18\x01 \x01(\v2\x14.culvert.v1.SteeringR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x10\n" +
-	"\x03vpn\x18\x03 \x01(\tR\x03vpn\"\xb0\x01\n" +
+	"\x03vpn\x18\x03 \x01(\tR\x03vpn\"\xe0\x01\n" +
 	"\fTunnelStatus\x12.\n" +
 	"\bresource\x18\x01 \x01(\v2\x12.culvert.v1.TunnelR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12/\n" +
 	"\breceived\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\breceived\x12'\n" +
-	"\x04sent\x18\x04 \x01(\v2\x13.culvert.v1.CounterR\x04sent\"M\n" +
+	"\x04sent\x18\x04 \x01(\v2\x13.culvert.v1.CounterR\x04sent\x12.\n" +
+	"\bpath_mtu\x18\x05 \x01(\v2\x13.culvert.v1.PathMTUR\apathMtu\"M\n" +
 	"\n" +
 	"Attachment\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x1c\n" +
@@ -13120,7 +13204,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 175)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 176)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Liveness)(nil),                   // 1: culvert.v1.Liveness
@@ -13194,110 +13278,111 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*SIDStatus)(nil),                  // 69: culvert.v1.SIDStatus
 	(*PolicyStatus)(nil),               // 70: culvert.v1.PolicyStatus
 	(*ProtectionList)(nil),             // 71: culvert.v1.ProtectionList
-	(*Delay)(nil),                      // 72: culvert.v1.Delay
-	(*Verdict)(nil),                    // 73: culvert.v1.Verdict
-	(*CandidatePathStatus)(nil),        // 74: culvert.v1.CandidatePathStatus
-	(*ClassStatus)(nil),                // 75: culvert.v1.ClassStatus
-	(*SteeringStatus)(nil),             // 76: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),               // 77: culvert.v1.TunnelStatus
-	(*Attachment)(nil),                 // 78: culvert.v1.Attachment
-	(*Pod)(nil),                        // 79: culvert.v1.Pod
-	(*PodStatus)(nil),                  // 80: culvert.v1.PodStatus
-	(*AdjacencyStatus)(nil),            // 81: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),      // 82: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),     // 83: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),        // 84: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),       // 85: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),            // 86: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),           // 87: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),        // 88: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),       // 89: culvert.v1.ListPoliciesResponse
-	(*ListCandidatePathsRequest)(nil),  // 90: culvert.v1.ListCandidatePathsRequest
-	(*ListCandidatePathsResponse)(nil), // 91: culvert.v1.ListCandidatePathsResponse
-	(*ListClassesRequest)(nil),         // 92: culvert.v1.ListClassesRequest
-	(*ListClassesResponse)(nil),        // 93: culvert.v1.ListClassesResponse
-	(*ListSteeringRequest)(nil),        // 94: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),       // 95: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),         // 96: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),        // 97: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),     // 98: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),    // 99: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),        // 100: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),       // 101: culvert.v1.ListOutcomesResponse
-	(*ListPodsRequest)(nil),            // 102: culvert.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),           // 103: culvert.v1.ListPodsResponse
-	(*ListSlicesRequest)(nil),          // 104: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),         // 105: culvert.v1.ListSlicesResponse
-	(*BGPPeerStatus)(nil),              // 106: culvert.v1.BGPPeerStatus
-	(*AnnouncementStatus)(nil),         // 107: culvert.v1.AnnouncementStatus
-	(*ListAnnouncementsRequest)(nil),   // 108: culvert.v1.ListAnnouncementsRequest
-	(*ListAnnouncementsResponse)(nil),  // 109: culvert.v1.ListAnnouncementsResponse
-	(*NATStatus)(nil),                  // 110: culvert.v1.NATStatus
-	(*NATBlock)(nil),                   // 111: culvert.v1.NATBlock
-	(*NATMapping)(nil),                 // 112: culvert.v1.NATMapping
-	(*ListNATsRequest)(nil),            // 113: culvert.v1.ListNATsRequest
-	(*ListNATsResponse)(nil),           // 114: culvert.v1.ListNATsResponse
-	(*ListBGPPeersRequest)(nil),        // 115: culvert.v1.ListBGPPeersRequest
-	(*ListBGPPeersResponse)(nil),       // 116: culvert.v1.ListBGPPeersResponse
-	(*ListAssociationsRequest)(nil),    // 117: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil),   // 118: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),        // 119: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 120: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                    // 121: culvert.v1.Problem
-	(*Change)(nil),                     // 122: culvert.v1.Change
-	(*Ref)(nil),                        // 123: culvert.v1.Ref
-	(*GetConfigRequest)(nil),           // 124: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),          // 125: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),               // 126: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),              // 127: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),               // 128: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),              // 129: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),                 // 130: culvert.v1.AddRequest
-	(*AddResponse)(nil),                // 131: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),              // 132: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),             // 133: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),               // 134: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),              // 135: culvert.v1.TraceResponse
-	(*FlowsRequest)(nil),               // 136: culvert.v1.FlowsRequest
-	(*FlowsResponse)(nil),              // 137: culvert.v1.FlowsResponse
-	(*FlowEnd)(nil),                    // 138: culvert.v1.FlowEnd
-	(*AddPodRequest)(nil),              // 139: culvert.v1.AddPodRequest
-	(*AddPodResponse)(nil),             // 140: culvert.v1.AddPodResponse
-	(*DeletePodRequest)(nil),           // 141: culvert.v1.DeletePodRequest
-	(*DeletePodResponse)(nil),          // 142: culvert.v1.DeletePodResponse
-	(*CheckPodRequest)(nil),            // 143: culvert.v1.CheckPodRequest
-	(*CheckPodResponse)(nil),           // 144: culvert.v1.CheckPodResponse
-	(*RetainPodsRequest)(nil),          // 145: culvert.v1.RetainPodsRequest
-	(*RetainPodsResponse)(nil),         // 146: culvert.v1.RetainPodsResponse
-	(*GetPodReadinessRequest)(nil),     // 147: culvert.v1.GetPodReadinessRequest
-	(*GetPodReadinessResponse)(nil),    // 148: culvert.v1.GetPodReadinessResponse
-	(*DoctorRequest)(nil),              // 149: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),             // 150: culvert.v1.DoctorResponse
-	(*Finding)(nil),                    // 151: culvert.v1.Finding
-	(*WatchRequest)(nil),               // 152: culvert.v1.WatchRequest
-	(*WatchResponse)(nil),              // 153: culvert.v1.WatchResponse
-	(*Rate)(nil),                       // 154: culvert.v1.Rate
-	(*Topology)(nil),                   // 155: culvert.v1.Topology
-	(*TopologyNode)(nil),               // 156: culvert.v1.TopologyNode
-	(*TopologyLink)(nil),               // 157: culvert.v1.TopologyLink
-	(*TopologyGroup)(nil),              // 158: culvert.v1.TopologyGroup
-	(*WatchedSession)(nil),             // 159: culvert.v1.WatchedSession
-	(*Drops)(nil),                      // 160: culvert.v1.Drops
-	(*WatchedOutcome)(nil),             // 161: culvert.v1.WatchedOutcome
-	(*DropSample)(nil),                 // 162: culvert.v1.DropSample
-	(*WatchedPolicy)(nil),              // 163: culvert.v1.WatchedPolicy
-	(*CaptureRequest)(nil),             // 164: culvert.v1.CaptureRequest
-	(*CaptureResponse)(nil),            // 165: culvert.v1.CaptureResponse
-	(*Step)(nil),                       // 166: culvert.v1.Step
-	(*ExplainPacketsRequest)(nil),      // 167: culvert.v1.ExplainPacketsRequest
-	(*ExplainPacketsResponse)(nil),     // 168: culvert.v1.ExplainPacketsResponse
-	(*BackupRequest)(nil),              // 169: culvert.v1.BackupRequest
-	(*BackupResponse)(nil),             // 170: culvert.v1.BackupResponse
-	nil,                                // 171: culvert.v1.TrafficMatch.PodLabelsEntry
-	nil,                                // 172: culvert.v1.StatusResponse.ResourcesEntry
-	nil,                                // 173: culvert.v1.Pod.LabelsEntry
-	nil,                                // 174: culvert.v1.DropSample.PacketsEntry
-	(*timestamppb.Timestamp)(nil),      // 175: google.protobuf.Timestamp
+	(*PathMTU)(nil),                    // 72: culvert.v1.PathMTU
+	(*Delay)(nil),                      // 73: culvert.v1.Delay
+	(*Verdict)(nil),                    // 74: culvert.v1.Verdict
+	(*CandidatePathStatus)(nil),        // 75: culvert.v1.CandidatePathStatus
+	(*ClassStatus)(nil),                // 76: culvert.v1.ClassStatus
+	(*SteeringStatus)(nil),             // 77: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),               // 78: culvert.v1.TunnelStatus
+	(*Attachment)(nil),                 // 79: culvert.v1.Attachment
+	(*Pod)(nil),                        // 80: culvert.v1.Pod
+	(*PodStatus)(nil),                  // 81: culvert.v1.PodStatus
+	(*AdjacencyStatus)(nil),            // 82: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),      // 83: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),     // 84: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),        // 85: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),       // 86: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),            // 87: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),           // 88: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),        // 89: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),       // 90: culvert.v1.ListPoliciesResponse
+	(*ListCandidatePathsRequest)(nil),  // 91: culvert.v1.ListCandidatePathsRequest
+	(*ListCandidatePathsResponse)(nil), // 92: culvert.v1.ListCandidatePathsResponse
+	(*ListClassesRequest)(nil),         // 93: culvert.v1.ListClassesRequest
+	(*ListClassesResponse)(nil),        // 94: culvert.v1.ListClassesResponse
+	(*ListSteeringRequest)(nil),        // 95: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),       // 96: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),         // 97: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),        // 98: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),     // 99: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),    // 100: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),        // 101: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),       // 102: culvert.v1.ListOutcomesResponse
+	(*ListPodsRequest)(nil),            // 103: culvert.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),           // 104: culvert.v1.ListPodsResponse
+	(*ListSlicesRequest)(nil),          // 105: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),         // 106: culvert.v1.ListSlicesResponse
+	(*BGPPeerStatus)(nil),              // 107: culvert.v1.BGPPeerStatus
+	(*AnnouncementStatus)(nil),         // 108: culvert.v1.AnnouncementStatus
+	(*ListAnnouncementsRequest)(nil),   // 109: culvert.v1.ListAnnouncementsRequest
+	(*ListAnnouncementsResponse)(nil),  // 110: culvert.v1.ListAnnouncementsResponse
+	(*NATStatus)(nil),                  // 111: culvert.v1.NATStatus
+	(*NATBlock)(nil),                   // 112: culvert.v1.NATBlock
+	(*NATMapping)(nil),                 // 113: culvert.v1.NATMapping
+	(*ListNATsRequest)(nil),            // 114: culvert.v1.ListNATsRequest
+	(*ListNATsResponse)(nil),           // 115: culvert.v1.ListNATsResponse
+	(*ListBGPPeersRequest)(nil),        // 116: culvert.v1.ListBGPPeersRequest
+	(*ListBGPPeersResponse)(nil),       // 117: culvert.v1.ListBGPPeersResponse
+	(*ListAssociationsRequest)(nil),    // 118: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil),   // 119: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),        // 120: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 121: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                    // 122: culvert.v1.Problem
+	(*Change)(nil),                     // 123: culvert.v1.Change
+	(*Ref)(nil),                        // 124: culvert.v1.Ref
+	(*GetConfigRequest)(nil),           // 125: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),          // 126: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),               // 127: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),              // 128: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),               // 129: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 130: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),                 // 131: culvert.v1.AddRequest
+	(*AddResponse)(nil),                // 132: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),              // 133: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),             // 134: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),               // 135: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),              // 136: culvert.v1.TraceResponse
+	(*FlowsRequest)(nil),               // 137: culvert.v1.FlowsRequest
+	(*FlowsResponse)(nil),              // 138: culvert.v1.FlowsResponse
+	(*FlowEnd)(nil),                    // 139: culvert.v1.FlowEnd
+	(*AddPodRequest)(nil),              // 140: culvert.v1.AddPodRequest
+	(*AddPodResponse)(nil),             // 141: culvert.v1.AddPodResponse
+	(*DeletePodRequest)(nil),           // 142: culvert.v1.DeletePodRequest
+	(*DeletePodResponse)(nil),          // 143: culvert.v1.DeletePodResponse
+	(*CheckPodRequest)(nil),            // 144: culvert.v1.CheckPodRequest
+	(*CheckPodResponse)(nil),           // 145: culvert.v1.CheckPodResponse
+	(*RetainPodsRequest)(nil),          // 146: culvert.v1.RetainPodsRequest
+	(*RetainPodsResponse)(nil),         // 147: culvert.v1.RetainPodsResponse
+	(*GetPodReadinessRequest)(nil),     // 148: culvert.v1.GetPodReadinessRequest
+	(*GetPodReadinessResponse)(nil),    // 149: culvert.v1.GetPodReadinessResponse
+	(*DoctorRequest)(nil),              // 150: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),             // 151: culvert.v1.DoctorResponse
+	(*Finding)(nil),                    // 152: culvert.v1.Finding
+	(*WatchRequest)(nil),               // 153: culvert.v1.WatchRequest
+	(*WatchResponse)(nil),              // 154: culvert.v1.WatchResponse
+	(*Rate)(nil),                       // 155: culvert.v1.Rate
+	(*Topology)(nil),                   // 156: culvert.v1.Topology
+	(*TopologyNode)(nil),               // 157: culvert.v1.TopologyNode
+	(*TopologyLink)(nil),               // 158: culvert.v1.TopologyLink
+	(*TopologyGroup)(nil),              // 159: culvert.v1.TopologyGroup
+	(*WatchedSession)(nil),             // 160: culvert.v1.WatchedSession
+	(*Drops)(nil),                      // 161: culvert.v1.Drops
+	(*WatchedOutcome)(nil),             // 162: culvert.v1.WatchedOutcome
+	(*DropSample)(nil),                 // 163: culvert.v1.DropSample
+	(*WatchedPolicy)(nil),              // 164: culvert.v1.WatchedPolicy
+	(*CaptureRequest)(nil),             // 165: culvert.v1.CaptureRequest
+	(*CaptureResponse)(nil),            // 166: culvert.v1.CaptureResponse
+	(*Step)(nil),                       // 167: culvert.v1.Step
+	(*ExplainPacketsRequest)(nil),      // 168: culvert.v1.ExplainPacketsRequest
+	(*ExplainPacketsResponse)(nil),     // 169: culvert.v1.ExplainPacketsResponse
+	(*BackupRequest)(nil),              // 170: culvert.v1.BackupRequest
+	(*BackupResponse)(nil),             // 171: culvert.v1.BackupResponse
+	nil,                                // 172: culvert.v1.TrafficMatch.PodLabelsEntry
+	nil,                                // 173: culvert.v1.StatusResponse.ResourcesEntry
+	nil,                                // 174: culvert.v1.Pod.LabelsEntry
+	nil,                                // 175: culvert.v1.DropSample.PacketsEntry
+	(*timestamppb.Timestamp)(nil),      // 176: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	6,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -13322,7 +13407,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,   // 19: culvert.v1.Config.liveness:type_name -> culvert.v1.Liveness
 	2,   // 20: culvert.v1.Liveness.ends:type_name -> culvert.v1.LivenessEnd
 	4,   // 21: culvert.v1.TrafficClass.match:type_name -> culvert.v1.TrafficMatch
-	171, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
+	172, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
 	12,  // 23: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
 	12,  // 24: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
 	15,  // 25: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
@@ -13343,9 +13428,9 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	38,  // 40: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
 	35,  // 41: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
 	34,  // 42: culvert.v1.Slice.vpn:type_name -> culvert.v1.SliceVPN
-	175, // 43: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	176, // 43: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
 	66,  // 44: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	172, // 45: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	173, // 45: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
 	67,  // 46: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
 	57,  // 47: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
 	48,  // 48: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
@@ -13367,8 +13452,8 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	33,  // 64: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
 	42,  // 65: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
 	42,  // 66: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	175, // 67: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	175, // 68: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	176, // 67: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	176, // 68: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
 	42,  // 69: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
 	42,  // 70: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
 	64,  // 71: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
@@ -13381,175 +13466,178 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	10,  // 78: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
 	42,  // 79: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
 	42,  // 80: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	73,  // 81: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
-	72,  // 82: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
+	74,  // 81: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
+	73,  // 82: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
 	71,  // 83: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
-	42,  // 84: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
-	72,  // 85: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
-	11,  // 86: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
-	73,  // 87: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
-	3,   // 88: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
-	42,  // 89: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
-	22,  // 90: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	25,  // 91: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	42,  // 92: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	42,  // 93: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	173, // 94: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
-	78,  // 95: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
-	79,  // 96: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
-	66,  // 97: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	68,  // 98: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	69,  // 99: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	70,  // 100: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	74,  // 101: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
-	75,  // 102: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
-	76,  // 103: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	77,  // 104: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	81,  // 105: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	67,  // 106: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	80,  // 107: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
-	61,  // 108: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	175, // 109: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
-	107, // 110: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
-	111, // 111: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
-	112, // 112: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
-	110, // 113: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
-	106, // 114: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
-	62,  // 115: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	63,  // 116: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,   // 117: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,   // 118: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	121, // 119: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,   // 120: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	122, // 121: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,   // 122: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	122, // 123: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	123, // 124: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	122, // 125: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	175, // 126: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	138, // 127: culvert.v1.FlowsResponse.source:type_name -> culvert.v1.FlowEnd
-	138, // 128: culvert.v1.FlowsResponse.destination:type_name -> culvert.v1.FlowEnd
-	175, // 129: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
-	175, // 130: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
-	78,  // 131: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
-	79,  // 132: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
-	78,  // 133: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
-	78,  // 134: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
-	78,  // 135: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
-	78,  // 136: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
-	151, // 137: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	175, // 138: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
-	44,  // 139: culvert.v1.WatchResponse.status:type_name -> culvert.v1.StatusResponse
-	155, // 140: culvert.v1.WatchResponse.topology:type_name -> culvert.v1.Topology
-	159, // 141: culvert.v1.WatchResponse.sessions:type_name -> culvert.v1.WatchedSession
-	160, // 142: culvert.v1.WatchResponse.drops:type_name -> culvert.v1.Drops
-	163, // 143: culvert.v1.WatchResponse.policies:type_name -> culvert.v1.WatchedPolicy
-	75,  // 144: culvert.v1.WatchResponse.classes:type_name -> culvert.v1.ClassStatus
-	156, // 145: culvert.v1.Topology.nodes:type_name -> culvert.v1.TopologyNode
-	157, // 146: culvert.v1.Topology.links:type_name -> culvert.v1.TopologyLink
-	158, // 147: culvert.v1.Topology.groups:type_name -> culvert.v1.TopologyGroup
-	154, // 148: culvert.v1.TopologyNode.received:type_name -> culvert.v1.Rate
-	154, // 149: culvert.v1.TopologyNode.sent:type_name -> culvert.v1.Rate
-	154, // 150: culvert.v1.TopologyLink.forward:type_name -> culvert.v1.Rate
-	154, // 151: culvert.v1.TopologyGroup.uplink:type_name -> culvert.v1.Rate
-	154, // 152: culvert.v1.TopologyGroup.downlink:type_name -> culvert.v1.Rate
-	63,  // 153: culvert.v1.WatchedSession.session:type_name -> culvert.v1.SessionStatus
-	154, // 154: culvert.v1.WatchedSession.uplink:type_name -> culvert.v1.Rate
-	154, // 155: culvert.v1.WatchedSession.downlink:type_name -> culvert.v1.Rate
-	154, // 156: culvert.v1.WatchedSession.pdrs:type_name -> culvert.v1.Rate
-	161, // 157: culvert.v1.Drops.outcomes:type_name -> culvert.v1.WatchedOutcome
-	162, // 158: culvert.v1.Drops.samples:type_name -> culvert.v1.DropSample
-	165, // 159: culvert.v1.Drops.examples:type_name -> culvert.v1.CaptureResponse
-	67,  // 160: culvert.v1.WatchedOutcome.outcome:type_name -> culvert.v1.Outcome
-	154, // 161: culvert.v1.WatchedOutcome.rate:type_name -> culvert.v1.Rate
-	175, // 162: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
-	174, // 163: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
-	70,  // 164: culvert.v1.WatchedPolicy.policy:type_name -> culvert.v1.PolicyStatus
-	154, // 165: culvert.v1.WatchedPolicy.rate:type_name -> culvert.v1.Rate
-	154, // 166: culvert.v1.WatchedPolicy.lists:type_name -> culvert.v1.Rate
-	134, // 167: culvert.v1.CaptureRequest.filter:type_name -> culvert.v1.TraceRequest
-	135, // 168: culvert.v1.CaptureResponse.packet:type_name -> culvert.v1.TraceResponse
-	166, // 169: culvert.v1.CaptureResponse.steps:type_name -> culvert.v1.Step
-	165, // 170: culvert.v1.ExplainPacketsResponse.packets:type_name -> culvert.v1.CaptureResponse
-	43,  // 171: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	82,  // 172: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	84,  // 173: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	86,  // 174: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	88,  // 175: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	92,  // 176: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
-	90,  // 177: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	94,  // 178: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	96,  // 179: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	98,  // 180: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	100, // 181: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	104, // 182: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	115, // 183: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	108, // 184: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
-	113, // 185: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
-	102, // 186: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	55,  // 187: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	50,  // 188: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
-	117, // 189: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	119, // 190: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	124, // 191: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	126, // 192: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	128, // 193: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	130, // 194: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	132, // 195: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	134, // 196: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	136, // 197: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
-	169, // 198: culvert.v1.Culvert.Backup:input_type -> culvert.v1.BackupRequest
-	149, // 199: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	152, // 200: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
-	164, // 201: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
-	167, // 202: culvert.v1.Culvert.ExplainPackets:input_type -> culvert.v1.ExplainPacketsRequest
-	139, // 203: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	141, // 204: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	143, // 205: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	145, // 206: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	147, // 207: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	44,  // 208: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	83,  // 209: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	85,  // 210: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	87,  // 211: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	89,  // 212: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	93,  // 213: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	91,  // 214: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	95,  // 215: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	97,  // 216: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	99,  // 217: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	101, // 218: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	105, // 219: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	116, // 220: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	109, // 221: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
-	114, // 222: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
-	103, // 223: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	56,  // 224: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	54,  // 225: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
-	118, // 226: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	120, // 227: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	125, // 228: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	127, // 229: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	129, // 230: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	131, // 231: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	133, // 232: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	135, // 233: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	137, // 234: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
-	170, // 235: culvert.v1.Culvert.Backup:output_type -> culvert.v1.BackupResponse
-	150, // 236: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	153, // 237: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
-	165, // 238: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
-	168, // 239: culvert.v1.Culvert.ExplainPackets:output_type -> culvert.v1.ExplainPacketsResponse
-	140, // 240: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	142, // 241: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	144, // 242: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	146, // 243: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	148, // 244: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	208, // [208:245] is the sub-list for method output_type
-	171, // [171:208] is the sub-list for method input_type
-	171, // [171:171] is the sub-list for extension type_name
-	171, // [171:171] is the sub-list for extension extendee
-	0,   // [0:171] is the sub-list for field type_name
+	72,  // 84: culvert.v1.PolicyStatus.path_mtus:type_name -> culvert.v1.PathMTU
+	42,  // 85: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
+	73,  // 86: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
+	72,  // 87: culvert.v1.ProtectionList.path_mtu:type_name -> culvert.v1.PathMTU
+	11,  // 88: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
+	74,  // 89: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
+	3,   // 90: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
+	42,  // 91: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
+	22,  // 92: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	25,  // 93: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	42,  // 94: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	42,  // 95: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	72,  // 96: culvert.v1.TunnelStatus.path_mtu:type_name -> culvert.v1.PathMTU
+	174, // 97: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
+	79,  // 98: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
+	80,  // 99: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
+	66,  // 100: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	68,  // 101: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	69,  // 102: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	70,  // 103: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	75,  // 104: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	76,  // 105: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
+	77,  // 106: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	78,  // 107: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	82,  // 108: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	67,  // 109: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	81,  // 110: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
+	61,  // 111: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	176, // 112: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
+	108, // 113: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
+	112, // 114: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
+	113, // 115: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
+	111, // 116: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
+	107, // 117: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
+	62,  // 118: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	63,  // 119: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,   // 120: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,   // 121: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	122, // 122: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,   // 123: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	123, // 124: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,   // 125: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	123, // 126: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	124, // 127: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	123, // 128: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	176, // 129: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	139, // 130: culvert.v1.FlowsResponse.source:type_name -> culvert.v1.FlowEnd
+	139, // 131: culvert.v1.FlowsResponse.destination:type_name -> culvert.v1.FlowEnd
+	176, // 132: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
+	176, // 133: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
+	79,  // 134: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
+	80,  // 135: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
+	79,  // 136: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
+	79,  // 137: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
+	79,  // 138: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
+	79,  // 139: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
+	152, // 140: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	176, // 141: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
+	44,  // 142: culvert.v1.WatchResponse.status:type_name -> culvert.v1.StatusResponse
+	156, // 143: culvert.v1.WatchResponse.topology:type_name -> culvert.v1.Topology
+	160, // 144: culvert.v1.WatchResponse.sessions:type_name -> culvert.v1.WatchedSession
+	161, // 145: culvert.v1.WatchResponse.drops:type_name -> culvert.v1.Drops
+	164, // 146: culvert.v1.WatchResponse.policies:type_name -> culvert.v1.WatchedPolicy
+	76,  // 147: culvert.v1.WatchResponse.classes:type_name -> culvert.v1.ClassStatus
+	157, // 148: culvert.v1.Topology.nodes:type_name -> culvert.v1.TopologyNode
+	158, // 149: culvert.v1.Topology.links:type_name -> culvert.v1.TopologyLink
+	159, // 150: culvert.v1.Topology.groups:type_name -> culvert.v1.TopologyGroup
+	155, // 151: culvert.v1.TopologyNode.received:type_name -> culvert.v1.Rate
+	155, // 152: culvert.v1.TopologyNode.sent:type_name -> culvert.v1.Rate
+	155, // 153: culvert.v1.TopologyLink.forward:type_name -> culvert.v1.Rate
+	155, // 154: culvert.v1.TopologyGroup.uplink:type_name -> culvert.v1.Rate
+	155, // 155: culvert.v1.TopologyGroup.downlink:type_name -> culvert.v1.Rate
+	63,  // 156: culvert.v1.WatchedSession.session:type_name -> culvert.v1.SessionStatus
+	155, // 157: culvert.v1.WatchedSession.uplink:type_name -> culvert.v1.Rate
+	155, // 158: culvert.v1.WatchedSession.downlink:type_name -> culvert.v1.Rate
+	155, // 159: culvert.v1.WatchedSession.pdrs:type_name -> culvert.v1.Rate
+	162, // 160: culvert.v1.Drops.outcomes:type_name -> culvert.v1.WatchedOutcome
+	163, // 161: culvert.v1.Drops.samples:type_name -> culvert.v1.DropSample
+	166, // 162: culvert.v1.Drops.examples:type_name -> culvert.v1.CaptureResponse
+	67,  // 163: culvert.v1.WatchedOutcome.outcome:type_name -> culvert.v1.Outcome
+	155, // 164: culvert.v1.WatchedOutcome.rate:type_name -> culvert.v1.Rate
+	176, // 165: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
+	175, // 166: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
+	70,  // 167: culvert.v1.WatchedPolicy.policy:type_name -> culvert.v1.PolicyStatus
+	155, // 168: culvert.v1.WatchedPolicy.rate:type_name -> culvert.v1.Rate
+	155, // 169: culvert.v1.WatchedPolicy.lists:type_name -> culvert.v1.Rate
+	135, // 170: culvert.v1.CaptureRequest.filter:type_name -> culvert.v1.TraceRequest
+	136, // 171: culvert.v1.CaptureResponse.packet:type_name -> culvert.v1.TraceResponse
+	167, // 172: culvert.v1.CaptureResponse.steps:type_name -> culvert.v1.Step
+	166, // 173: culvert.v1.ExplainPacketsResponse.packets:type_name -> culvert.v1.CaptureResponse
+	43,  // 174: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	83,  // 175: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	85,  // 176: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	87,  // 177: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	89,  // 178: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	93,  // 179: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
+	91,  // 180: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	95,  // 181: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	97,  // 182: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	99,  // 183: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	101, // 184: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	105, // 185: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	116, // 186: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	109, // 187: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
+	114, // 188: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
+	103, // 189: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	55,  // 190: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	50,  // 191: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
+	118, // 192: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	120, // 193: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	125, // 194: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	127, // 195: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	129, // 196: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	131, // 197: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	133, // 198: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	135, // 199: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	137, // 200: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
+	170, // 201: culvert.v1.Culvert.Backup:input_type -> culvert.v1.BackupRequest
+	150, // 202: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	153, // 203: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
+	165, // 204: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
+	168, // 205: culvert.v1.Culvert.ExplainPackets:input_type -> culvert.v1.ExplainPacketsRequest
+	140, // 206: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	142, // 207: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	144, // 208: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	146, // 209: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	148, // 210: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	44,  // 211: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	84,  // 212: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	86,  // 213: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	88,  // 214: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	90,  // 215: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	94,  // 216: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	92,  // 217: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	96,  // 218: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	98,  // 219: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	100, // 220: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	102, // 221: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	106, // 222: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	117, // 223: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	110, // 224: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
+	115, // 225: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
+	104, // 226: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	56,  // 227: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	54,  // 228: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
+	119, // 229: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	121, // 230: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	126, // 231: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	128, // 232: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	130, // 233: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	132, // 234: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	134, // 235: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	136, // 236: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	138, // 237: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
+	171, // 238: culvert.v1.Culvert.Backup:output_type -> culvert.v1.BackupResponse
+	151, // 239: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	154, // 240: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
+	166, // 241: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
+	169, // 242: culvert.v1.Culvert.ExplainPackets:output_type -> culvert.v1.ExplainPacketsResponse
+	141, // 243: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	143, // 244: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	145, // 245: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	147, // 246: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	149, // 247: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	211, // [211:248] is the sub-list for method output_type
+	174, // [174:211] is the sub-list for method input_type
+	174, // [174:174] is the sub-list for extension type_name
+	174, // [174:174] is the sub-list for extension extendee
+	0,   // [0:174] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -13557,15 +13645,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[119].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[134].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[120].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[135].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   175,
+			NumMessages:   176,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
