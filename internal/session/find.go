@@ -43,8 +43,11 @@ func (s *Session) URR(id uint32) *URR {
 // BAR returns the session's BAR with an ID, or nil.
 func (s *Session) BAR(id uint8) *BAR { return ruleIn(s.BARs, id, func(b *BAR) *uint8 { return &b.ID }) }
 
-// TEIDs returns the TEIDs of ours that the session has, each once.
-func (s *Session) TEIDs() (list []uint32) {
+// TEIDs returns the local TEIDs that the session has, each once.
+func (s *Session) TEIDs() []uint32 { return s.AppendTEIDs(nil) }
+
+// AppendTEIDs appends to an empty list what TEIDs returns.
+func (s *Session) AppendTEIDs(list []uint32) []uint32 {
 	for i := range s.PDRs {
 		if teid := s.PDRs[i].PDI.TEID; teid != 0 && !slices.Contains(list, teid) {
 			list = append(list, teid)
@@ -54,7 +57,10 @@ func (s *Session) TEIDs() (list []uint32) {
 }
 
 // UEs returns the UE addresses that the session has, each once.
-func (s *Session) UEs() (list []netip.Prefix) {
+func (s *Session) UEs() []netip.Prefix { return s.AppendUEs(nil) }
+
+// AppendUEs appends to an empty list what UEs returns.
+func (s *Session) AppendUEs(list []netip.Prefix) []netip.Prefix {
 	for i := range s.PDRs {
 		for _, ue := range s.PDRs[i].PDI.UE {
 			if !slices.Contains(list, ue) {

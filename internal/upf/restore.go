@@ -9,6 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/upf/codec"
 	"github.com/culvert-net/culvert/internal/upf/store"
 	"github.com/culvert-net/culvert/internal/upf/usage"
 )
@@ -165,16 +166,15 @@ func Restored(u *UPF) (restored, of int) {
 }
 
 // takeResources takes a session's TEIDs and UE addresses, all or none.
-func (r *restorer) takeResources(s *session.Session) error {
+func (r *restorer) takeResources(h *codec.Head) error {
 	u := r.u
-	ues, teids := s.UEs(), s.TEIDs()
-	if err := u.TakeUE(ues); err != nil {
+	if err := u.TakeUE(h.UEs); err != nil {
 		return err
 	}
-	for i, teid := range teids {
+	for i, teid := range h.TEIDs {
 		if err := u.TakeTEID(teid); err != nil {
-			u.FreeUE(ues)
-			for _, taken := range teids[:i] {
+			u.FreeUE(h.UEs)
+			for _, taken := range h.TEIDs[:i] {
 				u.FreeTEID(taken)
 			}
 			return err
@@ -184,11 +184,11 @@ func (r *restorer) takeResources(s *session.Session) error {
 }
 
 // freeResources undoes takeResources.
-func (r *restorer) freeResources(s *session.Session) error {
+func (r *restorer) freeResources(h *codec.Head) error {
 	u := r.u
-	for _, teid := range s.TEIDs() {
+	for _, teid := range h.TEIDs {
 		u.FreeTEID(teid)
 	}
-	u.FreeUE(s.UEs())
+	u.FreeUE(h.UEs)
 	return nil
 }

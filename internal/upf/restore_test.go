@@ -2,15 +2,19 @@ package upf
 
 import (
 	"encoding/binary"
+	"encoding/hex"
+	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/testutil/sample"
 	"github.com/culvert-net/culvert/internal/upf/codec"
 	"github.com/culvert-net/culvert/internal/upf/journal"
+	"github.com/culvert-net/culvert/internal/upf/store"
 )
 
 // What identifies a session is the same after a restart, when the rest of its record
@@ -43,6 +47,50 @@ func TestRestoreIdentities(t *testing.T) {
 	}
 }
 
+// record adds a record of a session to the journal of a process that was killed.
+func (w *world) record(seid uint64, packed []byte) {
+	w.t.Helper()
+	j, lost, err := journal.Open(w.dir, []byte(store.Header()), func(journal.Record) error { return nil })
+	if err != nil || lost != nil {
+		w.t.Fatal(err, lost)
+	}
+	body := append(binary.AppendUvarint(nil, uint64(len(packed))), packed...)
+	if err := errors.Join(j.Append(journal.Record{Kind: journal.Session, SEID: seid, Body: body}), j.Close()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// headless is sample.Session(1) as a build wrote it whose records had no TEIDs and UE
+// addresses in front.
+const headless = "04010804c0000201123139322e302e322e310101010110696e7465726e657400000201ff0100010b038180800804c0000202000001040a00000121" +
+	"00000109000001010101010102ff010101110380000401040a00000121800006020101010102010201010003800005020201000003010004c0000203028000050101000001c0843dc0843d000001090001010100000380d88ee16f0101a0c21e800014"
+
+// Sessions of a build before this one go on, and nobody else gets what they have.
+func TestRestoreEarlierBuild(t *testing.T) {
+	packed, err := hex.DecodeString(headless)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	w.record(1, packed)
+	want := sample.Session(1)
+	for _, build := range []string{"earlier", "this"} { // which a modification writes anew
+		w.restart()
+		if d := cmp.Diff(want, w.Session(1), sample.Same); d != "" {
+			t.Fatalf("the session that the %s build wrote (-want +got)\n%s", build, d)
+		}
+		if err := w.TakeUE(want.UEs()); !errors.Is(err, pfcp.ErrTaken) {
+			t.Errorf("its UE address: %v", err)
+		}
+		if err := w.TakeTEID(want.TEIDs()[0]); !errors.Is(err, pfcp.ErrTaken) {
+			t.Errorf("its TEID: %v", err)
+		}
+		to := forwardTo(want, 0x777)
+		w.modify(want, to, session.Modification{})
+		want = to
+	}
+}
+
 // A record that is whole, and that no store wrote, costs its session and the Recovery
 // Time Stamp, and nothing else.
 func TestRestoreMalformed(t *testing.T) {
@@ -57,20 +105,7 @@ func TestRestoreMalformed(t *testing.T) {
 	defer c.Release()
 	c.Session(sample.Session(7))
 	cut := c.Bytes()[:len(c.Bytes())-3]
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		t.Fatal(err)
-	}
-	header := fmt.Appendf(nil, "culvert sessions %d %s", codec.Version, strings.TrimSpace(string(boot)))
-	j, lost, err := journal.Open(w.dir, header, func(journal.Record) error { return nil })
-	if err != nil || lost != nil {
-		t.Fatal(err, lost)
-	}
-	body := append(binary.AppendUvarint(nil, uint64(len(cut))), cut...)
-	if err := j.Append(journal.Record{Kind: journal.Session, SEID: 7, Body: body}); err != nil {
-		t.Fatal(err)
-	}
-	_ = j.Close()
+	w.record(7, cut)
 	for range 2 {
 		w.restart()
 		if w.Len() != 19 || w.Session(7) != nil || w.Session(8) == nil {

@@ -21,11 +21,16 @@ type Codec struct {
 	zeros   int  // still to be written, or already read
 	texts   []string
 	last    int64 // time, in ns
+	head    Head  // memory of Session
 }
 
-// Version numbers the layout. Later fields go to the end of their struct, with a
-// test of the version that was read.
-const Version = 4
+// Version numbers the layout of sessions. Later fields go to the end of their struct, with a
+// test of the version that was read. headless is the earlier one: sessions without the rest
+// of their Head.
+const (
+	Version  = 5
+	headless = 4
+)
 
 // ErrMalformed reports input that no Codec wrote.
 var ErrMalformed = errors.New("a session record is malformed")
@@ -35,7 +40,7 @@ var writers = sync.Pool{New: func() any { return &Codec{} }}
 // NewWriter returns a Codec that writes. Release recycles it.
 func NewWriter() *Codec {
 	c := writers.Get().(*Codec)
-	*c = Codec{b: c.b[:0], texts: c.texts[:0]}
+	*c = Codec{b: c.b[:0], texts: c.texts[:0], head: Head{TEIDs: c.head.TEIDs[:0], UEs: c.head.UEs[:0]}}
 	return c
 }
 
@@ -152,7 +157,7 @@ const fewTexts = 4
 // before, twice its index plus one.
 func (c *Codec) Text(v *string) {
 	if c.reading {
-		*v = c.readText()
+		*v = c.readText(*v)
 		return
 	}
 	if i := slices.Index(c.texts, *v); i >= 0 {
@@ -164,12 +169,16 @@ func (c *Codec) Text(v *string) {
 	c.remember(*v)
 }
 
-func (c *Codec) readText() string {
+// readText reads a text. Where memory is used again it may be the one that was there.
+func (c *Codec) readText(had string) string {
 	n := c.Number(0)
 	if n&1 == 0 {
-		v := string(c.Take(n >> 1))
-		c.remember(v)
-		return v
+		v := c.Take(n >> 1)
+		if !c.reuse || string(v) != had {
+			had = string(v)
+		}
+		c.remember(had)
+		return had
 	}
 	if n >>= 1; n >= uint64(len(c.texts)) {
 		c.fail()

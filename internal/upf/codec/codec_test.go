@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -79,6 +80,16 @@ func TestCodecKeepsEverything(t *testing.T) {
 		if d := cmp.Diff(&s, got, sample.Same); d != "" {
 			t.Fatalf("(-want +got)\n%s", d)
 		}
+		want := Head{s.SEID, s.CPSEID, s.CPAddr, s.Node, s.PDNType, s.NamesApplications(), s.TEIDs(), s.UEs()}
+		err = ReadHead(pack(&s), func(h *Head) error {
+			if d := cmp.Diff(&want, h, sample.Same); d != "" {
+				t.Fatalf("head (-want +got)\n%s", d)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	empty := &session.Session{}
 	if got, err := Unpack(pack(empty)); err != nil || !cmp.Equal(got, empty, sample.Same) {
@@ -136,6 +147,9 @@ func FuzzUnpack(f *testing.F) {
 	f.Add(pack(&session.Session{}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := ReadHead(b, func(*Head) error { return nil }); err != nil && !errors.Is(err, ErrMalformed) {
+			t.Error(err)
+		}
 		s, err := Unpack(b)
 		if err != nil {
 			return
@@ -152,6 +166,16 @@ func BenchmarkPack(b *testing.B) {
 	b.ReportMetric(float64(len(pack(s))), "octets")
 	for b.Loop() {
 		pack(s)
+	}
+}
+
+func BenchmarkReadHead(b *testing.B) {
+	packed := pack(sample.Session(1))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := ReadHead(packed, func(*Head) error { return nil }); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"net/netip"
 	"sync"
 	"time"
 
@@ -18,44 +19,74 @@ func Unpack(b []byte) (*session.Session, error) {
 	return s, nil
 }
 
-// UnpackHead decodes of a session that Session wrote what identifies it: its SEIDs, the
-// SMF's address, the Node ID and the PDN Type.
-func UnpackHead(b []byte) (session.Session, error) {
-	c := NewReader(b)
-	var s session.Session
-	c.head(&s)
-	if c.bad {
-		return session.Session{}, ErrMalformed
-	}
-	return s, nil
+// Head is what a start has to know of each session: who its SMF is, and what nobody else may
+// get. It is in front of everything else.
+type Head struct {
+	SEID, CPSEID uint64
+	CPAddr       netip.Addr // with CPSEID: the CP F-SEID
+	Node         string     // Node ID of the SMF
+	PDNType      session.PDNType
+	Applications bool // a rule names an application
+	TEIDs        []uint32
+	UEs          []netip.Prefix
 }
 
-// pdrReader has memory for ReadPDRs.
-type pdrReader struct {
+// headReader has memory for ReadHead.
+type headReader struct {
 	c Codec
 	s session.Session
+	h Head
 }
 
-var pdrReaders = sync.Pool{New: func() any { return &pdrReader{} }}
+var headReaders = sync.Pool{New: func() any { return &headReader{} }}
 
-// ReadPDRs decodes of a session that Session wrote everything up to its PDRs, and calls f
-// with that, which may keep nothing of it.
-func ReadPDRs(b []byte, f func(*session.Session) error) error {
-	r := pdrReaders.Get().(*pdrReader)
-	defer pdrReaders.Put(r)
+// ReadHead decodes the Head of a session that Session wrote, and calls f with it. f may keep
+// its Node, but neither of its lists.
+func ReadHead(b []byte, f func(*Head) error) error {
+	r := headReaders.Get().(*headReader)
+	defer headReaders.Put(r)
 	r.c = Codec{b: b, reading: true, reuse: true, texts: r.c.texts[:0]}
-	if r.c.upToPDRs(&r.s); r.c.bad {
-		r.s = session.Session{}
+	if r.read(); r.c.bad {
+		*r = headReader{}
 		return ErrMalformed
 	}
-	return f(&r.s)
+	return f(&r.h)
+}
+
+// read decodes the Head. A record without one has it in its PDRs.
+func (r *headReader) read() {
+	c, s, h := &r.c, &r.s, &r.h
+	version := c.identity(s)
+	h.SEID, h.CPSEID, h.CPAddr, h.Node, h.PDNType = s.SEID, s.CPSEID, s.CPAddr, s.Node, s.PDNType
+	switch {
+	case c.bad:
+	case version == Version:
+		c.resources(h)
+	default:
+		c.upToPDRs(s)
+		h.take(s)
+	}
+}
+
+// take takes over what is in the PDRs of a session.
+func (h *Head) take(s *session.Session) {
+	h.Applications, h.TEIDs, h.UEs = s.NamesApplications(), s.AppendTEIDs(h.TEIDs[:0]), s.AppendUEs(h.UEs[:0])
 }
 
 // Session codes a session, with Version before it.
 func (c *Codec) Session(s *session.Session) {
-	if c.upToPDRs(s); c.bad {
+	version := c.identity(s)
+	if c.bad {
 		return
 	}
+	switch {
+	case !c.reading:
+		c.head.take(s)
+		c.resources(&c.head)
+	case version == Version:
+		c.skipResources()
+	}
+	c.upToPDRs(s)
 	List(c, &s.FARs, (*Codec).far)
 	List(c, &s.QERs, (*Codec).qer)
 	List(c, &s.URRs, (*Codec).urr)
@@ -66,10 +97,41 @@ func (c *Codec) Session(s *session.Session) {
 	})
 }
 
-func (c *Codec) upToPDRs(s *session.Session) {
-	if c.head(s); c.bad {
-		return
+// identity codes which session it is, and returns the version of its record.
+func (c *Codec) identity(s *session.Session) (version uint8) {
+	version = Version
+	if Num(c, &version); version != Version && version != headless {
+		c.fail()
+		return version
 	}
+	Num(c, &s.SEID)
+	Num(c, &s.CPSEID)
+	c.Addr(&s.CPAddr)
+	c.Text(&s.Node)
+	Num(c, &s.PDNType)
+	return version
+}
+
+// resources codes the rest of a Head.
+func (c *Codec) resources(h *Head) {
+	c.Flag(&h.Applications)
+	List(c, &h.TEIDs, Num[uint32])
+	List(c, &h.UEs, (*Codec).Prefix)
+}
+
+// skipResources reads over what resources wrote: the PDRs say it again.
+func (c *Codec) skipResources() {
+	c.Number(0)
+	for n := c.Number(0); n > 0 && !c.bad; n-- {
+		c.Number(0)
+	}
+	for n := c.Number(0); n > 0 && !c.bad; n-- {
+		c.Take(c.Number(0))
+		c.Number(0)
+	}
+}
+
+func (c *Codec) upToPDRs(s *session.Session) {
 	Num(c, &s.SNSSAI.SST)
 	Num(c, &s.SNSSAI.SD)
 	c.Flag(&s.SNSSAI.HasSD)
@@ -77,19 +139,6 @@ func (c *Codec) upToPDRs(s *session.Session) {
 	c.Text(&s.UserID)
 	Num(c, &s.InactivityTimer)
 	List(c, &s.PDRs, (*Codec).pdr)
-}
-
-func (c *Codec) head(s *session.Session) {
-	version := uint8(Version)
-	if Num(c, &version); version != Version {
-		c.fail()
-		return
-	}
-	Num(c, &s.SEID)
-	Num(c, &s.CPSEID)
-	c.Addr(&s.CPAddr)
-	c.Text(&s.Node)
-	Num(c, &s.PDNType)
 }
 
 func (c *Codec) pdr(p *session.PDR) {

@@ -31,7 +31,6 @@ type Entry struct {
 	Taken bool
 
 	Ethernet  bool
-	named     bool         // a rule names an application
 	saved     bool         // packed has what Usage has
 	gone      bool         // the session has ended
 	waits     atomic.Bool  // of an earlier process: Recover was not called
@@ -87,15 +86,12 @@ func (e *Entry) Revive() {
 	e.Unlock()
 }
 
-// Read calls f with a session of an earlier process, up to its PDRs. f may keep nothing of it.
-func (e *Entry) Read(f func(*session.Session) error) error {
+// Read calls f with the Head of a session of an earlier process. f may keep none of its lists.
+func (e *Entry) Read(f func(*codec.Head) error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	packed, _ := parts(e.packed)
-	return codec.ReadPDRs(packed, func(s *session.Session) error {
-		e.named = s.NamesApplications()
-		return f(s)
-	})
+	return codec.ReadHead(packed, f)
 }
 
 // Recover locks a session of an earlier process, decodes it and makes its Usage ready.
@@ -129,11 +125,14 @@ func (e *Entry) Identity() (i pfcp.Identity, exists bool) {
 		return pfcp.Identity{}, false
 	}
 	packed, _ := parts(e.packed)
-	s, err := codec.UnpackHead(packed)
+	err := codec.ReadHead(packed, func(h *codec.Head) error {
+		i = pfcp.Identity{SEID: h.SEID, CPSEID: h.CPSEID, CPAddr: h.CPAddr, Node: h.Node, Applications: h.Applications}
+		return nil
+	})
 	if err != nil {
 		panic(err) // the journal has accepted it
 	}
-	return pfcp.Identity{SEID: s.SEID, CPSEID: s.CPSEID, CPAddr: s.CPAddr, Node: s.Node, Applications: e.named}, true
+	return i, true
 }
 
 // Session returns what the SMF said last. The caller has locked the Entry, or ended

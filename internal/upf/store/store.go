@@ -83,12 +83,15 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
+// layout numbers the records that this build can read. Sessions have a version of their own.
+const layout = 4
+
 // Header is what a journal begins with that this boot and this layout can use.
 // Another boot may lack what the kernel had not written to disk, and it lacks what the
 // data path had counted.
 func Header() string {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return fmt.Sprintf("culvert sessions %d %s", codec.Version, strings.TrimSpace(string(boot)))
+	return fmt.Sprintf("culvert sessions %d %s", layout, strings.TrimSpace(string(boot)))
 }
 
 // replay takes over a record of an earlier process.
@@ -167,13 +170,14 @@ func (s *Store) giveUp(damage []journal.Record) {
 // replace them.
 func (e *Entry) replay(b []byte) error {
 	packed, _ := parts(b)
-	s, err := codec.UnpackHead(packed)
-	if err != nil || s.SEID != e.SEID {
-		return codec.ErrMalformed
-	}
-	e.Ethernet = s.PDNType == session.PDNEthernet
-	e.packed = memory.replace(e.packed, b)
-	return nil
+	return codec.ReadHead(packed, func(h *codec.Head) error {
+		if h.SEID != e.SEID {
+			return codec.ErrMalformed
+		}
+		e.Ethernet = h.PDNType == session.PDNEthernet
+		e.packed = memory.replace(e.packed, b)
+		return nil
+	})
 }
 
 func (s *Store) shard(seid uint64) *shard {
@@ -255,7 +259,6 @@ func (s *Store) Save(e *Entry, of *session.Session, u *usage.Usage) error {
 		return err
 	}
 	e.packed, e.Usage, e.saved = memory.replace(e.packed, packed), u, true
-	e.named = of.NamesApplications()
 	return nil
 }
 
