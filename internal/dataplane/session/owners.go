@@ -247,10 +247,10 @@ func (x *indexStack) take(i uint32) {
 }
 
 // unused are those that came back and were not handed out again.
-func (x *indexStack) unused() map[uint32]bool {
-	out := make(map[uint32]bool, len(x.free))
+func (x *indexStack) unused() marks {
+	out := newMarks(x.end)
 	for _, i := range x.free {
-		out[i] = true
+		out.set(i)
 	}
 	return out
 }

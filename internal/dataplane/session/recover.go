@@ -2,7 +2,6 @@ package session
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
@@ -16,61 +15,103 @@ type recovery struct {
 	later       func(release)
 }
 
+// marks says which entries of a table are in use: a bit for each.
+type marks []uint64
+
+func newMarks(entries uint32) marks { return make(marks, entries/64+1) }
+
+// set marks an entry; one that the table does not have is not an error.
+func (m marks) set(i uint32) {
+	if i/64 < uint32(len(m)) {
+		m[i/64] |= 1 << (i % 64)
+	}
+}
+
+func (m marks) has(i uint32) bool { return m[i/64]>>(i%64)&1 != 0 }
+
 // recoverEntries marks what the entries of pdr refer to.
 func (s *recovery) recoverEntries() {
 	s.loseInHand()
-	pdr, meter := s.tables.PDR, s.tables.Meter
-	used := map[uint32]bool{} // entries that are led to and say nothing yet
-	for _, index := range s.tables.TEIDs.All() {
-		used[index] = true
-	}
-	for _, index := range s.tables.UEs.All() {
-		used[index] = true
-	}
-	for _, to := range s.tables.node.Targets().All() {
-		if to.Kind == uint32(abi.TargetKindTARGET_PDR) {
-			used[to.Index] = true
-		}
-	}
-	meters := map[uint32]bool{}
+	pdr := s.tables.PDR
+	used, meters := newMarks(pdr.Len), newMarks(s.tables.Meter.Len)
+	s.markLed(used)
 	for i := uint32(1); i < pdr.Len; i++ {
 		do := pdr.Load(i, wordPDRDo)
-		switch {
-		case actionOf(do) == actionFilters:
-			at := moreOf(do) // where a run begins
-			if at < firstFilter || at >= s.tables.Filter.Len {
-				continue
-			}
-			n := len(s.tables.runAt(at))
-			if block := at - firstFilter; block%(1<<runOrder(n)) == 0 {
-				s.owners.runs.restore(block, n)
-			}
-		case slices.Contains([]uint8{actionForward, actionBuffer, actionFull}, actionOf(do)): // those that may forward again
-			f, index := s.forwardings, uint32(pdr.Load(i, wordPDROut)>>32)
-			if index >= firstForwarding && index < f.array.Len && f.byIndex[index] == nil {
-				e := &forwardingEntry{index: index, value: f.array.Get(index)}
-				f.byIndex[index], f.recovered[e.value] = e, e
-			}
+		switch actionOf(do) {
+		case actionFilters:
+			s.recoverRun(moreOf(do))
+			continue
+		case actionForward, actionBuffer, actionFull: // those that may forward again
+			s.recoverForwarding(uint32(pdr.Load(i, wordPDROut) >> 32))
 		}
-		if actionOf(do) != actionFilters && flagsOf(do)&flagMeters != 0 {
-			for m := moreOf(do); m != 0 && m < meter.Len && !meters[m]; m = meter.LoadHalf(m, wordMeterRate, 1) {
-				meters[m] = true
-			}
+		if flagsOf(do)&flagMeters != 0 {
+			s.markMeters(meters, moreOf(do))
 		}
 	}
 	s.owners.runs.settle()
-	s.owners.pdrFree.restore(func(i uint32) bool { return used[i] || isActive(pdr.Load(i, wordPDRDo)) })
-	s.owners.meterFree.restore(func(i uint32) bool { return meters[i] })
+	s.owners.pdrFree.restore(func(i uint32) bool { return used.has(i) || isActive(pdr.Load(i, wordPDRDo)) })
+	s.owners.meterFree.restore(meters.has)
 	s.forwardings.free.restore(func(i uint32) bool { return s.forwardings.byIndex[i] != nil })
 }
 
-// runAt reads the run that begins at an entry, as far as it reaches.
-func (t *tables) runAt(first uint32) (out []abi.Filter) {
-	for i := first; i < min(first+maxRun, t.Filter.Len); i++ {
-		out = append(out, t.Filter.Get(i))
-		if takesAll(&out[len(out)-1]) {
-			break
+// markLed marks entries that are led to, and may say nothing yet.
+func (s *recovery) markLed(used marks) {
+	for _, index := range s.tables.TEIDs.All() {
+		used.set(index)
+	}
+	for _, index := range s.tables.UEs.All() {
+		used.set(index)
+	}
+	for _, to := range s.tables.node.Targets().All() {
+		if to.Kind == uint32(abi.TargetKindTARGET_PDR) {
+			used.set(to.Index)
 		}
+	}
+}
+
+// recoverRun marks the run of filters that begins at an entry.
+func (s *recovery) recoverRun(at uint32) {
+	if at < firstFilter || at >= s.tables.Filter.Len {
+		return
+	}
+	n := s.tables.lengthOfRun(at)
+	if block := at - firstFilter; block%(1<<runOrder(n)) == 0 {
+		s.owners.runs.restore(block, n)
+	}
+}
+
+// recoverForwarding finds what an entry that is in use says.
+func (s *recovery) recoverForwarding(index uint32) {
+	f := s.forwardings
+	if index >= firstForwarding && index < f.array.Len && f.byIndex[index] == nil {
+		e := &forwardingEntry{index: index, value: f.array.Get(index)}
+		f.byIndex[index], f.recovered[e.value] = e, e
+	}
+}
+
+// markMeters marks a rule's meters, which follow from one another.
+func (s *recovery) markMeters(used marks, first uint32) {
+	meter := s.tables.Meter
+	for m := first; m != 0 && m < meter.Len && !used.has(m); m = meter.LoadHalf(m, wordMeterRate, 1) {
+		used.set(m)
+	}
+}
+
+// lengthOfRun counts the filters of the run that begins at an entry, as far as it reaches.
+func (t *tables) lengthOfRun(first uint32) int {
+	for i := first; i < min(first+maxRun, t.Filter.Len); i++ {
+		if f := t.Filter.Get(i); takesAll(&f) {
+			return int(i-first) + 1
+		}
+	}
+	return int(min(first+maxRun, t.Filter.Len) - first)
+}
+
+// runAt reads the run that begins at an entry.
+func (t *tables) runAt(first uint32) (out []abi.Filter) {
+	n := t.lengthOfRun(first)
+	for i := first; i < first+uint32(n); i++ {
+		out = append(out, t.Filter.Get(i))
 	}
 	return out
 }
@@ -188,7 +229,7 @@ func (s *Sessions) Sweep() error {
 		}
 		switch {
 		case i >= o.pdrFree.first:
-			if i < o.pdrFree.next && !free[i] {
+			if i < o.pdrFree.next && !free.has(i) {
 				s.later(release{kind: releasePDR, index: i})
 			}
 		case isActive(do):
@@ -210,14 +251,14 @@ func (s *Sessions) Sweep() error {
 
 // sweepRuns gives back the runs that no session's head leads to.
 func (s *recovery) sweepRuns() {
-	used := map[uint32]bool{}
+	used := newMarks(s.tables.Filter.Len)
 	for i := range s.owners.entries {
 		if do := s.tables.PDR.Load(uint32(i), wordPDRDo); s.owners.entries[i].session != 0 && actionOf(do) == actionFilters {
-			used[moreOf(do)] = true
+			used.set(moreOf(do))
 		}
 	}
 	for at := range s.owners.runs.count {
-		if state := s.owners.runs.state[at]; state != 0 && state&runFree == 0 && !used[at+firstFilter] {
+		if state := s.owners.runs.state[at]; state != 0 && state&runFree == 0 && !used.has(at+firstFilter) {
 			s.later(release{kind: releaseRun, index: at + firstFilter})
 		}
 	}
@@ -229,11 +270,11 @@ func (s *recovery) sweepMeters() {
 	used := free.unused()
 	for _, all := range s.owners.meters {
 		for _, index := range all {
-			used[index] = true
+			used.set(index)
 		}
 	}
 	for i := free.first; i < free.next; i++ {
-		if !used[i] {
+		if !used.has(i) {
 			s.later(release{kind: releaseMeter, index: i})
 		}
 	}
