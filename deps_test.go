@@ -175,6 +175,7 @@ var layers = []struct {
 		"an SMF to any UPF: it knows no experiment"},
 	{"internal/bench/functions", benchRoles, "experiments build on roles, never on each other"},
 	{"internal/bench/scale", benchRoles, "experiments build on roles, never on each other"},
+	{"internal/bench/restart", benchRoles, "experiments build on roles, never on each other"},
 	{"internal/bench/device", benchRoles, "experiments build on roles, never on each other"},
 	{"internal/bench/disrupt", append([]string{"internal/bench/device", "internal/lab", "internal/api/culvertv1"}, benchRoles...), "does events to the devices of device; knows no other experiment"},
 	{"internal/bench/n9", append([]string{"internal/lab"}, benchRoles...), "experiments build on roles, never on each other"},

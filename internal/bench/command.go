@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/n9"
 	"github.com/culvert-net/culvert/internal/bench/overlay"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
+	"github.com/culvert-net/culvert/internal/bench/restart"
 	"github.com/culvert-net/culvert/internal/bench/scale"
 	"github.com/culvert-net/culvert/internal/bench/sourcesink"
 	"github.com/culvert-net/culvert/internal/bench/te"
@@ -219,5 +220,16 @@ length has 16 bits, so that 100 kB are two datagrams of 50 kB. It needs two CPUs
 sends and receives, the nodes run on the other.`,
 		example: "  culvert bench source-sink\n  culvert bench source-sink --encapsulations traditional --rate 100 -o json",
 		values:  map[string]func() []string{"encapsulations": sourcesink.Encapsulations},
+	},
+	{
+		name: "restart", table: restart.PrintTable, json: restart.PrintJSON,
+		short: "What an SMF notices when a UPF with many sessions is killed and started again",
+		long: `Sets up sessions as Open5GS does, kills the daemon (kill -9) and starts it again at
+once. An SMF on the same machine sends a heartbeat each 5 ms and asks from the kill on
+for changes of 13 sessions: the first, the middle and the last one, and others at
+random; then for one more each 100 ms. The table says when the first heartbeat is
+answered, the longest gap between two answers, when all 13 sessions are modified, how
+long later modifications take, and when all sessions are restored.`,
+		example: "  culvert bench restart --sessions 100000 --kills 3\n  culvert bench restart --quick -o json",
 	},
 }

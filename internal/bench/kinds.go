@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/overlay"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
+	"github.com/culvert-net/culvert/internal/bench/restart"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/scale"
 	"github.com/culvert-net/culvert/internal/bench/sourcesink"
@@ -35,8 +36,8 @@ func library() *experiment.Library {
 	below, err := fs.Sub(files, "experiments")
 	must(err)
 	return &experiment.Library{
-		Kinds:       []experiment.Kind{functions.Kind, n9.Kind, scale.Kind, device.Kind, designs.Kind, disrupt.Kind, overlay.Kind, overlay.KNBKind, scale.ScalingKind, scale.UPFKind, te.Kind, ambr.Kind, sourcesink.Kind},
-		Names:       []string{"functions", "slices", "scale", "device", "designs", "designs-short", "disrupt", "overlay", "overlay-short", "knb", "scaling", "upf", "te", "ambr", "source-sink", "ci"},
+		Kinds:       []experiment.Kind{functions.Kind, n9.Kind, scale.Kind, device.Kind, designs.Kind, disrupt.Kind, overlay.Kind, overlay.KNBKind, scale.ScalingKind, scale.UPFKind, te.Kind, ambr.Kind, sourcesink.Kind, restart.Kind},
+		Names:       []string{"functions", "slices", "scale", "device", "designs", "designs-short", "disrupt", "overlay", "overlay-short", "knb", "scaling", "upf", "te", "ambr", "source-sink", "restart", "ci"},
 		Suite:       []string{"slices", "source-sink", "functions", "overlay-short", "designs-short", "scale", "device", "disrupt"},
 		Files:       below,
 		Environment: node.Machine,

@@ -178,5 +178,5 @@ func (l *Load) message(b []byte, s *pduSession, sequence uint32) []byte {
 	if s.idle {
 		return toRequest(b, idle, s.up, sequence)
 	}
-	return toForward(b, s.up, sequence, s.teid+uint32(s.gnb)<<24, l.gnbs[s.gnb])
+	return ToForward(b, s.up, sequence, s.teid+uint32(s.gnb)<<24, l.gnbs[s.gnb])
 }

@@ -12,7 +12,8 @@ const (
 	modificationRequest  = 52
 	modificationResponse = 53
 	ieCause              = 19
-	requestAccepted      = 1
+	// RequestAccepted is the Cause of what the UPF has done.
+	RequestAccepted = 1
 )
 
 // What Open5GS's SMF sends (internal/smf/replay/captures/open5gs.pcap), with other numbers.
@@ -45,8 +46,9 @@ const (
 	headerSize = 16
 )
 
-// toForward writes the request that forwards a session's downlink to a gNB over b.
-func toForward(b []byte, seid uint64, sequence, teid uint32, gnb netip.Addr) []byte {
+// ToForward writes the Session Modification Request that forwards a session's downlink to a
+// gNB over b.
+func ToForward(b []byte, seid uint64, sequence, teid uint32, gnb netip.Addr) []byte {
 	b = toRequest(b, forward, seid, sequence)
 	binary.BigEndian.PutUint32(b[tunnelAt:], teid)
 	address := gnb.As4()
@@ -62,27 +64,27 @@ func toRequest(b, template []byte, seid uint64, sequence uint32) []byte {
 	return b
 }
 
-// answer is a Session Modification Response.
-type answer struct {
-	seid     uint64
-	sequence uint32
-	cause    uint8
+// Answer is a Session Modification Response.
+type Answer struct {
+	SEID     uint64 // the SMF's
+	Sequence uint32
+	Cause    uint8
 }
 
-// parseAnswer reads a response with or without a message priority; ok is false for
+// ParseAnswer reads a response with or without a message priority; ok is false for
 // whatever is none, or has no Cause.
-func parseAnswer(b []byte) (a answer, ok bool) {
+func ParseAnswer(b []byte) (a Answer, ok bool) {
 	if len(b) < headerSize || b[0]&^2 != 0x21 || b[1] != modificationResponse || int(binary.BigEndian.Uint16(b[2:])) != len(b)-4 {
 		return a, false
 	}
-	a.seid, a.sequence = binary.BigEndian.Uint64(b[seidAt:]), binary.BigEndian.Uint32(b[sequenceAt:])>>8
+	a.SEID, a.Sequence = binary.BigEndian.Uint64(b[seidAt:]), binary.BigEndian.Uint32(b[sequenceAt:])>>8
 	for rest := b[headerSize:]; len(rest) >= 4; {
 		kind, end := binary.BigEndian.Uint16(rest), 4+int(binary.BigEndian.Uint16(rest[2:]))
 		if end > len(rest) {
 			return a, false
 		}
 		if kind == ieCause && end == 5 {
-			a.cause = rest[4]
+			a.Cause = rest[4]
 			return a, true
 		}
 		rest = rest[end:]

@@ -25,7 +25,7 @@ func TestCapture(t *testing.T) {
 		switch len(got) {
 		case len(forward):
 			gnb := netip.AddrFrom4([4]byte(got[tunnelAt+4:]))
-			if want := toForward(nil, seid, sequence, binary.BigEndian.Uint32(got[tunnelAt:]), gnb); !bytes.Equal(got, want) {
+			if want := ToForward(nil, seid, sequence, binary.BigEndian.Uint32(got[tunnelAt:]), gnb); !bytes.Equal(got, want) {
 				t.Errorf("Open5GS sent %x, we send %x", got, want)
 			}
 			handovers++
@@ -43,11 +43,11 @@ func TestCapture(t *testing.T) {
 
 func TestParseAnswer(t *testing.T) {
 	good := decode("21350011 0000000000000d92 000007 00 0013000101")
-	if a, ok := parseAnswer(good); !ok || a != (answer{seid: 0xd92, sequence: 7, cause: 1}) {
+	if a, ok := ParseAnswer(good); !ok || a != (Answer{SEID: 0xd92, Sequence: 7, Cause: 1}) {
 		t.Errorf("%x is %+v, %v", good, a, ok)
 	}
 	// A message priority, and another IE before the Cause (from free5GC's UPF).
-	if a, ok := parseAnswer(decode("23350016 0000000000000d92 000007 c0 003c00010a 0013000140")); !ok || a.cause != 64 {
+	if a, ok := ParseAnswer(decode("23350016 0000000000000d92 000007 c0 003c00010a 0013000140")); !ok || a.Cause != 64 {
 		t.Errorf("with a priority: %+v, %v", a, ok)
 	}
 	for name, change := range map[string]func([]byte) []byte{
@@ -60,7 +60,7 @@ func TestParseAnswer(t *testing.T) {
 		"a Cause of 0":          func(b []byte) []byte { b[3], b[19] = 16, 0; return b[:20] },
 		"only half of a header": func(b []byte) []byte { return b[:8] },
 	} {
-		if a, ok := parseAnswer(change(bytes.Clone(good))); ok {
+		if a, ok := ParseAnswer(change(bytes.Clone(good))); ok {
 			t.Errorf("%s: taken as %+v", name, a)
 		}
 	}

@@ -68,7 +68,7 @@ func newTally() *tally {
 
 // take counts an answer with a Cause.
 func (t *tally) take(cause uint8, sent, now time.Duration) {
-	if cause != requestAccepted {
+	if cause != RequestAccepted {
 		t.Refused++
 		return
 	}

@@ -52,6 +52,14 @@ func AddPort(n *node.Network, smfs int) error {
 	})
 }
 
+// Addresses are those of the UPF and of so many SMFs.
+func Addresses(smfs int) (of netip.AddrPort, list []netip.AddrPort) {
+	for i := range uint32(smfs) {
+		list = append(list, netip.AddrPortFrom(later(upf, 1+i), smf.Port))
+	}
+	return netip.AddrPortFrom(upf, smf.Port), list
+}
+
 // Configure makes the node a UPF for so many sessions of Spec, whose N4 is that interface.
 func Configure(c *config.Config, sessions int, fast bool) {
 	first := catalog.UENumber(catalog.FirstUE) - catalog.UENumber(catalog.UENet)
@@ -77,10 +85,8 @@ func Spec(sessions int) smf.Spec {
 // DialNode makes SMFs with sessions in a node that runs with that configuration. N4 is
 // received on one CPU, as a card's queue is. Close gives that back.
 func DialNode(ctx context.Context, n *node.Network, cpu, smfs int, spec smf.Spec) (*Load, error) {
-	o := Options{Namespace: n.Around.Path(), UPF: netip.AddrPortFrom(upf, smf.Port), Spec: spec}
-	for i := range uint32(smfs) {
-		o.SMFs = append(o.SMFs, netip.AddrPortFrom(later(upf, 1+i), smf.Port))
-	}
+	o := Options{Namespace: n.Around.Path(), Spec: spec}
+	o.UPF, o.SMFs = Addresses(smfs)
 	threads, err := napi.Start(n.Node.Path(), portN4, cpu)
 	if err != nil {
 		return nil, err

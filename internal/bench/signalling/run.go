@@ -295,20 +295,20 @@ func (r *run) take(number int, m ipv4.Message, now time.Duration) {
 		r.Foreign++
 		return
 	}
-	a, ok := parseAnswer(m.Buffers[0][:m.N])
+	a, ok := ParseAnswer(m.Buffers[0][:m.N])
 	if !ok {
 		r.Wrong++
 		return
 	}
-	q := r.find(a.sequence)
+	q := r.find(a.Sequence)
 	if q == nil || int(q.smf) != number {
 		r.Strange++
 		return
 	}
-	if a.seid != r.smfs[number].sessions[q.session].cp {
+	if a.SEID != r.smfs[number].sessions[q.session].cp {
 		r.Wrong++
 		return
 	}
-	r.tally.take(a.cause, q.sent, now)
+	r.tally.take(a.Cause, q.sent, now)
 	r.finish(q)
 }
