@@ -53,6 +53,17 @@ func ReadHead(b []byte, f func(*Head) error) error {
 	return f(&r.h)
 }
 
+// Identify returns of a session that Session wrote its SEID and PDN Type.
+func Identify(b []byte) (seid uint64, of session.PDNType, err error) {
+	r := headReaders.Get().(*headReader)
+	defer headReaders.Put(r)
+	r.c = Codec{b: b, reading: true, reuse: true, texts: r.c.texts[:0]}
+	if r.c.identity(&r.s); r.c.bad {
+		return 0, 0, ErrMalformed
+	}
+	return r.s.SEID, r.s.PDNType, nil
+}
+
 // read decodes the Head. A record without one has it in its PDRs.
 func (r *headReader) read() {
 	c, s, h := &r.c, &r.s, &r.h

@@ -57,7 +57,8 @@ func (s *arena) take(n int) []byte {
 		return unsafe.Slice(p, size)[:0]
 	}
 	if len(s.rest) < size {
-		chunk, err := unix.Mmap(-1, 0, arenaChunk, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		// All of it is used soon: a page fault for each page takes longer.
+		chunk, err := unix.Mmap(-1, 0, arenaChunk, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 		if err != nil { // as when Go's heap cannot grow
 			panic("no memory for sessions: " + err.Error())
 		}

@@ -170,14 +170,13 @@ func (s *Store) giveUp(damage []journal.Record) {
 // replace them.
 func (e *Entry) replay(b []byte) error {
 	packed, _ := parts(b)
-	return codec.ReadHead(packed, func(h *codec.Head) error {
-		if h.SEID != e.SEID {
-			return codec.ErrMalformed
-		}
-		e.Ethernet = h.PDNType == session.PDNEthernet
-		e.packed = memory.replace(e.packed, b)
-		return nil
-	})
+	seid, of, err := codec.Identify(packed)
+	if err != nil || seid != e.SEID {
+		return codec.ErrMalformed
+	}
+	e.Ethernet = of == session.PDNEthernet
+	e.packed = memory.replace(e.packed, b)
+	return nil
 }
 
 func (s *Store) shard(seid uint64) *shard {
