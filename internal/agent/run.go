@@ -251,6 +251,7 @@ func takeOver(ctx context.Context, c *core, group *errgroup.Group, goal *plan.Go
 			return err
 		}
 	}
+	c.upf.collect()
 	if c.upf.upf != nil {
 		c.upf.upf.Restore() // before what was not put is swept
 	}

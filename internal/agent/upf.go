@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -36,6 +38,8 @@ type userPlane struct {
 	early      *pfcp.Server // answers heartbeats until start; nil: nobody does
 	server     *pfcp.Server // since start
 	path       *sessionPath
+	// collect has garbage collected as it was before the start.
+	collect func()
 }
 
 // sessionPath notes that a session was put: it may lead to a next hop that
@@ -60,8 +64,9 @@ func (p *sessionPath) PutSession(s datapath.Session) error {
 func newUserPlane(a *Agent, goal *plan.Goal) (u *userPlane, err error) {
 	p := goal.Desired.Process
 	c := p.UPF
-	u = &userPlane{path: &sessionPath{put: make(chan struct{}, 1)}, open: a.open.server}
+	u = &userPlane{path: &sessionPath{put: make(chan struct{}, 1)}, open: a.open.server, collect: func() {}}
 	if c.IsSet() {
+		u.collect = collectSeldom()
 		u.n4Fast = c.N4Fast
 		u.config = pfcp.Config{Addresses: c.N4, NodeID: c.NodeID, Allow: c.SMFs, Connect: c.Connect, Log: a.log,
 			StampFile: a.options.StatePath + ".recovery"}
@@ -72,6 +77,18 @@ func newUserPlane(a *Agent, goal *plan.Goal) (u *userPlane, err error) {
 		})
 	}
 	return u, err
+}
+
+// collectSeldom has garbage collected less often until the function that it returns is
+// called. What a start reads stays: collections find next to nothing, while SMFs wait. The
+// variable GOGC goes before.
+func collectSeldom() (again func()) {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	const seldom = 400
+	percent := debug.SetGCPercent(seldom)
+	return func() { debug.SetGCPercent(percent) }
 }
 
 // openEarly answers heartbeats by the interfaces of N4 as they are now. If the
@@ -136,6 +153,7 @@ func (u *userPlane) warnOfAny(smfs config.Senders) {
 }
 
 func (u *userPlane) close() error {
+	u.collect()
 	if u.early != nil {
 		u.early.Close()
 	}
