@@ -141,6 +141,7 @@ func (s *associationState) association() *association {
 // association: no peer can ask for them.
 func (s *Server) adopt(ps *peers) {
 	var orphans []uint64
+	unnamed := map[*association][]restored{}
 	for one := range s.upf.Sessions() {
 		a := ps.byNode[one.Node]
 		if a == nil {
@@ -149,7 +150,10 @@ func (s *Server) adopt(ps *peers) {
 		}
 		s.workerOf(one.SEID).own(one.SEID, one.Applications, a)
 		a.sessions.Add(1)
-		a.unnamed.put(&session.Session{SEID: one.SEID, CPSEID: one.CPSEID, CPAddr: one.CPAddr})
+		unnamed[a] = append(unnamed[a], restored{keyOf(one.CPSEID, one.CPAddr), one.SEID})
+	}
+	for a, all := range unnamed {
+		a.unnamed.fill(all)
 	}
 	for _, seid := range orphans {
 		had := resourcesOf(s.upf.Session(seid))

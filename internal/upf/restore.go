@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/culvert-net/culvert/internal/logevent"
+	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/codec"
 	"github.com/culvert-net/culvert/internal/upf/store"
@@ -47,6 +48,9 @@ type restorer struct {
 	sessions, left atomic.Int64
 	done           chan struct{} // closed when none is left, by end
 	end            func()
+	// known are the sessions that Reserve has read, in parts: for the N4 server, which asks
+	// for them before it handles requests.
+	known atomic.Pointer[[][]pfcp.Identity]
 }
 
 // Reserve takes the TEIDs and UE addresses of the sessions of an earlier process, so that no
@@ -55,11 +59,22 @@ type restorer struct {
 func (u *UPF) Reserve() {
 	u.restoring.reserved = true
 	u.install.share.recoverWays()
-	u.restoring.eachShare(runtime.GOMAXPROCS(0), func(e *store.Entry) {
-		if err := e.Read(u.restoring.takeResources); err != nil {
-			u.restoring.giveUp(e, err)
+	var mu sync.Mutex
+	var all [][]pfcp.Identity
+	u.restoring.eachShare(runtime.GOMAXPROCS(0), func(share []*store.Entry) {
+		known := make([]pfcp.Identity, 0, len(share))
+		for _, e := range share {
+			if i, err := e.Reserve(u.restoring.takeResources); err != nil {
+				u.restoring.giveUp(e, err)
+			} else {
+				known = append(known, i)
+			}
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, known)
 	})
+	u.restoring.known.Store(&all)
 	n := int64(u.store.Len())
 	u.restoring.sessions.Store(n)
 	u.restoring.left.Store(n)
@@ -73,22 +88,23 @@ func (u *UPF) Restore() {
 	if !u.restoring.reserved {
 		u.Reserve()
 	}
-	u.restoring.eachShare(max(1, runtime.GOMAXPROCS(0)-1), u.restoring.restore)
+	u.restoring.known.Store(nil)
+	u.restoring.eachShare(max(1, runtime.GOMAXPROCS(0)-1), func(share []*store.Entry) {
+		for _, e := range share {
+			u.restoring.restore(e)
+		}
+	})
 	u.restored = true
 	u.restoring.end()
 }
 
-// eachShare calls f for all sessions that exist now, in so many goroutines.
-func (r *restorer) eachShare(goroutines int, f func(*store.Entry)) {
+// eachShare calls f for shares of all sessions that exist now, in so many goroutines.
+func (r *restorer) eachShare(goroutines int, f func([]*store.Entry)) {
 	u := r.u
 	all := u.store.All()
 	var shares sync.WaitGroup
 	for share := range slices.Chunk(all, len(all)/goroutines+1) {
-		shares.Go(func() {
-			for _, e := range share {
-				f(e)
-			}
-		})
+		shares.Go(func() { f(share) })
 	}
 	shares.Wait()
 }
@@ -96,7 +112,7 @@ func (r *restorer) eachShare(goroutines int, f func(*store.Entry)) {
 // restore restores a session, unless it is.
 func (r *restorer) restore(e *store.Entry) {
 	if err := r.restoreSession(e); err != nil {
-		_ = e.Read(r.freeResources) // Reserve has read it
+		_, _ = e.Reserve(r.freeResources) // which Reserve has read
 		r.giveUp(e, err)
 	}
 }

@@ -178,9 +178,20 @@ func (u *UPF) Session(seid uint64) *session.Session {
 	return nil
 }
 
-// Sessions implements pfcp.UPF.
+// Sessions implements pfcp.UPF. The N4 server asks after Reserve, before any session changes,
+// and gets what that has read.
 func (u *UPF) Sessions() iter.Seq[pfcp.Identity] {
 	return func(yield func(pfcp.Identity) bool) {
+		if known := u.restoring.known.Swap(nil); known != nil {
+			for _, part := range *known {
+				for _, i := range part {
+					if !yield(i) {
+						return
+					}
+				}
+			}
+			return
+		}
 		for _, e := range u.store.All() {
 			if i, exists := e.Identity(); exists && !yield(i) {
 				return

@@ -86,12 +86,21 @@ func (e *Entry) Revive() {
 	e.Unlock()
 }
 
-// Read calls f with the Head of a session of an earlier process. f may keep none of its lists.
-func (e *Entry) Read(f func(*codec.Head) error) error {
+// Reserve calls f with the Head of a session of an earlier process, and returns what
+// identifies the session. f may keep none of the Head's lists.
+func (e *Entry) Reserve(f func(*codec.Head) error) (i pfcp.Identity, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	packed, _ := parts(e.packed)
-	return codec.ReadHead(packed, f)
+	err = codec.ReadHead(packed, func(h *codec.Head) error {
+		i = identity(h)
+		return f(h)
+	})
+	return i, err
+}
+
+func identity(h *codec.Head) pfcp.Identity {
+	return pfcp.Identity{SEID: h.SEID, CPSEID: h.CPSEID, CPAddr: h.CPAddr, Node: h.Node, Applications: h.Applications}
 }
 
 // Recover locks a session of an earlier process, decodes it and makes its Usage ready.
@@ -126,7 +135,7 @@ func (e *Entry) Identity() (i pfcp.Identity, exists bool) {
 	}
 	packed, _ := parts(e.packed)
 	err := codec.ReadHead(packed, func(h *codec.Head) error {
-		i = pfcp.Identity{SEID: h.SEID, CPSEID: h.CPSEID, CPAddr: h.CPAddr, Node: h.Node, Applications: h.Applications}
+		i = identity(h)
 		return nil
 	})
 	if err != nil {
