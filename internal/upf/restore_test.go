@@ -33,18 +33,31 @@ func TestRestoreIdentities(t *testing.T) {
 		w.establish(s)
 		want[s.SEID] = pfcp.Identity{SEID: s.SEID, CPSEID: s.CPSEID, CPAddr: s.CPAddr, Node: s.Node, Applications: seid%5 == 0}
 	}
-	for _, when := range []string{"before", "after"} {
+	check := func(when string) {
+		t.Helper()
 		seen := 0
 		for got := range w.Sessions() {
 			if seen++; got != want[got.SEID] {
-				t.Errorf("%s a restart: %+v, want %+v", when, got, want[got.SEID])
+				t.Errorf("%s: %+v, want %+v", when, got, want[got.SEID])
 			}
 		}
 		if seen != len(want) {
-			t.Errorf("%s a restart: %d sessions, want %d", when, seen, len(want))
+			t.Errorf("%s: %d sessions, want %d", when, seen, len(want))
 		}
-		w.restart()
 	}
+	check("before a restart")
+	w.reserve()
+	check("for the N4 server")
+	check("for others")
+	if _, err := w.remove(7); err != nil {
+		t.Fatal(err)
+	}
+	delete(want, 7)
+	check("while sessions are restored")
+	w.Restore()
+	check("after a restart")
+	w.restart()
+	check("after another one")
 }
 
 // record adds a record of a session to the journal of a process that was killed.
