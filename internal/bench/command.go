@@ -225,7 +225,7 @@ sends and receives, the nodes run on the other.`,
 		name: "restart", table: restart.PrintTable, json: restart.PrintJSON,
 		short: "What an SMF notices when a UPF with many sessions is killed and started again",
 		long: `Sets up sessions as Open5GS does, kills the daemon (kill -9) and starts it again at
-once. An SMF on the same machine sends a heartbeat each 5 ms and asks from the kill on
+once. An SMF on the same machine sends a heartbeat each 5 ms and asks from then on
 for changes of 13 sessions: the first, the middle and the last one, and others at
 random; then for one more each 100 ms. The table says when the first heartbeat is
 answered, the longest gap between two answers, when all 13 sessions are modified, how

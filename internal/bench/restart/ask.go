@@ -22,14 +22,14 @@ const (
 	heartbeatEvery = 5 * time.Millisecond
 	repeatAfter    = 100 * time.Millisecond
 	laterEvery     = 100 * time.Millisecond
-	atOnce         = 10 // sessions at random that are modified from the kill on
+	atOnce         = 10 // sessions at random that are modified from the start on
 )
 
-// noticed is what the SMF notices of one kill. Times are since the kill.
+// noticed is what the SMF notices of one kill. Times are since the start that follows.
 type noticed struct {
 	FirstHeartbeat time.Duration
 	Gap            time.Duration // the longest between two answers to heartbeats
-	Modified       time.Duration // the last of those that were asked from the kill on
+	Modified       time.Duration // the last of those that were asked from the start on
 	Later          []time.Duration
 	Restored       time.Duration // until all sessions are in the data path
 }
@@ -38,7 +38,7 @@ type noticed struct {
 type modification struct {
 	message     []byte
 	asked, sent time.Time
-	first       bool // asked from the kill on
+	first       bool // asked from the start on
 }
 
 // asker is an SMF's socket, and what waits for an answer.
@@ -52,7 +52,7 @@ type asker struct {
 	open     map[uint32]*modification
 	buffer   []byte
 
-	killed, last, beat, added time.Time
+	started, last, beat, added time.Time
 	noticed
 }
 
@@ -67,9 +67,9 @@ func newAsker(smf, upf netip.AddrPort, seids []uint64, stamp uint32, seed uint64
 	return &asker{conn: conn, to: upf, seids: seids, stamp: stamp, random: r, sequence: r.Uint32N(1 << 23), buffer: make([]byte, 2048)}, nil
 }
 
-// run asks from a kill on, until all sessions are restored.
-func (a *asker) run(ctx context.Context, killed time.Time, restored <-chan error) (n noticed, err error) {
-	a.killed, a.last, a.open, a.noticed = killed, time.Time{}, map[uint32]*modification{}, noticed{}
+// run asks from a start on, until all sessions are restored.
+func (a *asker) run(ctx context.Context, started time.Time, restored <-chan error) (n noticed, err error) {
+	a.started, a.last, a.open, a.noticed = started, time.Time{}, map[uint32]*modification{}, noticed{}
 	err = proc.Inside("", func() error {
 		// What the asker itself waits for is no gap.
 		if err := proc.GoRealtime(0, proc.Realtime); err != nil {
@@ -91,7 +91,7 @@ func (a *asker) loop(ctx context.Context, restored <-chan error) error {
 			if err != nil {
 				return err
 			}
-			a.Restored = time.Since(a.killed)
+			a.Restored = time.Since(a.started)
 		case <-ctx.Done():
 			return fmt.Errorf("%d modifications are not answered: %w", len(a.open), ctx.Err())
 		default:
@@ -179,7 +179,7 @@ const heartbeatResponse = 2
 func (a *asker) take(b []byte, now time.Time) error {
 	if len(b) > 1 && b[1] == heartbeatResponse {
 		if a.last.IsZero() {
-			a.FirstHeartbeat = now.Sub(a.killed)
+			a.FirstHeartbeat = now.Sub(a.started)
 		} else {
 			a.Gap = max(a.Gap, now.Sub(a.last))
 		}
@@ -196,7 +196,7 @@ func (a *asker) take(b []byte, now time.Time) error {
 	case answer.Cause != signalling.RequestAccepted:
 		return fmt.Errorf("the UPF refused %x: Cause %d", m.message, answer.Cause)
 	case m.first:
-		a.Modified = max(a.Modified, now.Sub(a.killed))
+		a.Modified = max(a.Modified, now.Sub(a.started))
 	default:
 		a.Later = append(a.Later, now.Sub(m.asked))
 	}

@@ -2,5 +2,5 @@
 // with many sessions is killed and started again at once.
 //
 // An SMF sets up the sessions as Open5GS does. Then an asker (ask.go) sends heartbeats and
-// modifications, from the kill on, and notes when the answers come.
+// modifications, from the start on, and notes when the answers come.
 package restart

