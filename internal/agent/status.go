@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/isolation"
 	"github.com/culvert-net/culvert/internal/agent/plan"
+	"github.com/culvert-net/culvert/internal/agent/punt"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
@@ -204,13 +205,13 @@ func (a *Agent) Policies() ([]PolicyStatus, error) {
 			if delays != nil {
 				s.Delays = append(s.Delays, delay(l))
 			}
-			s.PathMTUs = append(s.PathMTUs, a.pathMTU(l.Segments...))
+			s.PathMTUs = append(s.PathMTUs, pathMTU(a.punts, l.Segments...))
 		}
 		if !slices.ContainsFunc(s.PathMTUs, func(p PathMTU) bool { return p.MTU != 0 }) {
 			s.PathMTUs = nil
 		}
 		for i, l := range now.Protection {
-			ready := ProtectionList{SegmentList: l, Down: now.DownAt(len(s.SegmentLists) + i), Delay: delay(l), PathMTU: a.pathMTU(l.Segments...)}
+			ready := ProtectionList{SegmentList: l, Down: now.DownAt(len(s.SegmentLists) + i), Delay: delay(l), PathMTU: pathMTU(a.punts, l.Segments...)}
 			if n+i < len(lists) {
 				ready.Counter = lists[n+i]
 			}
@@ -250,16 +251,16 @@ func (a *Agent) Steerings() ([]SteeringStatus, error) {
 func (a *Agent) Tunnels() ([]TunnelStatus, error) {
 	return each(a.core, func(r desired.Resource, v gtpu.Tunnel) (TunnelStatus, error) {
 		received, sent, err := a.core.dp.Counters.Tunnel(v.Name)
-		return TunnelStatus{Tunnel: v, Origin: r.Origin, Received: received, Sent: sent, PathMTU: a.pathMTU(v.Remote)}, err
+		return TunnelStatus{Tunnel: v, Origin: r.Origin, Received: received, Sent: sent, PathMTU: pathMTU(a.punts, v.Remote)}, err
 	})
 }
 
 // pathMTU is what routers said of a path.
-func (a *Agent) pathMTU(ends ...netip.Addr) PathMTU {
-	if a.punts == nil {
+func pathMTU(punts *punt.Handler, ends ...netip.Addr) PathMTU {
+	if punts == nil {
 		return PathMTU{}
 	}
-	m := a.punts.PathMTU(ends...)
+	m := punts.PathMTU(ends...)
 	return PathMTU{MTU: uint32(m.MTU), Age: uint32(m.Age.Seconds())}
 }
 
