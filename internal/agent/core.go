@@ -213,11 +213,11 @@ func (c *core) setLogLevel() {
 	}
 }
 
-// takeOver brings the tables to the first goal. A data path that was pinned goes on
-// forwarding by them all the time: everything is put, which changes nothing where
-// nothing changed; interfaces are attached once that is there; and only then what
-// was not put is swept out. Between the two parts sessions of an earlier daemon are put:
-// begin has their resources reserved, and complete needs all of them.
+// begin is the first part of bringing the tables to the first goal. A data path that was pinned
+// goes on forwarding by them all the time: everything is put, which changes nothing where
+// nothing changed; interfaces are attached once that is there; and only then what was not put
+// is swept out. Between begin, which reserves the resources of an earlier daemon's sessions, and
+// complete these sessions are put.
 func (c *core) begin(g *plan.Goal, links *netdev.Snapshot) (all *plan.Tables, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +242,7 @@ func (c *core) begin(g *plan.Goal, links *netdev.Snapshot) (all *plan.Tables, er
 	return all, nil
 }
 
-// complete is the second part of taking over, with what begin returned.
+// complete is the second part, with what begin returned. All sessions have been put.
 func (c *core) complete(all *plan.Tables) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

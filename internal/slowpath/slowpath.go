@@ -8,11 +8,12 @@ import (
 	"iter"
 	"log/slog"
 	"net/netip"
-	"reflect"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/culvert-net/culvert/internal/tally"
 )
 
 // Kind says what to do with a packet (enum punt_kind of the data path).
@@ -136,16 +137,7 @@ type Counters struct {
 }
 
 // All yields the counters with their metric names, in the order of the fields.
-func (c *Counters) All() iter.Seq2[string, uint64] {
-	return func(yield func(string, uint64) bool) {
-		all := reflect.ValueOf(c).Elem()
-		for i := range all.NumField() {
-			if !yield(all.Type().Field(i).Tag.Get("metric"), all.Field(i).Addr().Interface().(*atomic.Uint64).Load()) {
-				return
-			}
-		}
-	}
-}
+func (c *Counters) All() iter.Seq2[string, uint64] { return tally.All(c) }
 
 // SlowPath handles what the data path hands up.
 type SlowPath struct {

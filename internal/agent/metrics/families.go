@@ -227,7 +227,7 @@ var families = slices.Concat(
 		}
 	}),
 	counter("slow_path_events_total", "What the slow path did, by event.", all(func(r *reading) map[string]uint64 { return r.SlowPath }), "event"),
-	counter("injected_frames_total", "Frames that the daemon sent through the data path. Each counts as a packet of one more outcome, in addition to the frames that interfaces received.", func(r *reading, emit emit) {
+	counter("injected_frames_total", "Frames that the daemon sent through the data path. The outcomes add up to them and the frames that interfaces received.", func(r *reading, emit emit) {
 		if r.DataPath != "" {
 			emit(float64(r.Injected))
 		}

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"log/slog"
 	"net/netip"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/slowpath"
+	"github.com/culvert-net/culvert/internal/tally"
 )
 
 const (
@@ -59,16 +59,7 @@ type Counters struct {
 }
 
 // All yields the counters with their metric names, in the order of the fields.
-func (c *Counters) All() iter.Seq2[string, uint64] {
-	return func(yield func(string, uint64) bool) {
-		all := reflect.ValueOf(c).Elem()
-		for i := range all.NumField() {
-			if !yield(all.Type().Field(i).Tag.Get("metric"), all.Field(i).Addr().Interface().(*atomic.Uint64).Load()) {
-				return
-			}
-		}
-	}
-}
+func (c *Counters) All() iter.Seq2[string, uint64] { return tally.All(c) }
 
 // Learner knows the MTU of paths.
 type Learner struct {

@@ -3,8 +3,9 @@ package stats
 
 import (
 	"iter"
-	"reflect"
 	"sync/atomic"
+
+	"github.com/culvert-net/culvert/internal/tally"
 )
 
 // Counters count what the UPF did. They start at 0 with the process.
@@ -48,15 +49,4 @@ type Counters struct {
 
 // All yields the counters of events, which have a metric's name and only grow, in
 // the order of the fields.
-func (s *Counters) All() iter.Seq2[string, uint64] {
-	return func(yield func(string, uint64) bool) {
-		all := reflect.ValueOf(s).Elem()
-		for i := range all.NumField() {
-			v, grows := all.Field(i).Addr().Interface().(*atomic.Uint64)
-			name := all.Type().Field(i).Tag.Get("metric")
-			if grows && name != "" && !yield(name, v.Load()) {
-				return
-			}
-		}
-	}
-}
+func (s *Counters) All() iter.Seq2[string, uint64] { return tally.All(s) }
