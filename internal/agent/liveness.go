@@ -57,7 +57,7 @@ func (p *probing) adjust(g *plan.Goal) error {
 	for _, t := range g.Probes() {
 		targets = append(targets, liveness.Target{Key: t.List.Key(), Path: t.Path})
 	}
-	p.prober.Set(targets)
+	p.prober.Set(targets, nil)
 	return nil
 }
 
@@ -68,7 +68,7 @@ func (p *probing) start(of plan.Liveness) error {
 	}
 	prober, err := liveness.Open(liveness.Config{
 		SID: of.SID, Source: of.Source, Interval: time.Duration(of.Interval) * time.Millisecond, Multiplier: int(of.Multiplier),
-		Changed: p.report, Log: p.log,
+		Changed: func(found liveness.Found) { p.report(found.Dead) }, Log: p.log,
 	})
 	if err != nil {
 		return errors.Join(err, hole())

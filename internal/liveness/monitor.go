@@ -11,6 +11,9 @@ const (
 	window = 256
 	// firstAllowance is how long a probe may take as long as none has returned.
 	firstAllowance = 200 * time.Millisecond
+	// The delay of a list is the median of so many of its latest round trips; with fewer than
+	// enough since it was dead it is not known.
+	recent, enough = 32, 16
 )
 
 // monitor judges one list. Times are those of one monotonic clock.
@@ -22,6 +25,7 @@ type monitor struct {
 	sent          [window]time.Time // by sequence number; zero: it has returned
 	trips         [window]time.Duration
 	trip          int // how many there were
+	fresh         int // since it was dead
 
 	slowest time.Duration // round trip, lately
 	lost    int           // in a row
@@ -50,6 +54,7 @@ func (m *monitor) receive(seq uint32, trip time.Duration) {
 	m.sent[seq%window] = time.Time{}
 	m.trips[m.trip%window] = trip
 	m.trip++
+	m.fresh++
 	m.slowest = max(trip, m.slowest-m.slowest/64) // it grows at once and shrinks slowly
 }
 
@@ -86,8 +91,22 @@ func (m *monitor) lose() {
 	m.settled++
 	m.back = 0
 	if m.lost++; m.lost >= m.multiplier {
-		m.dead = true
+		m.dead, m.fresh = true, 0
 	}
+}
+
+// median is of the latest round trips; zero: it is not known.
+func (m *monitor) median() time.Duration {
+	n := min(m.fresh, recent)
+	if n < enough {
+		return 0
+	}
+	var latest [recent]time.Duration
+	for i := range n {
+		latest[i] = m.trips[(m.trip-1-i)%window]
+	}
+	slices.Sort(latest[:n])
+	return max(latest[n/2], 1)
 }
 
 // Delay is the round trip of the latest probes; zero: none has returned.

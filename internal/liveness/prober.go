@@ -35,9 +35,15 @@ type Config struct {
 	Source     netip.Addr // of probes
 	Interval   time.Duration
 	Multiplier int
-	// Changed is called with the lists that have died or live again. It must not wait.
-	Changed func(dead map[string]string)
+	// Changed is called when something else is found. It must not wait.
+	Changed func(Found)
 	Log     *slog.Logger
+}
+
+// Found is what is found of lists.
+type Found struct {
+	Dead      map[string]string              // by key of the list, and why
+	Standings map[string]map[string]Standing // by key of the choice, and then of the list
 }
 
 // link sends and receives packets.
@@ -63,9 +69,10 @@ type Prober struct {
 	mu       sync.Mutex
 	targets  map[string]*target
 	byNumber map[uint32]*target
+	choices  map[string]*choice
 	last     uint32 // number
 	rounds   uint64
-	reported map[string]string
+	reported Found
 }
 
 type target struct {
@@ -95,8 +102,9 @@ func newProber(c Config, l link) *Prober {
 // Close ends it. Nobody may run it any more.
 func (p *Prober) Close() error { return p.link.close() }
 
-// Set says which lists are probed from now on. What is known of those that were probed stays.
-func (p *Prober) Set(targets []Target) {
+// Set says which lists are probed from now on, and which choices among them are made by delay.
+// What is known of those that were there stays.
+func (p *Prober) Set(targets []Target, choices []Choice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wanted := map[string]bool{}
@@ -115,6 +123,11 @@ func (p *Prober) Set(targets []Target) {
 			p.drop(key)
 		}
 	}
+	before := p.choices
+	p.choices = make(map[string]*choice, len(choices))
+	for _, c := range choices {
+		p.choices[c.Key] = newChoice(c, before[c.Key])
+	}
 }
 
 func (p *Prober) drop(key string) {
@@ -130,7 +143,7 @@ func (p *Prober) Status() map[string]Status {
 	defer p.mu.Unlock()
 	out := make(map[string]Status, len(p.targets))
 	for key, t := range p.targets {
-		_, dead := p.reported[key]
+		_, dead := p.reported.Dead[key]
 		out[key] = Status{dead, t.delay()}
 	}
 	return out
@@ -161,9 +174,9 @@ func (p *Prober) round(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.takeArrived() // all that had arrived by now, before it is judged as lost
-	if dead := p.judge(now); !maps.Equal(dead, p.reported) {
-		p.reported = dead
-		p.config.Changed(maps.Clone(dead))
+	if found := p.judge(now); !found.equal(p.reported) {
+		p.reported = found // which nobody changes
+		p.config.Changed(found)
 	}
 	if p.rounds++; p.rounds%2 == 1 {
 		for _, t := range p.targets {
@@ -187,9 +200,13 @@ func (p *Prober) takeArrived() {
 	}
 }
 
-// judge returns the lists that are dead, and why. Where none of several lists that have lived
-// returns, what was reported stays: the way back may be at fault.
-func (p *Prober) judge(now time.Time) map[string]string {
+func (f Found) equal(g Found) bool {
+	return maps.Equal(f.Dead, g.Dead) && maps.EqualFunc(f.Standings, g.Standings, maps.Equal)
+}
+
+// judge returns the lists that are dead, and why, and the standings of those that live. Where none
+// of several lists that have lived returns, what was reported stays: the way back may be at fault.
+func (p *Prober) judge(now time.Time) Found {
 	dead := map[string]string{}
 	lived := 0
 	for key, t := range p.targets {
@@ -207,7 +224,13 @@ func (p *Prober) judge(now time.Time) map[string]string {
 	if lived > 1 && len(dead) == len(p.targets) {
 		return p.reported
 	}
-	return dead
+	found := Found{Dead: dead, Standings: map[string]map[string]Standing{}}
+	for key, c := range p.choices {
+		if of := c.judge(now, p.targets); len(of) > 0 {
+			found.Standings[key] = of
+		}
+	}
+	return found
 }
 
 func (p *Prober) sendTo(t *target) {

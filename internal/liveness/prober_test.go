@@ -29,7 +29,9 @@ var (
 // fakeLink returns what is sent at once, as routers would. What goes by a segment that is cut is lost.
 type fakeLink struct {
 	cut     map[netip.Addr]bool
+	late    map[netip.Addr]time.Duration
 	arrived [][]byte
+	times   []time.Time // of arrival, of the first ones of arrived
 	sent    [][]byte
 	err     error
 }
@@ -44,10 +46,16 @@ func (f *fakeLink) send(b []byte, _ netip.Addr) error {
 			return nil
 		}
 	}
+	var late time.Duration
+	for a, d := range f.late {
+		if bytes.Contains(b[40:], a.AsSlice()) {
+			late = d
+		}
+	}
 	back := bytes.Clone(b)
 	copy(back[24:], sid.AsSlice())
 	back[43] = 0
-	f.arrived = append(f.arrived, back)
+	f.arrived, f.times = append(f.arrived, back), append(f.times, time.Now().Add(late))
 	return nil
 }
 
@@ -57,7 +65,12 @@ func (f *fakeLink) receive() ([]byte, time.Time) {
 	}
 	b := f.arrived[0]
 	f.arrived = f.arrived[1:]
-	return b, time.Now()
+	if len(f.times) == 0 {
+		return b, time.Now()
+	}
+	at := f.times[0]
+	f.times = f.times[1:]
+	return b, at
 }
 
 func (f *fakeLink) close() error { return nil }
@@ -66,15 +79,15 @@ func (f *fakeLink) close() error { return nil }
 type rig struct {
 	*Prober
 	*fakeLink
-	now  time.Time
-	dead map[string]string
+	now   time.Time
+	found Found
 }
 
 func newRig() *rig {
 	r := &rig{fakeLink: &fakeLink{cut: map[netip.Addr]bool{}}, now: time.Now()}
 	r.Prober = newProber(Config{
 		SID: sid, Source: source, Interval: 10 * time.Millisecond, Multiplier: 3, Log: slog.Default(),
-		Changed: func(dead map[string]string) { r.dead = dead },
+		Changed: func(f Found) { r.found = f },
 	}, r.fakeLink)
 	return r
 }
@@ -94,7 +107,7 @@ func (r *rig) pass(d time.Duration) {
 	}
 }
 
-func (r *rig) isDead() []string { return slices.Sorted(maps.Keys(r.dead)) }
+func (r *rig) isDead() []string { return slices.Sorted(maps.Keys(r.found.Dead)) }
 
 var (
 	viaA = Target{"a", addrs("fc00:0:a::", "fc00:0:9:1::")}
@@ -103,47 +116,72 @@ var (
 
 func TestProber(t *testing.T) {
 	r := newRig()
-	r.Set([]Target{viaA, viaB})
+	r.Set([]Target{viaA, viaB}, nil)
 	r.pass(time.Second)
-	if len(r.dead) > 0 || len(r.sent) < 180 || len(r.sent) > 220 {
-		t.Fatalf("dead %v after %d probes", r.dead, len(r.sent))
+	if len(r.found.Dead) > 0 || len(r.sent) < 180 || len(r.sent) > 220 {
+		t.Fatalf("dead %v after %d probes", r.found.Dead, len(r.sent))
 	}
 	r.cut[viaA.Path[0]] = true
 	r.pass(60 * time.Millisecond)
-	if got := r.isDead(); !slices.Equal(got, []string{"a"}) || !strings.Contains(r.dead["a"], "no probe returns") {
-		t.Errorf("dead %v", r.dead)
+	if got := r.isDead(); !slices.Equal(got, []string{"a"}) || !strings.Contains(r.found.Dead["a"], "no probe returns") {
+		t.Errorf("dead %v", r.found.Dead)
 	}
 	r.cut[viaB.Path[0]] = true // now none returns: is it the way back?
 	r.pass(time.Second)
 	if got := r.isDead(); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("dead %v, and nothing returns", r.dead)
+		t.Errorf("dead %v, and nothing returns", r.found.Dead)
 	}
 	clear(r.cut)
 	r.pass(time.Second)
-	if len(r.dead) > 0 {
-		t.Errorf("dead %v after all is mended", r.dead)
+	if len(r.found.Dead) > 0 {
+		t.Errorf("dead %v after all is mended", r.found.Dead)
 	}
 	r.err = errors.New("network is unreachable")
-	r.Set([]Target{viaA})
+	r.Set([]Target{viaA}, nil)
 	r.pass(time.Second)
-	if why := r.dead["a"]; why != "no probe can be sent: network is unreachable" {
+	if why := r.found.Dead["a"]; why != "no probe can be sent: network is unreachable" {
 		t.Errorf("dead because %q", why)
 	}
-	r.Set(nil)
+	r.Set(nil, nil)
 	r.pass(20 * time.Millisecond)
-	if len(r.dead) > 0 || len(r.Status()) > 0 {
-		t.Errorf("dead %v, of nothing", r.dead)
+	if len(r.found.Dead) > 0 || len(r.Status()) > 0 {
+		t.Errorf("dead %v, of nothing", r.found.Dead)
+	}
+}
+
+// The delay of probes decides among the lists of a choice. Nothing changes where the way back may
+// be at fault, and what nobody chooses any more has no standing.
+func TestProberChooses(t *testing.T) {
+	r := newRig()
+	r.late = map[netip.Addr]time.Duration{viaA.Path[0]: 20 * time.Millisecond}
+	bound := Choice{Key: "p", Lists: []string{"a", "b"}, Bound: 15 * time.Millisecond}
+	r.Set([]Target{viaA, viaB}, []Choice{bound, {Key: "q", Lists: []string{"a"}}})
+	r.pass(time.Second)
+	want := map[string]map[string]Standing{"p": {"a": {Above: true}}}
+	if len(r.found.Dead) > 0 || !maps.EqualFunc(r.found.Standings, want, maps.Equal) {
+		t.Fatalf("found %+v, want %+v", r.found, want)
+	}
+	r.cut[viaA.Path[0]], r.cut[viaB.Path[0]] = true, true
+	r.pass(time.Second)
+	if len(r.found.Dead) > 0 || !maps.EqualFunc(r.found.Standings, want, maps.Equal) {
+		t.Errorf("found %+v, and nothing returns", r.found)
+	}
+	clear(r.cut)
+	r.Set([]Target{viaA, viaB}, nil)
+	r.pass(time.Second)
+	if len(r.found.Dead) > 0 || len(r.found.Standings) > 0 {
+		t.Errorf("found %+v, and nothing is chosen", r.found)
 	}
 }
 
 // Somebody who sees no probe can make none, and a probe that is sent again is none.
 func TestForgery(t *testing.T) {
 	r := newRig()
-	r.Set([]Target{viaA, viaB})
+	r.Set([]Target{viaA, viaB}, nil)
 	r.pass(time.Second)
 	r.cut[viaA.Path[0]] = true
 	other := newRig() // which has another key
-	other.Set([]Target{viaA, viaB})
+	other.Set([]Target{viaA, viaB}, nil)
 	old := bytes.Clone(r.sent[len(r.sent)-10])
 	for range 30 {
 		other.pass(10 * time.Millisecond)
@@ -152,7 +190,7 @@ func TestForgery(t *testing.T) {
 		r.pass(10 * time.Millisecond)
 	}
 	if got := r.isDead(); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("dead %v: forged probes keep it alive", r.dead)
+		t.Errorf("dead %v: forged probes keep it alive", r.found.Dead)
 	}
 }
 
@@ -163,7 +201,7 @@ func TestManyLists(t *testing.T) {
 	for i := range 1000 {
 		many = append(many, Target{string(rune('a' + i)), addrs("fc00:0:a::")})
 	}
-	r.Set(many)
+	r.Set(many, nil)
 	if got := 2 * r.round(r.now); got != 50*time.Millisecond {
 		t.Errorf("1000 lists are probed every %s", got)
 	}
