@@ -164,7 +164,10 @@ type PolicyStatus struct {
 	Counter Counter        `json:"counter"`
 	Lists   []Counter      `json:"lists"`
 	// Down says of each list why packets do not take it; empty: they do. Nil: all are up.
-	Down  []string           `json:"down,omitempty"`
+	Down []string `json:"down,omitempty"`
+	// Slow says of each list why packets do not take it for its delay, though they could; empty:
+	// they do, or it is down. Nil: none is slow.
+	Slow  []string           `json:"slow,omitempty"`
 	Paths []srpolicy.Verdict `json:"paths"` // best first
 	// Delays are of each list; nil: none is probed.
 	Delays []Delay `json:"delays,omitempty"`
@@ -185,6 +188,7 @@ type ProtectionList struct {
 	srpolicy.SegmentList
 	Counter Counter `json:"counter"`
 	Down    string  `json:"down,omitempty"` // why packets could not take it; empty: they could
+	Slow    string  `json:"slow,omitempty"` // why they would not for its delay
 	Delay   Delay   `json:"delay"`
 	PathMTU PathMTU `json:"path_mtu,omitzero"`
 }
@@ -197,8 +201,11 @@ type Delay struct {
 	P99     uint64 `json:"p99"`
 }
 
-// DownAt returns why packets do not take a list now; empty: they do.
+// DownAt returns why packets cannot take a list now; empty: they can.
 func (s PolicyStatus) DownAt(list int) string { return srpolicy.Policy{Down: s.Down}.DownAt(list) }
+
+// SlowAt returns why packets do not take a list for its delay; empty: they do, or it is down.
+func (s PolicyStatus) SlowAt(list int) string { return srpolicy.Policy{Slow: s.Slow}.SlowAt(list) }
 
 // CandidatePathStatus is a candidate path, and what became of it.
 type CandidatePathStatus struct {

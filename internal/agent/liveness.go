@@ -21,21 +21,22 @@ import (
 // one goroutine at a time.
 type probing struct {
 	log *slog.Logger
-	// turn has packets leave the dead lists. It is called by one goroutine at a time.
-	turn func(dead map[string]string)
+	// turn has packets leave the dead lists, and the slow ones. It is called by one goroutine
+	// at a time.
+	turn func(liveness.Found)
 
 	of    plan.Liveness // what it was made of
 	hole  func() error  // ends the blackhole at the SID
 	end   context.CancelFunc
 	ended sync.WaitGroup
-	found chan map[string]string // the latest
+	found chan liveness.Found // the latest
 
 	mu     sync.Mutex
 	prober *liveness.Prober // nil: nothing is probed
 }
 
-func newProbing(log *slog.Logger, turn func(map[string]string)) *probing {
-	return &probing{log: log, turn: turn, found: make(chan map[string]string, 1)}
+func newProbing(log *slog.Logger, turn func(liveness.Found)) *probing {
+	return &probing{log: log, turn: turn, found: make(chan liveness.Found, 1)}
 }
 
 // adjust probes what a goal has, or nothing.
@@ -43,7 +44,7 @@ func (p *probing) adjust(g *plan.Goal) error {
 	of, ok := g.Liveness()
 	if p.prober != nil && (!ok || of != p.of) {
 		p.stop()
-		p.report(nil) // what is not probed is not dead
+		p.report(liveness.Found{}) // what is not probed is not dead
 	}
 	if !ok {
 		return nil
@@ -57,7 +58,11 @@ func (p *probing) adjust(g *plan.Goal) error {
 	for _, t := range g.Probes() {
 		targets = append(targets, liveness.Target{Key: t.List.Key(), Path: t.Path})
 	}
-	p.prober.Set(targets, nil)
+	var choices []liveness.Choice
+	for _, c := range g.Choices() {
+		choices = append(choices, liveness.Choice{Key: c.Key, Lists: c.Lists, Bound: time.Duration(c.DelayBound), Lowest: c.LowestDelay})
+	}
+	p.prober.Set(targets, choices)
 	return nil
 }
 
@@ -68,7 +73,7 @@ func (p *probing) start(of plan.Liveness) error {
 	}
 	prober, err := liveness.Open(liveness.Config{
 		SID: of.SID, Source: of.Source, Interval: time.Duration(of.Interval) * time.Millisecond, Multiplier: int(of.Multiplier),
-		Changed: func(found liveness.Found) { p.report(found.Dead) }, Log: p.log,
+		Changed: p.report, Log: p.log,
 	})
 	if err != nil {
 		return errors.Join(err, hole())
@@ -85,8 +90,8 @@ func (p *probing) start(of plan.Liveness) error {
 			select {
 			case <-ctx.Done():
 				return
-			case dead := <-p.found:
-				p.turn(dead)
+			case found := <-p.found:
+				p.turn(found)
 			}
 		}
 	})
@@ -94,13 +99,13 @@ func (p *probing) start(of plan.Liveness) error {
 }
 
 // report hands over what was found last: what nobody has taken yet is old.
-func (p *probing) report(dead map[string]string) {
+func (p *probing) report(found liveness.Found) {
 	select {
 	case <-p.found:
 	default:
 	}
 	select {
-	case p.found <- dead:
+	case p.found <- found:
 	default:
 	}
 }
@@ -135,31 +140,47 @@ func (p *probing) delays() map[string]liveness.Delay {
 }
 
 // turn has packets leave the lists that are dead, and take those again that are not: by one store
-// for each policy, and then by a plan, which may choose another candidate path.
-func (c *core) turn(dead map[string]string) {
-	was := c.deadLists()
-	if maps.Equal(was, dead) {
+// for each policy, and then by a plan, which may choose another candidate path. It also leaves
+// lists for their delay, and takes them again.
+func (c *core) turn(found liveness.Found) {
+	was, before := c.found()
+	died, standings := !maps.Equal(was, found.Dead), standingsOf(found)
+	if !died && maps.EqualFunc(before, standings, maps.Equal) {
 		return
 	}
 	why := func(of map[string]string) func([]netip.Addr) string {
 		return func(segments []netip.Addr) string { return of[srpolicy.SegmentList{Segments: segments}.Key()] }
 	}
-	c.dp.TurnLists(why(was), why(dead))
+	if died {
+		c.dp.TurnLists(why(was), why(found.Dead))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.isReady() != nil {
 		return
 	}
 	next := *c.goal
-	next.Dead = dead
+	next.Dead, next.Standings = found.Dead, standings
 	c.goal = &next
 	scope := plan.Scope{}.WithKinds(nil) // no resource differs
 	c.converge(plan.Compile(c.goal, c.goal.Config(scope), c.links, c.writer.Tables, scope), scope)
 	c.sync()
 }
 
-func (c *core) deadLists() map[string]string {
+func standingsOf(found liveness.Found) srpolicy.Standings {
+	out := srpolicy.Standings{}
+	for path, lists := range found.Standings {
+		out[path] = map[string]srpolicy.Standing{}
+		for list, s := range lists {
+			out[path][list] = srpolicy.Standing(s)
+		}
+	}
+	return out
+}
+
+// found is what the goal says of lists.
+func (c *core) found() (dead map[string]string, standings srpolicy.Standings) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.goal.Dead
+	return c.goal.Dead, c.goal.Standings
 }

@@ -201,6 +201,7 @@ func (a *Agent) Policies() ([]PolicyStatus, error) {
 		lists, all, err := a.core.dp.Counters.Lists(v.Name)
 		n := min(len(s.SegmentLists), len(lists))
 		s.Lists, s.Counter, s.Down = append([]Counter{}, lists[:n]...), all, now.Down[:min(len(s.SegmentLists), len(now.Down))]
+		s.Slow = now.Slow[:min(len(s.SegmentLists), len(now.Slow))]
 		for _, l := range s.SegmentLists {
 			if delays != nil {
 				s.Delays = append(s.Delays, delay(l))
@@ -211,7 +212,8 @@ func (a *Agent) Policies() ([]PolicyStatus, error) {
 			s.PathMTUs = nil
 		}
 		for i, l := range now.Protection {
-			ready := ProtectionList{SegmentList: l, Down: now.DownAt(len(s.SegmentLists) + i), Delay: delay(l), PathMTU: pathMTU(a.punts, l.Segments...)}
+			at := len(s.SegmentLists) + i
+			ready := ProtectionList{SegmentList: l, Down: now.DownAt(at), Slow: now.SlowAt(at), Delay: delay(l), PathMTU: pathMTU(a.punts, l.Segments...)}
 			if n+i < len(lists) {
 				ready.Counter = lists[n+i]
 			}

@@ -28,9 +28,9 @@ func TestFieldsAgree(t *testing.T) {
 
 func agree(t *testing.T, path string, typ reflect.Type, m protoreflect.MessageDescriptor) {
 	names := map[string]bool{}
-	for i := range typ.NumField() {
-		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
-		if name == "-" {
+	for _, f := range reflect.VisibleFields(typ) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" || f.Anonymous { // the fields of an embedded struct follow
 			continue
 		}
 		names[name] = true
@@ -40,7 +40,7 @@ func agree(t *testing.T, path string, typ reflect.Type, m protoreflect.MessageDe
 			t.Errorf("%s: %s has no such field", at, m.FullName())
 			continue
 		}
-		goType, list := typ.Field(i).Type, false
+		goType, list := f.Type, false
 		if goType.Kind() == reflect.Slice && !reflect.PointerTo(goType).Implements(textType) {
 			goType, list = goType.Elem(), true
 		}
@@ -118,7 +118,7 @@ func filled(t *testing.T) *config.Config {
 			fill(v.Elem())
 		case reflect.Map:
 			v.Set(reflect.ValueOf(map[string]string{"app": "web"}))
-		case reflect.Int:
+		case reflect.Int, reflect.Int64:
 			v.SetInt(int64(n%250 + 1))
 		case reflect.String:
 			v.SetString("text")

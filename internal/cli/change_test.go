@@ -105,13 +105,15 @@ func TestFlagsAreComplete(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range typ.NumField() {
-			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		for _, field := range reflect.VisibleFields(typ) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			switch noun + "." + name {
 			case "interface.name", "locator.name", "sid.sid", "policy.name", "tunnel.name", "steering.prefix":
 				continue // the argument
 			case "policy.-", "sid.-":
 				continue // state, and no field
+			case "policy.":
+				continue // embedded, and its fields follow
 			case "policy.segment_lists": // --segments and --weight
 				name = "segments"
 			case "steering.h_m_gtp4_d": // its own fields

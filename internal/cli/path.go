@@ -57,6 +57,8 @@ type pathList struct {
 	Segments  []pathStep `json:"segments"`
 	// Down is why packets do not take it; empty: they do.
 	Down string `json:"down,omitempty"`
+	// Slow is why they do not take it for its delay, though they could.
+	Slow string `json:"slow,omitempty"`
 	// Protects says that packets take it where none of the others is up.
 	Protects bool `json:"protects,omitempty"`
 }
@@ -411,13 +413,13 @@ func (k known) namespace(a netip.Addr) string {
 func (k known) lists(policy agent.PolicyStatus, to netip.Addr) (lists []pathList) {
 	var sum uint32
 	for i, l := range policy.SegmentLists {
-		if policy.DownAt(i) == "" {
+		if policy.DownAt(i) == "" && policy.SlowAt(i) == "" {
 			sum += max(l.Weight, 1)
 		}
 	}
 	for i, l := range policy.SegmentLists {
-		list := pathList{Down: policy.DownAt(i)}
-		if list.Down == "" {
+		list := pathList{Down: policy.DownAt(i), Slow: policy.SlowAt(i)}
+		if list.Down == "" && list.Slow == "" {
 			list.Share = 100 * float64(max(l.Weight, 1)) / float64(sum)
 		}
 		if i < len(policy.Lists) {
@@ -427,7 +429,7 @@ func (k known) lists(policy agent.PolicyStatus, to netip.Addr) (lists []pathList
 		lists = append(lists, list)
 	}
 	for _, l := range policy.Protection {
-		list := pathList{Down: l.Down, Protects: true, Packets: l.Counter.Packets}
+		list := pathList{Down: l.Down, Slow: l.Slow, Protects: true, Packets: l.Counter.Packets}
 		k.follow(&list, l.SegmentList, policy, to)
 		lists = append(lists, list)
 	}
@@ -534,8 +536,12 @@ func pathRows(g *printer.Grid, paths []podPath) {
 			}
 			row("path", "%s, preference %d: %s", cmp.Or(p.Path, "its own"), p.Preference, p.Why)
 			for i, l := range p.Lists {
-				if l.Down != "" {
+				switch {
+				case l.Down != "":
 					row(fmt.Sprintf("list %d", i), "down: %s", l.Down)
+					continue
+				case l.Slow != "":
+					row(fmt.Sprintf("list %d", i), "not in use: %s", l.Slow)
 					continue
 				}
 				share := fmt.Sprintf("%.0f%% of the flows", l.Share)

@@ -82,6 +82,31 @@ func TestPathOfPolicyWithAListDown(t *testing.T) {
 	}
 }
 
+// So do those of a list that is slow, which is shown with its round trip.
+func TestPathOfPolicyWithASlowList(t *testing.T) {
+	c := cluster()
+	p := &c.policies[0]
+	p.Slow, p.Delays = []string{"its round trip is above delay_bound 15ms", ""}, []agent.Delay{{Mean: 21000}, {Mean: 4000}}
+	p.Protection = []agent.ProtectionList{{SegmentList: p.SegmentLists[1], Slow: "another list has a lower delay"}}
+	got, err := c.between("default/a", "10.244.2.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := got[0].Lists
+	if l[0].Share != 0 || l[0].Down != "" || l[0].Slow == "" || l[1].Share != 100 || l[1].Slow != "" || !l[2].Protects || l[2].Slow == "" {
+		t.Errorf("%+v", l)
+	}
+	var out strings.Builder
+	if err := printer.WriteTable(&out, func(g *printer.Grid) { pathRows(g, got) }); err != nil || strings.Count(out.String(), "not in use: ") != 2 {
+		t.Errorf("%v: %s", err, &out)
+	}
+	const want = "3: fc00:0:f:e::,fc00:0:2:4:: (not in use: its round trip is above delay_bound 15ms; 21ms there and back); " +
+		"1: fc00:0:2:4:: (4ms there and back); protection 1: fc00:0:2:4:: (not in use: another list has a lower delay)"
+	if text := listStates(*p); text != want {
+		t.Errorf("%s, want\n%s", text, want)
+	}
+}
+
 func TestPathOfPolicy(t *testing.T) {
 	addr := netip.MustParseAddr
 	got, err := cluster().between("default/a", "10.244.2.9")

@@ -120,12 +120,14 @@ func sidFields() []field {
 	return fields
 }
 
-// Flags of segment lists, and of the preference, which policies share with their
-// candidate paths.
+// Flags of segment lists, of the preference and of the choice by delay, which policies share with
+// their candidate paths.
 var (
-	segmentsField   = field{name: "segments", about: "segment `list`, first segment first; repeat the flag for a second list", list: true, other: true}
-	weightField     = field{name: "weight", about: "`weight` of each --segments, in their order (default 1)", list: true, other: true}
-	preferenceField = field{name: "preference", about: "preference of this candidate path: the valid path with the highest is active (default 100)"}
+	segmentsField    = field{name: "segments", about: "segment `list`, first segment first; repeat the flag for a second list", list: true, other: true}
+	weightField      = field{name: "weight", about: "`weight` of each --segments, in their order (default 1)", list: true, other: true}
+	delayBoundField  = field{name: "delay_bound", about: "longest round trip of a segment list that carries packets, as a `duration` such as 15ms"}
+	lowestDelayField = field{name: "lowest_delay", about: "only the segment lists with the lowest round trip carry packets", flag: true}
+	preferenceField  = field{name: "preference", about: "preference of this candidate path: the valid path with the highest is active (default 100)"}
 )
 
 func policyCommand(a *app) *cobra.Command {
@@ -140,7 +142,7 @@ func policyCommand(a *app) *cobra.Command {
 		section: "policies",
 		fields: []field{
 			{name: "behavior", about: "H.Encaps, H.Encaps.Red (the default), H.Encaps.L2 or H.Encaps.L2.Red", words: namesOf(srpolicy.Behaviors())},
-			segmentsField, weightField, preferenceField,
+			segmentsField, weightField, preferenceField, delayBoundField, lowestDelayField,
 			{name: "source", about: "outer IPv6 source (default: the node's)"},
 			{name: "color", about: "the policy's color"},
 			{name: "endpoint", about: "the policy's endpoint"},
@@ -165,6 +167,7 @@ var candidatePaths = noun[agent.CandidatePathStatus]{
 	section: "candidate_paths",
 	fields: []field{
 		{name: "policy", about: "name of the policy that the path belongs to"}, segmentsField, weightField, preferenceField,
+		delayBoundField, lowestDelayField,
 	},
 	finish:  setSegmentLists,
 	example: `  culvert candidate-path add gold-south --policy gold --preference 50 --segments 2001:db8:13:1::,2001:db8:2:d46::`,
@@ -244,7 +247,7 @@ func segmentLists(lists []srpolicy.SegmentList) string {
 // listStates are a policy's lists, how long probes of them take, why packets do not take
 // some of them, and what routers said of their MTU.
 func listStates(s agent.PolicyStatus) string {
-	if len(s.Down) == 0 && len(s.Delays) == 0 && len(s.Protection) == 0 && len(s.PathMTUs) == 0 {
+	if len(s.Down) == 0 && len(s.Slow) == 0 && len(s.Delays) == 0 && len(s.Protection) == 0 && len(s.PathMTUs) == 0 {
 		return segmentLists(s.SegmentLists)
 	}
 	var out []string
@@ -257,10 +260,10 @@ func listStates(s agent.PolicyStatus) string {
 		if i < len(s.PathMTUs) {
 			path = s.PathMTUs[i]
 		}
-		out = append(out, listState(l, s.DownAt(i), delay)+pathMTU(path))
+		out = append(out, listState(l, s.DownAt(i), s.SlowAt(i), delay)+pathMTU(path))
 	}
 	for _, l := range s.Protection {
-		out = append(out, "protection "+listState(l.SegmentList, l.Down, l.Delay)+pathMTU(l.PathMTU))
+		out = append(out, "protection "+listState(l.SegmentList, l.Down, l.Slow, l.Delay)+pathMTU(l.PathMTU))
 	}
 	return strings.Join(out, "; ")
 }
@@ -273,15 +276,22 @@ func pathMTU(p agent.PathMTU) string {
 	return fmt.Sprintf(" (path MTU %d, said %s ago)", p.MTU, time.Duration(p.Age)*time.Second)
 }
 
-func listState(l srpolicy.SegmentList, down string, delay agent.Delay) string {
-	text := fmt.Sprintf("%d: %s", max(1, l.Weight), textsOf(l.Segments))
+func listState(l srpolicy.SegmentList, down, slow string, delay agent.Delay) string {
+	var state []string
 	switch {
 	case down != "":
-		return text + " (down: " + down + ")"
-	case delay.Mean > 0:
-		return text + fmt.Sprintf(" (%s there and back)", time.Duration(delay.Mean)*time.Microsecond)
+		state = append(state, "down: "+down)
+	case slow != "":
+		state = append(state, "not in use: "+slow)
 	}
-	return text
+	if down == "" && delay.Mean > 0 {
+		state = append(state, fmt.Sprintf("%s there and back", time.Duration(delay.Mean)*time.Microsecond))
+	}
+	text := fmt.Sprintf("%d: %s", max(1, l.Weight), textsOf(l.Segments))
+	if len(state) == 0 {
+		return text
+	}
+	return text + " (" + strings.Join(state, "; ") + ")"
 }
 
 var steerings = noun[agent.SteeringStatus]{

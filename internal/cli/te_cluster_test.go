@@ -79,7 +79,7 @@ func (m taker) Policies() ([]agent.PolicyStatus, error) {
 					Name: observed.KubePathName("srv6policy:" + name), Policy: p.Name, Preference: spec.Preference, SegmentLists: spec.SegmentLists}})
 			}
 		}
-		p.Policy, p.Paths = srpolicy.Choose(p.Policy, others, "", func(srpolicy.SegmentList) error { return nil })
+		p.Policy, p.Paths = srpolicy.Choose(p.Policy, others, "", func(srpolicy.SegmentList) error { return nil }, nil)
 	}
 	return all, err
 }

@@ -464,7 +464,8 @@ func TestFieldKinds(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var walk func(reflect.Type)
 	walk = func(typ reflect.Type) {
-		if seen[typ] || typ == reflect.TypeFor[netip.Addr]() || typ == reflect.TypeFor[netip.Prefix]() || typ == reflect.TypeFor[config.CPUs]() {
+		if seen[typ] || typ == reflect.TypeFor[netip.Addr]() || typ == reflect.TypeFor[netip.Prefix]() || typ == reflect.TypeFor[config.CPUs]() ||
+			typ == reflect.TypeFor[srpolicy.Duration]() {
 			return
 		}
 		seen[typ] = true

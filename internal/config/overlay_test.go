@@ -185,6 +185,43 @@ liveness: {enabled: true, sid: 'fc00:1:0:f::', ends: [{locator: 'fc00:e::/48', s
 	}
 }
 
+// What is chosen by delay has to be measured.
+func TestDelayConstraints(t *testing.T) {
+	const good = `encapsulation: {source: '2001:db8::1'}
+liveness: {enabled: true, sid: 'fc00:1:0:f::', ends: [{locator: 'fc00:e::/48', sid: 'fc00:e:0:1::'}]}
+policies:
+  - {name: p, delay_bound: 15ms, lowest_delay: true, segment_lists: [{segments: ['fc00:e:0:6::']}, {segments: ['fc00:a:0:1::', 'fc00:9::6']}]}
+candidate_paths:
+  - {name: x, policy: p, segment_lists: [{segments: ['fc00:e:0:7::']}]}
+`
+	c, err := config.Parse([]byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := c.Policies[0].DelayConstraint; d.DelayBound.String() != "15ms" || !d.LowestDelay {
+		t.Errorf("%+v", d)
+	}
+	off := "liveness: {enabled: true, sid: 'fc00:1:0:f::', ends: [{locator: 'fc00:e::/48', sid: 'fc00:e:0:1::'}]}\n"
+	for _, tt := range []struct{ old, new, want string }{
+		{off, "", "line 3: policies[0].delay_bound: nothing measures delays: liveness is off (fix: give liveness: {enabled: true, sid: ADDRESS}, or remove it)"},
+		{off + "policies:\n  - {name: p, delay_bound: 15ms, ", "policies:\n  - {name: p, ", "line 3: policies[0].lowest_delay: nothing measures"},
+		{"15ms", "15", "give a time with its unit, such as 15ms or 800us"},
+		{"15ms", "0s", "give a time with its unit"},
+		{"15ms", "-15ms", "line 4: policies[0].delay_bound: is -15ms (fix: more than 0s, and at most 10s)"},
+		{"15ms", "1h", "line 4: policies[0].delay_bound: is 1h0m0s"},
+		{"'fc00:e::/48', sid: 'fc00:e:0:1::'", "'fc00:f::/48', sid: 'fc00:f:0:1::'", "policies[0].segment_lists[0].segments: no probe can measure the way to fc00:e:0:6::"},
+		{"'fc00:e:0:7::'", "'fc00:9::6'", "candidate_paths[0].segment_lists[0].segments: no probe can measure the way to fc00:9::6"},
+		{"policy: p,", "policy: p, delay_bound: 20s,", "candidate_paths[0].delay_bound: is 20s"},
+	} {
+		if !strings.Contains(good, tt.old) {
+			t.Fatalf("there is no %q", tt.old)
+		}
+		if _, err := config.Parse([]byte(strings.Replace(good, tt.old, tt.new, 1))); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q in place of %q: %v, want %s", tt.new, tt.old, err, tt.want)
+		}
+	}
+}
+
 func TestEnforcesPolicies(t *testing.T) {
 	for yaml, want := range map[string]bool{
 		"overlay: {mode: kube, locator_pool: 'fc00::/32'}":                                    true,

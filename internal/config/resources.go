@@ -131,6 +131,7 @@ func checkPolicies(v *validator) {
 		}
 		v.refuse(!p.Source.IsValid() && !v.Encapsulation.Source.IsValid(),
 			at+".source", "set encapsulation.source, an IPv6 address of this node", "the policy has no outer source address")
+		v.measured(at, p.DelayConstraint, p.DelayConstraint, p.SegmentLists)
 	}
 }
 
@@ -141,6 +142,34 @@ func checkCandidatePaths(v *validator) {
 		v.fields(at, p.Validate())
 		names.check(at+".name", p.Name, "give each candidate path its own name")
 		v.policy(at+".policy", p.Policy)
+		c := p.DelayConstraint
+		if of := v.policies[p.Policy]; of != nil {
+			c = c.Or(of.DelayConstraint)
+		}
+		v.measured(at, p.DelayConstraint, c, p.SegmentLists)
+	}
+}
+
+// measured requires probes of all lists that are chosen by their delay: own is what the resource
+// itself asks for, and all includes what its policy does.
+func (v *validator) measured(at string, own, all srpolicy.DelayConstraint, lists []srpolicy.SegmentList) {
+	field := at + ".delay_bound"
+	if own.DelayBound == 0 {
+		field = at + ".lowest_delay"
+	}
+	v.refuse(own.IsSet() && !v.Liveness.Enabled, field,
+		"give liveness: {enabled: true, sid: ADDRESS}, or remove it", "nothing measures delays: liveness is off")
+	if !all.IsSet() || !v.Liveness.Enabled || v.Overlay.IsSet() { // a cluster knows more ends than the file
+		return
+	}
+	for i, l := range lists {
+		if len(l.Segments) != 1 {
+			continue
+		}
+		s := l.Segments[0]
+		known := slices.ContainsFunc(v.Liveness.Ends, func(e LivenessEnd) bool { return e.Locator.Contains(s) })
+		v.refuse(!known, fmt.Sprintf("%s.segment_lists[%d].segments", at, i),
+			"give an End of its router: liveness.ends: [{locator: PREFIX, sid: SID}]", "no probe can measure the way to %s, and it is chosen by delay", s)
 	}
 }
 

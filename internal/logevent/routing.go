@@ -13,6 +13,9 @@ var (
 	SegmentListUp = define("segment_list.up", slog.LevelInfo,
 		"Packets take a segment list again.",
 		"")
+	SegmentListSlow = define("segment_list.slow", slog.LevelInfo,
+		"Packets leave a segment list for its delay: it is above `delay_bound`, or `lowest_delay` chose another one.",
+		"If it is above the bound, check the links along the segments in the line for queues.")
 	LivenessStarted = define("liveness.started", slog.LevelInfo,
 		"Probes of segment lists begin.",
 		"")

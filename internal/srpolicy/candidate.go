@@ -24,6 +24,8 @@ type CandidatePath struct {
 	// 100.
 	Preference   uint32        `json:"preference,omitempty"`
 	SegmentLists []SegmentList `json:"segment_lists"`
+	// DelayConstraint is the policy's where it says nothing.
+	DelayConstraint
 }
 
 // Validate checks a candidate path. It does not look up the policy.
@@ -32,6 +34,7 @@ func (c CandidatePath) Validate() []srv6.FieldError {
 	if c.Policy == "" {
 		errs.add("policy", "give the name of a policy", "is missing: a candidate path is one of a policy")
 	}
+	errs = append(errs, c.DelayConstraint.check()...)
 	return append(errs, checkLists(c.SegmentLists)...)
 }
 
@@ -65,31 +68,40 @@ type Verdict struct {
 	Why      string `json:"why"`
 }
 
-// judged is a candidate path, and why each of its lists cannot be used; nil: all can.
+// judged is a candidate path, why each of its lists cannot be used, and why it is not for its
+// delay; nil: all are.
 type judged struct {
 	Verdict
-	of   Candidate
-	down []string
+	of         Candidate
+	lives      bool // packets can take one of its lists, within the delay bound or not
+	down, slow []string
 }
 
 // Choose selects the active candidate path among a policy's own lists and the others
 // (RFC 9256 section 2.9). usable returns why a list cannot be used, or nil: its first segment
 // has to be reachable (section 5.1), and probes have to return where there are some. A path is
-// valid if one of its lists can be used. Of valid paths with the same preference and
-// protocol origin the installed one stays.
+// valid if one of its lists can be used, and is not above its delay bound. Of valid paths with the
+// same preference and protocol origin the installed one stays.
 //
 // Choose returns the policy with the lists of the active path and those of the path that
 // protects it (section 9.3), which of them are down, and a verdict on each path, best first.
 // The next valid path protects the active one, as far as there is room for its lists. If no
-// path is valid, the policy has the best one, and no list of it is down: packets try what was
-// chosen, and take no path that nobody chose (section 8.2).
-func Choose(p Policy, others []Candidate, installed string, usable func(SegmentList) error) (Policy, []Verdict) {
+// path is valid, the policy has the best one: of those with a list that can be used, if the bound
+// alone is against it. Packets take its lists with the lowest delay. Where none can be used, no
+// list is down: packets try what was chosen, and take no path that nobody chose (section 8.2).
+func Choose(p Policy, others []Candidate, installed string, usable func(SegmentList) error, delays Standings) (Policy, []Verdict) {
 	var all []judged
 	if len(p.SegmentLists) > 0 {
-		all = append(all, judge(Candidate{CandidatePath: CandidatePath{Preference: p.Preference, SegmentLists: p.SegmentLists}}, usable))
+		own := CandidatePath{Preference: p.Preference, SegmentLists: p.SegmentLists}
+		others = append([]Candidate{{CandidatePath: own}}, others...)
 	}
 	for _, c := range others {
-		all = append(all, judge(c, usable))
+		c.DelayConstraint = c.DelayConstraint.Or(p.DelayConstraint)
+		var standings map[string]Standing
+		if c.DelayConstraint.IsSet() {
+			standings = delays[PathKey(p.Name, c.Name)]
+		}
+		all = append(all, judge(c, usable, standings))
 	}
 	if len(all) == 0 {
 		return p, nil
@@ -98,6 +110,7 @@ func Choose(p Policy, others []Candidate, installed string, usable func(SegmentL
 		c, d := a.of, b.of
 		return cmp.Or(
 			compareBool(b.Valid, a.Valid),
+			compareBool(b.lives, a.lives),
 			cmp.Compare(b.Preference, a.Preference),
 			cmp.Compare(cmp.Or(d.Origin, ByConfiguration), cmp.Or(c.Origin, ByConfiguration)),
 			compareBool(d.Name == installed, c.Name == installed),
@@ -107,7 +120,7 @@ func Choose(p Policy, others []Candidate, installed string, usable func(SegmentL
 			strings.Compare(c.Name, d.Name),
 		)
 	})
-	p.SegmentLists, p.Down = all[0].of.SegmentLists, all[0].down
+	p.SegmentLists, p.Down, p.Slow = all[0].of.SegmentLists, all[0].down, all[0].slow
 	if len(all) > 1 && all[1].Valid {
 		p.protect(&all[1])
 	}
@@ -122,17 +135,25 @@ func Choose(p Policy, others []Candidate, installed string, usable func(SegmentL
 // protect holds the lists of a valid path ready, if one of them that can be used has room.
 func (p *Policy) protect(by *judged) {
 	n := len(p.SegmentLists)
-	lists := by.of.SegmentLists[:min(len(by.of.SegmentLists), MaxSegmentLists-n)]
-	down := make([]string, n+len(lists))
-	copy(down, p.Down)
-	copy(down[n:], by.down)
-	if !slices.Contains(down[n:], "") {
+	protected := *p
+	protected.Protection = by.of.SegmentLists[:min(len(by.of.SegmentLists), MaxSegmentLists-n)]
+	m := len(protected.Protection)
+	protected.Down, protected.Slow = join(p.Down, n, by.down, m), join(p.Slow, n, by.slow, m)
+	if !protected.carry(n, n+m) {
 		return
 	}
-	by.Protects, p.Protection = true, lists
-	if p.Down != nil || by.down != nil {
-		p.Down = down
+	by.Protects, *p = true, protected
+}
+
+// join are the reasons of n lists and of m others; nil: all lists are without.
+func join(a []string, n int, b []string, m int) []string {
+	if a == nil && b == nil {
+		return nil
 	}
+	out := make([]string, n+m)
+	copy(out, a)
+	copy(out[n:], b)
+	return out
 }
 
 // MostLists is how many lists the data path holds of a policy at most, whose candidate paths have
@@ -146,7 +167,7 @@ func MostLists(sizes []int) int {
 }
 
 // judge finds out whether a candidate path is valid, and which of its lists are.
-func judge(c Candidate, usable func(SegmentList) error) judged {
+func judge(c Candidate, usable func(SegmentList) error, delays map[string]Standing) judged {
 	j := judged{Verdict: Verdict{Path: c.Name, Preference: cmp.Or(c.Preference, DefaultPreference)}, of: c}
 	var reasons []string
 	down := make([]string, len(c.SegmentLists))
@@ -157,14 +178,60 @@ func judge(c Candidate, usable func(SegmentList) error) judged {
 		}
 	}
 	up := len(down) - len(reasons)
-	j.Valid = up > 0
+	j.lives, j.Valid = up > 0, up > 0
 	switch {
-	case !j.Valid:
+	case !j.lives:
 		j.Why = "no segment list can be used: " + strings.Join(reasons, "; ")
+		return j
 	case len(reasons) > 0:
 		j.down, j.Why = down, fmt.Sprintf("%d of %d segment lists can be used: %s", up, len(down), strings.Join(reasons, "; "))
 	}
+	if len(delays) > 0 {
+		j.judgeDelays(delays)
+	}
 	return j
+}
+
+// judgeDelays finds out which of the lists that can be used carry packets: those within the bound,
+// or all where none is. Those that are aside carry nothing while others do.
+func (j *judged) judgeDelays(delays map[string]Standing) {
+	lists := j.of.SegmentLists
+	all := make([]Standing, len(lists))
+	var live, within, carry []int
+	for i, l := range lists {
+		if j.down == nil || j.down[i] == "" {
+			all[i] = delays[l.Key()]
+			live = append(live, i)
+			if !all[i].Above {
+				within = append(within, i)
+			}
+		}
+	}
+	pool := within
+	if j.Valid = len(within) > 0; !j.Valid {
+		pool = live
+		j.Why = also(fmt.Sprintf("no segment list is within delay_bound %s", j.of.DelayBound), j.Why)
+	}
+	for _, i := range pool {
+		if all[i].Aside == "" {
+			carry = append(carry, i)
+		}
+	}
+	if len(carry) == 0 {
+		carry = pool
+	}
+	if len(carry) == len(live) {
+		return
+	}
+	j.slow = make([]string, len(lists))
+	for _, i := range live {
+		if !slices.Contains(carry, i) {
+			j.slow[i] = all[i].why(j.of.DelayConstraint)
+		}
+	}
+	if j.Valid {
+		j.Why = also(fmt.Sprintf("%d of %d segment lists not in use for the delay", len(live)-len(carry), len(lists)), j.Why)
+	}
 }
 
 // explain marks the first path as active, and says why it is and the others are not.
@@ -173,6 +240,8 @@ func explain(all []judged, installed string) {
 	for i := range all {
 		v := &all[i].Verdict
 		switch {
+		case i == 0 && !v.Valid && all[i].lives:
+			v.Why += "; no path is valid: best effort by the lowest delay"
 		case !v.Valid: // it says why
 		case v.Protects:
 			v.Why = also("stands by, held ready", v.Why)

@@ -89,7 +89,7 @@ func TestChoose(t *testing.T) {
 		},
 		"nothing at all": {},
 	} {
-		got, verdicts := Choose(Policy{Name: "p", SegmentLists: tt.own}, tt.others, tt.installed, func(l SegmentList) error { return reachable(l.Segments[0]) })
+		got, verdicts := Choose(Policy{Name: "p", SegmentLists: tt.own}, tt.others, tt.installed, func(l SegmentList) error { return reachable(l.Segments[0]) }, nil)
 		if !slices.EqualFunc(got.SegmentLists, tt.lists, func(x, y SegmentList) bool { return slices.Equal(x.Segments, y.Segments) }) {
 			t.Errorf("%s: packets take %v, want %v", name, got.SegmentLists, tt.lists)
 		}
@@ -142,7 +142,7 @@ func TestProtection(t *testing.T) {
 				return errors.New("no route")
 			}
 			return nil
-		})
+		}, nil)
 		if !slices.EqualFunc(got.Protection, lists(tt.protection...), func(x, y SegmentList) bool { return slices.Equal(x.Segments, y.Segments) }) {
 			t.Errorf("%s: protected by %v, want %v", name, got.Protection, tt.protection)
 		}

@@ -50,29 +50,63 @@ func (p Policy) Lists() []SegmentList {
 }
 
 // InUse returns which of Lists packets take, from first on and before end: those of Protection
-// where one of these is up, and none of SegmentLists.
+// where one of these carries packets, and none of SegmentLists does. Where none does at all, a
+// list that packets do not take for its delay is better than one that is down.
 func (p Policy) InUse() (first, end int) {
 	n := len(p.SegmentLists)
-	up := func(from, to int) bool {
-		for i := from; i < to; i++ {
-			if p.DownAt(i) == "" {
-				return true
-			}
-		}
-		return false
-	}
-	if all := n + len(p.Protection); !up(0, n) && up(n, all) {
+	all := n + len(p.Protection)
+	switch {
+	case p.carry(0, n):
+	case p.carry(n, all):
+		return n, all
+	case !p.live(0, n) && p.live(n, all):
 		return n, all
 	}
 	return 0, n
 }
 
+// carry says whether one of some of Lists carries packets.
+func (p Policy) carry(first, end int) bool {
+	for i := first; i < end; i++ {
+		if p.DownAt(i) == "" && p.SlowAt(i) == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// live says whether packets can take one of some of Lists.
+func (p Policy) live(first, end int) bool {
+	p.Slow = nil
+	return p.carry(first, end)
+}
+
+// Out returns which of Lists packets do not take, by number, where they take those from first on and
+// before end. If none of these carries packets, slow ones do; if all are down, packets try all.
+func (p Policy) Out(first, end int) (out []int) {
+	if !p.live(first, end) {
+		return nil
+	}
+	slow := p.carry(first, end)
+	for i := range len(p.SegmentLists) + len(p.Protection) {
+		if p.DownAt(i) != "" || slow && p.SlowAt(i) != "" {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
 // DownAt returns why packets cannot take one of Lists now; empty: they can.
-func (p Policy) DownAt(list int) string {
-	if list >= len(p.Down) {
+func (p Policy) DownAt(list int) string { return at(p.Down, list) }
+
+// SlowAt returns why packets do not take one of Lists for its delay; empty: they do, or it is down.
+func (p Policy) SlowAt(list int) string { return at(p.Slow, list) }
+
+func at(reasons []string, i int) string {
+	if i >= len(reasons) {
 		return ""
 	}
-	return p.Down[list]
+	return reasons[i]
 }
 
 // EffectiveWeight returns the list's weight, with the default filled in.
@@ -130,6 +164,7 @@ func (p Policy) Validate() []srv6.FieldError {
 	if p.Endpoint.Zone() != "" {
 		errs.add("endpoint", "give the address of the policy's end without a zone", "%s has a zone", p.Endpoint)
 	}
+	errs = append(errs, p.DelayConstraint.check()...)
 	if len(p.SegmentLists) == 0 {
 		return errs // candidate paths may provide them
 	}

@@ -30,12 +30,15 @@ type Policy struct {
 	// Preference of SegmentLists among the policy's candidate paths. Default 100.
 	Preference   uint32        `json:"preference,omitempty"`
 	SegmentLists []SegmentList `json:"segment_lists,omitempty"`
+	// DelayConstraint is of SegmentLists, and of the candidate paths that have none.
+	DelayConstraint
 	// Protection are the lists of the candidate path that takes over at once where none of
 	// SegmentLists is up. Down says of each list, those of Protection last, why packets cannot
-	// take it now; empty: they can. Nil: all can. Both are state, and no part of a
-	// configuration.
+	// take it now; empty: they can. Nil: all can. Slow says of each why packets do not take it
+	// for its delay, though they could. All three are state, and no part of a configuration.
 	Protection []SegmentList `json:"-"`
 	Down       []string      `json:"-"`
+	Slow       []string      `json:"-"`
 }
 
 // SegmentList is a weighted segment list of a policy, first segment first.

@@ -213,14 +213,16 @@ func (w *Writer) holds(to *plan.Tables, s plan.Scope) {
 		own := func(path string) string { return cmp.Or(path, "(its own segment lists)") }
 		w.log.Info("policy takes another candidate path", "event", logevent.PolicyPathChanged, "policy", policy, "path", own(now.Path), "before", own(before), "held_ready", ready, "why", now.Why)
 	})
-	to.Turned(w.Tables, s, func(policy string, list int, down string) {
-		p := to.Policies[policy]
-		segments := p.Lists()[list].Segments
-		if down != "" {
-			w.log.Warn("segment list is down", "event", logevent.SegmentListDown, "policy", policy, "list", list, "segments", segments, "why", down)
-			return
+	to.Turned(w.Tables, s, func(turn plan.Turn) {
+		log := w.log.With("policy", turn.Policy, "list", turn.List, "segments", to.Policies[turn.Policy].Lists()[turn.List].Segments)
+		switch {
+		case turn.Slow:
+			log.Info("packets leave a segment list for its delay", "event", logevent.SegmentListSlow, "why", turn.Why)
+		case turn.Why != "":
+			log.Warn("segment list is down", "event", logevent.SegmentListDown, "why", turn.Why)
+		default:
+			log.Info("segment list is up again", "event", logevent.SegmentListUp)
 		}
-		w.log.Info("segment list is up again", "event", logevent.SegmentListUp, "policy", policy, "list", list, "segments", segments)
 	})
 	w.Tables = to
 	maps.DeleteFunc(w.Modes, func(name string, _ attach.Mode) bool {

@@ -225,7 +225,7 @@ func Same(a, b any) bool {
 			return true
 		}
 	case srpolicy.CandidatePath:
-		if q, ok := b.(srpolicy.CandidatePath); ok && p.Name == q.Name && p.Policy == q.Policy && p.Preference == q.Preference && equalLists(p.SegmentLists, q.SegmentLists) {
+		if q, ok := b.(srpolicy.CandidatePath); ok && p.Name == q.Name && p.Policy == q.Policy && p.Preference == q.Preference && p.DelayConstraint == q.DelayConstraint && equalLists(p.SegmentLists, q.SegmentLists) {
 			return true
 		}
 	case srpolicy.Steering:
@@ -245,8 +245,8 @@ func Same(a, b any) bool {
 // lists that they had.
 func EqualPolicies(p, q *srpolicy.Policy) bool {
 	return p.Name == q.Name && p.Behavior == q.Behavior && p.Source == q.Source && p.Color == q.Color && p.Endpoint == q.Endpoint &&
-		p.BindingSID == q.BindingSID && p.Preference == q.Preference && equalLists(p.SegmentLists, q.SegmentLists) &&
-		equalLists(p.Protection, q.Protection) && slices.Equal(p.Down, q.Down)
+		p.BindingSID == q.BindingSID && p.Preference == q.Preference && p.DelayConstraint == q.DelayConstraint && equalLists(p.SegmentLists, q.SegmentLists) &&
+		equalLists(p.Protection, q.Protection) && slices.Equal(p.Down, q.Down) && slices.Equal(p.Slow, q.Slow)
 }
 
 func equalLists(a, b []srpolicy.SegmentList) bool {

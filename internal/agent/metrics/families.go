@@ -144,7 +144,7 @@ var families = slices.Concat(
 			emit(float64(len(v.Without)), v.Name)
 		}
 	}, "class"),
-	gauge("segment_list_up", "1 where packets take a segment list of an SR policy; 0 where it is down.",
+	gauge("segment_list_up", "1 where packets can take a segment list of an SR policy; 0 where it is down.",
 		func(r *reading, emit emit) {
 			for _, v := range r.policies {
 				for i := range v.SegmentLists {
@@ -156,11 +156,23 @@ var families = slices.Concat(
 				}
 			}
 		}, "policy", "list"),
+	gauge("segment_list_slow", "1 where packets do not take a segment list of an SR policy for its delay, though they could.",
+		func(r *reading, emit emit) {
+			for _, v := range r.policies {
+				for i := range v.SegmentLists {
+					slow := 0.0
+					if v.SlowAt(i) != "" {
+						slow = 1
+					}
+					emit(slow, v.Name, strconv.Itoa(i))
+				}
+			}
+		}, "policy", "list"),
 	gauge("policy_protected", "1 where a path that takes over at once protects the active one of an SR policy; 0 where none does.",
 		func(r *reading, emit emit) {
 			for _, v := range r.policies {
 				ready := 0.0
-				if slices.ContainsFunc(v.Protection, func(l agent.ProtectionList) bool { return l.Down == "" }) {
+				if slices.ContainsFunc(v.Protection, func(l agent.ProtectionList) bool { return l.Down == "" && l.Slow == "" }) {
 					ready = 1
 				}
 				emit(ready, v.Name)

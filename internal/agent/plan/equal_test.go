@@ -16,6 +16,9 @@ func TestEveryFieldIsCompared(t *testing.T) {
 	differ[class.Entry](t, func(a, b *class.Entry) bool { return equal(&Steering{Entry: *a}, &Steering{Entry: *b}) })
 	differ[Steering](t, func(a, b *Steering) bool { return equal(a, b) })
 	differ[srpolicy.CandidatePath](t, func(a, b *srpolicy.CandidatePath) bool { return desired.Same(*a, *b) })
+	differ[srpolicy.DelayConstraint](t, func(a, b *srpolicy.DelayConstraint) bool {
+		return desired.EqualPolicies(&srpolicy.Policy{DelayConstraint: *a}, &srpolicy.Policy{DelayConstraint: *b})
+	})
 	differ[srpolicy.Steering](t, desired.EqualSteering)
 	differ[srpolicy.SegmentList](t, func(a, b *srpolicy.SegmentList) bool {
 		return desired.EqualPolicies(&srpolicy.Policy{SegmentLists: []srpolicy.SegmentList{*a}}, &srpolicy.Policy{SegmentLists: []srpolicy.SegmentList{*b}})
@@ -47,6 +50,8 @@ func setAny(v reflect.Value) bool {
 		*p = netip.MustParsePrefix("fc00::/64")
 	case *srpolicy.Steering:
 		p.Policy = "p"
+	case *srpolicy.DelayConstraint:
+		p.LowestDelay = true
 	case *class.Entry:
 		p.Policy = "p"
 	default:
@@ -57,7 +62,9 @@ func setAny(v reflect.Value) bool {
 			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		case reflect.Pointer:
 			v.Set(reflect.New(v.Type().Elem()))
-		case reflect.Int:
+		case reflect.Bool:
+			v.SetBool(true)
+		case reflect.Int, reflect.Int64:
 			v.SetInt(1)
 		case reflect.Uint8, reflect.Uint32:
 			v.SetUint(1)

@@ -34,6 +34,8 @@ type Goal struct {
 	Refused  map[string]string        // observed traffic classes that are not used, and why
 	// Dead are the segment lists of which no probe returns, by SegmentList.Key, and why.
 	Dead map[string]string
+	// Standings are what the delays of lists make of them.
+	Standings srpolicy.Standings
 }
 
 // All are all resources, the file's first.

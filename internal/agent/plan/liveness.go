@@ -62,6 +62,40 @@ func (g *Goal) Probes() (out []Probe) {
 	return out
 }
 
+// Choice is a candidate path whose lists carry packets by their delay.
+type Choice struct {
+	Key   string   // srpolicy.PathKey
+	Lists []string // SegmentList.Key
+	srpolicy.DelayConstraint
+}
+
+// Choices are the candidate paths with a constraint of delay, of their own or their policy's.
+func (g *Goal) Choices() (out []Choice) {
+	of := map[string]srpolicy.DelayConstraint{}
+	add := func(policy, path string, lists []srpolicy.SegmentList, c srpolicy.DelayConstraint) {
+		if !c.IsSet() || len(lists) == 0 {
+			return
+		}
+		choice := Choice{Key: srpolicy.PathKey(policy, path), DelayConstraint: c}
+		for _, l := range lists {
+			choice.Lists = append(choice.Lists, l.Key())
+		}
+		out = append(out, choice)
+	}
+	for r := range g.All() {
+		if p, ok := r.Value.(srpolicy.Policy); ok {
+			of[p.Name] = p.DelayConstraint
+			add(p.Name, "", p.SegmentLists, p.DelayConstraint)
+		}
+	}
+	for r := range g.All() {
+		if p, ok := r.Value.(srpolicy.CandidatePath); ok {
+			add(p.Policy, p.Name, p.SegmentLists, p.DelayConstraint.Or(of[p.Policy]))
+		}
+	}
+	return out
+}
+
 // probePath is the way of a probe: the list's, with an End of the last router in place of the
 // last segment, where one is known.
 func (g *Goal) probePath(segments []netip.Addr) []netip.Addr {

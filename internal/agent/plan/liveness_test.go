@@ -60,6 +60,36 @@ candidate_paths: [{name: x, policy: p, preference: 140, segment_lists: [{segment
 	}
 }
 
+// A candidate path has the constraint of its policy where it has none.
+func TestChoices(t *testing.T) {
+	c, err := config.Parse([]byte(`
+encapsulation: {source: '2001:db8::1'}
+liveness: {enabled: true, sid: 'fc00:1:0:f::'}
+policies:
+  - {name: p, delay_bound: 15ms, segment_lists: [{segments: ['fc00:a::', 'fc00:e::']}, {segments: ['fc00:b::', 'fc00:e::']}]}
+  - {name: q, segment_lists: [{segments: ['fc00:a::', 'fc00:e::']}]}
+candidate_paths:
+  - {name: x, policy: p, lowest_delay: true, segment_lists: [{segments: ['fc00:c::', 'fc00:e::']}]}
+  - {name: y, policy: p, delay_bound: 800us, segment_lists: [{segments: ['fc00:c::', 'fc00:e::']}]}
+  - {name: z, policy: q, segment_lists: [{segments: ['fc00:c::', 'fc00:e::']}]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range (&Goal{Desired: desired.State{}.WithFile(c)}).Choices() {
+		got = append(got, fmt.Sprintf("%q %v %s %v", c.Key, c.Lists, c.DelayBound, c.LowestDelay))
+	}
+	want := []string{
+		`"p\x00" [fc00:a::,fc00:e:: fc00:b::,fc00:e::] 15ms false`,
+		`"p\x00x" [fc00:c::,fc00:e::] 15ms true`,
+		`"p\x00y" [fc00:c::,fc00:e::] 800µs false`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("choices\n%q, want\n%q", got, want)
+	}
+}
+
 // A list of which no probe returns is down, and a path without any other is not valid.
 func TestDeadLists(t *testing.T) {
 	segments := func(texts ...string) (l srpolicy.SegmentList) {
@@ -78,7 +108,7 @@ func TestDeadLists(t *testing.T) {
 			}
 			return nil
 		}
-		return srpolicy.Choose(policy, []srpolicy.Candidate{other}, "", usable)
+		return srpolicy.Choose(policy, []srpolicy.Candidate{other}, "", usable, nil)
 	}
 	if p, _ := choose(map[string]string{a.Key(): "no probe returns"}); p.DownAt(0) != "no probe returns" || p.DownAt(1) != "" {
 		t.Errorf("down %q", p.Down)

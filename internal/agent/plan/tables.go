@@ -76,8 +76,9 @@ type Tables struct {
 	// lists are the segment lists that each policy can have at most.
 	lists map[string]int
 	// The goal's, which say what lists can be used.
-	dead   map[string]string
-	wanted *overlay.Wanted
+	dead      map[string]string
+	standings srpolicy.Standings
+	wanted    *overlay.Wanted
 }
 
 // Compile makes the tables of a goal; c is the part of the configuration in the
@@ -93,8 +94,9 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 		former = t
 	}
 	t.Links = links
-	turned := !observed.SameMap(t.dead, g.Dead) || t.wanted != g.Wanted // which lists can be used may differ
-	t.dead, t.wanted = g.Dead, g.Wanted
+	// Which lists are used may differ.
+	turned := !observed.SameMap(t.dead, g.Dead) || !observed.SameMap(t.standings, g.Standings) || t.wanted != g.Wanted
+	t.dead, t.standings, t.wanted = g.Dead, g.Standings, g.Wanted
 	if s.has(desired.KindLocator, desired.KindSID, desired.KindInterface, desired.KindSettings) {
 		t.compileSettings(c)
 	}
@@ -203,7 +205,7 @@ func (t *Tables) compilePolicies(g *Goal, c *config.Config, former *Tables, s Sc
 		if !p.Source.IsValid() {
 			p.Source = c.Encapsulation.Source
 		}
-		t.Policies[p.Name], t.Verdicts[p.Name] = srpolicy.Choose(p, others[p.Name], former.ActivePath(p.Name), t.usable(g, &p))
+		t.Policies[p.Name], t.Verdicts[p.Name] = srpolicy.Choose(p, others[p.Name], former.ActivePath(p.Name), t.usable(g, &p), g.Standings)
 	}
 }
 
@@ -241,20 +243,34 @@ func (t *Tables) Switched(former *Tables, s Scope, f func(policy, before string,
 	}
 }
 
-// Turned calls f for each list of a policy in a scope that went down, with why, or is up
-// again, with "", also for those that protect the policy. A list that is new and up is no news.
-func (t *Tables) Turned(former *Tables, s Scope, f func(policy string, list int, down string)) {
+// Turn is what packets do with a list from now on.
+type Turn struct {
+	Policy string
+	List   int
+	Why    string // they do not take it; empty: they do
+	Slow   bool   // for its delay
+}
+
+// Turned calls f for each list of a policy in a scope that went down, that packets leave for its
+// delay, or that they take again, also for those that protect the policy. A list that is new and
+// carries packets is no news.
+func (t *Tables) Turned(former *Tables, s Scope, f func(Turn)) {
 	for name, p := range within(t.Policies, s) {
 		before := former.Policies[name]
 		for i, l := range p.Lists() {
-			was := ""
+			wasDown, wasSlow := false, false
 			for j, m := range before.Lists() {
 				if slices.Equal(l.Segments, m.Segments) {
-					was = before.DownAt(j)
+					wasDown, wasSlow = before.DownAt(j) != "", before.SlowAt(j) != ""
 				}
 			}
-			if now := p.DownAt(i); (now == "") != (was == "") {
-				f(name, i, now)
+			switch down, slow := p.DownAt(i), p.SlowAt(i); {
+			case down != "" && !wasDown:
+				f(Turn{name, i, down, false})
+			case slow != "" && !wasSlow:
+				f(Turn{name, i, slow, true})
+			case down == "" && slow == "" && (wasDown || wasSlow):
+				f(Turn{Policy: name, List: i})
 			}
 		}
 	}

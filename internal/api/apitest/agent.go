@@ -181,7 +181,7 @@ func (a *Agent) Policies() ([]agent.PolicyStatus, error) {
 				paths = append(paths, srpolicy.Candidate{CandidatePath: p})
 			}
 		}
-		s.Policy, s.Paths = srpolicy.Choose(v, paths, "", func(srpolicy.SegmentList) error { return nil })
+		s.Policy, s.Paths = srpolicy.Choose(v, paths, "", func(srpolicy.SegmentList) error { return nil }, nil)
 		for _, l := range s.Policy.Protection {
 			s.Protection = append(s.Protection, agent.ProtectionList{SegmentList: l})
 		}

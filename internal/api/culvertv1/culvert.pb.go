@@ -988,6 +988,8 @@ type Policy struct {
 	BindingSid    string                 `protobuf:"bytes,6,opt,name=binding_sid,json=bindingSid,proto3" json:"binding_sid,omitempty"`
 	SegmentLists  []*SegmentList         `protobuf:"bytes,7,rep,name=segment_lists,json=segmentLists,proto3" json:"segment_lists,omitempty"`
 	Preference    uint32                 `protobuf:"varint,8,opt,name=preference,proto3" json:"preference,omitempty"`
+	DelayBound    string                 `protobuf:"bytes,9,opt,name=delay_bound,json=delayBound,proto3" json:"delay_bound,omitempty"` // of the round trip, such as 15ms
+	LowestDelay   bool                   `protobuf:"varint,10,opt,name=lowest_delay,json=lowestDelay,proto3" json:"lowest_delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1078,12 +1080,28 @@ func (x *Policy) GetPreference() uint32 {
 	return 0
 }
 
+func (x *Policy) GetDelayBound() string {
+	if x != nil {
+		return x.DelayBound
+	}
+	return ""
+}
+
+func (x *Policy) GetLowestDelay() bool {
+	if x != nil {
+		return x.LowestDelay
+	}
+	return false
+}
+
 type CandidatePath struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Policy        string                 `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
 	Preference    uint32                 `protobuf:"varint,3,opt,name=preference,proto3" json:"preference,omitempty"`
 	SegmentLists  []*SegmentList         `protobuf:"bytes,4,rep,name=segment_lists,json=segmentLists,proto3" json:"segment_lists,omitempty"`
+	DelayBound    string                 `protobuf:"bytes,5,opt,name=delay_bound,json=delayBound,proto3" json:"delay_bound,omitempty"` // the policy's where it is empty
+	LowestDelay   bool                   `protobuf:"varint,6,opt,name=lowest_delay,json=lowestDelay,proto3" json:"lowest_delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1144,6 +1162,20 @@ func (x *CandidatePath) GetSegmentLists() []*SegmentList {
 		return x.SegmentLists
 	}
 	return nil
+}
+
+func (x *CandidatePath) GetDelayBound() string {
+	if x != nil {
+		return x.DelayBound
+	}
+	return ""
+}
+
+func (x *CandidatePath) GetLowestDelay() bool {
+	if x != nil {
+		return x.LowestDelay
+	}
+	return false
 }
 
 type SegmentList struct {
@@ -5946,10 +5978,11 @@ type PolicyStatus struct {
 	Counter       *Counter               `protobuf:"bytes,3,opt,name=counter,proto3" json:"counter,omitempty"`                   // of all lists that the policy has or had
 	Lists         []*Counter             `protobuf:"bytes,4,rep,name=lists,proto3" json:"lists,omitempty"`                       // in the order of segment_lists
 	Paths         []*Verdict             `protobuf:"bytes,5,rep,name=paths,proto3" json:"paths,omitempty"`                       // the candidate paths, best first
-	Down          []string               `protobuf:"bytes,6,rep,name=down,proto3" json:"down,omitempty"`                         // why packets do not take a list, in the order of segment_lists; empty: they do
+	Down          []string               `protobuf:"bytes,6,rep,name=down,proto3" json:"down,omitempty"`                         // why packets cannot take a list, in the order of segment_lists; empty: they can
 	Delays        []*Delay               `protobuf:"bytes,7,rep,name=delays,proto3" json:"delays,omitempty"`                     // round trips of probes, in the order of segment_lists; empty: nothing is probed
 	Protection    []*ProtectionList      `protobuf:"bytes,8,rep,name=protection,proto3" json:"protection,omitempty"`             // take over at once where none of segment_lists is up
 	PathMtus      []*PathMTU             `protobuf:"bytes,9,rep,name=path_mtus,json=pathMtus,proto3" json:"path_mtus,omitempty"` // in the order of segment_lists; empty: all have the MTU of the links
+	Slow          []string               `protobuf:"bytes,10,rep,name=slow,proto3" json:"slow,omitempty"`                        // why packets do not take a list for its delay, though they could
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6047,6 +6080,13 @@ func (x *PolicyStatus) GetPathMtus() []*PathMTU {
 	return nil
 }
 
+func (x *PolicyStatus) GetSlow() []string {
+	if x != nil {
+		return x.Slow
+	}
+	return nil
+}
+
 // ProtectionList is a list that the data path holds ready.
 type ProtectionList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6056,6 +6096,7 @@ type ProtectionList struct {
 	Down          string                 `protobuf:"bytes,4,opt,name=down,proto3" json:"down,omitempty"` // why packets could not take it; empty: they could
 	Delay         *Delay                 `protobuf:"bytes,5,opt,name=delay,proto3" json:"delay,omitempty"`
 	PathMtu       *PathMTU               `protobuf:"bytes,6,opt,name=path_mtu,json=pathMtu,proto3" json:"path_mtu,omitempty"`
+	Slow          string                 `protobuf:"bytes,7,opt,name=slow,proto3" json:"slow,omitempty"` // why they would not for its delay
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6130,6 +6171,13 @@ func (x *ProtectionList) GetPathMtu() *PathMTU {
 		return x.PathMtu
 	}
 	return nil
+}
+
+func (x *ProtectionList) GetSlow() string {
+	if x != nil {
+		return x.Slow
+	}
+	return ""
 }
 
 // PathMTU is what a router said of a path, which is less than the MTU of its first link.
@@ -12243,7 +12291,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\fblock_length\x18\x11 \x01(\rR\vblockLength\x12*\n" +
 	"\x11allow_upper_layer\x18\x12 \x01(\bR\x0fallowUpperLayer\x12\x1d\n" +
 	"\n" +
-	"ignore_tag\x18\x13 \x01(\bR\tignoreTag\"\x81\x02\n" +
+	"ignore_tag\x18\x13 \x01(\bR\tignoreTag\"\xc5\x02\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bbehavior\x18\x02 \x01(\tR\bbehavior\x12\x16\n" +
@@ -12255,14 +12303,21 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\rsegment_lists\x18\a \x03(\v2\x17.culvert.v1.SegmentListR\fsegmentLists\x12\x1e\n" +
 	"\n" +
 	"preference\x18\b \x01(\rR\n" +
-	"preference\"\x99\x01\n" +
+	"preference\x12\x1f\n" +
+	"\vdelay_bound\x18\t \x01(\tR\n" +
+	"delayBound\x12!\n" +
+	"\flowest_delay\x18\n" +
+	" \x01(\bR\vlowestDelay\"\xdd\x01\n" +
 	"\rCandidatePath\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x1e\n" +
 	"\n" +
 	"preference\x18\x03 \x01(\rR\n" +
 	"preference\x12<\n" +
-	"\rsegment_lists\x18\x04 \x03(\v2\x17.culvert.v1.SegmentListR\fsegmentLists\"A\n" +
+	"\rsegment_lists\x18\x04 \x03(\v2\x17.culvert.v1.SegmentListR\fsegmentLists\x12\x1f\n" +
+	"\vdelay_bound\x18\x05 \x01(\tR\n" +
+	"delayBound\x12!\n" +
+	"\flowest_delay\x18\x06 \x01(\bR\vlowestDelay\"A\n" +
 	"\vSegmentList\x12\x16\n" +
 	"\x06weight\x18\x01 \x01(\rR\x06weight\x12\x1a\n" +
 	"\bsegments\x18\x02 \x03(\tR\bsegments\"\x93\x03\n" +
@@ -12699,7 +12754,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +
 	"\acounter\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12$\n" +
 	"\x0enext_hop_state\x18\x04 \x01(\tR\fnextHopState\x12\x14\n" +
-	"\x05slice\x18\x05 \x01(\tR\x05slice\"\x88\x03\n" +
+	"\x05slice\x18\x05 \x01(\tR\x05slice\"\x9c\x03\n" +
 	"\fPolicyStatus\x12.\n" +
 	"\bresource\x18\x01 \x01(\v2\x12.culvert.v1.PolicyR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +
@@ -12711,14 +12766,17 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\n" +
 	"protection\x18\b \x03(\v2\x1a.culvert.v1.ProtectionListR\n" +
 	"protection\x120\n" +
-	"\tpath_mtus\x18\t \x03(\v2\x13.culvert.v1.PathMTUR\bpathMtus\"\xe0\x01\n" +
+	"\tpath_mtus\x18\t \x03(\v2\x13.culvert.v1.PathMTUR\bpathMtus\x12\x12\n" +
+	"\x04slow\x18\n" +
+	" \x03(\tR\x04slow\"\xf4\x01\n" +
 	"\x0eProtectionList\x12\x16\n" +
 	"\x06weight\x18\x01 \x01(\rR\x06weight\x12\x1a\n" +
 	"\bsegments\x18\x02 \x03(\tR\bsegments\x12-\n" +
 	"\acounter\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12\x12\n" +
 	"\x04down\x18\x04 \x01(\tR\x04down\x12'\n" +
 	"\x05delay\x18\x05 \x01(\v2\x11.culvert.v1.DelayR\x05delay\x12.\n" +
-	"\bpath_mtu\x18\x06 \x01(\v2\x13.culvert.v1.PathMTUR\apathMtu\"<\n" +
+	"\bpath_mtu\x18\x06 \x01(\v2\x13.culvert.v1.PathMTUR\apathMtu\x12\x12\n" +
+	"\x04slow\x18\a \x01(\tR\x04slow\"<\n" +
 	"\aPathMTU\x12\x10\n" +
 	"\x03mtu\x18\x01 \x01(\rR\x03mtu\x12\x1f\n" +
 	"\vage_seconds\x18\x02 \x01(\rR\n" +

@@ -16,6 +16,7 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -71,6 +72,8 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 	case reflect.TypeFor[config.HostList]():
 		list := &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Examples: []any{"ssh", "tcp/9418"}}}
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{list, {Const: "any"}}}
+	case reflect.TypeFor[srpolicy.Duration]():
+		return &jsonschema.Schema{Type: "string", Examples: []any{"15ms", "800us"}}
 	case reflect.TypeFor[config.CPUs]():
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string", Examples: []any{"0,2-3"}}, {Type: "integer", Minimum: "0"}}}
 	case reflect.TypeFor[srv6.Behavior]():

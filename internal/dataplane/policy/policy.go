@@ -403,21 +403,12 @@ func (t *Table) Turn(was, now func(segments []netip.Addr) string) {
 	}
 }
 
-// use has packets take the lists that a policy has in use, without those that are down. If all of
-// these are, packets try what there is.
+// use has packets take the lists that a policy has in use, without those that are down or slow.
 func use(entry *abi.SrPolicy, m srpolicy.Policy) {
 	first, end := m.InUse()
 	entry.First, entry.Count, entry.Down = uint8(first), uint32(end), 0
-	up := false
-	for i := range m.Down {
-		if m.Down[i] != "" {
-			entry.Down |= 1 << i
-		} else if i >= first && i < end {
-			up = true
-		}
-	}
-	if !up {
-		entry.Down = 0
+	for _, i := range m.Out(first, end) {
+		entry.Down |= 1 << i
 	}
 }
 

@@ -60,25 +60,31 @@ func policyOf(lists int, base uint32) abi.SrPolicy {
 }
 
 // One store has packets take the lists that protect a policy, and its own again; a list of
-// either that is down takes none.
+// either that is down takes none, and one that is slow where no other is left.
 func TestUse(t *testing.T) {
 	lists := make([]srpolicy.SegmentList, 3)
 	for _, c := range []struct {
 		down               []string
+		slow               []string
 		first, count, bits int
 	}{
-		{nil, 0, 2, 0},
-		{[]string{"x", "", "", "", ""}, 0, 2, 1},
-		{[]string{"", "", "", "x", ""}, 0, 2, 8},
-		{[]string{"x", "x", "", "", ""}, 2, 5, 3},
-		{[]string{"x", "x", "", "x", ""}, 2, 5, 11},
-		{[]string{"x", "x", "x", "x", "x"}, 0, 2, 0},
-		{[]string{"x", "", "x", "x", "x"}, 0, 2, 29},
+		{nil, nil, 0, 2, 0},
+		{[]string{"x", "", "", "", ""}, nil, 0, 2, 1},
+		{[]string{"", "", "", "x", ""}, nil, 0, 2, 8},
+		{[]string{"x", "x", "", "", ""}, nil, 2, 5, 3},
+		{[]string{"x", "x", "", "x", ""}, nil, 2, 5, 11},
+		{[]string{"x", "x", "x", "x", "x"}, nil, 0, 2, 0},
+		{[]string{"x", "", "x", "x", "x"}, nil, 0, 2, 29},
+		{nil, []string{"", "s", "s", "", ""}, 0, 2, 6},
+		{[]string{"x", "", "", "", ""}, []string{"", "s", "s", "", ""}, 2, 5, 7},
+		{[]string{"x", "", "x", "x", "x"}, []string{"", "s", "", "", ""}, 0, 2, 29},
+		{[]string{"x", "x", "", "x", "x"}, []string{"", "", "s", "", ""}, 2, 5, 27},
+		{[]string{"x", "x", "x", "x", "x"}, []string{"", "s", "s", "", ""}, 0, 2, 0},
 	} {
 		var p abi.SrPolicy
-		use(&p, srpolicy.Policy{SegmentLists: lists[:2], Protection: lists, Down: c.down})
+		use(&p, srpolicy.Policy{SegmentLists: lists[:2], Protection: lists, Down: c.down, Slow: c.slow})
 		if int(p.First) != c.first || int(p.Count) != c.count || int(p.Down) != c.bits {
-			t.Errorf("%q down: lists %d to %d in use, without %b; want %d to %d, without %b", c.down, p.First, p.Count, p.Down, c.first, c.count, c.bits)
+			t.Errorf("%q down, %q slow: lists %d to %d in use, without %b; want %d to %d, without %b", c.down, c.slow, p.First, p.Count, p.Down, c.first, c.count, c.bits)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (n *node) Policies(context.Context) ([]headend.Policy, error) {
 				own = append(own, srpolicy.Candidate{CandidatePath: n.paths[name]})
 			}
 		}
-		p, verdicts := srpolicy.Choose(srpolicy.Policy{Name: list[i].Name, SegmentLists: list[i].Lists}, own, "", func(srpolicy.SegmentList) error { return nil })
+		p, verdicts := srpolicy.Choose(srpolicy.Policy{Name: list[i].Name, SegmentLists: list[i].Lists}, own, "", func(srpolicy.SegmentList) error { return nil }, nil)
 		list[i].Lists, list[i].Paths = p.SegmentLists, verdicts
 	}
 	return list, nil
