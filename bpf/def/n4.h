@@ -62,8 +62,11 @@ struct n4_session {
 	__u64 fseid; /* hash of the CP F-SEID; 0: not known */
 	__u64 pdrs;  /* hash of Update PDRs that change nothing; 0: none are known */
 	__u64 left; /* requests that are on their way to the daemon | all that went there << 32 */
-	__u64 open; /* the data path may change it; 0: the daemon alone does */
+	__u64 open; /* N4_OPEN, N4_KEPT; 0: the daemon has changed the session, or is about to */
 };
+
+#define N4_OPEN 1 /* the data path may change the session */
+#define N4_KEPT 2 /* only the daemon may, and no journal says what this says */
 
 #define N4_ANSWERED (1u << 31) /* here */
 #define N4_HANDLED (1u << 30)  /* by the daemon */

@@ -245,7 +245,7 @@ INLINE int modification(struct xdp_md *ctx, struct n4_datagram *d, struct n4_wor
 	__u64 cp_seid;
 	int done;
 
-	if (!s || !s->open || s->seid != w->message.seid || !lock_session(s))
+	if (!s || s->open != N4_OPEN || s->seid != w->message.seid || !lock_session(s))
 		return LEFT;
 	done = change_session(s, &w->message, &w->plan, association);
 	cp_seid = s->cp_seid;

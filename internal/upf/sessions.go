@@ -55,6 +55,9 @@ func (u *UPF) Modify(from, to *session.Session, how session.Modification) ([]ses
 		return nil, noSession(to.SEID)
 	}
 	defer u.install.unlock(e)
+	if err := u.store.Write(e); err != nil { // a crash amid this must not lose what the data path did
+		return nil, err
+	}
 	p, err := u.install.replace(e, from, to, how, u.o.Now())
 	if err != nil {
 		return nil, err

@@ -105,8 +105,8 @@ func (s *sharer) give(e *store.Entry) {
 	kept := e.Buffer.Holds()
 	switch open := s.table.IsOpen(e.SEID); {
 	case kept: // nothing may overtake these packets
-		s.table.Close(e.SEID)
-	case !open:
+		_ = s.shut(e)
+	case !open && s.shut(e) == nil:
 		s.open(e)
 	}
 	s.table.Unlock(e.SEID)
@@ -128,10 +128,22 @@ func (s *sharer) close(e *store.Entry, from, to *session.Session) {
 	if s == nil || !s.table.Has(e.SEID) {
 		return
 	}
-	s.table.Close(e.SEID)
+	_ = s.shut(e)
 	if !sameList(from.PDRs, to.PDRs) {
 		s.table.Repeat(e.SEID)
 	}
+}
+
+// shut leaves a session to the daemon alone. After an error the journal lacks what the data
+// path did: the entry goes on saying it.
+func (s *sharer) shut(e *store.Entry) error {
+	err := s.u.store.Write(e)
+	if err != nil {
+		s.table.Keep(e.SEID)
+	} else {
+		s.table.Close(e.SEID)
+	}
+	return err
 }
 
 // sameList says whether two lists are one and the same.
@@ -147,7 +159,7 @@ func (s *sharer) end(e *store.Entry) {
 	if !e.Taken {
 		s.table.Lock(e.SEID)
 	}
-	s.table.Close(e.SEID)
+	_ = s.shut(e) // the session may have to go on
 	s.table.Unlock(e.SEID)
 	e.Taken = false
 }
@@ -309,9 +321,7 @@ func (s *sharer) learn(e *store.Entry) {
 		entry = s.table.Entry(e.SEID)
 		to = s.changed(from, entry)
 	}
-	if err := s.u.store.Learn(e, to); err != nil {
-		s.u.stats.JournalFailed.Add(1)
-	}
+	_ = s.u.store.Learn(e, to) // see shut
 	s.u.paths.Move(e.SEID, from, to)
 	s.u.kept.update(e, from, to, false)
 }
@@ -374,17 +384,15 @@ func (s *sharer) recover(e *store.Entry, of *session.Session) *session.Session {
 	if s == nil {
 		return of
 	}
-	entry, open := s.table.Recover(of.SEID, of.CPSEID)
-	if !open {
+	entry, isTrue := s.table.Recover(of.SEID, of.CPSEID)
+	if !isTrue {
 		return of
 	}
 	to := s.changed(of, entry)
 	if slices.EqualFunc(of.FARs, to.FARs, sameForwarding) {
 		return of
 	}
-	if err := s.u.store.Learn(e, to); err != nil {
-		s.u.stats.JournalFailed.Add(1)
-	}
+	_ = s.u.store.Learn(e, to) // see shut
 	return to
 }
 
@@ -444,7 +452,7 @@ func (s *sharer) Give(seid uint64, sequence uint32) {
 			s.table.NoteAnswer(seid, sequence)
 		}
 		if entry := s.table.Entry(seid); entry.Open != 0 && entry.Association != s.association(e) {
-			s.table.Close(seid)
+			_ = s.shut(e)
 		}
 		s.give(e)
 	}

@@ -188,8 +188,14 @@ type testDaemon struct {
 
 func newTestDaemon(t *testing.T, places uint32) *testDaemon {
 	t.Helper()
+	return newTestDaemonIn(t, places, filepath.Join(t.TempDir(), "sessions"))
+}
+
+// newTestDaemonIn has its journal in a directory.
+func newTestDaemonIn(t *testing.T, places uint32, journal string) *testDaemon {
+	t.Helper()
 	d := &testDaemon{t: t, ns: netns.New(t)}
-	d.config = daemonConfig{Pins: bpffs.Dir(t, dataplane.Remove), Journal: filepath.Join(t.TempDir(), "sessions"), Places: places}
+	d.config = daemonConfig{Pins: bpffs.Dir(t, dataplane.Remove), Journal: journal, Places: places}
 	side := netns.New(t)
 	netns.Veth(t, d.ns, "n4", side, "smf")
 	d.ns.Addr(t, "n4", daemonN4+"/24")

@@ -33,6 +33,13 @@ const (
 	lockedByDaemon   = 2
 )
 
+// What the word open says (N4_OPEN, N4_KEPT).
+const (
+	closed = 0
+	open   = 1
+	kept   = 2
+)
+
 // handled marks a sequence number that the daemon has answered, answered one that the
 // data path has (N4_HANDLED, N4_ANSWERED).
 const (
@@ -132,7 +139,7 @@ func (n *Table) Has(seid uint64) bool {
 // Clear empties the entry of a session, which may have none.
 func (n *Table) Clear(seid uint64) {
 	if n.Has(seid) {
-		n.t.Sessions.Store(session.PlaceOf(seid), wordOpen, 0)
+		n.t.Sessions.Store(session.PlaceOf(seid), wordOpen, closed)
 		n.t.Sessions.Put(session.PlaceOf(seid), &abi.N4Session{})
 	}
 }
@@ -149,11 +156,14 @@ func (n *Table) Unlock(seid uint64) { n.t.Sessions.Store(session.PlaceOf(seid), 
 
 // IsOpen says whether the data path may change a session.
 func (n *Table) IsOpen(seid uint64) bool {
-	return n.Has(seid) && n.t.Sessions.Load(session.PlaceOf(seid), wordOpen) != 0
+	return n.Has(seid) && n.t.Sessions.Load(session.PlaceOf(seid), wordOpen) == open
 }
 
 // Close leaves a session, which is locked, to the daemon alone.
-func (n *Table) Close(seid uint64) { n.t.Sessions.Change(session.PlaceOf(seid), wordOpen, 0) }
+func (n *Table) Close(seid uint64) { n.t.Sessions.Change(session.PlaceOf(seid), wordOpen, closed) }
+
+// Keep is Close where the journal lacks what the data path did: Recover finds it here.
+func (n *Table) Keep(seid uint64) { n.t.Sessions.Change(session.PlaceOf(seid), wordOpen, kept) }
 
 // Rules is how many rules of a session the data path can change.
 const Rules = int(abi.N4LimitsN4RULES)
@@ -169,7 +179,7 @@ func (n *Table) Open(seid uint64, association uint32, owner Owner, rules [Rules]
 			n.t.Sessions.Change(place, w, word)
 		}
 	}
-	n.t.Sessions.Store(place, wordOpen, 1)
+	n.t.Sessions.Store(place, wordOpen, open)
 }
 
 // Entry is what the entry of a session says.
@@ -184,9 +194,9 @@ func (n *Table) Still(seid uint64, e abi.N4Session) bool {
 }
 
 // Recover ends what an earlier daemon had begun with a session, locks its entry and
-// returns what it says; open: the data path may have changed it since. A session without
-// an entry gets one, if its place is free.
-func (n *Table) Recover(seid, cpSEID uint64) (e abi.N4Session, open bool) {
+// returns what it says; isTrue: the data path may have changed the session since the journal's
+// last record. A session without an entry gets one, if its place is free.
+func (n *Table) Recover(seid, cpSEID uint64) (e abi.N4Session, isTrue bool) {
 	n.Join(seid, cpSEID)
 	place := session.PlaceOf(seid)
 	if !n.Has(seid) {
@@ -198,7 +208,7 @@ func (n *Table) Recover(seid, cpSEID uint64) (e abi.N4Session, open bool) {
 	n.t.Sessions.Store(place, wordLeft, 0) // lost with the daemon
 	n.Changed(seid)
 	e = n.t.Sessions.Get(place)
-	return e, e.Open != 0
+	return e, e.Open != closed
 }
 
 // Answered says whether the data path has answered a request of a session, which is locked.

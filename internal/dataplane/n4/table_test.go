@@ -67,6 +67,12 @@ func TestRecover(t *testing.T) {
 	if e := n.Entry(one); e.Lock == 0 || e.Open == 0 || e.Left != 0 {
 		t.Errorf("after it: %+v", e)
 	}
+	if n.Keep(one); n.IsOpen(one) {
+		t.Error("kept for the daemon, and yet open")
+	}
+	if e, ok := n.Recover(one, 11); !ok || e.Rule[0].Action != 2 {
+		t.Errorf("kept: %t, %+v", ok, e)
+	}
 	n.Close(one)
 	if _, ok := n.Recover(one, 11); ok {
 		t.Error("closed, and yet to be believed")

@@ -29,6 +29,8 @@ type Entry struct {
 	slice  uint32 // index; 0: of none. Store.Assign sets it
 	// Taken: a request about the session is being handled, and the data path is kept from it.
 	Taken bool
+	// Unwritten: the journal lacks what Learn was told last.
+	Unwritten bool
 
 	Ethernet  bool
 	saved     bool         // packed has what Usage has

@@ -257,19 +257,31 @@ func (s *Store) Save(e *Entry, of *session.Session, u *usage.Usage) error {
 	if err := s.append(journal.Record{Kind: journal.Session, SEID: e.SEID, Body: packed}); err != nil {
 		return err
 	}
-	e.packed, e.Usage, e.saved = memory.replace(e.packed, packed), u, true
+	e.packed, e.Usage, e.saved, e.Unwritten = memory.replace(e.packed, packed), u, true, false
 	return nil
 }
 
 // Learn is Save of what has happened to a session already. Where the journal cannot have
-// it, the session has it all the same.
+// it, the session has it all the same, and is Unwritten.
 func (s *Store) Learn(e *Entry, of *session.Session) error {
 	c := codec.NewWriter()
 	defer c.Release()
 	c.Session(of)
 	packed := join(c.Bytes(), e.Usage)
 	e.packed = memory.replace(e.packed, packed)
-	return s.append(journal.Record{Kind: journal.Session, SEID: e.SEID, Body: packed})
+	err := s.append(journal.Record{Kind: journal.Session, SEID: e.SEID, Body: packed})
+	if e.Unwritten = err != nil; err != nil {
+		s.o.Stats.JournalFailed.Add(1)
+	}
+	return err
+}
+
+// Write writes what Learn could not.
+func (s *Store) Write(e *Entry) error {
+	if !e.Unwritten {
+		return nil
+	}
+	return s.Learn(e, e.Session())
 }
 
 // append writes a record that a full disk may refuse.
