@@ -172,7 +172,7 @@ var layers = []struct {
 		"internal/bench/stats", "internal/dataplane/progrun", "internal/config", "internal/smf"}, models...), "measures rows: which ones is an experiment's business"},
 	{"internal/bench/traffic", append([]string{"internal/bench/napi", "internal/bench/result", "internal/bench/stats", "internal/bench/proc", "internal/dataplane/trafficrun",
 		"internal/checksum", "internal/packet", "internal/config", "internal/netdev"}, models...), "sends to any device: it knows none"},
-	{"internal/bench/signalling", append([]string{"internal/bench/catalog", "internal/bench/cost", "internal/bench/napi", "internal/bench/node", "internal/bench/proc", "internal/bench/traffic", "internal/config", "internal/smf"}, models...),
+	{"internal/bench/signalling", append([]string{"internal/bench/catalog", "internal/bench/cost", "internal/bench/napi", "internal/bench/node", "internal/bench/proc", "internal/bench/traffic", "internal/config", "internal/dataplane/trafficrun", "internal/smf"}, models...),
 		"an SMF to any UPF: it knows no experiment"},
 	{"internal/bench/functions", benchRoles, "experiments build on roles, never on each other"},
 	{"internal/bench/scale", benchRoles, "experiments build on roles, never on each other"},

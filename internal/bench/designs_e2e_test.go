@@ -41,6 +41,10 @@ func TestDesigns(t *testing.T) {
 				t.Errorf("%s of %s: %v", metric, name, m)
 			}
 		}
+		m := r.Select("n4_flooded_per_s", designs.Labels(name))
+		if len(m) == 0 || len(m[0].Samples) != 1 || m[0].Samples[0] <= 0 && (name == "cp" || name == "both") {
+			t.Errorf("n4_flooded_per_s of %s: %v", name, m)
+		}
 		// Beside packets the daemon may have had no time to answer any.
 		if m := r.Select("n4_per_s", designs.Labels(name).With("offered", "0.5")); len(m) != 1 || len(m[0].Samples) != 1 {
 			t.Errorf("n4_per_s of %s beside packets: %v", name, m)

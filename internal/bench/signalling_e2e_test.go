@@ -101,6 +101,35 @@ func TestSignalling(t *testing.T) {
 	}
 }
 
+// The data path answers a flood of handovers, and nothing else than what it was asked for; the
+// daemon has what it did, and handovers at a rate go on.
+func TestFlood(t *testing.T) {
+	needTwoCPUs(t)
+	cpus, err := proc.PickPair(-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, l := signallingNode(t, true, cpus.Device)
+	before, err := l.Run(t.Context(), signalling.Settings{Window: 64, Duration: 300 * time.Millisecond, On: cpus.Generator})
+	if err := errors.Join(err, before.Err()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		f, err := l.Flood(t.Context(), n.Net, cpus.Generator, time.Second)
+		if err := errors.Join(err, f.Err()); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d sessions: %.0f handovers/s, %.0f/s by sockets", f.Sessions, f.PerSecond, before.PerSecond)
+		if f.Sessions != signallingSessions || f.PerSecond < before.PerSecond {
+			t.Errorf("%+v, by sockets %+v", f, before)
+		}
+	}
+	after, err := l.Run(t.Context(), signalling.Settings{Rate: 500, Duration: 300 * time.Millisecond, On: -1})
+	if err := errors.Join(err, after.Err()); err != nil {
+		t.Error(err)
+	}
+}
+
 // whileStopped has handovers go on while the daemon is stopped: only the data path
 // answers, and it answers all.
 func whileStopped(t *testing.T, n *device.Node, l *signalling.Load, fast bool) {

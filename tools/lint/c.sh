@@ -10,4 +10,4 @@ find bpf \( -name '*.[ch]' \) -not -path '*/include/*' -print0 | xargs -0 clang-
 
 flags=(-target bpfel -O2 -mcpu=v3 -Ibpf -idirafter "/usr/include/$(uname -m)-linux-gnu")
 clang-tidy-19 --quiet bpf/datapath.c -- "${flags[@]}" -include bpf/def/btf.h 2>/dev/null
-clang-tidy-19 --quiet bpf/bench.c bpf/traffic.c bpf/soft/kernel.c -- "${flags[@]}" 2>/dev/null
+clang-tidy-19 --quiet bpf/bench.c bpf/traffic.c bpf/requests.c bpf/soft/kernel.c -- "${flags[@]}" 2>/dev/null

@@ -21,7 +21,7 @@ func (e *Experiment) handoverTasks() []task {
 		return nil
 	}
 	const waiting = time.Second // for answers of a UPF that is short of time
-	return []task{{name: "N4", takes: time.Duration(2*len(e.Offered)) * (time.Duration(e.Requests) + waiting), measure: func(ctx context.Context, b *bench, design string) ([]experiment.Sample, error) {
+	return []task{{name: "N4", takes: 2*floodTime + time.Duration(2*len(e.Offered))*(time.Duration(e.Requests)+waiting), measure: func(ctx context.Context, b *bench, design string) ([]experiment.Sample, error) {
 		return b.handovers(ctx, design)
 	}}}
 }
@@ -54,7 +54,29 @@ func (b *bench) handovers(ctx context.Context, design string) (list []experiment
 				Labels: Labels(design).With("offered", strconv.FormatFloat(share, 'g', -1, 64))})
 		}
 	}
-	return list, nil
+	flooded, err := u.flood(ctx, b, design)
+	return append(list, flooded...), err
+}
+
+// floodTime is how long requests are sent that are more than the UPF can answer.
+const floodTime = time.Second
+
+// flood measures how many requests a UPF answers if more come than it can. Each of the two gNBs
+// has been named before.
+func (u *upf) flood(ctx context.Context, b *bench, design string) ([]experiment.Sample, error) {
+	_, err := u.requests.Run(ctx, signalling.Settings{Window: min(window, u.has.ues()), Duration: floodTime / 4, On: b.cpus.Generator, Seed: b.Seed})
+	if err != nil {
+		return nil, fmt.Errorf("handovers: %w", err)
+	}
+	f, err := u.requests.Flood(ctx, u.Net, b.cpus.Generator, floodTime)
+	if err != nil {
+		return nil, fmt.Errorf("handovers: %w", err)
+	}
+	if err := f.Err(); err != nil {
+		b.Warn("%s: %v", design, err)
+	}
+	return []experiment.Sample{{Metric: signalling.Flooded, Unit: "requests/s", Value: f.PerSecond,
+		Labels: Labels(design).With(labelSessions, strconv.Itoa(u.has.sessions))}}, nil
 }
 
 var unitOf = map[string]string{signalling.PerSecond: "requests/s", signalling.P99: "us", signalling.Unanswered: "requests", signalling.Lost: "packets"}
@@ -65,6 +87,11 @@ var alone = result.Labels{"offered": "0"}
 // handoverFigures show what N4 can do, alone and beside packets.
 func (*Experiment) handoverFigures() []result.Figure {
 	return []result.Figure{
+		{
+			ID: "designs_n4_flooded", Title: "Handovers per second if more are asked for", Kind: result.Lines, Metric: signalling.Flooded, X: labelSessions, Series: labelDesign,
+			XTitle: "sessions", YTitle: "requests/s", LogX: true, LogY: true,
+			Caption: "Session Modification Requests that XDP sends, each session's by turns, as fast as it can; those that the UPF's core accepts. Where the daemon answers, packets that are received take the core from it.",
+		},
 		{
 			ID: "designs_n4", Title: "Handovers per second", Kind: result.Bars, Metric: signalling.PerSecond, Where: alone, X: labelDesign, YTitle: "requests/s", LogY: true,
 			Headline: "handovers/s",

@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/search"
+	"github.com/culvert-net/culvert/internal/bench/signalling"
 )
 
 // series is what there is more and more of while packets are measured.
@@ -25,12 +26,15 @@ type series struct {
 	row          func(r *row, n int)
 }
 
+// labelSessions is the label with how many sessions there are.
+const labelSessions = "sessions"
+
 // metric is its own, since its measurements have other labels than those of sizes.
 func (s series) metric() string { return metricPackets + "_of_" + s.label }
 
 func (e *Experiment) series() []series {
 	return []series{
-		{"sessions", "sessions", "of-sessions", "of_sessions", &e.OfSessions, mostSessions,
+		{"sessions", labelSessions, "of-sessions", "of_sessions", &e.OfSessions, mostSessions,
 			func(_ *Experiment, n int) extent { return extent{sessions: n, gnbs: 1} }, func(r *row, n int) { r.Sessions = n }},
 		{"SDF filters of a session", "filters", "of-filters", "of_filters", &e.OfFilters, catalog.MostRules,
 			func(e *Experiment, n int) extent { return extent{sessions: e.Sessions, filters: n, gnbs: 1} }, func(r *row, n int) { r.Filters = n }},
@@ -59,12 +63,7 @@ func (e *Experiment) seriesTasks() (list []task) {
 				takes: 2*time.Second + time.Duration(has.sessions)*time.Second/establishedPerSecond +
 					time.Duration(device.TrialsOfSearch)*(e.seriesTrial()+device.SetUpTrial),
 				measure: func(ctx context.Context, b *bench, design string) ([]experiment.Sample, error) {
-					pps, err := b.packetsWith(ctx, design, has)
-					if err != nil || pps == 0 {
-						return nil, err
-					}
-					labels := Labels(design).With(s.label, strconv.Itoa(int(n)))
-					return []experiment.Sample{{Metric: s.metric(), Labels: labels, Unit: "packets/s", Value: pps}}, nil
+					return b.oneOfSeries(ctx, design, s, int(n), has)
 				},
 			})
 		}
@@ -72,14 +71,30 @@ func (e *Experiment) seriesTasks() (list []task) {
 	return list
 }
 
-// packetsWith is PDR of a UPF that is made for it; 0: it has none.
-func (b *bench) packetsWith(ctx context.Context, name string, has extent) (pps float64, err error) {
+// oneOfSeries measures a UPF that is made for it: packets, and by sessions handovers too.
+func (b *bench) oneOfSeries(ctx context.Context, name string, s series, n int, has extent) (list []experiment.Sample, err error) {
 	d := designs[slices.IndexFunc(designs, func(d design) bool { return d.name == name })]
 	u, err := openUPF(ctx, b, name+"-series", d, has)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, u.Close()) }()
+	pps, err := b.packetsWith(ctx, name, u)
+	if err != nil {
+		return nil, err
+	}
+	if pps > 0 {
+		list = append(list, experiment.Sample{Metric: s.metric(), Labels: Labels(name).With(s.label, strconv.Itoa(n)), Unit: "packets/s", Value: pps})
+	}
+	if s.label != labelSessions || b.Requests == 0 {
+		return list, nil
+	}
+	flooded, err := u.flood(ctx, b, name)
+	return append(list, flooded...), err
+}
+
+// packetsWith is PDR of a UPF; 0: it has none.
+func (b *bench) packetsWith(ctx context.Context, name string, u *upf) (pps float64, err error) {
 	pair, sent, err := b.pair(ctx, u, b.Sizes[0])
 	if err != nil {
 		return 0, err
@@ -87,7 +102,7 @@ func (b *bench) packetsWith(ctx context.Context, name string, has extent) (pps f
 	defer func() { err = errors.Join(err, pair.Close()) }()
 	pdr, err := b.pdr(ctx, pair, sent, b.seriesTrial())
 	if err == nil && pdr.Cause != search.Regular {
-		b.Warn("%s with %+v: %s", name, has, pdr)
+		b.Warn("%s with %+v: %s", name, u.has, pdr)
 	}
 	return max(pdr.Throughput, pdr.Lower), err
 }
@@ -109,6 +124,9 @@ func (e *Experiment) seriesFigures() (list []result.Figure) {
 
 // ofSeries makes a measurement of a series a row of packets per second.
 func (e *Experiment) ofSeries(m result.Measurement, r *row) {
+	if n, err := strconv.Atoi(m.Labels[labelSessions]); err == nil && m.Metric == signalling.Flooded {
+		r.Sessions = n
+	}
 	for _, s := range e.series() {
 		if n, err := strconv.Atoi(m.Labels[s.label]); err == nil && m.Metric == s.metric() {
 			r.Measure = metricPackets

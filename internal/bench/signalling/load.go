@@ -38,6 +38,7 @@ type Load struct {
 // endpoint is an SMF's socket and sessions.
 type endpoint struct {
 	packets  *ipv4.PacketConn
+	local    netip.Addr
 	fd       int
 	sessions []pduSession
 	next     int // session whose turn it is
@@ -118,7 +119,7 @@ func (l *Load) open(local netip.AddrPort) (*endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &endpoint{packets: ipv4.NewPacketConn(conn), batch: smf.NewBatch(net.UDPAddrFromAddrPort(l.upf))}
+	e := &endpoint{packets: ipv4.NewPacketConn(conn), local: local.Addr(), batch: smf.NewBatch(net.UDPAddrFromAddrPort(l.upf))}
 	const octets = 64 << 20
 	err = raw.Control(func(fd uintptr) {
 		e.fd = int(fd)
