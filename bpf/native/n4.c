@@ -4,7 +4,7 @@
 /* What the data path reads in PFCP messages: for each message on the standard input,
  * which comes behind its length of two octets, an octet that says whether it is read, and
  * struct n4_message. internal/pfcp compares with what the daemon reads, with the same key of
- * hashes. */
+ * hashes. Built as a fuzzer, it finds messages that reach every branch. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,25 +25,55 @@ static void describe(void)
 	fputc('\n', stderr);
 }
 
-int main(void)
+static void prepare(void)
 {
-
 	make_buffer();
 	MAKE_MAP(journey_state, 1); /* which place() voids */
+}
+
+static __u8 read_one(struct n4_message *m)
+{
+	struct xdp_md ctx = {};
+
+	if (length > MAX_FRAME)
+		length = MAX_FRAME;
+	place(&ctx, message, length, HEADROOM);
+	return read_message(&ctx, m, 0, length, key);
+}
+
+#ifdef FUZZER
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc;
+	(void)argv;
+	prepare();
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct n4_message m = {};
+
+	length = size > MAX_FRAME ? MAX_FRAME : size;
+	memcpy(message, data, length);
+	read_one(&m);
+	return 0;
+}
+#else
+int main(void)
+{
+	prepare();
 	while (fread(&length, sizeof(length), 1, stdin) == 1) {
-		struct xdp_md ctx = {};
 		struct n4_message m = {};
 		__u8 read;
 
 		must(fread(message, 1, length, stdin) == length, "a message of %u octets", length);
-		if (length > MAX_FRAME)
-			length = MAX_FRAME;
-		place(&ctx, message, length, HEADROOM);
-		read = read_message(&ctx, &m, 0, length, key);
+		read = read_one(&m);
 		fwrite(&read, sizeof(read), 1, stdout);
 		fwrite(&m, sizeof(m), 1, stdout);
 	}
 	return 0;
 }
+#endif
 
 #pragma clang attribute pop
