@@ -3,6 +3,7 @@
 package slice
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -138,6 +139,8 @@ type N9 struct {
 	// UplinkPolicy and DownlinkPolicy name SR policies, in enhanced mode.
 	UplinkPolicy   string `json:"uplink_policy,omitempty"`
 	DownlinkPolicy string `json:"downlink_policy,omitempty"`
+	// QoSFlows are those whose packets take other policies, in enhanced mode.
+	QoSFlows []QoSFlows `json:"qos_flows,omitempty"`
 	// ArgsOffset is the bit of uplink and downlink, or of the policies' last segments,
 	// at which Args.Mob.Session begins, at most 88. The next UPF's SID ends there.
 	// The argument says which session a packet belongs to, and its QFI. Ethernet
@@ -147,6 +150,37 @@ type N9 struct {
 	// sessions, End.DX2 with an argument of 40 bits behind it) and then matched
 	// against the rules of the slice's sessions, uplink or downlink.
 	LocalSID netip.Prefix `json:"local_sid,omitzero"`
+}
+
+// QoSFlows are the QoS flows of a slice's sessions that have one of some QFIs.
+type QoSFlows struct {
+	// QFIs of the flows, 0 to 63: what the QER of a PDR says, or else its PDI (TS 29.244,
+	// 8.2.89).
+	QFIs []uint16 `json:"qfis" jsonschema:"maximum=63"`
+	// UplinkPolicy and DownlinkPolicy name SR policies. Unset: that of all other flows.
+	UplinkPolicy   string `json:"uplink_policy,omitempty"`
+	DownlinkPolicy string `json:"downlink_policy,omitempty"`
+}
+
+// PoliciesOf returns the policies of a QoS flow; empty: packets of that direction do not leave
+// by N9 here. A flow without a QFI is one of all others.
+func (n *N9) PoliciesOf(qfi *uint8) (uplink, downlink string) {
+	uplink, downlink = n.UplinkPolicy, n.DownlinkPolicy
+	for i := range n.QoSFlows {
+		if f := &n.QoSFlows[i]; qfi != nil && slices.Contains(f.QFIs, uint16(*qfi)) {
+			return cmp.Or(f.UplinkPolicy, uplink), cmp.Or(f.DownlinkPolicy, downlink)
+		}
+	}
+	return uplink, downlink
+}
+
+// Policies are all that packets may take; some are empty.
+func (n *N9) Policies() []string {
+	out := []string{n.UplinkPolicy, n.DownlinkPolicy}
+	for _, f := range n.QoSFlows {
+		out = append(out, f.UplinkPolicy, f.DownlinkPolicy)
+	}
+	return out
 }
 
 // Value returns the S-NSSAI, and whether it is set and valid.

@@ -179,8 +179,9 @@ func Uses(value any) []Ref {
 		}
 	case slice.Slice:
 		if v.N9 != nil {
-			add(KindPolicy, v.N9.UplinkPolicy)
-			add(KindPolicy, v.N9.DownlinkPolicy)
+			for _, policy := range v.N9.Policies() {
+				add(KindPolicy, policy)
+			}
 		}
 	}
 	return out

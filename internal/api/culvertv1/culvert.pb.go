@@ -3350,6 +3350,7 @@ type N9 struct {
 	DownlinkPolicy string                 `protobuf:"bytes,6,opt,name=downlink_policy,json=downlinkPolicy,proto3" json:"downlink_policy,omitempty"`
 	LocalSid       string                 `protobuf:"bytes,7,opt,name=local_sid,json=localSid,proto3" json:"local_sid,omitempty"`
 	ArgsOffset     uint32                 `protobuf:"varint,8,opt,name=args_offset,json=argsOffset,proto3" json:"args_offset,omitempty"` // of Ethernet sessions
+	QosFlows       []*QoSFlows            `protobuf:"bytes,9,rep,name=qos_flows,json=qosFlows,proto3" json:"qos_flows,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3440,6 +3441,74 @@ func (x *N9) GetArgsOffset() uint32 {
 	return 0
 }
 
+func (x *N9) GetQosFlows() []*QoSFlows {
+	if x != nil {
+		return x.QosFlows
+	}
+	return nil
+}
+
+// QoSFlows are flows whose packets take other policies.
+type QoSFlows struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Qfis           []uint32               `protobuf:"varint,1,rep,packed,name=qfis,proto3" json:"qfis,omitempty"`
+	UplinkPolicy   string                 `protobuf:"bytes,2,opt,name=uplink_policy,json=uplinkPolicy,proto3" json:"uplink_policy,omitempty"`
+	DownlinkPolicy string                 `protobuf:"bytes,3,opt,name=downlink_policy,json=downlinkPolicy,proto3" json:"downlink_policy,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *QoSFlows) Reset() {
+	*x = QoSFlows{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QoSFlows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QoSFlows) ProtoMessage() {}
+
+func (x *QoSFlows) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QoSFlows.ProtoReflect.Descriptor instead.
+func (*QoSFlows) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *QoSFlows) GetQfis() []uint32 {
+	if x != nil {
+		return x.Qfis
+	}
+	return nil
+}
+
+func (x *QoSFlows) GetUplinkPolicy() string {
+	if x != nil {
+		return x.UplinkPolicy
+	}
+	return ""
+}
+
+func (x *QoSFlows) GetDownlinkPolicy() string {
+	if x != nil {
+		return x.DownlinkPolicy
+	}
+	return ""
+}
+
 // BitRate is in kbit/s, each way.
 type BitRate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3451,7 +3520,7 @@ type BitRate struct {
 
 func (x *BitRate) Reset() {
 	*x = BitRate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3463,7 +3532,7 @@ func (x *BitRate) String() string {
 func (*BitRate) ProtoMessage() {}
 
 func (x *BitRate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3476,7 +3545,7 @@ func (x *BitRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BitRate.ProtoReflect.Descriptor instead.
 func (*BitRate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BitRate) GetUplink() uint32 {
@@ -3509,7 +3578,7 @@ type API struct {
 
 func (x *API) Reset() {
 	*x = API{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3521,7 +3590,7 @@ func (x *API) String() string {
 func (*API) ProtoMessage() {}
 
 func (x *API) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3534,7 +3603,7 @@ func (x *API) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use API.ProtoReflect.Descriptor instead.
 func (*API) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *API) GetSocket() string {
@@ -3602,7 +3671,7 @@ type Metrics struct {
 
 func (x *Metrics) Reset() {
 	*x = Metrics{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3683,7 @@ func (x *Metrics) String() string {
 func (*Metrics) ProtoMessage() {}
 
 func (x *Metrics) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3696,7 @@ func (x *Metrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metrics.ProtoReflect.Descriptor instead.
 func (*Metrics) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Metrics) GetListen() string {
@@ -3647,7 +3716,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3659,7 +3728,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3672,7 +3741,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Log) GetLevel() string {
@@ -3700,7 +3769,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3712,7 +3781,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3725,7 +3794,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Counter) GetPackets() uint64 {
@@ -3750,7 +3819,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3762,7 +3831,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3775,7 +3844,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
 }
 
 type StatusResponse struct {
@@ -3797,7 +3866,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3809,7 +3878,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3822,7 +3891,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -3920,7 +3989,7 @@ type SpreadStatus struct {
 
 func (x *SpreadStatus) Reset() {
 	*x = SpreadStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3932,7 +4001,7 @@ func (x *SpreadStatus) String() string {
 func (*SpreadStatus) ProtoMessage() {}
 
 func (x *SpreadStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3945,7 +4014,7 @@ func (x *SpreadStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpreadStatus.ProtoReflect.Descriptor instead.
 func (*SpreadStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SpreadStatus) GetBy() string {
@@ -4029,7 +4098,7 @@ type CPUStatus struct {
 
 func (x *CPUStatus) Reset() {
 	*x = CPUStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4041,7 +4110,7 @@ func (x *CPUStatus) String() string {
 func (*CPUStatus) ProtoMessage() {}
 
 func (x *CPUStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4054,7 +4123,7 @@ func (x *CPUStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUStatus.ProtoReflect.Descriptor instead.
 func (*CPUStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CPUStatus) GetCpu() int32 {
@@ -4134,7 +4203,7 @@ type BucketStatus struct {
 
 func (x *BucketStatus) Reset() {
 	*x = BucketStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4146,7 +4215,7 @@ func (x *BucketStatus) String() string {
 func (*BucketStatus) ProtoMessage() {}
 
 func (x *BucketStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4159,7 +4228,7 @@ func (x *BucketStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketStatus.ProtoReflect.Descriptor instead.
 func (*BucketStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BucketStatus) GetBucket() int32 {
@@ -4220,7 +4289,7 @@ type OverlayStatus struct {
 
 func (x *OverlayStatus) Reset() {
 	*x = OverlayStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4232,7 +4301,7 @@ func (x *OverlayStatus) String() string {
 func (*OverlayStatus) ProtoMessage() {}
 
 func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4245,7 +4314,7 @@ func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayStatus.ProtoReflect.Descriptor instead.
 func (*OverlayStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OverlayStatus) GetMode() string {
@@ -4360,7 +4429,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4372,7 +4441,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4385,7 +4454,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *NodeStatus) GetNode() *OverlayNode {
@@ -4436,7 +4505,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4448,7 +4517,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4461,7 +4530,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExplainPolicyRequest) GetFrom() string {
@@ -4504,7 +4573,7 @@ type VerdictParty struct {
 
 func (x *VerdictParty) Reset() {
 	*x = VerdictParty{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4516,7 +4585,7 @@ func (x *VerdictParty) String() string {
 func (*VerdictParty) ProtoMessage() {}
 
 func (x *VerdictParty) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4529,7 +4598,7 @@ func (x *VerdictParty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerdictParty.ProtoReflect.Descriptor instead.
 func (*VerdictParty) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *VerdictParty) GetPod() string {
@@ -4568,7 +4637,7 @@ type PolicyDecision struct {
 
 func (x *PolicyDecision) Reset() {
 	*x = PolicyDecision{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4580,7 +4649,7 @@ func (x *PolicyDecision) String() string {
 func (*PolicyDecision) ProtoMessage() {}
 
 func (x *PolicyDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4593,7 +4662,7 @@ func (x *PolicyDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyDecision.ProtoReflect.Descriptor instead.
 func (*PolicyDecision) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PolicyDecision) GetAllowed() bool {
@@ -4655,7 +4724,7 @@ type PolicyVerdict struct {
 
 func (x *PolicyVerdict) Reset() {
 	*x = PolicyVerdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4667,7 +4736,7 @@ func (x *PolicyVerdict) String() string {
 func (*PolicyVerdict) ProtoMessage() {}
 
 func (x *PolicyVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4680,7 +4749,7 @@ func (x *PolicyVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyVerdict.ProtoReflect.Descriptor instead.
 func (*PolicyVerdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PolicyVerdict) GetFrom() *VerdictParty {
@@ -4748,7 +4817,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4760,7 +4829,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4773,7 +4842,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ExplainPolicyResponse) GetVerdicts() []*PolicyVerdict {
@@ -4792,7 +4861,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4804,7 +4873,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4817,7 +4886,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListNodesRequest) GetKey() string {
@@ -4836,7 +4905,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4848,7 +4917,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4861,7 +4930,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeStatus {
@@ -4892,7 +4961,7 @@ type UPFStatus struct {
 
 func (x *UPFStatus) Reset() {
 	*x = UPFStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4904,7 +4973,7 @@ func (x *UPFStatus) String() string {
 func (*UPFStatus) ProtoMessage() {}
 
 func (x *UPFStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4917,7 +4986,7 @@ func (x *UPFStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPFStatus.ProtoReflect.Descriptor instead.
 func (*UPFStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *UPFStatus) GetSessions() uint32 {
@@ -5017,7 +5086,7 @@ type N4Counts struct {
 
 func (x *N4Counts) Reset() {
 	*x = N4Counts{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5029,7 +5098,7 @@ func (x *N4Counts) String() string {
 func (*N4Counts) ProtoMessage() {}
 
 func (x *N4Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5042,7 +5111,7 @@ func (x *N4Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N4Counts.ProtoReflect.Descriptor instead.
 func (*N4Counts) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *N4Counts) GetHeartbeats() uint64 {
@@ -5086,7 +5155,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5098,7 +5167,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5111,7 +5180,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PoolStatus) GetNetworkInstance() string {
@@ -5155,7 +5224,7 @@ type PeerStatus struct {
 
 func (x *PeerStatus) Reset() {
 	*x = PeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5167,7 +5236,7 @@ func (x *PeerStatus) String() string {
 func (*PeerStatus) ProtoMessage() {}
 
 func (x *PeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5180,7 +5249,7 @@ func (x *PeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatus.ProtoReflect.Descriptor instead.
 func (*PeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PeerStatus) GetAddr() string {
@@ -5225,7 +5294,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5237,7 +5306,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5250,7 +5319,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SliceStatus) GetResource() *Slice {
@@ -5310,7 +5379,7 @@ type AssociationStatus struct {
 
 func (x *AssociationStatus) Reset() {
 	*x = AssociationStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5322,7 +5391,7 @@ func (x *AssociationStatus) String() string {
 func (*AssociationStatus) ProtoMessage() {}
 
 func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5335,7 +5404,7 @@ func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssociationStatus.ProtoReflect.Descriptor instead.
 func (*AssociationStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *AssociationStatus) GetNode() string {
@@ -5411,7 +5480,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5423,7 +5492,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5436,7 +5505,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SessionStatus) GetSeid() uint64 {
@@ -5555,7 +5624,7 @@ type PDRStatus struct {
 
 func (x *PDRStatus) Reset() {
 	*x = PDRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5567,7 +5636,7 @@ func (x *PDRStatus) String() string {
 func (*PDRStatus) ProtoMessage() {}
 
 func (x *PDRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5580,7 +5649,7 @@ func (x *PDRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PDRStatus.ProtoReflect.Descriptor instead.
 func (*PDRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *PDRStatus) GetPdr() uint32 {
@@ -5618,7 +5687,7 @@ type URRStatus struct {
 
 func (x *URRStatus) Reset() {
 	*x = URRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5630,7 +5699,7 @@ func (x *URRStatus) String() string {
 func (*URRStatus) ProtoMessage() {}
 
 func (x *URRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5643,7 +5712,7 @@ func (x *URRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
 func (*URRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *URRStatus) GetUrr() uint32 {
@@ -5694,7 +5763,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5706,7 +5775,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5719,7 +5788,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -5771,7 +5840,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5783,7 +5852,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5796,7 +5865,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Outcome) GetReason() string {
@@ -5845,7 +5914,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5857,7 +5926,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5870,7 +5939,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -5907,7 +5976,7 @@ type SIDStatus struct {
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5919,7 +5988,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5932,7 +6001,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -5989,7 +6058,7 @@ type PolicyStatus struct {
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6001,7 +6070,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6014,7 +6083,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -6103,7 +6172,7 @@ type ProtectionList struct {
 
 func (x *ProtectionList) Reset() {
 	*x = ProtectionList{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6115,7 +6184,7 @@ func (x *ProtectionList) String() string {
 func (*ProtectionList) ProtoMessage() {}
 
 func (x *ProtectionList) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6128,7 +6197,7 @@ func (x *ProtectionList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtectionList.ProtoReflect.Descriptor instead.
 func (*ProtectionList) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ProtectionList) GetWeight() uint32 {
@@ -6191,7 +6260,7 @@ type PathMTU struct {
 
 func (x *PathMTU) Reset() {
 	*x = PathMTU{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6203,7 +6272,7 @@ func (x *PathMTU) String() string {
 func (*PathMTU) ProtoMessage() {}
 
 func (x *PathMTU) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6216,7 +6285,7 @@ func (x *PathMTU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathMTU.ProtoReflect.Descriptor instead.
 func (*PathMTU) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *PathMTU) GetMtu() uint32 {
@@ -6245,7 +6314,7 @@ type Delay struct {
 
 func (x *Delay) Reset() {
 	*x = Delay{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6257,7 +6326,7 @@ func (x *Delay) String() string {
 func (*Delay) ProtoMessage() {}
 
 func (x *Delay) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6270,7 +6339,7 @@ func (x *Delay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delay.ProtoReflect.Descriptor instead.
 func (*Delay) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Delay) GetMinimum() uint64 {
@@ -6309,7 +6378,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6321,7 +6390,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6334,7 +6403,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Verdict) GetPath() string {
@@ -6390,7 +6459,7 @@ type CandidatePathStatus struct {
 
 func (x *CandidatePathStatus) Reset() {
 	*x = CandidatePathStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6402,7 +6471,7 @@ func (x *CandidatePathStatus) String() string {
 func (*CandidatePathStatus) ProtoMessage() {}
 
 func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6415,7 +6484,7 @@ func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CandidatePathStatus.ProtoReflect.Descriptor instead.
 func (*CandidatePathStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CandidatePathStatus) GetResource() *CandidatePath {
@@ -6454,7 +6523,7 @@ type ClassStatus struct {
 
 func (x *ClassStatus) Reset() {
 	*x = ClassStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6466,7 +6535,7 @@ func (x *ClassStatus) String() string {
 func (*ClassStatus) ProtoMessage() {}
 
 func (x *ClassStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6479,7 +6548,7 @@ func (x *ClassStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassStatus.ProtoReflect.Descriptor instead.
 func (*ClassStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ClassStatus) GetResource() *TrafficClass {
@@ -6535,7 +6604,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6547,7 +6616,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6560,7 +6629,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -6597,7 +6666,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6609,7 +6678,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6622,7 +6691,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -6671,7 +6740,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6683,7 +6752,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6696,7 +6765,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Attachment) GetContainerId() string {
@@ -6733,7 +6802,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6745,7 +6814,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6758,7 +6827,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Pod) GetNetwork() string {
@@ -6851,7 +6920,7 @@ type PodStatus struct {
 
 func (x *PodStatus) Reset() {
 	*x = PodStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6863,7 +6932,7 @@ func (x *PodStatus) String() string {
 func (*PodStatus) ProtoMessage() {}
 
 func (x *PodStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6876,7 +6945,7 @@ func (x *PodStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodStatus.ProtoReflect.Descriptor instead.
 func (*PodStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *PodStatus) GetAttachment() *Attachment {
@@ -6928,7 +6997,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6940,7 +7009,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6953,7 +7022,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -7007,7 +7076,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7019,7 +7088,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7032,7 +7101,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -7051,7 +7120,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7063,7 +7132,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7076,7 +7145,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -7095,7 +7164,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7107,7 +7176,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7120,7 +7189,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -7139,7 +7208,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7151,7 +7220,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7164,7 +7233,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -7183,7 +7252,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7195,7 +7264,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7208,7 +7277,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -7227,7 +7296,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7239,7 +7308,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7252,7 +7321,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -7271,7 +7340,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7283,7 +7352,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7296,7 +7365,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -7315,7 +7384,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7327,7 +7396,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7340,7 +7409,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -7359,7 +7428,7 @@ type ListCandidatePathsRequest struct {
 
 func (x *ListCandidatePathsRequest) Reset() {
 	*x = ListCandidatePathsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7371,7 +7440,7 @@ func (x *ListCandidatePathsRequest) String() string {
 func (*ListCandidatePathsRequest) ProtoMessage() {}
 
 func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7384,7 +7453,7 @@ func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsRequest.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListCandidatePathsRequest) GetKey() string {
@@ -7403,7 +7472,7 @@ type ListCandidatePathsResponse struct {
 
 func (x *ListCandidatePathsResponse) Reset() {
 	*x = ListCandidatePathsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7415,7 +7484,7 @@ func (x *ListCandidatePathsResponse) String() string {
 func (*ListCandidatePathsResponse) ProtoMessage() {}
 
 func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7428,7 +7497,7 @@ func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsResponse.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListCandidatePathsResponse) GetCandidatePaths() []*CandidatePathStatus {
@@ -7447,7 +7516,7 @@ type ListClassesRequest struct {
 
 func (x *ListClassesRequest) Reset() {
 	*x = ListClassesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7459,7 +7528,7 @@ func (x *ListClassesRequest) String() string {
 func (*ListClassesRequest) ProtoMessage() {}
 
 func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7472,7 +7541,7 @@ func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesRequest.ProtoReflect.Descriptor instead.
 func (*ListClassesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListClassesRequest) GetKey() string {
@@ -7491,7 +7560,7 @@ type ListClassesResponse struct {
 
 func (x *ListClassesResponse) Reset() {
 	*x = ListClassesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7503,7 +7572,7 @@ func (x *ListClassesResponse) String() string {
 func (*ListClassesResponse) ProtoMessage() {}
 
 func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7516,7 +7585,7 @@ func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesResponse.ProtoReflect.Descriptor instead.
 func (*ListClassesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListClassesResponse) GetClasses() []*ClassStatus {
@@ -7535,7 +7604,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7547,7 +7616,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7560,7 +7629,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -7579,7 +7648,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7591,7 +7660,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7604,7 +7673,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -7623,7 +7692,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7635,7 +7704,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7648,7 +7717,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -7667,7 +7736,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7679,7 +7748,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7692,7 +7761,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -7711,7 +7780,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7723,7 +7792,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7736,7 +7805,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -7755,7 +7824,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7767,7 +7836,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7780,7 +7849,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -7799,7 +7868,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7811,7 +7880,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7824,7 +7893,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -7843,7 +7912,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7855,7 +7924,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7868,7 +7937,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -7887,7 +7956,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7899,7 +7968,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7912,7 +7981,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListPodsRequest) GetKey() string {
@@ -7931,7 +8000,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7943,7 +8012,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7956,7 +8025,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListPodsResponse) GetPods() []*PodStatus {
@@ -7975,7 +8044,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7987,7 +8056,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8000,7 +8069,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -8019,7 +8088,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8031,7 +8100,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8044,7 +8113,7 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
@@ -8070,7 +8139,7 @@ type BGPPeerStatus struct {
 
 func (x *BGPPeerStatus) Reset() {
 	*x = BGPPeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8082,7 +8151,7 @@ func (x *BGPPeerStatus) String() string {
 func (*BGPPeerStatus) ProtoMessage() {}
 
 func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8095,7 +8164,7 @@ func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGPPeerStatus.ProtoReflect.Descriptor instead.
 func (*BGPPeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *BGPPeerStatus) GetAddress() string {
@@ -8170,7 +8239,7 @@ type AnnouncementStatus struct {
 
 func (x *AnnouncementStatus) Reset() {
 	*x = AnnouncementStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8182,7 +8251,7 @@ func (x *AnnouncementStatus) String() string {
 func (*AnnouncementStatus) ProtoMessage() {}
 
 func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8195,7 +8264,7 @@ func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnouncementStatus.ProtoReflect.Descriptor instead.
 func (*AnnouncementStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *AnnouncementStatus) GetPrefix() string {
@@ -8263,7 +8332,7 @@ type ListAnnouncementsRequest struct {
 
 func (x *ListAnnouncementsRequest) Reset() {
 	*x = ListAnnouncementsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8275,7 +8344,7 @@ func (x *ListAnnouncementsRequest) String() string {
 func (*ListAnnouncementsRequest) ProtoMessage() {}
 
 func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8288,7 +8357,7 @@ func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsRequest.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ListAnnouncementsRequest) GetKey() string {
@@ -8307,7 +8376,7 @@ type ListAnnouncementsResponse struct {
 
 func (x *ListAnnouncementsResponse) Reset() {
 	*x = ListAnnouncementsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8319,7 +8388,7 @@ func (x *ListAnnouncementsResponse) String() string {
 func (*ListAnnouncementsResponse) ProtoMessage() {}
 
 func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8332,7 +8401,7 @@ func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsResponse.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListAnnouncementsResponse) GetAnnouncements() []*AnnouncementStatus {
@@ -8361,7 +8430,7 @@ type NATStatus struct {
 
 func (x *NATStatus) Reset() {
 	*x = NATStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8373,7 +8442,7 @@ func (x *NATStatus) String() string {
 func (*NATStatus) ProtoMessage() {}
 
 func (x *NATStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8386,7 +8455,7 @@ func (x *NATStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATStatus.ProtoReflect.Descriptor instead.
 func (*NATStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *NATStatus) GetPool() string {
@@ -8477,7 +8546,7 @@ type NATBlock struct {
 
 func (x *NATBlock) Reset() {
 	*x = NATBlock{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8489,7 +8558,7 @@ func (x *NATBlock) String() string {
 func (*NATBlock) ProtoMessage() {}
 
 func (x *NATBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8502,7 +8571,7 @@ func (x *NATBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATBlock.ProtoReflect.Descriptor instead.
 func (*NATBlock) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *NATBlock) GetPublicAddress() string {
@@ -8539,7 +8608,7 @@ type NATMapping struct {
 
 func (x *NATMapping) Reset() {
 	*x = NATMapping{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8551,7 +8620,7 @@ func (x *NATMapping) String() string {
 func (*NATMapping) ProtoMessage() {}
 
 func (x *NATMapping) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8564,7 +8633,7 @@ func (x *NATMapping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATMapping.ProtoReflect.Descriptor instead.
 func (*NATMapping) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *NATMapping) GetProtocol() string {
@@ -8611,7 +8680,7 @@ type ListNATsRequest struct {
 
 func (x *ListNATsRequest) Reset() {
 	*x = ListNATsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8623,7 +8692,7 @@ func (x *ListNATsRequest) String() string {
 func (*ListNATsRequest) ProtoMessage() {}
 
 func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8636,7 +8705,7 @@ func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsRequest.ProtoReflect.Descriptor instead.
 func (*ListNATsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListNATsRequest) GetKey() string {
@@ -8655,7 +8724,7 @@ type ListNATsResponse struct {
 
 func (x *ListNATsResponse) Reset() {
 	*x = ListNATsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8667,7 +8736,7 @@ func (x *ListNATsResponse) String() string {
 func (*ListNATsResponse) ProtoMessage() {}
 
 func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8680,7 +8749,7 @@ func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsResponse.ProtoReflect.Descriptor instead.
 func (*ListNATsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ListNATsResponse) GetNats() []*NATStatus {
@@ -8699,7 +8768,7 @@ type ListBGPPeersRequest struct {
 
 func (x *ListBGPPeersRequest) Reset() {
 	*x = ListBGPPeersRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8711,7 +8780,7 @@ func (x *ListBGPPeersRequest) String() string {
 func (*ListBGPPeersRequest) ProtoMessage() {}
 
 func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8724,7 +8793,7 @@ func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersRequest.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ListBGPPeersRequest) GetKey() string {
@@ -8743,7 +8812,7 @@ type ListBGPPeersResponse struct {
 
 func (x *ListBGPPeersResponse) Reset() {
 	*x = ListBGPPeersResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8755,7 +8824,7 @@ func (x *ListBGPPeersResponse) String() string {
 func (*ListBGPPeersResponse) ProtoMessage() {}
 
 func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8768,7 +8837,7 @@ func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersResponse.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ListBGPPeersResponse) GetPeers() []*BGPPeerStatus {
@@ -8787,7 +8856,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8799,7 +8868,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8812,7 +8881,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -8831,7 +8900,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8843,7 +8912,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8856,7 +8925,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -8883,7 +8952,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8895,7 +8964,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8908,7 +8977,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -8970,7 +9039,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8982,7 +9051,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8995,7 +9064,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -9026,7 +9095,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9038,7 +9107,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9051,7 +9120,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -9102,7 +9171,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9114,7 +9183,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9127,7 +9196,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Change) GetOp() string {
@@ -9169,7 +9238,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9181,7 +9250,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9194,7 +9263,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Ref) GetKind() string {
@@ -9219,7 +9288,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9231,7 +9300,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9244,7 +9313,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
 }
 
 type GetConfigResponse struct {
@@ -9256,7 +9325,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9268,7 +9337,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9281,7 +9350,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -9300,7 +9369,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9312,7 +9381,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9325,7 +9394,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -9344,7 +9413,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9356,7 +9425,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9369,7 +9438,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -9389,7 +9458,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9401,7 +9470,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9414,7 +9483,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -9440,7 +9509,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9452,7 +9521,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9465,7 +9534,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -9484,7 +9553,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9496,7 +9565,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9509,7 +9578,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -9528,7 +9597,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9540,7 +9609,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9553,7 +9622,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -9572,7 +9641,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9584,7 +9653,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9597,7 +9666,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -9616,7 +9685,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9628,7 +9697,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9641,7 +9710,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -9668,7 +9737,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9680,7 +9749,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9693,7 +9762,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -9766,7 +9835,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9778,7 +9847,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9791,7 +9860,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -9942,7 +10011,7 @@ type FlowsRequest struct {
 
 func (x *FlowsRequest) Reset() {
 	*x = FlowsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9954,7 +10023,7 @@ func (x *FlowsRequest) String() string {
 func (*FlowsRequest) ProtoMessage() {}
 
 func (x *FlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9967,7 +10036,7 @@ func (x *FlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowsRequest.ProtoReflect.Descriptor instead.
 func (*FlowsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *FlowsRequest) GetSinceNs() int64 {
@@ -10046,7 +10115,7 @@ type FlowsResponse struct {
 
 func (x *FlowsResponse) Reset() {
 	*x = FlowsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10058,7 +10127,7 @@ func (x *FlowsResponse) String() string {
 func (*FlowsResponse) ProtoMessage() {}
 
 func (x *FlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10071,7 +10140,7 @@ func (x *FlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowsResponse.ProtoReflect.Descriptor instead.
 func (*FlowsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *FlowsResponse) GetId() uint64 {
@@ -10257,7 +10326,7 @@ type FlowEnd struct {
 
 func (x *FlowEnd) Reset() {
 	*x = FlowEnd{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10269,7 +10338,7 @@ func (x *FlowEnd) String() string {
 func (*FlowEnd) ProtoMessage() {}
 
 func (x *FlowEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10282,7 +10351,7 @@ func (x *FlowEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowEnd.ProtoReflect.Descriptor instead.
 func (*FlowEnd) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *FlowEnd) GetPod() string {
@@ -10337,7 +10406,7 @@ type AddPodRequest struct {
 
 func (x *AddPodRequest) Reset() {
 	*x = AddPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10349,7 +10418,7 @@ func (x *AddPodRequest) String() string {
 func (*AddPodRequest) ProtoMessage() {}
 
 func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10362,7 +10431,7 @@ func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodRequest.ProtoReflect.Descriptor instead.
 func (*AddPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *AddPodRequest) GetAttachment() *Attachment {
@@ -10391,7 +10460,7 @@ type AddPodResponse struct {
 
 func (x *AddPodResponse) Reset() {
 	*x = AddPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10403,7 +10472,7 @@ func (x *AddPodResponse) String() string {
 func (*AddPodResponse) ProtoMessage() {}
 
 func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10416,7 +10485,7 @@ func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodResponse.ProtoReflect.Descriptor instead.
 func (*AddPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *AddPodResponse) GetAddresses() []string {
@@ -10456,7 +10525,7 @@ type DeletePodRequest struct {
 
 func (x *DeletePodRequest) Reset() {
 	*x = DeletePodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10468,7 +10537,7 @@ func (x *DeletePodRequest) String() string {
 func (*DeletePodRequest) ProtoMessage() {}
 
 func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10481,7 +10550,7 @@ func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodRequest.ProtoReflect.Descriptor instead.
 func (*DeletePodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{142}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *DeletePodRequest) GetAttachment() *Attachment {
@@ -10499,7 +10568,7 @@ type DeletePodResponse struct {
 
 func (x *DeletePodResponse) Reset() {
 	*x = DeletePodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10511,7 +10580,7 @@ func (x *DeletePodResponse) String() string {
 func (*DeletePodResponse) ProtoMessage() {}
 
 func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10524,7 +10593,7 @@ func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodResponse.ProtoReflect.Descriptor instead.
 func (*DeletePodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{143}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{144}
 }
 
 type CheckPodRequest struct {
@@ -10536,7 +10605,7 @@ type CheckPodRequest struct {
 
 func (x *CheckPodRequest) Reset() {
 	*x = CheckPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10548,7 +10617,7 @@ func (x *CheckPodRequest) String() string {
 func (*CheckPodRequest) ProtoMessage() {}
 
 func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10561,7 +10630,7 @@ func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodRequest.ProtoReflect.Descriptor instead.
 func (*CheckPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{144}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *CheckPodRequest) GetAttachment() *Attachment {
@@ -10580,7 +10649,7 @@ type CheckPodResponse struct {
 
 func (x *CheckPodResponse) Reset() {
 	*x = CheckPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10592,7 +10661,7 @@ func (x *CheckPodResponse) String() string {
 func (*CheckPodResponse) ProtoMessage() {}
 
 func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10605,7 +10674,7 @@ func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodResponse.ProtoReflect.Descriptor instead.
 func (*CheckPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{145}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *CheckPodResponse) GetDifferences() []string {
@@ -10625,7 +10694,7 @@ type RetainPodsRequest struct {
 
 func (x *RetainPodsRequest) Reset() {
 	*x = RetainPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10637,7 +10706,7 @@ func (x *RetainPodsRequest) String() string {
 func (*RetainPodsRequest) ProtoMessage() {}
 
 func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10650,7 +10719,7 @@ func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsRequest.ProtoReflect.Descriptor instead.
 func (*RetainPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{146}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *RetainPodsRequest) GetNetwork() string {
@@ -10676,7 +10745,7 @@ type RetainPodsResponse struct {
 
 func (x *RetainPodsResponse) Reset() {
 	*x = RetainPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10688,7 +10757,7 @@ func (x *RetainPodsResponse) String() string {
 func (*RetainPodsResponse) ProtoMessage() {}
 
 func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10701,7 +10770,7 @@ func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsResponse.ProtoReflect.Descriptor instead.
 func (*RetainPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{147}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *RetainPodsResponse) GetRemoved() []*Attachment {
@@ -10719,7 +10788,7 @@ type GetPodReadinessRequest struct {
 
 func (x *GetPodReadinessRequest) Reset() {
 	*x = GetPodReadinessRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10731,7 +10800,7 @@ func (x *GetPodReadinessRequest) String() string {
 func (*GetPodReadinessRequest) ProtoMessage() {}
 
 func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10744,7 +10813,7 @@ func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessRequest.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{148}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{149}
 }
 
 type GetPodReadinessResponse struct {
@@ -10758,7 +10827,7 @@ type GetPodReadinessResponse struct {
 
 func (x *GetPodReadinessResponse) Reset() {
 	*x = GetPodReadinessResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10770,7 +10839,7 @@ func (x *GetPodReadinessResponse) String() string {
 func (*GetPodReadinessResponse) ProtoMessage() {}
 
 func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10783,7 +10852,7 @@ func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessResponse.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{149}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *GetPodReadinessResponse) GetReady() bool {
@@ -10816,7 +10885,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10828,7 +10897,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10841,7 +10910,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{150}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -10860,7 +10929,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10872,7 +10941,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10885,7 +10954,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{151}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -10909,7 +10978,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10921,7 +10990,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10934,7 +11003,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{152}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *Finding) GetName() string {
@@ -10984,7 +11053,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10996,7 +11065,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11009,7 +11078,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{153}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *WatchRequest) GetView() string {
@@ -11043,7 +11112,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11055,7 +11124,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11068,7 +11137,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{154}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *WatchResponse) GetTime() *timestamppb.Timestamp {
@@ -11138,7 +11207,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11150,7 +11219,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11163,7 +11232,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{155}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *Rate) GetPackets() float64 {
@@ -11193,7 +11262,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11205,7 +11274,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11218,7 +11287,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{156}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *Topology) GetNodes() []*TopologyNode {
@@ -11267,7 +11336,7 @@ type TopologyNode struct {
 
 func (x *TopologyNode) Reset() {
 	*x = TopologyNode{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11279,7 +11348,7 @@ func (x *TopologyNode) String() string {
 func (*TopologyNode) ProtoMessage() {}
 
 func (x *TopologyNode) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11292,7 +11361,7 @@ func (x *TopologyNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyNode.ProtoReflect.Descriptor instead.
 func (*TopologyNode) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{157}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *TopologyNode) GetId() string {
@@ -11373,7 +11442,7 @@ type TopologyLink struct {
 
 func (x *TopologyLink) Reset() {
 	*x = TopologyLink{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11385,7 +11454,7 @@ func (x *TopologyLink) String() string {
 func (*TopologyLink) ProtoMessage() {}
 
 func (x *TopologyLink) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11398,7 +11467,7 @@ func (x *TopologyLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyLink.ProtoReflect.Descriptor instead.
 func (*TopologyLink) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{158}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *TopologyLink) GetId() string {
@@ -11459,7 +11528,7 @@ type TopologyGroup struct {
 
 func (x *TopologyGroup) Reset() {
 	*x = TopologyGroup{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11471,7 +11540,7 @@ func (x *TopologyGroup) String() string {
 func (*TopologyGroup) ProtoMessage() {}
 
 func (x *TopologyGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11484,7 +11553,7 @@ func (x *TopologyGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyGroup.ProtoReflect.Descriptor instead.
 func (*TopologyGroup) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{159}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *TopologyGroup) GetId() string {
@@ -11550,7 +11619,7 @@ type WatchedSession struct {
 
 func (x *WatchedSession) Reset() {
 	*x = WatchedSession{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11562,7 +11631,7 @@ func (x *WatchedSession) String() string {
 func (*WatchedSession) ProtoMessage() {}
 
 func (x *WatchedSession) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11575,7 +11644,7 @@ func (x *WatchedSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchedSession.ProtoReflect.Descriptor instead.
 func (*WatchedSession) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{160}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *WatchedSession) GetSession() *SessionStatus {
@@ -11625,7 +11694,7 @@ type Drops struct {
 
 func (x *Drops) Reset() {
 	*x = Drops{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11637,7 +11706,7 @@ func (x *Drops) String() string {
 func (*Drops) ProtoMessage() {}
 
 func (x *Drops) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11650,7 +11719,7 @@ func (x *Drops) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drops.ProtoReflect.Descriptor instead.
 func (*Drops) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{161}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *Drops) GetOutcomes() []*WatchedOutcome {
@@ -11685,7 +11754,7 @@ type WatchedOutcome struct {
 
 func (x *WatchedOutcome) Reset() {
 	*x = WatchedOutcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11697,7 +11766,7 @@ func (x *WatchedOutcome) String() string {
 func (*WatchedOutcome) ProtoMessage() {}
 
 func (x *WatchedOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11710,7 +11779,7 @@ func (x *WatchedOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchedOutcome.ProtoReflect.Descriptor instead.
 func (*WatchedOutcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{162}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *WatchedOutcome) GetOutcome() *Outcome {
@@ -11739,7 +11808,7 @@ type DropSample struct {
 
 func (x *DropSample) Reset() {
 	*x = DropSample{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11751,7 +11820,7 @@ func (x *DropSample) String() string {
 func (*DropSample) ProtoMessage() {}
 
 func (x *DropSample) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11764,7 +11833,7 @@ func (x *DropSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropSample.ProtoReflect.Descriptor instead.
 func (*DropSample) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{163}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *DropSample) GetTime() *timestamppb.Timestamp {
@@ -11800,7 +11869,7 @@ type WatchedPolicy struct {
 
 func (x *WatchedPolicy) Reset() {
 	*x = WatchedPolicy{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11812,7 +11881,7 @@ func (x *WatchedPolicy) String() string {
 func (*WatchedPolicy) ProtoMessage() {}
 
 func (x *WatchedPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11825,7 +11894,7 @@ func (x *WatchedPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchedPolicy.ProtoReflect.Descriptor instead.
 func (*WatchedPolicy) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{164}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *WatchedPolicy) GetPolicy() *PolicyStatus {
@@ -11859,7 +11928,7 @@ type CaptureRequest struct {
 
 func (x *CaptureRequest) Reset() {
 	*x = CaptureRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11871,7 +11940,7 @@ func (x *CaptureRequest) String() string {
 func (*CaptureRequest) ProtoMessage() {}
 
 func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11884,7 +11953,7 @@ func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureRequest.ProtoReflect.Descriptor instead.
 func (*CaptureRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{165}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *CaptureRequest) GetFilter() *TraceRequest {
@@ -11905,7 +11974,7 @@ type CaptureResponse struct {
 
 func (x *CaptureResponse) Reset() {
 	*x = CaptureResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11917,7 +11986,7 @@ func (x *CaptureResponse) String() string {
 func (*CaptureResponse) ProtoMessage() {}
 
 func (x *CaptureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11930,7 +11999,7 @@ func (x *CaptureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureResponse.ProtoReflect.Descriptor instead.
 func (*CaptureResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{166}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *CaptureResponse) GetPacket() *TraceResponse {
@@ -11958,7 +12027,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11970,7 +12039,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11983,7 +12052,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{167}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *Step) GetName() string {
@@ -12012,7 +12081,7 @@ type ExplainPacketsRequest struct {
 
 func (x *ExplainPacketsRequest) Reset() {
 	*x = ExplainPacketsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12024,7 +12093,7 @@ func (x *ExplainPacketsRequest) String() string {
 func (*ExplainPacketsRequest) ProtoMessage() {}
 
 func (x *ExplainPacketsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12037,7 +12106,7 @@ func (x *ExplainPacketsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPacketsRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPacketsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{168}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *ExplainPacketsRequest) GetInterface() string {
@@ -12070,7 +12139,7 @@ type ExplainPacketsResponse struct {
 
 func (x *ExplainPacketsResponse) Reset() {
 	*x = ExplainPacketsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12082,7 +12151,7 @@ func (x *ExplainPacketsResponse) String() string {
 func (*ExplainPacketsResponse) ProtoMessage() {}
 
 func (x *ExplainPacketsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12095,7 +12164,7 @@ func (x *ExplainPacketsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPacketsResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPacketsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{169}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *ExplainPacketsResponse) GetPackets() []*CaptureResponse {
@@ -12113,7 +12182,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12125,7 +12194,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12138,7 +12207,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{170}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{171}
 }
 
 // BackupResponse is a piece of the file. Pieces follow each other.
@@ -12151,7 +12220,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[171]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12163,7 +12232,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[171]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12176,7 +12245,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{171}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -12524,7 +12593,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x04vlan\x18\x02 \x01(\rR\x04vlan\"*\n" +
 	"\x06SNSSAI\x12\x10\n" +
 	"\x03sst\x18\x01 \x01(\rR\x03sst\x12\x0e\n" +
-	"\x02sd\x18\x02 \x01(\tR\x02sd\"\xf6\x01\n" +
+	"\x02sd\x18\x02 \x01(\tR\x02sd\"\xa9\x02\n" +
 	"\x02N9\x12\x1c\n" +
 	"\ttransport\x18\x01 \x01(\tR\ttransport\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x16\n" +
@@ -12534,7 +12603,12 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x0fdownlink_policy\x18\x06 \x01(\tR\x0edownlinkPolicy\x12\x1b\n" +
 	"\tlocal_sid\x18\a \x01(\tR\blocalSid\x12\x1f\n" +
 	"\vargs_offset\x18\b \x01(\rR\n" +
-	"argsOffset\"=\n" +
+	"argsOffset\x121\n" +
+	"\tqos_flows\x18\t \x03(\v2\x14.culvert.v1.QoSFlowsR\bqosFlows\"l\n" +
+	"\bQoSFlows\x12\x12\n" +
+	"\x04qfis\x18\x01 \x03(\rR\x04qfis\x12#\n" +
+	"\ruplink_policy\x18\x02 \x01(\tR\fuplinkPolicy\x12'\n" +
+	"\x0fdownlink_policy\x18\x03 \x01(\tR\x0edownlinkPolicy\"=\n" +
 	"\aBitRate\x12\x16\n" +
 	"\x06uplink\x18\x01 \x01(\rR\x06uplink\x12\x1a\n" +
 	"\bdownlink\x18\x02 \x01(\rR\bdownlink\"\xf8\x01\n" +
@@ -13262,7 +13336,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 176)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 177)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Liveness)(nil),                   // 1: culvert.v1.Liveness
@@ -13302,145 +13376,146 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*N6)(nil),                         // 35: culvert.v1.N6
 	(*SNSSAI)(nil),                     // 36: culvert.v1.SNSSAI
 	(*N9)(nil),                         // 37: culvert.v1.N9
-	(*BitRate)(nil),                    // 38: culvert.v1.BitRate
-	(*API)(nil),                        // 39: culvert.v1.API
-	(*Metrics)(nil),                    // 40: culvert.v1.Metrics
-	(*Log)(nil),                        // 41: culvert.v1.Log
-	(*Counter)(nil),                    // 42: culvert.v1.Counter
-	(*StatusRequest)(nil),              // 43: culvert.v1.StatusRequest
-	(*StatusResponse)(nil),             // 44: culvert.v1.StatusResponse
-	(*SpreadStatus)(nil),               // 45: culvert.v1.SpreadStatus
-	(*CPUStatus)(nil),                  // 46: culvert.v1.CPUStatus
-	(*BucketStatus)(nil),               // 47: culvert.v1.BucketStatus
-	(*OverlayStatus)(nil),              // 48: culvert.v1.OverlayStatus
-	(*NodeStatus)(nil),                 // 49: culvert.v1.NodeStatus
-	(*ExplainPolicyRequest)(nil),       // 50: culvert.v1.ExplainPolicyRequest
-	(*VerdictParty)(nil),               // 51: culvert.v1.VerdictParty
-	(*PolicyDecision)(nil),             // 52: culvert.v1.PolicyDecision
-	(*PolicyVerdict)(nil),              // 53: culvert.v1.PolicyVerdict
-	(*ExplainPolicyResponse)(nil),      // 54: culvert.v1.ExplainPolicyResponse
-	(*ListNodesRequest)(nil),           // 55: culvert.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),          // 56: culvert.v1.ListNodesResponse
-	(*UPFStatus)(nil),                  // 57: culvert.v1.UPFStatus
-	(*N4Counts)(nil),                   // 58: culvert.v1.N4Counts
-	(*PoolStatus)(nil),                 // 59: culvert.v1.PoolStatus
-	(*PeerStatus)(nil),                 // 60: culvert.v1.PeerStatus
-	(*SliceStatus)(nil),                // 61: culvert.v1.SliceStatus
-	(*AssociationStatus)(nil),          // 62: culvert.v1.AssociationStatus
-	(*SessionStatus)(nil),              // 63: culvert.v1.SessionStatus
-	(*PDRStatus)(nil),                  // 64: culvert.v1.PDRStatus
-	(*URRStatus)(nil),                  // 65: culvert.v1.URRStatus
-	(*InterfaceStatus)(nil),            // 66: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                    // 67: culvert.v1.Outcome
-	(*LocatorStatus)(nil),              // 68: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),                  // 69: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),               // 70: culvert.v1.PolicyStatus
-	(*ProtectionList)(nil),             // 71: culvert.v1.ProtectionList
-	(*PathMTU)(nil),                    // 72: culvert.v1.PathMTU
-	(*Delay)(nil),                      // 73: culvert.v1.Delay
-	(*Verdict)(nil),                    // 74: culvert.v1.Verdict
-	(*CandidatePathStatus)(nil),        // 75: culvert.v1.CandidatePathStatus
-	(*ClassStatus)(nil),                // 76: culvert.v1.ClassStatus
-	(*SteeringStatus)(nil),             // 77: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),               // 78: culvert.v1.TunnelStatus
-	(*Attachment)(nil),                 // 79: culvert.v1.Attachment
-	(*Pod)(nil),                        // 80: culvert.v1.Pod
-	(*PodStatus)(nil),                  // 81: culvert.v1.PodStatus
-	(*AdjacencyStatus)(nil),            // 82: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),      // 83: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),     // 84: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),        // 85: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),       // 86: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),            // 87: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),           // 88: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),        // 89: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),       // 90: culvert.v1.ListPoliciesResponse
-	(*ListCandidatePathsRequest)(nil),  // 91: culvert.v1.ListCandidatePathsRequest
-	(*ListCandidatePathsResponse)(nil), // 92: culvert.v1.ListCandidatePathsResponse
-	(*ListClassesRequest)(nil),         // 93: culvert.v1.ListClassesRequest
-	(*ListClassesResponse)(nil),        // 94: culvert.v1.ListClassesResponse
-	(*ListSteeringRequest)(nil),        // 95: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),       // 96: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),         // 97: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),        // 98: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),     // 99: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),    // 100: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),        // 101: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),       // 102: culvert.v1.ListOutcomesResponse
-	(*ListPodsRequest)(nil),            // 103: culvert.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),           // 104: culvert.v1.ListPodsResponse
-	(*ListSlicesRequest)(nil),          // 105: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),         // 106: culvert.v1.ListSlicesResponse
-	(*BGPPeerStatus)(nil),              // 107: culvert.v1.BGPPeerStatus
-	(*AnnouncementStatus)(nil),         // 108: culvert.v1.AnnouncementStatus
-	(*ListAnnouncementsRequest)(nil),   // 109: culvert.v1.ListAnnouncementsRequest
-	(*ListAnnouncementsResponse)(nil),  // 110: culvert.v1.ListAnnouncementsResponse
-	(*NATStatus)(nil),                  // 111: culvert.v1.NATStatus
-	(*NATBlock)(nil),                   // 112: culvert.v1.NATBlock
-	(*NATMapping)(nil),                 // 113: culvert.v1.NATMapping
-	(*ListNATsRequest)(nil),            // 114: culvert.v1.ListNATsRequest
-	(*ListNATsResponse)(nil),           // 115: culvert.v1.ListNATsResponse
-	(*ListBGPPeersRequest)(nil),        // 116: culvert.v1.ListBGPPeersRequest
-	(*ListBGPPeersResponse)(nil),       // 117: culvert.v1.ListBGPPeersResponse
-	(*ListAssociationsRequest)(nil),    // 118: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil),   // 119: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),        // 120: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 121: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                    // 122: culvert.v1.Problem
-	(*Change)(nil),                     // 123: culvert.v1.Change
-	(*Ref)(nil),                        // 124: culvert.v1.Ref
-	(*GetConfigRequest)(nil),           // 125: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),          // 126: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),               // 127: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),              // 128: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),               // 129: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),              // 130: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),                 // 131: culvert.v1.AddRequest
-	(*AddResponse)(nil),                // 132: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),              // 133: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),             // 134: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),               // 135: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),              // 136: culvert.v1.TraceResponse
-	(*FlowsRequest)(nil),               // 137: culvert.v1.FlowsRequest
-	(*FlowsResponse)(nil),              // 138: culvert.v1.FlowsResponse
-	(*FlowEnd)(nil),                    // 139: culvert.v1.FlowEnd
-	(*AddPodRequest)(nil),              // 140: culvert.v1.AddPodRequest
-	(*AddPodResponse)(nil),             // 141: culvert.v1.AddPodResponse
-	(*DeletePodRequest)(nil),           // 142: culvert.v1.DeletePodRequest
-	(*DeletePodResponse)(nil),          // 143: culvert.v1.DeletePodResponse
-	(*CheckPodRequest)(nil),            // 144: culvert.v1.CheckPodRequest
-	(*CheckPodResponse)(nil),           // 145: culvert.v1.CheckPodResponse
-	(*RetainPodsRequest)(nil),          // 146: culvert.v1.RetainPodsRequest
-	(*RetainPodsResponse)(nil),         // 147: culvert.v1.RetainPodsResponse
-	(*GetPodReadinessRequest)(nil),     // 148: culvert.v1.GetPodReadinessRequest
-	(*GetPodReadinessResponse)(nil),    // 149: culvert.v1.GetPodReadinessResponse
-	(*DoctorRequest)(nil),              // 150: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),             // 151: culvert.v1.DoctorResponse
-	(*Finding)(nil),                    // 152: culvert.v1.Finding
-	(*WatchRequest)(nil),               // 153: culvert.v1.WatchRequest
-	(*WatchResponse)(nil),              // 154: culvert.v1.WatchResponse
-	(*Rate)(nil),                       // 155: culvert.v1.Rate
-	(*Topology)(nil),                   // 156: culvert.v1.Topology
-	(*TopologyNode)(nil),               // 157: culvert.v1.TopologyNode
-	(*TopologyLink)(nil),               // 158: culvert.v1.TopologyLink
-	(*TopologyGroup)(nil),              // 159: culvert.v1.TopologyGroup
-	(*WatchedSession)(nil),             // 160: culvert.v1.WatchedSession
-	(*Drops)(nil),                      // 161: culvert.v1.Drops
-	(*WatchedOutcome)(nil),             // 162: culvert.v1.WatchedOutcome
-	(*DropSample)(nil),                 // 163: culvert.v1.DropSample
-	(*WatchedPolicy)(nil),              // 164: culvert.v1.WatchedPolicy
-	(*CaptureRequest)(nil),             // 165: culvert.v1.CaptureRequest
-	(*CaptureResponse)(nil),            // 166: culvert.v1.CaptureResponse
-	(*Step)(nil),                       // 167: culvert.v1.Step
-	(*ExplainPacketsRequest)(nil),      // 168: culvert.v1.ExplainPacketsRequest
-	(*ExplainPacketsResponse)(nil),     // 169: culvert.v1.ExplainPacketsResponse
-	(*BackupRequest)(nil),              // 170: culvert.v1.BackupRequest
-	(*BackupResponse)(nil),             // 171: culvert.v1.BackupResponse
-	nil,                                // 172: culvert.v1.TrafficMatch.PodLabelsEntry
-	nil,                                // 173: culvert.v1.StatusResponse.ResourcesEntry
-	nil,                                // 174: culvert.v1.Pod.LabelsEntry
-	nil,                                // 175: culvert.v1.DropSample.PacketsEntry
-	(*timestamppb.Timestamp)(nil),      // 176: google.protobuf.Timestamp
+	(*QoSFlows)(nil),                   // 38: culvert.v1.QoSFlows
+	(*BitRate)(nil),                    // 39: culvert.v1.BitRate
+	(*API)(nil),                        // 40: culvert.v1.API
+	(*Metrics)(nil),                    // 41: culvert.v1.Metrics
+	(*Log)(nil),                        // 42: culvert.v1.Log
+	(*Counter)(nil),                    // 43: culvert.v1.Counter
+	(*StatusRequest)(nil),              // 44: culvert.v1.StatusRequest
+	(*StatusResponse)(nil),             // 45: culvert.v1.StatusResponse
+	(*SpreadStatus)(nil),               // 46: culvert.v1.SpreadStatus
+	(*CPUStatus)(nil),                  // 47: culvert.v1.CPUStatus
+	(*BucketStatus)(nil),               // 48: culvert.v1.BucketStatus
+	(*OverlayStatus)(nil),              // 49: culvert.v1.OverlayStatus
+	(*NodeStatus)(nil),                 // 50: culvert.v1.NodeStatus
+	(*ExplainPolicyRequest)(nil),       // 51: culvert.v1.ExplainPolicyRequest
+	(*VerdictParty)(nil),               // 52: culvert.v1.VerdictParty
+	(*PolicyDecision)(nil),             // 53: culvert.v1.PolicyDecision
+	(*PolicyVerdict)(nil),              // 54: culvert.v1.PolicyVerdict
+	(*ExplainPolicyResponse)(nil),      // 55: culvert.v1.ExplainPolicyResponse
+	(*ListNodesRequest)(nil),           // 56: culvert.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 57: culvert.v1.ListNodesResponse
+	(*UPFStatus)(nil),                  // 58: culvert.v1.UPFStatus
+	(*N4Counts)(nil),                   // 59: culvert.v1.N4Counts
+	(*PoolStatus)(nil),                 // 60: culvert.v1.PoolStatus
+	(*PeerStatus)(nil),                 // 61: culvert.v1.PeerStatus
+	(*SliceStatus)(nil),                // 62: culvert.v1.SliceStatus
+	(*AssociationStatus)(nil),          // 63: culvert.v1.AssociationStatus
+	(*SessionStatus)(nil),              // 64: culvert.v1.SessionStatus
+	(*PDRStatus)(nil),                  // 65: culvert.v1.PDRStatus
+	(*URRStatus)(nil),                  // 66: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),            // 67: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                    // 68: culvert.v1.Outcome
+	(*LocatorStatus)(nil),              // 69: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                  // 70: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),               // 71: culvert.v1.PolicyStatus
+	(*ProtectionList)(nil),             // 72: culvert.v1.ProtectionList
+	(*PathMTU)(nil),                    // 73: culvert.v1.PathMTU
+	(*Delay)(nil),                      // 74: culvert.v1.Delay
+	(*Verdict)(nil),                    // 75: culvert.v1.Verdict
+	(*CandidatePathStatus)(nil),        // 76: culvert.v1.CandidatePathStatus
+	(*ClassStatus)(nil),                // 77: culvert.v1.ClassStatus
+	(*SteeringStatus)(nil),             // 78: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),               // 79: culvert.v1.TunnelStatus
+	(*Attachment)(nil),                 // 80: culvert.v1.Attachment
+	(*Pod)(nil),                        // 81: culvert.v1.Pod
+	(*PodStatus)(nil),                  // 82: culvert.v1.PodStatus
+	(*AdjacencyStatus)(nil),            // 83: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),      // 84: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),     // 85: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),        // 86: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),       // 87: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),            // 88: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),           // 89: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),        // 90: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),       // 91: culvert.v1.ListPoliciesResponse
+	(*ListCandidatePathsRequest)(nil),  // 92: culvert.v1.ListCandidatePathsRequest
+	(*ListCandidatePathsResponse)(nil), // 93: culvert.v1.ListCandidatePathsResponse
+	(*ListClassesRequest)(nil),         // 94: culvert.v1.ListClassesRequest
+	(*ListClassesResponse)(nil),        // 95: culvert.v1.ListClassesResponse
+	(*ListSteeringRequest)(nil),        // 96: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),       // 97: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),         // 98: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),        // 99: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),     // 100: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),    // 101: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),        // 102: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),       // 103: culvert.v1.ListOutcomesResponse
+	(*ListPodsRequest)(nil),            // 104: culvert.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),           // 105: culvert.v1.ListPodsResponse
+	(*ListSlicesRequest)(nil),          // 106: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),         // 107: culvert.v1.ListSlicesResponse
+	(*BGPPeerStatus)(nil),              // 108: culvert.v1.BGPPeerStatus
+	(*AnnouncementStatus)(nil),         // 109: culvert.v1.AnnouncementStatus
+	(*ListAnnouncementsRequest)(nil),   // 110: culvert.v1.ListAnnouncementsRequest
+	(*ListAnnouncementsResponse)(nil),  // 111: culvert.v1.ListAnnouncementsResponse
+	(*NATStatus)(nil),                  // 112: culvert.v1.NATStatus
+	(*NATBlock)(nil),                   // 113: culvert.v1.NATBlock
+	(*NATMapping)(nil),                 // 114: culvert.v1.NATMapping
+	(*ListNATsRequest)(nil),            // 115: culvert.v1.ListNATsRequest
+	(*ListNATsResponse)(nil),           // 116: culvert.v1.ListNATsResponse
+	(*ListBGPPeersRequest)(nil),        // 117: culvert.v1.ListBGPPeersRequest
+	(*ListBGPPeersResponse)(nil),       // 118: culvert.v1.ListBGPPeersResponse
+	(*ListAssociationsRequest)(nil),    // 119: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil),   // 120: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),        // 121: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 122: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                    // 123: culvert.v1.Problem
+	(*Change)(nil),                     // 124: culvert.v1.Change
+	(*Ref)(nil),                        // 125: culvert.v1.Ref
+	(*GetConfigRequest)(nil),           // 126: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),          // 127: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),               // 128: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),              // 129: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),               // 130: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 131: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),                 // 132: culvert.v1.AddRequest
+	(*AddResponse)(nil),                // 133: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),              // 134: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),             // 135: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),               // 136: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),              // 137: culvert.v1.TraceResponse
+	(*FlowsRequest)(nil),               // 138: culvert.v1.FlowsRequest
+	(*FlowsResponse)(nil),              // 139: culvert.v1.FlowsResponse
+	(*FlowEnd)(nil),                    // 140: culvert.v1.FlowEnd
+	(*AddPodRequest)(nil),              // 141: culvert.v1.AddPodRequest
+	(*AddPodResponse)(nil),             // 142: culvert.v1.AddPodResponse
+	(*DeletePodRequest)(nil),           // 143: culvert.v1.DeletePodRequest
+	(*DeletePodResponse)(nil),          // 144: culvert.v1.DeletePodResponse
+	(*CheckPodRequest)(nil),            // 145: culvert.v1.CheckPodRequest
+	(*CheckPodResponse)(nil),           // 146: culvert.v1.CheckPodResponse
+	(*RetainPodsRequest)(nil),          // 147: culvert.v1.RetainPodsRequest
+	(*RetainPodsResponse)(nil),         // 148: culvert.v1.RetainPodsResponse
+	(*GetPodReadinessRequest)(nil),     // 149: culvert.v1.GetPodReadinessRequest
+	(*GetPodReadinessResponse)(nil),    // 150: culvert.v1.GetPodReadinessResponse
+	(*DoctorRequest)(nil),              // 151: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),             // 152: culvert.v1.DoctorResponse
+	(*Finding)(nil),                    // 153: culvert.v1.Finding
+	(*WatchRequest)(nil),               // 154: culvert.v1.WatchRequest
+	(*WatchResponse)(nil),              // 155: culvert.v1.WatchResponse
+	(*Rate)(nil),                       // 156: culvert.v1.Rate
+	(*Topology)(nil),                   // 157: culvert.v1.Topology
+	(*TopologyNode)(nil),               // 158: culvert.v1.TopologyNode
+	(*TopologyLink)(nil),               // 159: culvert.v1.TopologyLink
+	(*TopologyGroup)(nil),              // 160: culvert.v1.TopologyGroup
+	(*WatchedSession)(nil),             // 161: culvert.v1.WatchedSession
+	(*Drops)(nil),                      // 162: culvert.v1.Drops
+	(*WatchedOutcome)(nil),             // 163: culvert.v1.WatchedOutcome
+	(*DropSample)(nil),                 // 164: culvert.v1.DropSample
+	(*WatchedPolicy)(nil),              // 165: culvert.v1.WatchedPolicy
+	(*CaptureRequest)(nil),             // 166: culvert.v1.CaptureRequest
+	(*CaptureResponse)(nil),            // 167: culvert.v1.CaptureResponse
+	(*Step)(nil),                       // 168: culvert.v1.Step
+	(*ExplainPacketsRequest)(nil),      // 169: culvert.v1.ExplainPacketsRequest
+	(*ExplainPacketsResponse)(nil),     // 170: culvert.v1.ExplainPacketsResponse
+	(*BackupRequest)(nil),              // 171: culvert.v1.BackupRequest
+	(*BackupResponse)(nil),             // 172: culvert.v1.BackupResponse
+	nil,                                // 173: culvert.v1.TrafficMatch.PodLabelsEntry
+	nil,                                // 174: culvert.v1.StatusResponse.ResourcesEntry
+	nil,                                // 175: culvert.v1.Pod.LabelsEntry
+	nil,                                // 176: culvert.v1.DropSample.PacketsEntry
+	(*timestamppb.Timestamp)(nil),      // 177: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	6,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -13452,9 +13527,9 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	24,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
 	25,  // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
 	26,  // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
-	39,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
-	40,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
-	41,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
+	40,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
+	41,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
+	42,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
 	27,  // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
 	33,  // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
 	11,  // 14: culvert.v1.Config.candidate_paths:type_name -> culvert.v1.CandidatePath
@@ -13465,7 +13540,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,   // 19: culvert.v1.Config.liveness:type_name -> culvert.v1.Liveness
 	2,   // 20: culvert.v1.Liveness.ends:type_name -> culvert.v1.LivenessEnd
 	4,   // 21: culvert.v1.TrafficClass.match:type_name -> culvert.v1.TrafficMatch
-	172, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
+	173, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
 	12,  // 23: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
 	12,  // 24: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
 	15,  // 25: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
@@ -13483,219 +13558,220 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	31,  // 37: culvert.v1.NAT.timeouts:type_name -> culvert.v1.NATTimeouts
 	36,  // 38: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
 	37,  // 39: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
-	38,  // 40: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
+	39,  // 40: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
 	35,  // 41: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
 	34,  // 42: culvert.v1.Slice.vpn:type_name -> culvert.v1.SliceVPN
-	176, // 43: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	66,  // 44: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	173, // 45: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	67,  // 46: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
-	57,  // 47: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
-	48,  // 48: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
-	45,  // 49: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
-	46,  // 50: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
-	47,  // 51: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
-	47,  // 52: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
-	20,  // 53: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
-	20,  // 54: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
-	51,  // 55: culvert.v1.PolicyVerdict.from:type_name -> culvert.v1.VerdictParty
-	51,  // 56: culvert.v1.PolicyVerdict.to:type_name -> culvert.v1.VerdictParty
-	52,  // 57: culvert.v1.PolicyVerdict.egress:type_name -> culvert.v1.PolicyDecision
-	52,  // 58: culvert.v1.PolicyVerdict.ingress:type_name -> culvert.v1.PolicyDecision
-	53,  // 59: culvert.v1.ExplainPolicyResponse.verdicts:type_name -> culvert.v1.PolicyVerdict
-	49,  // 60: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
-	59,  // 61: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
-	60,  // 62: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
-	58,  // 63: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
-	33,  // 64: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
-	42,  // 65: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
-	42,  // 66: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	176, // 67: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	176, // 68: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
-	42,  // 69: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
-	42,  // 70: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
-	64,  // 71: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
-	65,  // 72: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
-	42,  // 73: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
-	6,   // 74: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	8,   // 75: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	9,   // 76: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	42,  // 77: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	10,  // 78: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	42,  // 79: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	42,  // 80: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	74,  // 81: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
-	73,  // 82: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
-	71,  // 83: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
-	72,  // 84: culvert.v1.PolicyStatus.path_mtus:type_name -> culvert.v1.PathMTU
-	42,  // 85: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
-	73,  // 86: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
-	72,  // 87: culvert.v1.ProtectionList.path_mtu:type_name -> culvert.v1.PathMTU
-	11,  // 88: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
-	74,  // 89: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
-	3,   // 90: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
-	42,  // 91: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
-	22,  // 92: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	25,  // 93: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	42,  // 94: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	42,  // 95: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	72,  // 96: culvert.v1.TunnelStatus.path_mtu:type_name -> culvert.v1.PathMTU
-	174, // 97: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
-	79,  // 98: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
-	80,  // 99: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
-	66,  // 100: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	68,  // 101: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	69,  // 102: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	70,  // 103: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	75,  // 104: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
-	76,  // 105: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
-	77,  // 106: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	78,  // 107: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	82,  // 108: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	67,  // 109: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	81,  // 110: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
-	61,  // 111: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	176, // 112: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
-	108, // 113: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
-	112, // 114: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
-	113, // 115: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
-	111, // 116: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
-	107, // 117: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
-	62,  // 118: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	63,  // 119: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,   // 120: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,   // 121: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	122, // 122: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,   // 123: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	123, // 124: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,   // 125: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	123, // 126: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	124, // 127: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	123, // 128: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	176, // 129: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	139, // 130: culvert.v1.FlowsResponse.source:type_name -> culvert.v1.FlowEnd
-	139, // 131: culvert.v1.FlowsResponse.destination:type_name -> culvert.v1.FlowEnd
-	176, // 132: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
-	176, // 133: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
-	79,  // 134: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
-	80,  // 135: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
-	79,  // 136: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
-	79,  // 137: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
-	79,  // 138: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
-	79,  // 139: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
-	152, // 140: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	176, // 141: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
-	44,  // 142: culvert.v1.WatchResponse.status:type_name -> culvert.v1.StatusResponse
-	156, // 143: culvert.v1.WatchResponse.topology:type_name -> culvert.v1.Topology
-	160, // 144: culvert.v1.WatchResponse.sessions:type_name -> culvert.v1.WatchedSession
-	161, // 145: culvert.v1.WatchResponse.drops:type_name -> culvert.v1.Drops
-	164, // 146: culvert.v1.WatchResponse.policies:type_name -> culvert.v1.WatchedPolicy
-	76,  // 147: culvert.v1.WatchResponse.classes:type_name -> culvert.v1.ClassStatus
-	157, // 148: culvert.v1.Topology.nodes:type_name -> culvert.v1.TopologyNode
-	158, // 149: culvert.v1.Topology.links:type_name -> culvert.v1.TopologyLink
-	159, // 150: culvert.v1.Topology.groups:type_name -> culvert.v1.TopologyGroup
-	155, // 151: culvert.v1.TopologyNode.received:type_name -> culvert.v1.Rate
-	155, // 152: culvert.v1.TopologyNode.sent:type_name -> culvert.v1.Rate
-	155, // 153: culvert.v1.TopologyLink.forward:type_name -> culvert.v1.Rate
-	155, // 154: culvert.v1.TopologyGroup.uplink:type_name -> culvert.v1.Rate
-	155, // 155: culvert.v1.TopologyGroup.downlink:type_name -> culvert.v1.Rate
-	63,  // 156: culvert.v1.WatchedSession.session:type_name -> culvert.v1.SessionStatus
-	155, // 157: culvert.v1.WatchedSession.uplink:type_name -> culvert.v1.Rate
-	155, // 158: culvert.v1.WatchedSession.downlink:type_name -> culvert.v1.Rate
-	155, // 159: culvert.v1.WatchedSession.pdrs:type_name -> culvert.v1.Rate
-	162, // 160: culvert.v1.Drops.outcomes:type_name -> culvert.v1.WatchedOutcome
-	163, // 161: culvert.v1.Drops.samples:type_name -> culvert.v1.DropSample
-	166, // 162: culvert.v1.Drops.examples:type_name -> culvert.v1.CaptureResponse
-	67,  // 163: culvert.v1.WatchedOutcome.outcome:type_name -> culvert.v1.Outcome
-	155, // 164: culvert.v1.WatchedOutcome.rate:type_name -> culvert.v1.Rate
-	176, // 165: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
-	175, // 166: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
-	70,  // 167: culvert.v1.WatchedPolicy.policy:type_name -> culvert.v1.PolicyStatus
-	155, // 168: culvert.v1.WatchedPolicy.rate:type_name -> culvert.v1.Rate
-	155, // 169: culvert.v1.WatchedPolicy.lists:type_name -> culvert.v1.Rate
-	135, // 170: culvert.v1.CaptureRequest.filter:type_name -> culvert.v1.TraceRequest
-	136, // 171: culvert.v1.CaptureResponse.packet:type_name -> culvert.v1.TraceResponse
-	167, // 172: culvert.v1.CaptureResponse.steps:type_name -> culvert.v1.Step
-	166, // 173: culvert.v1.ExplainPacketsResponse.packets:type_name -> culvert.v1.CaptureResponse
-	43,  // 174: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	83,  // 175: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	85,  // 176: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	87,  // 177: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	89,  // 178: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	93,  // 179: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
-	91,  // 180: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	95,  // 181: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	97,  // 182: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	99,  // 183: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	101, // 184: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	105, // 185: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	116, // 186: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	109, // 187: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
-	114, // 188: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
-	103, // 189: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	55,  // 190: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	50,  // 191: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
-	118, // 192: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	120, // 193: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	125, // 194: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	127, // 195: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	129, // 196: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	131, // 197: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	133, // 198: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	135, // 199: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	137, // 200: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
-	170, // 201: culvert.v1.Culvert.Backup:input_type -> culvert.v1.BackupRequest
-	150, // 202: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	153, // 203: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
-	165, // 204: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
-	168, // 205: culvert.v1.Culvert.ExplainPackets:input_type -> culvert.v1.ExplainPacketsRequest
-	140, // 206: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	142, // 207: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	144, // 208: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	146, // 209: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	148, // 210: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	44,  // 211: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	84,  // 212: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	86,  // 213: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	88,  // 214: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	90,  // 215: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	94,  // 216: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	92,  // 217: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	96,  // 218: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	98,  // 219: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	100, // 220: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	102, // 221: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	106, // 222: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	117, // 223: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	110, // 224: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
-	115, // 225: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
-	104, // 226: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	56,  // 227: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	54,  // 228: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
-	119, // 229: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	121, // 230: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	126, // 231: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	128, // 232: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	130, // 233: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	132, // 234: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	134, // 235: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	136, // 236: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	138, // 237: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
-	171, // 238: culvert.v1.Culvert.Backup:output_type -> culvert.v1.BackupResponse
-	151, // 239: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	154, // 240: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
-	166, // 241: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
-	169, // 242: culvert.v1.Culvert.ExplainPackets:output_type -> culvert.v1.ExplainPacketsResponse
-	141, // 243: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	143, // 244: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	145, // 245: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	147, // 246: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	149, // 247: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	211, // [211:248] is the sub-list for method output_type
-	174, // [174:211] is the sub-list for method input_type
-	174, // [174:174] is the sub-list for extension type_name
-	174, // [174:174] is the sub-list for extension extendee
-	0,   // [0:174] is the sub-list for field type_name
+	38,  // 43: culvert.v1.N9.qos_flows:type_name -> culvert.v1.QoSFlows
+	177, // 44: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	67,  // 45: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	174, // 46: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	68,  // 47: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	58,  // 48: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
+	49,  // 49: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
+	46,  // 50: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
+	47,  // 51: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
+	48,  // 52: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
+	48,  // 53: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
+	20,  // 54: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
+	20,  // 55: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
+	52,  // 56: culvert.v1.PolicyVerdict.from:type_name -> culvert.v1.VerdictParty
+	52,  // 57: culvert.v1.PolicyVerdict.to:type_name -> culvert.v1.VerdictParty
+	53,  // 58: culvert.v1.PolicyVerdict.egress:type_name -> culvert.v1.PolicyDecision
+	53,  // 59: culvert.v1.PolicyVerdict.ingress:type_name -> culvert.v1.PolicyDecision
+	54,  // 60: culvert.v1.ExplainPolicyResponse.verdicts:type_name -> culvert.v1.PolicyVerdict
+	50,  // 61: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
+	60,  // 62: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
+	61,  // 63: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
+	59,  // 64: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
+	33,  // 65: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
+	43,  // 66: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
+	43,  // 67: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
+	177, // 68: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	177, // 69: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	43,  // 70: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
+	43,  // 71: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
+	65,  // 72: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
+	66,  // 73: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	43,  // 74: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
+	6,   // 75: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	8,   // 76: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	9,   // 77: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	43,  // 78: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	10,  // 79: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	43,  // 80: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	43,  // 81: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	75,  // 82: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
+	74,  // 83: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
+	72,  // 84: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
+	73,  // 85: culvert.v1.PolicyStatus.path_mtus:type_name -> culvert.v1.PathMTU
+	43,  // 86: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
+	74,  // 87: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
+	73,  // 88: culvert.v1.ProtectionList.path_mtu:type_name -> culvert.v1.PathMTU
+	11,  // 89: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
+	75,  // 90: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
+	3,   // 91: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
+	43,  // 92: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
+	22,  // 93: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	25,  // 94: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	43,  // 95: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	43,  // 96: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	73,  // 97: culvert.v1.TunnelStatus.path_mtu:type_name -> culvert.v1.PathMTU
+	175, // 98: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
+	80,  // 99: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
+	81,  // 100: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
+	67,  // 101: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	69,  // 102: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	70,  // 103: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	71,  // 104: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	76,  // 105: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	77,  // 106: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
+	78,  // 107: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	79,  // 108: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	83,  // 109: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	68,  // 110: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	82,  // 111: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
+	62,  // 112: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	177, // 113: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
+	109, // 114: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
+	113, // 115: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
+	114, // 116: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
+	112, // 117: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
+	108, // 118: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
+	63,  // 119: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	64,  // 120: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,   // 121: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,   // 122: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	123, // 123: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,   // 124: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	124, // 125: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,   // 126: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	124, // 127: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	125, // 128: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	124, // 129: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	177, // 130: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	140, // 131: culvert.v1.FlowsResponse.source:type_name -> culvert.v1.FlowEnd
+	140, // 132: culvert.v1.FlowsResponse.destination:type_name -> culvert.v1.FlowEnd
+	177, // 133: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
+	177, // 134: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
+	80,  // 135: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
+	81,  // 136: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
+	80,  // 137: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
+	80,  // 138: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
+	80,  // 139: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
+	80,  // 140: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
+	153, // 141: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	177, // 142: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
+	45,  // 143: culvert.v1.WatchResponse.status:type_name -> culvert.v1.StatusResponse
+	157, // 144: culvert.v1.WatchResponse.topology:type_name -> culvert.v1.Topology
+	161, // 145: culvert.v1.WatchResponse.sessions:type_name -> culvert.v1.WatchedSession
+	162, // 146: culvert.v1.WatchResponse.drops:type_name -> culvert.v1.Drops
+	165, // 147: culvert.v1.WatchResponse.policies:type_name -> culvert.v1.WatchedPolicy
+	77,  // 148: culvert.v1.WatchResponse.classes:type_name -> culvert.v1.ClassStatus
+	158, // 149: culvert.v1.Topology.nodes:type_name -> culvert.v1.TopologyNode
+	159, // 150: culvert.v1.Topology.links:type_name -> culvert.v1.TopologyLink
+	160, // 151: culvert.v1.Topology.groups:type_name -> culvert.v1.TopologyGroup
+	156, // 152: culvert.v1.TopologyNode.received:type_name -> culvert.v1.Rate
+	156, // 153: culvert.v1.TopologyNode.sent:type_name -> culvert.v1.Rate
+	156, // 154: culvert.v1.TopologyLink.forward:type_name -> culvert.v1.Rate
+	156, // 155: culvert.v1.TopologyGroup.uplink:type_name -> culvert.v1.Rate
+	156, // 156: culvert.v1.TopologyGroup.downlink:type_name -> culvert.v1.Rate
+	64,  // 157: culvert.v1.WatchedSession.session:type_name -> culvert.v1.SessionStatus
+	156, // 158: culvert.v1.WatchedSession.uplink:type_name -> culvert.v1.Rate
+	156, // 159: culvert.v1.WatchedSession.downlink:type_name -> culvert.v1.Rate
+	156, // 160: culvert.v1.WatchedSession.pdrs:type_name -> culvert.v1.Rate
+	163, // 161: culvert.v1.Drops.outcomes:type_name -> culvert.v1.WatchedOutcome
+	164, // 162: culvert.v1.Drops.samples:type_name -> culvert.v1.DropSample
+	167, // 163: culvert.v1.Drops.examples:type_name -> culvert.v1.CaptureResponse
+	68,  // 164: culvert.v1.WatchedOutcome.outcome:type_name -> culvert.v1.Outcome
+	156, // 165: culvert.v1.WatchedOutcome.rate:type_name -> culvert.v1.Rate
+	177, // 166: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
+	176, // 167: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
+	71,  // 168: culvert.v1.WatchedPolicy.policy:type_name -> culvert.v1.PolicyStatus
+	156, // 169: culvert.v1.WatchedPolicy.rate:type_name -> culvert.v1.Rate
+	156, // 170: culvert.v1.WatchedPolicy.lists:type_name -> culvert.v1.Rate
+	136, // 171: culvert.v1.CaptureRequest.filter:type_name -> culvert.v1.TraceRequest
+	137, // 172: culvert.v1.CaptureResponse.packet:type_name -> culvert.v1.TraceResponse
+	168, // 173: culvert.v1.CaptureResponse.steps:type_name -> culvert.v1.Step
+	167, // 174: culvert.v1.ExplainPacketsResponse.packets:type_name -> culvert.v1.CaptureResponse
+	44,  // 175: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	84,  // 176: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	86,  // 177: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	88,  // 178: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	90,  // 179: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	94,  // 180: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
+	92,  // 181: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	96,  // 182: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	98,  // 183: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	100, // 184: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	102, // 185: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	106, // 186: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	117, // 187: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	110, // 188: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
+	115, // 189: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
+	104, // 190: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	56,  // 191: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	51,  // 192: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
+	119, // 193: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	121, // 194: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	126, // 195: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	128, // 196: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	130, // 197: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	132, // 198: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	134, // 199: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	136, // 200: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	138, // 201: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
+	171, // 202: culvert.v1.Culvert.Backup:input_type -> culvert.v1.BackupRequest
+	151, // 203: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	154, // 204: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
+	166, // 205: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
+	169, // 206: culvert.v1.Culvert.ExplainPackets:input_type -> culvert.v1.ExplainPacketsRequest
+	141, // 207: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	143, // 208: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	145, // 209: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	147, // 210: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	149, // 211: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	45,  // 212: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	85,  // 213: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	87,  // 214: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	89,  // 215: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	91,  // 216: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	95,  // 217: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	93,  // 218: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	97,  // 219: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	99,  // 220: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	101, // 221: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	103, // 222: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	107, // 223: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	118, // 224: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	111, // 225: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
+	116, // 226: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
+	105, // 227: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	57,  // 228: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	55,  // 229: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
+	120, // 230: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	122, // 231: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	127, // 232: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	129, // 233: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	131, // 234: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	133, // 235: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	135, // 236: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	137, // 237: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	139, // 238: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
+	172, // 239: culvert.v1.Culvert.Backup:output_type -> culvert.v1.BackupResponse
+	152, // 240: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	155, // 241: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
+	167, // 242: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
+	170, // 243: culvert.v1.Culvert.ExplainPackets:output_type -> culvert.v1.ExplainPacketsResponse
+	142, // 244: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	144, // 245: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	146, // 246: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	148, // 247: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	150, // 248: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	212, // [212:249] is the sub-list for method output_type
+	175, // [175:212] is the sub-list for method input_type
+	175, // [175:175] is the sub-list for extension type_name
+	175, // [175:175] is the sub-list for extension extendee
+	0,   // [0:175] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -13703,15 +13779,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[120].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[135].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[121].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[136].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   176,
+			NumMessages:   177,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

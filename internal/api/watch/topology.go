@@ -384,7 +384,7 @@ func (b *builder) addGroups(networkSlices []agent.SliceStatus, classes []agent.C
 		core := []config.Role{config.RoleN6}
 		if s.N9 != nil {
 			core = []config.Role{config.RoleN9, config.RoleSR}
-			policies = append(policies, s.N9.UplinkPolicy, s.N9.DownlinkPolicy)
+			policies = append(policies, s.N9.Policies()...)
 		}
 		if s.Imports() {
 			core = append(core, config.RoleSR)

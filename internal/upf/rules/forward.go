@@ -14,7 +14,7 @@ import (
 // closed gate, then BUFF, then FORW.
 func (c *compiler) setAction(r *datapath.Rule, p *session.PDR, far *session.FAR) error {
 	qos := c.qosOf(p, r.Direction)
-	forwarding, known, err := c.forwarding(far)
+	forwarding, known, err := c.forwarding(far, qos.flow(p))
 	if err != nil {
 		return err
 	}
@@ -55,6 +55,15 @@ func (c *compiler) qosOf(p *session.PDR, d datapath.Direction) (out qos) {
 	return out
 }
 
+// flow is the QFI of the packets of a PDR; nil: nothing says which one they have, or they may
+// have several.
+func (q qos) flow(p *session.PDR) *uint8 {
+	if q.qfi == nil && len(p.PDI.QFIs) == 1 {
+		return &p.PDI.QFIs[0]
+	}
+	return q.qfi
+}
+
 // mark sets the QFI of packets that are forwarded: in a PDU Session Container
 // where they leave by GTP-U, but not to the control plane, or in the argument of
 // a SID. Only downlink packets carry RQI.
@@ -69,9 +78,9 @@ func (q qos) mark(r *datapath.Rule, to session.Interface) {
 	}
 }
 
-// forwarding resolves Forwarding Parameters. known is false where they do not say
-// yet where packets go.
-func (c *compiler) forwarding(far *session.FAR) (f datapath.Forwarding, known bool, err error) {
+// forwarding resolves Forwarding Parameters, for packets with that QFI. known is false where
+// they do not say yet where packets go.
+func (c *compiler) forwarding(far *session.FAR, qfi *uint8) (f datapath.Forwarding, known bool, err error) {
 	to := far.Forwarding
 	if to == nil {
 		return f, false, nil
@@ -83,7 +92,7 @@ func (c *compiler) forwarding(far *session.FAR) (f datapath.Forwarding, known bo
 		return f, false, fmt.Errorf("forwarding to an LI function: %w", pfcp.ErrUnsupported)
 	case to.Outer != nil && to.Outer.Kind != session.OuterGTPU:
 		return f, false, fmt.Errorf("an outer header other than GTP-U: %w", pfcp.ErrUnsupported)
-	case c.mayBySRv6(to) && c.bySRv6(&f, to.Destination):
+	case c.mayBySRv6(to) && c.bySRv6(&f, to.Destination, qfi):
 		// The argument has the F-TEID's number, as GTP-U would (RFC 9433 section 6.1).
 		// Nothing else says which session a frame belongs to.
 		if f.ArgsOffset = c.n9().ArgsOffset; f.ArgsOffset != 0 && to.Outer != nil {
@@ -132,25 +141,22 @@ func (c *compiler) mayBySRv6(to *session.Forwarding) bool {
 }
 
 // uplinkBySRv6 says whether the slice has a SID or a policy for uplink packets.
-func (c *compiler) uplinkBySRv6() bool { return c.bySRv6(&datapath.Forwarding{}, session.Core) }
+func (c *compiler) uplinkBySRv6() bool { return c.bySRv6(&datapath.Forwarding{}, session.Core, nil) }
 
 // bySRv6 says whether the slice carries N9 by SRv6, and how. That takes
 // precedence over what the SMF says of N9.
-func (c *compiler) bySRv6(f *datapath.Forwarding, to session.Interface) bool {
+func (c *compiler) bySRv6(f *datapath.Forwarding, to session.Interface, qfi *uint8) bool {
 	n9 := c.n9()
 	if n9 == nil || n9.Transport != slice.SRv6 {
 		return false
 	}
-	sid, policy := n9.Uplink, n9.UplinkPolicy
-	if to == session.Access {
-		sid, policy = n9.Downlink, n9.DownlinkPolicy
-	}
 	if n9.Mode == slice.Enhanced {
-		f.Kind, f.Policy = datapath.ForwardPolicy, policy
-		return policy != ""
+		uplink, downlink := n9.PoliciesOf(qfi)
+		f.Kind, f.Policy = datapath.ForwardPolicy, toward(to, uplink, downlink)
+		return f.Policy != ""
 	}
-	f.Kind, f.Remote = datapath.ForwardSRv6, sid
-	return sid.IsValid()
+	f.Kind, f.Remote = datapath.ForwardSRv6, toward(to, n9.Uplink, n9.Downlink)
+	return f.Remote.IsValid()
 }
 
 // link returns the N6 link of an Ethernet session.
@@ -159,6 +165,14 @@ func (c *compiler) link() (ethernet.Link, error) {
 		return ethernet.Link{}, fmt.Errorf("the session's slice has no n6, by which Ethernet sessions leave: %w", pfcp.ErrUnsupported)
 	}
 	return ethernet.Link(*c.Slice.N6), nil
+}
+
+// toward returns the one of two values that is for packets to an interface.
+func toward[T any](to session.Interface, up, down T) T {
+	if to == session.Access {
+		return down
+	}
+	return up
 }
 
 // pick returns the one of two values that is a direction's.

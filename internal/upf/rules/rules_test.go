@@ -27,6 +27,38 @@ func compiled(s *session.Session, l *slice.Slice) (datapath.Session, error) {
 	return Compile(in)
 }
 
+// TestQoSFlows: a QoS flow's packets take the policies of its QFI, others those of all others.
+// Without a QER's QFI it is the only one of the PDI.
+func TestQoSFlows(t *testing.T) {
+	n9 := slice.N9{Transport: slice.SRv6, Mode: slice.Enhanced, UplinkPolicy: "up", DownlinkPolicy: "down", QoSFlows: []slice.QoSFlows{
+		{QFIs: []uint16{7, 5}, UplinkPolicy: "voice", DownlinkPolicy: "voice-back"}, {QFIs: []uint16{6}, DownlinkPolicy: "video"}}}
+	for _, tt := range []struct {
+		name     string
+		qer      *uint8
+		pdi      []uint8
+		up, down string
+	}{
+		{"another QFI", ptr(uint8(9)), []uint8{9}, "up", "down"},
+		{"of several", ptr(uint8(5)), []uint8{5}, "voice", "voice-back"},
+		{"one way only", ptr(uint8(6)), []uint8{6}, "up", "video"},
+		{"only the PDI says", nil, []uint8{7}, "voice", "down"},
+		{"the QER says another one", ptr(uint8(9)), []uint8{7}, "up", "down"},
+		{"several in the PDI", nil, []uint8{7, 9}, "up", "down"},
+	} {
+		s := sample.Session(1)
+		s.QERs[0].QFI, s.PDRs[0].PDI.QFIs = tt.qer, tt.pdi
+		got, err := compiled(s, &slice.Slice{Name: "a", N9: &n9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []string{tt.up, tt.down} {
+			if f := got.Rules[i].Forward; f.Kind != datapath.ForwardPolicy || f.Policy != want {
+				t.Errorf("%s: rule %d takes %q, want %q", tt.name, i, f.Policy, want)
+			}
+		}
+	}
+}
+
 func TestCompile(t *testing.T) {
 	srv6 := &slice.Slice{Name: "a", Table: 100, N9: &slice.N9{Transport: slice.SRv6, Uplink: addr("fc00::1"),
 		LocalSID: netip.MustParsePrefix("fc00:1::/64")}}
