@@ -107,10 +107,23 @@ func n4Mutated(r *rand.Rand) []byte {
 // TestDataPathReadsLikeTheDaemon: of what the data path reads in a message that it may
 // answer, the daemon reads the same.
 func TestDataPathReadsLikeTheDaemon(t *testing.T) {
-	reader := filepath.Join(t.TempDir(), "n4")
-	if out, err := exec.Command("../../bpf/native/build.sh", "n4", reader).CombinedOutput(); err != nil {
+	reader := n4Build(t, "n4")
+	t.Run("mutated", func(t *testing.T) { n4ReadsMutated(t, reader) })
+	t.Run("by coverage", func(t *testing.T) { n4ReadsFuzzed(t, reader) })
+}
+
+// n4Build is a program of bpf/native/n4.c.
+func n4Build(t *testing.T, variant string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), variant)
+	if out, err := exec.Command("../../bpf/native/build.sh", variant, path).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return path
+}
+
+// n4ReadsMutated compares mutations of what SMFs send.
+func n4ReadsMutated(t *testing.T, reader string) {
 	r := rand.New(rand.NewPCG(*firstSeed, 13))
 	taken, changes := 0, 0
 	for left := *messages; left > 0 && !t.Failed(); left -= n4Batch {
@@ -118,20 +131,29 @@ func TestDataPathReadsLikeTheDaemon(t *testing.T) {
 		for range min(left, n4Batch) {
 			list = append(list, n4Mutated(r))
 		}
-		for i, m := range n4Read(t, reader, list) {
-			if m != nil && n4Agrees(t, list[i], m) {
-				taken++
-				changes += int(m.Updates)
-			}
-			if t.Failed() {
-				t.Fatalf("message %x", list[i])
-			}
+		for _, m := range n4Compare(t, reader, list) {
+			taken++
+			changes += int(m.Updates)
 		}
 	}
 	t.Logf("%d of %d messages can be answered in the data path, %d FARs", taken, *messages, changes)
 	if changes < *messages/50 {
 		t.Errorf("only %d FARs of %d messages are compared", changes, *messages)
 	}
+}
+
+// n4Compare compares messages, and returns what the data path could answer.
+func n4Compare(t *testing.T, reader string, list [][]byte) (answerable []*n4Message) {
+	t.Helper()
+	for i, m := range n4Read(t, reader, list) {
+		if m != nil && n4Agrees(t, list[i], m) {
+			answerable = append(answerable, m)
+		}
+		if t.Failed() {
+			t.Fatalf("message %x", list[i])
+		}
+	}
+	return answerable
 }
 
 // n4Batch is how many messages one reader gets.
