@@ -113,8 +113,12 @@ func (e *encoder) establish() []*ie.IE {
 	}
 	if s.CPFunction.IsValid() {
 		// Open5GS' rules for router solicitations and advertisements.
-		remove, source := ie.New(ie.OuterHeaderRemoval, []byte{removeGTPU}), ie.NewSourceInterface
-		fromCP := ie.NewPDI(source(uint8(session.CPFunction)), ie.NewFTEID(wire.FTEIDV4|wire.FTEIDV6|wire.FTEIDCH, 0, nil, nil, 0))
+		remove, source := e.removal(), ie.NewSourceInterface
+		fteid := ie.NewFTEID(wire.FTEIDV4|wire.FTEIDV6|wire.FTEIDCH, 0, nil, nil, 0)
+		if l := s.Local; l != nil && l.CoreTEID != 0 {
+			fteid = e.fteid(e.id.localCore, false)
+		}
+		fromCP := ie.NewPDI(source(uint8(session.CPFunction)), fteid)
 		toCP := ie.NewPDI(source(uint8(session.Access)), e.fteid(e.id.localAccess, true), e.instance(),
 			ie.NewSDFFilter("permit out 58 from ff02::2/128 to assigned", "", "", "", 0), e.interfaceType(e.accessType()))
 		ies = append(ies, ie.NewCreatePDR(ie.NewPDRID(e.fromCP), ie.NewPrecedence(255), fromCP, remove, ie.NewFARID(e.farDown)),
@@ -207,12 +211,8 @@ func (e *encoder) createPDR(down bool, f *Filter, i int) *ie.IE {
 			qers = append(slices.Clone(qers), q)
 		}
 	}
-	removal := byte(removeGTPU)
-	if e.dialect == Free5GC && e.spec.Local.Address.Is4() {
-		removal = removeGTPU4
-	}
 	ies := []*ie.IE{ie.NewPDRID(id), ie.NewPrecedence(precedence), ie.NewPDI(e.pdi(down, f)...),
-		when(!down || e.spec.Role == Intermediate, ie.New(ie.OuterHeaderRemoval, []byte{removal})), ie.NewFARID(far)}
+		when(!down || e.spec.Role == Intermediate, e.removal()), ie.NewFARID(far)}
 	for _, u := range e.countedBy(down, f, i) {
 		ies = append(ies, ie.NewURRID(u))
 	}
@@ -220,6 +220,14 @@ func (e *encoder) createPDR(down bool, f *Filter, i int) *ie.IE {
 		ies = append(ies, ie.NewQERID(q))
 	}
 	return ie.NewCreatePDR(ies...)
+}
+
+// removal is the Outer Header Removal of packets in GTP-U.
+func (e *encoder) removal() *ie.IE {
+	if e.dialect == Free5GC && e.spec.Local.Address.Is4() || e.spec.RemoveIPv4 {
+		return ie.New(ie.OuterHeaderRemoval, []byte{removeGTPU4})
+	}
+	return ie.New(ie.OuterHeaderRemoval, []byte{removeGTPU})
 }
 
 func (e *encoder) pdi(down bool, f *Filter) []*ie.IE {

@@ -106,7 +106,7 @@ func (g *Group) begin(i int) {
 	s.peer, s.next = g.c.fteidOf(g.spec.Access.at(i)), g.c.fteidOf(g.spec.Core.at(i))
 	if l := g.spec.Local; l != nil {
 		s.access = g.c.fteidOf(endpoint{l.Address, l.AccessTEID + uint32(i)})
-		if g.spec.Role == Intermediate {
+		if l.CoreTEID != 0 {
 			s.core = g.c.fteidOf(endpoint{l.Address, l.CoreTEID + uint32(i)})
 		}
 	}

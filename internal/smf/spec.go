@@ -78,7 +78,10 @@ type Spec struct {
 	// Local are F-TEIDs of the UPF's that the SMF chooses; without it the UPF
 	// does (CHOOSE).
 	Local *Local `json:"local,omitempty"`
-	QFI   uint8  `json:"qfi,omitempty"`
+	// RemoveIPv4 has Open5GS' Outer Header Removal name GTP-U/UDP/IPv4 (0), as free5GC's does,
+	// in place of GTP-U/UDP/IP (6), which not every UPF knows (TS 29.244 table 8.2.64-1).
+	RemoveIPv4 bool  `json:"remove_ipv4,omitempty"`
+	QFI        uint8 `json:"qfi,omitempty"`
 	// MBR of the session, in kbit/s.
 	MBR *session.BitRate `json:"mbr,omitempty"`
 	URR *URR             `json:"urr,omitempty"`
@@ -106,7 +109,9 @@ type Tunnel struct {
 type Local struct {
 	Address    netip.Addr `json:"address"`
 	AccessTEID uint32     `json:"access_teid"`
-	CoreTEID   uint32     `json:"core_teid,omitempty"` // of an intermediate UPF
+	// CoreTEID is of an intermediate UPF, or of the rule that cp_function adds to an anchor:
+	// the anchor chooses that unless set.
+	CoreTEID uint32 `json:"core_teid,omitempty"`
 }
 
 // URR is what a session's usage is reported for. The reporting triggers are

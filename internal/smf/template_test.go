@@ -27,6 +27,10 @@ func specs(d Dialect) map[string]Spec {
 	}
 	full.CPFunction = addr("127.0.0.1")
 	all := map[string]Spec{"plain": spec(d, 1), "full": full}
+	given := full
+	given.Local = &Local{Address: addr("127.0.0.2"), AccessTEID: 5, CoreTEID: 6}
+	given.RemoveIPv4 = true
+	all["given"] = given
 	v6 := spec(d, 1)
 	v6.UE4, v6.UE6, v6.Access = netip.Prefix{}, netip.MustParsePrefix("2001:db8:45::/48"), &Tunnel{Address: addr("2001:db8:1::1"), TEID: 7, Interface: "n9"}
 	middle := spec(d, 1)
