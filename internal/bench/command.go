@@ -128,8 +128,12 @@ The paper's figures stand beside ours, and a sentence says where our interval
 excludes what it finds.
 
 --events says what happens under load: it doubles at once, a second core is added and
-taken out again (steer and both can), one UE sends eight times as much as all others.`,
-		example: "  culvert bench designs\n  culvert bench designs --designs dp,cp --sizes 64 --quick -o json",
+taken out again (steer and both can), one UE sends eight times as much as all others.
+
+--against NAME=COMMAND starts another UPF, which has all the same sessions and
+measures: any that speaks N4. A shell runs the command in a network namespace with
+interfaces n3, out0 and n4: docs/how-to/measure.md says which addresses it uses.`,
+		example: "  culvert bench designs\n  culvert bench designs --designs dp,cp --against 'eupf=exec eupf --config eupf.yaml'\n  culvert bench designs --designs dp,cp --sizes 64 --quick -o json",
 		values:  map[string]func() []string{"designs": designs.Names, "events": designs.EventNames, "sizes": fixed("64", "512", "1400", "imix")},
 	},
 	{

@@ -28,23 +28,28 @@ func TestValidate(t *testing.T) {
 		t.Errorf("quick: %v", err)
 	}
 	for says, wrong := range map[string]func(*Experiment){
-		`with.designs[1]: there is no "card"`:    func(e *Experiment) { e.Designs = []string{"dp", "card"} },
-		"with.designs: none is chosen":           func(e *Experiment) { e.Designs = nil },
-		`with.sizes[0]: "63" is no size`:         func(e *Experiment) { e.Sizes = []string{"63"} },
-		"with.sizes: there is none":              func(e *Experiment) { e.Sizes = nil },
-		"with.sessions: 3 is out of range":       func(e *Experiment) { e.Sessions = 3 },
-		"with.latency[0]: 2 is none":             func(e *Experiment) { e.Latency = []float64{2} },
-		"with.watts_per_core: -1 is none":        func(e *Experiment) { e.WattsPerCore = -1 },
-		"with.of_gnbs[1]: 1001 is out of range":  func(e *Experiment) { e.OfGNBs = []uint{1, 1001} },
-		"with.of_sessions[0]: 0 is out of range": func(e *Experiment) { e.OfSessions = []uint{0} },
-		"with.price: NaN is none":                func(e *Experiment) { e.Price = math.NaN() },
-		"with.trial: 1ms is too short":           func(e *Experiment) { e.Trial = experiment.Duration(time.Millisecond) },
-		"with.sizes[1]: \"jumbo\" is no size":    func(e *Experiment) { e.Sizes = []string{"64", "jumbo"} },
-		"with.sessions: 2097152 is out of range": func(e *Experiment) { e.Sessions = 1 << 21 },
-		"with.designs[2]: \"dp\" is there twice": func(e *Experiment) { e.Designs = []string{"dp", "cp", "dp"} },
-		"with.latency[2]: 0 is none":             func(e *Experiment) { e.Latency = []float64{0.1, 0.5, 0} },
-		`with.events[1]: there is no "flood"`:    func(e *Experiment) { e.Events = []string{"heavy", "flood"} },
-		`with.events[1]: "heavy" is there twice`: func(e *Experiment) { e.Events = []string{"heavy", "heavy"} },
+		`with.against[0]: "eupf" is none`:           func(e *Experiment) { e.Against = []string{"eupf"} },
+		`with.against[0]: "eUPF=eupf" is none`:      func(e *Experiment) { e.Against = []string{"eUPF=eupf"} },
+		`with.against[0]: "eupf= " is none`:         func(e *Experiment) { e.Against = []string{"eupf= "} },
+		`with.against[0]: the name "cp" is taken`:   func(e *Experiment) { e.Against = []string{"cp=eupf"} },
+		`with.against[1]: the name "eupf" is taken`: func(e *Experiment) { e.Against = []string{"eupf=eupf --a b=c", "eupf=x"} },
+		`with.designs[1]: there is no "card"`:       func(e *Experiment) { e.Designs = []string{"dp", "card"} },
+		"with.designs: none is chosen":              func(e *Experiment) { e.Designs = nil },
+		`with.sizes[0]: "63" is no size`:            func(e *Experiment) { e.Sizes = []string{"63"} },
+		"with.sizes: there is none":                 func(e *Experiment) { e.Sizes = nil },
+		"with.sessions: 3 is out of range":          func(e *Experiment) { e.Sessions = 3 },
+		"with.latency[0]: 2 is none":                func(e *Experiment) { e.Latency = []float64{2} },
+		"with.watts_per_core: -1 is none":           func(e *Experiment) { e.WattsPerCore = -1 },
+		"with.of_gnbs[1]: 1001 is out of range":     func(e *Experiment) { e.OfGNBs = []uint{1, 1001} },
+		"with.of_sessions[0]: 0 is out of range":    func(e *Experiment) { e.OfSessions = []uint{0} },
+		"with.price: NaN is none":                   func(e *Experiment) { e.Price = math.NaN() },
+		"with.trial: 1ms is too short":              func(e *Experiment) { e.Trial = experiment.Duration(time.Millisecond) },
+		"with.sizes[1]: \"jumbo\" is no size":       func(e *Experiment) { e.Sizes = []string{"64", "jumbo"} },
+		"with.sessions: 2097152 is out of range":    func(e *Experiment) { e.Sessions = 1 << 21 },
+		"with.designs[2]: \"dp\" is there twice":    func(e *Experiment) { e.Designs = []string{"dp", "cp", "dp"} },
+		"with.latency[2]: 0 is none":                func(e *Experiment) { e.Latency = []float64{0.1, 0.5, 0} },
+		`with.events[1]: there is no "flood"`:       func(e *Experiment) { e.Events = []string{"heavy", "flood"} },
+		`with.events[1]: "heavy" is there twice`:    func(e *Experiment) { e.Events = []string{"heavy", "heavy"} },
 	} {
 		e := Kind.New().(*Experiment)
 		wrong(e)
@@ -96,7 +101,8 @@ func TestJSON(t *testing.T) {
 	var out bytes.Buffer
 	r := &result.Run{Measurements: []result.Measurement{measured(cpOffload, signalling.PerSecond, 3, 1, 2), measured(dpOffload, metricPackets, 5, 5, 5),
 		{Metric: metricP99, Labels: result.Labels{"design": dpOffload, "event": "heavy", "ue": "others"}, Samples: []float64{7, 7, 7}}}}
-	if err := PrintJSON(&out, &experiment.File{With: &Experiment{Sessions: 64}}, r); err != nil {
+	r.Measurements = append([]result.Measurement{measured("eupf", metricPackets, 4, 4, 4)}, r.Measurements...)
+	if err := PrintJSON(&out, &experiment.File{With: &Experiment{Sessions: 64, Against: []string{"eupf=eupf --config x"}}}, r); err != nil {
 		t.Fatal(err)
 	}
 	var got struct {
@@ -110,9 +116,29 @@ func TestJSON(t *testing.T) {
 		{Design: "dp", Measure: "pps", Size: "64", Sessions: 64, Value: 5, Low: 5, High: 5},
 		{Design: "dp", Measure: "p99_us", Event: "heavy", UE: "others", Sessions: 64, Value: 7, Low: 7, High: 7},
 		{Design: "cp", Measure: "n4_per_s", Offered: "0", Sessions: 64, Value: 2, Low: 1, High: 3},
+		{Design: "eupf", Measure: "pps", Size: "64", Sessions: 64, Value: 4, Low: 4, High: 4},
 	}
 	if got.Bench != "designs" || !slices.Equal(got.Rows, want) {
 		t.Errorf("%s", out.Bytes())
+	}
+}
+
+// TestAgainstClaims: each of our designs stands against a foreign UPF where both were measured.
+func TestAgainstClaims(t *testing.T) {
+	r := &result.Run{Measurements: []result.Measurement{
+		measured(dpOffload, metricPackets, 20, 20, 20), measured(steerOffload, metricPackets, 5, 5, 5), measured("eupf", metricPackets, 10, 10, 10),
+		measured(dpOffload, signalling.PerSecond, 3, 3, 3), measured("eupf", metricP50, 1, 1, 1),
+	}}
+	e := &Experiment{Designs: []string{"dp", "steer"}, Against: []string{"eupf=eupf"}}
+	want := []string{
+		"packets/s, frames of 64: DPOffload has 2.00 times eupf's (2.00 to 2.00).",
+		"packets/s, frames of 64: SteerOffload has 0.50 times eupf's (0.50 to 0.50).",
+	}
+	if got := e.Claims(r); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if e.Glossary()["eupf"] != "a UPF that was started by: eupf" {
+		t.Errorf("%q", e.Glossary())
 	}
 }
 
@@ -132,7 +158,11 @@ func TestPlan(t *testing.T) {
 	if got := points(); !slices.Equal(got, []string{"dp, 64", "dp, imix", "dp, N4", "dp, events", "soft, 64", "soft, imix", "soft, N4", "soft, events"}) {
 		t.Errorf("%q", got)
 	}
-	e.Events = nil
+	e.Against = []string{"eupf=eupf"}
+	if got := points(); len(got) != 12 || got[11] != "eupf, events" {
+		t.Errorf("%q", got)
+	}
+	e.Against, e.Events = nil, nil
 	if e.Requests = 0; len(points()) != 4 {
 		t.Errorf("%q", points())
 	}

@@ -18,6 +18,8 @@ import (
 // Experiment is `culvert bench designs`.
 type Experiment struct {
 	Designs []string `json:"designs,omitempty"`
+	// Against are foreign UPFs, as NAME=COMMAND of a shell.
+	Against against  `json:"against,omitempty"`
 	Sizes   []string `json:"sizes,omitempty"` // octets of a frame to the UE's session, with FCS, or imix
 	// Sessions are how many each design has, as Open5GS sets them up.
 	Sessions int `json:"sessions,omitempty"`
@@ -57,6 +59,7 @@ const mostSessions = 1 << 20
 // Flags offers the parameters.
 func (e *Experiment) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&e.Designs, "designs", e.Designs, "`names` of designs: "+strings.Join(Names(), ", "))
+	f.StringArrayVar((*[]string)(&e.Against), "against", e.Against, "`NAME=COMMAND` of another UPF, which is started beside ours; may be repeated")
 	f.StringSliceVar(&e.Sizes, "sizes", e.Sizes, "`octets` of frames with FCS, or imix")
 	f.IntVar(&e.Sessions, "sessions", e.Sessions, "`number` of sessions, as Open5GS sets them up")
 	f.TextVar(&e.Trial, "trial", e.Trial, "`duration` of trials that decide about a rate")
@@ -85,6 +88,7 @@ func (e *Experiment) Validate() error {
 	var list experiment.Problems
 	want := experiment.WantInto(&list)
 	experiment.Chosen(want, "designs", e.Designs, Names())
+	e.Against.check(want)
 	one, _ := signalling.Uplink(1)
 	known := func(size string) bool { _, err := device.Sized(one, size); return err == nil }
 	experiment.Each(want, "sizes", "64 to 1518 octets, or imix", "%q is no size", e.Sizes, known)
@@ -129,9 +133,9 @@ type point struct {
 func (p point) id() string { return p.design + ", " + p.task.name }
 
 func (e *Experiment) points() (list []point) {
-	for _, design := range e.Designs {
+	for _, d := range chosen(e) {
 		for _, t := range e.tasks() {
-			list = append(list, point{design, t})
+			list = append(list, point{d.name, t})
 		}
 	}
 	return list
@@ -139,7 +143,7 @@ func (e *Experiment) points() (list []point) {
 
 // Plan says what will be measured.
 func (e *Experiment) Plan() (experiment.Plan, error) {
-	p := experiment.Plan{SetUp: time.Duration(len(e.Designs)) * 2 * time.Second}
+	p := experiment.Plan{SetUp: time.Duration(len(chosen(e))) * 2 * time.Second}
 	for _, at := range e.points() {
 		p.Points = append(p.Points, experiment.Point{ID: at.id(), Takes: at.task.takes})
 	}
@@ -166,12 +170,9 @@ func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 	for _, p := range e.points() {
 		b.at[p.id()] = p
 	}
-	for _, d := range designs {
-		if !slices.Contains(e.Designs, d.name) {
-			continue
-		}
+	for _, d := range chosen(e) {
 		if b.uut[d.name], err = openUPF(ctx, b, d.name, d, extent{sessions: e.Sessions, gnbs: 1}); err != nil {
-			return nil, fmt.Errorf("design %s: %w", d.name, err)
+			return nil, heldAgainst(d, err)
 		}
 		b.Later(b.uut[d.name].Close)
 	}

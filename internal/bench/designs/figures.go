@@ -25,9 +25,12 @@ func (e *Experiment) Figures() []result.Figure {
 }
 
 // Glossary says what the figures' words mean.
-func (*Experiment) Glossary() map[string]string {
+func (e *Experiment) Glossary() map[string]string {
 	words := map[string]string{}
 	for _, d := range designs {
+		words[d.paper] = d.title
+	}
+	for _, d := range e.Against.foreign() {
 		words[d.paper] = d.title
 	}
 	return words
@@ -57,7 +60,7 @@ var findings = []struct {
 }
 
 // Claims hold the paper's findings against ours.
-func (*Experiment) Claims(r *result.Run) (claims []string) {
+func (e *Experiment) Claims(r *result.Run) (claims []string) {
 	for _, f := range findings {
 		for _, m := range r.Select(f.metric, f.where.With(labelDesign, f.higher)) {
 			others := r.Select(f.metric, m.Labels.With(labelDesign, f.lower))
@@ -83,7 +86,7 @@ func (*Experiment) Claims(r *result.Run) (claims []string) {
 				f.says, is, where, f.higher, times, f.lower, low, high))
 		}
 	}
-	return append(claims, eventClaims(r)...)
+	return slices.Concat(claims, e.Against.claims(r, e.Designs), eventClaims(r))
 }
 
 // nameOf is the parameter that chooses what the paper calls so.
@@ -130,6 +133,11 @@ func PrintJSON(w io.Writer, f *experiment.File, run *result.Run) error {
 		e.ofSeries(m, &at)
 		out.Rows = append(out.Rows, at)
 	}
-	slices.SortStableFunc(out.Rows, func(a, b row) int { return slices.Index(Names(), a.Design) - slices.Index(Names(), b.Design) })
+	order := Names()
+	for _, d := range e.Against.foreign() {
+		order = append(order, d.name)
+	}
+	place := func(r row) int { return slices.Index(order, r.Design) }
+	slices.SortStableFunc(out.Rows, func(a, b row) int { return place(a) - place(b) })
 	return experiment.WriteJSON(w, out)
 }

@@ -30,7 +30,8 @@ type design struct {
 	paper     string // what paper 003 calls it, as charts and sentences do
 	title     string // what it is here
 	configure func(c *config.Config, cpu int)
-	soft      bool // culvert-soft handles packets
+	soft      bool   // culvert-soft handles packets
+	command   string // of a foreign UPF
 }
 
 // What the paper calls its designs.
@@ -77,20 +78,21 @@ func Names() (names []string) {
 // labelDesign is the label with a design's name in the paper.
 const labelDesign = "design"
 
-// Labels are those of what is measured of a design.
+// Labels are those of what is measured of a design, or of a foreign UPF.
 func Labels(name string) result.Labels {
 	for _, d := range designs {
 		if d.name == name {
 			return result.Labels{labelDesign: d.paper}
 		}
 	}
-	return nil
+	return result.Labels{labelDesign: name} // a foreign UPF
 }
 
 // upf is a design in a node of its own. Close ends it.
 type upf struct {
 	*device.Node
 	requests *signalling.Load
+	foreign  *program // nil: one of ours
 	has      extent
 }
 
@@ -117,17 +119,10 @@ func openUPF(ctx context.Context, b *bench, name string, d design, has extent) (
 	if err := signalling.AddPort(u.Net, smfs); err != nil {
 		return nil, err
 	}
-	if err := receive(u.Net); err != nil {
+	if err := receive(u.Net.Around, "s0"); err != nil {
 		return nil, err
 	}
-	c := catalog.Configuration(nil, 1)
-	signalling.Configure(c, has.sessions, false)
-	allow(c, has.gnbs)
-	d.configure(c, b.cpus.Device)
-	if err := u.Start(ctx, b.Setting, c, b.cpus.Device); err != nil {
-		return nil, err
-	}
-	if err := proc.Bind(u.Daemon.Cmd.Process.Pid, b.cpus.Device); err != nil {
+	if err := u.startProgram(ctx, b, d); err != nil {
 		return nil, err
 	}
 	if !d.soft { // which polls
@@ -137,14 +132,33 @@ func openUPF(ctx context.Context, b *bench, name string, d design, has extent) (
 		}
 		u.Later(threads.Stop)
 	}
-	if u.requests, err = signalling.DialNode(ctx, u.Net, b.cpus.Device, has.smfs(), has.spec()); err != nil {
-		return nil, err
+	spec := has.spec()
+	if d.command != "" {
+		spec.Local.CoreTEID, spec.RemoveIPv4 = firstCPTEID, true
+	}
+	if u.requests, err = signalling.DialNode(ctx, u.Net, b.cpus.Device, has.smfs(), spec); err != nil {
+		return nil, u.foreign.wrote(err)
 	}
 	u.Later(u.requests.Close)
 	if d.soft {
 		return u, u.startSoft(b)
 	}
 	return u, nil
+}
+
+// startProgram starts what answers N4, and handles packets where culvert-soft does not.
+func (u *upf) startProgram(ctx context.Context, b *bench, d design) error {
+	if d.command != "" {
+		return u.startForeign(ctx, b.cpus.Device, d.command)
+	}
+	c := catalog.Configuration(nil, 1)
+	signalling.Configure(c, u.has.sessions, false)
+	allow(c, u.has.gnbs)
+	d.configure(c, b.cpus.Device)
+	if err := u.Start(ctx, b.Setting, c, b.cpus.Device); err != nil {
+		return err
+	}
+	return proc.Bind(u.Daemon.Cmd.Process.Pid, b.cpus.Device)
 }
 
 // smfs are as many as have a session.
@@ -177,12 +191,12 @@ func allow(c *config.Config, gnbs int) {
 	}
 }
 
-// receive has the sink receive by NAPI for good: XDP cannot send to it otherwise, while no
-// receiver is there.
-func receive(n *node.Network) error {
-	return n.Around.Do(func() error {
-		if out, err := exec.Command("ethtool", "-K", "s0", "gro", "on").CombinedOutput(); err != nil {
-			return fmt.Errorf("ethtool -K s0 gro on: %w: %s", err, out)
+// receive has an interface receive by NAPI for good. XDP cannot send to a sink otherwise, while
+// no receiver is there.
+func receive(in node.Namespace, port string) error {
+	return in.Do(func() error {
+		if out, err := exec.Command("ethtool", "-K", port, "gro", "on").CombinedOutput(); err != nil {
+			return fmt.Errorf("ethtool -K %s gro on: %w: %s", port, err, out)
 		}
 		return nil
 	})

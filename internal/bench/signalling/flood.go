@@ -101,7 +101,7 @@ func (l *Load) floodJob(n *node.Network, duration time.Duration) (trafficrun.Req
 	j := trafficrun.RequestJob{
 		Tunnel: headers + tunnelAt, GNBs: l.gnbs, Ports: [2]uint16{floodPort, l.upf.Port()}, Duration: duration,
 	}
-	to, err := addressOf(n.Node, portN4)
+	to, err := addressOf(n.Node, PortN4)
 	if err != nil {
 		return j, err
 	}

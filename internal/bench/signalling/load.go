@@ -102,6 +102,9 @@ func part(all smf.Spec, i, n int) smf.Spec {
 	if all.Local != nil {
 		local := *all.Local
 		local.AccessTEID += first
+		if local.CoreTEID != 0 {
+			local.CoreTEID += first
+		}
 		all.Local = &local
 	}
 	return all

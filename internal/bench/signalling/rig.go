@@ -19,7 +19,7 @@ import (
 
 // N4 of a node that is measured: an interface of its own, behind which the SMFs are.
 const (
-	portN4 = "n4"
+	PortN4 = "n4"
 	around = "smf" // its other end, in the namespace around the node
 )
 
@@ -33,8 +33,8 @@ var n4 = netip.PrefixFrom(upf, 24).Masked()
 // another machine does, and takes what XDP sends. A veth's queue holds 256 packets: more
 // under way at once can be lost in it.
 func AddPort(n *node.Network, smfs int) error {
-	if err := n.Node.Script(fmt.Sprintf("link add %s type veth peer name %s netns %s", portN4, around, n.Around.Name),
-		fmt.Sprintf("addr add %s/%d dev %s", upf, n4.Bits(), portN4), "link set "+portN4+" up"); err != nil {
+	if err := n.Node.Script(fmt.Sprintf("link add %s type veth peer name %s netns %s", PortN4, around, n.Around.Name),
+		fmt.Sprintf("addr add %s/%d dev %s", upf, n4.Bits(), PortN4), "link set "+PortN4+" up"); err != nil {
 		return err
 	}
 	lines := []string{"link set " + around + " up"}
@@ -64,7 +64,7 @@ func Addresses(smfs int) (of netip.AddrPort, list []netip.AddrPort) {
 func Configure(c *config.Config, sessions int, fast bool) {
 	first := catalog.UENumber(catalog.FirstUE) - catalog.UENumber(catalog.UENet)
 	cost.MakeUPF(c, netip.PrefixFrom(catalog.UENet, 32-max(8, bits.Len32(first+uint32(sessions)))))
-	c.Interfaces = append(c.Interfaces, config.Interface{Name: portN4, Mode: "native", Roles: []config.Role{config.RoleN4}})
+	c.Interfaces = append(c.Interfaces, config.Interface{Name: PortN4, Mode: "native", Roles: []config.Role{config.RoleN4}})
 	c.UPF.N4, c.UPF.SMFs, c.UPF.N4Fast = []netip.Addr{upf}, config.Senders{n4}, fast
 	c.Limits.Sessions = uint32(max(256, 4*sessions))
 	c.Limits.Filters = uint32(1<<16 + 4*sessions)
@@ -87,7 +87,7 @@ func Spec(sessions int) smf.Spec {
 func DialNode(ctx context.Context, n *node.Network, cpu, smfs int, spec smf.Spec) (*Load, error) {
 	o := Options{Namespace: n.Around.Path(), Spec: spec}
 	o.UPF, o.SMFs = Addresses(smfs)
-	threads, err := napi.Start(n.Node.Path(), portN4, cpu)
+	threads, err := napi.Start(n.Node.Path(), PortN4, cpu)
 	if err != nil {
 		return nil, err
 	}

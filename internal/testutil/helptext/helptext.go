@@ -17,7 +17,7 @@ import (
 var placeholders = []string{
 	"action", "address", "AS number", "binary", "code", "control", "CPU", "device", "devices", "dialect", "digits", "direction", "directions",
 	"directory", "duration", "durations", "families", "file", "filter", "folder", "form", "format", "formats", "frame", "graphs", "host:port", "ID", "image",
-	"interface", "interval", "IPFilterRule", "kbit/s", "kind", "kinds", "list", "method", "methods", "Mpps", "name", "NAME=ADDRESS", "names",
+	"interface", "interval", "IPFilterRule", "kbit/s", "kind", "kinds", "list", "method", "methods", "Mpps", "name", "NAME=ADDRESS", "NAME=COMMAND", "names",
 	"namespace", "NAMESPACE/NAME", "NAMESPACE/POD", "network", "node", "Node ID", "number", "numbers", "octets", "pace", "packets", "part", "parts", "path",
 	"percent", "plugins", "port", "prefix", "price", "QFI", "rate", "rates", "repository", "requests", "role", "share", "source", "TEID", "text", "time", "transports",
 	"type", "types", "value", "version", "watts", "weight",
