@@ -24,28 +24,13 @@ type headend struct{ j *journey }
 func (j *journey) headend() headend { return headend{j} }
 
 // choose is the first list whose threshold is not below the hash; thresholds
-// share 2^32 out by weight. The lists that protect the policy count where they alone are up.
+// share 2^32 out by weight. The lists that protect the policy count where they alone carry packets.
 func (n headend) choose(policy string, hash uint32) (chosen, *fault) {
 	p := n.j.m.policies[policy]
 	if p == nil || len(p.SegmentLists) == 0 {
 		return chosen{}, plain(NoSegmentList)
 	}
-	lists, down, before := p.SegmentLists, p.Down, 0
-	isUp := func(i int) bool { return i >= len(down) || down[i] == "" }
-	anyUp := func() bool {
-		for i := range lists {
-			if isUp(i) {
-				return true
-			}
-		}
-		return false
-	}
-	if !anyUp() && len(p.Protection) > 0 {
-		lists, down, before = p.Protection, p.Down[len(lists):], len(lists)
-		if !anyUp() {
-			lists, down, before = p.SegmentLists, p.Down, 0
-		}
-	}
+	lists, before, isUp := inUse(p)
 	at := placeOf(lists, hash)
 	if !isUp(at) {
 		again := placeOf(lists, hash*0x9E3779B1)
@@ -58,6 +43,24 @@ func (n headend) choose(policy string, hash uint32) (chosen, *fault) {
 	}
 	source := cmp.Or(p.Source, n.j.m.network.Config.Encapsulation.Source)
 	return chosen{name: ListName(p.Name, before+at), source: source, segments: lists[at].Segments, reduced: reduced(p.Behavior)}, nil
+}
+
+// inUse is which lists of a policy packets take, how many come before them, and whether packets take
+// one of them: those that are neither down nor slow, or else the slow ones, or else none.
+func inUse(p *srpolicy.Policy) (lists []srpolicy.SegmentList, before int, isUp func(int) bool) {
+	n := len(p.SegmentLists)
+	for _, slow := range []bool{false, true} {
+		for _, before := range []int{0, n} {
+			lists := [][]srpolicy.SegmentList{p.SegmentLists, p.Protection}[before/n]
+			isUp := func(i int) bool { return p.DownAt(before+i) == "" && (slow || p.SlowAt(before+i) == "") }
+			for i := range lists {
+				if isUp(i) {
+					return lists, before, isUp
+				}
+			}
+		}
+	}
+	return p.SegmentLists, 0, func(int) bool { return false }
 }
 
 // placeOf is the list that a hash falls to by the weights.

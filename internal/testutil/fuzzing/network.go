@@ -121,11 +121,11 @@ func (src tableSource) policies(c *config.Config) {
 		}
 		for range src.s.upTo(1, pick(src.s, 1, 1, 4)) {
 			p.SegmentLists = append(p.SegmentLists, srpolicy.SegmentList{Weight: uint32(src.s.upTo(1, 5)), Segments: src.segments(1, 4)})
-			p.Down = append(p.Down, pick(src.s, "", "", "unreachable"))
+			p.Down, p.Slow = append(p.Down, pick(src.s, "", "", "unreachable")), append(p.Slow, pick(src.s, "", "", "above the bound"))
 		}
 		for range pick(src.s, 0, 0, 1, 3) {
 			p.Protection = append(p.Protection, srpolicy.SegmentList{Weight: uint32(src.s.upTo(1, 5)), Segments: src.segments(1, 4)})
-			p.Down = append(p.Down, pick(src.s, "", "", "unreachable"))
+			p.Down, p.Slow = append(p.Down, pick(src.s, "", "", "unreachable")), append(p.Slow, pick(src.s, "", "", "above the bound"))
 		}
 		c.Policies = append(c.Policies, p)
 	}
