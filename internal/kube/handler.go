@@ -40,6 +40,7 @@ type Path struct {
 	// Advertised has a color of overlay, a preference, and the address of the
 	// node as endpoint.
 	srpolicy.Advertised
+	srpolicy.DelayConstraint
 }
 
 // LocalSIDs are SIDs that a node's ConfigMap gives it in place of those from its

@@ -182,6 +182,7 @@ type written struct {
 	preference           uint32
 	bsid                 netip.Addr
 	lists                []srpolicy.SegmentList
+	delay                srpolicy.DelayConstraint
 	fields               *strings.Replacer // egress_node and srpolicy's names into the form's
 }
 
@@ -203,10 +204,11 @@ func (w written) read(node string) (entry, []config.Error) {
 	a := srpolicy.Advertised{Color: cmp.Or(w.color, w.traffic.color()), Endpoint: netip.IPv6Unspecified(), Name: name,
 		Preference: cmp.Or(w.preference, DefaultPreference), BindingSID: w.bsid, SegmentLists: weighted(w.lists)}
 	faults = append(faults, faultsOf(a.Validate())...)
+	faults = append(faults, faultsOf(w.delay.Check())...)
 	for i := range faults {
 		faults[i].Field = w.fields.Replace(faults[i].Field)
 	}
-	return entry{name, w.egress, Path{Name: pathName(w.origin, name), Advertised: a}}, faults
+	return entry{name, w.egress, Path{Name: pathName(w.origin, name), Advertised: a, DelayConstraint: w.delay}}, faults
 }
 
 // weighted fills in the weights that are not set, so that nobody else has to each

@@ -254,6 +254,6 @@ func (p Path) is(o Path) bool {
 		return reflect.DeepEqual(p, o)
 	}
 	a, b := p.Advertised, o.Advertised
-	return p.Name == o.Name && p.Origin == o.Origin && a.Color == b.Color && a.Endpoint == b.Endpoint && a.Distinguisher == b.Distinguisher &&
+	return p.Name == o.Name && p.Origin == o.Origin && p.DelayConstraint == o.DelayConstraint && a.Color == b.Color && a.Endpoint == b.Endpoint && a.Distinguisher == b.Distinguisher &&
 		a.PolicyName == b.PolicyName && a.Name == b.Name && a.Preference == b.Preference && a.BindingSID == b.BindingSID
 }

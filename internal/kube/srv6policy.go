@@ -32,6 +32,9 @@ type PolicySpec struct {
 	Preference   uint32                 `json:"preference,omitempty"` // DefaultPreference unless set
 	BindingSID   netip.Addr             `json:"bindingSID,omitzero"`
 	SegmentLists []srpolicy.SegmentList `json:"segmentLists"`
+	// As srpolicy.DelayConstraint.
+	DelayBound  srpolicy.Duration `json:"delayBound,omitempty"`
+	LowestDelay bool              `json:"lowestDelay,omitempty"`
 }
 
 // keepOwn drops the parts of a policy or a class that this node does not read: above all
@@ -108,7 +111,8 @@ func readPolicy(u *unstructured.Unstructured, node string) (entry, error) {
 	s := object.Spec
 	e, faults := written{
 		origin: "srv6policy", egress: s.EgressNode, traffic: s.Traffic, color: s.Color, preference: s.Preference, bsid: s.BindingSID, lists: s.SegmentLists,
-		fields: strings.NewReplacer("egress_node", "egressNode", "binding_sid", "bindingSID", "segment_lists", "segmentLists"),
+		delay:  srpolicy.DelayConstraint{DelayBound: s.DelayBound, LowestDelay: s.LowestDelay},
+		fields: strings.NewReplacer("egress_node", "egressNode", "binding_sid", "bindingSID", "segment_lists", "segmentLists", "delay_bound", "delayBound"),
 	}.read(node)
 	if len(faults) > 0 {
 		for i := range faults {

@@ -34,7 +34,7 @@ func (c CandidatePath) Validate() []srv6.FieldError {
 	if c.Policy == "" {
 		errs.add("policy", "give the name of a policy", "is missing: a candidate path is one of a policy")
 	}
-	errs = append(errs, c.DelayConstraint.check()...)
+	errs = append(errs, c.DelayConstraint.Check()...)
 	return append(errs, checkLists(c.SegmentLists)...)
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // DelayConstraint has a candidate path choose among its lists by the delay that probes measure
@@ -31,7 +33,9 @@ func (c DelayConstraint) Or(others DelayConstraint) DelayConstraint {
 // longestBound is more than any path takes: a longer bound is a slip.
 const longestBound = Duration(10 * time.Second)
 
-func (c DelayConstraint) check() (errs faults) {
+// Check returns what is wrong with a constraint.
+func (c DelayConstraint) Check() []srv6.FieldError {
+	var errs faults
 	if c.DelayBound < 0 || c.DelayBound > longestBound {
 		errs.add("delay_bound", fmt.Sprintf("more than 0s, and at most %s", time.Duration(longestBound)), "is %s", c.DelayBound)
 	}

@@ -164,7 +164,7 @@ func (p Policy) Validate() []srv6.FieldError {
 	if p.Endpoint.Zone() != "" {
 		errs.add("endpoint", "give the address of the policy's end without a zone", "%s has a zone", p.Endpoint)
 	}
-	errs = append(errs, p.DelayConstraint.check()...)
+	errs = append(errs, p.DelayConstraint.Check()...)
 	if len(p.SegmentLists) == 0 {
 		return errs // candidate paths may provide them
 	}

@@ -45,7 +45,7 @@ func (k *Kubernetes) start(ctx context.Context, s *State) {
 	known := kube.Known{Nodes: s.InOrder(), LocalSIDs: s.Self.SIDs, Classes: s.Classes}
 	for _, p := range s.Paths {
 		if p.Kube != "" {
-			known.Paths = append(known.Paths, kube.Path{Name: p.KubeName, Origin: p.Kube, Advertised: p.Advertised})
+			known.Paths = append(known.Paths, kube.Path{Name: p.KubeName, Origin: p.Kube, Advertised: p.Advertised, DelayConstraint: p.DelayConstraint})
 		}
 	}
 	k.running.Go(func() {
@@ -145,7 +145,7 @@ func (k *Kubernetes) PutPath(p kube.Path) {
 	k.queue.Push(Update{
 		Entry: Entry{EntryPath, name},
 		Apply: func(s *State) {
-			s.PutPath(name, Path{Path: bgp.Path{Advertised: p.Advertised}, Kube: p.Origin, KubeName: p.Name})
+			s.PutPath(name, Path{Path: bgp.Path{Advertised: p.Advertised}, DelayConstraint: p.DelayConstraint, Kube: p.Origin, KubeName: p.Name})
 		},
 		Withdraw: func(s *State) { s.DropPath(name) },
 		Retry:    true,

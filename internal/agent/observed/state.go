@@ -51,6 +51,8 @@ type owned struct{ paths, nodes, reaches, families bool }
 // Path is a candidate path that somebody advertises.
 type Path struct {
 	bgp.Path
+	// DelayConstraint is of a path of Kubernetes: BGP has none.
+	srpolicy.DelayConstraint
 	// Kube names the object that it is from, and KubeName is its name for the
 	// watcher; empty: a BGP peer advertises it.
 	Kube     string `json:"kube,omitempty"`

@@ -226,6 +226,7 @@ func (d *deriver) paths() {
 		}
 		d.rest = append(d.rest, desired.Resource{Ref: desired.Ref{Kind: desired.KindCandidatePath, Key: p.Name}, Origin: origin, Value: srpolicy.CandidatePath{
 			Name: p.Name, Policy: policy, Preference: p.EffectivePreference(), SegmentLists: p.SegmentLists,
+			DelayConstraint: p.DelayConstraint,
 		}})
 	}
 }
