@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The programs. */
+#include "closed.h"
 #include "express.h"
 #include "lost.h"
 #include "netfilter.h"
@@ -167,6 +168,13 @@ int culvert_cpu(struct xdp_md *ctx)
 	int verdict = take_ticket(ctx) ? XDP_ABORTED : data_path(ctx);
 
 	return verdict == MAYBE_N4 ? pass(ctx) : verdict;
+}
+
+/* On interfaces that nothing else guards yet. */
+SEC("xdp.frags")
+int culvert_closed(struct xdp_md *ctx)
+{
+	return closed(ctx);
 }
 
 SEC("tcx/ingress")

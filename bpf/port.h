@@ -226,6 +226,12 @@ INLINE int is_listed(__u32 index, struct service_looks *l)
 	return 0;
 }
 
+/* What an interface's `host` says of a packet for this host. */
+INLINE int may_have(__u32 flags, __u32 index, struct service_looks *l)
+{
+	return flags & PORT_HOST_ANY || is_icmp_error(l->protocol, l->type) || is_listed(index, l);
+}
+
 /* Of a packet for this host. `gtpu`: whether it would be refused as GTP-U. */
 GLOBAL int refuse_service(struct packet *p, struct service_looks *l, __u32 gtpu)
 {
@@ -239,10 +245,35 @@ GLOBAL int refuse_service(struct packet *p, struct service_looks *l, __u32 gtpu)
 		return 0; /* of a long PFCP message, or the kernel never gets the first one */
 	if (l->protocol == NH_UDP && l->destination == GTPU_PORT)
 		return gtpu; /* else the daemon answers it */
-	if (p->port_flags & PORT_HOST_ANY || is_icmp_error(l->protocol, l->type) ||
-	    is_listed(p->access, l))
-		return 0;
-	return REASON_HOST;
+	return may_have(p->port_flags, p->access, l) ? 0 : REASON_HOST;
+}
+
+/* What of this host the IPv4 packet at l3, whose header is `ip`, is for. */
+INLINE void look_at_ipv4(struct xdp_md *ctx, struct service_looks *l, __u32 l3, struct ipv4 *ip)
+{
+	l->protocol = ip->protocol;
+	l->later = !!(be16(ld16(&ip->fragment)) & IPV4_OFFSET_MASK);
+	if (!l->later)
+		look_at_service(ctx, l, l3 + (ip->version_ihl & 0xf) * 4u);
+}
+
+INLINE void look_at_ipv6(struct xdp_md *ctx, struct service_looks *l, __u32 l3, struct ipv6 *ip)
+{
+	__u32 l4 = l3 + IPV6_LEN;
+
+	l->protocol = ip->next_header;
+	if (l->protocol == NH_HOP_BY_HOP) { /* of multicast listeners */
+		__u8 *options = at(ctx, l4, 2);
+
+		if (options) {
+			l->protocol = options[0];
+			l4 += 8 + 8 * options[1];
+		}
+	}
+	if (l->protocol == NH_FRAGMENT)
+		l4 += look_at_fragment(ctx, l, l4);
+	if (!l->later)
+		look_at_service(ctx, l, l4);
 }
 
 /* The IPv4 packet at p->l3 is nobody's in the data path: may the kernel have it? */
@@ -262,10 +293,7 @@ GLOBAL int refuse_host4(struct xdp_md *ctx, struct packet *p)
 	dst = ld32(&ip->dst);
 	src = ld32(&ip->src);
 	hops = ip->ttl;
-	l.protocol = ip->protocol;
-	l.later = !!(be16(ld16(&ip->fragment)) & IPV4_OFFSET_MASK);
-	if (!l.later)
-		look_at_service(ctx, &l, p->l3 + (ip->version_ihl & 0xf) * 4u);
+	look_at_ipv4(ctx, &l, p->l3, ip);
 	if (is_of_link(&l, hops))
 		return 0;
 	to = steered_destination(cfg, dst, ~0ull, CACHE_IPV4);
@@ -284,7 +312,7 @@ GLOBAL int refuse_host6(struct xdp_md *ctx, struct packet *p)
 	struct words src, dst;
 	struct cached *to;
 	struct ipv6 *ip;
-	__u32 l4, hops;
+	__u32 hops;
 
 	if (!p)
 		return REASON_HOST;
@@ -294,20 +322,7 @@ GLOBAL int refuse_host6(struct xdp_md *ctx, struct packet *p)
 	copy16(&src, &ip->src);
 	copy16(&dst, &ip->dst);
 	hops = ip->hop_limit;
-	l.protocol = ip->next_header;
-	l4 = p->l3 + IPV6_LEN;
-	if (l.protocol == NH_HOP_BY_HOP) { /* of multicast listeners */
-		__u8 *options = at(ctx, l4, 2);
-
-		if (options) {
-			l.protocol = options[0];
-			l4 += 8 + 8 * options[1];
-		}
-	}
-	if (l.protocol == NH_FRAGMENT)
-		l4 += look_at_fragment(ctx, &l, l4);
-	if (!l.later)
-		look_at_service(ctx, &l, l4);
+	look_at_ipv6(ctx, &l, p->l3, ip);
 	if (is_of_link(&l, hops))
 		return 0;
 	to = steered_destination(cfg, dst.hi, dst.lo, 0);

@@ -530,28 +530,41 @@ GLOBAL int steer_frame(struct xdp_md *ctx, struct packet *p, __u32 outer, __u32 
 				      : h_encaps_l2(ctx, p, t->index, matched, hop_limit);
 }
 
-/* Whose it is and what becomes of it: CONTINUE with a plan, or how it ends. */
-INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
+/* The EtherType behind at most two tags, in network order; *l3 is behind it. -1: the frame is
+ * too short. */
+INLINE int frame_type(struct xdp_md *ctx, __u16 *l3, __u16 vlan[2])
 {
 	__u8 *eth = at(ctx, 0, ETH_LEN);
-	__u16 type, vlan[2] = {};
-	struct target *steered;
-	int reason;
+	__u16 type;
 	__u32 i;
 
 	if (!eth)
-		return REASON_PASSED;
-	p->l3 = ETH_LEN;
+		return -1;
+	*l3 = ETH_LEN;
 	type = ld16(eth + 12);
 	for (i = 0; i < 2 && is_vlan(type); i++) {
-		__u8 *tag = at(ctx, p->l3, VLAN_LEN);
+		__u8 *tag = at(ctx, *l3, VLAN_LEN);
 
 		if (!tag)
-			return REASON_PASSED;
+			return -1;
 		vlan[i] = be16(ld16(tag)) & 0xfff;
 		type = ld16(tag + 2);
-		p->l3 += VLAN_LEN;
+		*l3 += VLAN_LEN;
 	}
+	return type;
+}
+
+/* Whose it is and what becomes of it: CONTINUE with a plan, or how it ends. */
+INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
+{
+	struct target *steered;
+	__u16 vlan[2] = {};
+	int reason, type;
+	__u8 *eth;
+
+	type = frame_type(ctx, &p->l3, vlan);
+	if (type < 0)
+		return REASON_PASSED;
 	p->port_table = vlan[0] || vlan[1] ? 0 : p->port_flags >> PORT_TABLE_SHIFT;
 	if (p->port_flags & PORT_STEERED) {
 		reason = steer_frame(ctx, p, vlan[0], vlan[1], cfg->hop_limit);

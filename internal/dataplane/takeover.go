@@ -63,7 +63,7 @@ func pinAll(d *DataPlane, spec *ebpf.CollectionSpec) error {
 // is that, or one that is loaded on top of the pinned maps. Where these do not fit this
 // build, or its limits, it is loaded beside them.
 func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) (err error) {
-	if d.pins, err = pin.Take(path); err != nil {
+	if d.pins, err = pin.Take(path, abi.ProgCulvertXdp); err != nil {
 		return err
 	}
 	there, err := d.pins.LoadMaps(spec, d.unused)

@@ -262,6 +262,7 @@ var verifierCeiling = map[string]uint32{
 	abi.ProgCulvertPod:     40_000,
 	abi.ProgCulvertUplink:  80_000,
 	abi.ProgCulvertForward: 25_000,
+	abi.ProgCulvertClosed:  15_000,
 	abi.ProgCulvertRefused: 100,
 	abi.ProgCulvertUnsent:  100,
 }
@@ -296,7 +297,7 @@ func TestStackDepth(t *testing.T) {
 	var in string
 	var fromFrame [11]bool // registers that hold the frame pointer
 	instructions := append(slices.Clone(spec.Programs[abi.ProgCulvertXdp].Instructions), spec.Programs[abi.ProgCulvertCpu].Instructions...)
-	for _, name := range []string{abi.ProgCulvertPod, abi.ProgCulvertUplink, abi.ProgCulvertForward} {
+	for _, name := range []string{abi.ProgCulvertPod, abi.ProgCulvertUplink, abi.ProgCulvertForward, abi.ProgCulvertClosed} {
 		instructions = append(instructions, spec.Programs[name].Instructions...)
 	}
 	for _, ins := range instructions {
@@ -328,7 +329,7 @@ func TestStackDepth(t *testing.T) {
 		}
 		return frames[name] + most, fmt.Sprintf("%s %d, %s", name, frames[name], chain)
 	}
-	for _, program := range []string{abi.ProgCulvertXdp, abi.ProgCulvertCpu, abi.ProgCulvertPod, abi.ProgCulvertUplink, abi.ProgCulvertForward} {
+	for _, program := range []string{abi.ProgCulvertXdp, abi.ProgCulvertCpu, abi.ProgCulvertPod, abi.ProgCulvertUplink, abi.ProgCulvertForward, abi.ProgCulvertClosed} {
 		got, chain := deepest(program)
 		t.Logf("%s: %d of 512 octets: %s", program, got, chain)
 		if got > 512 || frames["journey"] == 0 || len(calls[program]) < 2 {

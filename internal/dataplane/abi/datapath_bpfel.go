@@ -1300,6 +1300,7 @@ const (
 	MapTunnelByTeid    = "tunnel_by_teid"
 	MapUeReach         = "ue_reach"
 	MapUntranslated    = "untranslated"
+	ProgCulvertClosed  = "culvert_closed"
 	ProgCulvertCpu     = "culvert_cpu"
 	ProgCulvertForward = "culvert_forward"
 	ProgCulvertN4      = "culvert_n4"
@@ -1353,6 +1354,7 @@ type Specs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProgramSpecs struct {
+	CulvertClosed  *ebpf.ProgramSpec `ebpf:"culvert_closed"`
 	CulvertCpu     *ebpf.ProgramSpec `ebpf:"culvert_cpu"`
 	CulvertForward *ebpf.ProgramSpec `ebpf:"culvert_forward"`
 	CulvertN4      *ebpf.ProgramSpec `ebpf:"culvert_n4"`
@@ -1644,6 +1646,7 @@ type Variables struct {
 //
 // It can be passed to LoadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type Programs struct {
+	CulvertClosed  *ebpf.Program `ebpf:"culvert_closed"`
 	CulvertCpu     *ebpf.Program `ebpf:"culvert_cpu"`
 	CulvertForward *ebpf.Program `ebpf:"culvert_forward"`
 	CulvertN4      *ebpf.Program `ebpf:"culvert_n4"`
@@ -1657,6 +1660,7 @@ type Programs struct {
 
 func (p *Programs) Close() error {
 	return _DatapathClose(
+		p.CulvertClosed,
 		p.CulvertCpu,
 		p.CulvertForward,
 		p.CulvertN4,

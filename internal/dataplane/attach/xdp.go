@@ -28,6 +28,9 @@ const (
 // ErrForeignProgram says that somebody else's XDP program is on an interface.
 var ErrForeignProgram = errors.New("another XDP program is attached")
 
+// ErrNotAttached says that a program is not on an interface.
+var ErrNotAttached = errors.New("the program is not attached")
+
 // XDP attaches the data path's program to interfaces.
 type XDP struct {
 	mu   *sync.Mutex
@@ -172,6 +175,27 @@ func (x *XDP) Hold() error {
 func (x *XDP) Release() error {
 	x.held = false
 	return x.update()
+}
+
+// TakeFrom has an interface that another program is on run this one from now on, in the
+// same mode: each frame meets one of the two. ErrNotAttached: the other is not on it.
+func (x *XDP) TakeFrom(other *XDP, ifindex int) error {
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	a := other.on[ifindex]
+	if a == nil {
+		return fmt.Errorf("interface %s: %w", port.Name(ifindex), ErrNotAttached)
+	}
+	if err := a.Update(x.programFor(Mode(a.how))); err != nil {
+		return fmt.Errorf("interface %s: replace the program: %w", port.Name(ifindex), err)
+	}
+	if err := x.put(ifindex, a.how, a.Link); err != nil {
+		return err
+	}
+	delete(other.on, ifindex)
+	return nil
 }
 
 // Close lets go of the links. Those that are pinned stay.

@@ -12,8 +12,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
-
-	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // Why Open and Remove leave pins alone.
@@ -274,12 +272,13 @@ func (p *Dir) removeMap(name string) error {
 	return nil
 }
 
-// Take locks the directory that an earlier daemon made, if all of it is ours.
-func Take(path string) (*Dir, error) {
+// Take locks the directory that an earlier daemon made for the links of a program, if all
+// of it is ours.
+func Take(path, program string) (*Dir, error) {
 	if _, err := listPins(path); err != nil {
 		return nil, err
 	}
-	if err := checkProgram(filepath.Join(path, dirPrograms, abi.ProgCulvertXdp)); err != nil {
+	if err := checkProgram(filepath.Join(path, dirPrograms, program)); err != nil {
 		return nil, foreign(path, err.Error())
 	}
 	p, err := lock(path)

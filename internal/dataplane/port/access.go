@@ -50,8 +50,19 @@ const (
 	MaxAccesses = 63
 )
 
-// entry is what the data path reads.
-func (a Access) entry() (e abi.Access, err error) {
+// Flags are those of the port.
+func (a Access) Flags() (f abi.PortFlags) {
+	if a.HostAny {
+		f |= abi.PortFlagsPORT_HOST_ANY
+	}
+	if a.HostForward {
+		f |= abi.PortFlagsPORT_HOST_FORWARD
+	}
+	return f
+}
+
+// Entry is what the data path reads.
+func (a Access) Entry() (e abi.Access, err error) {
 	for _, p := range a.Peers {
 		p = p.Masked()
 		switch {

@@ -145,13 +145,8 @@ func (t *Table) SetLocked(ifindex int, p Port) error {
 		flags = flags&^tableMask | abi.PortFlags(abi.TenantTable(p.Tenant))<<abi.PortFlagsPORT_TABLE_SHIFT
 	}
 	flags |= abi.PortFlags(p.Roles)
-	if p.Access.HostAny {
-		flags |= abi.PortFlagsPORT_HOST_ANY
-	}
-	if p.Access.HostForward {
-		flags |= abi.PortFlagsPORT_HOST_FORWARD
-	}
-	entry, err := p.Access.entry()
+	flags |= p.Access.Flags()
+	entry, err := p.Access.Entry()
 	if err != nil {
 		return err
 	}

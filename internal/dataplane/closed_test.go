@@ -1,0 +1,236 @@
+package dataplane
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
+	"github.com/culvert-net/culvert/internal/packet"
+	"github.com/culvert-net/culvert/internal/testutil/netns"
+)
+
+var ssh = port.Access{Services: []port.Service{{Protocol: 6, Port: 22}}}
+
+// newRouter is a wire whose near end is a host's that forwards to a second network.
+func newRouter(t *testing.T) *wire {
+	t.Helper()
+	w := newWire(t)
+	netns.Veth(t, w.ns, "out", w.ns, "beyond")
+	for _, a := range [][2]string{{"near", "192.0.2.1/24"}, {"near", "2001:db8:1::1/64"}, {"out", "198.51.100.1/24"}, {"out", "2001:db8:2::1/64"}} {
+		w.ns.Addr(t, a[0], a[1])
+	}
+	forward(t, w, "1")
+	return w
+}
+
+func forward(t *testing.T, w *wire, value string) {
+	t.Helper()
+	w.ns.Sysctl(t, "net.ipv4.conf.all.forwarding", value)
+	w.ns.Sysctl(t, "net.ipv6.conf.all.forwarding", value)
+}
+
+func openClosed(t *testing.T, path string, ports ...ClosedPort) *Closed {
+	t.Helper()
+	c, err := OpenClosed(path, ports, nil)
+	must(t, err)
+	return c
+}
+
+// closedRow is a frame that comes in by a closed interface; dropped: 0 if the kernel has it.
+type closedRow struct {
+	name    string
+	frame   []byte
+	dropped abi.Reason
+}
+
+func closedRows() []closedRow {
+	const host, role, passed = abi.ReasonREASON_HOST, abi.ReasonREASON_ROLE, abi.Reason(0)
+	frame := func(l ...packet.Layer) []byte {
+		return packet.Frame(append([]packet.Layer{packet.Ethernet{}}, l...)...)
+	}
+	arp, body := uint16(0x0806), packet.Payload{Count: 64}
+	peer, peer6 := ip4("192.0.2.2", "192.0.2.1"), ip6("2001:db8:1::2", "2001:db8:1::1")
+	away, away6 := ip4("192.0.2.2", "198.51.100.9"), ip6("2001:db8:1::2", "2001:db8:2::9")
+	login := packet.TCP{Sport: 40000, Dport: 22}
+	solicit := packet.ICMP{V6: true, Type: 135}
+	gtpu := []packet.Layer{packet.UDP{Sport: 2152, Dport: 2152}, packet.GTPU{TEID: 1}, ip4("10.45.0.2", "198.51.100.9"), packet.UDP{Sport: 1, Dport: 2}}
+	return []closedRow{
+		{"ARP", packet.Frame(packet.Ethernet{Type: &arp}, body), passed},
+		{"neighbour solicitation", frame(hops6(ip6("2001:db8:1::2", "ff02::1:ff00:1"), 255), solicit, body), passed},
+		{"neighbour solicitation through a router", frame(hops6(peer6, 254), solicit, body), host},
+		{"SSH", frame(peer, login), passed},
+		{"SSH, IPv6", frame(peer6, login), passed},
+		{"SSH, tagged", packet.Frame(packet.Ethernet{VLAN: []uint16{100}}, peer, login), passed},
+		{"another service", frame(peer, packet.TCP{Sport: 40000, Dport: 80}), host},
+		{"another service, IPv6", frame(peer6, packet.TCP{Sport: 40000, Dport: 80}), host},
+		{"an error about the host's own packet", frame(peer, packet.ICMP{Type: 3, Code: 3}, body), passed},
+		{"SSH to another host", frame(away, login), role},
+		{"SSH to another host, IPv6", frame(away6, login), role},
+		{"SSH to another host, tagged", packet.Frame(packet.Ethernet{VLAN: []uint16{100}}, away, login), role},
+		{"forwarded", frame(away, packet.UDP{Sport: 1, Dport: 2}, body), role},
+		{"forwarded, IPv6", frame(away6, packet.UDP{Sport: 1, Dport: 2}, body), role},
+		{"GTP-U", frame(append([]packet.Layer{peer}, gtpu...)...), host},
+		{"GTP-U, IPv6", frame(append([]packet.Layer{peer6}, gtpu...)...), host},
+		{"PFCP", frame(peer, packet.UDP{Sport: 8805, Dport: 8805}, body), host},
+		{"PFCP, IPv6", frame(peer6, packet.UDP{Sport: 8805, Dport: 8805}, body), host},
+	}
+}
+
+// TestClosedPasses has each frame counted once, under what becomes of it.
+func TestClosedPasses(t *testing.T) {
+	w := newRouter(t)
+	w.do(t, func() {
+		c := openClosed(t, pinPath(t), ClosedPort{w.near.Index, attach.ModeGeneric, ssh})
+		defer c.Close()
+		must(t, c.XDP.Detach(w.near.Index)) // the frames of the test alone
+		prog := xdp.New(c.coll.Programs[abi.ProgCulvertClosed])
+		for _, row := range closedRows() {
+			before, err := c.Outcomes()
+			must(t, err)
+			verdict, _, err := prog.Test(row.frame, w.near.Index)
+			must(t, err)
+			after, err := c.Outcomes()
+			must(t, err)
+			want, outcome := uint32(xdp.VerdictPass), abi.ReasonREASON_PASSED
+			if row.dropped != 0 {
+				want, outcome = xdp.VerdictDrop, row.dropped
+			}
+			if verdict != want {
+				t.Errorf("%s: %s, want %s", row.name, xdp.VerdictName(verdict), xdp.VerdictName(want))
+			}
+			for i := range after {
+				n := uint64(0)
+				if i == int(outcome) {
+					n = 1
+				}
+				if got := after[i].Packets - before[i].Packets; got != n {
+					t.Errorf("%s: counter %d rose by %d, want %d", row.name, i, got, n)
+				}
+			}
+		}
+	})
+}
+
+// TestClosedWithHostAny: `any` and `forward` leave only GTP-U and PFCP to be dropped.
+func TestClosedWithHostAny(t *testing.T) {
+	w := newRouter(t)
+	w.do(t, func() {
+		c := openClosed(t, pinPath(t), ClosedPort{w.near.Index, attach.ModeGeneric, port.Access{HostAny: true, HostForward: true}})
+		defer c.Close()
+		prog := xdp.New(c.coll.Programs[abi.ProgCulvertClosed])
+		refused := map[string]bool{"GTP-U": true, "GTP-U, IPv6": true, "PFCP": true, "PFCP, IPv6": true}
+		for _, row := range closedRows() {
+			verdict, _, err := prog.Test(row.frame, w.near.Index)
+			must(t, err)
+			if dropped := verdict == xdp.VerdictDrop; dropped != refused[row.name] {
+				t.Errorf("%s: %s", row.name, xdp.VerdictName(verdict))
+			}
+		}
+	})
+}
+
+// TestClosedWithoutForwarding: the kernel says nothing of its addresses where it does not
+// forward; services are found all the same.
+func TestClosedWithoutForwarding(t *testing.T) {
+	w := newRouter(t)
+	forward(t, w, "0")
+	w.do(t, func() {
+		c := openClosed(t, pinPath(t), ClosedPort{w.near.Index, attach.ModeGeneric, ssh})
+		defer c.Close()
+		prog := xdp.New(c.coll.Programs[abi.ProgCulvertClosed])
+		want := map[string]uint32{"SSH": xdp.VerdictPass, "SSH, IPv6": xdp.VerdictPass, "SSH, tagged": xdp.VerdictPass, "another service": xdp.VerdictDrop, "forwarded": xdp.VerdictDrop, "forwarded, IPv6": xdp.VerdictDrop}
+		for _, row := range closedRows() {
+			verdict, _, err := prog.Test(row.frame, w.near.Index)
+			must(t, err)
+			if v, ok := want[row.name]; ok && v != verdict {
+				t.Errorf("%s: %s, want %s", row.name, xdp.VerdictName(verdict), xdp.VerdictName(v))
+			}
+		}
+	})
+}
+
+// TestClosedLetsNothingThrough sends what passes and what does not while one process after
+// another closes the interface, and the data path takes it over and ends: none of the former
+// is lost, and none of the latter arrives.
+func TestClosedLetsNothingThrough(t *testing.T) {
+	w := newRouter(t)
+	path, main := pinPath(t), pinPath(t)
+	near := ClosedPort{w.near.Index, attach.ModeNative, ssh}
+	w.do(t, func() {
+		mac := packet.Ethernet{Dst: packet.Hex(w.near.HardwareAddr)}
+		login := packet.Frame(mac, ip4("192.0.2.2", "192.0.2.1"), packet.TCP{Sport: 40000, Dport: 22})
+		away := packet.Frame(mac, ip4("192.0.2.2", "198.51.100.9"), packet.UDP{Sport: 1, Dport: 2}, packet.Payload{Count: 64})
+		c := openClosed(t, path, near)
+		tx, rx := packetSocket(t, w.far.Index), packetSocket(t, w.near.Index)
+		stop, sent := make(chan struct{}), make(chan int)
+		go func() { sent <- sendUntil(stop, tx, w.far.Index, login, away) }()
+		for range 3 { // as processes that end without a word
+			must(t, c.Close())
+			time.Sleep(20 * time.Millisecond)
+			c = openClosed(t, path, near)
+		}
+		d := openPinned(t, main)
+		must(t, d.SetSettings(testSettings()))
+		must(t, d.Steering.PutLocal(addr("192.0.2.1")))
+		must(t, d.Ports.Set(w.near.Index, port.Port{Roles: port.N6, Access: ssh}))
+		must(t, d.XDP.TakeFrom(c.XDP, w.near.Index))
+		if err := d.XDP.TakeFrom(c.XDP, w.near.Index); !errors.Is(err, attach.ErrNotAttached) {
+			t.Errorf("taken twice: %v", err)
+		}
+		must(t, c.Close())
+		time.Sleep(50 * time.Millisecond)
+		if got := list(t, main, "links"); len(got) != 1 {
+			t.Errorf("the data path's links: %v", got)
+		}
+		if got := list(t, path, "links"); len(got) != 0 {
+			t.Errorf("links of closed interfaces: %v", got)
+		}
+		close(stop)
+		n := <-sent
+		must(t, d.Close())
+		logins, leaked := receiveBoth(rx, login, away)
+		if n < 100 || logins != n || leaked != 0 {
+			t.Errorf("of %d of each sent, %d arrived and %d leaked", n, logins, leaked)
+		}
+	})
+}
+
+// sendUntil sends both frames in turn, and says how often.
+func sendUntil(stop chan struct{}, fd, ifindex int, a, b []byte) (n int) {
+	for {
+		select {
+		case <-stop:
+			return n
+		default:
+		}
+		to := &unix.SockaddrLinklayer{Ifindex: ifindex}
+		if unix.Sendto(fd, a, 0, to) == nil {
+			n++
+		}
+		_ = unix.Sendto(fd, b, 0, to)
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// receiveBoth counts what has arrived of two frames.
+func receiveBoth(fd int, a, b []byte) (ofA, ofB int) {
+	buf := make([]byte, 16<<10)
+	for {
+		n, _, err := unix.Recvfrom(fd, buf, unix.MSG_DONTWAIT)
+		switch {
+		case err != nil:
+			return ofA, ofB
+		case bytes.Equal(buf[:n], a):
+			ofA++
+		case bytes.Equal(buf[:n], b):
+			ofB++
+		}
+	}
+}
