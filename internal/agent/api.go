@@ -136,6 +136,9 @@ type InterfaceStatus struct {
 	Attached string `json:"attached"` // native, generic, or why not
 	MTU      int    `json:"mtu"`
 	Lost     uint64 `json:"lost"` // frames that were forwarded there and that it did not send
+	// Closed is native or generic where the data path is not on the interface, and the
+	// kernel gets only what host lists; otherwise it is empty.
+	Closed string `json:"closed,omitempty"`
 }
 
 // Outcome is how packets' journeys ended (bpf/def/reason.h), or RateLimited.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 
@@ -9,10 +10,13 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/apply"
 	"github.com/culvert-net/culvert/internal/agent/isolation"
+	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/agent/punt"
 	"github.com/culvert-net/culvert/internal/class"
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
@@ -60,11 +64,13 @@ type dataPath struct {
 // counters are what people and metrics read of the data path.
 type counters struct {
 	Outcomes func() ([]counter.Counter, error)
-	SID      func(netip.Prefix) (counter.Counter, error)
-	Class    func(name string) (counter.Counter, error)
-	Lists    func(policy string) (lists []counter.Counter, all counter.Counter, err error)
-	Tunnel   func(name string) (received, sent counter.Counter, err error)
-	Usage    func() map[string]table.Usage
+	// Closed are of frames by closed interfaces, since the start.
+	Closed func() ([]counter.Counter, error)
+	SID    func(netip.Prefix) (counter.Counter, error)
+	Class  func(name string) (counter.Counter, error)
+	Lists  func(policy string) (lists []counter.Counter, all counter.Counter, err error)
+	Tunnel func(name string) (received, sent counter.Counter, err error)
+	Usage  func() map[string]table.Usage
 	// Isolated is what NetworkPolicies did, by the ifindex of pods.
 	Isolated func() (map[int]pod.PolicyCounts, error)
 	// Signalling is of PFCP messages.
@@ -174,6 +180,32 @@ func (s sessions) SetRuleLimits(id uint64, rule uint16, l datapath.RuleLimits) e
 	return s.dp.Sessions.SetLimits(id, rule, l)
 }
 
+// closedPort is an interface as it is closed.
+func closedPort(p plan.Port) dataplane.ClosedPort {
+	a := p.Port.Access
+	a.Peers = nil
+	return dataplane.ClosedPort{Ifindex: p.Ifindex, Mode: attach.Mode(cmp.Or(p.Mode, "auto")), Access: a, MAC: p.Port.MAC}
+}
+
+// closedPorts are the interfaces of a configuration that are closed until packets meet the
+// tables.
+func closedPorts(c *config.Config) ([]dataplane.ClosedPort, error) {
+	inspector, err := netdev.NewInspector()
+	if err != nil {
+		return nil, err
+	}
+	defer inspector.Close()
+	links, err := inspector.Links()
+	if err != nil {
+		return nil, err
+	}
+	var out []dataplane.ClosedPort
+	for _, p := range plan.ClosedPorts(c, links) {
+		out = append(out, closedPort(p))
+	}
+	return out, nil
+}
+
 // openDataPath also reads from the state file what cards were.
 func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 	cards, err := openCardBook(state)
@@ -202,6 +234,11 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 			SetClasses:  dp.Classes.Set,
 			SetPort:     dp.Ports.Set, DeletePort: dp.Ports.Delete,
 			Attach: dp.XDP.Attach, Detach: dp.XDP.Detach, Attached: dp.XDP.Attached,
+			Closing: apply.Closing{
+				Put:    func(p plan.Port) error { return dataplane.ClosePort(dp, closedPort(p)) },
+				Delete: func(ifindex int) error { return dp.Closed.Delete(ifindex) },
+				On:     func() map[int]attach.Mode { return dp.Closed.Attached() },
+			},
 			Uplinks:  apply.Table[int, int]{Put: dp.TCX.AttachUplink, Delete: dp.TCX.DetachUplink},
 			Members:  apply.Table[overlay.Member, overlay.Member]{Put: dp.Members.Put, Delete: dp.Members.Delete},
 			Entry:    apply.Table[int, int]{Put: dp.TCX.AttachEntry, Delete: dp.TCX.DetachEntry},
@@ -218,7 +255,7 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 			FindPaths:  func(match func(*dataplane.Path) bool) []dataplane.Path { return dataplane.FindPaths(dp, match) },
 			SetPathMTU: func(mtu int, ends ...netip.Addr) error { return dataplane.SetPathMTU(dp, mtu, ends...) },
 		},
-		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Isolated: dp.Pods.PolicyCounts, Signalling: dp.Signalling, Lost: dp.Ports.Lost, LossError: dp.Loss.Err, Injected: dp.Frames.Injected},
+		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Class: dp.Classes.Read, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage, Isolated: dp.Pods.PolicyCounts, Signalling: dp.Signalling, Lost: dp.Ports.Lost, LossError: dp.Loss.Err, Closed: func() ([]counter.Counter, error) { return dp.Closed.Outcomes() }, Injected: dp.Frames.Injected},
 		Sweep:    dp.Sweep, Renewing: func() bool { return dataplane.Renewing(dp) }, Build: dp.Build, Close: dp.Close, MissingPins: func() []string { return dataplane.MissingPins(dp) },
 	}, nil
 }

@@ -60,6 +60,7 @@ type fakeDataPath struct {
 	rehearsed   []adjacency.Use
 	noRoom      error
 	devices     map[int]bool
+	closed      map[int]attach.Mode
 	lost        map[int]uint64 // frames, by ifindex
 	lossError   error
 	filter      *event.TraceFilter
@@ -74,7 +75,7 @@ type fakeDataPath struct {
 
 func newFake() *fakeDataPath {
 	return &fakeDataPath{
-		ports: map[int]port.Port{}, attached: map[int]attach.Mode{},
+		ports: map[int]port.Port{}, attached: map[int]attach.Mode{}, closed: map[int]attach.Mode{},
 		policies: map[string]srpolicy.Policy{}, tunnels: map[string]gtpu.Tunnel{}, teids: map[uint32]string{},
 		sids: map[netip.Prefix]srv6.LocalSID{}, steering: map[string]srpolicy.Steering{}, rows: map[string]*class.Row{},
 		locals: map[netip.Addr]bool{}, routes: map[netdev.RouteKey][]adjacency.Key{},
@@ -100,7 +101,7 @@ func (f *fakeDataPath) joined() *dataPath {
 			Steering:    apply.Table[class.Entry, srpolicy.Steering]{Put: f.PutSteering, Delete: f.DeleteSteering},
 			SetClasses:  f.SetClasses,
 			SetPort:     f.SetPort, DeletePort: f.DeletePort,
-			Attach: f.Attach, Detach: f.Detach, Attached: f.Attached,
+			Attach: f.Attach, Detach: f.Detach, Attached: f.Attached, Closing: closingOf(f),
 			Uplinks:  apply.Table[int, int]{Put: f.AttachUplink, Delete: f.DetachUplink},
 			Members:  apply.Table[overlay.Member, overlay.Member]{Put: f.PutMember, Delete: f.DeleteMember},
 			Entry:    apply.Table[int, int]{Put: f.AttachEntry, Delete: f.DetachEntry},
@@ -114,7 +115,7 @@ func (f *fakeDataPath) joined() *dataPath {
 		Counters: counters{Outcomes: f.Outcomes, SID: f.SIDCounter, Lists: f.ListCounters, Class: f.ClassCounter, Tunnel: f.TunnelCounters, Usage: f.Usage,
 			Isolated:   func() (map[int]pod.PolicyCounts, error) { return f.policed, nil },
 			Signalling: func() (n4.Counts, error) { return n4.Counts{Modifications: 3}, nil },
-			Lost:       func(ifindex int) (uint64, error) { return f.lost[ifindex], nil }, LossError: func() error { return f.lossError }, Injected: func() uint64 { return 7 }},
+			Lost:       func(ifindex int) (uint64, error) { return f.lost[ifindex], nil }, LossError: func() error { return f.lossError }, Closed: f.Outcomes, Injected: func() uint64 { return 7 }},
 		Sweep: f.Sweep, Renewing: func() bool { return false }, Build: f.Build, Close: f.Close,
 	}
 }

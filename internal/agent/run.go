@@ -103,10 +103,14 @@ func (a *Agent) openDataPath(goal *plan.Goal) error {
 		}
 	}
 	c := a.core
+	closed, err := closedPorts(goal.Config(plan.Scope{}))
+	if err != nil {
+		return err
+	}
 	var both errgroup.Group
 	both.Go(func() (err error) {
 		c.dp, err = a.open.dataPath(dataplane.Options{
-			PinPath: a.options.PinPath, Limits: settings.Limits(p.Limits), N4Places: placesOf(&p), Logger: a.log,
+			PinPath: a.options.PinPath, Limits: settings.Limits(p.Limits), N4Places: placesOf(&p), Closed: closed, Logger: a.log,
 		}, c.store.DB())
 		if err != nil {
 			return fmt.Errorf("data path: %w", err)
@@ -117,7 +121,7 @@ func (a *Agent) openDataPath(goal *plan.Goal) error {
 		c.upf, err = newUserPlane(a, goal)
 		return err
 	})
-	err := both.Wait()
+	err = both.Wait()
 	if full := sessionsFit(c.upf.upf, p.Limits.Sessions); full != nil {
 		err = full
 	}

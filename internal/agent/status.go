@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/punt"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
@@ -126,7 +127,11 @@ func (c *core) problems() (out []string) {
 
 // Interfaces are those of the configuration, as they are.
 func (a *Agent) Interfaces() ([]InterfaceStatus, error) {
+	var closed map[int]attach.Mode
 	return each(a.core, func(r desired.Resource, v config.Interface) (InterfaceStatus, error) {
+		if closed == nil {
+			closed = a.core.dp.Closing.On()
+		}
 		l, there := a.core.links.Link(v.Name)
 		s := InterfaceStatus{Interface: v, Ifindex: l.Index, MTU: l.MTU}
 		mode, attached := a.core.writer.Modes[v.Name]
@@ -143,6 +148,9 @@ func (a *Agent) Interfaces() ([]InterfaceStatus, error) {
 			return s, nil
 		}
 		var err error
+		if s.Closed = string(closed[l.Index]); s.Closed != "" {
+			s.Attached += "; the interface is closed: the kernel gets only what host lists"
+		}
 		s.Lost, err = a.core.dp.Counters.Lost(l.Index)
 		return s, err
 	})
@@ -489,6 +497,8 @@ type Gauges struct {
 	Resources map[Owned]int
 	Modes     map[string]string // of the configuration's interfaces; "": not attached
 	Lost      map[string]uint64 // frames not sent, by interface: the configuration's, and others that lost some
+	Closed    map[string]string // of the configuration's interfaces that are closed: how
+	ClosedFor map[string]uint64 // frames that came by closed interfaces, by outcome
 	Hops      map[string]int    // adjacencies by state
 	SlowPath  map[string]uint64 // events
 	Injected  uint64            // frames that the daemon sent through the data path
@@ -500,26 +510,6 @@ type Gauges struct {
 	NetworkPolicies *isolation.Status
 	Isolated        []IsolatedPod
 	Flows           *FlowGauges // of a node that records them
-}
-
-// lost are the frames that interfaces did not send, of those that are configured and of
-// others that lost some; empty where nothing counts them. The caller holds the lock.
-func (c *core) lost(configured map[string]string) map[string]uint64 {
-	out := map[string]uint64{}
-	if c.dp.Counters.LossError() != nil {
-		return out
-	}
-	for i := range c.links.Links {
-		l := &c.links.Links[i]
-		if !l.Ethernet {
-			continue
-		}
-		n, err := c.dp.Counters.Lost(l.Index)
-		if _, is := configured[l.Name]; err == nil && (is || n > 0) {
-			out[l.Name] = n
-		}
-	}
-	return out
 }
 
 // Owned is what resources are counted by.
@@ -573,6 +563,7 @@ func (a *Agent) Gauges() Gauges {
 		}
 	}
 	g.Lost, g.Injected = c.lost(g.Modes), c.dp.Counters.Injected()
+	g.Closed, g.ClosedFor = c.closed(g.Modes)
 	g.Hops = map[string]int{"ready": 0, "kernel": 0, "not_ready": 0}
 	for _, h := range c.network.Hops() {
 		switch {

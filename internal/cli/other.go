@@ -53,6 +53,7 @@ func unpinCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "unpin", Short: "Detach the data path and remove its pins: forwarding stops",
 		Long: `Detach the data path from its interfaces and remove its pins: forwarding stops.
+Interfaces that are closed are opened: the kernel gets every frame.
 On a node of a cluster this also removes the kernel's interfaces, routes and
 masquerading of the overlay; pods and their addresses stay.
 Stop the daemon first. Resources added through the API stay in the state file.`,

@@ -42,6 +42,7 @@ var interfaces = noun[agent.InterfaceStatus]{
 		{name: "roles", about: "`list` of what may enter: n3, n9, n6, n4, sr, edge, or any", list: true},
 		{name: "peers", about: "`list` of prefixes of those who may send GTP-U, or any", list: true},
 		{name: "host", about: "`list` of services of this host that can be reached, forward, any", list: true},
+		{name: "fail_open", about: "the kernel gets every frame while the data path is not on the interface", flag: true},
 	},
 	example: "  culvert interface add eth1 --roles n6 --host ping",
 }

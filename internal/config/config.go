@@ -56,6 +56,10 @@ type Interface struct {
 	// ospf, ping, ssh, vrrp, tcp/PORT, udp/PORT; forward: the kernel may forward packets
 	// that are for others; any: everything.
 	Host HostList `json:"host,omitempty"`
+	// FailOpen lets the kernel have every frame while the data path is not on the
+	// interface: before the daemon has loaded it, and where it cannot be attached.
+	// Otherwise the kernel gets what host lists, then too, and the rest is dropped.
+	FailOpen bool `json:"fail_open,omitempty"`
 }
 
 // Encapsulation is what headends push, unless a policy says otherwise.

@@ -2,7 +2,7 @@ package dataplane
 
 import (
 	"bytes"
-	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
+	"github.com/culvert-net/culvert/internal/dataplane/pin"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/packet"
@@ -79,6 +80,7 @@ func closedRows() []closedRow {
 		{"GTP-U", frame(append([]packet.Layer{peer}, gtpu...)...), host},
 		{"GTP-U, IPv6", frame(append([]packet.Layer{peer6}, gtpu...)...), host},
 		{"PFCP", frame(peer, packet.UDP{Sport: 8805, Dport: 8805}, body), host},
+		{"GTP-U to another host", frame(append([]packet.Layer{away}, gtpu...)...), role},
 		{"PFCP, IPv6", frame(peer6, packet.UDP{Sport: 8805, Dport: 8805}, body), host},
 	}
 }
@@ -87,7 +89,7 @@ func closedRows() []closedRow {
 func TestClosedPasses(t *testing.T) {
 	w := newRouter(t)
 	w.do(t, func() {
-		c := openClosed(t, pinPath(t), ClosedPort{w.near.Index, attach.ModeGeneric, ssh})
+		c := openClosed(t, pinPath(t), ClosedPort{Ifindex: w.near.Index, Mode: attach.ModeGeneric, Access: ssh})
 		defer c.Close()
 		must(t, c.XDP.Detach(w.near.Index)) // the frames of the test alone
 		prog := xdp.New(c.coll.Programs[abi.ProgCulvertClosed])
@@ -122,7 +124,7 @@ func TestClosedPasses(t *testing.T) {
 func TestClosedWithHostAny(t *testing.T) {
 	w := newRouter(t)
 	w.do(t, func() {
-		c := openClosed(t, pinPath(t), ClosedPort{w.near.Index, attach.ModeGeneric, port.Access{HostAny: true, HostForward: true}})
+		c := openClosed(t, pinPath(t), ClosedPort{Ifindex: w.near.Index, Mode: attach.ModeGeneric, Access: port.Access{HostAny: true, HostForward: true}})
 		defer c.Close()
 		prog := xdp.New(c.coll.Programs[abi.ProgCulvertClosed])
 		refused := map[string]bool{"GTP-U": true, "GTP-U, IPv6": true, "PFCP": true, "PFCP, IPv6": true}
@@ -142,10 +144,29 @@ func TestClosedWithoutForwarding(t *testing.T) {
 	w := newRouter(t)
 	forward(t, w, "0")
 	w.do(t, func() {
-		c := openClosed(t, pinPath(t), ClosedPort{w.near.Index, attach.ModeGeneric, ssh})
+		c := openClosed(t, pinPath(t), ClosedPort{Ifindex: w.near.Index, Mode: attach.ModeGeneric, Access: ssh})
 		defer c.Close()
 		prog := xdp.New(c.coll.Programs[abi.ProgCulvertClosed])
 		want := map[string]uint32{"SSH": xdp.VerdictPass, "SSH, IPv6": xdp.VerdictPass, "SSH, tagged": xdp.VerdictPass, "another service": xdp.VerdictDrop, "forwarded": xdp.VerdictDrop, "forwarded, IPv6": xdp.VerdictDrop}
+		for _, row := range closedRows() {
+			verdict, _, err := prog.Test(row.frame, w.near.Index)
+			must(t, err)
+			if v, ok := want[row.name]; ok && v != verdict {
+				t.Errorf("%s: %s, want %s", row.name, xdp.VerdictName(verdict), xdp.VerdictName(v))
+			}
+		}
+	})
+}
+
+// TestClosedForOtherDevices: a macvlan or a bridge on the interface has frames of its own.
+func TestClosedForOtherDevices(t *testing.T) {
+	w := newRouter(t)
+	w.do(t, func() {
+		c := openClosed(t, pinPath(t), ClosedPort{Ifindex: w.near.Index, Mode: attach.ModeGeneric, Access: ssh, MAC: [6]byte{2, 0, 0, 0, 0, 0x55}})
+		defer c.Close()
+		prog := xdp.New(c.coll.Programs[abi.ProgCulvertClosed])
+		want := map[string]uint32{"SSH to another host": xdp.VerdictPass, "forwarded": xdp.VerdictPass, "forwarded, IPv6": xdp.VerdictPass,
+			"SSH": xdp.VerdictPass, "another service": xdp.VerdictDrop, "another service, IPv6": xdp.VerdictDrop, "GTP-U": xdp.VerdictDrop}
 		for _, row := range closedRows() {
 			verdict, _, err := prog.Test(row.frame, w.near.Index)
 			must(t, err)
@@ -161,12 +182,10 @@ func TestClosedWithoutForwarding(t *testing.T) {
 // is lost, and none of the latter arrives.
 func TestClosedLetsNothingThrough(t *testing.T) {
 	w := newRouter(t)
-	path, main := pinPath(t), pinPath(t)
-	near := ClosedPort{w.near.Index, attach.ModeNative, ssh}
+	path := pinPath(t)
+	near := ClosedPort{Ifindex: w.near.Index, Mode: attach.ModeNative, Access: ssh}
 	w.do(t, func() {
-		mac := packet.Ethernet{Dst: packet.Hex(w.near.HardwareAddr)}
-		login := packet.Frame(mac, ip4("192.0.2.2", "192.0.2.1"), packet.TCP{Sport: 40000, Dport: 22})
-		away := packet.Frame(mac, ip4("192.0.2.2", "198.51.100.9"), packet.UDP{Sport: 1, Dport: 2}, packet.Payload{Count: 64})
+		login, away := w.loginAndAway()
 		c := openClosed(t, path, near)
 		tx, rx := packetSocket(t, w.far.Index), packetSocket(t, w.near.Index)
 		stop, sent := make(chan struct{}), make(chan int)
@@ -176,30 +195,152 @@ func TestClosedLetsNothingThrough(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 			c = openClosed(t, path, near)
 		}
-		d := openPinned(t, main)
-		must(t, d.SetSettings(testSettings()))
-		must(t, d.Steering.PutLocal(addr("192.0.2.1")))
-		must(t, d.Ports.Set(w.near.Index, port.Port{Roles: port.N6, Access: ssh}))
-		must(t, d.XDP.TakeFrom(c.XDP, w.near.Index))
-		if err := d.XDP.TakeFrom(c.XDP, w.near.Index); !errors.Is(err, attach.ErrNotAttached) {
-			t.Errorf("taken twice: %v", err)
-		}
 		must(t, c.Close())
+		d := openGuarded(t, w, path, near)
+		attachTo(t, d, w.near.Index, attach.ModeAuto, attach.ModeNative)
+		if got := d.Closed.XDP.Attached(); len(got) != 0 {
+			t.Errorf("still closed: %v", got)
+		}
 		time.Sleep(50 * time.Millisecond)
-		if got := list(t, main, "links"); len(got) != 1 {
+		if got := list(t, path, "links"); len(got) != 1 {
 			t.Errorf("the data path's links: %v", got)
 		}
-		if got := list(t, path, "links"); len(got) != 0 {
+		if got := list(t, path+pin.ClosedSuffix, "links"); len(got) != 0 {
 			t.Errorf("links of closed interfaces: %v", got)
 		}
+		must(t, d.Close())
+		// The data path stays where the next process would close.
+		c = openClosed(t, path, near)
+		if got := c.XDP.Attached(); len(got) != 0 {
+			t.Errorf("closed under the data path: %v", got)
+		}
+		must(t, c.Close())
 		close(stop)
 		n := <-sent
-		must(t, d.Close())
 		logins, leaked := receiveBoth(rx, login, away)
 		if n < 100 || logins != n || leaked != 0 {
 			t.Errorf("of %d of each sent, %d arrived and %d leaked", n, logins, leaked)
 		}
 	})
+}
+
+// loginAndAway are frames that host allows, and that the kernel would forward.
+func (w *wire) loginAndAway() (login, away []byte) {
+	mac := packet.Ethernet{Dst: packet.Hex(w.near.HardwareAddr)}
+	return packet.Frame(mac, ip4("192.0.2.2", "192.0.2.1"), packet.TCP{Sport: 40000, Dport: 22}),
+		packet.Frame(mac, ip4("192.0.2.2", "198.51.100.9"), packet.UDP{Sport: 1, Dport: 2}, packet.Payload{Count: 64})
+}
+
+// openGuarded is a data path that closes an interface first.
+func openGuarded(t *testing.T, w *wire, path string, near ClosedPort) *DataPlane {
+	t.Helper()
+	d := openWith(t, Options{PinPath: path, Limits: smallLimits, Closed: []ClosedPort{near}})
+	must(t, d.SetSettings(testSettings()))
+	must(t, d.Steering.PutLocal(addr("192.0.2.1")))
+	must(t, d.Ports.Set(near.Ifindex, port.Port{Roles: port.N6, Access: ssh}))
+	return d
+}
+
+func attachTo(t *testing.T, d *DataPlane, ifindex int, mode, want attach.Mode) {
+	t.Helper()
+	if got, err := d.XDP.Attach(ifindex, mode); err != nil || got != want {
+		t.Fatalf("attach in mode %s: %s, %v", mode, got, err)
+	}
+}
+
+// TestClosedInAnotherMode has the data path attached in another mode than the interface is
+// closed in, and then change its own. The kernel forwards nothing.
+func TestClosedInAnotherMode(t *testing.T) {
+	w := newRouter(t)
+	w.ns.IP(t, "neigh add 198.51.100.9 lladdr 02:00:00:00:00:99 dev out")
+	path := pinPath(t)
+	w.do(t, func() {
+		_, away := w.loginAndAway()
+		beyond, err := net.InterfaceByName("beyond")
+		must(t, err)
+		tx, rx := packetSocket(t, w.far.Index), packetSocket(t, beyond.Index)
+		send := func(change func()) (sent, forwarded int) {
+			stop, done := make(chan struct{}), make(chan int)
+			go func() { done <- sendUntil(stop, tx, w.far.Index, away, away) }()
+			change()
+			time.Sleep(20 * time.Millisecond)
+			close(stop)
+			return <-done, receiveUDP(rx, 2)
+		}
+		if sent, forwarded := send(func() {}); forwarded == 0 {
+			t.Fatalf("of %d frames sent to an open interface the kernel forwards none", sent)
+		}
+		d := openGuarded(t, w, path, ClosedPort{Ifindex: w.near.Index, Mode: attach.ModeGeneric, Access: ssh})
+		receiveUDP(rx, 2)
+		sent, forwarded := send(func() {
+			for range 5 {
+				attachTo(t, d, w.near.Index, attach.ModeNative, attach.ModeNative)
+				attachTo(t, d, w.near.Index, attach.ModeGeneric, attach.ModeGeneric)
+			}
+		})
+		if sent < 100 || forwarded != 0 {
+			t.Errorf("of %d frames sent the kernel forwarded %d", sent, forwarded)
+		}
+		must(t, d.Close())
+	})
+}
+
+// TestClosedWhereItCannotBeAttached: a bridge runs no program in the driver. It stays closed,
+// however often the data path tries.
+func TestClosedWhereItCannotBeAttached(t *testing.T) {
+	w := newRouter(t)
+	for _, command := range []string{"link add br0 type bridge", "link set near master br0", "link set br0 up"} {
+		w.ns.IP(t, command)
+	}
+	w.ns.IP(t, "neigh add 198.51.100.9 lladdr 02:00:00:00:00:99 dev out")
+	path := pinPath(t)
+	w.do(t, func() {
+		bridge, err := net.InterfaceByName("br0")
+		must(t, err)
+		beyond, err := net.InterfaceByName("beyond")
+		must(t, err)
+		away := packet.Frame(packet.Ethernet{Dst: packet.Hex(bridge.HardwareAddr)}, ip4("192.0.2.2", "198.51.100.9"), packet.UDP{Sport: 1, Dport: 2}, packet.Payload{Count: 64})
+		tx, rx := packetSocket(t, w.far.Index), packetSocket(t, beyond.Index)
+		stop, done := make(chan struct{}), make(chan int)
+		d := openGuarded(t, w, path, ClosedPort{Ifindex: bridge.Index, Mode: attach.ModeNative, Access: ssh})
+		go func() { done <- sendUntil(stop, tx, w.far.Index, away, away) }()
+		for range 5 {
+			if mode, err := d.XDP.Attach(bridge.Index, attach.ModeNative); err == nil {
+				t.Errorf("attached in mode %s", mode)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		close(stop)
+		if sent, forwarded := <-done, receiveUDP(rx, 2); sent < 10 || forwarded != 0 {
+			t.Errorf("of %d frames sent the kernel forwarded %d", sent, forwarded)
+		}
+		if got := d.Closed.XDP.Attached()[bridge.Index]; got != attach.ModeGeneric {
+			t.Errorf("closed: %q", got)
+		}
+		must(t, d.Closed.Delete(bridge.Index))
+		stop = make(chan struct{})
+		go func() { done <- sendUntil(stop, tx, w.far.Index, away, away) }()
+		time.Sleep(20 * time.Millisecond)
+		close(stop)
+		if sent, forwarded := <-done, receiveUDP(rx, 2); forwarded == 0 {
+			t.Errorf("of %d frames sent to an open interface the kernel forwards none", sent)
+		}
+		must(t, d.Close())
+	})
+}
+
+// receiveUDP counts the IPv4 packets to a UDP port that have arrived.
+func receiveUDP(fd int, to byte) (count int) {
+	buf := make([]byte, 16<<10)
+	for {
+		n, _, err := unix.Recvfrom(fd, buf, unix.MSG_DONTWAIT)
+		if err != nil {
+			return count
+		}
+		if n > 38 && buf[12] == 8 && buf[13] == 0 && buf[23] == 17 && buf[37] == to {
+			count++
+		}
+	}
 }
 
 // sendUntil sends both frames in turn, and says how often.

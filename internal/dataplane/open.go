@@ -47,7 +47,10 @@ type Options struct {
 	// N4Places is for how many places of SEIDs the data path answers requests; 0: it
 	// answers none.
 	N4Places uint32
-	Logger   *slog.Logger
+	// Closed are interfaces to close before anything else, where there is a PinPath
+	// (docs/adr/0033-fail-closed.md). nil: none.
+	Closed []ClosedPort
+	Logger *slog.Logger
 
 	// edit changes the build: tests upgrade from one to another.
 	edit func(*ebpf.CollectionSpec)
@@ -63,6 +66,8 @@ type DataPlane struct {
 	Ports *port.Table
 	XDP   *attach.XDP
 	TCX   *attach.TCX
+	// Closed has the interfaces that XDP is to be on and is not; nil: none.
+	Closed *Closed
 	// Loss counts what devices do not send, if the kernel lets it: Ports.Lost reads that.
 	Loss *attach.Tracing
 	// Spread sends packets to the CPUs that handle them.
@@ -102,8 +107,10 @@ type DataPlane struct {
 	build  string
 	grace  *table.Grace
 	pins   *pin.Dir // nil: not pinned
-	maps   map[string]*ebpf.Map
-	prog   *ebpf.Program
+	// pinPath is Options.PinPath.
+	pinPath string
+	maps    map[string]*ebpf.Map
+	prog    *ebpf.Program
 	// netfilter has the kernel ask about what it forwards.
 	netfilter *attach.Netfilter
 	unused    map[string]pin.Unused      // maps that a node may do without
@@ -160,7 +167,7 @@ func Open(opts Options) (*DataPlane, error) {
 		return nil, err
 	}
 	d := &DataPlane{
-		log: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), limits: opts.Limits.WithDefaults(), places: opts.N4Places, grace: &table.Grace{},
+		log: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), limits: opts.Limits.WithDefaults(), pinPath: opts.PinPath, places: opts.N4Places, grace: &table.Grace{},
 		build: abi.Build(), edit: opts.edit, collect: ebpf.NewCollectionWithOptions,
 	}
 	if opts.collect != nil {
@@ -170,6 +177,9 @@ func Open(opts Options) (*DataPlane, error) {
 		d.build = "" // which has no name
 	}
 	d.prepare(spec)
+	if d.Closed, err = guardFirst(&opts, d.log); err != nil {
+		return nil, err
+	}
 	if opts.PinPath == "" {
 		if err = d.load(spec, nil); err == nil {
 			err = d.openAttachments()
@@ -209,6 +219,9 @@ func MissingPins(d *DataPlane) []string {
 // openAttachments makes what attaches the programs, which are loaded.
 func (d *DataPlane) openAttachments() (err error) {
 	d.XDP = attach.NewXDP(&d.mu, d.log, d.pins, d.prog)
+	if d.Closed != nil {
+		d.XDP.Guarded(d.Closed.XDP)
+	}
 	d.TCX = attach.NewTCX(&d.mu, d.pins, d.maps[abi.MapOverlay], d.loadPodPrograms)
 	d.netfilter = attach.NewNetfilter(d.pins, d.loadForwardProgram)
 	d.Frames = xdp.New(d.prog)
@@ -337,7 +350,7 @@ func (d *DataPlane) Build() string { return d.build }
 func (d *DataPlane) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	errs := []error{table.Close(&d.tables), table.Close(&d.sessionTables), table.Close(&d.spreadTables), table.Close(&d.n4Tables), d.Spread.Close(), d.XDP.Close(), d.TCX.Close(), d.netfilter.Close(), d.Loss.Close(), d.prog.Close()}
+	errs := []error{table.Close(&d.tables), table.Close(&d.sessionTables), table.Close(&d.spreadTables), table.Close(&d.n4Tables), d.Spread.Close(), d.XDP.Close(), d.Closed.Close(), d.TCX.Close(), d.netfilter.Close(), d.Loss.Close(), d.prog.Close()}
 	if d.rings != nil {
 		d.rings.Close()
 	}
@@ -353,7 +366,7 @@ func (d *DataPlane) Close() error {
 	if d.Sessions != nil {
 		d.Sessions.Close()
 	}
-	d.maps, d.prog, d.pins, d.renewal = nil, nil, nil, nil
+	d.maps, d.prog, d.pins, d.renewal, d.Closed = nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 

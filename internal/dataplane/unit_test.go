@@ -262,7 +262,7 @@ var verifierCeiling = map[string]uint32{
 	abi.ProgCulvertPod:     40_000,
 	abi.ProgCulvertUplink:  80_000,
 	abi.ProgCulvertForward: 25_000,
-	abi.ProgCulvertClosed:  15_000,
+	abi.ProgCulvertClosed:  40_000,
 	abi.ProgCulvertRefused: 100,
 	abi.ProgCulvertUnsent:  100,
 }

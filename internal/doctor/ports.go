@@ -62,7 +62,9 @@ func hostOf(in *config.Interface) Check {
 		problem{outside && access.Any, Warn, "all its services can be reached, and the kernel forwards to all networks",
 			advice("list the services in host of %s, such as host: [bgp, ping]", in.Name)},
 		problem{outside && access.Forward, Warn, "the kernel forwards to all networks what no session or policy takes",
-			advice("take forward out of host of %s, or guard the networks with the kernel's firewall", in.Name)})
+			advice("take forward out of host of %s, or guard the networks with the kernel's firewall", in.Name)},
+		problem{outside && in.FailOpen, Warn, "the kernel gets every frame while the data path is not loaded",
+			advice("take fail_open out of %s, or guard the networks with the kernel's firewall", in.Name)})
 }
 
 // isWire says whether a policy takes all frames of an interface (H.Encaps.L2).

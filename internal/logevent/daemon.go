@@ -100,6 +100,12 @@ var (
 	InterfaceGeneric = define("interface.generic", slog.LevelWarn,
 		"The driver cannot run XDP: the interface is attached in generic mode, which is slower.",
 		"See docs/reference/support.md for drivers.")
+	InterfaceOpen = define("interface.open", slog.LevelError,
+		"An interface cannot be closed: until the data path is on it, the kernel gets every frame.",
+		"The error says why. The kernel's firewall can keep forwarded packets away meanwhile.")
+	InterfaceStaysClosed = define("interface.stays_closed", slog.LevelError,
+		"An interface that is no longer configured cannot be opened: the kernel gets only what its host listed.",
+		"The error says why. `culvert unpin`, with the daemon stopped, opens it.")
 	TraceStuck = define("trace.stuck", slog.LevelError,
 		"A trace could not be ended in the data path, and costs time for each packet.",
 		"Restart the daemon.")

@@ -59,6 +59,7 @@ type DataPath struct {
 	Attach     func(ifindex int, mode attach.Mode) (attach.Mode, error)
 	Detach     func(ifindex int) error
 	Attached   func() map[int]attach.Mode
+	Closing    Closing
 	Uplinks    Table[int, int]
 	Entry      Table[int, int]
 	// Members are who is inside the SR domain of the cluster.
@@ -75,6 +76,13 @@ type DataPath struct {
 	AdjacencyChanges func() (fresh, gone []adjacency.Key)
 	SetNextHop       func(adjacency.Key, *adjacency.NextHop) error
 	SetShared        func(adjacency.Key, []adjacency.Member) error
+}
+
+// Closing guards interfaces that the program is not on (docs/adr/0033-fail-closed.md).
+type Closing struct {
+	Put    func(plan.Port) error
+	Delete func(ifindex int) error
+	On     func() map[int]attach.Mode
 }
 
 // Writer writes tables to the data path, and knows what the data path holds.
@@ -110,6 +118,7 @@ func (w *Writer) Commit(to *plan.Tables, s plan.Scope, last func() error) error 
 		err = last()
 	}
 	if err == nil {
+		w.openOthers(to.Ports)
 		w.holds(to, s)
 		return nil
 	}
@@ -183,9 +192,10 @@ func (w *Writer) Start(to *plan.Tables) error {
 // Failures holds then: it must not keep the rest from being right.
 func (w *Writer) Converge(to *plan.Tables, s plan.Scope) {
 	failures := map[desired.Ref]error{}
+	w.openOthers(to.Ports)
 	for _, s := range w.steps(to, s) {
 		if err := w.write(s.Do); err != nil {
-			failures[s.Ref] = err
+			failures[s.Ref] = errors.Join(err, w.close(s.Do))
 			if before := w.Failures[s.Ref]; before == nil || before.Error() != err.Error() {
 				w.log.Error("cannot bring the data path to the desired state; will try again", "event", logevent.ResourceFailed, "resource", s.Ref.String(), "error", err)
 			}
@@ -246,6 +256,30 @@ func (w *Writer) DetachOthers(ports map[string]plan.Port) error {
 		}
 	}
 	return nil
+}
+
+// close closes an interface that could not be attached.
+func (w *Writer) close(failed plan.Write) error {
+	if p, ok := failed.Value.(*plan.Port); ok && !failed.Delete && p.FailsClosed() {
+		return w.dp.Closing.Put(*p)
+	}
+	return nil
+}
+
+// openOthers opens closed interfaces that the ports are without.
+func (w *Writer) openOthers(ports map[string]plan.Port) {
+	keep := map[int]bool{}
+	for _, p := range ports {
+		keep[p.Ifindex] = keep[p.Ifindex] || p.FailsClosed()
+	}
+	for ifindex := range w.dp.Closing.On() {
+		if keep[ifindex] {
+			continue
+		}
+		if err := w.dp.Closing.Delete(ifindex); err != nil {
+			w.log.Error("cannot open an interface; will try again", "event", logevent.InterfaceStaysClosed, "error", err)
+		}
+	}
 }
 
 // write does one write.

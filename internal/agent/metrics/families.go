@@ -226,6 +226,13 @@ var families = slices.Concat(
 			emit(float64(min(1, len(mode))), name, mode)
 		}
 	}, "interface", "mode"),
+	gauge("interface_closed", "1 if an interface of the configuration is closed, because the program is not attached, and in which mode.", func(r *reading, emit emit) {
+		for name, mode := range r.Closed {
+			emit(1, name, mode)
+		}
+	}, "interface", "mode"),
+	counter("closed_packets_total", "Frames that came by closed interfaces since the start, by outcome: passed to the kernel, or dropped.",
+		all(func(r *reading) map[string]uint64 { return r.ClosedFor }), "outcome"),
 	counter("interface_lost_packets_total", "Frames that were forwarded to an interface and that it did not send: it lost its carrier, was down, or had no room.",
 		all(func(r *reading) map[string]uint64 { return r.Lost }), "interface"),
 	gauge("resources", "Configured resources, by kind and by origin: file, api, bgp, kube or overlay.", func(r *reading, emit emit) {

@@ -164,19 +164,44 @@ func (t *Tables) HasSID(a netip.Addr) bool {
 
 // portOf is what the data path is told of an interface.
 func (t *Tables) portOf(i *config.Interface, l netdev.Link) port.Port {
-	p := port.Port{PartialChecksum: l.Virtual(), MTU: l.MTU, Access: port.Access{Peers: i.Peers}}
+	p := port.Port{PartialChecksum: l.Virtual(), MTU: l.MTU, Access: hostAccess(i)}
+	p.Access.Peers = i.Peers
 	copy(p.MAC[:], l.MAC)
 	p.Classifier = t.Classes.Classifier(class.Source{Kind: class.SourceInterface, Interface: i.Name})
 	p.Origins = t.Classes.Origins(i.Name)
 	for _, r := range i.Roles {
 		p.Roles |= port.RoleOf[string(r)]
 	}
-	host, _ := i.HostAccess() // which was checked
-	p.Access.HostAny, p.Access.HostForward = host.Any, host.Forward
-	for _, s := range host.Services {
-		p.Access.Services = append(p.Access.Services, port.Service(s))
-	}
 	return p
+}
+
+// hostAccess is what the kernel may have by an interface.
+func hostAccess(i *config.Interface) port.Access {
+	host, _ := i.HostAccess() // which was checked
+	a := port.Access{HostAny: host.Any, HostForward: host.Forward}
+	for _, s := range host.Services {
+		a.Services = append(a.Services, port.Service(s))
+	}
+	return a
+}
+
+// FailsClosed says whether the kernel gets only what host lists while the data path is not on
+// the interface.
+func (p *Port) FailsClosed() bool { return !p.FailOpen && !p.HasRole(config.RoleAny) }
+
+// ClosedPorts are the interfaces that exist and fail closed, with what the kernel may have by
+// them.
+func ClosedPorts(c *config.Config, links *netdev.Snapshot) (out []Port) {
+	for _, i := range c.Interfaces {
+		l, ok := links.Link(i.Name)
+		p := Port{Interface: i, Ifindex: l.Index, Port: port.Port{Access: hostAccess(&i)}}
+		if !ok || !p.FailsClosed() {
+			continue
+		}
+		copy(p.Port.MAC[:], l.MAC)
+		out = append(out, p)
+	}
+	return out
 }
 
 // compilePolicies chooses the active candidate path of each policy in the scope.

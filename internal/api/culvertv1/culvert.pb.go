@@ -609,6 +609,7 @@ type Interface struct {
 	Roles         []string               `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
 	Peers         []string               `protobuf:"bytes,5,rep,name=peers,proto3" json:"peers,omitempty"`
 	Host          []string               `protobuf:"bytes,6,rep,name=host,proto3" json:"host,omitempty"`
+	FailOpen      bool                   `protobuf:"varint,7,opt,name=fail_open,json=failOpen,proto3" json:"fail_open,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -676,6 +677,13 @@ func (x *Interface) GetHost() []string {
 		return x.Host
 	}
 	return nil
+}
+
+func (x *Interface) GetFailOpen() bool {
+	if x != nil {
+		return x.FailOpen
+	}
+	return false
 }
 
 type Encapsulation struct {
@@ -5756,7 +5764,8 @@ type InterfaceStatus struct {
 	Ifindex       int32                  `protobuf:"varint,2,opt,name=ifindex,proto3" json:"ifindex,omitempty"`
 	Attached      string                 `protobuf:"bytes,3,opt,name=attached,proto3" json:"attached,omitempty"` // native, generic, or why not
 	Mtu           int32                  `protobuf:"varint,4,opt,name=mtu,proto3" json:"mtu,omitempty"`
-	Lost          uint64                 `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"` // frames that were forwarded there and that it did not send
+	Lost          uint64                 `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`    // frames that were forwarded there and that it did not send
+	Closed        string                 `protobuf:"bytes,6,opt,name=closed,proto3" json:"closed,omitempty"` // native or generic: the data path is not on it, and the kernel gets only what host lists
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5824,6 +5833,13 @@ func (x *InterfaceStatus) GetLost() uint64 {
 		return x.Lost
 	}
 	return 0
+}
+
+func (x *InterfaceStatus) GetClosed() string {
+	if x != nil {
+		return x.Closed
+	}
+	return ""
 }
 
 // Outcome is how packets' journeys ended.
@@ -12323,13 +12339,14 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06Spread\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x12\n" +
 	"\x04cpus\x18\x02 \x01(\tR\x04cpus\x12\x16\n" +
-	"\x06method\x18\x03 \x01(\tR\x06method\"\x83\x01\n" +
+	"\x06method\x18\x03 \x01(\tR\x06method\"\xa0\x01\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x14\n" +
 	"\x05roles\x18\x04 \x03(\tR\x05roles\x12\x14\n" +
 	"\x05peers\x18\x05 \x03(\tR\x05peers\x12\x12\n" +
-	"\x04host\x18\x06 \x03(\tR\x04hostJ\x04\b\x03\x10\x04R\bexternal\"D\n" +
+	"\x04host\x18\x06 \x03(\tR\x04host\x12\x1b\n" +
+	"\tfail_open\x18\a \x01(\bR\bfailOpenJ\x04\b\x03\x10\x04R\bexternal\"D\n" +
 	"\rEncapsulation\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1b\n" +
 	"\thop_limit\x18\x02 \x01(\rR\bhopLimit\"Z\n" +
@@ -12806,13 +12823,14 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bsequence\x18\x02 \x01(\rR\bsequence\x12\x16\n" +
 	"\x06uplink\x18\x03 \x01(\x04R\x06uplink\x12\x1a\n" +
 	"\bdownlink\x18\x04 \x01(\x04R\bdownlink\x12\x1c\n" +
-	"\texhausted\x18\x05 \x01(\bR\texhausted\"\xa0\x01\n" +
+	"\texhausted\x18\x05 \x01(\bR\texhausted\"\xb8\x01\n" +
 	"\x0fInterfaceStatus\x121\n" +
 	"\bresource\x18\x01 \x01(\v2\x15.culvert.v1.InterfaceR\bresource\x12\x18\n" +
 	"\aifindex\x18\x02 \x01(\x05R\aifindex\x12\x1a\n" +
 	"\battached\x18\x03 \x01(\tR\battached\x12\x10\n" +
 	"\x03mtu\x18\x04 \x01(\x05R\x03mtu\x12\x12\n" +
-	"\x04lost\x18\x05 \x01(\x04R\x04lost\"y\n" +
+	"\x04lost\x18\x05 \x01(\x04R\x04lost\x12\x16\n" +
+	"\x06closed\x18\x06 \x01(\tR\x06closed\"y\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04drop\x18\x02 \x01(\bR\x04drop\x12\x12\n" +

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -28,9 +29,6 @@ const (
 // ErrForeignProgram says that somebody else's XDP program is on an interface.
 var ErrForeignProgram = errors.New("another XDP program is attached")
 
-// ErrNotAttached says that a program is not on an interface.
-var ErrNotAttached = errors.New("the program is not attached")
-
 // XDP attaches the data path's program to interfaces.
 type XDP struct {
 	mu   *sync.Mutex
@@ -39,6 +37,8 @@ type XDP struct {
 	// first, if any, is what native interfaces run, which ends in prog.
 	first *ebpf.Program
 	held  bool // links keep what they run
+	// guard, if any, is on interfaces until this program is (docs/adr/0033-fail-closed.md).
+	guard *XDP
 	links
 }
 
@@ -47,11 +47,24 @@ func NewXDP(mu *sync.Mutex, log *slog.Logger, pins *pin.Dir, prog *ebpf.Program)
 	return &XDP{mu: mu, log: log, prog: prog, links: links{"xdp", pins, map[int]*attached{}}}
 }
 
+// Guarded has interfaces that another program is on run this one from Attach on. It has a lock
+// of its own.
+func (x *XDP) Guarded(by *XDP) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.guard = by
+}
+
 // Attach puts the program on an interface and says in which mode. Where it is
-// already, it stays, unless another mode is asked for.
+// already, it stays, unless another mode is asked for. Where the guard is on in such a mode,
+// each frame meets one of the two programs.
 func (x *XDP) Attach(ifindex int, mode Mode) (Mode, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.guard != nil {
+		x.guard.mu.Lock()
+		defer x.guard.mu.Unlock()
+	}
 	var modes []Mode
 	switch mode {
 	case ModeAuto, "":
@@ -61,14 +74,51 @@ func (x *XDP) Attach(ifindex int, mode Mode) (Mode, error) {
 	default:
 		return "", fmt.Errorf("mode %q: want native, generic or auto", mode)
 	}
-	if a := x.on[ifindex]; a != nil {
-		if (len(modes) > 1 || Mode(a.how) == mode) && pin.Alive(a) {
-			return Mode(a.how), nil
+	if a := x.running(ifindex); a != nil && slices.Contains(modes, Mode(a.how)) {
+		return Mode(a.how), nil
+	}
+	if a := x.guard.running(ifindex); a != nil && slices.Contains(modes, Mode(a.how)) {
+		return Mode(a.how), x.takeFrom(x.guard, ifindex)
+	}
+	return x.exchange(ifindex, modes)
+}
+
+// running is the link of an interface, if it is alive. Nobody has none.
+func (x *XDP) running(ifindex int) *attached {
+	if x == nil || x.on[ifindex] == nil || !pin.Alive(x.on[ifindex]) {
+		return nil
+	}
+	return x.on[ifindex]
+}
+
+// exchange attaches in place of a link that has another mode, which the kernel cannot change.
+// In between the kernel gets no frame. If it fails, the guard is where it was.
+func (x *XDP) exchange(ifindex int, modes []Mode) (_ Mode, err error) {
+	guarding := x.guard.running(ifindex)
+	if guarding != nil || x.running(ifindex) != nil {
+		between, err := shield(ifindex)
+		if err != nil {
+			return "", err
 		}
-		if err := x.remove(ifindex); err != nil {
+		defer between.Close()
+	}
+	if err := x.remove(ifindex); err != nil {
+		return "", err
+	}
+	if x.guard != nil {
+		if err := x.guard.remove(ifindex); err != nil {
 			return "", err
 		}
 	}
+	mode, err := x.attachOne(ifindex, modes)
+	if err != nil && guarding != nil {
+		err = errors.Join(err, x.guard.attach(ifindex, Mode(guarding.how)))
+	}
+	return mode, err
+}
+
+// attachOne attaches in the first mode that can be.
+func (x *XDP) attachOne(ifindex int, modes []Mode) (Mode, error) {
 	var first error
 	for _, m := range modes {
 		err := x.attach(ifindex, m)
@@ -177,25 +227,15 @@ func (x *XDP) Release() error {
 	return x.update()
 }
 
-// TakeFrom has an interface that another program is on run this one from now on, in the
-// same mode: each frame meets one of the two. ErrNotAttached: the other is not on it.
-func (x *XDP) TakeFrom(other *XDP, ifindex int) error {
-	other.mu.Lock()
-	defer other.mu.Unlock()
-	x.mu.Lock()
-	defer x.mu.Unlock()
+// takeFrom has an interface that another program is on run this one from now on, in the
+// same mode.
+func (x *XDP) takeFrom(other *XDP, ifindex int) error {
 	a := other.on[ifindex]
-	if a == nil {
-		return fmt.Errorf("interface %s: %w", port.Name(ifindex), ErrNotAttached)
-	}
 	if err := a.Update(x.programFor(Mode(a.how))); err != nil {
 		return fmt.Errorf("interface %s: replace the program: %w", port.Name(ifindex), err)
 	}
-	if err := x.put(ifindex, a.how, a.Link); err != nil {
-		return err
-	}
 	delete(other.on, ifindex)
-	return nil
+	return x.put(ifindex, a.how, a.Link)
 }
 
 // Close lets go of the links. Those that are pinned stay.

@@ -51,6 +51,10 @@ const (
 	// newSuffix is what has not yet the name that it is to have. (A bpffs
 	// takes no dots.)
 	newSuffix = "_new"
+
+	// ClosedSuffix is of the directory beside, with the links of interfaces that are closed
+	// until the data path is on them.
+	ClosedSuffix = "_closed"
 )
 
 func (p *Dir) at(elem ...string) string {
@@ -102,6 +106,22 @@ func (p *Dir) Missing() (paths []string) {
 		}
 	}
 	return paths
+}
+
+// XDPInterfaces are the indices of interfaces that have an XDP link pinned in a directory, which
+// need not exist.
+func XDPInterfaces(path string) (map[int]bool, error) {
+	entries, err := os.ReadDir(filepath.Join(path, dirLinks))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list pins: %w", err)
+	}
+	out := map[int]bool{}
+	for _, e := range entries {
+		if n, ok := parseLinkName(e.Name()); ok && n.Kind == "xdp" {
+			out[n.Ifindex] = true
+		}
+	}
+	return out, nil
 }
 
 // Path is where the directory is.

@@ -16,7 +16,7 @@ import (
 )
 
 // Remove detaches and unpins everything that Open and Attach pinned at
-// pinPath. Nothing there is not an error; anything of somebody else's there
+// pinPath, and what closes interfaces until then. Nothing there is not an error; anything of somebody else's there
 // is (ErrForeign), and then nothing is removed. A running daemon keeps its
 // pins (ErrInUse).
 func Remove(pinPath string) error {
@@ -24,7 +24,7 @@ func Remove(pinPath string) error {
 	if err := CheckPath(path); err != nil {
 		return err
 	}
-	return errors.Join(removePins(path), removePins(path+newSuffix))
+	return errors.Join(removePins(path), removePins(path+newSuffix), removePins(path+ClosedSuffix))
 }
 
 // removePins removes one directory of pins, by exact names, links first.

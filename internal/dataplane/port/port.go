@@ -168,7 +168,7 @@ func (t *Table) SetLocked(ifindex int, p Port) error {
 		flags |= abi.PortFlagsPORT_TO_KERNEL
 	}
 	t.havePorts[ifindex] = true
-	err = t.write(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint16(min(max(p.MTU, 0), math.MaxUint16)), Access: uint8(access), Classifier: uint8(classifier), Mac: number(p.MAC), Pod: p.Pod})
+	err = t.write(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint16(min(max(p.MTU, 0), math.MaxUint16)), Access: uint8(access), Classifier: uint8(classifier), Mac: Number(p.MAC), Pod: p.Pod})
 	if err != nil {
 		return err
 	}
@@ -188,8 +188,8 @@ func (t *Table) MAC(ifindex int) (mac [6]byte) {
 	return mac
 }
 
-// number is an address as is_for_port() of bpf/lookup.h compares it.
-func number(mac [6]byte) uint64 {
+// Number is an address as is_for_port() of bpf/lookup.h compares it.
+func Number(mac [6]byte) uint64 {
 	var b [8]byte
 	copy(b[2:], mac[:])
 	return binary.LittleEndian.Uint64(b[:])
