@@ -120,7 +120,7 @@ is never held against a device.`,
 	{
 		name: "designs", table: experiment.PrintTable, json: designs.PrintJSON,
 		short: "Designs of a UPF, on the same core (paper 003)",
-		long: `Measures packets, CPU time, latency and handovers of five UPFs with the same
+		long: `Measures packets, CPU time, latency and handovers of UPFs with the same
 sessions, which take turns on one core: dp (XDP does all of a packet), steer (XDP
 hands packets to the core of their UE: spread), cp (N4 is answered in XDP, too:
 upf.n4_fast), both (steer and cp together) and soft (the same C sources in user space over AF_XDP: make soft).
