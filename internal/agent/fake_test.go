@@ -188,6 +188,7 @@ func (f *fakeDataPath) Attach(ifindex int, mode attach.Mode) (attach.Mode, error
 			return errors.New("attached before its port was set")
 		}
 		f.attached[ifindex] = mode
+		delete(f.closed, ifindex) // whose program it takes the place of
 		return nil
 	}, "attach %d", ifindex)
 }
