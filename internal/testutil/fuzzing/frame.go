@@ -22,7 +22,7 @@ func (s Source) Frame(n *model.Network) []byte {
 	}
 	var layers []packet.Layer
 	kind := s.IntN(16)
-	if len(n.NATs) > 0 && s.chance(20) {
+	if len(n.NATs) > 0 && s.chance(30) {
 		kind = 16
 	}
 	switch kind {

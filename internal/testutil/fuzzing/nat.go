@@ -16,7 +16,7 @@ func (src sessionSource) nats(n *model.Network) {
 		return
 	}
 	long := uint32(1_000_000)
-	n.NATs = []model.NAT{{Pool: prefix(natPool), NAT: nat.NAT{Addresses: prefix(natAddresses), PortsPerUE: pick(src.s, uint32(8), 16, 64, 1008),
+	n.NATs = []model.NAT{{Pool: prefix(natPool), NAT: nat.NAT{Addresses: prefix(natAddresses), PortsPerUE: pick(src.s, uint32(8), 8, 8, 16, 64, 1008),
 		Timeouts: nat.Timeouts{UDP: long, ICMP: long, TCP: long, TCPTransitory: long}}}}
 }
 
