@@ -60,7 +60,7 @@ type fakeDataPath struct {
 	rehearsed   []adjacency.Use
 	noRoom      error
 	devices     map[int]bool
-	closed      map[int]attach.Mode
+	closed      sync.Map       // of attach.Mode, by ifindex: read while mu is locked
 	lost        map[int]uint64 // frames, by ifindex
 	lossError   error
 	filter      *event.TraceFilter
@@ -75,7 +75,7 @@ type fakeDataPath struct {
 
 func newFake() *fakeDataPath {
 	return &fakeDataPath{
-		ports: map[int]port.Port{}, attached: map[int]attach.Mode{}, closed: map[int]attach.Mode{},
+		ports: map[int]port.Port{}, attached: map[int]attach.Mode{},
 		policies: map[string]srpolicy.Policy{}, tunnels: map[string]gtpu.Tunnel{}, teids: map[uint32]string{},
 		sids: map[netip.Prefix]srv6.LocalSID{}, steering: map[string]srpolicy.Steering{}, rows: map[string]*class.Row{},
 		locals: map[netip.Addr]bool{}, routes: map[netdev.RouteKey][]adjacency.Key{},
@@ -188,7 +188,7 @@ func (f *fakeDataPath) Attach(ifindex int, mode attach.Mode) (attach.Mode, error
 			return errors.New("attached before its port was set")
 		}
 		f.attached[ifindex] = mode
-		delete(f.closed, ifindex) // whose program it takes the place of
+		f.closed.Delete(ifindex) // whose program it takes the place of
 		return nil
 	}, "attach %d", ifindex)
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"maps"
 	"strings"
 	"testing"
 
@@ -14,15 +13,17 @@ import (
 func closingOf(f *fakeDataPath) apply.Closing {
 	return apply.Closing{
 		Put: func(p plan.Port) error {
-			return f.do(func() error { f.closed[p.Ifindex] = attach.ModeGeneric; return nil }, "close %d", p.Ifindex)
+			return f.do(func() error { f.closed.Store(p.Ifindex, attach.ModeGeneric); return nil }, "close %d", p.Ifindex)
 		},
 		Delete: func(ifindex int) error {
-			return f.do(func() error { delete(f.closed, ifindex); return nil }, "open %d", ifindex)
+			return f.do(func() error { f.closed.Delete(ifindex); return nil }, "open %d", ifindex)
 		},
 		On: func() map[int]attach.Mode {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			return maps.Clone(f.closed)
+			out := map[int]attach.Mode{}
+			for ifindex, mode := range f.closed.Range {
+				out[ifindex.(int)] = mode.(attach.Mode)
+			}
+			return out
 		},
 	}
 }
@@ -44,5 +45,5 @@ func TestClosedWhileNotAttached(t *testing.T) {
 	if g := d.Gauges(); len(g.Closed) != 1 || g.Closed["eth0"] != "generic" {
 		t.Errorf("gauges: %v", g.Closed)
 	}
-	d.change(t, links("eth1"), "eth0 is gone", func() bool { return len(d.dp.closed) == 0 })
+	d.change(t, links("eth1"), "eth0 is gone", func() bool { return len(closed()) == 0 })
 }
