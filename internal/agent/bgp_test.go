@@ -65,6 +65,18 @@ func (d *daemon) holds(t *testing.T, what string, f func() bool) {
 	t.Fatalf("after 30 s still not so: %s", what)
 }
 
+// says is holds for what the agent says: it locks what it needs by itself, and would wait for
+// whoever waits for this.
+func (d *daemon) says(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if f() {
+			return
+		}
+	}
+	t.Fatalf("after 30 s still not so: %s", what)
+}
+
 // firstOf is the first segment that a policy's packets take; none: there is no
 // such policy, or no way.
 func (d *daemon) firstOf(policy string) string {
