@@ -48,16 +48,16 @@ func (n headend) choose(policy string, hash uint32) (chosen, *fault) {
 // inUse is which lists of a policy packets take, how many come before them, and whether packets take
 // one of them: those that are neither down nor slow, or else the slow ones, or else none.
 func inUse(p *srpolicy.Policy) (lists []srpolicy.SegmentList, before int, isUp func(int) bool) {
-	n := len(p.SegmentLists)
 	for _, slow := range []bool{false, true} {
-		for _, before := range []int{0, n} {
-			lists := [][]srpolicy.SegmentList{p.SegmentLists, p.Protection}[before/n]
+		before := 0
+		for _, lists := range [][]srpolicy.SegmentList{p.SegmentLists, p.Protection} {
 			isUp := func(i int) bool { return p.DownAt(before+i) == "" && (slow || p.SlowAt(before+i) == "") }
 			for i := range lists {
 				if isUp(i) {
 					return lists, before, isUp
 				}
 			}
+			before += len(lists)
 		}
 	}
 	return p.SegmentLists, 0, func(int) bool { return false }
