@@ -3,6 +3,7 @@ package dataplane
 import (
 	"bytes"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -60,6 +61,7 @@ func closedRows() []closedRow {
 	peer, peer6 := ip4("192.0.2.2", "192.0.2.1"), ip6("2001:db8:1::2", "2001:db8:1::1")
 	away, away6 := ip4("192.0.2.2", "198.51.100.9"), ip6("2001:db8:1::2", "2001:db8:2::9")
 	login := packet.TCP{Sport: 40000, Dport: 22}
+	srh := packet.SRH{Segments: []netip.Addr{addr("2001:db8:2::9"), addr("2001:db8:1::1")}}
 	solicit := packet.ICMP{V6: true, Type: 135}
 	gtpu := []packet.Layer{packet.UDP{Sport: 2152, Dport: 2152}, packet.GTPU{TEID: 1}, ip4("10.45.0.2", "198.51.100.9"), packet.UDP{Sport: 1, Dport: 2}}
 	return []closedRow{
@@ -82,6 +84,9 @@ func closedRows() []closedRow {
 		{"PFCP", frame(peer, packet.UDP{Sport: 8805, Dport: 8805}, body), host},
 		{"GTP-U to another host", frame(append([]packet.Layer{away}, gtpu...)...), role},
 		{"PFCP, IPv6", frame(peer6, packet.UDP{Sport: 8805, Dport: 8805}, body), host},
+		{"SRv6 to this host", frame(peer6, srh, away6, body), host},
+		{"SRv6 to another host", frame(away6, srh, away6, body), role},
+		{"IPv4 in IPv6", frame(peer6, away, body), host},
 	}
 }
 
@@ -120,22 +125,31 @@ func TestClosedPasses(t *testing.T) {
 	})
 }
 
-// TestClosedWithHostAny: `any` and `forward` leave only GTP-U and PFCP to be dropped.
-func TestClosedWithHostAny(t *testing.T) {
-	w := newRouter(t)
+// closedDrops says which frames of closedRows an interface that is closed so drops.
+func (w *wire) closedDrops(t *testing.T, a port.Access, mac [6]byte) map[string]bool {
+	t.Helper()
+	drops := map[string]bool{}
 	w.do(t, func() {
-		c := openClosed(t, pinPath(t), ClosedPort{Ifindex: w.near.Index, Mode: attach.ModeGeneric, Access: port.Access{HostAny: true, HostForward: true}})
+		c := openClosed(t, pinPath(t), ClosedPort{Ifindex: w.near.Index, Mode: attach.ModeGeneric, Access: a, MAC: mac})
 		defer c.Close()
 		prog := xdp.New(c.coll.Programs[abi.ProgCulvertClosed])
-		refused := map[string]bool{"GTP-U": true, "GTP-U, IPv6": true, "PFCP": true, "PFCP, IPv6": true}
 		for _, row := range closedRows() {
 			verdict, _, err := prog.Test(row.frame, w.near.Index)
 			must(t, err)
-			if dropped := verdict == xdp.VerdictDrop; dropped != refused[row.name] {
-				t.Errorf("%s: %s", row.name, xdp.VerdictName(verdict))
-			}
+			drops[row.name] = verdict == xdp.VerdictDrop
 		}
 	})
+	return drops
+}
+
+// TestClosedWithHostAny: `any` and `forward` leave only GTP-U and PFCP to be dropped.
+func TestClosedWithHostAny(t *testing.T) {
+	refused := map[string]bool{"GTP-U": true, "GTP-U, IPv6": true, "PFCP": true, "PFCP, IPv6": true}
+	for name, drops := range newRouter(t).closedDrops(t, port.Access{HostAny: true, HostForward: true}, [6]byte{}) {
+		if drops != refused[name] {
+			t.Errorf("%s: dropped %t", name, drops)
+		}
+	}
 }
 
 // TestClosedWithoutForwarding: the kernel says nothing of its addresses where it does not
@@ -143,38 +157,23 @@ func TestClosedWithHostAny(t *testing.T) {
 func TestClosedWithoutForwarding(t *testing.T) {
 	w := newRouter(t)
 	forward(t, w, "0")
-	w.do(t, func() {
-		c := openClosed(t, pinPath(t), ClosedPort{Ifindex: w.near.Index, Mode: attach.ModeGeneric, Access: ssh})
-		defer c.Close()
-		prog := xdp.New(c.coll.Programs[abi.ProgCulvertClosed])
-		want := map[string]uint32{"SSH": xdp.VerdictPass, "SSH, IPv6": xdp.VerdictPass, "SSH, tagged": xdp.VerdictPass, "another service": xdp.VerdictDrop, "forwarded": xdp.VerdictDrop, "forwarded, IPv6": xdp.VerdictDrop}
-		for _, row := range closedRows() {
-			verdict, _, err := prog.Test(row.frame, w.near.Index)
-			must(t, err)
-			if v, ok := want[row.name]; ok && v != verdict {
-				t.Errorf("%s: %s, want %s", row.name, xdp.VerdictName(verdict), xdp.VerdictName(v))
-			}
+	drops := w.closedDrops(t, ssh, [6]byte{})
+	for name, want := range map[string]bool{"SSH": false, "SSH, IPv6": false, "SSH, tagged": false, "another service": true, "forwarded": true, "forwarded, IPv6": true} {
+		if drops[name] != want {
+			t.Errorf("%s: dropped %t", name, drops[name])
 		}
-	})
+	}
 }
 
 // TestClosedForOtherDevices: a macvlan or a bridge on the interface has frames of its own.
 func TestClosedForOtherDevices(t *testing.T) {
-	w := newRouter(t)
-	w.do(t, func() {
-		c := openClosed(t, pinPath(t), ClosedPort{Ifindex: w.near.Index, Mode: attach.ModeGeneric, Access: ssh, MAC: [6]byte{2, 0, 0, 0, 0, 0x55}})
-		defer c.Close()
-		prog := xdp.New(c.coll.Programs[abi.ProgCulvertClosed])
-		want := map[string]uint32{"SSH to another host": xdp.VerdictPass, "forwarded": xdp.VerdictPass, "forwarded, IPv6": xdp.VerdictPass,
-			"SSH": xdp.VerdictPass, "another service": xdp.VerdictDrop, "another service, IPv6": xdp.VerdictDrop, "GTP-U": xdp.VerdictDrop}
-		for _, row := range closedRows() {
-			verdict, _, err := prog.Test(row.frame, w.near.Index)
-			must(t, err)
-			if v, ok := want[row.name]; ok && v != verdict {
-				t.Errorf("%s: %s, want %s", row.name, xdp.VerdictName(verdict), xdp.VerdictName(v))
-			}
+	drops := newRouter(t).closedDrops(t, ssh, [6]byte{2, 0, 0, 0, 0, 0x55})
+	for name, want := range map[string]bool{"SSH to another host": false, "forwarded": false, "forwarded, IPv6": false,
+		"SSH": false, "another service": true, "another service, IPv6": true, "GTP-U": true} {
+		if drops[name] != want {
+			t.Errorf("%s: dropped %t", name, drops[name])
 		}
-	})
+	}
 }
 
 // TestClosedLetsNothingThrough sends what passes and what does not while one process after
