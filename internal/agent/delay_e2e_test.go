@@ -117,10 +117,11 @@ func (d *diamond) took(t *testing.T, l *delayLine, when string, while func()) (t
 
 func rest() { time.Sleep(time.Second) }
 
-// Packets leave a list whose round trip grows above the bound, and lose nothing; they return some
-// time after it is below. Round trips that jitter around the bound move nothing more.
-func TestDelayBoundMovesPackets(t *testing.T) {
-	d := newDiamond(t, strings.Replace(diamondFile, "name: both", "name: both\n    delay_bound: 15ms", 1))
+// boundDiamond is a diamond whose policy has a bound of 15 ms, and a way that can be slow. Its
+// daemon has measured all lists.
+func boundDiamond(t *testing.T, file string) (*diamond, *delayLine, *daemonProcess) {
+	t.Helper()
+	d := newDiamond(t, strings.Replace(file, "name: both", "name: both\n    delay_bound: 15ms", 1))
 	l := newDelayLine(t, d)
 	binary, err := os.Executable()
 	if err != nil {
@@ -129,6 +130,13 @@ func TestDelayBoundMovesPackets(t *testing.T) {
 	p := d.daemon(t, binary)
 	p.says(t, "probes segment lists")
 	rest()
+	return d, l, p
+}
+
+// Packets leave a list whose round trip grows above the bound, and lose nothing; they return some
+// time after it is below. Round trips that jitter around the bound move nothing more.
+func TestDelayBoundMovesPackets(t *testing.T) {
+	d, l, p := boundDiamond(t, diamondFile)
 	if took, sent := d.took(t, l, "within the bound", rest); took < sent/4 || took > 3*sent/4 {
 		t.Errorf("%d of %d packets took one of two lists", took, sent)
 	}
@@ -161,15 +169,7 @@ func TestDelayBoundMovesPackets(t *testing.T) {
 
 // A candidate path without a list within its bound gives way to the next one.
 func TestDelayBoundMovesPath(t *testing.T) {
-	d := newDiamond(t, strings.Replace(protectedFile, "name: both", "name: both\n    delay_bound: 15ms", 1))
-	l := newDelayLine(t, d)
-	binary, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := d.daemon(t, binary)
-	p.says(t, "probes segment lists")
-	rest()
+	d, l, p := boundDiamond(t, protectedFile)
 	if took, sent := d.took(t, l, "within the bound", rest); took < 9*sent/10 {
 		t.Errorf("%d of %d packets took the preferred path", took, sent)
 	}
