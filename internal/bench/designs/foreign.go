@@ -1,7 +1,6 @@
 package designs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,9 +169,6 @@ func (u *upf) startForeign(ctx context.Context, cpu int, command string) error {
 	return p.wrote(p.await(ctx, u.Net.Around.Path()))
 }
 
-// errNoError is a command's end that it did not call one.
-var errNoError = errors.New("exit status 0")
-
 // await asks for an association until the UPF accepts one.
 func (p *program) await(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, node.StartTimeout)
@@ -192,7 +188,7 @@ func (p *program) await(ctx context.Context, namespace string) error {
 		select {
 		case ended := <-p.ended:
 			p.ended <- ended
-			return fmt.Errorf("the command ended before it answered PFCP at %s: %w", to, cmp.Or(ended, errNoError))
+			return fmt.Errorf("the command ended before it answered PFCP at %s (%s)", to, p.cmd.ProcessState)
 		default:
 		}
 		switch {

@@ -16,9 +16,9 @@ import (
 )
 
 // Remove detaches and unpins everything that Open and Attach pinned at
-// pinPath, and what closes interfaces until then. Nothing there is not an error; anything of somebody else's there
-// is (ErrForeign), and then nothing is removed. A running daemon keeps its
-// pins (ErrInUse).
+// pinPath, and what closes interfaces until then. Nothing there is not an
+// error; anything of somebody else's there is (ErrForeign), and then nothing is
+// removed. A running daemon keeps its pins (ErrInUse).
 func Remove(pinPath string) error {
 	path := filepath.Clean(pinPath)
 	if err := CheckPath(path); err != nil {
