@@ -6,6 +6,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "lib/csum.h"
+#include "traffic/octets.h"
 
 #define REQUEST_FRAME 128
 #define REQUEST_WINDOW 65536 /* requests that are known apart */
@@ -111,18 +112,6 @@ INLINE struct request_session *session_of(const struct request_job *job, __u32 n
 	__u32 index = number & (job->sessions - 1);
 
 	return bpf_map_lookup_elem(&request_session, &index);
-}
-
-/* `size` octets at `offset`, or NULL. */
-INLINE void *octets(struct xdp_md *ctx, __u32 offset, __u32 size)
-{
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-
-	opaque(offset);
-	if (offset >= REQUEST_FRAME)
-		return 0;
-	data += offset;
-	return data + size > end ? 0 : data;
 }
 
 INLINE __u64 halves(__u64 word)

@@ -6,19 +6,6 @@
 #include "traffic/tables.h"
 #include "lib/headers.h"
 
-/* `size` octets at `offset`, or NULL. */
-INLINE void *octets(struct xdp_md *ctx, __u32 offset, __u32 size)
-{
-	void *data = (void *)(long)ctx->data;
-	void *end = (void *)(long)ctx->data_end;
-
-	opaque(offset);
-	if (offset > TRAFFIC_FRAME)
-		return 0;
-	data += offset;
-	return data + size > end ? 0 : data;
-}
-
 INLINE __u32 frame_length(struct xdp_md *ctx)
 {
 	long length = (long)ctx->data_end - (long)ctx->data;

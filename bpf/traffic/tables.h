@@ -6,7 +6,8 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-#define TRAFFIC_FRAME 2048   /* octets that a frame may have */
+#include "traffic/octets.h"
+
 #define TRAFFIC_COMPARED 320 /* octets of headers that are compared */
 #define TRAFFIC_WORDS (TRAFFIC_COMPARED / 8)
 #define TRAFFIC_SIZES 4
