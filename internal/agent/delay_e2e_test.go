@@ -117,11 +117,14 @@ func (d *diamond) took(t *testing.T, l *delayLine, when string, while func()) (t
 
 func rest() { time.Sleep(time.Second) }
 
-// boundDiamond is a diamond whose policy has a bound of 15 ms, and a way that can be slow. Its
-// daemon has measured all lists.
+// boundDiamond is a diamond whose policy has a bound of 60 ms, and a way that can be slow. Its
+// daemon has measured all lists. It is patient: no list is dead, nor slow, because this machine
+// is busy.
 func boundDiamond(t *testing.T, file string) (*diamond, *delayLine, *daemonProcess) {
 	t.Helper()
-	d := newDiamond(t, strings.Replace(file, "name: both", "name: both\n    delay_bound: 15ms", 1))
+	d := newDiamond(t, strings.NewReplacer(
+		"name: both", "name: both\n    delay_bound: 60ms",
+		"enabled: true", "enabled: true\n  multiplier: 50").Replace(file))
 	l := newDelayLine(t, d)
 	binary, err := os.Executable()
 	if err != nil {
@@ -141,15 +144,15 @@ func TestDelayBoundMovesPackets(t *testing.T) {
 		t.Errorf("%d of %d packets took one of two lists", took, sent)
 	}
 	d.took(t, l, "it is slow from now on", func() {
-		l.delay.Store(int64(40 * time.Millisecond))
+		l.delay.Store(int64(160 * time.Millisecond))
 		p.says(t, "event=segment_list.slow")
 		rest()
 	})
 	if took, _ := d.took(t, l, "above the bound", rest); took > 0 {
 		t.Errorf("%d packets took a list above the bound", took)
 	}
-	l.delay.Store(int64(10 * time.Millisecond))
-	l.jitter.Store(int64(10 * time.Millisecond))
+	l.delay.Store(int64(40 * time.Millisecond))
+	l.jitter.Store(int64(40 * time.Millisecond))
 	lines := strings.Count(p.log.String(), "event=segment_list.")
 	if took, _ := d.took(t, l, "around the bound", func() { time.Sleep(5 * time.Second) }); took > 0 {
 		t.Errorf("%d packets took a list whose round trip is about the bound", took)
@@ -174,7 +177,7 @@ func TestDelayBoundMovesPath(t *testing.T) {
 		t.Errorf("%d of %d packets took the preferred path", took, sent)
 	}
 	d.took(t, l, "it is slow from now on", func() {
-		l.delay.Store(int64(40 * time.Millisecond))
+		l.delay.Store(int64(160 * time.Millisecond))
 		p.says(t, "path=spare")
 		rest()
 	})
