@@ -235,6 +235,31 @@ func TestFullBufferIsRemembered(t *testing.T) {
 	}
 }
 
+// A UE that is idle again before all is sent that was kept for it is paged again.
+func TestIdleAgainBeforeAllIsSent(t *testing.T) {
+	w := newWorld(t)
+	w.establish(sample.Session(1))
+	from := w.idle(1, session.Notify, nil)
+	const many = 8 * drainAtOnce // which takes 8 pauses
+	for n := range many {
+		w.Buffer(toUE(1, byte(n)))
+	}
+	if reports := w.smf.take(); len(reports) != 1 {
+		t.Errorf("reports of the first time: %+v", reports)
+	}
+	to := sample.Copy(t, from)
+	to.FARs[1].Action = session.Forward
+	w.modify(from, to, session.Modification{})
+	w.idle(1, session.Notify, nil)
+	w.pass(100 * time.Millisecond)
+	if reports := w.smf.take(); len(reports) != 1 || !slices.Equal(reports[0].DownlinkData, []uint16{2}) {
+		t.Errorf("reports of the second time: %+v", reports)
+	}
+	if n := kept(w.store.Entry(1)); n == 0 || n+len(w.path.sent()) != many {
+		t.Errorf("%d packets left, %d sent", n, len(w.path.sent()))
+	}
+}
+
 // While a buffer is full, the data path drops what comes: a flood at one idle UE does not
 // reach the daemon. It buffers again when there is room, and what was kept leaves in order.
 func TestFullBufferIsClosed(t *testing.T) {

@@ -204,7 +204,7 @@ func (k *keeper) update(e *store.Entry, from, to *session.Session, dropAll bool)
 	if e.Buffer == nil {
 		e.Buffer = &buffer.Buffer{}
 	}
-	switch k.pool.Update(e.Buffer, to, dropAll, func() bool { return k.open(e, to, false) }) {
+	switch k.pool.Update(e.Buffer, to, dropAll, k.now(), func() bool { return k.open(e, to, false) }) {
 	case buffer.Start:
 		go func() {
 			for k.drainSome(e) {
@@ -213,6 +213,10 @@ func (k *keeper) update(e *store.Entry, from, to *session.Session, dropAll bool)
 		}()
 	case buffer.Done:
 		e.Buffer = e.Buffer.Rest()
+	case buffer.Keep:
+		if !e.Buffer.Due().IsZero() {
+			k.reports.schedule(e, to)
+		}
 	}
 }
 

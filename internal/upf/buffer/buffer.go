@@ -32,6 +32,7 @@ type Buffer struct {
 	// draining says that rules forward again, but the data path goes on handing
 	// up what comes until what was kept is sent.
 	draining bool
+	leaving  []uint16  // of rules, those that forward since draining began
 	backlog  int       // of what was kept when draining began, what is not sent yet
 	emptied  time.Time // when the last of it was; zero: it is not
 	crowded  bool      // there was no room in what all sessions share
@@ -116,13 +117,17 @@ func (b *Buffer) HoldBack(s *datapath.Session) {
 	}
 	for i := range s.Rules {
 		switch r := &s.Rules[i]; {
-		case !b.Keeps(r.ID):
-		case r.Action == datapath.ActionForward && len(b.frames) > 0:
+		case r.Action == datapath.ActionForward && b.has(r.ID):
 			r.Action = datapath.ActionHold
-		case r.Action == datapath.ActionBuffer && b.IsFull():
+		case r.Action == datapath.ActionBuffer && b.Keeps(r.ID) && b.IsFull():
 			r.Action = datapath.ActionFull
 		}
 	}
+}
+
+// has says whether packets of a rule are kept.
+func (b *Buffer) has(rule uint16) bool {
+	return slices.ContainsFunc(b.frames, func(f Frame) bool { return f.Rule == rule })
 }
 
 // IsFull says that there is no room for more packets.
@@ -221,10 +226,10 @@ const (
 	Done              // the session keeps no packets: the Buffer is no longer needed
 )
 
-// Update follows a change of the session: it drops the packets that the session
+// Update follows a change of the session, now: it drops the packets that the session
 // drops now, or all of them, and keeps the others. open says whether the data path
 // forwards by itself what the session forwards.
-func (p Pool) Update(b *Buffer, s *session.Session, dropAll bool, open func() bool) Next {
+func (p Pool) Update(b *Buffer, s *session.Session, dropAll bool, now time.Time, open func() bool) Next {
 	var stay []Frame
 	leaves := false
 	for _, f := range b.frames {
@@ -241,9 +246,11 @@ func (p Pool) Update(b *Buffer, s *session.Session, dropAll bool, open func() bo
 	b.frames = stay
 	if !b.draining && (leaves || !open()) {
 		b.draining, b.backlog, b.emptied = true, len(b.frames), time.Time{}
+		b.leaving = b.forwarding(s)
 		return Start
 	}
 	if b.draining {
+		p.again(b, s, now)
 		return Keep
 	}
 	b.rules = nil
@@ -251,6 +258,33 @@ func (p Pool) Update(b *Buffer, s *session.Session, dropAll bool, open func() bo
 		return Keep
 	}
 	return Done
+}
+
+// again looks for rules that stopped to forward before all was sent that they kept: the UE is
+// idle once more, and the SMF is told so at once where packets for it are left.
+func (p Pool) again(b *Buffer, s *session.Session, now time.Time) {
+	before := b.leaving
+	b.leaving = b.forwarding(s)
+	for _, rule := range before {
+		if slices.Contains(b.leaving, rule) {
+			continue
+		}
+		b.notified = false
+		b.rules = slices.DeleteFunc(b.rules, func(r uint16) bool { return r == rule })
+		if b.has(rule) {
+			b.Follow(s, rule, now, p.Limits())
+		}
+	}
+}
+
+// forwarding are the rules of a Buffer that forward.
+func (b *Buffer) forwarding(s *session.Session) (out []uint16) {
+	for _, rule := range b.rules {
+		if Forwards(s, rule) {
+			out = append(out, rule)
+		}
+	}
+	return out
 }
 
 // Buffers says whether a FAR of a session keeps packets.
