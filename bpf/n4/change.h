@@ -14,7 +14,9 @@ struct n4_step {
 	__u8 action;
 	__u8 turns;  /* `act` is another one now */
 	__u8 marker; /* an End Marker goes where packets went */
-	__u8 pad;
+	__u8 update; /* 1: the first Update FAR changes it; 0: none does */
+	__u8 first;  /* of the rules of its FAR: the End Marker is one for the FAR */
+	__u8 pad[3];
 	__u64 out, was_out;
 	__u64 act;
 };
@@ -22,6 +24,7 @@ struct n4_step {
 /* By the number of the rule in the session's entry. */
 struct n4_plan {
 	struct n4_step step[N4_RULES];
+	__u64 found; /* a rule of the FAR */
 };
 
 INLINE __u64 *out_of(struct pdr *p)
@@ -82,14 +85,13 @@ INLINE __u64 out_by(struct n4_rule *f, struct n4_update *u)
 }
 
 /* What an Update FAR does to rule number `n`: READ, or NOT_HERE. */
-GLOBAL int plan_rule(struct n4_session *s, struct n4_update *u, struct n4_step *step, __u32 n)
+INLINE int plan_rule(struct n4_session *s, struct n4_update *u, struct n4_step *step, __u32 n)
 {
 	struct n4_rule *f;
 	struct pdr *rule;
 	__u64 act;
+	int marks;
 
-	if (!s || !u || !step)
-		return NOT_HERE;
 	f = &s->rule[n & (N4_RULES - 1)];
 	if (!repeats(f, u))
 		return NOT_HERE;
@@ -108,9 +110,10 @@ GLOBAL int plan_rule(struct n4_session *s, struct n4_update *u, struct n4_step *
 	if (u->has & HAS_OUTER)
 		step->out = out_by(f, u);
 	step->turns = step->act != act;
-	step->marker = u->flags & SMREQ_SNDEM && step->out != step->was_out;
-	if (step->marker && (!(u->has & HAS_OUTER) || !f->leads))
+	marks = u->flags & SMREQ_SNDEM && step->out != step->was_out;
+	if (marks && (!(u->has & HAS_OUTER) || !f->leads))
 		return NOT_HERE;
+	step->marker = marks && step->first;
 	/* what a rule that buffers would send is kept nowhere else */
 	if (!step->act || !step->out || (step->act == f->buffer && step->out != step->was_out))
 		return NOT_HERE;
@@ -120,29 +123,36 @@ GLOBAL int plan_rule(struct n4_session *s, struct n4_update *u, struct n4_step *
 	return READ;
 }
 
-/* All rules of its FAR change together. */
-INLINE int plan_update(struct n4_session *s, struct n4_update *u, struct n4_plan *plan)
+/* Notes which rules an Update FAR changes: all of its FAR, and some. */
+INLINE int find_rules(struct n4_session *s, struct n4_message *m, struct n4_plan *plan, __u32 i)
 {
-	__u32 n, found = 0;
+	__u32 n;
 
+	plan->found = 0;
 	for (n = 0; n < N4_RULES; n++) {
-		if (!s->rule[n].pdr || s->rule[n].far != u->far)
+		if (!s->rule[n].pdr || s->rule[n].far != m->update[i].far)
 			continue;
-		if (plan->step[n].pdr || !plan_rule(s, u, &plan->step[n], n))
-			return NOT_HERE; /* the FAR comes twice, or does not change here */
-		if (found++)
-			plan->step[n].marker = 0; /* one for the FAR */
+		if (plan->step[n].update)
+			return NOT_HERE; /* the FAR comes twice */
+		plan->step[n].update = i + 1;
+		plan->step[n].first = !plan->found;
+		plan->found = 1;
 	}
-	return found ? READ : NOT_HERE;
+	return plan->found;
 }
 
 INLINE int plan_all(struct n4_session *s, struct n4_message *m, struct n4_plan *plan)
 {
-	__u32 i;
+	__u32 i, n;
 
 	for (i = 0; i < N4_FARS && i < m->updates; i++)
-		if (!plan_update(s, &m->update[i], plan))
+		if (!find_rules(s, m, plan, i))
 			return NOT_HERE;
+	for (n = 0; n < N4_RULES; n++) {
+		i = plan->step[n].update;
+		if (i && !plan_rule(s, &m->update[(i - 1) & (N4_FARS - 1)], &plan->step[n], n))
+			return NOT_HERE;
+	}
 	return READ;
 }
 
@@ -253,13 +263,13 @@ INLINE int look_back(struct n4_session *s, __u32 sequence)
 }
 
 /* The whole request, while the session is locked: READ, ANSWERED or NOT_HERE. */
-GLOBAL int change_session(struct n4_session *s, struct n4_message *m, struct n4_plan *plan,
+INLINE int change_session(struct n4_session *s, struct n4_message *m, struct n4_plan *plan,
 			  __u32 association)
 {
 	__u32 n;
 	int found;
 
-	if (!s || !m || !plan || s->seid != m->seid || s->association != association)
+	if (s->seid != m->seid || s->association != association)
 		return NOT_HERE;
 	/* an earlier request waits for the daemon */
 	if (s->open != N4_OPEN || (__u32) * (volatile __u64 *)&s->left)

@@ -21,6 +21,38 @@ struct n4_datagram {
 
 /* ---- in ---- */
 
+/* The sum of octets of a frame in one piece, in words: a call costs more than a word. */
+INLINE __u64 sum_here(struct xdp_md *ctx, __u32 from, __u32 length)
+{
+	__u64 sum = 0;
+	__u8 *b;
+	__u32 i;
+
+	for (i = 0; i < (PFCP_LONGEST + UDP_LEN) / 8 && length >= 8; i++) {
+		b = at(ctx, from, 8);
+		if (!b)
+			return 0;
+		sum += (__u64)ld32(b) + ld32(b + 4);
+		from += 8;
+		length -= 8;
+	}
+	if (length & 4) {
+		b = at(ctx, from, 4);
+		sum += b ? ld32(b) : 0;
+		from += 4;
+	}
+	if (length & 2) {
+		b = at(ctx, from, 2);
+		sum += b ? ld16(b) : 0;
+		from += 2;
+	}
+	if (length & 1) {
+		b = at(ctx, from, 1);
+		sum += b ? *b : 0;
+	}
+	return sum;
+}
+
 INLINE int udp_is_sound(struct xdp_md *ctx, struct n4_datagram *d, __u32 port_flags)
 {
 	struct udp *udp = at(ctx, d->l4, UDP_LEN);
@@ -31,7 +63,7 @@ INLINE int udp_is_sound(struct xdp_md *ctx, struct n4_datagram *d, __u32 port_fl
 	if (port_flags & PORT_PARTIAL_CHECKSUM || (d->version == 4 && !ld16(&udp->checksum)))
 		return 1;
 	sum = address_sum(&d->from) + address_sum(&d->to) + pseudo_tail(d->length, NH_UDP) +
-	      sum_octets(ctx, d->l4, d->length);
+	      sum_here(ctx, d->l4, d->length);
 	if (d->version == 4)
 		sum -= 2ull * be32(0xffff); /* of mapped addresses */
 	return sum_fold(sum) == 0xffff;
@@ -77,15 +109,14 @@ INLINE int find_datagram6(struct xdp_md *ctx, struct n4_datagram *d, struct ipv6
 }
 
 /* An untagged frame with a datagram for one of this node's N4 addresses. */
-GLOBAL int find_datagram(struct xdp_md *ctx, struct n4_datagram *d)
+INLINE int find_datagram(struct xdp_md *ctx, struct n4_datagram *d, struct n4_state *state)
 {
-	__u32 zero = 0, i, length = (long)ctx->data_end - (long)ctx->data - ETH_LEN;
-	struct n4_state *state = bpf_map_lookup_elem(&n4_state, &zero);
+	__u32 i, length = (long)ctx->data_end - (long)ctx->data - ETH_LEN;
 	__u8 *eth = at(ctx, 0, ETH_LEN + IPV4_LEN + UDP_LEN);
 	void *six = at(ctx, 0, ETH_LEN + IPV6_LEN + UDP_LEN);
 	int found = 0;
 
-	if (!d || !state || !eth)
+	if (!eth)
 		return 0;
 	if (ld16(eth + 12) == be16(TYPE_IPV4))
 		found = find_datagram4(d, (void *)eth + ETH_LEN, length);
@@ -143,7 +174,7 @@ INLINE int address_answer(struct xdp_md *ctx, struct n4_datagram *d, __u32 lengt
 	st16(&udp->length, be16(UDP_LEN + length));
 	st16(&udp->checksum, 0);
 	sum = address_sum(&d->from) + address_sum(&d->to) + pseudo_tail(UDP_LEN + length, NH_UDP) +
-	      sum_octets(ctx, d->l4, UDP_LEN + length);
+	      sum_here(ctx, d->l4, UDP_LEN + length);
 	if (d->version == 4)
 		sum -= 2ull * be32(0xffff);
 	udp = at(ctx, d->l4, UDP_LEN);
@@ -300,7 +331,7 @@ INLINE int n4(struct xdp_md *ctx)
 	struct n4_peer *peer;
 	int verdict;
 
-	if (!state || !find_datagram(ctx, &d))
+	if (!state || !find_datagram(ctx, &d, state))
 		return LEFT;
 	peer = bpf_map_lookup_elem(&n4_peer, &d.from);
 	if (!peer || !peer->association)

@@ -193,11 +193,11 @@ INLINE int read_forwarding_ie(struct xdp_md *ctx, struct n4_update *u, __u32 typ
 #define MOST_IES 8
 
 /* Update Forwarding Parameters: READ, or NOT_HERE. */
-GLOBAL int read_forwarding(struct xdp_md *ctx, struct n4_update *u, __u32 from, __u32 end)
+INLINE int read_forwarding(struct xdp_md *ctx, struct n4_update *u, __u32 from, __u32 end)
 {
 	__u32 i, type, length;
 
-	if (!u || end > MAX_OFFSET)
+	if (end > MAX_OFFSET)
 		return NOT_HERE;
 	for (i = 0; i < MOST_IES && from < end; i++) {
 		__u8 *ie = at(ctx, from, PFCP_IE_LEN);

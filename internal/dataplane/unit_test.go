@@ -258,7 +258,7 @@ var verifierCeiling = map[string]uint32{
 	abi.ProgCulvertXdp:     280_000,
 	abi.ProgCulvertCpu:     280_000, // the same, where packets are spread over CPUs
 	abi.ProgCulvertSpread:  15_000,
-	abi.ProgCulvertN4:      50_000,
+	abi.ProgCulvertN4:      75_000,
 	abi.ProgCulvertPod:     40_000,
 	abi.ProgCulvertUplink:  80_000,
 	abi.ProgCulvertForward: 25_000,
