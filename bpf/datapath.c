@@ -140,12 +140,36 @@ int culvert_xdp(struct xdp_md *ctx)
 SEC("xdp.frags")
 int culvert_n4(struct xdp_md *ctx)
 {
-	int verdict = n4(ctx);
+	struct n4_datagram d = {};
+	int verdict = n4(ctx, &d);
 
 	if (verdict != LEFT)
 		return verdict;
+	note_left(ctx, &d);
 	count_n4(N4_LEFT);
 	return pass(ctx);
+}
+
+/* On interfaces that only SMFs send by: PFCP goes the short way, if it can be answered. */
+SEC("xdp.frags")
+int culvert_n4_port(struct xdp_md *ctx)
+{
+	bpf_tail_call(ctx, &next_program, PROGRAM_N4_FIRST);
+	bpf_tail_call(ctx, &next_program, PROGRAM_DATA_PATH);
+	return XDP_ABORTED; /* cannot be: it is there before this program is */
+}
+
+/* Before the data path, which gets all that is not answered here. */
+SEC("xdp.frags")
+int culvert_n4_first(struct xdp_md *ctx)
+{
+	struct n4_datagram d = {};
+	int verdict = is_for_n4(ctx) ? n4(ctx, &d) : LEFT;
+
+	if (verdict != LEFT)
+		return verdict;
+	bpf_tail_call(ctx, &next_program, PROGRAM_DATA_PATH);
+	return XDP_ABORTED; /* cannot be, as above */
 }
 
 /* On interfaces whose packets are spread over CPUs. */

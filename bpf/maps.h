@@ -175,7 +175,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__type(key, __u32);
 	__type(value, __u32);
-	__uint(max_entries, 2);
+	__uint(max_entries, 3);
 } next_program SEC(".maps");
 
 /* packets for the daemon: struct punt */

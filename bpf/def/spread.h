@@ -57,7 +57,7 @@ struct spread {
 };
 
 /* next_program[index]: what other programs go on with. */
-enum program { PROGRAM_DATA_PATH, PROGRAM_N4 };
+enum program { PROGRAM_DATA_PATH, PROGRAM_N4, PROGRAM_N4_FIRST };
 
 /* Before a frame in a queue. */
 struct spread_ticket {

@@ -17,6 +17,7 @@ struct n4_datagram {
 	__u32 l4, length;    /* UDP's; the length with its header */
 	__u8 version;
 	__u8 whole; /* not the first fragment of one */
+	__u8 known; /* from an SMF that this node has an association with */
 };
 
 /* ---- in ---- */
@@ -313,7 +314,7 @@ INLINE void note_left(struct xdp_md *ctx, struct n4_datagram *d)
 	struct n4_session *s;
 	__u64 seid;
 
-	if (!h || !(h[0] & PFCP_S) ||
+	if (!d->known || !h || !(h[0] & PFCP_S) ||
 	    (h[1] != PFCP_MODIFICATION_REQUEST && h[1] != PFCP_DELETION_REQUEST))
 		return;
 	seid = be64(ld64(h + 4));
@@ -322,24 +323,29 @@ INLINE void note_left(struct xdp_md *ctx, struct n4_datagram *d)
 		__sync_fetch_and_add(&s->left, 1ull << 32 | 1);
 }
 
-/* A verdict, or LEFT. */
-INLINE int n4(struct xdp_md *ctx)
+/* A verdict, or LEFT: nothing was changed. */
+INLINE int n4(struct xdp_md *ctx, struct n4_datagram *d)
 {
 	__u32 zero = 0;
 	struct n4_state *state = bpf_map_lookup_elem(&n4_state, &zero);
-	struct n4_datagram d = {};
 	struct n4_peer *peer;
-	int verdict;
 
-	if (!state || !find_datagram(ctx, &d, state))
+	if (!state || !find_datagram(ctx, d, state))
 		return LEFT;
-	peer = bpf_map_lookup_elem(&n4_peer, &d.from);
-	if (!peer || !peer->association)
-		return LEFT;
-	verdict = answer(ctx, &d, peer, state);
-	if (verdict == LEFT)
-		note_left(ctx, &d);
-	return verdict;
+	peer = bpf_map_lookup_elem(&n4_peer, &d->from);
+	d->known = peer && peer->association;
+	return d->known ? answer(ctx, d, peer, state) : LEFT;
+}
+
+/* Whether the journey would let to this host what an SMF sends to it by this port. */
+INLINE int is_for_n4(struct xdp_md *ctx)
+{
+	__u32 ifindex = ctx->ingress_ifindex;
+	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
+	__u8 *eth = at(ctx, 0, ETH_LEN);
+
+	return in && eth && (in->flags & (PORT_N4 | PORT_STEERED)) == PORT_N4 &&
+	       is_for_port(in->mac, eth) && !node_settings.trace;
 }
 
 #endif

@@ -303,7 +303,7 @@ long bpf_redirect_map(void *map, __u64 key, __u64 flags)
 long bpf_tail_call(void *ctx, void *map, __u32 index)
 {
 	(void)ctx;
-	must(map == (void *)&next_program && index <= PROGRAM_N4, "tail call %u", index);
+	must(map == (void *)&next_program && index <= PROGRAM_N4_FIRST, "tail call %u", index);
 	witness.stays = index == PROGRAM_DATA_PATH;
 	return 0;
 }

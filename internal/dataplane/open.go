@@ -3,6 +3,7 @@ package dataplane
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -304,33 +305,37 @@ func (d *DataPlane) openTables() (err error) {
 func (d *DataPlane) openN4(spec *ebpf.CollectionSpec) (err error) {
 	d.N4 = n4.Open(d.n4Tables, d.places != 0)
 	d.Sessions.Turns.Share(d.N4.Pause, d.N4.Moved)
-	slot, programs := uint32(abi.ProgramPROGRAM_N4), d.maps[abi.MapNextProgram]
+	next := d.maps[abi.MapNextProgram]
 	if d.places == 0 {
-		if err = programs.Delete(slot); errors.Is(err, ebpf.ErrKeyNotExist) {
-			err = nil
-		}
-		return err
+		return leaveN4(next)
 	}
-	p, err := loadN4(d, spec)
-	if err != nil {
-		return err
+	p := d.samePrograms(spec, n4Programs)
+	if p == nil {
+		p, err = d.loadAndPin(n4Programs)
 	}
-	defer p.Close() // the table keeps it
-	return programs.Put(slot, p)
+	if err == nil {
+		err = errors.Join(
+			next.Put(uint32(abi.ProgramPROGRAM_DATA_PATH), d.prog),
+			next.Put(uint32(abi.ProgramPROGRAM_N4), p[abi.ProgCulvertN4]),
+			next.Put(uint32(abi.ProgramPROGRAM_N4FIRST), p[abi.ProgCulvertN4First]),
+			d.XDP.RunOnN4(p[abi.ProgCulvertN4Port]))
+		d.Ports.CarriesN4Alone = d.XDP.CarriesN4Alone
+	}
+	return errors.Join(err, p[abi.ProgCulvertN4].Close(), p[abi.ProgCulvertN4First].Close()) // the table keeps them
 }
 
-// loadN4 loads culvert_n4 and pins it, or finds it pinned.
-func loadN4(d *DataPlane, spec *ebpf.CollectionSpec) (*ebpf.Program, error) {
-	if d.pins != nil {
-		if p := d.pins.SameProgram(abi.ProgCulvertN4, spec, d.maps, d.build); p != nil {
-			return p, nil
+// n4Programs answer PFCP.
+var n4Programs = []string{abi.ProgCulvertN4, abi.ProgCulvertN4First, abi.ProgCulvertN4Port}
+
+// leaveN4 leaves PFCP to the daemon.
+func leaveN4(next *ebpf.Map) error {
+	for _, slot := range []abi.Program{abi.ProgramPROGRAM_N4, abi.ProgramPROGRAM_N4FIRST} {
+		// a former build's table is smaller
+		if err := next.Delete(uint32(slot)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) && uint32(slot) < next.MaxEntries() {
+			return fmt.Errorf("write table %s: %w", abi.MapNextProgram, err)
 		}
 	}
-	loaded, err := d.loadLater(abi.ProgCulvertN4)
-	if err != nil || d.pins == nil {
-		return loaded[abi.ProgCulvertN4], err
-	}
-	return loaded[abi.ProgCulvertN4], d.pins.PutProgram(loaded[abi.ProgCulvertN4], abi.ProgCulvertN4, d.build)
+	return nil
 }
 
 // countLoss counts the frames that devices do not send. Packets are forwarded without, too.

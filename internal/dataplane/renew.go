@@ -60,8 +60,8 @@ func renew(d *DataPlane, spec *ebpf.CollectionSpec, former pin.Pinned) error {
 	}
 	// The daemon answers PFCP from here on: a change of a session would be lost.
 	if programs := former.Maps[abi.MapNextProgram]; programs != nil {
-		if err := programs.Delete(uint32(abi.ProgramPROGRAM_N4)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("write table %s: %w", abi.MapNextProgram, err)
+		if err := leaveN4(programs); err != nil {
+			return err
 		}
 		d.grace.Wait()
 	}

@@ -83,7 +83,7 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) (err error)
 	if err := d.pins.Record(spec, pinned); err != nil {
 		return err
 	}
-	same := func() map[string]*ebpf.Program { return d.samePodPrograms(spec) }
+	same := func() map[string]*ebpf.Program { return d.samePrograms(spec, podPrograms) }
 	sameForward := func() *ebpf.Program {
 		return d.pins.SameProgram(abi.ProgCulvertForward, spec, d.maps, d.build)
 	}
@@ -112,10 +112,13 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) (err error)
 	return errors.Join(d.TCX.TakeOver(same), d.netfilter.TakeOver(sameForward), d.pins.RemoveObsolete(spec))
 }
 
-// samePodPrograms are the pinned programs for pods, if they are of this build.
-func (d *DataPlane) samePodPrograms(spec *ebpf.CollectionSpec) map[string]*ebpf.Program {
+// samePrograms are programs that are pinned, if all of them are of this build.
+func (d *DataPlane) samePrograms(spec *ebpf.CollectionSpec, names []string) map[string]*ebpf.Program {
+	if d.pins == nil {
+		return nil
+	}
 	out := map[string]*ebpf.Program{}
-	for _, name := range podPrograms {
+	for _, name := range names {
 		p := d.pins.SameProgram(name, spec, d.maps, d.build)
 		if p == nil {
 			for _, p := range out {
@@ -130,7 +133,12 @@ func (d *DataPlane) samePodPrograms(spec *ebpf.CollectionSpec) map[string]*ebpf.
 
 // loadPodPrograms loads the programs for pods and pins them.
 func (d *DataPlane) loadPodPrograms() (map[string]*ebpf.Program, error) {
-	programs, err := d.loadLater(podPrograms...)
+	return d.loadAndPin(podPrograms)
+}
+
+// loadAndPin loads programs beside those that run, and pins them.
+func (d *DataPlane) loadAndPin(names []string) (map[string]*ebpf.Program, error) {
+	programs, err := d.loadLater(names...)
 	var errs []error
 	for name, p := range programs {
 		if d.pins != nil {
@@ -142,11 +150,8 @@ func (d *DataPlane) loadPodPrograms() (map[string]*ebpf.Program, error) {
 
 // loadForwardProgram loads what the kernel asks about packets that it forwards, and pins it.
 func (d *DataPlane) loadForwardProgram() (*ebpf.Program, error) {
-	programs, err := d.loadLater(abi.ProgCulvertForward)
-	if err != nil || d.pins == nil {
-		return programs[abi.ProgCulvertForward], err
-	}
-	return programs[abi.ProgCulvertForward], d.pins.PutProgram(programs[abi.ProgCulvertForward], abi.ProgCulvertForward, d.build)
+	programs, err := d.loadAndPin([]string{abi.ProgCulvertForward})
+	return programs[abi.ProgCulvertForward], err
 }
 
 // podPrograms are the programs for pods.

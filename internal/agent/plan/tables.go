@@ -127,7 +127,9 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 		for _, i := range c.Interfaces {
 			if l, ok := links.Link(i.Name); ok {
 				guarded := c.PortOf(i)
-				t.Ports[i.Name] = Port{i, l.Index, t.portOf(&guarded, l)}
+				p := t.portOf(&guarded, l)
+				p.N4Alone = slices.Equal(i.Roles, []config.Role{config.RoleN4})
+				t.Ports[i.Name] = Port{i, l.Index, p}
 			}
 		}
 	}

@@ -785,6 +785,7 @@ type Program uint32
 const (
 	ProgramPROGRAM_DATA_PATH Program = 0
 	ProgramPROGRAM_N4        Program = 1
+	ProgramPROGRAM_N4FIRST   Program = 2
 )
 
 type Punt struct {
@@ -1304,6 +1305,8 @@ const (
 	ProgCulvertCpu     = "culvert_cpu"
 	ProgCulvertForward = "culvert_forward"
 	ProgCulvertN4      = "culvert_n4"
+	ProgCulvertN4First = "culvert_n4_first"
+	ProgCulvertN4Port  = "culvert_n4_port"
 	ProgCulvertPod     = "culvert_pod"
 	ProgCulvertRefused = "culvert_refused"
 	ProgCulvertSpread  = "culvert_spread"
@@ -1358,6 +1361,8 @@ type ProgramSpecs struct {
 	CulvertCpu     *ebpf.ProgramSpec `ebpf:"culvert_cpu"`
 	CulvertForward *ebpf.ProgramSpec `ebpf:"culvert_forward"`
 	CulvertN4      *ebpf.ProgramSpec `ebpf:"culvert_n4"`
+	CulvertN4First *ebpf.ProgramSpec `ebpf:"culvert_n4_first"`
+	CulvertN4Port  *ebpf.ProgramSpec `ebpf:"culvert_n4_port"`
 	CulvertPod     *ebpf.ProgramSpec `ebpf:"culvert_pod"`
 	CulvertRefused *ebpf.ProgramSpec `ebpf:"culvert_refused"`
 	CulvertSpread  *ebpf.ProgramSpec `ebpf:"culvert_spread"`
@@ -1650,6 +1655,8 @@ type Programs struct {
 	CulvertCpu     *ebpf.Program `ebpf:"culvert_cpu"`
 	CulvertForward *ebpf.Program `ebpf:"culvert_forward"`
 	CulvertN4      *ebpf.Program `ebpf:"culvert_n4"`
+	CulvertN4First *ebpf.Program `ebpf:"culvert_n4_first"`
+	CulvertN4Port  *ebpf.Program `ebpf:"culvert_n4_port"`
 	CulvertPod     *ebpf.Program `ebpf:"culvert_pod"`
 	CulvertRefused *ebpf.Program `ebpf:"culvert_refused"`
 	CulvertSpread  *ebpf.Program `ebpf:"culvert_spread"`
@@ -1664,6 +1671,8 @@ func (p *Programs) Close() error {
 		p.CulvertCpu,
 		p.CulvertForward,
 		p.CulvertN4,
+		p.CulvertN4First,
+		p.CulvertN4Port,
 		p.CulvertPod,
 		p.CulvertRefused,
 		p.CulvertSpread,

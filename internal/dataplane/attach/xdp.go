@@ -36,7 +36,10 @@ type XDP struct {
 	prog *ebpf.Program
 	// first, if any, is what native interfaces run, which ends in prog.
 	first *ebpf.Program
-	held  bool // links keep what they run
+	// signalling, if any, is what interfaces of n4Alone run, which ends in prog, too.
+	signalling *ebpf.Program
+	n4Alone    map[int]bool
+	held       bool // links keep what they run
 	// guard, if any, is on interfaces until this program is (docs/adr/0033-fail-closed.md).
 	guard *XDP
 	links
@@ -44,7 +47,7 @@ type XDP struct {
 
 // NewXDP attaches nothing. mu is the data path's lock.
 func NewXDP(mu *sync.Mutex, log *slog.Logger, pins *pin.Dir, prog *ebpf.Program) *XDP {
-	return &XDP{mu: mu, log: log, prog: prog, links: links{"xdp", pins, map[int]*attached{}}}
+	return &XDP{mu: mu, log: log, prog: prog, n4Alone: map[int]bool{}, links: links{"xdp", pins, map[int]*attached{}}}
 }
 
 // Guarded has interfaces that another program is on run this one from Attach on. It has a lock
@@ -143,7 +146,7 @@ func (x *XDP) attach(ifindex int, mode Mode) error {
 	if mode == ModeGeneric {
 		flags = link.XDPGenericMode
 	}
-	l, err := link.AttachXDP(link.XDPOptions{Program: x.programFor(mode), Interface: ifindex, Flags: flags})
+	l, err := link.AttachXDP(link.XDPOptions{Program: x.programFor(ifindex, mode), Interface: ifindex, Flags: flags})
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
 		name := port.Name(ifindex)
@@ -157,7 +160,10 @@ func (x *XDP) attach(ifindex int, mode Mode) error {
 }
 
 // programFor is what an interface runs.
-func (x *XDP) programFor(mode Mode) *ebpf.Program {
+func (x *XDP) programFor(ifindex int, mode Mode) *ebpf.Program {
+	if x.signalling != nil && x.n4Alone[ifindex] {
+		return x.signalling
+	}
 	if x.first != nil && mode == ModeNative {
 		return x.first
 	}
@@ -176,6 +182,27 @@ func (x *XDP) RunFirst(first *ebpf.Program) error {
 	return x.update()
 }
 
+// RunOnN4 has interfaces that carry N4 alone, and those that will, run a program that ends in
+// the data path's. It closes the program when it is closed.
+func (x *XDP) RunOnN4(signalling *ebpf.Program) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.signalling = signalling
+	return x.update()
+}
+
+// CarriesN4Alone notes whether an interface does. The caller holds the lock.
+func (x *XDP) CarriesN4Alone(ifindex int, alone bool) error {
+	if x.n4Alone[ifindex] == alone {
+		return nil
+	}
+	x.n4Alone[ifindex] = alone
+	if a := x.running(ifindex); a != nil && !x.held {
+		return x.updateOne(ifindex, a)
+	}
+	return nil
+}
+
 // update has each link run what its interface is to run, unless they are held.
 func (x *XDP) update() error {
 	if x.held {
@@ -183,11 +210,17 @@ func (x *XDP) update() error {
 	}
 	var errs []error
 	for ifindex, a := range x.on {
-		if err := a.Update(x.programFor(Mode(a.how))); err != nil && pin.Alive(a) {
-			errs = append(errs, fmt.Errorf("interface %s: replace the program: %w", port.Name(ifindex), err))
-		}
+		errs = append(errs, x.updateOne(ifindex, a))
 	}
 	return errors.Join(errs...)
+}
+
+// updateOne is update of one link. One that is dead runs nothing.
+func (x *XDP) updateOne(ifindex int, a *attached) error {
+	if err := a.Update(x.programFor(ifindex, Mode(a.how))); err != nil && pin.Alive(a) {
+		return fmt.Errorf("interface %s: replace the program: %w", port.Name(ifindex), err)
+	}
+	return nil
 }
 
 // Attached lists the interfaces that the program is on, and how.
@@ -231,7 +264,7 @@ func (x *XDP) Release() error {
 // same mode.
 func (x *XDP) takeFrom(other *XDP, ifindex int) error {
 	a := other.on[ifindex]
-	if err := a.Update(x.programFor(Mode(a.how))); err != nil {
+	if err := a.Update(x.programFor(ifindex, Mode(a.how))); err != nil {
 		return fmt.Errorf("interface %s: replace the program: %w", port.Name(ifindex), err)
 	}
 	delete(other.on, ifindex)
@@ -243,5 +276,5 @@ func (x *XDP) Close() error {
 	if x == nil {
 		return nil
 	}
-	return x.close()
+	return errors.Join(x.signalling.Close(), x.close())
 }

@@ -134,7 +134,7 @@ func checkLink(path string) error {
 	return l.Close()
 }
 
-var programTypes = map[string]ebpf.ProgramType{abi.ProgCulvertXdp: ebpf.XDP, abi.ProgCulvertN4: ebpf.XDP, abi.ProgCulvertClosed: ebpf.XDP,
+var programTypes = map[string]ebpf.ProgramType{abi.ProgCulvertXdp: ebpf.XDP, abi.ProgCulvertN4: ebpf.XDP, abi.ProgCulvertN4First: ebpf.XDP, abi.ProgCulvertN4Port: ebpf.XDP, abi.ProgCulvertClosed: ebpf.XDP,
 	abi.ProgCulvertPod: ebpf.SchedCLS, abi.ProgCulvertUplink: ebpf.SchedCLS, abi.ProgCulvertForward: ebpf.Netfilter}
 
 func checkProgram(path string) error {

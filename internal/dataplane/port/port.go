@@ -32,6 +32,8 @@ type Table struct {
 	// Steered says whether frames of an interface are steered, and HasTable whether it has
 	// a table of targets of its own. Package target sets them.
 	Steered, HasTable func(ifindex int) bool
+	// CarriesN4Alone is told of each interface what N4Alone of its Port says.
+	CarriesN4Alone func(ifindex int, alone bool) error
 }
 
 // Maps are the tables as packets see them.
@@ -77,7 +79,7 @@ func Open(mu *sync.Mutex, maps Maps, grace *table.Grace) (*Table, error) {
 	id, err := idOf(maps.Devices)
 	return &Table{mu: mu, ports: maps.Ports, devices: maps.Devices, lost: maps.Lost, deviceID: id, accesses: a, classifiers: c, bySource: maps.BySource, origins: origins,
 		havePorts: map[int]bool{}, haveDevices: map[int]bool{},
-		Steered: func(int) bool { return false }, HasTable: func(int) bool { return false }}, err
+		Steered: func(int) bool { return false }, HasTable: func(int) bool { return false }, CarriesN4Alone: func(int, bool) error { return nil }}, err
 }
 
 // maxIfindex is where port and device end (bpf/maps.h), less the numbers of tenants' tables.
@@ -85,7 +87,9 @@ const maxIfindex = abi.TenantTables - 1
 
 // Port says what may enter by an interface.
 type Port struct {
-	Roles           Roles
+	Roles Roles
+	// N4Alone says that nobody but SMFs is to send by the interface, and those mostly PFCP.
+	N4Alone         bool
 	Access          Access
 	PartialChecksum bool // virtual: transport checksums may be partial
 	MTU             int  // of layer 3; 0: not known
@@ -174,7 +178,7 @@ func (t *Table) SetLocked(ifindex int, p Port) error {
 	}
 	t.accesses.leave(user{ifindex: ifindex}, access)
 	t.classifiers.leave(user{ifindex: ifindex}, classifier)
-	return t.dropOrigins(ifindex, p.Origins)
+	return errors.Join(t.dropOrigins(ifindex, p.Origins), t.CarriesN4Alone(ifindex, p.N4Alone))
 }
 
 // MAC is an interface's own address, as Set was told. Zero: not known.
@@ -218,7 +222,7 @@ func (t *Table) clear(ifindex int) error {
 	}
 	t.accesses.leave(user{ifindex: ifindex}, 0)
 	t.classifiers.leave(user{ifindex: ifindex}, 0)
-	return t.dropOrigins(ifindex, nil)
+	return errors.Join(t.dropOrigins(ifindex, nil), t.CarriesN4Alone(ifindex, false))
 }
 
 func (t *Table) write(ifindex int, next abi.Port) error {
