@@ -2,7 +2,6 @@ package disturb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -19,24 +18,33 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// signalAPIServer pauses kube-apiserver, with all of its connections, or resumes it.
-func signalAPIServer(a action, signal unix.Signal) error {
-	p, ok := a.Process(a.node, cluster.APIServerProcess)
+// daemonOf is the process of kube-apiserver, or of culvert, at a node. It runs.
+func daemonOf(a action) (instance.Process, error) {
+	name := cluster.APIServerProcess
+	if a.node.Daemon() {
+		name = daemon.CulvertProcess
+	}
+	p, ok := a.Process(a.node, name)
 	if !ok || !p.Alive() {
-		return errors.New("kube-apiserver does not run")
+		return p, fmt.Errorf("%s does not run", name)
+	}
+	return p, nil
+}
+
+// signalDaemon pauses kube-apiserver or culvert, with all that it has open, or resumes it.
+func signalDaemon(a action, signal unix.Signal) error {
+	p, err := daemonOf(a)
+	if err != nil {
+		return err
 	}
 	return unix.Kill(p.PID, signal)
 }
 
 // stop kills kube-apiserver, or culvert.
 func stop(_ context.Context, a action) error {
-	name := cluster.APIServerProcess
-	if a.node.Daemon() {
-		name = daemon.CulvertProcess
-	}
-	p, ok := a.Process(a.node, name)
-	if !ok {
-		return fmt.Errorf("%s does not run", name)
+	p, err := daemonOf(a)
+	if err != nil {
+		return err
 	}
 	return p.Stop(unix.SIGKILL, instance.ReadyTime)
 }

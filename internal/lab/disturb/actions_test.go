@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/lab/cluster"
+	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/report"
@@ -64,39 +65,40 @@ func TestPodMTU(t *testing.T) {
 	}
 }
 
-// Events find kube-apiserver by the process that the lab started.
-func TestSignalAPIServer(t *testing.T) {
-	in := open(t, parse(t, "name: m\nsummary: s\nnodes: [{name: api, kind: apiserver}]\n"), unique("api"))
-	n := in.Node("api")
+// Events find kube-apiserver, and culvert, by the process that the lab started.
+func TestSignalDaemon(t *testing.T) {
+	in := open(t, parse(t, "name: m\nsummary: s\nnodes: [{name: api, kind: apiserver}, {name: upf, kind: culvert, config: {}}]\n"), unique("api"))
 	if err := in.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	if err := network.MakeNamespace(in, n); err != nil {
-		t.Fatal(err)
-	}
 	r := &Runner{Instance: in}
-	for _, kind := range []string{"pause", "stop"} {
-		if err := do(t, r, topology.Event{Do: kind, Node: "api"}); err == nil || !strings.Contains(err.Error(), "does not run") {
-			t.Errorf("%s without one: %v", kind, err)
-		}
-	}
-	if err := in.Start(n, cluster.APIServerProcess, "sleep", "60"); err != nil {
-		t.Fatal(err)
-	}
-	p, _ := in.Process(n, cluster.APIServerProcess)
-	for _, tt := range []struct {
-		do      string
-		stopped bool
-	}{{"pause", true}, {"resume", false}} {
-		if err := do(t, r, topology.Event{Do: tt.do, Node: "api"}); err != nil {
+	for node, name := range map[string]string{"api": cluster.APIServerProcess, "upf": daemon.CulvertProcess} {
+		if err := network.MakeNamespace(in, in.Node(node)); err != nil {
 			t.Fatal(err)
 		}
-		if !instance.WaitFor(5*time.Second, func() bool { return stopped(t, p) == tt.stopped }) {
-			t.Errorf("%s does not do it", tt.do)
+		for _, kind := range []string{"pause", "stop"} {
+			if err := do(t, r, topology.Event{Do: kind, Node: node}); err == nil || !strings.Contains(err.Error(), name+" does not run") {
+				t.Errorf("%s without %s: %v", kind, name, err)
+			}
 		}
-	}
-	if err := do(t, r, topology.Event{Do: "stop", Node: "api"}); err != nil || p.Alive() {
-		t.Errorf("stop: %v", err)
+		if err := in.Start(in.Node(node), name, "sleep", "60"); err != nil {
+			t.Fatal(err)
+		}
+		p, _ := in.Process(in.Node(node), name)
+		for _, tt := range []struct {
+			do      string
+			stopped bool
+		}{{"pause", true}, {"resume", false}} {
+			if err := do(t, r, topology.Event{Do: tt.do, Node: node}); err != nil {
+				t.Fatal(err)
+			}
+			if !instance.WaitFor(5*time.Second, func() bool { return stopped(t, p) == tt.stopped }) {
+				t.Errorf("%s of %s does not do it", tt.do, name)
+			}
+		}
+		if err := do(t, r, topology.Event{Do: "stop", Node: node}); err != nil || p.Alive() {
+			t.Errorf("stop of %s: %v", name, err)
+		}
 	}
 }
 

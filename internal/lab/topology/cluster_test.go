@@ -28,7 +28,7 @@ func TestParseCluster(t *testing.T) {
 		{"{name: no name,", "{name: no name, event: {do: object, object: {kind: Pod}},", []string{"object", "apiVersion"}},
 		{"{name: no name,", "{name: no name, event: {do: inject, node: p},", []string{"inject", "kind host"}},
 		{"{name: no name,", "{name: no name, event: {do: active, node: x},", []string{"active", "policy"}},
-		{"{name: no name,", "{name: no name, event: {do: pause, node: x},", []string{"pause", "kind apiserver"}},
+		{"{name: no name,", "{name: no name, event: {do: pause, node: y},", []string{"pause", "kind apiserver, culvert, cluster"}},
 		{"{name: no name,", "{name: no name, event: {do: stop, node: y},", []string{"stop", "kind apiserver, culvert, cluster"}},
 		{"{name: no name,", "{name: no name, event: {do: collect, node: y},", []string{"collect", "kind pod"}},
 		{"{name: both, kind: ping,", "{name: both, kind: one_family,", []string{"checks[0]", "families"}},

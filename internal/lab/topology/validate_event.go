@@ -56,8 +56,8 @@ var needs = map[string]need{
 	"detach":    {kindIs(Pod), nil},
 	"told":      {nil, validator.status},
 	"recorded":  {nil, validator.status},
-	"pause":     {kindIs(APIServer), nil},
-	"resume":    {kindIs(APIServer), nil},
+	"pause":     {kindIs(APIServer, Culvert, Cluster), nil},
+	"resume":    {kindIs(APIServer, Culvert, Cluster), nil},
 	"stop":      {kindIs(APIServer, Culvert, Cluster), nil},
 	"start":     {kindIs(APIServer, Culvert, Cluster), nil},
 	"collect": {kindIs(Pod), func(v validator, e *Event) {
