@@ -251,24 +251,24 @@ func (g *Group) run(ctx context.Context, p Pace, what procedure) (Result, error)
 // Forward sends the UPF the gNB's tunnel of each session: the second half of an
 // establishment.
 func (g *Group) Forward(ctx context.Context, p Pace) (Result, error) {
-	return g.run(ctx, p, g.forwarding("forward", nil, false))
+	return g.run(ctx, p, g.forwarding("forward", nil, (*encoder).forward))
 }
 
 // Handover moves sessions to other tunnels: session i to TEID + i. With
 // endMarker the UPF is asked to send End Markers on the old ones (SNDEM).
 func (g *Group) Handover(ctx context.Context, p Pace, to Tunnel, endMarker bool) (Result, error) {
-	return g.run(ctx, p, g.forwarding("handover", &to, endMarker))
+	return g.run(ctx, p, g.forwarding("handover", &to, func(e *encoder) []*ie.IE { return e.handover(endMarker) }))
 }
 
 // forwarding sends downlink packets to other tunnels, or, if to is nil, to those
 // that the sessions have.
-func (g *Group) forwarding(name string, to *Tunnel, endMarker bool) procedure {
+func (g *Group) forwarding(name string, to *Tunnel, build func(*encoder) []*ie.IE) procedure {
 	invalid := errors.Join(faults(name+": ", to.check("access")...)...)
 	if to == nil && g.spec.Access == nil {
 		invalid = fmt.Errorf("%s: where to? session group %s has no access tunnel: give one", name, g.spec.Name)
 	}
 	return procedure{
-		name: name, invalid: invalid, build: func(e *encoder) []*ie.IE { return e.forward(endMarker) }, access: to,
+		name: name, invalid: invalid, build: build, access: to,
 		accept: func(s *state, _ int, _ *wire.Answer) error { s.reported = false; return nil },
 	}
 }
@@ -283,7 +283,7 @@ func (g *Group) Idle(ctx context.Context, p Pace) (Result, error) {
 // Page waits for each session's downlink data report, and then lets packets go
 // to where they went before, or to another tunnel. It ends with ctx.
 func (g *Group) Page(ctx context.Context, p Pace, to *Tunnel) (Result, error) {
-	w, err := g.work(p, g.forwarding("page", to, false))
+	w, err := g.work(p, g.forwarding("page", to, (*encoder).forward))
 	if err != nil {
 		return Result{}, err
 	}

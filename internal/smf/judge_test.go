@@ -2,7 +2,6 @@ package smf
 
 import (
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -124,17 +123,18 @@ func TestLikeTheRealOnes(t *testing.T) {
 		// differs rewrites theirs by what we do otherwise on purpose.
 		differs func(string) string
 	}{
-		{"open5gs establishment", "open5gs.pcap", "frame.number == 7", establishment, Open5GS, open, 0, func(s string) string {
+		{"open5gs establishment", "replay/captures/open5gs.pcap", "frame.number == 7", establishment, Open5GS, open, 0, func(s string) string {
 			s = strings.Replace(s, "124,160,95,108,109", "124,160,95,108,81,109", 1) // usage of uplink packets counts too
 			return strings.Replace(s, ",141,", ",", 1)                               // nobody is identified
 		}},
-		{"open5gs forward", "open5gs.pcap", "frame.number == 9", modification, Open5GS, open, 0, nil},
-		{"open5gs idle", "open5gs.pcap", "frame.number == 23", modification, Open5GS, open, 2, nil},
-		{"free5gc establishment", "free5gc.pcap", "frame.number == 5", establishment, Free5GC, free, 0, nil},
-		{"free5gc forward", "free5gc.pcap", "frame.number == 7", modification, Free5GC, free, 0, nil},
+		{"open5gs forward", "replay/captures/open5gs.pcap", "frame.number == 9", modification, Open5GS, open, 0, nil},
+		{"open5gs idle", "replay/captures/open5gs.pcap", "frame.number == 23", modification, Open5GS, open, 2, nil},
+		{"free5gc establishment", "replay/captures/free5gc.pcap", "frame.number == 5", establishment, Free5GC, free, 0, nil},
+		{"free5gc forward", "replay/captures/free5gc.pcap", "frame.number == 7", modification, Free5GC, free, 0, nil},
+		{"free5gc handover", "testdata/free5gc-handover.pcap", "frame.number == 5", modification, Free5GC, free, 1, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			want := tree(t, filepath.Join("replay", "captures", tt.theirs), tt.their)[0]
+			want := tree(t, tt.theirs, tt.their)[0]
 			if want == "" {
 				t.Fatal("the capture has no such frame")
 			}

@@ -53,16 +53,22 @@ func (e *encoder) modification(ies ...*ie.IE) []*ie.IE {
 	return ies
 }
 
-// forward is the modification that says where downlink packets go: at first, at
-// a handover, or when an idle UE is back.
-func (e *encoder) forward(endMarker bool) []*ie.IE {
-	update := ie.NewUpdateFAR(ie.NewFARID(e.farDown), e.action(actionForw), e.toAccess(endMarker))
-	if e.dialect == Free5GC {
-		pdr := e.createPDR(true, nil, 0)
-		pdr.Type = ie.UpdatePDR
-		return e.modification(pdr, update)
+// forward is the modification that says where downlink packets go, at first or when an
+// idle UE is back. free5GC's SMF repeats the PDR.
+func (e *encoder) forward() []*ie.IE {
+	if e.dialect != Free5GC {
+		return e.handover(false)
 	}
-	return e.modification(update)
+	pdr := e.createPDR(true, nil, 0)
+	pdr.Type = ie.UpdatePDR
+	return e.modification(pdr, e.toTunnel(false))
+}
+
+// handover is the modification that moves downlink packets to another tunnel.
+func (e *encoder) handover(endMarker bool) []*ie.IE { return e.modification(e.toTunnel(endMarker)) }
+
+func (e *encoder) toTunnel(endMarker bool) *ie.IE {
+	return ie.NewUpdateFAR(ie.NewFARID(e.farDown), e.action(actionForw), e.toAccess(endMarker))
 }
 
 // idle lets the UPF buffer. Free5GC's SMF asks for the usage at the same time,

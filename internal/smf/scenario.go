@@ -369,7 +369,7 @@ type perform func(context.Context, Pace) (Result, error)
 func (g *Group) procedures(p *Step) []perform {
 	forward := func(name string) perform {
 		return func(ctx context.Context, pace Pace) (Result, error) {
-			return g.run(ctx, pace, g.forwarding(name, p.Access, false))
+			return g.run(ctx, pace, g.forwarding(name, p.Access, (*encoder).forward))
 		}
 	}
 	switch p.Do {

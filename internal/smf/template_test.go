@@ -53,8 +53,8 @@ func TestTemplates(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	builds := map[string]func(*encoder) []*ie.IE{
 		"establish": (*encoder).establish,
-		"forward":   func(e *encoder) []*ie.IE { return e.forward(false) },
-		"handover":  func(e *encoder) []*ie.IE { return e.forward(true) },
+		"forward":   (*encoder).forward,
+		"handover":  func(e *encoder) []*ie.IE { return e.handover(true) },
 		"idle":      (*encoder).idle,
 		"query":     func(e *encoder) []*ie.IE { return e.modification(e.query()...) },
 		"modify": func(e *encoder) []*ie.IE {
