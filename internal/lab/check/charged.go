@@ -21,13 +21,14 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
+	"github.com/culvert-net/culvert/internal/probe"
 )
 
 // recordTime is how long a core may take to write its records of a session that has ended.
 const recordTime = 10 * time.Second
 
-// charged sends both ways, ends the session by the check's events, and wants the core's
-// records of it to say what both ends of its packets counted themselves, octet by octet.
+// charged sends both ways, ends the session, and wants the core's records of it to say what
+// both ends of its packets counted themselves, octet by octet.
 func charged(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
 	x := c.Expect.Charged
 	seid, err := daemon.CPSEID(ctx, r.Instance, r.Node(x.UPF), c.Source)
@@ -44,7 +45,7 @@ func charged(ctx context.Context, r *disturb.Runner, c *topology.Check, o *repor
 	if err != nil {
 		return err
 	}
-	if err := disturb.Do(ctx, r, c.AllEvents(), o); err != nil {
+	if err := disturb.Do(ctx, r, x.End, o); err != nil {
 		return err
 	}
 	if x.Downlink {
@@ -85,18 +86,26 @@ func compareVolume(of string, got, want volume, o *report.Outcome) {
 }
 
 // carry sends a check's streams, and returns what of them the data network counted. It is an
-// error unless the gNB's end counted the same.
+// error unless the gNBs' end counted the same: by all devices, since a UE may move to another.
 func carry(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) (volume, error) {
-	device := func() (gtpulink.LinkStats, error) {
+	endpoint := func() (octets volume, err error) {
 		response, err := daemon.AskEndpoint(r.Instance, r.Node(c.From), gtpulink.Request{Op: "Stats"})
-		return response.Stats.Links[c.Device], err
+		for _, l := range response.Stats.Links {
+			octets.up += l.SentOctets
+			octets.down += l.ReceivedOctets
+		}
+		return octets, err
 	}
-	before, err := device()
+	before, err := endpoint()
 	if err != nil {
 		return volume{}, err
 	}
 	streams := streams(r, c)
-	results, err := sendAll(ctx, streams, nil)
+	var results []probe.StreamResult
+	err = disturb.During(ctx, r, c, o, func(busy func() bool) (err error) {
+		results, err = sendAll(ctx, streams, busy)
+		return err
+	})
 	if err != nil {
 		return volume{}, err
 	}
@@ -110,8 +119,8 @@ func carry(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.
 	}
 	var gnb volume
 	instance.WaitFor(AnswerTime, func() bool { // a T-PDU counts after the device has it
-		after, e := device()
-		gnb, err = volume{up: after.SentOctets - before.SentOctets, down: after.ReceivedOctets - before.ReceivedOctets}, e
+		after, e := endpoint()
+		gnb, err = volume{up: after.up - before.up, down: after.down - before.down}, e
 		return e != nil || gnb == network
 	})
 	if err == nil && gnb != network {

@@ -20,13 +20,14 @@ func procedure(ctx context.Context, r *disturb.Runner, c *topology.Check, o *rep
 }
 
 // captured looks, with tshark, for frames that match a filter in what a program captured: at
-// least Count of them, or none.
+// least Count of them, or none. tshark reads the file twice: only then it knows of a request
+// which frame answers it.
 func captured(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
 	file := filepath.Join(r.Dir(), c.From, c.Capture)
 	var frames int
 	var first []byte
 	look := func() error {
-		out, err := namespace.Output(exec.CommandContext(ctx, "tshark", "-r", file, "-Y", c.Filter))
+		out, err := namespace.Output(exec.CommandContext(ctx, "tshark", "-2", "-r", file, "-Y", c.Filter))
 		frames = bytes.Count(out, []byte("\n"))
 		first, _, _ = bytes.Cut(out, []byte("\n"))
 		return err

@@ -241,6 +241,8 @@ type ChargedExpect struct {
 	UPF     string `json:"upf"`     // that has the session
 	Node    string `json:"node"`    // that has the capture of N4
 	Capture string `json:"capture"` // a file of it
+	// End ends the session, when all is sent.
+	End []Event `json:"end"`
 	// Downlink is all that the SMF has measured.
 	Downlink bool `json:"downlink,omitempty"`
 	// CDR wants a charging data record of free5GC's CHF, too, of the subscriber with this IMSI.

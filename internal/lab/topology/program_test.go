@@ -9,11 +9,11 @@ import (
 const moved = "kind: procedure, events: [{do: tunnel, node: gnb, device: g, upf: upf, ue: 10.60.100.1}]"
 
 // chargedOf is what a check of kind charged has to say.
-const chargedOf = "{upf: upf, node: x, capture: x.pcap}"
+const chargedOf = "{upf: upf, node: x, capture: x.pcap, end: [{do: end, program: first}]}"
 
 // chargedBy is a check of kind charged without its name.
 func chargedBy(fields, charged string) string {
-	return "kind: charged, from: gnb, device: g, at: upf, events: [{do: end, program: first}], " + fields + ", expect: {charged: " + charged + "}"
+	return "kind: charged, from: gnb, device: g, at: upf, " + fields + ", expect: {charged: " + charged + "}"
 }
 
 func TestParsePrograms(t *testing.T) {
@@ -51,9 +51,11 @@ func TestParsePrograms(t *testing.T) {
 		{"charged without a word", moved, chargedBy("both: true", ""), []string{"checks[12]", "charged", "both"}},
 		{"charged otherwise", moved, strings.Replace(chargedBy("both: true", chargedOf), "kind: charged", "kind: udp", 1), []string{"checks[12]", "charged", "both"}},
 		{"charged one way", moved, chargedBy("count: 1", chargedOf), []string{"checks[12]", "charged", "both"}},
-		{"charged by no UPF", moved, chargedBy("both: true", "{upf: x, node: x, capture: x.pcap}"), []string{"checks[12]", "expect: charged", "culvert"}},
-		{"charged by no capture", moved, chargedBy("both: true", "{upf: upf, node: x, capture: ../x}"), []string{"checks[12]", "expect: charged", "capture"}},
-		{"charged nobody", moved, chargedBy("both: true", "{upf: upf, node: x, capture: x.pcap, cdr: imsi-1}"), []string{"checks[12]", "cdr", "imsi-1"}},
+		{"charged by no UPF", moved, chargedBy("both: true", strings.Replace(chargedOf, "upf: upf", "upf: x", 1)), []string{"checks[12]", "expect: charged", "culvert"}},
+		{"charged by no capture", moved, chargedBy("both: true", strings.Replace(chargedOf, "x.pcap", "../x", 1)), []string{"checks[12]", "expect: charged", "capture"}},
+		{"charged nobody", moved, chargedBy("both: true", strings.Replace(chargedOf, "{", "{cdr: imsi-1, ", 1)), []string{"checks[12]", "cdr", "imsi-1"}},
+		{"charged for ever", moved, chargedBy("both: true", "{upf: upf, node: x, capture: x.pcap}"), []string{"checks[12]", "charged", "end: missing"}},
+		{"charged and ended by nobody", moved, chargedBy("both: true", strings.Replace(chargedOf, "program: first", "program: nobody", 1)), []string{"checks[12]", "charged", "nobody"}},
 		{"charged by no device", moved, strings.Replace(chargedBy("both: true", chargedOf), "device: g", "device: x", 1), []string{"checks[12]", "GTP-U link", "x"}},
 		{"no events", "[{do: program, program: first}]", "[]", []string{"checks[3]", "events"}},
 		{"no filter", "filter: pfcp, ", "", []string{"checks[8]", "filter"}},

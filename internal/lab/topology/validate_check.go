@@ -188,14 +188,18 @@ func (v validator) expect(c *Check) {
 		v.want(c.Kind == "udp" && len(v.t.Node(c.From).GTPU) > 0,
 			"usage: it is compared with one stream (udp) from a node with GTP-U links")
 	}
-	isCharged := c.Kind == "charged" && c.Both && len(c.AllEvents()) > 0
+	isCharged := c.Kind == "charged" && c.Both
 	v.want(isCharged == (c.Expect.Charged != nil) && isCharged == (c.Kind == "charged"),
-		"charged: a check of kind charged sends both ways, ends the session by its events, and says here where the records are")
+		"charged: a check of kind charged sends both ways, and says here how the session ends and where the records are")
 	if x := c.Expect.Charged; x != nil {
 		in := v.in("charged")
 		in.endpoint(c.From, c.Device)
 		in.culvert(x.UPF)
 		in.want(v.t.Node(x.Node) != nil && x.Capture != "" && !strings.Contains(x.Capture, "/"), "node, capture: give a file of a node")
+		in.want(len(x.End) > 0, "end: missing: what ends the session")
+		for i := range x.End {
+			in.in("end").event(&x.End[i])
+		}
 		in.want(x.CDR == "" || imsiForm.MatchString(x.CDR), "cdr: %q: give an IMSI", x.CDR)
 	}
 	for _, x := range c.Expect.Reports {
