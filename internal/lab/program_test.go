@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/lab/check"
+	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -23,12 +24,15 @@ func TestPrograms(t *testing.T) {
 	in := open(t, parse(t, text), unique("core"))
 	wantError(t, up(t.Context(), in, "", quiet), "lab core", "--core")
 	in.Core = t.TempDir()
-	script := "#!/bin/sh\necho it is ready, and again; cat \"$1\" || [ \"$2\" != once ] || exit 3; [ \"$2\" = once ] || exec sleep 60\n"
+	script := "#!/bin/sh\necho it is ready; sleep .3; echo it is ready, and again; cat \"$1\" || [ \"$2\" != once ] || exit 3; [ \"$2\" = once ] || exec sleep 60\n"
 	if err := os.WriteFile(filepath.Join(in.Core, "culvert-test-say"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := up(t.Context(), in, "", quiet); err != nil {
 		t.Fatal(err)
+	}
+	if err := daemon.Says(in, in.Node("x"), "first", "and again", 1); err != nil {
+		t.Errorf("first is ready before it has said so twice: %v", err)
 	}
 	file, err := os.ReadFile(in.File(in.Node("x"), "x.yaml"))
 	if want := "dir: '" + filepath.Join(in.Dir(), "x") + "'\nlist:\n- 1\n- 2\n"; err != nil || string(file) != want {

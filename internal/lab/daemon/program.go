@@ -198,7 +198,7 @@ func programLog(in *instance.Instance, p *topology.Program) string {
 
 func isReady(in *instance.Instance, p *topology.Program) error {
 	if p.Says != "" {
-		if err := Says(in, p.Node, p.Name, p.Says, 1); err != nil {
+		if err := Says(in, p.Node, p.Name, p.Says, max(1, p.Times)); err != nil {
 			return err
 		}
 	}

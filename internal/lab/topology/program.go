@@ -14,9 +14,10 @@ type Program struct {
 	// Commands are what it may run as: the first whose program is in the folder of
 	// --core, or is installed. DirWord in an argument stands for the node's directory.
 	Commands [][]string `json:"commands"`
-	// It is ready when it listens by TCP there, and when its log says so.
+	// It is ready when it listens by TCP there, and when its log says so: Times, once unless set.
 	Listens netip.AddrPort `json:"listens,omitzero"`
 	Says    string         `json:"says,omitempty"`
+	Times   int            `json:"times,omitempty"`
 	// Tries is how often it is started anew where it is not ready in time: once unless set.
 	Tries int `json:"tries,omitempty"`
 	// Later: an event starts it. Once: it ends by itself, and its exit status is that of the event.
@@ -97,6 +98,7 @@ func (v validator) programs(n *Node, seen map[string]bool) {
 		in := v.in("programs[%d]", i)
 		in.name(p.Name, seen)
 		in.want(p.Tries >= 0 && (p.Tries == 0 || p.Listens.IsValid() || p.Says != ""), "tries: %s: give a positive number, of a program that is waited for", p.Name)
+		in.want(p.Times >= 0 && (p.Times == 0 || p.Says != ""), "times: %s: give a positive number, and what it says", p.Name)
 		in.want(!p.Once || p.Later && !p.Listens.IsValid() && p.Says == "", "once: %s: it is started by events only (later), and is not waited for", p.Name)
 		in.want(len(p.Commands) > 0 && !slices.ContainsFunc(p.Commands, func(c []string) bool { return len(c) == 0 || c[0] == "" || strings.Contains(c[0], "/") }),
 			"commands: %s: give at least one, each of which begins with the name of a program", p.Name)

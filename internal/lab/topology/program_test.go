@@ -44,6 +44,7 @@ func TestParsePrograms(t *testing.T) {
 		{"unknown program", "{do: end, program: second}]}\n  - {name: twice", "{do: end, program: third}]}\n  - {name: twice", []string{"checks[2]", "third"}},
 		{"says nothing", "says: again, times: 2, for: 1ms", "for: 1ms", []string{"checks[1]", "says"}},
 		{"tries", "name: second, later: true,", "name: second, later: true, tries: -1,", []string{"programs[1]", "tries", "second"}},
+		{"times", "says: ready, times: 2", "times: 2", []string{"programs[0]", "times", "first"}},
 		{"both say", "says, program: first", "says, node: upf, program: first", []string{"checks[1]", "program, node"}},
 		{"killed by nobody", "{do: end, program: second}]}\n  - {name: twice", "{do: kill, program: third}]}\n  - {name: twice", []string{"checks[2]", "third"}},
 		{"solicited for nothing", moved, "kind: advertised, from: gnb, device: g", []string{"checks[12]", "prefix"}},
