@@ -118,6 +118,17 @@ type PDRStatus struct {
 	PDR     uint16  `json:"pdr"`
 	Counter Counter `json:"counter"`
 	Words   string  `json:"words,omitempty"` // the rule as a sentence, for people
+	// Policy is the SR policy that the packets take; nil: none.
+	Policy *PDRPolicy `json:"policy,omitempty"`
+}
+
+// PDRPolicy is an SR policy as packets of a PDR meet it.
+type PDRPolicy struct {
+	Name     string     `json:"name"`
+	Color    uint32     `json:"color,omitempty"`
+	Endpoint netip.Addr `json:"endpoint,omitzero"`
+	// Verdict is on the candidate path that the policy has.
+	Verdict srpolicy.Verdict `json:"verdict"`
 }
 
 // URRStatus is what a URR has counted since its last report.

@@ -242,7 +242,7 @@ func (a *Agent) Sessions(f SessionFilter) (list []SessionStatus, total int, err 
 		// One session comes with what the SMF said, and what each rule counted.
 		one := sessionStatus(v)
 		for _, p := range v.Volumes {
-			one.PDRs = append(one.PDRs, PDRStatus{p.PDR, p.Volume, v.Session.Words(v.Session.PDR(p.PDR))})
+			one.PDRs = append(one.PDRs, PDRStatus{p.PDR, p.Volume, v.Session.Words(v.Session.PDR(p.PDR)), a.core.policyOf(v.Policies[p.PDR])})
 		}
 		for _, u := range v.URRs {
 			one.URRs = append(one.URRs, URRStatus{u.URR, u.Sequence, u.Volume.Uplink, u.Volume.Downlink, u.Exhausted})
@@ -255,6 +255,21 @@ func (a *Agent) Sessions(f SessionFilter) (list []SessionStatus, total int, err 
 		list = append(list, sessionStatus(v))
 	}
 	return list, total, err
+}
+
+// policyOf is a policy as packets meet it; nil: no policy has that name.
+func (c *core) policyOf(name string) *PDRPolicy {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	p, there := c.writer.Tables.Policies[name]
+	if !there {
+		return nil
+	}
+	out := &PDRPolicy{Name: name, Color: p.Color, Endpoint: p.Endpoint}
+	if verdicts := c.writer.Tables.Verdicts[name]; len(verdicts) > 0 {
+		out.Verdict = verdicts[0]
+	}
+	return out
 }
 
 func (f SessionFilter) match(s *session.Session, name string) bool {

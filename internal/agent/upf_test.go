@@ -23,6 +23,7 @@ import (
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/smf"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 const userPlaneFile = `
@@ -334,4 +335,77 @@ func TestSessionsAreReadMeanwhile(t *testing.T) {
 		return nil, errors.New("nobody read the journal")
 	}
 	d.start(t, links("eth0", "eth1"))
+}
+
+// The packets of a session's rules take the policies of their QoS flows. The session names them,
+// and the candidate path that they have.
+func TestPoliciesOfASession(t *testing.T) {
+	dp, dir := newFake(), t.TempDir()
+	const n9 = "{transport: srv6, mode: enhanced, uplink_policy: south, downlink_policy: north, qos_flows: [{qfis: [QFI], uplink_policy: north}]}"
+	file := strings.Replace(withN9(n9), `{name: north,`, `{name: north, color: 100, endpoint: "fc00:3::9",`, 1)
+	d := prepareUPF(t, dir, strings.Replace(file, "QFI", "9", 1), dp).start(t, towards("fc00:2::/32", "fc00:3::/32", "fc00:4::/32"))
+	c := dial(t)
+	if _, err := c.Associate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	established(t, c)
+	session := func() SessionStatus {
+		t.Helper()
+		list, _, err := d.Sessions(SessionFilter{UE: netip.MustParseAddr("10.45.0.1")})
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		one, _, err := d.Sessions(SessionFilter{SEID: &list[0].SEID})
+		if err != nil || len(one[0].PDRs) != 2 {
+			t.Fatalf("%+v, %v", one, err)
+		}
+		return one[0]
+	}
+	check := func(what, up string, path srpolicy.Verdict) {
+		t.Helper()
+		for _, pdr := range session().PDRs {
+			want, p := "north", pdr.Policy
+			if strings.HasPrefix(pdr.Words, "uplink") {
+				want = up
+			}
+			if p == nil || p.Name != want {
+				t.Fatalf("%s: PDR %d takes %+v, want %s", what, pdr.PDR, p, want)
+			}
+			if want != "north" {
+				continue
+			}
+			p.Verdict.Why = ""
+			if p.Color != 100 || p.Endpoint != netip.MustParseAddr("fc00:3::9") || p.Verdict != path {
+				t.Errorf("%s: %+v", what, p)
+			}
+		}
+	}
+	own := srpolicy.Verdict{Preference: srpolicy.DefaultPreference, Valid: true, Active: true}
+	check("by QFI", "north", own)
+	apply := func(text string) {
+		t.Helper()
+		if _, err := d.Apply(t.Context(), parse(t, text), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(strings.Replace(file, "QFI", "8", 1))
+	check("another flow", "south", own)
+	apply(strings.Replace(file, "QFI", "9", 1) + `candidate_paths: [{name: spare, policy: north, preference: 200, segment_lists: [{segments: ["fc00:4::1"]}]}]`)
+	check("another path", "north", srpolicy.Verdict{Path: "spare", Preference: 200, Valid: true, Active: true})
+	d.watcher.options.OnChange(towards("fc00:2::/32"))
+	d.says(t, "its last path is gone", func() bool {
+		for _, pdr := range session().PDRs {
+			if v := pdr.Policy.Verdict; v.Valid || !strings.Contains(v.Why, "no route") {
+				return false
+			}
+		}
+		return true
+	})
+	apply(withN9(byGTPU))
+	if one := session(); one.PDRs[0].Policy != nil || one.PDRs[1].Policy != nil {
+		t.Errorf("by GTP-U: %+v", one.PDRs)
+	}
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
 }

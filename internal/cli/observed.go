@@ -173,6 +173,7 @@ func sessionTable(g *printer.Grid, s agent.SessionStatus) {
 	for _, p := range s.PDRs {
 		g.Row(p.PDR, p.Counter.Packets, p.Counter.Bytes, p.Words)
 	}
+	sessionPolicies(g, s.PDRs)
 	if len(s.URRs) == 0 {
 		return
 	}
@@ -180,6 +181,23 @@ func sessionTable(g *printer.Grid, s agent.SessionStatus) {
 	g.Row("URR", "UR-SEQN", "UPLINK", "DOWNLINK", "QUOTA")
 	for _, u := range s.URRs {
 		g.Row(u.URR, u.Sequence, u.Uplink, u.Downlink, map[bool]string{true: "used up"}[u.Exhausted])
+	}
+}
+
+// sessionPolicies are the SR policies that packets of PDRs take.
+func sessionPolicies(g *printer.Grid, list []agent.PDRStatus) {
+	begun := false
+	for _, p := range list {
+		if p.Policy == nil {
+			continue
+		}
+		if !begun {
+			begun = true
+			g.Gap()
+			g.Row("PDR", "SR POLICY", "COLOR", "ENDPOINT", "PATH", "STATE", "WHY")
+		}
+		v := p.Policy.Verdict
+		g.Row(p.PDR, p.Policy.Name, p.Policy.Color, valid(p.Policy.Endpoint), cmp.Or(v.Path, "own"), pathState(v), v.Why)
 	}
 }
 

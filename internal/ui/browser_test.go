@@ -136,7 +136,7 @@ func open(t *testing.T, address string) *browser.Browser {
 var views = []struct{ name, ready string }{
 	{"topology", `document.querySelectorAll(".box").length > 4 && [...document.querySelectorAll("td.n")].some(e => /^8\.\d+ Mbit/.test(e.textContent))`},
 	{"sessions", `document.querySelectorAll("tbody tr").length == 25 && [...document.querySelectorAll("td.n")].some(e => /Mbit/.test(e.textContent))`},
-	{"sessions/0x3c", `document.querySelector(".chart polyline")?.points.length > 1`},
+	{"sessions/0x3c", `document.querySelector(".chart polyline")?.points.length > 1 && document.querySelector("main").innerText.includes("voice, color 100, path te:voice: valid")`},
 	{"why", `document.querySelector(".findings") && [...document.querySelectorAll("button")].some(e => /^\d\d:/.test(e.textContent))`},
 	{"paths", `document.querySelectorAll(".policy").length > 0 && /Mbit/.test(document.querySelector(".policy").innerText)`},
 	{"cluster", `document.querySelectorAll("main p.empty").length == 1`},

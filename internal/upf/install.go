@@ -42,17 +42,23 @@ type plan struct {
 // compile plans a session with its usage, which may be nil.
 func (i *installer) compile(s *session.Session, u *usage.Usage) (p plan, err error) {
 	config := i.config.Load()
-	in := rules.Input{Session: s, Blocked: u.Blocked(s), UEToUE: config.UEToUE}
 	m := rules.MatchSlice(config.Slices, s)
-	if m.Slice != nil {
-		in.Slice, in.Index, in.VPN = m.Slice, config.indices[m.Index], config.vpns[m.Slice.Name]
-	}
+	in := config.input(m, s, u)
 	p.usage, p.slice = u, in.Index
 	if p.rules, err = rules.Compile(in); err == nil {
 		u.Limit(s, p.rules.Rules)
 		config.matches.note(config.Slices, s, m)
 	}
 	return p, err
+}
+
+// input is what the rules of a session depend on, with its usage, which may be nil.
+func (c *settings) input(m rules.Match, s *session.Session, u *usage.Usage) rules.Input {
+	in := rules.Input{Session: s, Blocked: u.Blocked(s), UEToUE: c.UEToUE}
+	if m.Slice != nil {
+		in.Slice, in.Index, in.VPN = m.Slice, c.indices[m.Index], c.vpns[m.Slice.Name]
+	}
+	return in
 }
 
 // compileChange plans a modification.

@@ -22,7 +22,9 @@ type View struct {
 	// has another SD.
 	SliceNote string
 	Volumes   []PDRVolume // of each PDR
-	URRs      []usage.Status
+	// Policies are the SR policies that packets of PDRs take, by PDR ID.
+	Policies map[uint16]string
+	URRs     []usage.Status
 	// Buffered counts the packets that are kept, and BufferedBytes their octets.
 	Buffered, BufferedBytes int
 	// BufferFull counts the packets that came, and were dropped because the buffer was
@@ -74,7 +76,11 @@ func (u *UPF) View(seid uint64) (v View, exists bool, err error) {
 	defer e.Unlock()
 	config := u.install.config.Load()
 	v = View{Session: e.Session(), Slice: config.sliceName(e.Slice())}
-	v.SliceNote = rules.MatchSlice(config.Slices, v.Session).Note(config.Slices, v.Session)
+	match := rules.MatchSlice(config.Slices, v.Session)
+	v.SliceNote = match.Note(config.Slices, v.Session)
+	if v.Policies, err = rules.Policies(config.input(match, v.Session, e.Usage)); err != nil {
+		return View{}, false, err
+	}
 	counts, err := u.o.DataPath.SessionUsage(seid)
 	if err != nil {
 		return View{}, false, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // Rate of each counter of a Busy agent: packets of 1000 octets in a second.
@@ -118,7 +119,10 @@ func (b *Busy) Sessions(f agent.SessionFilter) (list []agent.SessionStatus, tota
 		s := b.session(*f.SEID)
 		s.PDRs = []agent.PDRStatus{
 			{PDR: 1, Counter: s.Uplink, Words: b.name(fmt.Sprintf("uplink, TEID %#x, UE %s -> N6 of internet, counted by URR 1", s.TEIDs[0], s.UE[0]))},
-			{PDR: 2, Counter: s.Downlink, Words: b.name(fmt.Sprintf("downlink, UE %s -> gNB 203.0.113.9 TEID 0x7", s.UE[0]))},
+			{PDR: 2, Counter: s.Downlink, Words: b.name(fmt.Sprintf("downlink, UE %s -> gNB 203.0.113.9 TEID 0x7", s.UE[0])), Policy: &agent.PDRPolicy{
+				Name: b.name("voice"), Color: 100, Endpoint: netip.MustParseAddr("2001:db8:2::1"),
+				Verdict: srpolicy.Verdict{Path: b.name("te:voice"), Preference: 150, Valid: true, Active: true},
+			}},
 		}
 		s.URRs = []agent.URRStatus{{URR: 1, Sequence: 4, Uplink: s.Uplink.Bytes, Downlink: s.Downlink.Bytes}}
 		s.Rules = json.RawMessage(fmt.Sprintf(`{"seid":%d,"ue":%q}`, s.SEID, s.UE[0]))

@@ -9,6 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/nat"
 	"github.com/culvert-net/culvert/internal/slice"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // Slices lists the slices of the configuration.
@@ -69,6 +70,10 @@ func (a *Agent) Sessions(f agent.SessionFilter) (list []agent.SessionStatus, tot
 			if s.SEID == *f.SEID {
 				s.PDRs = []agent.PDRStatus{
 					{PDR: 1, Counter: s.Uplink, Words: "uplink, TEID 0x1000001 at 203.0.113.1, UE 10.45.0.1/32 -> N6 of internet, counted by URR 1"},
+					{PDR: 3, Counter: counted(9, 0), Words: "uplink, TEID 0x1000001 at 203.0.113.1, QFI 5, UE 10.45.0.1/32 -> N6 of internet", Policy: &agent.PDRPolicy{
+						Name: "voice", Color: 100, Endpoint: netip.MustParseAddr("2001:db8:2::1"),
+						Verdict: srpolicy.Verdict{Path: "te:voice", Preference: 150, Valid: true, Active: true, Why: "the valid path with the highest preference"},
+					}},
 					{PDR: 2, Counter: s.Downlink, Words: "downlink, UE 10.45.0.1/32 -> gNB 203.0.113.9 TEID 0x7, at most 100 Mbit/s (QER 1)"},
 				}
 				s.URRs = []agent.URRStatus{{URR: 1, Sequence: 4, Uplink: 1 << 60, Downlink: 500, Exhausted: true}}

@@ -5625,7 +5625,8 @@ type PDRStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pdr           uint32                 `protobuf:"varint,1,opt,name=pdr,proto3" json:"pdr,omitempty"`
 	Counter       *Counter               `protobuf:"bytes,2,opt,name=counter,proto3" json:"counter,omitempty"`
-	Words         string                 `protobuf:"bytes,3,opt,name=words,proto3" json:"words,omitempty"` // the rule as a sentence, for people
+	Words         string                 `protobuf:"bytes,3,opt,name=words,proto3" json:"words,omitempty"`   // the rule as a sentence, for people
+	Policy        *PDRPolicy             `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"` // the SR policy that the packets take, if any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5681,6 +5682,82 @@ func (x *PDRStatus) GetWords() string {
 	return ""
 }
 
+func (x *PDRStatus) GetPolicy() *PDRPolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+// PDRPolicy is an SR policy as packets of a PDR meet it.
+type PDRPolicy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Color         uint32                 `protobuf:"varint,2,opt,name=color,proto3" json:"color,omitempty"`
+	Endpoint      string                 `protobuf:"bytes,3,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	Verdict       *Verdict               `protobuf:"bytes,4,opt,name=verdict,proto3" json:"verdict,omitempty"` // on the candidate path that the policy has
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PDRPolicy) Reset() {
+	*x = PDRPolicy{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PDRPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PDRPolicy) ProtoMessage() {}
+
+func (x *PDRPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PDRPolicy.ProtoReflect.Descriptor instead.
+func (*PDRPolicy) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *PDRPolicy) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PDRPolicy) GetColor() uint32 {
+	if x != nil {
+		return x.Color
+	}
+	return 0
+}
+
+func (x *PDRPolicy) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *PDRPolicy) GetVerdict() *Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return nil
+}
+
 // URRStatus is what a URR has counted since its last report.
 type URRStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5695,7 +5772,7 @@ type URRStatus struct {
 
 func (x *URRStatus) Reset() {
 	*x = URRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5707,7 +5784,7 @@ func (x *URRStatus) String() string {
 func (*URRStatus) ProtoMessage() {}
 
 func (x *URRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5720,7 +5797,7 @@ func (x *URRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
 func (*URRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *URRStatus) GetUrr() uint32 {
@@ -5772,7 +5849,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5784,7 +5861,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5797,7 +5874,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -5856,7 +5933,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5868,7 +5945,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5881,7 +5958,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Outcome) GetReason() string {
@@ -5930,7 +6007,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5942,7 +6019,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5955,7 +6032,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -5992,7 +6069,7 @@ type SIDStatus struct {
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6004,7 +6081,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6017,7 +6094,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -6074,7 +6151,7 @@ type PolicyStatus struct {
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6086,7 +6163,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6099,7 +6176,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -6188,7 +6265,7 @@ type ProtectionList struct {
 
 func (x *ProtectionList) Reset() {
 	*x = ProtectionList{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6200,7 +6277,7 @@ func (x *ProtectionList) String() string {
 func (*ProtectionList) ProtoMessage() {}
 
 func (x *ProtectionList) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6213,7 +6290,7 @@ func (x *ProtectionList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtectionList.ProtoReflect.Descriptor instead.
 func (*ProtectionList) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ProtectionList) GetWeight() uint32 {
@@ -6276,7 +6353,7 @@ type PathMTU struct {
 
 func (x *PathMTU) Reset() {
 	*x = PathMTU{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6288,7 +6365,7 @@ func (x *PathMTU) String() string {
 func (*PathMTU) ProtoMessage() {}
 
 func (x *PathMTU) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6301,7 +6378,7 @@ func (x *PathMTU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathMTU.ProtoReflect.Descriptor instead.
 func (*PathMTU) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *PathMTU) GetMtu() uint32 {
@@ -6330,7 +6407,7 @@ type Delay struct {
 
 func (x *Delay) Reset() {
 	*x = Delay{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6342,7 +6419,7 @@ func (x *Delay) String() string {
 func (*Delay) ProtoMessage() {}
 
 func (x *Delay) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6355,7 +6432,7 @@ func (x *Delay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delay.ProtoReflect.Descriptor instead.
 func (*Delay) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Delay) GetMinimum() uint64 {
@@ -6394,7 +6471,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6406,7 +6483,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6419,7 +6496,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Verdict) GetPath() string {
@@ -6475,7 +6552,7 @@ type CandidatePathStatus struct {
 
 func (x *CandidatePathStatus) Reset() {
 	*x = CandidatePathStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6487,7 +6564,7 @@ func (x *CandidatePathStatus) String() string {
 func (*CandidatePathStatus) ProtoMessage() {}
 
 func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6500,7 +6577,7 @@ func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CandidatePathStatus.ProtoReflect.Descriptor instead.
 func (*CandidatePathStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CandidatePathStatus) GetResource() *CandidatePath {
@@ -6539,7 +6616,7 @@ type ClassStatus struct {
 
 func (x *ClassStatus) Reset() {
 	*x = ClassStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6551,7 +6628,7 @@ func (x *ClassStatus) String() string {
 func (*ClassStatus) ProtoMessage() {}
 
 func (x *ClassStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6564,7 +6641,7 @@ func (x *ClassStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassStatus.ProtoReflect.Descriptor instead.
 func (*ClassStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ClassStatus) GetResource() *TrafficClass {
@@ -6620,7 +6697,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6632,7 +6709,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6645,7 +6722,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -6682,7 +6759,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6694,7 +6771,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6707,7 +6784,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -6756,7 +6833,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6768,7 +6845,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6781,7 +6858,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Attachment) GetContainerId() string {
@@ -6818,7 +6895,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6830,7 +6907,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6843,7 +6920,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Pod) GetNetwork() string {
@@ -6936,7 +7013,7 @@ type PodStatus struct {
 
 func (x *PodStatus) Reset() {
 	*x = PodStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6948,7 +7025,7 @@ func (x *PodStatus) String() string {
 func (*PodStatus) ProtoMessage() {}
 
 func (x *PodStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6961,7 +7038,7 @@ func (x *PodStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodStatus.ProtoReflect.Descriptor instead.
 func (*PodStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *PodStatus) GetAttachment() *Attachment {
@@ -7013,7 +7090,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7025,7 +7102,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7038,7 +7115,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -7092,7 +7169,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7104,7 +7181,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7117,7 +7194,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -7136,7 +7213,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7148,7 +7225,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7161,7 +7238,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -7180,7 +7257,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7192,7 +7269,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7205,7 +7282,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -7224,7 +7301,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7236,7 +7313,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7249,7 +7326,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -7268,7 +7345,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7280,7 +7357,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7293,7 +7370,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -7312,7 +7389,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7324,7 +7401,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7337,7 +7414,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -7356,7 +7433,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7368,7 +7445,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7381,7 +7458,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -7400,7 +7477,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7412,7 +7489,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7425,7 +7502,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -7444,7 +7521,7 @@ type ListCandidatePathsRequest struct {
 
 func (x *ListCandidatePathsRequest) Reset() {
 	*x = ListCandidatePathsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7456,7 +7533,7 @@ func (x *ListCandidatePathsRequest) String() string {
 func (*ListCandidatePathsRequest) ProtoMessage() {}
 
 func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7469,7 +7546,7 @@ func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsRequest.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListCandidatePathsRequest) GetKey() string {
@@ -7488,7 +7565,7 @@ type ListCandidatePathsResponse struct {
 
 func (x *ListCandidatePathsResponse) Reset() {
 	*x = ListCandidatePathsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7500,7 +7577,7 @@ func (x *ListCandidatePathsResponse) String() string {
 func (*ListCandidatePathsResponse) ProtoMessage() {}
 
 func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7513,7 +7590,7 @@ func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsResponse.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListCandidatePathsResponse) GetCandidatePaths() []*CandidatePathStatus {
@@ -7532,7 +7609,7 @@ type ListClassesRequest struct {
 
 func (x *ListClassesRequest) Reset() {
 	*x = ListClassesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7544,7 +7621,7 @@ func (x *ListClassesRequest) String() string {
 func (*ListClassesRequest) ProtoMessage() {}
 
 func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7557,7 +7634,7 @@ func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesRequest.ProtoReflect.Descriptor instead.
 func (*ListClassesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListClassesRequest) GetKey() string {
@@ -7576,7 +7653,7 @@ type ListClassesResponse struct {
 
 func (x *ListClassesResponse) Reset() {
 	*x = ListClassesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7588,7 +7665,7 @@ func (x *ListClassesResponse) String() string {
 func (*ListClassesResponse) ProtoMessage() {}
 
 func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7601,7 +7678,7 @@ func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesResponse.ProtoReflect.Descriptor instead.
 func (*ListClassesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListClassesResponse) GetClasses() []*ClassStatus {
@@ -7620,7 +7697,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7632,7 +7709,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7645,7 +7722,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -7664,7 +7741,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7676,7 +7753,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7689,7 +7766,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -7708,7 +7785,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7720,7 +7797,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7733,7 +7810,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -7752,7 +7829,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7764,7 +7841,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7777,7 +7854,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -7796,7 +7873,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7808,7 +7885,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7821,7 +7898,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -7840,7 +7917,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7852,7 +7929,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7865,7 +7942,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -7884,7 +7961,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7896,7 +7973,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7909,7 +7986,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -7928,7 +8005,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7940,7 +8017,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7953,7 +8030,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -7972,7 +8049,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7984,7 +8061,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7997,7 +8074,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListPodsRequest) GetKey() string {
@@ -8016,7 +8093,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8028,7 +8105,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8041,7 +8118,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ListPodsResponse) GetPods() []*PodStatus {
@@ -8060,7 +8137,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8072,7 +8149,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8085,7 +8162,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -8104,7 +8181,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8116,7 +8193,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8129,7 +8206,7 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
@@ -8155,7 +8232,7 @@ type BGPPeerStatus struct {
 
 func (x *BGPPeerStatus) Reset() {
 	*x = BGPPeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8167,7 +8244,7 @@ func (x *BGPPeerStatus) String() string {
 func (*BGPPeerStatus) ProtoMessage() {}
 
 func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8180,7 +8257,7 @@ func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGPPeerStatus.ProtoReflect.Descriptor instead.
 func (*BGPPeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *BGPPeerStatus) GetAddress() string {
@@ -8255,7 +8332,7 @@ type AnnouncementStatus struct {
 
 func (x *AnnouncementStatus) Reset() {
 	*x = AnnouncementStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8267,7 +8344,7 @@ func (x *AnnouncementStatus) String() string {
 func (*AnnouncementStatus) ProtoMessage() {}
 
 func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8280,7 +8357,7 @@ func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnouncementStatus.ProtoReflect.Descriptor instead.
 func (*AnnouncementStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *AnnouncementStatus) GetPrefix() string {
@@ -8348,7 +8425,7 @@ type ListAnnouncementsRequest struct {
 
 func (x *ListAnnouncementsRequest) Reset() {
 	*x = ListAnnouncementsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8360,7 +8437,7 @@ func (x *ListAnnouncementsRequest) String() string {
 func (*ListAnnouncementsRequest) ProtoMessage() {}
 
 func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8373,7 +8450,7 @@ func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsRequest.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListAnnouncementsRequest) GetKey() string {
@@ -8392,7 +8469,7 @@ type ListAnnouncementsResponse struct {
 
 func (x *ListAnnouncementsResponse) Reset() {
 	*x = ListAnnouncementsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8404,7 +8481,7 @@ func (x *ListAnnouncementsResponse) String() string {
 func (*ListAnnouncementsResponse) ProtoMessage() {}
 
 func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8417,7 +8494,7 @@ func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsResponse.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ListAnnouncementsResponse) GetAnnouncements() []*AnnouncementStatus {
@@ -8446,7 +8523,7 @@ type NATStatus struct {
 
 func (x *NATStatus) Reset() {
 	*x = NATStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8458,7 +8535,7 @@ func (x *NATStatus) String() string {
 func (*NATStatus) ProtoMessage() {}
 
 func (x *NATStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8471,7 +8548,7 @@ func (x *NATStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATStatus.ProtoReflect.Descriptor instead.
 func (*NATStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *NATStatus) GetPool() string {
@@ -8562,7 +8639,7 @@ type NATBlock struct {
 
 func (x *NATBlock) Reset() {
 	*x = NATBlock{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8574,7 +8651,7 @@ func (x *NATBlock) String() string {
 func (*NATBlock) ProtoMessage() {}
 
 func (x *NATBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8587,7 +8664,7 @@ func (x *NATBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATBlock.ProtoReflect.Descriptor instead.
 func (*NATBlock) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *NATBlock) GetPublicAddress() string {
@@ -8624,7 +8701,7 @@ type NATMapping struct {
 
 func (x *NATMapping) Reset() {
 	*x = NATMapping{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8636,7 +8713,7 @@ func (x *NATMapping) String() string {
 func (*NATMapping) ProtoMessage() {}
 
 func (x *NATMapping) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8649,7 +8726,7 @@ func (x *NATMapping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATMapping.ProtoReflect.Descriptor instead.
 func (*NATMapping) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *NATMapping) GetProtocol() string {
@@ -8696,7 +8773,7 @@ type ListNATsRequest struct {
 
 func (x *ListNATsRequest) Reset() {
 	*x = ListNATsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8708,7 +8785,7 @@ func (x *ListNATsRequest) String() string {
 func (*ListNATsRequest) ProtoMessage() {}
 
 func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8721,7 +8798,7 @@ func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsRequest.ProtoReflect.Descriptor instead.
 func (*ListNATsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ListNATsRequest) GetKey() string {
@@ -8740,7 +8817,7 @@ type ListNATsResponse struct {
 
 func (x *ListNATsResponse) Reset() {
 	*x = ListNATsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8752,7 +8829,7 @@ func (x *ListNATsResponse) String() string {
 func (*ListNATsResponse) ProtoMessage() {}
 
 func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8765,7 +8842,7 @@ func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsResponse.ProtoReflect.Descriptor instead.
 func (*ListNATsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ListNATsResponse) GetNats() []*NATStatus {
@@ -8784,7 +8861,7 @@ type ListBGPPeersRequest struct {
 
 func (x *ListBGPPeersRequest) Reset() {
 	*x = ListBGPPeersRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8796,7 +8873,7 @@ func (x *ListBGPPeersRequest) String() string {
 func (*ListBGPPeersRequest) ProtoMessage() {}
 
 func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8809,7 +8886,7 @@ func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersRequest.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ListBGPPeersRequest) GetKey() string {
@@ -8828,7 +8905,7 @@ type ListBGPPeersResponse struct {
 
 func (x *ListBGPPeersResponse) Reset() {
 	*x = ListBGPPeersResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8840,7 +8917,7 @@ func (x *ListBGPPeersResponse) String() string {
 func (*ListBGPPeersResponse) ProtoMessage() {}
 
 func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8853,7 +8930,7 @@ func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersResponse.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ListBGPPeersResponse) GetPeers() []*BGPPeerStatus {
@@ -8872,7 +8949,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8884,7 +8961,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8897,7 +8974,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -8916,7 +8993,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8928,7 +9005,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8941,7 +9018,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -8968,7 +9045,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8980,7 +9057,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8993,7 +9070,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -9055,7 +9132,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9067,7 +9144,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9080,7 +9157,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -9111,7 +9188,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9123,7 +9200,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9136,7 +9213,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -9187,7 +9264,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9199,7 +9276,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9212,7 +9289,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Change) GetOp() string {
@@ -9254,7 +9331,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9266,7 +9343,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9279,7 +9356,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *Ref) GetKind() string {
@@ -9304,7 +9381,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9316,7 +9393,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9329,7 +9406,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
 }
 
 type GetConfigResponse struct {
@@ -9341,7 +9418,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9353,7 +9430,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9366,7 +9443,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -9385,7 +9462,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9397,7 +9474,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9410,7 +9487,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -9429,7 +9506,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9441,7 +9518,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9454,7 +9531,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -9474,7 +9551,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9486,7 +9563,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9499,7 +9576,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -9525,7 +9602,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9537,7 +9614,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9550,7 +9627,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -9569,7 +9646,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9581,7 +9658,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9594,7 +9671,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -9613,7 +9690,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9625,7 +9702,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9638,7 +9715,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -9657,7 +9734,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9669,7 +9746,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9682,7 +9759,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -9701,7 +9778,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9713,7 +9790,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9726,7 +9803,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -9753,7 +9830,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9765,7 +9842,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9778,7 +9855,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -9851,7 +9928,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9863,7 +9940,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9876,7 +9953,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -10027,7 +10104,7 @@ type FlowsRequest struct {
 
 func (x *FlowsRequest) Reset() {
 	*x = FlowsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10039,7 +10116,7 @@ func (x *FlowsRequest) String() string {
 func (*FlowsRequest) ProtoMessage() {}
 
 func (x *FlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10052,7 +10129,7 @@ func (x *FlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowsRequest.ProtoReflect.Descriptor instead.
 func (*FlowsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *FlowsRequest) GetSinceNs() int64 {
@@ -10131,7 +10208,7 @@ type FlowsResponse struct {
 
 func (x *FlowsResponse) Reset() {
 	*x = FlowsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10143,7 +10220,7 @@ func (x *FlowsResponse) String() string {
 func (*FlowsResponse) ProtoMessage() {}
 
 func (x *FlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10156,7 +10233,7 @@ func (x *FlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowsResponse.ProtoReflect.Descriptor instead.
 func (*FlowsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *FlowsResponse) GetId() uint64 {
@@ -10342,7 +10419,7 @@ type FlowEnd struct {
 
 func (x *FlowEnd) Reset() {
 	*x = FlowEnd{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10354,7 +10431,7 @@ func (x *FlowEnd) String() string {
 func (*FlowEnd) ProtoMessage() {}
 
 func (x *FlowEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10367,7 +10444,7 @@ func (x *FlowEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowEnd.ProtoReflect.Descriptor instead.
 func (*FlowEnd) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *FlowEnd) GetPod() string {
@@ -10422,7 +10499,7 @@ type AddPodRequest struct {
 
 func (x *AddPodRequest) Reset() {
 	*x = AddPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10434,7 +10511,7 @@ func (x *AddPodRequest) String() string {
 func (*AddPodRequest) ProtoMessage() {}
 
 func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10447,7 +10524,7 @@ func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodRequest.ProtoReflect.Descriptor instead.
 func (*AddPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *AddPodRequest) GetAttachment() *Attachment {
@@ -10476,7 +10553,7 @@ type AddPodResponse struct {
 
 func (x *AddPodResponse) Reset() {
 	*x = AddPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10488,7 +10565,7 @@ func (x *AddPodResponse) String() string {
 func (*AddPodResponse) ProtoMessage() {}
 
 func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10501,7 +10578,7 @@ func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodResponse.ProtoReflect.Descriptor instead.
 func (*AddPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{142}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *AddPodResponse) GetAddresses() []string {
@@ -10541,7 +10618,7 @@ type DeletePodRequest struct {
 
 func (x *DeletePodRequest) Reset() {
 	*x = DeletePodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10553,7 +10630,7 @@ func (x *DeletePodRequest) String() string {
 func (*DeletePodRequest) ProtoMessage() {}
 
 func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10566,7 +10643,7 @@ func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodRequest.ProtoReflect.Descriptor instead.
 func (*DeletePodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{143}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *DeletePodRequest) GetAttachment() *Attachment {
@@ -10584,7 +10661,7 @@ type DeletePodResponse struct {
 
 func (x *DeletePodResponse) Reset() {
 	*x = DeletePodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10596,7 +10673,7 @@ func (x *DeletePodResponse) String() string {
 func (*DeletePodResponse) ProtoMessage() {}
 
 func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10609,7 +10686,7 @@ func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodResponse.ProtoReflect.Descriptor instead.
 func (*DeletePodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{144}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{145}
 }
 
 type CheckPodRequest struct {
@@ -10621,7 +10698,7 @@ type CheckPodRequest struct {
 
 func (x *CheckPodRequest) Reset() {
 	*x = CheckPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10633,7 +10710,7 @@ func (x *CheckPodRequest) String() string {
 func (*CheckPodRequest) ProtoMessage() {}
 
 func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10646,7 +10723,7 @@ func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodRequest.ProtoReflect.Descriptor instead.
 func (*CheckPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{145}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *CheckPodRequest) GetAttachment() *Attachment {
@@ -10665,7 +10742,7 @@ type CheckPodResponse struct {
 
 func (x *CheckPodResponse) Reset() {
 	*x = CheckPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10677,7 +10754,7 @@ func (x *CheckPodResponse) String() string {
 func (*CheckPodResponse) ProtoMessage() {}
 
 func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10690,7 +10767,7 @@ func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodResponse.ProtoReflect.Descriptor instead.
 func (*CheckPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{146}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *CheckPodResponse) GetDifferences() []string {
@@ -10710,7 +10787,7 @@ type RetainPodsRequest struct {
 
 func (x *RetainPodsRequest) Reset() {
 	*x = RetainPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10722,7 +10799,7 @@ func (x *RetainPodsRequest) String() string {
 func (*RetainPodsRequest) ProtoMessage() {}
 
 func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10735,7 +10812,7 @@ func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsRequest.ProtoReflect.Descriptor instead.
 func (*RetainPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{147}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *RetainPodsRequest) GetNetwork() string {
@@ -10761,7 +10838,7 @@ type RetainPodsResponse struct {
 
 func (x *RetainPodsResponse) Reset() {
 	*x = RetainPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10773,7 +10850,7 @@ func (x *RetainPodsResponse) String() string {
 func (*RetainPodsResponse) ProtoMessage() {}
 
 func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10786,7 +10863,7 @@ func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsResponse.ProtoReflect.Descriptor instead.
 func (*RetainPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{148}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *RetainPodsResponse) GetRemoved() []*Attachment {
@@ -10804,7 +10881,7 @@ type GetPodReadinessRequest struct {
 
 func (x *GetPodReadinessRequest) Reset() {
 	*x = GetPodReadinessRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10816,7 +10893,7 @@ func (x *GetPodReadinessRequest) String() string {
 func (*GetPodReadinessRequest) ProtoMessage() {}
 
 func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10829,7 +10906,7 @@ func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessRequest.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{149}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{150}
 }
 
 type GetPodReadinessResponse struct {
@@ -10843,7 +10920,7 @@ type GetPodReadinessResponse struct {
 
 func (x *GetPodReadinessResponse) Reset() {
 	*x = GetPodReadinessResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10855,7 +10932,7 @@ func (x *GetPodReadinessResponse) String() string {
 func (*GetPodReadinessResponse) ProtoMessage() {}
 
 func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10868,7 +10945,7 @@ func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessResponse.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{150}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *GetPodReadinessResponse) GetReady() bool {
@@ -10901,7 +10978,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10913,7 +10990,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10926,7 +11003,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{151}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -10945,7 +11022,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10957,7 +11034,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10970,7 +11047,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{152}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -10994,7 +11071,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11006,7 +11083,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11019,7 +11096,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{153}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *Finding) GetName() string {
@@ -11069,7 +11146,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11081,7 +11158,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11094,7 +11171,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{154}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *WatchRequest) GetView() string {
@@ -11128,7 +11205,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11140,7 +11217,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11153,7 +11230,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{155}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *WatchResponse) GetTime() *timestamppb.Timestamp {
@@ -11223,7 +11300,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11235,7 +11312,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11248,7 +11325,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{156}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *Rate) GetPackets() float64 {
@@ -11278,7 +11355,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11290,7 +11367,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11303,7 +11380,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{157}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *Topology) GetNodes() []*TopologyNode {
@@ -11352,7 +11429,7 @@ type TopologyNode struct {
 
 func (x *TopologyNode) Reset() {
 	*x = TopologyNode{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11364,7 +11441,7 @@ func (x *TopologyNode) String() string {
 func (*TopologyNode) ProtoMessage() {}
 
 func (x *TopologyNode) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11377,7 +11454,7 @@ func (x *TopologyNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyNode.ProtoReflect.Descriptor instead.
 func (*TopologyNode) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{158}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *TopologyNode) GetId() string {
@@ -11458,7 +11535,7 @@ type TopologyLink struct {
 
 func (x *TopologyLink) Reset() {
 	*x = TopologyLink{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11470,7 +11547,7 @@ func (x *TopologyLink) String() string {
 func (*TopologyLink) ProtoMessage() {}
 
 func (x *TopologyLink) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11483,7 +11560,7 @@ func (x *TopologyLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyLink.ProtoReflect.Descriptor instead.
 func (*TopologyLink) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{159}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *TopologyLink) GetId() string {
@@ -11544,7 +11621,7 @@ type TopologyGroup struct {
 
 func (x *TopologyGroup) Reset() {
 	*x = TopologyGroup{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11556,7 +11633,7 @@ func (x *TopologyGroup) String() string {
 func (*TopologyGroup) ProtoMessage() {}
 
 func (x *TopologyGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11569,7 +11646,7 @@ func (x *TopologyGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyGroup.ProtoReflect.Descriptor instead.
 func (*TopologyGroup) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{160}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *TopologyGroup) GetId() string {
@@ -11635,7 +11712,7 @@ type WatchedSession struct {
 
 func (x *WatchedSession) Reset() {
 	*x = WatchedSession{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11647,7 +11724,7 @@ func (x *WatchedSession) String() string {
 func (*WatchedSession) ProtoMessage() {}
 
 func (x *WatchedSession) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11660,7 +11737,7 @@ func (x *WatchedSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchedSession.ProtoReflect.Descriptor instead.
 func (*WatchedSession) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{161}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *WatchedSession) GetSession() *SessionStatus {
@@ -11710,7 +11787,7 @@ type Drops struct {
 
 func (x *Drops) Reset() {
 	*x = Drops{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11722,7 +11799,7 @@ func (x *Drops) String() string {
 func (*Drops) ProtoMessage() {}
 
 func (x *Drops) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11735,7 +11812,7 @@ func (x *Drops) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drops.ProtoReflect.Descriptor instead.
 func (*Drops) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{162}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *Drops) GetOutcomes() []*WatchedOutcome {
@@ -11770,7 +11847,7 @@ type WatchedOutcome struct {
 
 func (x *WatchedOutcome) Reset() {
 	*x = WatchedOutcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11782,7 +11859,7 @@ func (x *WatchedOutcome) String() string {
 func (*WatchedOutcome) ProtoMessage() {}
 
 func (x *WatchedOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11795,7 +11872,7 @@ func (x *WatchedOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchedOutcome.ProtoReflect.Descriptor instead.
 func (*WatchedOutcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{163}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *WatchedOutcome) GetOutcome() *Outcome {
@@ -11824,7 +11901,7 @@ type DropSample struct {
 
 func (x *DropSample) Reset() {
 	*x = DropSample{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11836,7 +11913,7 @@ func (x *DropSample) String() string {
 func (*DropSample) ProtoMessage() {}
 
 func (x *DropSample) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11849,7 +11926,7 @@ func (x *DropSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropSample.ProtoReflect.Descriptor instead.
 func (*DropSample) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{164}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *DropSample) GetTime() *timestamppb.Timestamp {
@@ -11885,7 +11962,7 @@ type WatchedPolicy struct {
 
 func (x *WatchedPolicy) Reset() {
 	*x = WatchedPolicy{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11897,7 +11974,7 @@ func (x *WatchedPolicy) String() string {
 func (*WatchedPolicy) ProtoMessage() {}
 
 func (x *WatchedPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11910,7 +11987,7 @@ func (x *WatchedPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchedPolicy.ProtoReflect.Descriptor instead.
 func (*WatchedPolicy) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{165}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *WatchedPolicy) GetPolicy() *PolicyStatus {
@@ -11944,7 +12021,7 @@ type CaptureRequest struct {
 
 func (x *CaptureRequest) Reset() {
 	*x = CaptureRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11956,7 +12033,7 @@ func (x *CaptureRequest) String() string {
 func (*CaptureRequest) ProtoMessage() {}
 
 func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11969,7 +12046,7 @@ func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureRequest.ProtoReflect.Descriptor instead.
 func (*CaptureRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{166}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *CaptureRequest) GetFilter() *TraceRequest {
@@ -11990,7 +12067,7 @@ type CaptureResponse struct {
 
 func (x *CaptureResponse) Reset() {
 	*x = CaptureResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12002,7 +12079,7 @@ func (x *CaptureResponse) String() string {
 func (*CaptureResponse) ProtoMessage() {}
 
 func (x *CaptureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12015,7 +12092,7 @@ func (x *CaptureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureResponse.ProtoReflect.Descriptor instead.
 func (*CaptureResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{167}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *CaptureResponse) GetPacket() *TraceResponse {
@@ -12043,7 +12120,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12055,7 +12132,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12068,7 +12145,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{168}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *Step) GetName() string {
@@ -12097,7 +12174,7 @@ type ExplainPacketsRequest struct {
 
 func (x *ExplainPacketsRequest) Reset() {
 	*x = ExplainPacketsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12109,7 +12186,7 @@ func (x *ExplainPacketsRequest) String() string {
 func (*ExplainPacketsRequest) ProtoMessage() {}
 
 func (x *ExplainPacketsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12122,7 +12199,7 @@ func (x *ExplainPacketsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPacketsRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPacketsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{169}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *ExplainPacketsRequest) GetInterface() string {
@@ -12155,7 +12232,7 @@ type ExplainPacketsResponse struct {
 
 func (x *ExplainPacketsResponse) Reset() {
 	*x = ExplainPacketsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12167,7 +12244,7 @@ func (x *ExplainPacketsResponse) String() string {
 func (*ExplainPacketsResponse) ProtoMessage() {}
 
 func (x *ExplainPacketsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12180,7 +12257,7 @@ func (x *ExplainPacketsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPacketsResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPacketsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{170}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *ExplainPacketsResponse) GetPackets() []*CaptureResponse {
@@ -12198,7 +12275,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[171]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12210,7 +12287,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[171]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12223,7 +12300,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{171}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{172}
 }
 
 // BackupResponse is a piece of the file. Pieces follow each other.
@@ -12236,7 +12313,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[172]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12248,7 +12325,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[172]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12261,7 +12338,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{172}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -12813,11 +12890,17 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\vbuffer_full\x18\x0e \x01(\rR\n" +
 	"bufferFull\x12\x1d\n" +
 	"\n" +
-	"slice_note\x18\x0f \x01(\tR\tsliceNote\"b\n" +
+	"slice_note\x18\x0f \x01(\tR\tsliceNote\"\x91\x01\n" +
 	"\tPDRStatus\x12\x10\n" +
 	"\x03pdr\x18\x01 \x01(\rR\x03pdr\x12-\n" +
 	"\acounter\x18\x02 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12\x14\n" +
-	"\x05words\x18\x03 \x01(\tR\x05words\"\x8b\x01\n" +
+	"\x05words\x18\x03 \x01(\tR\x05words\x12-\n" +
+	"\x06policy\x18\x04 \x01(\v2\x15.culvert.v1.PDRPolicyR\x06policy\"\x80\x01\n" +
+	"\tPDRPolicy\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05color\x18\x02 \x01(\rR\x05color\x12\x1a\n" +
+	"\bendpoint\x18\x03 \x01(\tR\bendpoint\x12-\n" +
+	"\averdict\x18\x04 \x01(\v2\x13.culvert.v1.VerdictR\averdict\"\x8b\x01\n" +
 	"\tURRStatus\x12\x10\n" +
 	"\x03urr\x18\x01 \x01(\rR\x03urr\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\rR\bsequence\x12\x16\n" +
@@ -13354,7 +13437,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 177)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 178)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Liveness)(nil),                   // 1: culvert.v1.Liveness
@@ -13422,118 +13505,119 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*AssociationStatus)(nil),          // 63: culvert.v1.AssociationStatus
 	(*SessionStatus)(nil),              // 64: culvert.v1.SessionStatus
 	(*PDRStatus)(nil),                  // 65: culvert.v1.PDRStatus
-	(*URRStatus)(nil),                  // 66: culvert.v1.URRStatus
-	(*InterfaceStatus)(nil),            // 67: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                    // 68: culvert.v1.Outcome
-	(*LocatorStatus)(nil),              // 69: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),                  // 70: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),               // 71: culvert.v1.PolicyStatus
-	(*ProtectionList)(nil),             // 72: culvert.v1.ProtectionList
-	(*PathMTU)(nil),                    // 73: culvert.v1.PathMTU
-	(*Delay)(nil),                      // 74: culvert.v1.Delay
-	(*Verdict)(nil),                    // 75: culvert.v1.Verdict
-	(*CandidatePathStatus)(nil),        // 76: culvert.v1.CandidatePathStatus
-	(*ClassStatus)(nil),                // 77: culvert.v1.ClassStatus
-	(*SteeringStatus)(nil),             // 78: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),               // 79: culvert.v1.TunnelStatus
-	(*Attachment)(nil),                 // 80: culvert.v1.Attachment
-	(*Pod)(nil),                        // 81: culvert.v1.Pod
-	(*PodStatus)(nil),                  // 82: culvert.v1.PodStatus
-	(*AdjacencyStatus)(nil),            // 83: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),      // 84: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),     // 85: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),        // 86: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),       // 87: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),            // 88: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),           // 89: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),        // 90: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),       // 91: culvert.v1.ListPoliciesResponse
-	(*ListCandidatePathsRequest)(nil),  // 92: culvert.v1.ListCandidatePathsRequest
-	(*ListCandidatePathsResponse)(nil), // 93: culvert.v1.ListCandidatePathsResponse
-	(*ListClassesRequest)(nil),         // 94: culvert.v1.ListClassesRequest
-	(*ListClassesResponse)(nil),        // 95: culvert.v1.ListClassesResponse
-	(*ListSteeringRequest)(nil),        // 96: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),       // 97: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),         // 98: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),        // 99: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),     // 100: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),    // 101: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),        // 102: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),       // 103: culvert.v1.ListOutcomesResponse
-	(*ListPodsRequest)(nil),            // 104: culvert.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),           // 105: culvert.v1.ListPodsResponse
-	(*ListSlicesRequest)(nil),          // 106: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),         // 107: culvert.v1.ListSlicesResponse
-	(*BGPPeerStatus)(nil),              // 108: culvert.v1.BGPPeerStatus
-	(*AnnouncementStatus)(nil),         // 109: culvert.v1.AnnouncementStatus
-	(*ListAnnouncementsRequest)(nil),   // 110: culvert.v1.ListAnnouncementsRequest
-	(*ListAnnouncementsResponse)(nil),  // 111: culvert.v1.ListAnnouncementsResponse
-	(*NATStatus)(nil),                  // 112: culvert.v1.NATStatus
-	(*NATBlock)(nil),                   // 113: culvert.v1.NATBlock
-	(*NATMapping)(nil),                 // 114: culvert.v1.NATMapping
-	(*ListNATsRequest)(nil),            // 115: culvert.v1.ListNATsRequest
-	(*ListNATsResponse)(nil),           // 116: culvert.v1.ListNATsResponse
-	(*ListBGPPeersRequest)(nil),        // 117: culvert.v1.ListBGPPeersRequest
-	(*ListBGPPeersResponse)(nil),       // 118: culvert.v1.ListBGPPeersResponse
-	(*ListAssociationsRequest)(nil),    // 119: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil),   // 120: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),        // 121: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 122: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                    // 123: culvert.v1.Problem
-	(*Change)(nil),                     // 124: culvert.v1.Change
-	(*Ref)(nil),                        // 125: culvert.v1.Ref
-	(*GetConfigRequest)(nil),           // 126: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),          // 127: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),               // 128: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),              // 129: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),               // 130: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),              // 131: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),                 // 132: culvert.v1.AddRequest
-	(*AddResponse)(nil),                // 133: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),              // 134: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),             // 135: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),               // 136: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),              // 137: culvert.v1.TraceResponse
-	(*FlowsRequest)(nil),               // 138: culvert.v1.FlowsRequest
-	(*FlowsResponse)(nil),              // 139: culvert.v1.FlowsResponse
-	(*FlowEnd)(nil),                    // 140: culvert.v1.FlowEnd
-	(*AddPodRequest)(nil),              // 141: culvert.v1.AddPodRequest
-	(*AddPodResponse)(nil),             // 142: culvert.v1.AddPodResponse
-	(*DeletePodRequest)(nil),           // 143: culvert.v1.DeletePodRequest
-	(*DeletePodResponse)(nil),          // 144: culvert.v1.DeletePodResponse
-	(*CheckPodRequest)(nil),            // 145: culvert.v1.CheckPodRequest
-	(*CheckPodResponse)(nil),           // 146: culvert.v1.CheckPodResponse
-	(*RetainPodsRequest)(nil),          // 147: culvert.v1.RetainPodsRequest
-	(*RetainPodsResponse)(nil),         // 148: culvert.v1.RetainPodsResponse
-	(*GetPodReadinessRequest)(nil),     // 149: culvert.v1.GetPodReadinessRequest
-	(*GetPodReadinessResponse)(nil),    // 150: culvert.v1.GetPodReadinessResponse
-	(*DoctorRequest)(nil),              // 151: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),             // 152: culvert.v1.DoctorResponse
-	(*Finding)(nil),                    // 153: culvert.v1.Finding
-	(*WatchRequest)(nil),               // 154: culvert.v1.WatchRequest
-	(*WatchResponse)(nil),              // 155: culvert.v1.WatchResponse
-	(*Rate)(nil),                       // 156: culvert.v1.Rate
-	(*Topology)(nil),                   // 157: culvert.v1.Topology
-	(*TopologyNode)(nil),               // 158: culvert.v1.TopologyNode
-	(*TopologyLink)(nil),               // 159: culvert.v1.TopologyLink
-	(*TopologyGroup)(nil),              // 160: culvert.v1.TopologyGroup
-	(*WatchedSession)(nil),             // 161: culvert.v1.WatchedSession
-	(*Drops)(nil),                      // 162: culvert.v1.Drops
-	(*WatchedOutcome)(nil),             // 163: culvert.v1.WatchedOutcome
-	(*DropSample)(nil),                 // 164: culvert.v1.DropSample
-	(*WatchedPolicy)(nil),              // 165: culvert.v1.WatchedPolicy
-	(*CaptureRequest)(nil),             // 166: culvert.v1.CaptureRequest
-	(*CaptureResponse)(nil),            // 167: culvert.v1.CaptureResponse
-	(*Step)(nil),                       // 168: culvert.v1.Step
-	(*ExplainPacketsRequest)(nil),      // 169: culvert.v1.ExplainPacketsRequest
-	(*ExplainPacketsResponse)(nil),     // 170: culvert.v1.ExplainPacketsResponse
-	(*BackupRequest)(nil),              // 171: culvert.v1.BackupRequest
-	(*BackupResponse)(nil),             // 172: culvert.v1.BackupResponse
-	nil,                                // 173: culvert.v1.TrafficMatch.PodLabelsEntry
-	nil,                                // 174: culvert.v1.StatusResponse.ResourcesEntry
-	nil,                                // 175: culvert.v1.Pod.LabelsEntry
-	nil,                                // 176: culvert.v1.DropSample.PacketsEntry
-	(*timestamppb.Timestamp)(nil),      // 177: google.protobuf.Timestamp
+	(*PDRPolicy)(nil),                  // 66: culvert.v1.PDRPolicy
+	(*URRStatus)(nil),                  // 67: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),            // 68: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                    // 69: culvert.v1.Outcome
+	(*LocatorStatus)(nil),              // 70: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                  // 71: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),               // 72: culvert.v1.PolicyStatus
+	(*ProtectionList)(nil),             // 73: culvert.v1.ProtectionList
+	(*PathMTU)(nil),                    // 74: culvert.v1.PathMTU
+	(*Delay)(nil),                      // 75: culvert.v1.Delay
+	(*Verdict)(nil),                    // 76: culvert.v1.Verdict
+	(*CandidatePathStatus)(nil),        // 77: culvert.v1.CandidatePathStatus
+	(*ClassStatus)(nil),                // 78: culvert.v1.ClassStatus
+	(*SteeringStatus)(nil),             // 79: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),               // 80: culvert.v1.TunnelStatus
+	(*Attachment)(nil),                 // 81: culvert.v1.Attachment
+	(*Pod)(nil),                        // 82: culvert.v1.Pod
+	(*PodStatus)(nil),                  // 83: culvert.v1.PodStatus
+	(*AdjacencyStatus)(nil),            // 84: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),      // 85: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),     // 86: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),        // 87: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),       // 88: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),            // 89: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),           // 90: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),        // 91: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),       // 92: culvert.v1.ListPoliciesResponse
+	(*ListCandidatePathsRequest)(nil),  // 93: culvert.v1.ListCandidatePathsRequest
+	(*ListCandidatePathsResponse)(nil), // 94: culvert.v1.ListCandidatePathsResponse
+	(*ListClassesRequest)(nil),         // 95: culvert.v1.ListClassesRequest
+	(*ListClassesResponse)(nil),        // 96: culvert.v1.ListClassesResponse
+	(*ListSteeringRequest)(nil),        // 97: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),       // 98: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),         // 99: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),        // 100: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),     // 101: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),    // 102: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),        // 103: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),       // 104: culvert.v1.ListOutcomesResponse
+	(*ListPodsRequest)(nil),            // 105: culvert.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),           // 106: culvert.v1.ListPodsResponse
+	(*ListSlicesRequest)(nil),          // 107: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),         // 108: culvert.v1.ListSlicesResponse
+	(*BGPPeerStatus)(nil),              // 109: culvert.v1.BGPPeerStatus
+	(*AnnouncementStatus)(nil),         // 110: culvert.v1.AnnouncementStatus
+	(*ListAnnouncementsRequest)(nil),   // 111: culvert.v1.ListAnnouncementsRequest
+	(*ListAnnouncementsResponse)(nil),  // 112: culvert.v1.ListAnnouncementsResponse
+	(*NATStatus)(nil),                  // 113: culvert.v1.NATStatus
+	(*NATBlock)(nil),                   // 114: culvert.v1.NATBlock
+	(*NATMapping)(nil),                 // 115: culvert.v1.NATMapping
+	(*ListNATsRequest)(nil),            // 116: culvert.v1.ListNATsRequest
+	(*ListNATsResponse)(nil),           // 117: culvert.v1.ListNATsResponse
+	(*ListBGPPeersRequest)(nil),        // 118: culvert.v1.ListBGPPeersRequest
+	(*ListBGPPeersResponse)(nil),       // 119: culvert.v1.ListBGPPeersResponse
+	(*ListAssociationsRequest)(nil),    // 120: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil),   // 121: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),        // 122: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 123: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                    // 124: culvert.v1.Problem
+	(*Change)(nil),                     // 125: culvert.v1.Change
+	(*Ref)(nil),                        // 126: culvert.v1.Ref
+	(*GetConfigRequest)(nil),           // 127: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),          // 128: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),               // 129: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),              // 130: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),               // 131: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 132: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),                 // 133: culvert.v1.AddRequest
+	(*AddResponse)(nil),                // 134: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),              // 135: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),             // 136: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),               // 137: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),              // 138: culvert.v1.TraceResponse
+	(*FlowsRequest)(nil),               // 139: culvert.v1.FlowsRequest
+	(*FlowsResponse)(nil),              // 140: culvert.v1.FlowsResponse
+	(*FlowEnd)(nil),                    // 141: culvert.v1.FlowEnd
+	(*AddPodRequest)(nil),              // 142: culvert.v1.AddPodRequest
+	(*AddPodResponse)(nil),             // 143: culvert.v1.AddPodResponse
+	(*DeletePodRequest)(nil),           // 144: culvert.v1.DeletePodRequest
+	(*DeletePodResponse)(nil),          // 145: culvert.v1.DeletePodResponse
+	(*CheckPodRequest)(nil),            // 146: culvert.v1.CheckPodRequest
+	(*CheckPodResponse)(nil),           // 147: culvert.v1.CheckPodResponse
+	(*RetainPodsRequest)(nil),          // 148: culvert.v1.RetainPodsRequest
+	(*RetainPodsResponse)(nil),         // 149: culvert.v1.RetainPodsResponse
+	(*GetPodReadinessRequest)(nil),     // 150: culvert.v1.GetPodReadinessRequest
+	(*GetPodReadinessResponse)(nil),    // 151: culvert.v1.GetPodReadinessResponse
+	(*DoctorRequest)(nil),              // 152: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),             // 153: culvert.v1.DoctorResponse
+	(*Finding)(nil),                    // 154: culvert.v1.Finding
+	(*WatchRequest)(nil),               // 155: culvert.v1.WatchRequest
+	(*WatchResponse)(nil),              // 156: culvert.v1.WatchResponse
+	(*Rate)(nil),                       // 157: culvert.v1.Rate
+	(*Topology)(nil),                   // 158: culvert.v1.Topology
+	(*TopologyNode)(nil),               // 159: culvert.v1.TopologyNode
+	(*TopologyLink)(nil),               // 160: culvert.v1.TopologyLink
+	(*TopologyGroup)(nil),              // 161: culvert.v1.TopologyGroup
+	(*WatchedSession)(nil),             // 162: culvert.v1.WatchedSession
+	(*Drops)(nil),                      // 163: culvert.v1.Drops
+	(*WatchedOutcome)(nil),             // 164: culvert.v1.WatchedOutcome
+	(*DropSample)(nil),                 // 165: culvert.v1.DropSample
+	(*WatchedPolicy)(nil),              // 166: culvert.v1.WatchedPolicy
+	(*CaptureRequest)(nil),             // 167: culvert.v1.CaptureRequest
+	(*CaptureResponse)(nil),            // 168: culvert.v1.CaptureResponse
+	(*Step)(nil),                       // 169: culvert.v1.Step
+	(*ExplainPacketsRequest)(nil),      // 170: culvert.v1.ExplainPacketsRequest
+	(*ExplainPacketsResponse)(nil),     // 171: culvert.v1.ExplainPacketsResponse
+	(*BackupRequest)(nil),              // 172: culvert.v1.BackupRequest
+	(*BackupResponse)(nil),             // 173: culvert.v1.BackupResponse
+	nil,                                // 174: culvert.v1.TrafficMatch.PodLabelsEntry
+	nil,                                // 175: culvert.v1.StatusResponse.ResourcesEntry
+	nil,                                // 176: culvert.v1.Pod.LabelsEntry
+	nil,                                // 177: culvert.v1.DropSample.PacketsEntry
+	(*timestamppb.Timestamp)(nil),      // 178: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	6,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -13558,7 +13642,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,   // 19: culvert.v1.Config.liveness:type_name -> culvert.v1.Liveness
 	2,   // 20: culvert.v1.Liveness.ends:type_name -> culvert.v1.LivenessEnd
 	4,   // 21: culvert.v1.TrafficClass.match:type_name -> culvert.v1.TrafficMatch
-	173, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
+	174, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
 	12,  // 23: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
 	12,  // 24: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
 	15,  // 25: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
@@ -13580,10 +13664,10 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	35,  // 41: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
 	34,  // 42: culvert.v1.Slice.vpn:type_name -> culvert.v1.SliceVPN
 	38,  // 43: culvert.v1.N9.qos_flows:type_name -> culvert.v1.QoSFlows
-	177, // 44: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	67,  // 45: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	174, // 46: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	68,  // 47: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	178, // 44: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	68,  // 45: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	175, // 46: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	69,  // 47: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
 	58,  // 48: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
 	49,  // 49: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
 	46,  // 50: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
@@ -13604,192 +13688,194 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	33,  // 65: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
 	43,  // 66: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
 	43,  // 67: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	177, // 68: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	177, // 69: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	178, // 68: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	178, // 69: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
 	43,  // 70: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
 	43,  // 71: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
 	65,  // 72: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
-	66,  // 73: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	67,  // 73: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
 	43,  // 74: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
-	6,   // 75: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	8,   // 76: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	9,   // 77: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	43,  // 78: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	10,  // 79: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	43,  // 80: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	43,  // 81: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	75,  // 82: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
-	74,  // 83: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
-	72,  // 84: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
-	73,  // 85: culvert.v1.PolicyStatus.path_mtus:type_name -> culvert.v1.PathMTU
-	43,  // 86: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
-	74,  // 87: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
-	73,  // 88: culvert.v1.ProtectionList.path_mtu:type_name -> culvert.v1.PathMTU
-	11,  // 89: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
-	75,  // 90: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
-	3,   // 91: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
-	43,  // 92: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
-	22,  // 93: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	25,  // 94: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	43,  // 95: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	43,  // 96: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	73,  // 97: culvert.v1.TunnelStatus.path_mtu:type_name -> culvert.v1.PathMTU
-	175, // 98: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
-	80,  // 99: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
-	81,  // 100: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
-	67,  // 101: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	69,  // 102: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	70,  // 103: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	71,  // 104: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	76,  // 105: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
-	77,  // 106: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
-	78,  // 107: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	79,  // 108: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	83,  // 109: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	68,  // 110: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	82,  // 111: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
-	62,  // 112: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	177, // 113: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
-	109, // 114: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
-	113, // 115: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
-	114, // 116: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
-	112, // 117: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
-	108, // 118: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
-	63,  // 119: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	64,  // 120: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,   // 121: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,   // 122: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	123, // 123: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,   // 124: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	124, // 125: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,   // 126: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	124, // 127: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	125, // 128: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	124, // 129: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	177, // 130: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	140, // 131: culvert.v1.FlowsResponse.source:type_name -> culvert.v1.FlowEnd
-	140, // 132: culvert.v1.FlowsResponse.destination:type_name -> culvert.v1.FlowEnd
-	177, // 133: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
-	177, // 134: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
-	80,  // 135: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
-	81,  // 136: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
-	80,  // 137: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
-	80,  // 138: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
-	80,  // 139: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
-	80,  // 140: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
-	153, // 141: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	177, // 142: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
-	45,  // 143: culvert.v1.WatchResponse.status:type_name -> culvert.v1.StatusResponse
-	157, // 144: culvert.v1.WatchResponse.topology:type_name -> culvert.v1.Topology
-	161, // 145: culvert.v1.WatchResponse.sessions:type_name -> culvert.v1.WatchedSession
-	162, // 146: culvert.v1.WatchResponse.drops:type_name -> culvert.v1.Drops
-	165, // 147: culvert.v1.WatchResponse.policies:type_name -> culvert.v1.WatchedPolicy
-	77,  // 148: culvert.v1.WatchResponse.classes:type_name -> culvert.v1.ClassStatus
-	158, // 149: culvert.v1.Topology.nodes:type_name -> culvert.v1.TopologyNode
-	159, // 150: culvert.v1.Topology.links:type_name -> culvert.v1.TopologyLink
-	160, // 151: culvert.v1.Topology.groups:type_name -> culvert.v1.TopologyGroup
-	156, // 152: culvert.v1.TopologyNode.received:type_name -> culvert.v1.Rate
-	156, // 153: culvert.v1.TopologyNode.sent:type_name -> culvert.v1.Rate
-	156, // 154: culvert.v1.TopologyLink.forward:type_name -> culvert.v1.Rate
-	156, // 155: culvert.v1.TopologyGroup.uplink:type_name -> culvert.v1.Rate
-	156, // 156: culvert.v1.TopologyGroup.downlink:type_name -> culvert.v1.Rate
-	64,  // 157: culvert.v1.WatchedSession.session:type_name -> culvert.v1.SessionStatus
-	156, // 158: culvert.v1.WatchedSession.uplink:type_name -> culvert.v1.Rate
-	156, // 159: culvert.v1.WatchedSession.downlink:type_name -> culvert.v1.Rate
-	156, // 160: culvert.v1.WatchedSession.pdrs:type_name -> culvert.v1.Rate
-	163, // 161: culvert.v1.Drops.outcomes:type_name -> culvert.v1.WatchedOutcome
-	164, // 162: culvert.v1.Drops.samples:type_name -> culvert.v1.DropSample
-	167, // 163: culvert.v1.Drops.examples:type_name -> culvert.v1.CaptureResponse
-	68,  // 164: culvert.v1.WatchedOutcome.outcome:type_name -> culvert.v1.Outcome
-	156, // 165: culvert.v1.WatchedOutcome.rate:type_name -> culvert.v1.Rate
-	177, // 166: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
-	176, // 167: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
-	71,  // 168: culvert.v1.WatchedPolicy.policy:type_name -> culvert.v1.PolicyStatus
-	156, // 169: culvert.v1.WatchedPolicy.rate:type_name -> culvert.v1.Rate
-	156, // 170: culvert.v1.WatchedPolicy.lists:type_name -> culvert.v1.Rate
-	136, // 171: culvert.v1.CaptureRequest.filter:type_name -> culvert.v1.TraceRequest
-	137, // 172: culvert.v1.CaptureResponse.packet:type_name -> culvert.v1.TraceResponse
-	168, // 173: culvert.v1.CaptureResponse.steps:type_name -> culvert.v1.Step
-	167, // 174: culvert.v1.ExplainPacketsResponse.packets:type_name -> culvert.v1.CaptureResponse
-	44,  // 175: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	84,  // 176: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	86,  // 177: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	88,  // 178: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	90,  // 179: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	94,  // 180: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
-	92,  // 181: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	96,  // 182: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	98,  // 183: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	100, // 184: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	102, // 185: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	106, // 186: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	117, // 187: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	110, // 188: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
-	115, // 189: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
-	104, // 190: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	56,  // 191: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	51,  // 192: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
-	119, // 193: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	121, // 194: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	126, // 195: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	128, // 196: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	130, // 197: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	132, // 198: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	134, // 199: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	136, // 200: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	138, // 201: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
-	171, // 202: culvert.v1.Culvert.Backup:input_type -> culvert.v1.BackupRequest
-	151, // 203: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	154, // 204: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
-	166, // 205: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
-	169, // 206: culvert.v1.Culvert.ExplainPackets:input_type -> culvert.v1.ExplainPacketsRequest
-	141, // 207: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	143, // 208: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	145, // 209: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	147, // 210: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	149, // 211: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	45,  // 212: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	85,  // 213: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	87,  // 214: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	89,  // 215: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	91,  // 216: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	95,  // 217: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	93,  // 218: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	97,  // 219: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	99,  // 220: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	101, // 221: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	103, // 222: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	107, // 223: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	118, // 224: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	111, // 225: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
-	116, // 226: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
-	105, // 227: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	57,  // 228: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	55,  // 229: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
-	120, // 230: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	122, // 231: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	127, // 232: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	129, // 233: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	131, // 234: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	133, // 235: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	135, // 236: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	137, // 237: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	139, // 238: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
-	172, // 239: culvert.v1.Culvert.Backup:output_type -> culvert.v1.BackupResponse
-	152, // 240: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	155, // 241: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
-	167, // 242: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
-	170, // 243: culvert.v1.Culvert.ExplainPackets:output_type -> culvert.v1.ExplainPacketsResponse
-	142, // 244: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	144, // 245: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	146, // 246: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	148, // 247: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	150, // 248: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	212, // [212:249] is the sub-list for method output_type
-	175, // [175:212] is the sub-list for method input_type
-	175, // [175:175] is the sub-list for extension type_name
-	175, // [175:175] is the sub-list for extension extendee
-	0,   // [0:175] is the sub-list for field type_name
+	66,  // 75: culvert.v1.PDRStatus.policy:type_name -> culvert.v1.PDRPolicy
+	76,  // 76: culvert.v1.PDRPolicy.verdict:type_name -> culvert.v1.Verdict
+	6,   // 77: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	8,   // 78: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	9,   // 79: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	43,  // 80: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	10,  // 81: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	43,  // 82: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	43,  // 83: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	76,  // 84: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
+	75,  // 85: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
+	73,  // 86: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
+	74,  // 87: culvert.v1.PolicyStatus.path_mtus:type_name -> culvert.v1.PathMTU
+	43,  // 88: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
+	75,  // 89: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
+	74,  // 90: culvert.v1.ProtectionList.path_mtu:type_name -> culvert.v1.PathMTU
+	11,  // 91: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
+	76,  // 92: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
+	3,   // 93: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
+	43,  // 94: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
+	22,  // 95: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	25,  // 96: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	43,  // 97: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	43,  // 98: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	74,  // 99: culvert.v1.TunnelStatus.path_mtu:type_name -> culvert.v1.PathMTU
+	176, // 100: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
+	81,  // 101: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
+	82,  // 102: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
+	68,  // 103: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	70,  // 104: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	71,  // 105: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	72,  // 106: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	77,  // 107: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	78,  // 108: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
+	79,  // 109: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	80,  // 110: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	84,  // 111: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	69,  // 112: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	83,  // 113: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
+	62,  // 114: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	178, // 115: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
+	110, // 116: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
+	114, // 117: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
+	115, // 118: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
+	113, // 119: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
+	109, // 120: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
+	63,  // 121: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	64,  // 122: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,   // 123: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,   // 124: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	124, // 125: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,   // 126: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	125, // 127: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,   // 128: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	125, // 129: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	126, // 130: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	125, // 131: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	178, // 132: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	141, // 133: culvert.v1.FlowsResponse.source:type_name -> culvert.v1.FlowEnd
+	141, // 134: culvert.v1.FlowsResponse.destination:type_name -> culvert.v1.FlowEnd
+	178, // 135: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
+	178, // 136: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
+	81,  // 137: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
+	82,  // 138: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
+	81,  // 139: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
+	81,  // 140: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
+	81,  // 141: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
+	81,  // 142: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
+	154, // 143: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	178, // 144: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
+	45,  // 145: culvert.v1.WatchResponse.status:type_name -> culvert.v1.StatusResponse
+	158, // 146: culvert.v1.WatchResponse.topology:type_name -> culvert.v1.Topology
+	162, // 147: culvert.v1.WatchResponse.sessions:type_name -> culvert.v1.WatchedSession
+	163, // 148: culvert.v1.WatchResponse.drops:type_name -> culvert.v1.Drops
+	166, // 149: culvert.v1.WatchResponse.policies:type_name -> culvert.v1.WatchedPolicy
+	78,  // 150: culvert.v1.WatchResponse.classes:type_name -> culvert.v1.ClassStatus
+	159, // 151: culvert.v1.Topology.nodes:type_name -> culvert.v1.TopologyNode
+	160, // 152: culvert.v1.Topology.links:type_name -> culvert.v1.TopologyLink
+	161, // 153: culvert.v1.Topology.groups:type_name -> culvert.v1.TopologyGroup
+	157, // 154: culvert.v1.TopologyNode.received:type_name -> culvert.v1.Rate
+	157, // 155: culvert.v1.TopologyNode.sent:type_name -> culvert.v1.Rate
+	157, // 156: culvert.v1.TopologyLink.forward:type_name -> culvert.v1.Rate
+	157, // 157: culvert.v1.TopologyGroup.uplink:type_name -> culvert.v1.Rate
+	157, // 158: culvert.v1.TopologyGroup.downlink:type_name -> culvert.v1.Rate
+	64,  // 159: culvert.v1.WatchedSession.session:type_name -> culvert.v1.SessionStatus
+	157, // 160: culvert.v1.WatchedSession.uplink:type_name -> culvert.v1.Rate
+	157, // 161: culvert.v1.WatchedSession.downlink:type_name -> culvert.v1.Rate
+	157, // 162: culvert.v1.WatchedSession.pdrs:type_name -> culvert.v1.Rate
+	164, // 163: culvert.v1.Drops.outcomes:type_name -> culvert.v1.WatchedOutcome
+	165, // 164: culvert.v1.Drops.samples:type_name -> culvert.v1.DropSample
+	168, // 165: culvert.v1.Drops.examples:type_name -> culvert.v1.CaptureResponse
+	69,  // 166: culvert.v1.WatchedOutcome.outcome:type_name -> culvert.v1.Outcome
+	157, // 167: culvert.v1.WatchedOutcome.rate:type_name -> culvert.v1.Rate
+	178, // 168: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
+	177, // 169: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
+	72,  // 170: culvert.v1.WatchedPolicy.policy:type_name -> culvert.v1.PolicyStatus
+	157, // 171: culvert.v1.WatchedPolicy.rate:type_name -> culvert.v1.Rate
+	157, // 172: culvert.v1.WatchedPolicy.lists:type_name -> culvert.v1.Rate
+	137, // 173: culvert.v1.CaptureRequest.filter:type_name -> culvert.v1.TraceRequest
+	138, // 174: culvert.v1.CaptureResponse.packet:type_name -> culvert.v1.TraceResponse
+	169, // 175: culvert.v1.CaptureResponse.steps:type_name -> culvert.v1.Step
+	168, // 176: culvert.v1.ExplainPacketsResponse.packets:type_name -> culvert.v1.CaptureResponse
+	44,  // 177: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	85,  // 178: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	87,  // 179: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	89,  // 180: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	91,  // 181: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	95,  // 182: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
+	93,  // 183: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	97,  // 184: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	99,  // 185: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	101, // 186: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	103, // 187: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	107, // 188: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	118, // 189: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	111, // 190: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
+	116, // 191: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
+	105, // 192: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	56,  // 193: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	51,  // 194: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
+	120, // 195: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	122, // 196: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	127, // 197: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	129, // 198: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	131, // 199: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	133, // 200: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	135, // 201: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	137, // 202: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	139, // 203: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
+	172, // 204: culvert.v1.Culvert.Backup:input_type -> culvert.v1.BackupRequest
+	152, // 205: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	155, // 206: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
+	167, // 207: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
+	170, // 208: culvert.v1.Culvert.ExplainPackets:input_type -> culvert.v1.ExplainPacketsRequest
+	142, // 209: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	144, // 210: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	146, // 211: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	148, // 212: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	150, // 213: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	45,  // 214: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	86,  // 215: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	88,  // 216: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	90,  // 217: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	92,  // 218: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	96,  // 219: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	94,  // 220: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	98,  // 221: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	100, // 222: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	102, // 223: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	104, // 224: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	108, // 225: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	119, // 226: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	112, // 227: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
+	117, // 228: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
+	106, // 229: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	57,  // 230: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	55,  // 231: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
+	121, // 232: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	123, // 233: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	128, // 234: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	130, // 235: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	132, // 236: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	134, // 237: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	136, // 238: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	138, // 239: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	140, // 240: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
+	173, // 241: culvert.v1.Culvert.Backup:output_type -> culvert.v1.BackupResponse
+	153, // 242: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	156, // 243: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
+	168, // 244: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
+	171, // 245: culvert.v1.Culvert.ExplainPackets:output_type -> culvert.v1.ExplainPacketsResponse
+	143, // 246: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	145, // 247: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	147, // 248: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	149, // 249: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	151, // 250: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	214, // [214:251] is the sub-list for method output_type
+	177, // [177:214] is the sub-list for method input_type
+	177, // [177:177] is the sub-list for extension type_name
+	177, // [177:177] is the sub-list for extension extendee
+	0,   // [0:177] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -13797,15 +13883,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[121].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[136].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[122].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[137].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   177,
+			NumMessages:   178,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

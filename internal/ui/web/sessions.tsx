@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { client, useCall, useWatch } from "./client.ts";
-import type { SessionStatus, WatchedSession } from "./gen/culvert/v1/culvert_pb.ts";
+import type { PDRPolicy, SessionStatus, WatchedSession } from "./gen/culvert/v1/culvert_pb.ts";
 import { bits, Chart, count, Empty, Facts, hex, octets, packets, Problem, Section, Table, unitOf, type Series } from "./parts.tsx";
 
 const perPage = 25;
@@ -116,6 +116,12 @@ function readable(json: string): string {
   return JSON.stringify(JSON.parse(json.replace(/([:[,])(\d{16,})(?=[,}\]])/g, '$1"$2"')), null, 2);
 }
 
+// policyText is an SR policy as packets of a rule meet it.
+function policyText(p: PDRPolicy): string {
+  const v = p.verdict, path = v?.path ? `, path ${v.path}` : "";
+  return `${p.name}${p.color ? `, color ${p.color}` : ""}${path}: ${v?.valid ? "valid" : ["not valid", v?.why].filter(Boolean).join(", ")}`;
+}
+
 function One(p: { seid: bigint }): JSX.Element {
   const [now, setNow] = useState<WatchedSession | undefined>(undefined);
   const history = useRef<{ up: [number, number][]; down: [number, number][] }>({ up: [], down: [] });
@@ -144,8 +150,8 @@ function One(p: { seid: bigint }): JSX.Element {
         ["Uplink", <span class="live">{bits(now.uplink)}, {packets(now.uplink)}</span>], ["Downlink", <span class="live">{bits(now.downlink)}, {packets(now.downlink)}</span>]]} />
       <Chart label={`Rates of the last two minutes: uplink ${bits(now.uplink)}, downlink ${bits(now.downlink)} now`} series={series} from={to - followed} to={to} unit={unitOf("bit/s")} />
       <Section title="Rules">
-        <Table label="Rules" columns={[{ name: "PDR", n: true }, { name: "Rule" }, { name: "Rate", n: true }, { name: "Packets", n: true }, { name: "Octets", n: true }]}
-          rows={s.pdrs.map((r, i) => ({ key: String(r.pdr), cells: [r.pdr, r.words || "hidden from viewers", bits(now.pdrs[i]), count(r.counter?.packets ?? 0n), octets(r.counter?.bytes ?? 0n)] }))} />
+        <Table label="Rules" columns={[{ name: "PDR", n: true }, { name: "Rule" }, { name: "SR policy" }, { name: "Rate", n: true }, { name: "Packets", n: true }, { name: "Octets", n: true }]}
+          rows={s.pdrs.map((r, i) => ({ key: String(r.pdr), cells: [r.pdr, r.words || "hidden from viewers", r.policy ? policyText(r.policy) : "–", bits(now.pdrs[i]), count(r.counter?.packets ?? 0n), octets(r.counter?.bytes ?? 0n)] }))} />
       </Section>
       <Section title="Usage" note="What each URR has counted since its last report.">
         {s.urrs.length === 0 ? <Empty>The SMF asks for no reports: this session has no URR.</Empty> : (

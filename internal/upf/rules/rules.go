@@ -113,6 +113,22 @@ func (c *compiler) compilePDR(p *session.PDR) error {
 	return nil
 }
 
+// Policies returns the SR policies by which Compile has packets of PDRs forwarded, by PDR ID. Nil:
+// the session's slice has none.
+func Policies(in Input) (map[uint16]string, error) {
+	if in.Slice == nil || in.Slice.N9 == nil || in.Slice.N9.Mode != slice.Enhanced {
+		return nil, nil
+	}
+	compiled, err := Compile(in)
+	out := map[uint16]string{}
+	for i := range compiled.Rules {
+		if r := &compiled.Rules[i]; r.Forward.Kind == datapath.ForwardPolicy {
+			out[r.ID] = r.Forward.Policy
+		}
+	}
+	return out, err
+}
+
 // setAtSID has a rule apply to packets at the slice's SID too, where another UPF may send
 // those of the PDR: from the access, by N9, at the anchor; from the core, by N9, or where
 // the slice's N6 goes by SRv6. Without an argument only the UE's address says whose such a
