@@ -29,7 +29,16 @@ import (
 // injection is an entry of an injector's file.
 type injection struct {
 	srpolicy.Advertised
+	srpolicy.DelayConstraint
 	Headends []string `json:"headends,omitempty"` // router IDs, or names of nodes
+}
+
+// delayField is the field of the constraint.
+func (i injection) delayField() string {
+	if i.DelayBound != 0 {
+		return "delay_bound"
+	}
+	return "lowest_delay"
 }
 
 // inject has the arguments of `culvert policy inject`.
@@ -65,7 +74,7 @@ for --keep, so that it can be restarted.
 replaced, and those of an earlier injection that the file no longer has withdrawn.
 Colors are 4 (IPv4) and 6 (IPv6), headends are names of nodes; paths without
 headends go to each NODE. --as chooses the form: a ConfigMap for each node, or an
-SRv6Policy for each path and node.`,
+SRv6Policy for each path and node. Only these have delay_bound and lowest_delay.`,
 		Example: `  culvert policy inject --to bgp 2001:db8:101::1 --asn 65001 --router-id 192.0.2.9 --file paths.yaml
   culvert policy inject --to kube --file paths.yaml --dry-run
 
@@ -158,7 +167,7 @@ func (i *inject) toBGP(c *cobra.Command) error {
 		}
 		events, err := in.Set(list)
 		for _, e := range events {
-			i.printEvent(c.OutOrStdout(), e.Op, "", e.Path)
+			i.printEvent(c.OutOrStdout(), e.Op, "", e.Path, srpolicy.DelayConstraint{})
 		}
 		return err
 	}
@@ -244,13 +253,14 @@ func (i *inject) peerStates(ctx context.Context, w io.Writer, speaker *bgp.Speak
 }
 
 // printEvent says what changed of one path, and for which node if it was sent to that one only.
-func (i *inject) printEvent(w io.Writer, op, node string, path srpolicy.Advertised) {
+func (i *inject) printEvent(w io.Writer, op, node string, path srpolicy.Advertised, delay srpolicy.DelayConstraint) {
 	if i.app.format == printer.JSON {
 		line, err := json.Marshal(struct {
 			Op   string `json:"op"`
 			Node string `json:"node,omitempty"`
 			srpolicy.Advertised
-		}{op, node, path})
+			srpolicy.DelayConstraint
+		}{op, node, path, delay})
 		if err == nil {
 			fmt.Fprintln(w, string(line))
 		}
@@ -266,6 +276,12 @@ func (i *inject) printEvent(w io.Writer, op, node string, path srpolicy.Advertis
 			preference = kube.DefaultPreference
 		}
 		detail = fmt.Sprintf(", preference %d: %s", preference, segmentLists(path.SegmentLists))
+		if delay.DelayBound != 0 {
+			detail += fmt.Sprintf(", delay bound %s", delay.DelayBound)
+		}
+		if delay.LowestDelay {
+			detail += ", lowest delay"
+		}
 	}
 	fmt.Fprintf(w, "%s color %d, endpoint %s, %s%s\n", op, path.Color, path.Endpoint, of, detail)
 }
@@ -298,6 +314,10 @@ func readBGPInjections(file string) (out []bgp.Injection, err error) {
 	err = readInjections(file, func(paths []injection) (errs []srv6.FieldError) {
 		for j, v := range paths {
 			one := bgp.Injection{Advertised: v.Advertised}
+			if v.DelayConstraint.IsSet() {
+				errs = append(errs, srv6.FieldError{Field: fmt.Sprintf("[%d].%s", j, v.delayField()), Problem: "BGP carries no constraint of delays",
+					Fix: "remove it, and set it on the policy with this color and endpoint at the headend"})
+			}
 			for k, text := range v.Headends {
 				id, err := netip.ParseAddr(text)
 				if err != nil {
@@ -329,7 +349,7 @@ func (i *inject) toKube(c *cobra.Command) error {
 			if len(nodes) == 0 {
 				nodes = i.peers
 			}
-			list = append(list, kube.Injection{Advertised: v.Advertised, Nodes: nodes})
+			list = append(list, kube.Injection{Advertised: v.Advertised, DelayConstraint: v.DelayConstraint, Nodes: nodes})
 		}
 		return kube.CheckInjections(list)
 	})
@@ -343,7 +363,7 @@ func (i *inject) toKube(c *cobra.Command) error {
 	}
 	events, err := in.Set(c.Context(), list)
 	for _, e := range events {
-		i.printEvent(c.OutOrStdout(), e.Op, e.Node, e.Path)
+		i.printEvent(c.OutOrStdout(), e.Op, e.Node, e.Path, e.DelayConstraint)
 	}
 	if errors.Is(err, kube.ErrForeign) {
 		return fmt.Errorf("%w: --force overwrites it", err)

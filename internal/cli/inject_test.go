@@ -124,7 +124,13 @@ func TestInjectRefuses(t *testing.T) {
 	if err := os.WriteFile(file, []byte("paths:\n"+fmt.Sprintf(onePath, 1, "10.0.0.5", 1)+fmt.Sprintf(onePath, 1, "'::1'", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	bounded := filepath.Join(t.TempDir(), "bounded.yaml")
+	const path = "paths: [{color: 4, endpoint: 'fd11::1', delay_bound: 15ms, segment_lists: [{segments: ['fcdd::1']}]}]"
+	if err := os.WriteFile(bounded, []byte(path), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for args, want := range map[string]string{
+		"::1 --asn 1 --file B --router-id 10.0.0.9": "line 1: paths[0].delay_bound: BGP carries no constraint of delays",
 		"":                                     "takes one PEER or more",
 		"::1 --asn 1 --router-id 10.0.0.9":     "--file, --asn and --router-id are missing",
 		"::1 --file F --router-id 10.0.0.9":    "--file, --asn and --router-id are missing",
@@ -140,7 +146,7 @@ func TestInjectRefuses(t *testing.T) {
 		"::1 --asn 1 --file F --router-id 10.0.0.9":                       "line 3: paths[1].distinguisher: color, endpoint and distinguisher are those of [0]",
 		"::1 --asn 1 --file F --router-id 10.0.0.9 --source x":            "--source \"x\"",
 	} {
-		r := command(t.Context(), "", append([]string{"policy", "inject"}, strings.Fields(strings.ReplaceAll(args, " F ", " "+file+" "))...)...)
+		r := command(t.Context(), "", append([]string{"policy", "inject"}, strings.Fields(strings.NewReplacer(" F ", " "+file+" ", " B ", " "+bounded+" ").Replace(args))...)...)
 		if r.code == cmdline.ExitOK || !strings.Contains(r.stderr, want) {
 			t.Errorf("%s: exit %d, %q, want %q", args, r.code, r.stderr, want)
 		}

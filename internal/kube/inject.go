@@ -26,6 +26,7 @@ import (
 // Injection is a candidate path for some nodes.
 type Injection struct {
 	srpolicy.Advertised
+	srpolicy.DelayConstraint
 	Nodes []string // whose packets take it
 }
 
@@ -56,6 +57,7 @@ type Event struct {
 	Op   string // add, replace, withdraw
 	Node string
 	Path srpolicy.Advertised
+	srpolicy.DelayConstraint
 }
 
 // injectorName is the injector among those who write an object, and in a label
@@ -94,7 +96,7 @@ func CheckInjections(list []Injection) []srv6.FieldError {
 		if trafficOf(v.Color) == "" {
 			add(i, srv6.FieldError{Field: "color", Problem: fmt.Sprintf("%d is none of a cluster's", v.Color), Fix: "give 4 for a policy that carries IPv4, 6 for IPv6"})
 		}
-		for _, e := range v.Validate() {
+		for _, e := range slices.Concat(v.Validate(), v.Check()) {
 			add(i, e)
 		}
 		if len(v.Nodes) == 0 {
@@ -152,7 +154,7 @@ func (in *Injector) Set(ctx context.Context, list []Injection) ([]Event, error) 
 	for _, v := range list {
 		listed := Listed{
 			Name: v.name(), EgressNode: v.Endpoint.String(), Traffic: trafficOf(v.Color), BSID: v.BindingSID,
-			Preference: v.Preference, SegmentLists: v.SegmentLists,
+			Preference: v.Preference, SegmentLists: v.SegmentLists, DelayConstraint: v.DelayConstraint,
 		}
 		for _, node := range v.Nodes {
 			if wanted[node] == nil {
@@ -194,14 +196,14 @@ func compare(node string, before, now map[string]Listed) (events []Event) {
 		old, there := before[name]
 		switch {
 		case !there:
-			events = append(events, Event{"add", node, now[name].advertised()})
+			events = append(events, Event{"add", node, now[name].advertised(), now[name].DelayConstraint})
 		case !reflect.DeepEqual(old.effective(), now[name].effective()):
-			events = append(events, Event{"replace", node, now[name].advertised()})
+			events = append(events, Event{"replace", node, now[name].advertised(), now[name].DelayConstraint})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if _, stays := now[name]; !stays {
-			events = append(events, Event{"withdraw", node, before[name].advertised()})
+			events = append(events, Event{"withdraw", node, before[name].advertised(), before[name].DelayConstraint})
 		}
 	}
 	return events
@@ -330,7 +332,7 @@ func (in *Injector) setPolicies(ctx context.Context, wanted map[string]map[strin
 					"metadata": map[string]any{"name": policyName(node, l.Name), "labels": map[string]any{managerLabel: injectorName},
 						"annotations": map[string]any{nameAnnotation: l.Name}},
 					"spec": PolicySpec{Node: node, EgressNode: l.EgressNode, Traffic: l.Traffic, Preference: l.Preference, BindingSID: l.BSID,
-						SegmentLists: l.SegmentLists},
+						SegmentLists: l.SegmentLists, DelayBound: l.DelayBound, LowestDelay: l.LowestDelay},
 				}})
 			}
 			if err != nil {
@@ -365,7 +367,7 @@ func listedOf(u *unstructured.Unstructured) (node string, l Listed, err error) {
 		return "", l, err
 	}
 	return s.Node, Listed{Name: u.GetAnnotations()[nameAnnotation], EgressNode: s.EgressNode, Traffic: s.Traffic, BSID: s.BindingSID,
-		Preference: s.Preference, SegmentLists: s.SegmentLists}, nil
+		Preference: s.Preference, SegmentLists: s.SegmentLists, DelayConstraint: s.delay()}, nil
 }
 
 func (in *Injector) dryRun() []string {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,18 +45,18 @@ func TestInject(t *testing.T) {
 					t.Errorf("%s, %v; want %s", got, err, want)
 				}
 			}
-			observes := func(what string, f func(srpolicy.Advertised) bool, n int) {
+			observes := func(what string, f func(Path) bool, n int) {
 				t.Helper()
 				waits(t, what, func() bool {
 					return h.has(func(h *observed) bool {
-						return len(h.paths) == n && (n == 0 || slices.ContainsFunc(slices.Collect(maps.Values(h.paths)), func(p Path) bool { return f(p.Advertised) }))
+						return len(h.paths) == n && (n == 0 || slices.ContainsFunc(slices.Collect(maps.Values(h.paths)), f))
 					})
 				})
 			}
 			six, four := injection(overlay.ColorIPv6, "fd11::1000", me, "node-7"), injection(overlay.ColorIPv4, "fd11::1000", me)
 			set("add ipv6:fd11::1000 for node-1, add ipv6:fd11::1000 for node-7", six)
-			observes("the first", func(a srpolicy.Advertised) bool {
-				return a.Endpoint == six.Endpoint && a.Preference == DefaultPreference
+			observes("the first", func(p Path) bool {
+				return p.Endpoint == six.Endpoint && p.Preference == DefaultPreference && !p.IsSet()
 			}, 1)
 			set("", six)
 			if got := in.Absent(t.Context(), []Injection{six, four, six}); !slices.Equal(got, []string{"node-7"}) {
@@ -63,7 +64,11 @@ func TestInject(t *testing.T) {
 			}
 			six.Preference, six.BindingSID = 300, addr("cafe::1")
 			set("add ipv4:fd11::1000 for node-1, replace ipv6:fd11::1000 for node-1, replace ipv6:fd11::1000 for node-7", six, four)
-			observes("what was replaced", func(a srpolicy.Advertised) bool { return a.Preference == 300 && a.BindingSID == six.BindingSID }, 2)
+			observes("what was replaced", func(p Path) bool { return p.Preference == 300 && p.BindingSID == six.BindingSID }, 2)
+			four.DelayConstraint = srpolicy.DelayConstraint{DelayBound: srpolicy.Duration(1500 * time.Microsecond), LowestDelay: true}
+			set("replace ipv4:fd11::1000 for node-1", six, four)
+			observes("the constraint of delays", func(p Path) bool { return p.DelayConstraint == four.DelayConstraint && p.Color == four.Color }, 2)
+			set("", six, four)
 			second := six
 			second.Distinguisher, second.Nodes = 2, []string{me}
 			set("add ipv6:fd11::1000-2 for node-1, withdraw ipv4:fd11::1000 for node-1", six, second)
@@ -106,6 +111,7 @@ func TestCheckInjections(t *testing.T) {
 		"[1].color: 7 is none of a cluster's":                                   func(v *Injection) { v.Color = 7 },
 		"[1].headends: is missing":                                              func(v *Injection) { v.Nodes = nil },
 		`[1].headends[0]: "Node" is no node's name`:                             func(v *Injection) { v.Nodes = []string{"Node"} },
+		"[1].delay_bound: is 11s":                                               func(v *Injection) { v.DelayBound = srpolicy.Duration(11 * time.Second) },
 		"[1].segment_lists: is missing":                                         func(v *Injection) { v.SegmentLists = nil },
 		`[1].name: "a b" cannot have`:                                           func(v *Injection) { v.Name = "a b" },
 		`[1].name: "ipv6:fd11::1" is too like that of [0], for node node-1 too`: func(v *Injection) { v.Endpoint = addr("fd11::1") },

@@ -39,6 +39,7 @@ type Listed struct {
 	// One list of segments, or several with their weights.
 	SegmentList  []netip.Addr           `json:"segment_list,omitempty"`
 	SegmentLists []srpolicy.SegmentList `json:"segment_lists,omitempty"`
+	srpolicy.DelayConstraint
 }
 
 // Traffic is what a policy to a node carries.
@@ -160,7 +161,7 @@ func faultsOf(errs []srv6.FieldError) (faults []config.Error) {
 func (l Listed) read(node string) (entry, []config.Error) {
 	w := written{
 		origin: "configmap", name: l.Name, egress: l.EgressNode, traffic: l.Traffic, preference: l.Preference, bsid: l.BSID,
-		lists: l.SegmentLists, fields: strings.NewReplacer("binding_sid", "bsid"),
+		lists: l.SegmentLists, delay: l.DelayConstraint, fields: strings.NewReplacer("binding_sid", "bsid"),
 	}
 	var faults []config.Error
 	if len(l.SegmentList) > 0 {

@@ -100,6 +100,11 @@ func isFor(u *unstructured.Unstructured, node string, of map[string]string) (boo
 	return selector.Matches(labels.Set(of)), nil
 }
 
+// delay is the constraint that the fields of the spec are.
+func (s PolicySpec) delay() srpolicy.DelayConstraint {
+	return srpolicy.DelayConstraint{DelayBound: s.DelayBound, LowestDelay: s.LowestDelay}
+}
+
 // readPolicy reads an SRv6Policy, or says all that is wrong with it by field.
 func readPolicy(u *unstructured.Unstructured, node string) (entry, error) {
 	var object struct {
@@ -111,7 +116,7 @@ func readPolicy(u *unstructured.Unstructured, node string) (entry, error) {
 	s := object.Spec
 	e, faults := written{
 		origin: "srv6policy", egress: s.EgressNode, traffic: s.Traffic, color: s.Color, preference: s.Preference, bsid: s.BindingSID, lists: s.SegmentLists,
-		delay:  srpolicy.DelayConstraint{DelayBound: s.DelayBound, LowestDelay: s.LowestDelay},
+		delay:  s.delay(),
 		fields: strings.NewReplacer("egress_node", "egressNode", "binding_sid", "bindingSID", "segment_lists", "segmentLists", "delay_bound", "delayBound"),
 	}.read(node)
 	if len(faults) > 0 {
