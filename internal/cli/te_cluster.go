@@ -110,9 +110,10 @@ func (w byKubernetes) PathName(_ string, p headend.Policy) string {
 
 // Put writes the objects.
 func (w byKubernetes) Put(ctx context.Context, paths []headend.Path) error {
-	all := make([]srpolicy.Advertised, len(paths))
+	all := make([]kube.EnginePath, len(paths))
 	for i, p := range paths {
-		all[i] = srpolicy.Advertised{Color: p.Of.Color, Endpoint: p.Of.Endpoint, Preference: p.Preference, SegmentLists: p.SegmentLists}
+		all[i] = kube.EnginePath{Advertised: srpolicy.Advertised{Color: p.Of.Color, Endpoint: p.Of.Endpoint, Preference: p.Preference, SegmentLists: p.SegmentLists},
+			DelayConstraint: p.DelayConstraint}
 	}
 	return w.paths.Put(ctx, w.node, all)
 }

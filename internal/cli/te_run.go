@@ -32,7 +32,7 @@ func (r remote) Policies(ctx context.Context) ([]headend.Policy, error) {
 	all, err := r.Client.Policies(ctx, "")
 	list := make([]headend.Policy, 0, len(all))
 	for _, p := range all {
-		list = append(list, headend.Policy{Name: p.Name, Color: p.Color, Endpoint: p.Endpoint, Octets: p.Counter.Bytes, Lists: p.SegmentLists, Paths: p.Paths})
+		list = append(list, headend.Policy{Name: p.Name, Color: p.Color, Endpoint: p.Endpoint, Octets: p.Counter.Bytes, Lists: p.SegmentLists, Paths: p.Paths, Delays: p.DelayConstraint})
 	}
 	return list, err
 }

@@ -64,10 +64,10 @@ func TestEngineOnAPIServer(t *testing.T) {
 	if members, _, err := e.Nodes(t.Context()); err != nil || len(members) != 1 || members[0].Name != "node-2" {
 		t.Errorf("members %+v, %v", members, err)
 	}
-	both := []srpolicy.Advertised{enginePath(6, "fc00:0:3:1::", "fc00:0:2:6::"), enginePath(100, "fc00:0:2:6::")}
+	both := []EnginePath{enginePath(6, "fc00:0:3:1::", "fc00:0:2:6::"), enginePath(100, "fc00:0:2:6::")}
 	versions := func() (all []string) {
 		for _, a := range both {
-			all = append(all, s.get(t, policyObject(paths.objectName(me, a), nil)).GetResourceVersion())
+			all = append(all, s.get(t, policyObject(paths.objectName(me, a.Advertised), nil)).GetResourceVersion())
 		}
 		return all
 	}

@@ -122,13 +122,19 @@ func (e EnginePaths) PathName(node string, color uint32, endpoint netip.Addr) st
 	return pathName("srv6policy", e.objectName(node, srpolicy.Advertised{Color: color, Endpoint: endpoint}))
 }
 
+// EnginePath is a candidate path of an engine.
+type EnginePath struct {
+	srpolicy.Advertised
+	srpolicy.DelayConstraint
+}
+
 // Put writes candidate paths of a node, each by itself. What somebody else has written stays, and
 // is an error.
-func (e EnginePaths) Put(ctx context.Context, node string, paths []srpolicy.Advertised) error {
+func (e EnginePaths) Put(ctx context.Context, node string, paths []EnginePath) error {
 	errs := make([]error, len(paths))
 	for i, a := range paths {
 		if err := e.put(ctx, node, a); err != nil {
-			errs[i] = fmt.Errorf("SRv6Policy %s: %w", e.objectName(node, a), err)
+			errs[i] = fmt.Errorf("SRv6Policy %s: %w", e.objectName(node, a.Advertised), err)
 		}
 	}
 	return errors.Join(errs...)
@@ -139,12 +145,12 @@ func (e EnginePaths) policies() dynamic.ResourceInterface {
 }
 
 // put writes one. It does not overwrite what changes at the same time.
-func (e EnginePaths) put(ctx context.Context, node string, a srpolicy.Advertised) error {
+func (e EnginePaths) put(ctx context.Context, node string, a EnginePath) error {
 	spec, err := fieldsOf(engineSpec(node, a))
 	if err != nil {
 		return err
 	}
-	name := e.objectName(node, a)
+	name := e.objectName(node, a.Advertised)
 	u, err := e.policies().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -166,8 +172,9 @@ func (e EnginePaths) put(ctx context.Context, node string, a srpolicy.Advertised
 }
 
 // engineSpec is the spec of a candidate path, with the API's defaults.
-func engineSpec(node string, a srpolicy.Advertised) PolicySpec {
-	s := PolicySpec{Node: node, EgressNode: a.Endpoint.String(), Traffic: trafficOf(a.Color), Preference: a.EffectivePreference()}
+func engineSpec(node string, a EnginePath) PolicySpec {
+	s := PolicySpec{Node: node, EgressNode: a.Endpoint.String(), Traffic: trafficOf(a.Color), Preference: a.EffectivePreference(),
+		DelayBound: a.DelayBound, LowestDelay: a.LowestDelay}
 	if s.Traffic == "" {
 		s.Color = a.Color
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -62,8 +63,8 @@ func TestEngineNodes(t *testing.T) {
 	}
 }
 
-func enginePath(color uint32, segments ...string) srpolicy.Advertised {
-	a := srpolicy.Advertised{Color: color, Endpoint: netip.MustParseAddr("2001:db8::2"), Preference: 150}
+func enginePath(color uint32, segments ...string) EnginePath {
+	a := EnginePath{Advertised: srpolicy.Advertised{Color: color, Endpoint: netip.MustParseAddr("2001:db8::2"), Preference: 150}}
 	for _, s := range segments {
 		a.SegmentLists = append(a.SegmentLists, srpolicy.SegmentList{Segments: []netip.Addr{netip.MustParseAddr(s)}})
 	}
@@ -93,7 +94,7 @@ func TestEnginePaths(t *testing.T) {
 	p := c.pathsOf("te")
 	const v4, voice = "node-1.te-4-2001-db8--2", "node-1.te-100-2001-db8--2"
 	for range 2 { // the second one changes nothing
-		c.must(p.Put(t.Context(), me, []srpolicy.Advertised{enginePath(4, "fc00:0:2:4::"), enginePath(100, "fc00:0:3:1::", "fc00:0:2:4::")}))
+		c.must(p.Put(t.Context(), me, []EnginePath{enginePath(4, "fc00:0:2:4::"), enginePath(100, "fc00:0:3:1::", "fc00:0:2:4::")}))
 	}
 	if n := c.writes(); n != 2 {
 		t.Errorf("%d writes, want 2", n)
@@ -108,12 +109,20 @@ func TestEnginePaths(t *testing.T) {
 			t.Errorf("labels %v", u.GetLabels())
 		}
 	}
-	c.must(p.Put(t.Context(), me, []srpolicy.Advertised{enginePath(4, "fc00:0:2:4::"), enginePath(100, "fc00:0:2:4::")}))
+	c.must(p.Put(t.Context(), me, []EnginePath{enginePath(4, "fc00:0:2:4::"), enginePath(100, "fc00:0:2:4::")}))
 	if n := c.writes(); n != 3 {
 		t.Errorf("%d writes, want one more", n)
 	}
 	if e, err := readPolicy(c.object(voice), me); err != nil || len(e.path.SegmentLists) != 1 {
 		t.Errorf("%+v, %v", e, err)
+	}
+	bounded := enginePath(100, "fc00:0:2:4::")
+	bounded.DelayConstraint = srpolicy.DelayConstraint{DelayBound: srpolicy.Duration(15 * time.Millisecond), LowestDelay: true}
+	for range 2 {
+		c.must(p.Put(t.Context(), me, []EnginePath{bounded}))
+	}
+	if e, err := readPolicy(c.object(voice), me); err != nil || e.path.DelayConstraint != bounded.DelayConstraint || c.writes() != 4 {
+		t.Errorf("with delays: %+v, %v, %d writes", e, err, c.writes())
 	}
 }
 
@@ -122,11 +131,11 @@ func TestEnginePaths(t *testing.T) {
 func TestEngineLeavesOthers(t *testing.T) {
 	c := newCluster(t)
 	c.policy("node-1.te-4-2001-db8--2", 1, `{node: node-1, egressNode: node-2, traffic: IPv4, segmentLists: [{segments: ["fc00::1"]}]}`)
-	c.must(c.pathsOf("TE").Put(t.Context(), me, []srpolicy.Advertised{enginePath(6, "fc00:0:2:6::")}))
+	c.must(c.pathsOf("TE").Put(t.Context(), me, []EnginePath{enginePath(6, "fc00:0:2:6::")}))
 	before := c.writes()
 	p := c.pathsOf("te")
 	for _, color := range []uint32{4, 6} {
-		if err := p.Put(t.Context(), me, []srpolicy.Advertised{enginePath(color, "fc00:0:2:9::")}); !errors.Is(err, ErrForeign) {
+		if err := p.Put(t.Context(), me, []EnginePath{enginePath(color, "fc00:0:2:9::")}); !errors.Is(err, ErrForeign) {
 			t.Errorf("color %d: %v", color, err)
 		}
 	}
@@ -134,7 +143,7 @@ func TestEngineLeavesOthers(t *testing.T) {
 		t.Errorf("removed %v, %v, %d writes", removed, err, c.writes()-before)
 	}
 	mine := enginePath(100, "fc00:0:2:4::")
-	c.must(p.Put(t.Context(), me, []srpolicy.Advertised{mine}))
+	c.must(p.Put(t.Context(), me, []EnginePath{mine}))
 	const name = "node-1.te-100-2001-db8--2"
 	once := true
 	c.objects.PrependReactor("update", policyResource.Resource, func(ktesting.Action) (bool, runtime.Object, error) {
@@ -148,7 +157,7 @@ func TestEngineLeavesOthers(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	if err := p.Put(t.Context(), me, []srpolicy.Advertised{enginePath(100, "fc00:0:2:6::")}); err == nil || c.object(name).GetResourceVersion() != "7" {
+	if err := p.Put(t.Context(), me, []EnginePath{enginePath(100, "fc00:0:2:6::")}); err == nil || c.object(name).GetResourceVersion() != "7" {
 		t.Errorf("it overwrote what had changed: %v", err)
 	}
 	if removed, err := p.Withdraw(t.Context()); err != nil || len(removed) != 1 || removed[0] != name {

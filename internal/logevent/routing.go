@@ -85,6 +85,9 @@ var (
 	TEDemandChanged = define("te.demand_changed", slog.LevelInfo,
 		"The engine moves a demand to other segment lists.",
 		"")
+	TEDelaysChanged = define("te.delays_changed", slog.LevelInfo,
+		"The engine writes a candidate path with the `delay_bound` and `lowest_delay` that its class has now. Its lists stay.",
+		"")
 	TEEnded = define("te.ended", slog.LevelInfo,
 		"The engine has ended. Its segment lists stay at the headends.",
 		"")

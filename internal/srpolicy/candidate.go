@@ -66,6 +66,10 @@ type Verdict struct {
 	// Protects says that the data path holds the path ready: it takes over by one store.
 	Protects bool   `json:"protects"`
 	Why      string `json:"why"`
+	// DelayConstraint is the path's, with the policy's where it says nothing. Late says that the
+	// path is not valid for its delay bound alone.
+	DelayConstraint
+	Late bool `json:"late,omitempty"`
 }
 
 // judged is a candidate path, why each of its lists cannot be used, and why it is not for its
@@ -168,7 +172,7 @@ func MostLists(sizes []int) int {
 
 // judge finds out whether a candidate path is valid, and which of its lists are.
 func judge(c Candidate, usable func(SegmentList) error, delays map[string]Standing) judged {
-	j := judged{Verdict: Verdict{Path: c.Name, Preference: cmp.Or(c.Preference, DefaultPreference)}, of: c}
+	j := judged{Verdict: Verdict{Path: c.Name, Preference: cmp.Or(c.Preference, DefaultPreference), DelayConstraint: c.DelayConstraint}, of: c}
 	var reasons []string
 	down := make([]string, len(c.SegmentLists))
 	for i, l := range c.SegmentLists {
@@ -209,7 +213,7 @@ func (j *judged) judgeDelays(delays map[string]Standing) {
 	}
 	pool := within
 	if j.Valid = len(within) > 0; !j.Valid {
-		pool = live
+		pool, j.Late = live, true
 		j.Why = also(fmt.Sprintf("no segment list is within delay_bound %s", j.of.DelayBound), j.Why)
 	}
 	for _, i := range pool {

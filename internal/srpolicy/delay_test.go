@@ -71,6 +71,9 @@ func TestChooseByDelay(t *testing.T) {
 		if v.Path != tt.active || v.Valid != tt.valid || !v.Active || !strings.Contains(v.Why, tt.why) {
 			t.Errorf("%s: %+v, want %q, valid %v, because of %q", name, v, tt.active, tt.valid, tt.why)
 		}
+		if late := strings.Contains(v.Why, "no segment list is within"); v.Late != late || v.DelayConstraint != p.DelayConstraint {
+			t.Errorf("%s: %+v, late %v", name, v, late)
+		}
 		var slow, down []int
 		for i := range got.Lists() {
 			if why := got.SlowAt(i); why != "" {

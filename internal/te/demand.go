@@ -1,6 +1,10 @@
 package te
 
-import "time"
+import (
+	"time"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
 
 // Class says what packets of a color ask of the network.
 type Class struct {
@@ -19,6 +23,9 @@ type Class struct {
 	MaxLists int `json:"max_lists,omitempty"`
 	// Disjoint is what no two lists of a demand share, so that one failure does not take both.
 	Disjoint Disjoint `json:"disjoint,omitempty"`
+	// DelayConstraint is of the candidate paths: headends choose among the lists by measured round
+	// trips. MaxDelay is what the topology says of one direction.
+	srpolicy.DelayConstraint
 }
 
 // Disjoint is what fails at once.
@@ -72,4 +79,14 @@ type Network struct {
 	Classes  []Class
 	Demands  []Demand
 	Routing  Routing
+}
+
+// Delays is what headends are told of the delays of a color.
+func (n Network) Delays(color uint32) srpolicy.DelayConstraint {
+	for _, c := range n.Classes {
+		if c.Color == color {
+			return c.DelayConstraint
+		}
+	}
+	return srpolicy.DelayConstraint{}
 }

@@ -6464,7 +6464,10 @@ type Verdict struct {
 	Valid         bool                   `protobuf:"varint,3,opt,name=valid,proto3" json:"valid,omitempty"`
 	Active        bool                   `protobuf:"varint,4,opt,name=active,proto3" json:"active,omitempty"`
 	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
-	Protects      bool                   `protobuf:"varint,6,opt,name=protects,proto3" json:"protects,omitempty"` // the data path holds it ready: it takes over by one store
+	Protects      bool                   `protobuf:"varint,6,opt,name=protects,proto3" json:"protects,omitempty"`                      // the data path holds it ready: it takes over by one store
+	DelayBound    string                 `protobuf:"bytes,7,opt,name=delay_bound,json=delayBound,proto3" json:"delay_bound,omitempty"` // its own, or the policy's
+	LowestDelay   bool                   `protobuf:"varint,8,opt,name=lowest_delay,json=lowestDelay,proto3" json:"lowest_delay,omitempty"`
+	Late          bool                   `protobuf:"varint,9,opt,name=late,proto3" json:"late,omitempty"` // it is not valid for its delay bound alone
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6537,6 +6540,27 @@ func (x *Verdict) GetWhy() string {
 func (x *Verdict) GetProtects() bool {
 	if x != nil {
 		return x.Protects
+	}
+	return false
+}
+
+func (x *Verdict) GetDelayBound() string {
+	if x != nil {
+		return x.DelayBound
+	}
+	return ""
+}
+
+func (x *Verdict) GetLowestDelay() bool {
+	if x != nil {
+		return x.LowestDelay
+	}
+	return false
+}
+
+func (x *Verdict) GetLate() bool {
+	if x != nil {
+		return x.Late
 	}
 	return false
 }
@@ -12959,7 +12983,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05Delay\x12\x18\n" +
 	"\aminimum\x18\x01 \x01(\x04R\aminimum\x12\x12\n" +
 	"\x04mean\x18\x02 \x01(\x04R\x04mean\x12\x10\n" +
-	"\x03p99\x18\x03 \x01(\x04R\x03p99\"\x99\x01\n" +
+	"\x03p99\x18\x03 \x01(\x04R\x03p99\"\xf1\x01\n" +
 	"\aVerdict\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1e\n" +
 	"\n" +
@@ -12968,7 +12992,11 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05valid\x18\x03 \x01(\bR\x05valid\x12\x16\n" +
 	"\x06active\x18\x04 \x01(\bR\x06active\x12\x10\n" +
 	"\x03why\x18\x05 \x01(\tR\x03why\x12\x1a\n" +
-	"\bprotects\x18\x06 \x01(\bR\bprotects\"\x93\x01\n" +
+	"\bprotects\x18\x06 \x01(\bR\bprotects\x12\x1f\n" +
+	"\vdelay_bound\x18\a \x01(\tR\n" +
+	"delayBound\x12!\n" +
+	"\flowest_delay\x18\b \x01(\bR\vlowestDelay\x12\x12\n" +
+	"\x04late\x18\t \x01(\bR\x04late\"\x93\x01\n" +
 	"\x13CandidatePathStatus\x125\n" +
 	"\bresource\x18\x01 \x01(\v2\x19.culvert.v1.CandidatePathR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +

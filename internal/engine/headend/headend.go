@@ -23,12 +23,24 @@ type Policy struct {
 	Lists []srpolicy.SegmentList
 	// Paths are all candidate paths, the best first.
 	Paths []srpolicy.Verdict
+	// Delays is what candidate paths have that say nothing of delays.
+	Delays srpolicy.DelayConstraint
 }
 
 // Active is the candidate path that packets take.
 func (p Policy) Active() srpolicy.Verdict {
 	for _, v := range p.Paths {
 		if v.Active {
+			return v
+		}
+	}
+	return srpolicy.Verdict{}
+}
+
+// Named is the candidate path with a name; the zero value: it has none.
+func (p Policy) Named(name string) srpolicy.Verdict {
+	for _, v := range p.Paths {
+		if v.Path == name {
 			return v
 		}
 	}

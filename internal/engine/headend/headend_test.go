@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/te"
@@ -75,9 +76,11 @@ func TestOdd(t *testing.T) {
 	}
 }
 
+var bound = srpolicy.DelayConstraint{DelayBound: srpolicy.Duration(15 * time.Millisecond)}
+
 func TestPath(t *testing.T) {
 	p := policy("p", "fc00:c::1", list(1, "fc00:c::4"))
-	c, err := p.Path(network, "te:p", 150, []te.List{{Weight: 2, Waypoints: []te.Waypoint{{Node: "b"}}}, {Weight: 1, Waypoints: []te.Waypoint{{Node: "b", Link: 2}}}, {Weight: 0}})
+	c, err := p.Path(network, srpolicy.CandidatePath{Name: "te:p", Preference: 150}, []te.List{{Weight: 2, Waypoints: []te.Waypoint{{Node: "b"}}}, {Weight: 1, Waypoints: []te.Waypoint{{Node: "b", Link: 2}}}, {Weight: 0}})
 	if err != nil || c.Name != "te:p" || c.Policy != "p" || c.Preference != 150 || len(c.Validate()) > 0 {
 		t.Fatalf("%+v, %v", c, err)
 	}
@@ -85,8 +88,16 @@ func TestPath(t *testing.T) {
 	if !then.Equal(c.CandidatePath) || p.Equal(c.CandidatePath) {
 		t.Errorf("%+v", c)
 	}
+	c.LowestDelay = true
+	if then.Equal(c.CandidatePath) {
+		t.Error("a path with another constraint of delays is the same")
+	}
+	then.Paths = []srpolicy.Verdict{{Path: "te:p", Active: true, DelayConstraint: c.DelayConstraint.Or(bound)}}
+	if then.Delays = bound; !then.Equal(c.CandidatePath) {
+		t.Error("the policy's own constraint does not count")
+	}
 	for _, w := range []te.Waypoint{{Node: "x"}, {Node: "gone"}, {Node: "a", Link: 1}} {
-		if _, err := p.Path(network, "te:p", 150, []te.List{{Weight: 1, Waypoints: []te.Waypoint{w}}}); err == nil || !strings.Contains(err.Error(), "has no SID") {
+		if _, err := p.Path(network, srpolicy.CandidatePath{Name: "te:p"}, []te.List{{Weight: 1, Waypoints: []te.Waypoint{w}}}); err == nil || !strings.Contains(err.Error(), "has no SID") {
 			t.Errorf("%+v: %v", w, err)
 		}
 	}

@@ -123,21 +123,21 @@ func (p Policy) last() netip.Addr {
 }
 
 // Path makes a candidate path of a policy with the lists of a demand.
-func (p Policy) Path(t te.Topology, name string, preference uint32, lists []te.List) (Path, error) {
-	c := Path{srpolicy.CandidatePath{Name: name, Policy: p.Name, Preference: preference}, p}
+func (p Policy) Path(t te.Topology, c srpolicy.CandidatePath, lists []te.List) (Path, error) {
+	c.Policy = p.Name
 	for _, l := range lists {
 		out := srpolicy.SegmentList{Weight: max(1, l.Weight)}
 		for _, w := range l.Waypoints {
 			sid, err := sidOf(t, w)
 			if err != nil {
-				return c, err
+				return Path{}, err
 			}
 			out.Segments = append(out.Segments, sid)
 		}
 		out.Segments = append(out.Segments, p.last())
 		c.SegmentLists = append(c.SegmentLists, out)
 	}
-	return c, nil
+	return Path{c, p}, nil
 }
 
 // sidOf is the SID that visits a waypoint.
@@ -155,9 +155,9 @@ func sidOf(t te.Topology, w te.Waypoint) (sid netip.Addr, err error) {
 	return sid, nil
 }
 
-// Equal says whether a policy's active lists are those of a path.
+// Equal says whether a policy's active lists are those of a path, chosen among by the same delays.
 func (p Policy) Equal(c srpolicy.CandidatePath) bool {
-	return slices.EqualFunc(p.Lists, c.SegmentLists, func(a, b srpolicy.SegmentList) bool {
+	return p.Active().DelayConstraint == c.DelayConstraint.Or(p.Delays) && slices.EqualFunc(p.Lists, c.SegmentLists, func(a, b srpolicy.SegmentList) bool {
 		return cmp.Or(a.Weight, 1) == cmp.Or(b.Weight, 1) && slices.Equal(a.Segments, b.Segments)
 	})
 }

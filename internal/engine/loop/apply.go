@@ -43,7 +43,7 @@ func (e *Engine) step(ctx context.Context, r *round, step change.Step) error {
 	paths := map[string][]headend.Path{}
 	for key, lists := range step.Lists {
 		for _, p := range r.found.Policies[key] {
-			c, err := p.Path(r.in.Network.Topology, r.pathName(key.Headend, p), r.in.Settings.Preference, lists)
+			c, err := p.Path(r.in.Network.Topology, r.path(key, p), lists)
 			if err != nil {
 				return fmt.Errorf("policy %s of %s: %w", p.Name, key.Headend, err)
 			}
@@ -51,6 +51,11 @@ func (e *Engine) step(ctx context.Context, r *round, step change.Step) error {
 		}
 		e.changed[key] = r.now
 	}
+	return e.write(ctx, r, paths)
+}
+
+// write writes paths to headends, at the same time, and waits until packets take them.
+func (e *Engine) write(ctx context.Context, r *round, paths map[string][]headend.Path) error {
 	names := slices.Sorted(maps.Keys(paths))
 	errs := make([]error, len(names))
 	var all sync.WaitGroup

@@ -10,6 +10,7 @@ package loop
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -161,6 +162,10 @@ func (e *Engine) do(ctx context.Context, r *round) {
 	r.state.every, r.state.Apply = r.in.Settings.Every, r.in.Settings.Apply
 	e.measure(ctx, r)
 	e.watch(r)
+	if err := e.renew(ctx, r); err != nil {
+		e.count.Failed++
+		r.state.Problem = fmt.Sprintf("candidate paths did not get the delays of their classes: %v", err)
+	}
 	if err := e.plan(ctx, r); err != nil {
 		failed("nothing changes, because there is no plan", err)
 		return

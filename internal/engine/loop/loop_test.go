@@ -40,8 +40,9 @@ type node struct {
 	policies []headend.Policy
 	paths    map[string]srpolicy.CandidatePath // by name
 	puts     int
-	err      error // of Put
-	silent   error // of Policies
+	err      error  // of Put
+	silent   error  // of Policies
+	late     string // the path whose lists are above its delay bound
 }
 
 func (n *node) Policies(context.Context) ([]headend.Policy, error) {
@@ -58,7 +59,12 @@ func (n *node) Policies(context.Context) ([]headend.Policy, error) {
 				own = append(own, srpolicy.Candidate{CandidatePath: n.paths[name]})
 			}
 		}
-		p, verdicts := srpolicy.Choose(srpolicy.Policy{Name: list[i].Name, SegmentLists: list[i].Lists}, own, "", func(srpolicy.SegmentList) error { return nil }, nil)
+		slow := srpolicy.Standings{srpolicy.PathKey(list[i].Name, n.late): {}}
+		for _, l := range n.paths[n.late].SegmentLists {
+			slow[srpolicy.PathKey(list[i].Name, n.late)][l.Key()] = srpolicy.Standing{Above: true}
+		}
+		p, verdicts := srpolicy.Choose(srpolicy.Policy{Name: list[i].Name, SegmentLists: list[i].Lists, DelayConstraint: list[i].Delays}, own, "",
+			func(srpolicy.SegmentList) error { return nil }, slow)
 		list[i].Lists, list[i].Paths = p.SegmentLists, verdicts
 	}
 	return list, nil

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/engine"
 	"github.com/culvert-net/culvert/internal/engine/headend"
 	"github.com/culvert-net/culvert/internal/plural"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/internal/te/demand"
 )
@@ -91,6 +93,11 @@ func joined(said, measured []te.Demand) []te.Demand {
 // pathName is of the engine's candidate path of a policy.
 func (r *round) pathName(at string, p headend.Policy) string {
 	return r.in.Headends[at].PathName(r.in.Settings.Name, p)
+}
+
+// path is the engine's candidate path of a policy, without lists.
+func (r *round) path(key te.Key, p headend.Policy) srpolicy.CandidatePath {
+	return srpolicy.CandidatePath{Name: r.pathName(key.Headend, p), Policy: p.Name, Preference: r.in.Settings.Preference, DelayConstraint: r.in.Network.Delays(key.Color)}
 }
 
 // mayChange says whether this engine may change headends, as far as other engines go.
@@ -173,7 +180,7 @@ func (e *Engine) held(r *round) map[te.Key]string {
 		case changed:
 			held[d.Key] = fmt.Sprintf("it has changed less than %s ago", hold)
 		default:
-			if why := r.others(d.Headend, policies); why != "" {
+			if why := cmp.Or(r.others(d.Headend, policies), r.late(d.Key, policies)); why != "" {
 				held[d.Key] = why
 			}
 		}
@@ -194,6 +201,18 @@ func (r *round) others(at string, policies []headend.Policy) string {
 			what = "the own path"
 		}
 		return fmt.Sprintf("%s of policy %s has preference %d, and the engine's %d", what, p.Name, v.Preference, o.Preference)
+	}
+	return ""
+}
+
+// late says which of the engine's paths packets do not take for its delay alone: other lists would
+// have to be measured first, and packets would go to and fro.
+func (r *round) late(key te.Key, policies []headend.Policy) string {
+	for _, p := range policies {
+		c := r.path(key, p)
+		if v := p.Named(c.Name); v.Late && !v.Active && v.DelayConstraint == c.DelayConstraint.Or(p.Delays) {
+			return fmt.Sprintf("candidate path %s is not in use: %s", v.Path, v.Why)
+		}
 	}
 	return ""
 }

@@ -67,6 +67,11 @@ func (c *checker) checkWrite(n *Network) {
 		for i, v := range n.Nodes {
 			c.want(v.API == "" || v.RouterID.Is4(), fmt.Sprintf("nodes[%d].router_id", i), "give the bgp.router_id of the node's daemon", "is missing: candidate paths name their headend by it")
 		}
+		for i, v := range n.Classes {
+			const fix = "remove it, and set it on the headends' policies"
+			c.want(v.DelayBound == 0, fmt.Sprintf("classes[%d].delay_bound", i), fix, "BGP does not carry it: engine.write is bgp")
+			c.want(!v.LowestDelay, fmt.Sprintf("classes[%d].lowest_delay", i), fix, "BGP does not carry it: engine.write is bgp")
+		}
 	default:
 		c.add("engine.write", "give api, bgp or kubernetes", "%q is no way to write candidate paths", n.Engine.Write)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/te"
 )
 
@@ -110,6 +111,8 @@ type Class struct {
 	MaxLists   int     `json:"max_lists"`
 	// Disjoint is link, node or srlg.
 	Disjoint te.Disjoint `json:"disjoint"`
+	// DelayConstraint is of the candidate paths that the engine writes.
+	srpolicy.DelayConstraint
 }
 
 // Demand is te.Demand.
@@ -260,7 +263,7 @@ func bits(numbers []uint8) (affinity uint32) {
 func (n *Network) classes() (list []te.Class) {
 	for _, c := range n.Classes {
 		list = append(list, te.Class{Color: c.Color, Name: c.Name, Priority: c.Priority, MaxDelay: time.Duration(c.MaxDelay),
-			Exclude: bits(c.Exclude), IncludeAny: bits(c.IncludeAny), MaxLists: c.MaxLists, Disjoint: c.Disjoint})
+			Exclude: bits(c.Exclude), IncludeAny: bits(c.IncludeAny), MaxLists: c.MaxLists, Disjoint: c.Disjoint, DelayConstraint: c.DelayConstraint})
 	}
 	return list
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/te"
 )
 
@@ -17,7 +18,7 @@ nodes:
 links:
   - {from: a, to: b, capacity: 2.5Gbit/s, delay: 150us, affinity: [0, 31], sid: "fc00:1::2", reverse_sid: "fc00:2::2", srlg: [7, 8]}
   - {from: a, to: b, name: second, metric: 7, capacity: 100Mbit, one_way: true}
-classes: [{color: 46, name: voice, priority: 2, max_delay: 3ms, exclude: [1], include_any: [0, 2], max_lists: 4, disjoint: srlg}]
+classes: [{color: 46, name: voice, priority: 2, max_delay: 3ms, exclude: [1], include_any: [0, 2], max_lists: 4, disjoint: srlg, delay_bound: 15ms, lowest_delay: true}]
 demands: [{headend: a, endpoint: b, color: 46, rate: 64kbit}]
 policies: [{headend: a, endpoint: b, color: 46, lists: [{via: [b], weight: 3}, {}, {via: [b-a, "a-b:second"]}]}]
 `))
@@ -38,7 +39,11 @@ policies: [{headend: a, endpoint: b, color: 46, lists: [{via: [b], weight: 3}, {
 	if second.Name != "second" || second.Metric != 7 || second.Capacity != 1e8 {
 		t.Errorf("%+v", second)
 	}
-	want := te.Class{Color: 46, Name: "voice", Priority: 2, MaxDelay: 3 * time.Millisecond, Exclude: 2, IncludeAny: 5, MaxLists: 4, Disjoint: te.DisjointBySRLG}
+	want := te.Class{Color: 46, Name: "voice", Priority: 2, MaxDelay: 3 * time.Millisecond, Exclude: 2, IncludeAny: 5, MaxLists: 4, Disjoint: te.DisjointBySRLG,
+		DelayConstraint: srpolicy.DelayConstraint{DelayBound: srpolicy.Duration(15 * time.Millisecond), LowestDelay: true}}
+	if v.Delays(46) != want.DelayConstraint || v.Delays(0).IsSet() {
+		t.Errorf("delays %+v and %+v", v.Delays(46), v.Delays(0))
+	}
 	if v.Classes[0] != want {
 		t.Errorf("class %+v, want %+v", v.Classes[0], want)
 	}
@@ -77,6 +82,8 @@ func TestFaults(t *testing.T) {
 		"engine: {horizon: 2h}":                                                                         `"2h" is no time up to 1h`,
 		"classes: [{color: 1, disjoint: way}]":                                                          "classes[0].disjoint: is \"way\"",
 		"classes: [{color: 1, disjoint: node, max_lists: 1}]":                                           "classes[0].max_lists: is 1, and disjoint asks for two lists",
+		"classes: [{color: 1, delay_bound: 15}]":                                                        "classes[0].delay_bound: give a time with its unit",
+		"classes: [{color: 1, delay_bound: 11s}]":                                                       "classes[0].delay_bound: is 11s",
 		"classes: [{color: 1, max_lists: 9}]":                                                           "classes[0].max_lists: is 9",
 		two + "demands: [{headend: a, endpoint: a, rate: 1bit}]":                                        "demands[0].endpoint: is the headend",
 		two + "demands: [{headend: a, endpoint: b, rate: 1bit}, {headend: a, endpoint: b, rate: 1bit}]": "demand a to b, color 0 is also demands[0]",

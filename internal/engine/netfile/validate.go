@@ -183,6 +183,7 @@ func (c *checker) checkClass(at string, v Class) {
 	if v.MaxLists < 0 || v.MaxLists > srpolicy.MaxSegmentLists {
 		c.add(at+".max_lists", "give 1 to 8, or leave it out", "is %d", v.MaxLists)
 	}
+	c.fields(at, v.DelayConstraint.Check())
 	switch v.Disjoint {
 	case "":
 	case te.DisjointByLink, te.DisjointByNode, te.DisjointBySRLG:
