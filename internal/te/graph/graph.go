@@ -31,7 +31,7 @@ type Graph struct {
 
 // tree is the shortest paths to a destination from everywhere.
 type tree struct {
-	distance []uint64 // of each node; far: it does not lead there
+	distance []uint64 // of each node; Far: it does not lead there
 	// order has the nodes that lead there, the farthest first and the destination last.
 	order []int
 	place []int   // of a node in order
@@ -40,7 +40,8 @@ type tree struct {
 	delay, longest []time.Duration
 }
 
-const far = math.MaxUint64
+// Far is the distance of a node that does not lead there.
+const Far = math.MaxUint64
 
 // New finds the shortest paths. It does not validate the topology (te.Topology.Validate):
 // a link whose ends are not there is not used.
@@ -101,7 +102,7 @@ func (g *Graph) Used(link int) bool { return g.used[link] }
 func (g *Graph) Ends(link int) (from, to int) { return g.ends[link][0], g.ends[link][1] }
 
 // Reaches says whether there is a path.
-func (g *Graph) Reaches(from, to int) bool { return g.to[to].distance[from] != far }
+func (g *Graph) Reaches(from, to int) bool { return g.to[to].distance[from] != Far }
 
 // Distance is the sum of metrics on a shortest path, where there is one.
 func (g *Graph) Distance(from, to int) uint64 { return g.to[to].distance[from] }

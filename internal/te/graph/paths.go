@@ -11,26 +11,8 @@ import (
 // the links that lead into each node.
 func (g *Graph) treeTo(destination int, into [][]int) tree {
 	n := len(g.Topology.Nodes)
-	t := tree{distance: make([]uint64, n), place: make([]int, n), next: make([][]int, n), delay: make([]time.Duration, n), longest: make([]time.Duration, n)}
-	for i := range t.distance {
-		t.distance[i] = far
-	}
-	t.distance[destination] = 0
-	queue := &frontier{{node: destination}}
-	for queue.Len() > 0 {
-		at := heap.Pop(queue).(reached)
-		if at.distance > t.distance[at.node] {
-			continue
-		}
-		t.order = append(t.order, at.node)
-		for _, l := range into[at.node] {
-			from, d := g.ends[l][0], at.distance+uint64(g.Topology.Links[l].Metric)
-			if d < t.distance[from] {
-				t.distance[from] = d
-				heap.Push(queue, reached{from, d})
-			}
-		}
-	}
+	t := tree{place: make([]int, n), next: make([][]int, n), delay: make([]time.Duration, n), longest: make([]time.Duration, n)}
+	t.distance, t.order = g.distances(destination, into)
 	for i, node := range t.order { // the destination first
 		t.place[node] = len(t.order) - 1 - i
 		if node != destination {
@@ -41,12 +23,50 @@ func (g *Graph) treeTo(destination int, into [][]int) tree {
 	return t
 }
 
+// distances are those to a node, and the nodes that lead there, the closest first.
+func (g *Graph) distances(destination int, into [][]int) (distance []uint64, order []int) {
+	distance = make([]uint64, len(g.Topology.Nodes))
+	for i := range distance {
+		distance[i] = Far
+	}
+	distance[destination] = 0
+	queue := &frontier{{node: destination}}
+	for queue.Len() > 0 {
+		at := heap.Pop(queue).(reached)
+		if at.distance > distance[at.node] {
+			continue
+		}
+		order = append(order, at.node)
+		for _, l := range into[at.node] {
+			from, d := g.ends[l][0], at.distance+uint64(g.Topology.Links[l].Metric)
+			if d < distance[from] {
+				distance[from] = d
+				heap.Push(queue, reached{from, d})
+			}
+		}
+	}
+	return distance, order
+}
+
+// Distances are those to a node where only some links are kept, by node. From where nothing leads
+// there it is Far.
+func (g *Graph) Distances(to int, keeps []bool) []uint64 {
+	into := make([][]int, len(g.Topology.Nodes))
+	for i, used := range g.used {
+		if used && keeps[i] {
+			into[g.ends[i][1]] = append(into[g.ends[i][1]], i)
+		}
+	}
+	distance, _ := g.distances(to, into)
+	return distance
+}
+
 // share finds the links that a node's packets share, and their delay. Those of the nodes
 // closer to the destination are known.
 func (g *Graph) share(t *tree, node int) {
 	for _, l := range g.out[node] {
 		to := g.ends[l][1]
-		if t.distance[to] == far || t.distance[node] != t.distance[to]+uint64(g.Topology.Links[l].Metric) {
+		if t.distance[to] == Far || t.distance[node] != t.distance[to]+uint64(g.Topology.Links[l].Metric) {
 			continue
 		}
 		t.next[node] = append(t.next[node], l)

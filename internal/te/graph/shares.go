@@ -21,7 +21,7 @@ func (g *Graph) Flows() *Flows { return &Flows{g: g, node: make([]float64, len(g
 // has none.
 func (f *Flows) Append(shares []Share, from, to int) []Share {
 	t := &f.g.to[to]
-	if from == to || t.distance[from] == far {
+	if from == to || t.distance[from] == Far {
 		return shares
 	}
 	f.node[from] = 1
