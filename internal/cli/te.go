@@ -220,6 +220,9 @@ func explainTable(g *printer.Grid, e *engine.Explanation) {
 	}
 	g.Row("demand", fmt.Sprintf("%s, %s", keyWords(e.Key), rate))
 	g.Row("why", e.Why)
+	if r := e.Repair; r != nil {
+		g.Row("repair", fmt.Sprintf("without %s: %s", r.Link, cmp.Or(r.List, "none, "+r.Why)))
+	}
 	for _, part := range []struct {
 		title string
 		lists []engine.ListReport

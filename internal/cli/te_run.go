@@ -40,8 +40,29 @@ func (r remote) Policies(ctx context.Context) ([]headend.Policy, error) {
 // PathName begins with the engine's name.
 func (r remote) PathName(engine string, p headend.Policy) string { return engine + ":" + p.Name }
 
+// RepairName begins with the engine's name, too.
+func (r remote) RepairName(engine string, p headend.Policy) string {
+	return engine + ":repair:" + p.Name
+}
+
+// Remove removes candidate paths that the API has added.
+func (r remote) Remove(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	refs := make([]desired.Ref, len(names))
+	for i, name := range names {
+		refs[i] = desired.Ref{Kind: desired.KindCandidatePath, Key: name}
+	}
+	_, err := r.Delete(ctx, refs)
+	return err
+}
+
 // Put adds or replaces candidate paths, all of them, or none.
 func (r remote) Put(ctx context.Context, paths []headend.Path) error {
+	if len(paths) == 0 {
+		return nil
+	}
 	c := &config.Config{}
 	for _, p := range paths {
 		c.CandidatePaths = append(c.CandidatePaths, p.CandidatePath)
@@ -139,7 +160,7 @@ func (a *app) input(c *cobra.Command, path string, nodes map[string]string, writ
 	}
 	return loop.Input{Network: n, LeftOut: left, Headends: written(file, headends, paths), Settings: loop.Settings{
 		Apply: e.Apply, Every: time.Duration(e.Every), Horizon: time.Duration(*e.Horizon), Hold: time.Duration(e.Hold), Target: *e.Target / 100,
-		Changes: e.Changes, Preference: e.Preference, Name: e.Name,
+		Changes: e.Changes, Preference: e.Preference, Name: e.Name, Repair: e.Repair,
 	}}, err
 }
 
@@ -194,6 +215,9 @@ func stateTable(g *printer.Grid, s loop.State) {
 	}
 	for _, v := range s.LeftOut {
 		g.Row("left out", v)
+	}
+	for _, v := range s.Unprotected {
+		g.Row("no repair list", fmt.Sprintf("%s, %s", keyWords(v.Key), v.Why))
 	}
 	for _, v := range s.Held {
 		g.Row("keeps its lists", fmt.Sprintf("%s: %s", keyWords(v.Key), v.Why))

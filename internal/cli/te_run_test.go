@@ -84,8 +84,23 @@ func TestEngineRuns(t *testing.T) {
 	if r := command(t.Context(), "", "te", "status", "--engine", listen); r.code != cmdline.ExitOK || !strings.Contains(r.stdout, "changes nothing: engine.apply is false") || !strings.Contains(r.stdout, "a-b") {
 		t.Errorf("status: exit %d: %s%s", r.code, r.stdout, r.stderr)
 	}
-	write("true") // the file is read anew
+	write("true, repair: true") // the file is read anew
 	waitForState(t, listen, func(s loop.State) bool { return s.Counts.Changes > 0 })
+	var paths result
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && !strings.Contains(paths.stdout, "te:repair:"); time.Sleep(50 * time.Millisecond) {
+		paths = command(t.Context(), "", "candidate-path", "--socket", socket)
+	}
+	// The demand that has changed has lists by two links, the other one the policy's own.
+	if !strings.Contains(paths.stdout, " 99 ") || !strings.Contains(paths.stdout, "valid, held ready") {
+		t.Errorf("candidate paths lack a repair list:\n%s%s", paths.stdout, paths.stderr)
+	}
+	write("true") // without repair lists
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && strings.Contains(paths.stdout, "te:repair:"); time.Sleep(50 * time.Millisecond) {
+		paths = command(t.Context(), "", "candidate-path", "--socket", socket)
+	}
+	if strings.Contains(paths.stdout, "te:repair:") {
+		t.Errorf("repair lists are not removed:\n%s", paths.stdout)
+	}
 	metrics := get(t, listen, "/metrics")
 	for _, want := range []string{"culvert_te_changes_total ", `culvert_te_utilisation_ratio{when="now"}`, `culvert_te_link_utilisation_ratio{link="a-b"}`, `culvert_te_demand_bits_per_second{color="1",endpoint="d",headend="a"}`} {
 		if !strings.Contains(metrics, want) {

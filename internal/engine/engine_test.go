@@ -44,6 +44,12 @@ func TestPlan(t *testing.T) {
 	if err != nil || len(e.Now) != 1 || len(e.Then) != 1 || e.Then[0].List != "by c" || e.Then[0].Utilisation != 1.2 || !strings.Contains(e.Why, "the fullest link that it leaves is a-b") {
 		t.Errorf("%+v, %v", e, err)
 	}
+	if e.Repair == nil || *e.Repair != (RepairReport{Link: "a-c", List: "by b"}) {
+		t.Errorf("repair %+v", e.Repair)
+	}
+	if e, err := p.Explain(n, te.Key{Headend: "a", Endpoint: "d", Color: 2}); err != nil || e.Repair != nil && len(p.Routing[e.Key]) > 1 {
+		t.Errorf("two links carry it: %+v, %v", e.Repair, err)
+	}
 	if _, err := p.Explain(n, te.Key{Headend: "a", Endpoint: "d", Color: 3}); err == nil {
 		t.Error("there is no demand of color 3")
 	}
@@ -92,7 +98,8 @@ func TestDisjointLists(t *testing.T) {
 	if p, err = Compute(t.Context(), n, Options{Target: 5}); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := p.Explain(n, key); err != nil || !strings.Contains(e.Why, "no two lists are disjoint by link: all have link a-b, link b-d in common") {
+	if e, err := p.Explain(n, key); err != nil || !strings.Contains(e.Why, "no two lists are disjoint by link: all have link a-b, link b-d in common") ||
+		*e.Repair != (RepairReport{Link: "a-b", Why: "no other link of a leads to d"}) {
 		t.Errorf("%+v, %v", e, err)
 	}
 }

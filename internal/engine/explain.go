@@ -7,6 +7,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/internal/te/graph"
+	"github.com/culvert-net/culvert/internal/te/repair"
 )
 
 // Explanation says why a demand goes where it goes.
@@ -16,6 +17,16 @@ type Explanation struct {
 	// Now and Then are its lists before and after the plan.
 	Now  []ListReport `json:"now"`
 	Then []ListReport `json:"then,omitempty"`
+	// Repair is what its headend can take at once when it loses the link by which all lists leave
+	// it; nil: no link is all lists'.
+	Repair *RepairReport `json:"repair,omitempty"`
+}
+
+// RepairReport is a repair list, or why there is none.
+type RepairReport struct {
+	Link string `json:"link"` // that is lost
+	List string `json:"list,omitempty"`
+	Why  string `json:"why,omitempty"`
 }
 
 // ListReport is a list of a demand.
@@ -51,6 +62,12 @@ func (p *Plan) Explain(n te.Network, key te.Key) (*Explanation, error) {
 		e.Why = fmt.Sprintf("it changes in step %d of %d: %s", m.Step, p.Steps, p.Why)
 		if m.Away != "" {
 			e.Why += "; the fullest link that it leaves is " + m.Away
+		}
+	}
+	if r, needed := repair.Of(g, key, p.Routing[key]); needed {
+		e.Repair = &RepairReport{Link: n.Topology.Links[r.Link].Direction(), Why: r.Why}
+		if r.Why == "" {
+			e.Repair.List = Words(n.Topology, []te.List{r.List})
 		}
 	}
 	for _, problem := range p.Problems {

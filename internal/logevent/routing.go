@@ -88,6 +88,9 @@ var (
 	TEDelaysChanged = define("te.delays_changed", slog.LevelInfo,
 		"The engine writes a candidate path with the `delay_bound` and `lowest_delay` that its class has now. Its lists stay.",
 		"")
+	TERepairs = define("te.repairs_changed", slog.LevelInfo,
+		"A headend holds other repair lists ready for the loss of its link.",
+		"")
 	TEEnded = define("te.ended", slog.LevelInfo,
 		"The engine has ended. Its segment lists stay at the headends.",
 		"")

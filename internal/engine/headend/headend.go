@@ -63,6 +63,15 @@ type Headend interface {
 	Put(context.Context, []Path) error
 }
 
+// Repairer is a headend that can hold repair lists ready.
+type Repairer interface {
+	Headend
+	// RepairName is what it calls the repair path of an engine for one of its policies.
+	RepairName(engine string, p Policy) string
+	// Remove removes candidate paths by their names.
+	Remove(ctx context.Context, names []string) error
+}
+
 // Reading is what one headend answered.
 type Reading struct {
 	Headend  string

@@ -42,6 +42,8 @@ type Settings struct {
 	Preference uint32
 	// Name is in the names of its candidate paths.
 	Name string
+	// Repair has headends hold repair lists ready.
+	Repair bool
 }
 
 // Input is what a round begins with.
@@ -78,6 +80,7 @@ type Engine struct {
 	last    map[string]headend.Reading // the latest that succeeded, by headend
 	rates   map[te.Key]float64         // that were known last
 	wrote   map[written]srpolicy.CandidatePath
+	repairs map[written]srpolicy.CandidatePath // that it has written
 	changed map[te.Key]time.Time
 	routing te.Routing // of the last round
 	links   returns
@@ -91,7 +94,7 @@ type written struct{ headend, policy string }
 
 // New makes an engine.
 func New(source Source, log *slog.Logger) *Engine {
-	e := &Engine{source: source, log: log, last: map[string]headend.Reading{}, rates: map[te.Key]float64{}, wrote: map[written]srpolicy.CandidatePath{}, changed: map[te.Key]time.Time{}}
+	e := &Engine{source: source, log: log, last: map[string]headend.Reading{}, rates: map[te.Key]float64{}, wrote: map[written]srpolicy.CandidatePath{}, repairs: map[written]srpolicy.CandidatePath{}, changed: map[te.Key]time.Time{}}
 	e.state.Store(&State{Word: "the first round has not ended"})
 	return e
 }
@@ -177,4 +180,5 @@ func (e *Engine) do(ctx context.Context, r *round) {
 		}
 		r.applied = true
 	}
+	e.protect(ctx, r)
 }

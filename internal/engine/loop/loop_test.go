@@ -42,6 +42,7 @@ type node struct {
 	puts     int
 	err      error  // of Put
 	silent   error  // of Policies
+	dead     string // the key of a list that cannot be used
 	late     string // the path whose lists are above its delay bound
 }
 
@@ -64,10 +65,17 @@ func (n *node) Policies(context.Context) ([]headend.Policy, error) {
 			slow[srpolicy.PathKey(list[i].Name, n.late)][l.Key()] = srpolicy.Standing{Above: true}
 		}
 		p, verdicts := srpolicy.Choose(srpolicy.Policy{Name: list[i].Name, SegmentLists: list[i].Lists, DelayConstraint: list[i].Delays}, own, "",
-			func(srpolicy.SegmentList) error { return nil }, slow)
+			n.usable, slow)
 		list[i].Lists, list[i].Paths = p.SegmentLists, verdicts
 	}
 	return list, nil
+}
+
+func (n *node) usable(l srpolicy.SegmentList) error {
+	if l.Key() == n.dead {
+		return errors.New("no route")
+	}
+	return nil
 }
 
 func (n *node) PathName(engine string, p headend.Policy) string { return engine + ":" + p.Name }

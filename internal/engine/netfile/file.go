@@ -42,7 +42,9 @@ type Engine struct {
 	Changes    int      `json:"changes"`    // demands in a round; default 20
 	Preference uint32   `json:"preference"` // of its candidate paths; default 150
 	Name       string   `json:"name"`       // in the names of its candidate paths; default te
-	Listen     string   `json:"listen"`     // of its state and metrics; default 127.0.0.1:9474
+	// Repair has headends hold repair lists ready for the loss of the link that they send by.
+	Repair bool   `json:"repair"`
+	Listen string `json:"listen"` // of its state and metrics; default 127.0.0.1:9474
 	// Write says how candidate paths reach headends: WriteAPI, the default, WriteBGP or
 	// WriteKubernetes. It and BGP are read when the engine starts.
 	Write string `json:"write"`
