@@ -22,7 +22,7 @@ type Explanation struct {
 	Repair *RepairReport `json:"repair,omitempty"`
 }
 
-// RepairReport is a repair list, or why there is none.
+// RepairReport is a repair list, or why the headend has none.
 type RepairReport struct {
 	Link string `json:"link"` // that is lost
 	List string `json:"list,omitempty"`

@@ -21,7 +21,7 @@ import (
 type Repair struct {
 	// Link is the index of the link in the topology.
 	Link int
-	// List is the repair list, if Why is empty. Why says why there is none.
+	// List is the repair list, if Why is empty. Why says why the headend has none.
 	List te.List
 	Why  string
 }

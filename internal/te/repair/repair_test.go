@@ -94,7 +94,7 @@ func (j *judge) good(key te.Key, list te.List) bool {
 	return spared && sum+length == want
 }
 
-// shortest is how many waypoints the shortest good list has of two at most; -1: there is none.
+// shortest is how many waypoints the shortest good list has of two at most; -1: no such list is good.
 func (j *judge) shortest(key te.Key) int {
 	var all []te.Waypoint
 	for _, n := range j.t.Nodes {
@@ -126,7 +126,7 @@ func (j *judge) shortest(key te.Key) int {
 }
 
 // Each repair list avoids the lost link while other routers do not know of the loss, and is along the
-// paths that they will have; none is shorter, and where there is none no list of two waypoints is good.
+// paths that they will have; none is shorter. Where Of finds none, no list of two waypoints is good.
 func TestRepairAgainstAllLists(t *testing.T) {
 	counts := map[string]int{}
 	for seed := range uint64(10) {
