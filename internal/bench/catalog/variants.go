@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -73,6 +74,8 @@ const (
 	suffixRoutes   = "routes10k"
 	suffixClass    = "class"
 	suffixLists    = "lists4"
+	suffixReady    = "protected"
+	suffixHops     = "hops2"
 )
 
 // byClass is H.Encaps by a traffic class: packets with DSCP 46 take the policy of another color
@@ -98,18 +101,19 @@ func byClass(size int) Function {
 	}
 }
 
-// byPolicies are H.Encaps.Red by policies with more segments, or more lists, than the usual one.
-// The UEs of each have a part of a pool of their own.
+// byPolicies are H.Encaps.Red by policies with more segments, lists or next hops than the usual one, or
+// with another candidate path that is held ready. The UEs of each have a part of a pool of their own.
 func byPolicies(size int) (out []Function) {
 	const most = 1000
 	for i, one := range []struct {
 		suffix          string
 		lists, segments int
-	}{{"segments2", 1, 2}, {"segments4", 1, 4}, {"segments8", 1, 8}, {suffixLists, 4, 1}} {
+		from            int // number of the first segment
+	}{{"segments2", 1, 2, 0}, {"segments4", 1, 4, 0}, {"segments8", 1, 8, 0}, {suffixLists, 4, 1, 0}, {suffixReady, 1, 1, 0}, {suffixHops, 1, 1, 9}} {
 		policy := srpolicy.Policy{Name: one.suffix, Behavior: srv6.HEncapsRed}
 		for list := range one.lists {
 			policy.SegmentLists = append(policy.SegmentLists, srpolicy.SegmentList{
-				Weight: uint32(1 + list), Segments: segmentsFrom(list, one.segments),
+				Weight: uint32(1 + list), Segments: segmentsFrom(list+one.from, one.segments),
 			})
 		}
 		first := UENumber(policyPool.Addr()) + uint32(i)<<10
@@ -118,9 +122,13 @@ func byPolicies(size int) (out []Function) {
 			Key: key{Offset: rig.LenEthernet + 16, base: first, checksum: rig.LenEthernet + 10},
 			put: func(c *config.Config, entries uint32) {
 				c.Policies = append(c.Policies, policy)
+				if one.suffix == suffixReady {
+					c.CandidatePaths = append(c.CandidatePaths, srpolicy.CandidatePath{Name: "spare", Policy: policy.Name, Preference: 50,
+						SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: segmentsFrom(7, 1)}}})
+				}
 				if !slices.Contains(c.GTPU.Pools, policyPool) {
 					c.GTPU.Pools = append(c.GTPU.Pools, policyPool)
-					c.Limits.Tunnels += 1 << 12
+					c.Limits.Tunnels += 1 << 13
 				}
 				for n := range entries {
 					c.Steering = append(c.Steering, srpolicy.Steering{Prefix: Prefix(UEAt(first+n), 32), Policy: policy.Name})
@@ -129,13 +137,25 @@ func byPolicies(size int) (out []Function) {
 			Want: wantReduced(one.segments, rig.LenIPv4+size),
 		}
 		f.Want.Destination = f.Want.Destination[:15] // that all lists have
+		if one.suffix == suffixHops {
+			f.Routes = twoHops(policy.SegmentLists[0].Segments[0])
+		}
 		out = append(out, f)
 	}
 	return out
 }
 
+// twoHops are a route to a segment that no other function has, by two next hops.
+func twoHops(segment netip.Addr) []string {
+	const second = "2001:db8:2::3"
+	return []string{
+		fmt.Sprintf("neigh add %s lladdr %s dev %s nud permanent", second, node.MAC(4), node.PortOut),
+		fmt.Sprintf("route add %s nexthop via %s nexthop via %s", segment, Peer6, second),
+	}
+}
+
 // policyPool has the UEs of byPolicies.
-var policyPool = netip.MustParsePrefix("10.140.0.0/20")
+var policyPool = netip.MustParsePrefix("10.140.0.0/19")
 
 // manyRoutes is End.DT4 with a table of 10,000 routes, and 1,000 destinations at random.
 func manyRoutes(size int) Function {
@@ -245,6 +265,8 @@ var suffixes = map[string]title{
 	"segments4":    {"4 segments", "by a policy with 4 segments"},
 	"segments8":    {"8 segments", "by a policy with 8 segments"},
 	suffixLists:    {"4 lists", "by a policy with 4 weighted lists"},
+	suffixReady:    {"protected", "by a policy with another candidate path that is held ready"},
+	suffixHops:     {"2 next hops", "by a policy whose first segment has two next hops"},
 }
 
 // TitleOf returns the title of a function or variant.
