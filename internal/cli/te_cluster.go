@@ -56,14 +56,14 @@ func (k *engineCluster) paths(name string) (kube.EnginePaths, error) {
 	return e.Paths(name)
 }
 
-// nodes are those of the cluster. What it has no IGP for, as live does not have it, has the links
+// nodes are those of the cluster, as its agents use them. What it has no IGP for, as live does not have it, has the links
 // of the file. While the API server is away, nodes are those that it had last.
-func (k *engineCluster) nodes(c *cobra.Command, live *te.Topology) (nodes []netfile.Node, left []te.LeftOut, err error) {
+func (k *engineCluster) nodes(c *cobra.Command, agents netfile.Agents, live *te.Topology) (nodes []netfile.Node, left []te.LeftOut, err error) {
 	e, err := k.engine()
 	if err != nil {
 		return nil, nil, err
 	}
-	members, absent, err := e.Nodes(c.Context())
+	members, absent, err := e.Nodes(c.Context(), agents.Namespace, agents.Accept)
 	switch {
 	case err == nil:
 		k.members, k.absent, k.read = members, absent, time.Now()
@@ -73,7 +73,11 @@ func (k *engineCluster) nodes(c *cobra.Command, live *te.Topology) (nodes []netf
 		left = append(left, te.LeftOut{What: "news of Kubernetes", Why: fmt.Sprintf("nodes are those of %s, because of %v", k.read.Format(time.TimeOnly), err)})
 	}
 	for _, a := range k.absent {
-		left = append(left, te.LeftOut{What: "node " + a.Node, Why: a.Why})
+		what := "node " + a.Node
+		if a.Part {
+			what = "part of " + what
+		}
+		left = append(left, te.LeftOut{What: what, Why: a.Why})
 	}
 	for _, m := range k.members {
 		n := netfile.Node{Name: m.Name, SID: m.End(), Locator: m.Locator, Addresses: addressesOf(m), Outside: true}

@@ -262,6 +262,13 @@ func TestClusterTopology(t *testing.T) {
 			t.Errorf("%s: exit %d: %s, want %q", args, r.code, r.stderr, want)
 		}
 	}
+	k.mu.Lock()
+	k.unclaimed = "d"
+	k.mu.Unlock()
+	refused := "node d is left out: what it publishes cannot be used: locator fc00:d::/48 is not claimed by the node"
+	if r := in("te show FILE --topology kubernetes --kubeconfig CONFIG"); !strings.Contains(r.stderr, refused) || strings.Contains(r.stdout, "fc00:d") {
+		t.Errorf("nobody vouches for d: exit %d: %s%s", r.code, r.stdout, r.stderr)
+	}
 	k.away.Store(true)
 	if r := in("te show FILE --topology kubernetes --kubeconfig CONFIG"); r.code == cmdline.ExitOK || !strings.Contains(r.stderr, "nodes of Kubernetes: ") {
 		t.Errorf("exit %d: %s", r.code, r.stderr)

@@ -30,6 +30,8 @@ type kubeAPI struct {
 	nodes   map[string]overlay.Node
 	objects map[string]map[string]any
 	writes  int // of SRv6Policies
+
+	unclaimed string // the node that has claimed no locator
 }
 
 func newKubeAPI(t *testing.T, nodes ...overlay.Node) *kubeAPI {
@@ -99,6 +101,8 @@ func (k *kubeAPI) answer(r *http.Request) (int, any) {
 	switch {
 	case path == "/api/v1/nodes":
 		return http.StatusOK, k.nodeList()
+	case path == "/api/v1/namespaces/kube-system/configmaps":
+		return http.StatusOK, k.claimList()
 	case r.Method == http.MethodGet && path == policiesPath:
 		items := []any{}
 		for _, at := range slices.Sorted(maps.Keys(k.objects)) {
@@ -130,6 +134,7 @@ func (k *kubeAPI) answer(r *http.Request) (int, any) {
 	return http.StatusOK, sent
 }
 
+// nodeList are Nodes with the addresses and podCIDRs that their agents publish.
 func (k *kubeAPI) nodeList() any {
 	items := []any{}
 	for name, n := range k.nodes {
@@ -137,8 +142,29 @@ func (k *kubeAPI) nodeList() any {
 		if err != nil {
 			k.t.Error(err)
 		}
-		items = append(items, map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
-			"metadata": map[string]any{"name": name, "annotations": map[string]any{kube.NodeAnnotation: string(text)}}})
+		cidrs := []any{}
+		for _, p := range n.Prefixes {
+			cidrs = append(cidrs, p.String())
+		}
+		items = append(items, map[string]any{"kind": "Node", "apiVersion": "v1",
+			"metadata": map[string]any{"name": name, "uid": "uid of " + name, "annotations": map[string]any{kube.NodeAnnotation: string(text)}},
+			"spec":     map[string]any{"podCIDRs": cidrs},
+			"status":   map[string]any{"addresses": []any{map[string]any{"type": "InternalIP", "address": n.Address.String()}}}})
 	}
-	return map[string]any{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": map[string]any{}, "items": items}
+	return map[string]any{"kind": "NodeList", "apiVersion": "v1", "metadata": map[string]any{}, "items": items}
+}
+
+// claimList are the nodes' claims of their locators, without those of k.unclaimed.
+func (k *kubeAPI) claimList() any {
+	items := []any{}
+	for name, n := range k.nodes {
+		if name == k.unclaimed {
+			continue
+		}
+		items = append(items, map[string]any{"kind": "ConfigMap", "apiVersion": "v1",
+			"metadata": map[string]any{"name": kube.ClaimName(n.Locator), "namespace": "kube-system", "labels": map[string]any{kube.ClaimLabel: ""},
+				"ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "Node", "name": name, "uid": "uid of " + name}}},
+			"data": map[string]any{"node": name, "locator": n.Locator.String()}})
+	}
+	return map[string]any{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": map[string]any{}, "items": items}
 }

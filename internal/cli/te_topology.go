@@ -106,7 +106,11 @@ func (a *app) parse(c *cobra.Command, data []byte, from sources, live *te.Topolo
 		file, err := netfile.Parse(data)
 		return file, nil, err
 	}
-	nodes, left, err := a.cluster.nodes(c, live)
+	e, err := netfile.ParseEngine(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes, left, err := a.cluster.nodes(c, e.Agents, live)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -39,7 +39,7 @@ func (s *server) engineOf(t *testing.T, host string) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Engine{c, connection{objects, meta, newDialer()}}
+	return &Engine{config: c, api: connection{objects, meta, newDialer()}}
 }
 
 // An engine with the rights of the chart does all that it has to, and nothing else. Of two that

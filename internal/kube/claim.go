@@ -88,8 +88,12 @@ func (f claimer) allClaims() (out []*locatorClaim) {
 
 // earlierClaims are the locators of nodes of earlier builds, by node.
 func (f claimer) earlierClaims() map[string]netip.Prefix {
+	return readEarlierClaims(object[unstructured.Unstructured](f.w.earlier, f.w.config.Namespace+"/"+LocatorsName))
+}
+
+// readEarlierClaims reads the ConfigMap LocatorsName; nil: there is none.
+func readEarlierClaims(u *unstructured.Unstructured) map[string]netip.Prefix {
 	out := map[string]netip.Prefix{}
-	u := object[unstructured.Unstructured](f.w.earlier, f.w.config.Namespace+"/"+LocatorsName)
 	if u == nil {
 		return out
 	}
@@ -196,7 +200,7 @@ func (f claimer) sortClaims(pool netip.Prefix, uid types.UID) (own netip.Prefix,
 	}
 	r := newRegister(f.w)
 	for _, o := range f.w.others() { // configured ones, which nobody claims
-		if n, err := readNode(o.Name, o.says); err == nil && n.Locator.IsValid() && r.judge(n, o.is).Refused == "" {
+		if n, err := readNode(o.Name, o.says); err == nil && n.Locator.IsValid() && r.judge(n, o.is, r.before(o.Name)).Refused == "" {
 			taken = append(taken, n.Locator)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,9 @@ const engineManager = "culvert-te"
 type Engine struct {
 	config *rest.Config
 	api    connection
+
+	mu       sync.Mutex
+	accepted map[string]overlay.Node // what was used of nodes, by name
 }
 
 // NewEngine reads who and where the API server is, as kubectl finds it unless kubeconfig is a
@@ -44,38 +48,99 @@ func NewEngine(kubeconfig, version string) (*Engine, error) {
 		return nil, err
 	}
 	api, err := connectTo(c, version)
-	return &Engine{c, api}, err
+	return &Engine{config: c, api: api}, err
 }
 
-// Absent is a node of the cluster that cannot be used, and why.
-type Absent struct{ Node, Why string }
+// Absent is a node of the cluster that cannot be used, or with Part what of it is not, and why.
+type Absent struct {
+	Node, Why string
+	Part      bool
+}
 
-// Nodes are the members of the overlay by name, as their agents publish them.
-func (e *Engine) Nodes(ctx context.Context) (members []overlay.Node, absent []Absent, err error) {
+// Nodes are the members of the overlay, as their agents publish them and as far as the cluster
+// vouches for it: agents judge what others publish in the same way. namespace has their claims of
+// locators, and accept is overlay.accept of the agents. Members are sorted by name.
+func (e *Engine) Nodes(ctx context.Context, namespace string, accept overlay.Accept) (members []overlay.Node, absent []Absent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit) // a round waits for it
 	defer cancel()
-	list, err := e.api.metadata.Resource(nodeResource).List(ctx, metav1.ListOptions{ResourceVersion: "0"}) // what the API server has in memory
+	nodes, h, err := e.holdings(ctx, namespace, accept)
+	if err != nil {
+		return nil, nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before := e.accepted
+	e.accepted = map[string]overlay.Node{}
+	for _, o := range nodes {
+		if o.says == "" {
+			absent = append(absent, Absent{Node: o.Name, Why: "it has published nothing: no agent is a member of the overlay there"})
+			continue
+		}
+		n, err := member(o, h, before[o.Name], members)
+		if err != nil {
+			absent = append(absent, Absent{Node: o.Name, Why: fmt.Sprintf("what it publishes cannot be used: %v", err)})
+			e.accepted[o.Name] = before[o.Name]
+			continue
+		}
+		if len(n.Faults) > 0 {
+			absent = append(absent, Absent{Node: o.Name, Why: strings.Join(n.Faults, ", "), Part: true})
+		}
+		e.accepted[o.Name] = n
+		members = append(members, n)
+	}
+	slices.SortFunc(members, func(a, b overlay.Node) int { return strings.Compare(a.Name, b.Name) })
+	return members, absent, nil
+}
+
+// holdings reads which node holds what. The nodes are sorted by age.
+func (e *Engine) holdings(ctx context.Context, namespace string, accept overlay.Accept) (nodes []*otherNode, h *holdings, err error) {
+	inMemory := metav1.ListOptions{ResourceVersion: "0"} // what the API server has there
+	list, err := e.api.objects.Resource(nodeResource).List(ctx, inMemory)
 	if err != nil {
 		return nil, nil, fmt.Errorf("nodes of Kubernetes: %w", err)
 	}
-	slices.SortFunc(list.Items, func(a, b metav1.PartialObjectMetadata) int { return strings.Compare(a.Name, b.Name) })
-	for _, m := range list.Items {
-		text := m.Annotations[NodeAnnotation]
-		if text == "" {
-			absent = append(absent, Absent{m.Name, "it has published nothing: no agent is a member of the overlay there"})
-			continue
-		}
-		n, err := readNode(m.Name, text)
-		if err == nil {
-			err = rival(n, members)
-		}
-		if err != nil {
-			absent = append(absent, Absent{m.Name, fmt.Sprintf("what it publishes cannot be used: %v", err)})
-			continue
-		}
-		members = append(members, n)
+	for i := range list.Items {
+		nodes = append(nodes, readOtherNode(&list.Items[i]))
 	}
-	return members, absent, nil
+	sortByAge(nodes)
+	configMaps := e.api.objects.Resource(configMapResource).Namespace(namespace)
+	inMemory.LabelSelector = ClaimLabel
+	if list, err = configMaps.List(ctx, inMemory); err != nil {
+		return nil, nil, fmt.Errorf("claims of locators: %w", err)
+	}
+	var claims []*locatorClaim
+	for i := range list.Items {
+		if c := readLocatorClaim(&list.Items[i]); c.locator.IsValid() {
+			claims = append(claims, c)
+		}
+	}
+	earlier, err := configMaps.Get(ctx, LocatorsName, metav1.GetOptions{ResourceVersion: "0"})
+	if apierrors.IsNotFound(err) {
+		earlier, err = nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("locators of nodes of earlier builds: %w", err)
+	}
+	return nodes, holdingsOf(nodes, claims, readEarlierClaims(earlier), accept), nil
+}
+
+// member is what is used of what a node publishes, beside other members. before is what was used
+// until now.
+func member(o *otherNode, h *holdings, before overlay.Node, members []overlay.Node) (overlay.Node, error) {
+	n, err := readNode(o.Name, o.says)
+	switch {
+	case err != nil && before.Name == "":
+		return n, err
+	case err != nil:
+		n = h.use(before, o.is, before)
+		n.Faults = append(n.Faults, fmt.Sprintf("what it says now is not used: %v", err))
+	default:
+		n = h.use(n, o.is, before)
+	}
+	if n.Refused != "" {
+		return n, errors.New(n.Refused)
+	}
+	return n, rival(n, members)
 }
 
 // rival says what of a node belongs to another one.

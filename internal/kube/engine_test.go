@@ -3,10 +3,12 @@ package kube
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,41 +27,89 @@ func (c *cluster) pathsOf(name string) EnginePaths {
 	return p
 }
 
-// A node that publishes nothing, or what cannot be read, or what is another one's, is no member.
+// An engine uses of nodes what agents use: nothing that the cluster does not vouch for.
 func TestEngineNodes(t *testing.T) {
 	c := newCluster(t)
-	member := func(n int, change func(*overlay.Node)) {
-		name := "node-" + string(rune('0'+n))
-		at := func(s string) string { return strings.ReplaceAll(s, "N", string(rune('0'+n))) }
-		m := overlay.Node{Name: name, Address: netip.MustParseAddr(at("2001:db8::N")), Locator: prefix(at("fc00:0:N::/48")),
-			Prefixes: []netip.Prefix{prefix(at("10.244.N.0/24"))}}
-		if m = overlay.Complete(m, false); change != nil {
-			change(&m)
-		}
-		c.says(m)
+	for _, n := range []string{"2", "3", "5", "6", "7"} {
+		c.put(configMapResource, claimOf("node-"+n, "fc00:0:"+n+"::/48"))
 	}
-	member(2, nil)
-	member(3, nil)
-	member(4, func(m *overlay.Node) { m.Address = netip.MustParseAddr("2001:db8::2") })
-	member(5, func(m *overlay.Node) { m.Locator = prefix("fc00:0:3::/64") })
-	member(6, func(m *overlay.Node) { m.IPv4 = []netip.Addr{netip.MustParseAddr("fc00:0:2:4::")} })
-	member(7, func(m *overlay.Node) { m.Locator = prefix("2001:db8::/32") })
+	c.earlier(map[string]any{"node-9": "fc00:0:9::/48"})
+	c.member("2", "30", nil)
+	c.member("3", "30", nil)
+	c.member("4", "10", nil)
+	c.member("5", "10", func(n *overlay.Node) { n.Address = addr("2001:db8::2") }) // older than node-2
+	c.member("6", "10", func(n *overlay.Node) { n.IPv4 = []netip.Addr{addr("fc00:0:2:4::")} })
+	c.member("7", "40", func(n *overlay.Node) { n.Prefixes = append(n.Prefixes, prefix("10.244.2.0/24")) })
 	c.node("node-8", map[string]any{"metadata": map[string]any{"annotations": map[string]any{NodeAnnotation: "{"}}})
-	members, absent, err := c.engine().Nodes(t.Context())
-	if err != nil || len(members) != 2 || members[0].Name != "node-2" || members[1].End() != netip.MustParseAddr("fc00:0:3:1::") {
-		t.Errorf("members %+v, %v", members, err)
+	c.member("9", "40", nil) // of an earlier build
+	c.member("91", "40", func(n *overlay.Node) {
+		n.Address, n.Locator, n.IPv4, n.BSID4 = addr("2001:db8::ff"), prefix("fcff:91::/48"), []netip.Addr{addr("fcff:91:0:4::")}, netip.Addr{}
+	})
+	e := c.engine()
+	c.nodes(e, overlay.Accept{}, "node-2 node-3 node-7 node-9", map[string]string{
+		me: "has published nothing", "node-4": "locator fc00:0:4::/48 is not claimed by the node", "node-5": "address 2001:db8::2 is that of node-2",
+		"node-6": "SID fc00:0:2:4:: is that of node-2", "node-7": "prefix 10.244.2.0/24 is that of node-2", "node-8": "cannot be used",
+		"node-91": "address 2001:db8::ff is no InternalIP of its Node",
+	})
+	accept := overlay.Accept{Addresses: []netip.Prefix{prefix("2001:db8::ff/128")}, SIDs: []netip.Prefix{prefix("fcff::/16")}}
+	c.nodes(e, accept, "node-2 node-3 node-7 node-9 node-91", map[string]string{"node-4": "not claimed"})
+
+	// Two that the file accepts with one address, the older one first.
+	c.member("92", "50", func(n *overlay.Node) {
+		n.Address, n.Locator, n.IPv4, n.BSID4 = addr("2001:db8::ff"), prefix("fcff:92::/48"), []netip.Addr{addr("fcff:92:0:4::")}, netip.Addr{}
+	})
+	c.nodes(e, accept, "node-2 node-3 node-7 node-9 node-91", map[string]string{"node-92": "address 2001:db8::ff is that of node-91"})
+
+	// What was used of a node stays as long as nobody else has it.
+	c.member("2", "30", func(n *overlay.Node) { n.Address = addr("2001:db8::3") })
+	c.node("node-3", map[string]any{"metadata": map[string]any{"annotations": map[string]any{NodeAnnotation: "{"}},
+		"status": map[string]any{"addresses": []any{map[string]any{"type": "InternalIP", "address": "2001:db8::3"}}}})
+	c.must(c.objects.Tracker().Delete(configMapResource, namespace, ClaimName(prefix("fc00:0:2::/48"))))
+	members := c.nodes(e, accept, "node-2 node-3 node-7 node-9 node-91", map[string]string{
+		"node-2": "what it says now is not used: address 2001:db8::3 is that of node-3", "node-3": "what it says now is not used",
+	})
+	if members[0].Address != addr("2001:db8::2") || members[1].End() != addr("fc00:0:3:1::") {
+		t.Errorf("members %+v", members)
 	}
-	want := map[string]string{
-		me: "has published nothing", "node-4": "address 2001:db8::2 is that of node-2", "node-5": "locator fc00:0:3::/64 is that of node-3",
-		"node-6": "SID fc00:0:2:4:: is that of node-2", "node-7": "its locator has the address of node-2", "node-8": "cannot be used",
+	c.put(configMapResource, claimOf("node-4", "fc00:0:2::/48"))
+	c.nodes(e, accept, "node-3 node-7 node-9 node-91", map[string]string{"node-2": "what it publishes cannot be used"})
+}
+
+// nodes has the members that an engine uses compared with names, and why it does not use others,
+// or a part of them.
+func (c *cluster) nodes(e *Engine, accept overlay.Accept, names string, absent map[string]string) []overlay.Node {
+	c.t.Helper()
+	members, without, err := e.Nodes(c.t.Context(), namespace, accept)
+	var all []string
+	for _, m := range members {
+		all = append(all, m.Name)
 	}
-	for _, a := range absent {
-		if why := want[a.Node]; why == "" || !strings.Contains(a.Why, why) {
-			t.Errorf("%s: %s, want %q", a.Node, a.Why, why)
+	if strings.Join(all, " ") != names || err != nil {
+		c.t.Errorf("members %s, want %s; %v", all, names, err)
+	}
+	why := map[string]string{}
+	for _, a := range without {
+		why[a.Node] = a.Why
+		if a.Part != slices.Contains(all, a.Node) {
+			c.t.Errorf("%+v, beside members %s", a, all)
 		}
 	}
-	if len(absent) != len(want) {
-		t.Errorf("absent %+v", absent)
+	for node, want := range absent {
+		if !strings.Contains(why[node], want) {
+			c.t.Errorf("%s: %q, want %q", node, why[node], want)
+		}
+	}
+	return members
+}
+
+// Without the claims nobody knows whose a locator is.
+func TestEngineWithoutClaims(t *testing.T) {
+	c := newCluster(t)
+	c.objects.PrependReactor("list", configMapResource.Resource, func(ktesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(configMapResource.GroupResource(), "", errors.New("no rights"))
+	})
+	if members, _, err := c.engine().Nodes(t.Context(), namespace, anything); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "claims of locators") {
+		t.Errorf("members %v, %v", members, err)
 	}
 }
 

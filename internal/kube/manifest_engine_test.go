@@ -16,6 +16,7 @@ import (
 // engineValues are those of a chart with an engine.
 var engineValues = map[string]any{
 	"image": map[string]any{"tag": "v1"},
+	"config": map[string]any{"overlay": map[string]any{"accept": map[string]any{"sids": []any{"fcff::/16"}}}},
 	"te": map[string]any{
 		"enabled": true, "port": 7555, "secret": "other", "replicas": 3, "hostNetwork": true, "topology": []any{"kubernetes"},
 		"nodeSelector": map[string]any{"pool": "a"},
@@ -105,7 +106,7 @@ func TestEngineDeployment(t *testing.T) {
 		t.Errorf("the agents have %+v", c.API)
 	}
 	data, _, _ = unstructured.NestedStringMap(all["ConfigMap culvert-te"].Object, "data")
-	for _, want := range []string{"write: kubernetes", "port: 7555", "tls_name: culvert", "listen: :9474", "apply: true", "name: red", "to: node-2"} {
+	for _, want := range []string{"write: kubernetes", "port: 7555", "tls_name: culvert", "listen: :9474", "apply: true", "name: red", "to: node-2", "namespace: kube-system", "accept:\n      sids:\n      - fcff::/16"} {
 		if !strings.Contains(data["network.yaml"], want) {
 			t.Errorf("the network has no %q: %s", want, data["network.yaml"])
 		}

@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"cmp"
-	"net/netip"
 	"reflect"
 	"slices"
 
@@ -21,24 +19,19 @@ type otherNode struct {
 	is   Self
 }
 
-func keepNode(u *unstructured.Unstructured) (any, error) {
+func keepNode(u *unstructured.Unstructured) (any, error) { return readOtherNode(u), nil }
+
+func readOtherNode(u *unstructured.Unstructured) *otherNode {
 	return &otherNode{
 		ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), CreationTimestamp: u.GetCreationTimestamp()},
 		says:       u.GetAnnotations()[NodeAnnotation], is: readSelf(u),
-	}, nil
+	}
 }
 
 // register says which node holds what, by what a Watcher has received.
 type register struct {
-	w        *Watcher
-	holdings []holding
-	locators map[string]netip.Prefix // by node
-}
-
-// holding is something that a node holds.
-type holding struct {
-	prefix netip.Prefix
-	node   string
+	w *Watcher
+	*holdings
 }
 
 // isComplete says whether everything was received.
@@ -53,87 +46,24 @@ func (w *Watcher) others() (out []*otherNode) {
 			out = append(out, n)
 		}
 	}
-	slices.SortFunc(out, func(a, b *otherNode) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
+	sortByAge(out)
 	return out
 }
 
-// newRegister registers what Nodes hold. A claim of a Node that is gone counts for nobody.
+// newRegister registers what Nodes hold.
 func newRegister(w *Watcher) *register {
-	r := &register{w: w, locators: map[string]netip.Prefix{}}
-	uids := map[string]string{}
-	add := func(node string, is Self) {
-		uids[node] = is.UID
-		for _, a := range is.Addresses {
-			r.holdings = append(r.holdings, holding{netip.PrefixFrom(a, a.BitLen()), node})
-		}
-		for _, p := range is.PodCIDRs {
-			r.holdings = append(r.holdings, holding{p, node})
-		}
-	}
+	nodes := w.others()
 	if u := object[unstructured.Unstructured](w.self, w.config.Node); u != nil {
-		add(w.config.Node, readSelf(u))
+		nodes = slices.Insert(nodes, 0, readOtherNode(u))
 	}
-	for _, n := range w.others() {
-		add(n.Name, n.is)
-	}
-	claims := claimer{w}.allClaims()
-	slices.SortFunc(claims, func(a, b *locatorClaim) int { return a.locator.Addr().Compare(b.locator.Addr()) })
-	for _, c := range claims {
-		if uids[c.node] == string(c.owner) && c.owner != "" {
-			r.holdings = append(r.holdings, holding{c.locator, c.node})
-			if !r.locators[c.node].IsValid() {
-				r.locators[c.node] = c.locator
-			}
-		}
-	}
-	for node, p := range (claimer{w}).earlierClaims() {
-		_, isNode := uids[node]
-		_, claims := r.locators[node]
-		if isNode && !claims && r.holder(p, node) == "" {
-			r.locators[node] = p
-			r.holdings = append(r.holdings, holding{p, node})
-		}
-	}
-	return r
+	return &register{w, holdingsOf(nodes, claimer{w}.allClaims(), claimer{w}.earlierClaims(), w.config.Accept)}
 }
 
-// holder is a node other than `but` that holds a part of a prefix, or "".
-func (r *register) holder(p netip.Prefix, but string) string {
-	for _, h := range r.holdings {
-		if h.node != but && h.prefix.Overlaps(p) {
-			return h.node
-		}
-	}
-	return ""
-}
-
-// judge returns the part of what a node says of itself that it may.
-func (r *register) judge(n overlay.Node, is Self) overlay.Node {
+// before is what was used of a node until now.
+func (r *register) before(name string) overlay.Node {
 	r.w.mu.Lock()
-	before := r.w.accepted[n.Name]
-	r.w.mu.Unlock()
-	return overlay.Vouch(n, overlay.Vouched{Addresses: is.Addresses, PodCIDRs: is.PodCIDRs, Locator: r.locators[n.Name], Before: before,
-		Holder: func(p netip.Prefix) string { return r.holder(p, n.Name) }}, r.w.config.Accept)
-}
-
-// use returns what is used of what a node says of itself. Where nothing of it is the node's, what
-// was used before stays, as far as it still is: the cluster may vouch for the rest in a moment.
-func (r *register) use(said overlay.Node, is Self) overlay.Node {
-	n := r.judge(said, is)
-	r.w.mu.Lock()
-	before, there := r.w.accepted[n.Name]
-	r.w.mu.Unlock()
-	if n.Refused == "" || !there {
-		return n
-	}
-	kept := r.judge(before, is)
-	if kept.Refused != "" {
-		return n
-	}
-	kept.Faults = append(kept.Faults, "what it says now is not used: "+n.Refused)
-	return kept
+	defer r.w.mu.Unlock()
+	return r.w.accepted[name]
 }
 
 // observeNode reports what has changed of another node. Nobody is judged before everything is
@@ -192,7 +122,7 @@ func (r *register) observe(node *otherNode, h Handler) {
 		r.w.log.Warn("what a node says of itself cannot be used: what it said before stays", "event", logevent.KubeNodeRejected, "node", name, "annotation", NodeAnnotation, "error", err)
 		return
 	}
-	n := r.use(said, node.is)
+	n := r.use(said, node.is, r.before(name))
 	r.w.mu.Lock()
 	old, there := r.w.reported.nodes[name]
 	r.w.reported.nodes[name] = n

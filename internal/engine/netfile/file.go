@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/te"
 )
@@ -62,11 +63,16 @@ type Lease struct {
 	Duration Period `json:"duration"`
 }
 
-// Agents says where the management API of cluster nodes is.
+// Agents says where the management API of cluster nodes is, and which nodes are members.
 type Agents struct {
 	Port uint16 `json:"port"` // at each node's address; 0: their counters are not read
 	// TLSName is in the certificate that all have.
 	TLSName string `json:"tls_name"`
+	// Namespace has the ConfigMaps by which nodes claim locators; default kube-system.
+	Namespace string `json:"namespace"`
+	// Accept is overlay.accept of the agents: what nodes may say of themselves although the
+	// Kubernetes API does not vouch for it.
+	Accept overlay.Accept `json:"accept"`
 }
 
 // Node is te.Node.
@@ -230,7 +236,7 @@ func (n *Network) setDefaults() {
 	e.Target, e.Changes, e.Preference = cmp.Or(e.Target, &target), cmp.Or(e.Changes, 20), cmp.Or(e.Preference, 150)
 	e.Name, e.Listen, e.Write = cmp.Or(e.Name, "te"), cmp.Or(e.Listen, "127.0.0.1:9474"), cmp.Or(e.Write, WriteAPI)
 	e.BGP.setDefaults()
-	e.Lease.Duration = cmp.Or(e.Lease.Duration, Period(15*time.Second))
+	e.Lease.Duration, e.Agents.Namespace = cmp.Or(e.Lease.Duration, Period(15*time.Second)), cmp.Or(e.Agents.Namespace, config.DefaultKubeNamespace)
 }
 
 // Values are the network as the engine computes with it.

@@ -3,10 +3,12 @@ package netfile
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/srv6"
@@ -100,8 +102,17 @@ func (c *checker) checkEngine(e Engine) {
 	if e.Agents.TLSName != "" && e.Agents.Port == 0 {
 		c.add("engine.agents.port", "give the port of api.listen of the agents", "is missing")
 	}
+	c.checkAccept(&e.Agents.Accept)
 	if _, _, err := net.SplitHostPort(e.Listen); err != nil && e.Listen != ListenOff {
 		c.add("engine.listen", `give host:port, such as 127.0.0.1:9474, or "off"`, "%q is no address", e.Listen)
+	}
+}
+
+func (c *checker) checkAccept(a *overlay.Accept) {
+	for field, list := range map[string][]netip.Prefix{"addresses": a.Addresses, "pod_prefixes": a.PodPrefixes, "sids": a.SIDs} {
+		for i, p := range list {
+			c.fields("engine.agents.accept", srv6.CheckPrefix(fmt.Sprintf("%s[%d]", field, i), p))
+		}
 	}
 }
 
