@@ -80,6 +80,11 @@ func (a *Agent) Status() (Status, error) {
 			s.Resources[r.Kind]++
 		}
 		s.UPF, s.Overlay = c.upf.status(), c.overlayStatus(a.sources.Problem())
+		if s.Overlay != nil {
+			for _, o := range a.sources.Refused() {
+				s.Overlay.Problems = append(s.Overlay.Problems, ProblemRefused+o)
+			}
+		}
 		if s.UPF != nil {
 			s.UPF.Slices = sliceNames(c.goal)
 		}
@@ -357,6 +362,12 @@ type OverlayStatus struct {
 	BGPEstablished int `json:"bgp_established,omitempty"`
 }
 
+// How problems in OverlayStatus begin.
+const (
+	ProblemOthers  = "other nodes " // of what the others do not use of this node
+	ProblemRefused = "refused: "    // of objects of the Kubernetes API
+)
+
 // NodeStatus is another node of the cluster.
 type NodeStatus struct {
 	overlay.Node
@@ -417,10 +428,10 @@ func unvouched(g *plan.Goal) (problems []string) {
 		Addresses: k.Addresses, PodCIDRs: k.PodCIDRs, Locator: k.Locator, Holder: func(netip.Prefix) string { return "" },
 	}, o.Accept)
 	for _, why := range n.Faults {
-		problems = append(problems, "other nodes do not use what this node says of itself: "+why)
+		problems = append(problems, ProblemOthers+"do not use what this node says of itself: "+why)
 	}
 	if n.Refused != "" {
-		problems = []string{"other nodes refuse this node: " + n.Refused}
+		problems = []string{ProblemOthers + "refuse this node: " + n.Refused}
 	}
 	return problems
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"runtime/debug"
 	"time"
 
@@ -24,7 +23,6 @@ import (
 	"github.com/culvert-net/culvert/internal/api/message"
 	"github.com/culvert-net/culvert/internal/api/watch"
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/overlay"
 )
 
 // maxRequest bounds a request: a configuration with every table full fits.
@@ -41,13 +39,6 @@ type Examination struct {
 	// Running is the configuration; nil: none is known.
 	Running *config.Config
 	Overlay *Membership // nil unless the node is known to be in a cluster
-}
-
-// Membership describes a machine's place in its cluster.
-type Membership struct {
-	Uplinks []string       // those of the configuration
-	Address netip.Addr     // of this node in the underlay, if known
-	Nodes   []overlay.Node // the other nodes
 }
 
 // Finding is what one check of the machine found.
@@ -247,17 +238,7 @@ func (h *handler) Doctor(ctx context.Context, r *pb.DoctorRequest) (*pb.DoctorRe
 		if len(e.Interfaces) == 0 {
 			e.Interfaces = running.InterfaceNames()
 		}
-		if running.Overlay.IsSet() {
-			// A node that has not joined yet has no status and no nodes.
-			e.Overlay = &Membership{Uplinks: running.Overlay.Uplinks, Address: running.Overlay.Address}
-			if s, err := h.agent.Status(); err == nil && s.Overlay != nil && s.Overlay.Self.Address.IsValid() {
-				e.Overlay.Address = s.Overlay.Self.Address
-			}
-			nodes, _ := h.agent.Nodes()
-			for _, n := range nodes {
-				e.Overlay.Nodes = append(e.Overlay.Nodes, n.Node)
-			}
-		}
+		e.Overlay = membershipOf(h.agent, running)
 	}
 	findings, err := h.examine(ctx, e)
 	return encoded(&pb.DoctorResponse{}, findings, err)

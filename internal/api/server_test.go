@@ -91,6 +91,9 @@ func examined(e api.Examination) string {
 		for _, n := range m.Nodes {
 			text += " " + n.Name
 		}
+		if f := m.Faults; f != nil {
+			text += fmt.Sprint(" ", f.Self, f.Refused, f.Partly, f.NoPath, f.Paths)
+		}
 	}
 	return text
 }
@@ -437,7 +440,7 @@ func TestDoctor(t *testing.T) {
 	}{
 		{"edge.yaml", nil, "[customer0 core0 core1] false"},
 		{"upf.yaml", []string{"lo"}, "[lo] true"},
-		{"overlay.yaml", nil, "[] false [eth0] 2001:db8::1 node-2 node-3"},
+		{"overlay.yaml", nil, "[] false [eth0] 2001:db8::1 node-2 node-3 [] [] [node-3: prefix 10.244.2.0/24 is already claimed by node-2] [] []"},
 	} {
 		_, c, _ := start(t, test.example)
 		got, err := c.Doctor(t.Context(), test.interfaces)

@@ -15,7 +15,7 @@ import (
 
 // engineValues are those of a chart with an engine.
 var engineValues = map[string]any{
-	"image": map[string]any{"tag": "v1"},
+	"image":  map[string]any{"tag": "v1"},
 	"config": map[string]any{"overlay": map[string]any{"accept": map[string]any{"sids": []any{"fcff::/16"}}}},
 	"te": map[string]any{
 		"enabled": true, "port": 7555, "secret": "other", "replicas": 3, "hostNetwork": true, "topology": []any{"kubernetes"},

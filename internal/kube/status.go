@@ -121,6 +121,20 @@ func (w *Watcher) stateOf(o *origin, e entry) (state, reason string) {
 	return stateStandby, v.Why
 }
 
+// Refused are the objects with paths for this node that say what cannot be used, and why, such as
+// "srv6policy core: ...".
+func (w *Watcher) Refused() (out []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, o := range w.origins {
+		if o.problem != nil && !o.isClass() {
+			out = append(out, fmt.Sprintf("%s: %v", name, o.problem))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // writeStatus says of an object what became of it.
 func (w *Watcher) writeStatus(ctx context.Context, name string) error {
 	w.mu.Lock()

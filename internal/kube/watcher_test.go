@@ -280,6 +280,7 @@ func TestPolicies(t *testing.T) {
 	c := newCluster(t)
 	c.says(other("node-2", "2001:db8::2"))
 	c.policy("core", 1, policySpec)
+	c.policy("wrong", 1, strings.Replace(policySpec, "traffic: IPv6", "traffic: none", 1))
 	c.policy("elsewhere", 1, strings.Replace(policySpec, "node-1", "node-9", 1))
 	c.policy("chosen", 1, strings.Replace(policySpec, "node: node-1", "nodeSelector: {matchLabels: {rack: a}}", 1))
 	c.policy("here", 1, strings.NewReplacer("node: node-1", "nodeSelector: {}", "egressNode: node-2", "egressNode: node-1").Replace(policySpec))
@@ -287,6 +288,9 @@ func TestPolicies(t *testing.T) {
 	waits(t, "by name", func() bool {
 		return h.has(func(h *observed) bool { return slices.Equal(h.pathNames(), []string{"srv6policy:core"}) })
 	})
+	if r := w.Refused(); len(r) != 1 || !strings.HasPrefix(r[0], "srv6policy wrong: spec.traffic") {
+		t.Errorf("refused: %q", r)
+	}
 	c.node(me, map[string]any{"metadata": map[string]any{"labels": map[string]any{"rack": "a"}}})
 	waits(t, "by label", func() bool { return h.has(func(h *observed) bool { return len(h.paths) == 2 }) })
 	if p := h.paths["srv6policy:chosen"]; p.Color != overlay.ColorIPv6 || p.Endpoint != addr("2001:db8::2") || p.BindingSID != addr("cafe::7") || p.Origin != "srv6policy chosen" {

@@ -89,6 +89,14 @@ func (s *Sources) Problem() string {
 	return ""
 }
 
+// Refused are the objects of the Kubernetes API with paths for this node that it refuses.
+func (s *Sources) Refused() []string {
+	if k := s.Kubernetes(); k != nil {
+		return k.watcher.Refused()
+	}
+	return nil
+}
+
 // Adjust starts and stops control planes, and has them publish this node. self is
 // the zero value as long as the node is no member of a cluster. What state holds
 // stays until a new control plane says otherwise.
