@@ -5,6 +5,7 @@ package kube
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -58,10 +60,14 @@ func TestEngineOnAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.waits(t, "the engine has its rights", func() error {
-		_, _, err := e.Nodes(t.Context())
+		_, _, err := e.Nodes(t.Context(), namespace, anything)
 		return err
 	})
-	if members, _, err := e.Nodes(t.Context()); err != nil || len(members) != 1 || members[0].Name != "node-2" {
+	members, absent, err := s.engineOf(t, s.admin.Host).Nodes(t.Context(), namespace, overlay.Accept{})
+	if err != nil || len(members) != 0 || !slices.ContainsFunc(absent, func(a Absent) bool { return a.Node == "node-2" && strings.Contains(a.Why, "no InternalIP") }) {
+		t.Errorf("nobody vouches for node-2: members %+v, absent %+v, %v", members, absent, err)
+	}
+	if members, _, err := e.Nodes(t.Context(), namespace, anything); err != nil || len(members) != 1 || members[0].Name != "node-2" {
 		t.Errorf("members %+v, %v", members, err)
 	}
 	both := []EnginePath{enginePath(6, "fc00:0:3:1::", "fc00:0:2:6::"), enginePath(100, "fc00:0:2:6::")}
@@ -113,8 +119,14 @@ func (s *server) engineRights(t *testing.T, e *Engine) {
 	lease := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": "another", "namespace": namespace}}}
 	_, err = e.api.objects.Resource(leaseResource).Namespace(namespace).Create(t.Context(), lease, metav1.CreateOptions{})
 	denied("another lease", err)
-	_, err = e.api.objects.Resource(configMapResource).Namespace(namespace).Get(t.Context(), "culvert", metav1.GetOptions{})
-	denied("a ConfigMap", err)
+	configMaps := e.api.objects.Resource(configMapResource)
+	_, err = configMaps.List(t.Context(), metav1.ListOptions{LabelSelector: ClaimLabel})
+	denied("ConfigMaps of other namespaces", err)
+	claim := claimOf("node-2", "fc00:0:2::/48")
+	claim.SetUID("")
+	claim.SetResourceVersion("")
+	_, err = configMaps.Namespace(namespace).Create(t.Context(), claim, metav1.CreateOptions{})
+	denied("a claim", err)
 	denied("a Node's annotation", annotate(t.Context(), e.api.objects.Resource(nodeResource), "node-2", NodeAnnotation, "{}"))
 	everywhere := e.api.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"})
 	_, err = everywhere.Namespace(namespace).List(t.Context(), metav1.ListOptions{})

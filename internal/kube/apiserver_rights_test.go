@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -211,9 +212,71 @@ func (s *server) takesNoClaim(t *testing.T) {
 	if err := maps.Delete(t.Context(), own.GetName(), metav1.DeleteOptions{}); err != nil {
 		t.Errorf("its own claim, released: %v", err)
 	}
+	s.waits(t, "it claims again", func() error { return create(own) })
+	s.oneLocator(t, maps, func(locator string) *unstructured.Unstructured { return of(me, locator) })
 	for _, u := range []*unstructured.Unstructured{others, earlierObject(nil)} {
 		if err := s.of(u).Delete(t.Context(), u.GetName(), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// oneLocator: an agent that has claimed a locator claims no other one. Of claims at one moment some
+// may pass, until the API server knows of the first.
+func (s *server) oneLocator(t *testing.T, maps dynamic.ResourceInterface, of func(locator string) *unstructured.Unstructured) {
+	create := func(i int) error {
+		_, err := maps.Create(t.Context(), of(fmt.Sprintf("fd78:%x::/48", 0x100+i)), metav1.CreateOptions{})
+		return err
+	}
+	isDenied := func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
+	s.waits(t, "a second locator is denied", func() error {
+		err := create(0)
+		return want(isDenied(err), "%v", err)
+	})
+	var passed atomic.Int32
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			if err := create(1 + i); err == nil {
+				passed.Add(1)
+			} else if !isDenied(err) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := passed.Load(); n > 0 {
+		t.Errorf("%d of 100 more locators were claimed", n)
+	}
+	s.releaseAll(t, maps)
+	for i := range 100 {
+		all.Go(func() {
+			if err := create(101 + i); err == nil {
+				passed.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("of 100 claims at one moment, without one before, %d pass", passed.Load())
+	s.waits(t, "and then no other one", func() error {
+		err := create(201)
+		return want(isDenied(err), "%v", err)
+	})
+	s.releaseAll(t, maps)
+}
+
+// releaseAll has an agent release its node's claims. Then it can claim again.
+func (s *server) releaseAll(t *testing.T, maps dynamic.ResourceInterface) {
+	list, err := maps.List(t.Context(), metav1.ListOptions{LabelSelector: ClaimLabel})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range list.Items {
+		if readLocatorClaim(&u).node != me {
+			continue
+		}
+		if err := maps.Delete(t.Context(), u.GetName(), metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
 		}
 	}
 }

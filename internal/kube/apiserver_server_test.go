@@ -105,7 +105,7 @@ func (s *server) run(t *testing.T, name string, args ...string) *exec.Cmd {
 	c := exec.Command(filepath.Join(programs(t), name), args...)
 	c.Stdout, c.Stderr = log, log
 	if err := c.Start(); err != nil {
-		t.Fatalf("tools/cluster/build.sh api makes it: %v", err)
+		t.Fatalf("tools/cluster/build.sh all makes it: %v", err)
 	}
 	return c
 }

@@ -87,6 +87,7 @@ func TestAPIServer(t *testing.T) {
 		})
 	})
 	t.Run("schema", func(t *testing.T) { s.refuses(t) })
+	t.Run("delay", func(t *testing.T) { s.delays(t) })
 	t.Run("by label", func(t *testing.T) {
 		chosen := policyObject("chosen", spec(func(f map[string]any) {
 			delete(f, "node")
@@ -168,8 +169,6 @@ func (s *server) refuses(t *testing.T) {
 		"spec.segmentLists: Required value":   func(f map[string]any) { delete(f, "segmentLists") },
 		"spec.bindingSID: Invalid value":      func(f map[string]any) { f["bindingSID"] = "cafe" },
 		"should be less than or equal to 429": func(f map[string]any) { f["preference"] = int64(1) << 33 },
-		"spec.delayBound: Invalid value":      func(f map[string]any) { f["delayBound"] = "15" },
-		"must be more than 0s, and at most":   func(f map[string]any) { f["delayBound"] = "11s" },
 		`field not declared in schema`:        func(f map[string]any) { f["egress"] = "node-2" },
 	} {
 		err := s.tryApply(t.Context(), policyObject("wrong", spec(change)))
