@@ -91,7 +91,7 @@ func (f claimer) earlierClaims() map[string]netip.Prefix {
 	return readEarlierClaims(object[unstructured.Unstructured](f.w.earlier, f.w.config.Namespace+"/"+LocatorsName))
 }
 
-// readEarlierClaims reads the ConfigMap LocatorsName; nil: there is none.
+// readEarlierClaims reads the ConfigMap LocatorsName; nil: it is missing.
 func readEarlierClaims(u *unstructured.Unstructured) map[string]netip.Prefix {
 	out := map[string]netip.Prefix{}
 	if u == nil {
