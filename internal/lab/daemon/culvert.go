@@ -135,10 +135,14 @@ func ask(ctx context.Context, in *instance.Instance, n *topology.Node, args ...s
 	return namespace.Output(exec.CommandContext(ctx, in.Culvert, append(args, "--socket", Socket(in, n))...))
 }
 
-// AskJSON reads what a culvert command shows.
+// problemsFound is the exit code of commands that find problems, and show what they were asked for.
+const problemsFound = 3
+
+// AskJSON reads what a culvert command shows, also of a node that is not as it should be.
 func AskJSON(ctx context.Context, in *instance.Instance, n *topology.Node, into any, args ...string) error {
 	out, err := ask(ctx, in, n, append(args, "-o", "json")...)
-	if err != nil {
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	if err != nil && !(ended && exit.ExitCode() == problemsFound && len(out) > 0) {
 		return err
 	}
 	if err := json.Unmarshal(out, into); err != nil {

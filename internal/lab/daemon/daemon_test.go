@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,6 +19,23 @@ func TestMembership(t *testing.T) {
 	in.State.Variant = topology.KubeMode
 	if m := membership(in, in.Node("x")); m["pod_prefixes"] != nil || m["kube"] == nil {
 		t.Errorf("kube: %v", m)
+	}
+}
+
+// A node that is not as it should be shows what it was asked for, and ends with a code of its own.
+func TestAsksANodeWithProblems(t *testing.T) {
+	in := inCluster(t)
+	in.Culvert = filepath.Join(t.TempDir(), "culvert")
+	for script, ok := range map[string]bool{
+		`echo '{"version": "v1"}'`: true, `echo '{"version": "v1"}'; exit 3`: true, "exit 3": false, `echo '{"version": "v1"}'; exit 1`: false, "echo nonsense; exit 3": false,
+	} {
+		if err := os.WriteFile(in.Culvert, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Status(t.Context(), in, in.Node("x"))
+		if ok != (err == nil) || ok != (s.Version == "v1") {
+			t.Errorf("%s: %+v, %v", script, s, err)
+		}
 	}
 }
 
