@@ -175,6 +175,9 @@ func (c *core) commit(to *plan.Goal, tables *plan.Tables, scope plan.Scope, repl
 	if len(to.Observed.Former) > 0 && len(from.Observed.Former) == 0 {
 		time.AfterFunc(observed.FormerTime, func() { c.queue.Push(observed.Update{Apply: func(s *observed.State) { s.Former = nil }}) })
 	}
+	if len(to.Observed.Left) > 0 && !observed.SameMap(from.Observed.Left, to.Observed.Left) {
+		time.AfterFunc(observed.LeftTime, func() { c.queue.Push(observed.Update{Apply: func(s *observed.State) { s.ForgetLeft(time.Now()) }}) })
+	}
 	if u := &to.Desired.Process.UPF; c.upf.server != nil && !desired.Same(from.Desired.Process.UPF, *u) {
 		c.upf.setSMFs(u)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/agent/plan"
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/overlay"
 )
@@ -70,6 +71,21 @@ func TestSaysThatOthersRefuseIt(t *testing.T) {
 		s, err := d.Status()
 		return err == nil && !slices.ContainsFunc(s.Overlay.Problems, func(p string) bool { return strings.HasPrefix(p, "other nodes") })
 	})
+}
+
+// In a cluster by BGP, too, a node sends from its former address until the others know the new one.
+func TestMovesToAnotherAddressByBGP(t *testing.T) {
+	o := config.Overlay{Mode: config.OverlayBGP, Node: "node-1", Address: addr("2001:db8::11"), Locator: prefix("fc00:0:1::/48"),
+		PodPrefixes: []netip.Prefix{prefix("10.244.1.0/24")}}
+	for advertised, want := range map[string]string{"2001:db8::1": "2001:db8::1", "2001:db8::11": "2001:db8::11", "": "2001:db8::11"} {
+		k := observed.Self{}
+		if advertised != "" {
+			k.Advertised = addr(advertised)
+		}
+		if self := plan.SelfOf(&o, k, underlay(), netip.Addr{}); self.Source() != addr(want) || self.Node().Address != addr("2001:db8::11") {
+			t.Errorf("the others know %q: it sends from %s, and says %s", advertised, self.Source(), self.Address)
+		}
+	}
 }
 
 // A node sends from its former address until the others know the new one.

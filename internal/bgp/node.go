@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -277,6 +278,20 @@ func (s *Speaker) SetNode(n overlay.Node, parts ...overlay.Part) error {
 	return s.Connect()
 }
 
+// inOrder are the keys of adverts, candidate paths first: what leads to a policy comes after its
+// paths, so that a node that moves to another address has policies there before routes.
+func inOrder(all map[string]advert) []string {
+	isRoute := func(key string) int {
+		if f := all[key].path.Family; f == bgp.RF_SR_POLICY_IPv4 || f == bgp.RF_SR_POLICY_IPv6 {
+			return 0
+		}
+		return 1
+	}
+	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(cmp.Compare(isRoute(a), isRoute(b)), cmp.Compare(a, b))
+	})
+}
+
 // announce advertises and withdraws the difference to what is advertised.
 // s.reporting is held.
 func (s *Speaker) announce() error {
@@ -286,7 +301,7 @@ func (s *Speaker) announce() error {
 	if err != nil {
 		return err
 	}
-	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+	for _, key := range inOrder(wanted) {
 		if r.advertised[key].octets == wanted[key].octets {
 			continue
 		}
@@ -295,7 +310,7 @@ func (s *Speaker) announce() error {
 		}
 		r.advertised[key] = wanted[key]
 	}
-	for _, key := range slices.Sorted(maps.Keys(r.advertised)) {
+	for _, key := range slices.Backward(inOrder(r.advertised)) {
 		if _, stays := wanted[key]; stays {
 			continue
 		}

@@ -22,14 +22,14 @@ func (m Member) String() string {
 	return m.Prefix.String()
 }
 
-// Members are this node, the others, whoever advertises layer-3 services, configured BGP
-// peers, and the SIDs of all of them, of the pool of locators (if there is one) and of other
+// Members are this node, the others, whoever advertises layer-3 services, addresses that they had
+// until a moment ago, configured BGP peers, and the SIDs of all of them, of the pool of locators (if there is one) and of other
 // segment lists. An address of a node that is a SID, too, is a node's: pods may reach nodes.
 // Nodes of which nothing is used are none.
 func (w *Wanted) Members(self Self, bgp []netip.Addr, pool netip.Prefix, lists []srpolicy.SegmentList) []Member {
 	m := members{kind: map[netip.Prefix]bool{}}
 	peers := slices.DeleteFunc(slices.Clone(w.Peers), func(p Peer) bool { return p.Unused })
-	for _, a := range append([]netip.Addr{self.Address, self.Former}, bgp...) {
+	for _, a := range slices.Concat([]netip.Addr{self.Address, self.Former}, bgp, w.Left) {
 		m.add(Member{Prefix: hostPrefix(a)})
 	}
 	for _, p := range peers {

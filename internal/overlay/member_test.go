@@ -23,8 +23,10 @@ func TestMembers(t *testing.T) {
 		bgp   string
 		pool  netip.Prefix
 		lists []srpolicy.SegmentList
+		left  []netip.Addr
 		want  string
 	}{
+		"one that moved":    {self: self, left: addrs("2001:db8::7"), want: "2001:db8::1/128, 2001:db8::7/128, SIDs fc00:0:1::/48"},
 		"alone":             {self: self, want: "2001:db8::1/128, SIDs fc00:0:1::/48"},
 		"another":           {self: self, nodes: []Node{node(2)}, want: "2001:db8::1/128, 2001:db8::2/128, SIDs fc00:0:1::/48, SIDs fc00:0:2::/48"},
 		"by nodes":          {self: double, nodes: []Node{Complete(Node{Name: "node-2", Address: addr("2001:db8::2"), Locator: node(2).Locator, Prefixes: node(2).Prefixes}, true)}, want: "2001:db8::1/128, 2001:db8::2/128, SIDs fc00:0:1::/48, SIDs fc00:0:2::/48"},
@@ -41,6 +43,7 @@ func TestMembers(t *testing.T) {
 			bgp = addrs(tt.bgp)
 		}
 		w := Remote(Cluster{Self: tt.self, Nodes: tt.nodes, Reaches: tt.reach})
+		w.Left = tt.left
 		var got []string
 		for _, m := range w.Members(tt.self, bgp, tt.pool, tt.lists) {
 			got = append(got, fmt.Sprint(m))

@@ -58,6 +58,8 @@ type Wanted struct {
 	// Routes are routes of the underlay: to locators, through their nodes' addresses.
 	Routes []Route
 	Peers  []Peer
+	// Left are addresses that nodes had until a moment ago. Some may still send from them.
+	Left []netip.Addr
 }
 
 // Route leads to a prefix by the address of a node.

@@ -27,6 +27,7 @@ type BGP struct {
 	node    overlay.Node // that it advertises
 	parts   []overlay.Part
 	expiry  []*time.Timer // of the state of an earlier speaker
+	telling *time.Timer   // until the others know the node's address; nil: it is not advertised
 	// announced is what Announce advertised last; nil: nothing yet.
 	announced *announcement
 	families  map[netip.Addr][]string
@@ -180,11 +181,48 @@ func (h *BGP) expire(after time.Duration, waitsFor func(peer netip.Addr) bool) {
 	}))
 }
 
-// stopExpiry keeps that state for the next speaker.
-func (h *BGP) stopExpiry() {
+// stopTimers keeps that state for the next speaker.
+func (h *BGP) stopTimers() {
 	for _, t := range h.expiry {
 		t.Stop()
 	}
+	if h.telling != nil {
+		h.telling.Stop()
+	}
+}
+
+// learned is how long peers have to pass on what this node advertises, and others to read it.
+const learned = 3 * time.Second
+
+// advertise advertises the node. Where its address is another one, it reports when the others know
+// it: a peer has had the time to pass it on.
+func (h *BGP) advertise(ctx context.Context, n overlay.Node, parts []overlay.Part) error {
+	if err := h.speaker.SetNode(n, parts...); err != nil {
+		return fmt.Errorf("bgp: %w", err)
+	}
+	moves := h.node.Address != n.Address
+	if h.node, h.parts = n, parts; !moves {
+		return nil
+	}
+	if h.telling != nil {
+		h.telling.Stop()
+	}
+	h.telling = time.AfterFunc(learned, func() { h.told(ctx, n.Address) })
+	return nil
+}
+
+// told reports that the others know an address of this node, once a session has been up for long
+// enough.
+func (h *BGP) told(ctx context.Context, address netip.Addr) {
+	peers, err := h.Peers(ctx)
+	if err != nil {
+		return // the speaker has ended
+	}
+	if !slices.ContainsFunc(peers, func(p bgp.PeerStatus) bool { return p.Since >= learned }) {
+		time.AfterFunc(learned, func() { h.told(ctx, address) })
+		return
+	}
+	h.queue.Push(Update{Entry: Entry{EntrySelf, "address in BGP"}, Apply: func(s *State) { s.Self.Advertised = address }})
 }
 
 // Config is what the speaker runs with.

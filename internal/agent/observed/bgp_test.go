@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
@@ -41,6 +42,39 @@ func TestReachesBeforeARestart(t *testing.T) {
 	complete(b)
 	if len(state.Reaches) != 0 {
 		t.Errorf("it stays: %+v", state.Reaches)
+	}
+}
+
+// An address that BGP led to stays known for LeftTime after that.
+func TestLeftAddresses(t *testing.T) {
+	old, moved := netip.MustParseAddr("2001:db8::2"), netip.MustParseAddr("2001:db8::22")
+	route := func(p string, address netip.Addr) (overlay.Destination, []bgp.Route) {
+		r := bgp.Route{Best: true}
+		r.Prefix, r.Address = netip.MustParsePrefix(p), address
+		return overlay.Destination{Prefix: r.Prefix}, []bgp.Route{r}
+	}
+	first := State{}.Edit()
+	first.PutReach(route("10.244.2.0/24", old))
+	first.PutReach(route("10.244.2.0/24", old))
+	first.PutReach(route("10.244.3.0/24", old))
+	if len(first.Left) != 0 {
+		t.Errorf("left %v, and it is there", first.Left)
+	}
+	second := first.Edit()
+	second.PutReach(route("10.244.2.0/24", moved))
+	third := second.Edit()
+	third.DropReach(overlay.Destination{Prefix: netip.MustParsePrefix("10.244.2.0/24")})
+	third.DropReach(overlay.Destination{Prefix: netip.MustParsePrefix("10.244.9.0/24")})
+	if len(first.Left) != 0 || len(second.Left) != 1 || second.Left[old].IsZero() || len(third.Left) != 2 || second.OnlyPaths(&first) {
+		t.Errorf("left %v, then %v, then %v", first.Left, second.Left, third.Left)
+	}
+	third.ForgetLeft(time.Now())
+	if len(third.Left) != 2 {
+		t.Errorf("forgotten at once: %v", third.Left)
+	}
+	third.ForgetLeft(time.Now().Add(LeftTime))
+	if len(third.Left) != 0 || len(second.Left) != 1 {
+		t.Errorf("still %v, before %v", third.Left, second.Left)
 	}
 }
 

@@ -115,7 +115,7 @@ func (s *Sources) adjustBGP(ctx context.Context, c Config, self overlay.Self, st
 	h := s.BGP()
 	if h != nil && !desired.Same(h.of, c) {
 		s.bgp.Store(nil)
-		h.stopExpiry()
+		h.stopTimers()
 		h.speaker.Stop()
 		h = nil
 	}
@@ -137,11 +137,7 @@ func (s *Sources) adjustBGP(ctx context.Context, c Config, self overlay.Self, st
 	if self.Name == "" || h.config.Cluster == nil || desired.Same(h.node, n) && slices.Equal(h.parts, parts) {
 		return nil
 	}
-	if err := h.speaker.SetNode(n, parts...); err != nil {
-		return fmt.Errorf("bgp: %w", err)
-	}
-	h.node, h.parts = n, parts
-	return nil
+	return h.advertise(ctx, n, parts)
 }
 
 func (s *Sources) adjustKube(ctx context.Context, c Config, uses bool, self overlay.Self, state *State) error {
@@ -181,7 +177,7 @@ func (s *Sources) adjustKube(ctx context.Context, c Config, uses bool, self over
 // Stop ends what runs, at the daemon's end. It does not wait for the API server.
 func (s *Sources) Stop() {
 	if h := s.bgp.Swap(nil); h != nil {
-		h.stopExpiry()
+		h.stopTimers()
 		h.speaker.Leave()
 	}
 	if k := s.kube.Swap(nil); k != nil {

@@ -33,6 +33,9 @@ type State struct {
 	// Former are the nodes that another control plane knew before the present
 	// one. Each stays until the present one knows it, or for FormerTime.
 	Former []overlay.Node
+	// Left are next hops of BGP that nothing leads to any more, each for LeftTime and until then.
+	// A node that moves to another address sends from its former one for a while.
+	Left map[netip.Addr]time.Time
 	// Last is the number of the newest entry: of two that claim the same, the
 	// first that came holds it.
 	Last uint64
@@ -45,8 +48,11 @@ type State struct {
 // FormerTime is how long a former node stays at most.
 const FormerTime = time.Minute
 
+// LeftTime is how long an address that a node had stays inside the SR domain.
+const LeftTime = 10 * time.Second
+
 // owned are the maps that an edited copy has copied.
-type owned struct{ paths, nodes, reaches, families bool }
+type owned struct{ paths, nodes, reaches, families, left bool }
 
 // Path is a candidate path that somebody advertises.
 type Path struct {
@@ -91,6 +97,9 @@ type Self struct {
 	kube.Self
 	Locator netip.Prefix   `json:"locator,omitzero"`
 	SIDs    kube.LocalSIDs `json:"sids,omitzero"`
+	// Advertised is the address that the others know by BGP: this node advertised it, and they
+	// had the time to read it. It is not valid before that.
+	Advertised netip.Addr `json:"-"`
 }
 
 // Color is the policy that the path is of.
@@ -135,7 +144,7 @@ func edit[K comparable, V any](m *map[K]V, own *bool) {
 // OnlyPaths says whether the two differ in nothing but candidate paths.
 func (s *State) OnlyPaths(o *State) bool {
 	return SameMap(s.Nodes, o.Nodes) && SameMap(s.Reaches, o.Reaches) && SameMap(s.Families, o.Families) && SameMap(s.Classes, o.Classes) &&
-		len(s.Former) == len(o.Former) && desired.Same(s.Self, o.Self)
+		SameMap(s.Left, o.Left) && len(s.Former) == len(o.Former) && desired.Same(s.Self, o.Self)
 }
 
 // SameMap says whether two maps are one map, not only equal ones.
@@ -155,7 +164,7 @@ func (s State) Of(c *config.Config) State {
 		}
 	}
 	if !usesKube {
-		s.Nodes, s.Self, s.Classes = nil, Self{}, nil
+		s.Nodes, s.Self, s.Classes = nil, Self{Advertised: s.Self.Advertised}, nil
 	}
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/overlay"
@@ -55,6 +56,7 @@ func (s *State) DropNode(name string) {
 
 // PutReach replaces the routes to a destination.
 func (s *State) PutReach(to overlay.Destination, routes []bgp.Route) {
+	s.leave(to, routes)
 	edit(&s.Reaches, &s.own.reaches)
 	r, there := s.Reaches[to]
 	if !there {
@@ -65,8 +67,29 @@ func (s *State) PutReach(to overlay.Destination, routes []bgp.Route) {
 	s.Reaches[to] = r
 }
 
+// leave notes the next hop of a destination that has other routes from now on.
+func (s *State) leave(to overlay.Destination, routes []bgp.Route) {
+	before := s.Reaches[to].Routes
+	if len(before) == 0 || !before[0].Best || len(routes) > 0 && routes[0].Best && routes[0].Address == before[0].Address {
+		return
+	}
+	edit(&s.Left, &s.own.left)
+	s.Left[before[0].Address] = time.Now()
+}
+
+// ForgetLeft removes the addresses that nodes have left for LeftTime.
+func (s *State) ForgetLeft(now time.Time) {
+	for a, since := range s.Left {
+		if now.Sub(since) >= LeftTime {
+			edit(&s.Left, &s.own.left)
+			delete(s.Left, a)
+		}
+	}
+}
+
 // DropReach removes all routes to a destination.
 func (s *State) DropReach(to overlay.Destination) {
+	s.leave(to, nil)
 	edit(&s.Reaches, &s.own.reaches)
 	delete(s.Reaches, to)
 }
@@ -133,7 +156,7 @@ func (s *State) expire(waitsFor func(peer netip.Addr) bool) {
 func (s State) Cleared() State {
 	s = s.Edit()
 	s.forget(func(Path) bool { return true }, func(Reach) bool { return true })
-	s.Nodes, s.Families, s.Self, s.Former, s.Classes = nil, nil, Self{}, nil, nil
+	s.Nodes, s.Families, s.Self, s.Former, s.Left, s.Classes = nil, nil, Self{}, nil, nil, nil
 	return s
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -119,6 +120,7 @@ func (d *deriver) cluster() {
 	wanted := overlay.Remote(overlay.Cluster{
 		Self: d.Self, Nodes: d.Nodes(), Reaches: d.Observed.Best(), Rivals: d.Observed.Rivals(), Known: known,
 	})
+	wanted.Left = slices.SortedFunc(maps.Keys(d.Observed.Left), netip.Addr.Compare)
 	d.Wanted = &wanted
 	for _, p := range wanted.Policies {
 		if d.add(&d.policies, ref(desired.KindPolicy, p.Name), p) {
@@ -194,6 +196,19 @@ func (d *deriver) observedClasses(from *Goal) {
 	}
 }
 
+// bindingSID is that of the policy that is there for a candidate path. A node that moves to another
+// address has two policies for a moment, which suggest the same one: the second does without.
+func (d *deriver) bindingSID(p *observed.NamedPath) netip.Addr {
+	other := func(r desired.Resource) bool {
+		policy, is := r.Value.(srpolicy.Policy)
+		return is && policy.BindingSID == p.BindingSID
+	}
+	if p.Kube == "" && d.Desired.Process.Overlay.Mode == config.OverlayBGP && slices.ContainsFunc(d.policies, other) {
+		return netip.Addr{}
+	}
+	return p.BindingSID
+}
+
 // paths derives the observed candidate paths of the policies in the scope, and the
 // policies that are there for them alone.
 func (d *deriver) paths() {
@@ -221,7 +236,7 @@ func (d *deriver) paths() {
 			}
 			d.Named[p.Color()], d.taken[policy] = policy, true
 			d.policies = append(d.policies, desired.Resource{Ref: desired.Ref{Kind: desired.KindPolicy, Key: policy}, Origin: origin, Value: srpolicy.Policy{
-				Name: policy, Behavior: srv6.HEncapsRed, Source: d.Self.Source(), Color: p.Advertised.Color, Endpoint: p.Endpoint, BindingSID: p.BindingSID,
+				Name: policy, Behavior: srv6.HEncapsRed, Source: d.Self.Source(), Color: p.Advertised.Color, Endpoint: p.Endpoint, BindingSID: d.bindingSID(p),
 			}})
 		}
 		d.rest = append(d.rest, desired.Resource{Ref: desired.Ref{Kind: desired.KindCandidatePath, Key: p.Name}, Origin: origin, Value: srpolicy.CandidatePath{

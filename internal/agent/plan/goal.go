@@ -253,8 +253,8 @@ func SelfOf(o *config.Overlay, k observed.Self, links *netdev.Snapshot, former n
 	if uplinks := Uplinks(o, nil, links); !s.Address.IsValid() && len(uplinks) > 0 {
 		s.Address = uplinkAddress(uplinks, links, former)
 	}
-	if o.Mode == config.OverlayKube && k.Told != s.Address {
-		s.Former = k.Told
+	if known := knownAddress(o, k); known != s.Address {
+		s.Former = known
 	}
 	s.Locator = cmp.Or(o.Locator, entry.Locator, k.Locator)
 	for _, prefixes := range [][]netip.Prefix{o.PodPrefixes, entry.Prefixes, k.PodCIDRs} {
@@ -266,6 +266,17 @@ func SelfOf(o *config.Overlay, k observed.Self, links *netdev.Snapshot, former n
 		s.Addresses = slices.DeleteFunc(slices.Clone(k.Addresses), func(a netip.Addr) bool { return a == s.Address })
 	}
 	return s
+}
+
+// knownAddress is the address that the other nodes know. It is not valid if nobody knows yet.
+func knownAddress(o *config.Overlay, k observed.Self) netip.Addr {
+	switch o.Mode {
+	case config.OverlayKube:
+		return k.Told
+	case config.OverlayBGP:
+		return k.Advertised
+	}
+	return netip.Addr{}
 }
 
 // last is the last SID of a list; of an empty one it is other.
