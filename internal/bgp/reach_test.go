@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
@@ -83,6 +85,28 @@ type member struct {
 	routes   *routes
 	observed *observed
 	node     overlay.Node
+}
+
+// Candidate paths of a node come before the routes that need their policies.
+func TestOrderOfAdverts(t *testing.T) {
+	a := announcer{routerID: addr("10.0.0.1"), locator: true}
+	all, err := a.adverts(nodeOf("1"), nil, []netip.Addr{addr("10.0.0.2")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var routes, paths int
+	for _, key := range inOrder(all) {
+		if all[key].path.Family == bgp.RF_SR_POLICY_IPv6 {
+			if paths++; routes > 0 {
+				t.Errorf("%s comes after routes", all[key].path.Nlri)
+			}
+			continue
+		}
+		routes++
+	}
+	if paths < 2 || routes != 3 {
+		t.Errorf("%d candidate paths, %d routes: want one for each family, and pods' prefixes and the locator", paths, routes)
+	}
 }
 
 // nodeOf is node i: its pods have 10.244.i.0/24 and fd00:10:244:i::/64.
