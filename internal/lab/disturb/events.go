@@ -38,6 +38,7 @@ var events = map[string]func(context.Context, action) error{
 	"kill":    kill,
 	"upgrade": upgrade,
 	"reboot":  reboot,
+	"move":    move,
 	"n9":      nextVariant,
 	"mode":    nextVariant,
 	"tunnel":  moveTunnel,

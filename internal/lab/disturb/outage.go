@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -63,6 +66,54 @@ func well(ctx context.Context, in *instance.Instance, n *topology.Node) error {
 	}
 	_, err = cluster.Kubectl(ctx, in, nil, "wait", "--for=condition=Ready", "node/"+n.Name, "--timeout", cluster.ClusterTime.String())
 	return err
+}
+
+// move gives a node another IPv6 address: the device has it, then the kubelet is restarted with it
+// and tells Kubernetes, and then the device has no other one.
+func move(ctx context.Context, a action) error {
+	in, n, to := a.Instance, a.node, a.event.Address
+	spec, err := cluster.KubeletSpec(in, n)
+	if err != nil {
+		return err
+	}
+	var present []struct {
+		Addresses []struct {
+			Local     netip.Addr `json:"local"`
+			PrefixLen int        `json:"prefixlen"`
+		} `json:"addr_info"`
+	}
+	if err := network.JSON(in, n, &present, "-6", "address", "show", "dev", a.event.Device, "scope", "global"); err != nil {
+		return err
+	}
+	ns := in.Namespace(n)
+	if err := ns.Batch([]string{fmt.Sprintf("address add %s dev %s nodad", to, a.event.Device)}); err != nil {
+		return err
+	}
+	all := slices.DeleteFunc(spec.Addresses, netip.Addr.Is6)
+	if err := spec.SetAddresses(append(all, to.Addr())); err != nil {
+		return err
+	}
+	a.event.Program = "kubelet"
+	if err := kill(ctx, a); err != nil {
+		return err
+	}
+	err = instance.Await(ctx, cluster.ClusterTime, func() error {
+		out, err := cluster.Kubectl(ctx, in, nil, "get", "node", n.Name, "-o", "jsonpath={.status.addresses[*].address}")
+		if err == nil && !slices.Contains(strings.Fields(string(out)), to.Addr().String()) {
+			err = fmt.Errorf("Kubernetes has addresses %s of %s", out, n.Name)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for _, l := range present {
+		for _, p := range l.Addresses {
+			lines = append(lines, fmt.Sprintf("address del %s/%d dev %s", p.Local, p.PrefixLen, a.event.Device))
+		}
+	}
+	return ns.Batch(lines)
 }
 
 // reboot cuts a node's power, and starts it again: it has its files, a new

@@ -1,7 +1,11 @@
 package kubelet
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -87,16 +91,40 @@ func (s Spec) proxyConfig() string {
 	return fmt.Sprintf(proxyConfig, s.ProxyMode, s.PodCIDRs, s.Name, kubeDir)
 }
 
-// services are the node's programs, in the order in which they are started.
-func (s Spec) services() []service {
-	var addresses []string
-	for _, a := range s.Addresses {
-		addresses = append(addresses, a.String())
+// SetAddresses writes the addresses that the node's kubelet has from its next start on.
+func (s Spec) SetAddresses(all []netip.Addr) error {
+	text, err := json.Marshal(all)
+	if err != nil {
+		return err
 	}
+	return s.write(addressFile, text, 0o600)
+}
+
+// addresses are those that SetAddresses has written into the root file system.
+func addresses(root string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, addressFile))
+	var all []netip.Addr
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	words := make([]string, len(all))
+	for i, a := range all {
+		words[i] = a.String()
+	}
+	return strings.Join(words, ","), err
+}
+
+// services are the node's programs, in the order in which they are started. root is that of the
+// node's file system.
+func (s Spec) services(root string) []service {
+	always := func(args ...string) func() ([]string, error) { return func() ([]string, error) { return args, nil } }
 	return []service{
-		{"containerd", []string{s.Containerd + "/containerd", "--config", containerCfg}},
-		{"kubelet", []string{Bin + "/kubelet", "--config", kubeDir + "/kubelet.yaml", "--kubeconfig", kubeDir + "/kubelet.conf",
-			"--hostname-override", s.Name, "--node-ip", strings.Join(addresses, ","), "--cert-dir", "/var/lib/kubelet/pki", "--v", "2"}},
-		{"kube-proxy", []string{Bin + "/kube-proxy", "--config", kubeDir + "/proxy.yaml"}},
+		{"containerd", always(s.Containerd+"/containerd", "--config", containerCfg)},
+		{"kubelet", func() ([]string, error) {
+			own, err := addresses(root)
+			return []string{Bin + "/kubelet", "--config", kubeDir + "/kubelet.yaml", "--kubeconfig", kubeDir + "/kubelet.conf",
+				"--hostname-override", s.Name, "--node-ip", own, "--cert-dir", "/var/lib/kubelet/pki", "--v", "2"}, err
+		}},
+		{"kube-proxy", always(Bin+"/kube-proxy", "--config", kubeDir+"/proxy.yaml")},
 	}
 }

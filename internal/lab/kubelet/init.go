@@ -20,7 +20,7 @@ import (
 // service is a program that is started again when it ends, as by systemd.
 type service struct {
 	name string
-	args []string
+	args func() ([]string, error) // of its next start
 }
 
 // restartTime is between the end of a service and its next start.
@@ -51,7 +51,7 @@ func Init(ctx context.Context, file string) error {
 	}
 	r := &reaper{waiting: map[int]chan unix.WaitStatus{}}
 	go r.reap()
-	for _, service := range s.services() {
+	for _, service := range s.services("/") {
 		if err := r.serve(ctx, service); err != nil {
 			return err
 		}
@@ -150,7 +150,14 @@ func (r *reaper) reap() {
 
 // serve starts a service, and has it started again until the node ends.
 func (r *reaper) serve(ctx context.Context, s service) error {
-	done, err := r.start(exec.Command(s.args[0], s.args[1:]...), s.name)
+	start := func() (<-chan unix.WaitStatus, error) {
+		args, err := s.args()
+		if err != nil {
+			return nil, err
+		}
+		return r.start(exec.Command(args[0], args[1:]...), s.name)
+	}
+	done, err := start()
 	if err != nil {
 		return err
 	}
@@ -159,7 +166,7 @@ func (r *reaper) serve(ctx context.Context, s service) error {
 			status := <-done
 			slog.Warn("a program of the node ended", "program", s.name, "status", status.ExitStatus(), "signal", status.Signal())
 			time.Sleep(restartTime)
-			if done, err = r.start(exec.Command(s.args[0], s.args[1:]...), s.name); err != nil {
+			if done, err = start(); err != nil {
 				slog.Error("a program of the node cannot be started", "program", s.name, "error", err)
 				return
 			}

@@ -182,9 +182,15 @@ func TestConfigurations(t *testing.T) {
 			}
 		}
 	}
-	words := strings.Join(s.services()[1].args, " ")
-	if !strings.Contains(words, "--node-ip 10.0.0.1,2001:db8::1") {
-		t.Errorf("kubelet %s", words)
+	kubelet := s.services(s.Root)[1]
+	for _, own := range []string{"10.0.0.1,2001:db8::1", "10.0.0.1,2001:db8::11"} {
+		args, err := kubelet.args()
+		if words := strings.Join(args, " "); err != nil || !strings.Contains(words, "--node-ip "+own+" ") {
+			t.Errorf("kubelet %s, %v, want %s", words, err, own)
+		}
+		if err := s.SetAddresses([]netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::11")}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

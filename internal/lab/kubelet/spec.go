@@ -45,6 +45,7 @@ const (
 	imageDir     = "/opt/images"
 	pluginDir    = "/opt/cni/bin"
 	kubeDir      = "/etc/kubernetes"
+	addressFile  = kubeDir + "/addresses.json"
 	containerCfg = "/etc/containerd/config.toml"
 	// Socket is containerd's.
 	Socket = "/run/containerd/containerd.sock"
@@ -84,7 +85,7 @@ func (s Spec) Write() error {
 			return err
 		}
 	}
-	return nil
+	return s.SetAddresses(s.Addresses)
 }
 
 func (s Spec) write(name string, text []byte, mode os.FileMode) error {

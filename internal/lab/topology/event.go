@@ -46,6 +46,8 @@ type Event struct {
 	// Command of culvert, or the engine's state, is to show Shows, and may show more.
 	Command []string `json:"command,omitempty"`
 	Shows   any      `json:"shows,omitempty"`
+	// Address is the IPv6 address that a node moves to (move).
+	Address netip.Prefix `json:"address,omitzero"`
 	// Program of a node of kind kubelet that is killed; culvert unless set. Of other events it
 	// is one of the lab's programs: what they start, end, or want to say so.
 	Program string `json:"program,omitempty"`

@@ -77,8 +77,12 @@ var needs = map[string]need{
 	"busy": {nil, func(v validator, e *Event) {
 		v.want(e.For > 0 && e.For <= Duration(3*time.Second), "for: %v: a CPU that is busy for more than 3s harms others", time.Duration(e.For))
 	}},
-	"run":     {kindIs(Machine), func(v validator, e *Event) { v.want(e.Script != "", "script: missing") }},
-	"reboot":  {kindIs(Kubelet), nil},
+	"run":    {kindIs(Machine), func(v validator, e *Event) { v.want(e.Script != "", "script: missing") }},
+	"reboot": {kindIs(Kubelet), nil},
+	"move": {kindIs(Kubelet), func(v validator, e *Event) {
+		v.want(e.Address.IsValid() && e.Address.Addr().Is6(), "address: missing: of IPv6, with the length of its prefix")
+		v.linkOf(e)
+	}},
 	"kubectl": {nil, func(v validator, e *Event) { v.kubectl(e.Kubectl) }},
 }
 
@@ -90,9 +94,10 @@ func (v validator) event(e *Event) {
 	if !v.want(ok, "do: %q: use one of %s", e.Do, strings.Join(EventKinds(), ", ")) {
 		return
 	}
-	v.want(e.Device == "" || e.Do == "tunnel" || e.Do == "capture" || strings.HasPrefix(e.Do, "link_"), "device: %s has none", e.Do)
+	v.want(e.Device == "" || slices.Contains([]string{"tunnel", "capture", "move"}, e.Do) || strings.HasPrefix(e.Do, "link_"), "device: %s has none", e.Do)
 	v.want(e.Overlay == "" || e.Do == "apply", "overlay: %s has none", e.Do)
 	v.want(e.UPF == "" && !e.UE.IsValid() || e.Do == "tunnel", "upf, ue: %s has none", e.Do)
+	v.want(!e.Address.IsValid() || e.Do == "move", "address: %s has none", e.Do)
 	v.want(!e.SID.IsValid() || e.Do == "tunnel", "sid: %s has none", e.Do)
 	v.want(e.SMF == "" && e.Step == nil || e.Do == "smf", "smf, step: %s has none", e.Do)
 	v = v.in("%s", e.Do)
