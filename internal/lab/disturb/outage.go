@@ -110,7 +110,9 @@ func move(ctx context.Context, a action) error {
 	var lines []string
 	for _, l := range present {
 		for _, p := range l.Addresses {
-			lines = append(lines, fmt.Sprintf("address del %s/%d dev %s", p.Local, p.PrefixLen, a.event.Device))
+			if p.Local.IsValid() { // iproute2 prints what it leaves out as {}
+				lines = append(lines, fmt.Sprintf("address del %s/%d dev %s", p.Local, p.PrefixLen, a.event.Device))
+			}
 		}
 	}
 	return ns.Batch(lines)
