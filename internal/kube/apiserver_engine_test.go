@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/culvert-net/culvert/internal/overlay"
-	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // engineOf is an engine with the rights of the chart's service account, and no others, by a host.
@@ -59,16 +58,16 @@ func TestEngineOnAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.waits(t, "the engine has its rights", func() error {
-		_, _, err := e.Nodes(t.Context(), namespace, anything)
-		return err
+	s.waits(t, "the engine has its rights, and the API server node-2 in memory", func() error {
+		members, _, err := e.Nodes(t.Context(), namespace, anything)
+		if err != nil {
+			return err
+		}
+		return want(len(members) == 1 && members[0].Name == "node-2", "members %+v", members)
 	})
 	members, absent, err := s.engineOf(t, s.admin.Host).Nodes(t.Context(), namespace, overlay.Accept{})
 	if err != nil || len(members) != 0 || !slices.ContainsFunc(absent, func(a Absent) bool { return a.Node == "node-2" && strings.Contains(a.Why, "no InternalIP") }) {
 		t.Errorf("nobody vouches for node-2: members %+v, absent %+v, %v", members, absent, err)
-	}
-	if members, _, err := e.Nodes(t.Context(), namespace, anything); err != nil || len(members) != 1 || members[0].Name != "node-2" {
-		t.Errorf("members %+v, %v", members, err)
 	}
 	both := []EnginePath{enginePath(6, "fc00:0:3:1::", "fc00:0:2:6::"), enginePath(100, "fc00:0:2:6::")}
 	versions := func() (all []string) {
