@@ -100,7 +100,7 @@ func move(ctx context.Context, a action) error {
 	err = instance.Await(ctx, cluster.ClusterTime, func() error {
 		out, err := cluster.Kubectl(ctx, in, nil, "get", "node", n.Name, "-o", "jsonpath={.status.addresses[*].address}")
 		if err == nil && !slices.Contains(strings.Fields(string(out)), to.Addr().String()) {
-			err = fmt.Errorf("Kubernetes has addresses %s of %s", out, n.Name)
+			err = fmt.Errorf("the Node %s has addresses %s", n.Name, out)
 		}
 		return err
 	})
