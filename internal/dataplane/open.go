@@ -223,8 +223,11 @@ func (d *DataPlane) openAttachments() (err error) {
 	if d.Closed != nil {
 		d.XDP.Guarded(d.Closed.XDP)
 	}
-	d.TCX = attach.NewTCX(&d.mu, d.pins, d.maps[abi.MapOverlay], d.loadPodPrograms)
-	d.netfilter = attach.NewNetfilter(d.pins, d.loadForwardProgram)
+	d.TCX = attach.NewTCX(&d.mu, d.pins, d.maps[abi.MapOverlay], func() (map[string]*ebpf.Program, error) { return d.loadAndPin(podPrograms) })
+	d.netfilter = attach.NewNetfilter(d.pins, func() (*ebpf.Program, error) {
+		p, err := d.loadAndPin([]string{abi.ProgCulvertForward})
+		return p[abi.ProgCulvertForward], err
+	})
 	d.Frames = xdp.New(d.prog)
 	if err := table.Open(&d.spreadTables, d.maps); err != nil {
 		return err

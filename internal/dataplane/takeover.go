@@ -131,11 +131,6 @@ func (d *DataPlane) samePrograms(spec *ebpf.CollectionSpec, names []string) map[
 	return out
 }
 
-// loadPodPrograms loads the programs for pods and pins them.
-func (d *DataPlane) loadPodPrograms() (map[string]*ebpf.Program, error) {
-	return d.loadAndPin(podPrograms)
-}
-
 // loadAndPin loads programs beside those that run, and pins them.
 func (d *DataPlane) loadAndPin(names []string) (map[string]*ebpf.Program, error) {
 	programs, err := d.loadLater(names...)
@@ -146,12 +141,6 @@ func (d *DataPlane) loadAndPin(names []string) (map[string]*ebpf.Program, error)
 		}
 	}
 	return programs, errors.Join(append(errs, err)...)
-}
-
-// loadForwardProgram loads what the kernel asks about packets that it forwards, and pins it.
-func (d *DataPlane) loadForwardProgram() (*ebpf.Program, error) {
-	programs, err := d.loadAndPin([]string{abi.ProgCulvertForward})
-	return programs[abi.ProgCulvertForward], err
 }
 
 // podPrograms are the programs for pods.
