@@ -130,7 +130,7 @@ func (a *Agent) openDataPath(goal *plan.Goal) error {
 		c.upf.path.DataPath = c.dp.Sessions
 		if c.upf.upf != nil {
 			c.upf.counts = c.dp.Counters.Signalling
-			c.upf.signalling = upf.Share(c.upf.upf, c.dp.N4, p.UPF.N4Fast)
+			c.upf.signalling = upf.Share(c.upf.upf, c.dp.N4, p.UPF.N4Fast == config.On)
 		}
 	case c.dp != nil:
 		err = errors.Join(err, a.end(), c.upf.close())
@@ -152,7 +152,7 @@ func sessionsFit(u *upf.UPF, limit uint32) error {
 // placesOf is how many places of SEIDs the data path knows: twice the sessions, as they
 // are taken in turn.
 func placesOf(p *desired.Process) uint32 {
-	if !p.UPF.N4Fast {
+	if !p.UPF.IsSet() || p.UPF.N4Fast != config.On {
 		return 0
 	}
 	return min(2*p.Limits.Sessions, session.Places)

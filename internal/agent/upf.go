@@ -30,7 +30,7 @@ import (
 type userPlane struct {
 	upf    *upf.UPF // nil: the node is none
 	config pfcp.Config
-	n4Fast bool // the data path answers SMFs too
+	n4Fast config.Switch // the data path answers SMFs too
 	// signalling is that; nil: it does not.
 	signalling pfcp.Signalling
 	counts     func() (n4.Counts, error)
@@ -173,7 +173,7 @@ func (u *userPlane) validate(c *config.UPF) error {
 	case u.upf != nil && !slices.Equal(c.N4, u.config.Addresses):
 		return fmt.Errorf("%w: upf.n4: sessions name %v as where they are controlled: restart the daemon with this configuration, or leave it at that", desired.ErrInvalid, u.config.Addresses)
 	case u.upf != nil && c.N4Fast != u.n4Fast:
-		return fmt.Errorf("%w: upf.n4_fast: the daemon started with %t: restart it with this configuration", desired.ErrInvalid, u.n4Fast)
+		return fmt.Errorf("%w: upf.n4_fast: the daemon started with %s: restart it with this configuration", desired.ErrInvalid, u.n4Fast)
 	case u.upf != nil && c.NodeID != u.config.NodeID:
 		return fmt.Errorf("%w: upf.node_id: SMFs know the daemon as %s: restart it with this configuration, or leave it at that", desired.ErrInvalid, u.config.NodeID)
 	}
@@ -352,7 +352,7 @@ func (u *userPlane) nodeID() string {
 
 // answered is what the data path answers SMFs; nil: nothing, or that is not known.
 func (u *userPlane) answered() *n4.Counts {
-	if !u.n4Fast {
+	if u.n4Fast != config.On {
 		return nil
 	}
 	counts, err := u.counts()

@@ -141,6 +141,8 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 		v.Set(reflect.ValueOf(Anyone()))
 	case v.Type() == reflect.TypeFor[HostList]() && isAny(n):
 		v.Set(reflect.ValueOf(HostList{hostAny}))
+	case v.Type() == reflect.TypeFor[Switch]() && n.Kind == yaml.ScalarNode && n.Tag == "!!bool":
+		v.Set(reflect.ValueOf(switchOf(n.Value)))
 	case v.Kind() == reflect.Pointer:
 		p := reflect.New(v.Type().Elem())
 		d.value(n, p.Elem(), path)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/announce"
@@ -57,9 +58,26 @@ type UPF struct {
 	// Default 150.
 	RateBurst uint32 `json:"rate_burst,omitempty"`
 	// N4Fast has the data path answer heartbeats, and requests that change where sessions
-	// forward (handover, idle, active). It goes on doing so while culvert is restarted. A
-	// change takes a restart of culvert.
-	N4Fast bool `json:"n4_fast,omitempty"`
+	// forward (handover, idle, active): on, the default, or off. It goes on doing so while
+	// culvert is restarted. A change takes a restart of culvert.
+	N4Fast Switch `json:"n4_fast,omitempty" jsonschema:"enum=on,enum=off"`
+}
+
+// Switch turns something on or off. Empty: the default. In files a truth value may stand for it.
+type Switch string
+
+// The states of a Switch.
+const (
+	On  Switch = "on"
+	Off Switch = "off"
+)
+
+// switchOf is the Switch that a truth value of a file stands for.
+func switchOf(value string) Switch {
+	if is, err := strconv.ParseBool(value); err == nil && is {
+		return On
+	}
+	return Off
 }
 
 // UEPool is a part of the UE address space.
@@ -97,6 +115,7 @@ func (c *Config) setUPFDefaults() {
 	if c.UPF.IsSet() {
 		setDefault(&c.UPF.NodeID, c.UPF.N4[0].String())
 		setDefault(&c.UPF.UEToUE, slice.UEToUEDrop)
+		setDefault(&c.UPF.N4Fast, On)
 		setDefault(&c.UPF.Buffer.Packets, DefaultBufferPackets)
 		setDefault(&c.UPF.Buffer.Bytes, DefaultBufferBytes)
 		setDefault(&c.UPF.EchoInterval, DefaultEchoInterval)
@@ -163,7 +182,7 @@ func (u *UPF) Pools() []netip.Prefix {
 func checkUPF(v *validator) {
 	u := &v.UPF
 	if !u.IsSet() {
-		v.refuse(u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected)+len(u.UEMayReach)+len(u.Announce) > 0 || u.MSSClamp || u.RateBurst != 0 || u.UEToUE != "",
+		v.refuse(u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected)+len(u.UEMayReach)+len(u.Announce) > 0 || u.MSSClamp || u.RateBurst != 0 || u.UEToUE != "" || u.N4Fast != "",
 			"upf.n4", "the addresses of this node that SMFs reach, such as [192.0.2.10]", "no address for PFCP is given")
 		v.refuse(len(v.Slices) > 0,
 			"slices", "set upf.n4: slices are of a user plane function's sessions", "slices need sessions, and this node has none")
@@ -201,6 +220,7 @@ func checkUPF(v *validator) {
 			fmt.Sprintf("upf.ue_pools[%d].prefixes", i), "a prefix such as 10.45.0.0/16 or 2001:db8:45::/48", "the pool has no prefixes")
 	}
 	v.oneOf("upf.ue_to_ue", string(u.UEToUE), waysBetweenUEs...)
+	v.oneOf("upf.n4_fast", string(u.N4Fast), string(On), string(Off))
 	checkAnnounce(v)
 	checkNATs(v)
 }

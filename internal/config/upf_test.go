@@ -53,8 +53,25 @@ func TestUPF(t *testing.T) {
 	if u.UEToUE != slice.UEToUEDrop || c.Slices[0].UEToUE != "" {
 		t.Errorf("from UE to UE: %q, and %q of a slice", u.UEToUE, c.Slices[0].UEToUE)
 	}
+	if u.N4Fast != config.On {
+		t.Errorf("n4_fast: %q", u.N4Fast)
+	}
 	if c.Slices[0].N9.Mode != slice.Traditional || c.Slices[0].RateLimit.Downlink != 200000 {
 		t.Errorf("slice: %+v", c.Slices[0])
+	}
+}
+
+// A truth value may stand for on and off.
+func TestSwitch(t *testing.T) {
+	for text, want := range map[string]config.Switch{"on": config.On, "off": config.Off, `"off"`: config.Off, "true": config.On, "False": config.Off} {
+		c, err := config.Parse([]byte(strings.Replace(upf, "\nupf:\n", "\nupf:\n  n4_fast: "+text+"\n", 1)))
+		if err != nil || c.UPF.N4Fast != want {
+			t.Errorf("n4_fast: %s: %q, want %q, %v", text, c.UPF.N4Fast, want, err)
+		}
+	}
+	_, err := config.Parse([]byte(strings.Replace(upf, "\nupf:\n", "\nupf:\n  n4_fast: no\n", 1)))
+	if err == nil || !strings.Contains(err.Error(), `upf.n4_fast: "no" is not known`) {
+		t.Errorf("n4_fast: no: %v", err)
 	}
 }
 

@@ -2565,7 +2565,7 @@ type UPF struct {
 	EchoInterval  uint32                 `protobuf:"varint,8,opt,name=echo_interval,json=echoInterval,proto3" json:"echo_interval,omitempty"`
 	MssClamp      bool                   `protobuf:"varint,9,opt,name=mss_clamp,json=mssClamp,proto3" json:"mss_clamp,omitempty"`
 	UeMayReach    []string               `protobuf:"bytes,10,rep,name=ue_may_reach,json=ueMayReach,proto3" json:"ue_may_reach,omitempty"`
-	N4Fast        bool                   `protobuf:"varint,11,opt,name=n4_fast,json=n4Fast,proto3" json:"n4_fast,omitempty"`
+	N4Fast        string                 `protobuf:"bytes,11,opt,name=n4_fast,json=n4Fast,proto3" json:"n4_fast,omitempty"` // on, off
 	Announce      []*AnnounceEntry       `protobuf:"bytes,12,rep,name=announce,proto3" json:"announce,omitempty"`
 	RateBurst     uint32                 `protobuf:"varint,13,opt,name=rate_burst,json=rateBurst,proto3" json:"rate_burst,omitempty"` // milliseconds
 	UeToUe        string                 `protobuf:"bytes,14,opt,name=ue_to_ue,json=ueToUe,proto3" json:"ue_to_ue,omitempty"`         // drop, route, n6
@@ -2673,11 +2673,11 @@ func (x *UPF) GetUeMayReach() []string {
 	return nil
 }
 
-func (x *UPF) GetN4Fast() bool {
+func (x *UPF) GetN4Fast() string {
 	if x != nil {
 		return x.N4Fast
 	}
-	return false
+	return ""
 }
 
 func (x *UPF) GetAnnounce() []*AnnounceEntry {
@@ -12654,7 +12654,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\fue_may_reach\x18\n" +
 	" \x03(\tR\n" +
 	"ueMayReach\x12\x17\n" +
-	"\an4_fast\x18\v \x01(\bR\x06n4Fast\x125\n" +
+	"\an4_fast\x18\v \x01(\tR\x06n4Fast\x125\n" +
 	"\bannounce\x18\f \x03(\v2\x19.culvert.v1.AnnounceEntryR\bannounce\x12\x1d\n" +
 	"\n" +
 	"rate_burst\x18\r \x01(\rR\trateBurst\x12\x18\n" +

@@ -59,10 +59,10 @@ func toCore(c *config.Config, cpu int) {
 var designs = []design{
 	{name: "dp", paper: dpOffload, title: "XDP does all of a packet", configure: func(*config.Config, int) {}},
 	{name: steer, paper: steerOffload, title: "XDP hands packets to the core of their UE", configure: toCore},
-	{name: "cp", paper: cpOffload, title: "as DPOffload, and N4 is answered in XDP", configure: func(c *config.Config, _ int) { c.UPF.N4Fast = true }},
+	{name: "cp", paper: cpOffload, title: "as DPOffload, and N4 is answered in XDP", configure: func(c *config.Config, _ int) { c.UPF.N4Fast = config.On }},
 	{name: both, paper: steerOffload + "+" + cpOffload, title: "as SteerOffload, and N4 is answered in XDP", configure: func(c *config.Config, cpu int) {
 		toCore(c, cpu)
-		c.UPF.N4Fast = true
+		c.UPF.N4Fast = config.On
 	}},
 	{name: "soft", paper: softUPF, title: "user space over AF_XDP", configure: func(*config.Config, int) {}, soft: true},
 }

@@ -65,7 +65,10 @@ func Configure(c *config.Config, sessions int, fast bool) {
 	first := catalog.UENumber(catalog.FirstUE) - catalog.UENumber(catalog.UENet)
 	cost.MakeUPF(c, netip.PrefixFrom(catalog.UENet, 32-max(8, bits.Len32(first+uint32(sessions)))))
 	c.Interfaces = append(c.Interfaces, config.Interface{Name: PortN4, Mode: "native", Roles: []config.Role{config.RoleN4}})
-	c.UPF.N4, c.UPF.SMFs, c.UPF.N4Fast = []netip.Addr{upf}, config.Senders{n4}, fast
+	c.UPF.N4, c.UPF.SMFs, c.UPF.N4Fast = []netip.Addr{upf}, config.Senders{n4}, config.Off
+	if fast {
+		c.UPF.N4Fast = config.On
+	}
 	c.Limits.Sessions = uint32(max(256, 4*sessions))
 	c.Limits.Filters = uint32(1<<16 + 4*sessions)
 }
