@@ -195,8 +195,18 @@ func TestSessionEnds(t *testing.T) {
 				established(t, headend)
 				return s
 			}
+			ends := func(n int) func() bool { // of the RIB
+				return func() bool {
+					h.mu.Lock()
+					defer h.mu.Unlock()
+					return len(h.completed) >= n
+				}
+			}
 			first := inject()
 			eventually(t, "the policy arrives", func() bool { return h.has(100) })
+			if restart != 0 {
+				eventually(t, "the first one has sent all", ends(1))
+			}
 			first.Stop()
 			eventually(t, "the session is down", func() bool {
 				peers, err := headend.Peers(context.Background())
@@ -210,11 +220,7 @@ func TestSessionEnds(t *testing.T) {
 				t.Fatal("the policy went with the session")
 			}
 			inject()
-			eventually(t, "its peer has sent all", func() bool {
-				h.mu.Lock()
-				defer h.mu.Unlock()
-				return len(h.completed) > 1
-			})
+			eventually(t, "the second one has sent all", ends(2))
 			if !h.has(100) || slices.Contains(h.events, "withdraw 100") {
 				t.Errorf("events %q", h.events)
 			}
