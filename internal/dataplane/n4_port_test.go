@@ -50,50 +50,50 @@ func TestN4PortAnswers(t *testing.T) {
 
 // TestN4PortLeaves: the data path judges everything else, and what would not be for this host.
 func TestN4PortLeaves(t *testing.T) {
+	r := newN4Port(t)
 	mac := [6]byte(packet.Hex(hostA))
-	for name, c := range map[string]struct {
-		change func(*n4Rig)
-		ies    string
-		want   uint32
+	port4 := func(roles port.Roles, mac [6]byte) { must(t, r.d.Ports.Set(1, port.Port{Roles: roles, MAC: mac})) }
+	state := r.state.Get(0)
+	for _, c := range []struct {
+		what         string
+		change, undo func()
+		ies          string
+		want         uint32
 	}{
-		"another message": {ies: open5gsIdle + "0058000101", want: xdp.VerdictPass},
-		"no address of N4": {want: xdp.VerdictPass, change: func(r *n4Rig) {
-			s := r.state.Get(0)
-			s.Address = [4]abi.In6{}
-			r.state.Put(0, &s)
-		}},
-		"another host's frame": {want: xdp.VerdictPass, change: func(r *n4Rig) {
-			must(t, r.d.Ports.Set(1, port.Port{Roles: roleN4, MAC: [6]byte{2, 0, 0, 0, 0, 9}}))
-		}},
-		"another role": {want: xdp.VerdictDrop, change: func(r *n4Rig) {
-			must(t, r.d.Ports.Set(1, port.Port{Roles: roleN3, MAC: mac}))
-		}},
-		"a trace": {want: xdp.VerdictPass, change: func(r *n4Rig) {
-			must(t, r.d.Trace.Set(&event.TraceFilter{Source: prefix("10.4.0.0/24")}))
-			r.t.Cleanup(func() { must(t, r.d.Trace.Set(nil)) })
-		}},
-		"switched off": {want: xdp.VerdictPass, change: func(r *n4Rig) {
+		{what: "another message", ies: open5gsIdle + "0058000101", want: xdp.VerdictPass},
+		{what: "no address of N4", want: xdp.VerdictPass, change: func() {
+			none := state
+			none.Address = [4]abi.In6{}
+			r.state.Put(0, &none)
+		}, undo: func() { r.state.Put(0, &state) }},
+		{what: "another host's frame", want: xdp.VerdictPass, change: func() { port4(roleN4, [6]byte{2, 0, 0, 0, 0, 9}) }},
+		{what: "another role", want: xdp.VerdictDrop, change: func() { port4(roleN3, mac) }},
+		{
+			what: "a trace", want: xdp.VerdictPass, change: func() { must(t, r.d.Trace.Set(&event.TraceFilter{Source: prefix("10.4.0.0/24")})) },
+			undo: func() { must(t, r.d.Trace.Set(nil)) },
+		},
+		{what: "switched off", want: xdp.VerdictPass, change: func() {
 			must(t, r.d.maps[abi.MapNextProgram].Delete(uint32(abi.ProgramPROGRAM_N4FIRST)))
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := newN4Port(t)
-			must(t, r.d.Ports.Set(1, port.Port{Roles: roleN4, MAC: mac}))
-			ies := c.ies
-			if c.change != nil {
-				ies = update(open5gsForward, 1, 2, "10.200.0.9")
-				c.change(r)
-			}
-			frame, session := n4Frame("10.4.0.2", r.message(300, ies)), r.sessions.Get(n4Place)
-			verdict, got, err := r.program.Test(frame, 1)
-			must(t, err)
-			if verdict != c.want || !slices.Equal(got, frame) {
-				t.Errorf("verdict %s, want %s; frame %x", xdp.VerdictName(verdict), xdp.VerdictName(c.want), got)
-			}
-			if r.sessions.Get(n4Place) != session || r.d.sessionTables.PDR.Load(r.rule, 2) != r.forward[0] {
-				t.Error("the session changed")
-			}
-		})
+		port4(roleN4, mac)
+		ies := c.ies
+		if c.change != nil {
+			ies = update(open5gsForward, 1, 2, "10.200.0.9")
+			c.change()
+		}
+		frame, session := n4Frame("10.4.0.2", r.message(300, ies)), r.sessions.Get(n4Place)
+		verdict, got, err := r.program.Test(frame, 1)
+		must(t, err)
+		if verdict != c.want || !slices.Equal(got, frame) {
+			t.Errorf("%s: verdict %s, want %s; frame %x", c.what, xdp.VerdictName(verdict), xdp.VerdictName(c.want), got)
+		}
+		if r.sessions.Get(n4Place) != session || r.d.sessionTables.PDR.Load(r.rule, 2) != r.forward[0] {
+			t.Errorf("%s: the session changed", c.what)
+		}
+		if c.undo != nil {
+			c.undo()
+		}
 	}
 }
 
