@@ -258,8 +258,8 @@ var verifierCeiling = map[string]uint32{
 	abi.ProgCulvertXdp:     280_000,
 	abi.ProgCulvertCpu:     280_000, // the same, where packets are spread over CPUs
 	abi.ProgCulvertSpread:  15_000,
-	abi.ProgCulvertN4:      75_000,
-	abi.ProgCulvertN4First: 75_000, // the same, before the data path
+	abi.ProgCulvertN4:      60_000,
+	abi.ProgCulvertN4First: 60_000, // the same, before the data path
 	abi.ProgCulvertN4Port:  20,
 	abi.ProgCulvertPod:     40_000,
 	abi.ProgCulvertUplink:  80_000,
