@@ -13,19 +13,10 @@ import (
 
 // Membership describes a machine's place in its cluster.
 type Membership struct {
-	Uplinks []string       // those of the configuration
-	Address netip.Addr     // of this node in the underlay, if known
-	Nodes   []overlay.Node // the other nodes
-	Faults  *Faults        // nil: no daemon says so
-}
-
-// Faults is what is not used of a cluster: "what: why", or only why.
-type Faults struct {
-	Self    []string // of this node, by the others
-	Refused []string // other nodes
-	Partly  []string // other nodes, of which a part is not used
-	NoPath  []string // SR policies without a valid path
-	Paths   []string // other paths, and objects of the Kubernetes API with paths
+	Uplinks []string        // those of the configuration
+	Address netip.Addr      // of this node in the underlay, if known
+	Nodes   []overlay.Node  // the other nodes
+	Faults  *overlay.Faults // nil: no daemon says so
 }
 
 // membershipOf asks a daemon. It is nil for a node of no cluster.
@@ -38,7 +29,7 @@ func membershipOf(a agent.Service, running *config.Config) *Membership {
 	if err != nil || s.Overlay == nil || !s.Overlay.Self.Address.IsValid() {
 		return m // a node that has not joined yet has no status and no nodes
 	}
-	m.Address, m.Faults = s.Overlay.Self.Address, &Faults{}
+	m.Address, m.Faults = s.Overlay.Self.Address, &overlay.Faults{}
 	for _, p := range s.Overlay.Problems {
 		if strings.HasPrefix(p, agent.ProblemOthers) {
 			m.Faults.Self = append(m.Faults.Self, p)
@@ -61,13 +52,13 @@ func membershipOf(a agent.Service, running *config.Config) *Membership {
 	}
 	policies, _ := a.Policies() // likewise
 	for _, p := range policies {
-		m.Faults.addPaths(p)
+		addPaths(m.Faults, p)
 	}
 	return m
 }
 
 // addPaths adds a policy's paths that are not valid.
-func (f *Faults) addPaths(p agent.PolicyStatus) {
+func addPaths(f *overlay.Faults, p agent.PolicyStatus) {
 	isValid := func(v srpolicy.Verdict) bool { return v.Valid }
 	if len(p.Paths) > 0 && !slices.ContainsFunc(p.Paths, isValid) {
 		f.NoPath = append(f.NoPath, p.Name+": "+p.Paths[0].Why)

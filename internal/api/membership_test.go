@@ -48,7 +48,7 @@ func TestDoctorOfRefuser(t *testing.T) {
 	if _, err := dial(t, api.Endpoint{Socket: path}).Doctor(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	want := &api.Faults{
+	want := &overlay.Faults{
 		Self: []string{"other nodes refuse this node: why"}, Refused: []string{"node-3: locator; address"}, Partly: []string{"node-4: prefix"},
 		NoPath: []string{"node-4:ipv4: is down"}, Paths: []string{"srv6policy core: spec.node", "far of node-2:ipv4: no route"},
 	}

@@ -38,7 +38,7 @@ func memberOf(m *api.Membership, files *install.Files) *doctor.Overlay {
 	if m == nil {
 		return nil
 	}
-	return &doctor.Overlay{Uplinks: m.Uplinks, Address: m.Address, Nodes: m.Nodes, Faults: (*doctor.Faults)(m.Faults), BinDir: files.BinDir, ConfDir: files.ConfDir}
+	return &doctor.Overlay{Uplinks: m.Uplinks, Address: m.Address, Nodes: m.Nodes, Faults: m.Faults, BinDir: files.BinDir, ConfDir: files.ConfDir}
 }
 
 // membership is what a configuration says of the cluster; nil: it is none's.

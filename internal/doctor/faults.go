@@ -1,18 +1,13 @@
 package doctor
 
-import "fmt"
+import (
+	"fmt"
 
-// Faults is what is not used of a cluster: "what: why", or only why.
-type Faults struct {
-	Self    []string // of this node, by the others
-	Refused []string // other nodes
-	Partly  []string // other nodes, of which a part is not used
-	NoPath  []string // SR policies without a valid path
-	Paths   []string // other paths, and objects of the Kubernetes API with paths
-}
+	"github.com/culvert-net/culvert/internal/overlay"
+)
 
-// checks say what the daemon of a member, with a number of other nodes, refuses.
-func (f *Faults) checks(nodes int) []Check {
+// checkFaults says what the daemon of a member, with a number of other nodes, refuses.
+func checkFaults(f *overlay.Faults, nodes int) []Check {
 	vouched := advice("correct InternalIPs or podCIDRs of the Node, or the configuration of its agent; overlay.accept is for what no Node says")
 	return []Check{
 		check("this node, for the others", "they use what it says of itself",

@@ -14,10 +14,10 @@ import (
 // Overlay describes a member of a cluster. Its zero value says only that the node is
 // one.
 type Overlay struct {
-	Uplinks []string       // where the programs for tunnels run; empty: the interfaces of the routes
-	Address netip.Addr     // this node's in the underlay; not valid: one of the first uplink
-	Nodes   []overlay.Node // the others
-	Faults  *Faults        // nil: no daemon says so
+	Uplinks []string        // where the programs for tunnels run; empty: the interfaces of the routes
+	Address netip.Addr      // this node's in the underlay; not valid: one of the first uplink
+	Nodes   []overlay.Node  // the others
+	Faults  *overlay.Faults // nil: no daemon says so
 	// BinDir and ConfDir are the container runtime's folders of plugins and of
 	// network configurations. Without the latter there is no runtime to serve.
 	BinDir, ConfDir string
@@ -52,7 +52,7 @@ func (n *network) member() []Check {
 		checks = append(checks, n.ways())
 	}
 	if n.Overlay.Faults != nil {
-		checks = append(checks, n.Overlay.Faults.checks(len(n.Overlay.Nodes))...)
+		checks = append(checks, checkFaults(n.Overlay.Faults, len(n.Overlay.Nodes))...)
 	}
 	checks = append(checks, n.Overlay.plugins()...)
 	return append(checks, n.interfaces(slices.DeleteFunc(slices.Clone(n.Interfaces), isUplink))...)
