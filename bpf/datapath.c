@@ -140,8 +140,9 @@ int culvert_xdp(struct xdp_md *ctx)
 SEC("xdp.frags")
 int culvert_n4(struct xdp_md *ctx)
 {
+	struct port *in = port_of(ctx);
 	struct n4_datagram d = {};
-	int verdict = n4(ctx, &d);
+	int verdict = in ? n4(ctx, in, &d) : LEFT;
 
 	if (verdict != LEFT)
 		return verdict;
@@ -163,8 +164,9 @@ int culvert_n4_port(struct xdp_md *ctx)
 SEC("xdp.frags")
 int culvert_n4_first(struct xdp_md *ctx)
 {
+	struct port *in = port_of(ctx);
 	struct n4_datagram d = {};
-	int verdict = is_for_n4(ctx) ? n4(ctx, &d) : LEFT;
+	int verdict = in && is_for_n4(ctx, in) ? n4(ctx, in, &d) : LEFT;
 
 	if (verdict != LEFT)
 		return verdict;

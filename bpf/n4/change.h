@@ -24,7 +24,7 @@ struct n4_step {
 /* By the number of the rule in the session's entry. */
 struct n4_plan {
 	struct n4_step step[N4_RULES];
-	__u64 found; /* a rule of the FAR */
+	__u64 found; /* a rule of the FAR: here, since the verifier does not follow this memory */
 };
 
 INLINE __u64 *out_of(struct pdr *p)

@@ -290,14 +290,13 @@ INLINE int modification(struct xdp_md *ctx, struct n4_datagram *d, struct n4_wor
 
 /* A verdict, or LEFT. */
 INLINE int answer(struct xdp_md *ctx, struct n4_datagram *d, struct n4_peer *peer,
-		  struct n4_state *state)
+		  struct n4_state *state, __u32 port_flags)
 {
-	__u32 zero = 0, ifindex = ctx->ingress_ifindex;
+	__u32 zero = 0;
 	struct n4_work *w = bpf_map_lookup_elem(&journey_state, &zero);
-	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
 
 	_Static_assert(sizeof(*w) <= JOURNEY_STATE, "struct n4_work");
-	if (!in || !w || !d->whole || !udp_is_sound(ctx, d, in->flags))
+	if (!w || !d->whole || !udp_is_sound(ctx, d, port_flags))
 		return LEFT;
 	__builtin_memset(w, 0, sizeof(*w));
 	if (!read_message(ctx, &w->message, d->l4 + UDP_LEN, d->length - UDP_LEN, state->key))
@@ -324,7 +323,7 @@ INLINE void note_left(struct xdp_md *ctx, struct n4_datagram *d)
 }
 
 /* A verdict, or LEFT: nothing was changed. */
-INLINE int n4(struct xdp_md *ctx, struct n4_datagram *d)
+INLINE int n4(struct xdp_md *ctx, struct port *in, struct n4_datagram *d)
 {
 	__u32 zero = 0;
 	struct n4_state *state = bpf_map_lookup_elem(&n4_state, &zero);
@@ -334,17 +333,15 @@ INLINE int n4(struct xdp_md *ctx, struct n4_datagram *d)
 		return LEFT;
 	peer = bpf_map_lookup_elem(&n4_peer, &d->from);
 	d->known = peer && peer->association;
-	return d->known ? answer(ctx, d, peer, state) : LEFT;
+	return d->known ? answer(ctx, d, peer, state, in->flags) : LEFT;
 }
 
 /* Whether the journey would let to this host what an SMF sends to it by this port. */
-INLINE int is_for_n4(struct xdp_md *ctx)
+INLINE int is_for_n4(struct xdp_md *ctx, struct port *in)
 {
-	__u32 ifindex = ctx->ingress_ifindex;
-	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
 	__u8 *eth = at(ctx, 0, ETH_LEN);
 
-	return in && eth && (in->flags & (PORT_N4 | PORT_STEERED)) == PORT_N4 &&
+	return eth && (in->flags & (PORT_N4 | PORT_STEERED)) == PORT_N4 &&
 	       is_for_port(in->mac, eth) && !node_settings.trace;
 }
 
