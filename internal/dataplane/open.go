@@ -314,17 +314,18 @@ func (d *DataPlane) openN4(spec *ebpf.CollectionSpec) (err error) {
 	}
 	p := d.samePrograms(spec, n4Programs)
 	if p == nil {
-		p, err = d.loadAndPin(n4Programs)
+		if p, err = d.loadAndPin(n4Programs); err != nil {
+			closeAll(p)
+			return err
+		}
 	}
-	if err == nil {
-		err = errors.Join(
-			next.Put(uint32(abi.ProgramPROGRAM_DATA_PATH), d.prog),
-			next.Put(uint32(abi.ProgramPROGRAM_N4), p[abi.ProgCulvertN4]),
-			next.Put(uint32(abi.ProgramPROGRAM_N4FIRST), p[abi.ProgCulvertN4First]),
-			d.XDP.RunOnN4(p[abi.ProgCulvertN4Port]))
-		d.Ports.CarriesN4Alone = d.XDP.CarriesN4Alone
-	}
-	return errors.Join(err, p[abi.ProgCulvertN4].Close(), p[abi.ProgCulvertN4First].Close()) // the table keeps them
+	d.Ports.CarriesN4Alone = d.XDP.CarriesN4Alone
+	return errors.Join(
+		next.Put(uint32(abi.ProgramPROGRAM_DATA_PATH), d.prog),
+		next.Put(uint32(abi.ProgramPROGRAM_N4), p[abi.ProgCulvertN4]),
+		next.Put(uint32(abi.ProgramPROGRAM_N4FIRST), p[abi.ProgCulvertN4First]),
+		d.XDP.RunOnN4(p[abi.ProgCulvertN4Port]),
+		p[abi.ProgCulvertN4].Close(), p[abi.ProgCulvertN4First].Close()) // the table keeps them
 }
 
 // n4Programs answer PFCP.

@@ -121,14 +121,18 @@ func (d *DataPlane) samePrograms(spec *ebpf.CollectionSpec, names []string) map[
 	for _, name := range names {
 		p := d.pins.SameProgram(name, spec, d.maps, d.build)
 		if p == nil {
-			for _, p := range out {
-				p.Close()
-			}
+			closeAll(out)
 			return nil
 		}
 		out[name] = p
 	}
 	return out
+}
+
+func closeAll(programs map[string]*ebpf.Program) {
+	for _, p := range programs {
+		p.Close()
+	}
 }
 
 // loadAndPin loads programs beside those that run, and pins them.
