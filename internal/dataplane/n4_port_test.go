@@ -1,7 +1,7 @@
 package dataplane
 
 import (
-	"path/filepath"
+	"cmp"
 	"slices"
 	"testing"
 
@@ -53,14 +53,15 @@ func TestN4PortLeaves(t *testing.T) {
 	r := newN4Port(t)
 	mac := [6]byte(packet.Hex(hostA))
 	port4 := func(roles port.Roles, mac [6]byte) { must(t, r.d.Ports.Set(1, port.Port{Roles: roles, MAC: mac})) }
-	state := r.state.Get(0)
+	state, answered := r.state.Get(0), update(open5gsForward, 1, 2, "10.200.0.9")
 	for _, c := range []struct {
-		what         string
+		what, from   string // from: else the SMF
 		change, undo func()
 		ies          string
 		want         uint32
 	}{
 		{what: "another message", ies: open5gsIdle + "0058000101", want: xdp.VerdictPass},
+		{what: "a stranger", from: "10.4.0.7", want: xdp.VerdictPass},
 		{what: "no address of N4", want: xdp.VerdictPass, change: func() {
 			none := state
 			none.Address = [4]abi.In6{}
@@ -77,12 +78,10 @@ func TestN4PortLeaves(t *testing.T) {
 		}},
 	} {
 		port4(roleN4, mac)
-		ies := c.ies
 		if c.change != nil {
-			ies = update(open5gsForward, 1, 2, "10.200.0.9")
 			c.change()
 		}
-		frame, session := n4Frame("10.4.0.2", r.message(300, ies)), r.sessions.Get(n4Place)
+		frame, session := n4Frame(cmp.Or(c.from, "10.4.0.2"), r.message(300, cmp.Or(c.ies, answered))), r.sessions.Get(n4Place)
 		verdict, got, err := r.program.Test(frame, 1)
 		must(t, err)
 		if verdict != c.want || !slices.Equal(got, frame) {
@@ -101,15 +100,7 @@ func TestN4PortLeaves(t *testing.T) {
 // path answers N4; a daemon that starts again finds the program pinned.
 func TestN4PortIsAttached(t *testing.T) {
 	path := pinPath(t)
-	pinned := func(name string) ebpf.ProgramID {
-		p, err := ebpf.LoadPinnedProgram(filepath.Join(path, "programs", name), nil)
-		must(t, err)
-		defer p.Close()
-		info, err := p.Info()
-		must(t, err)
-		id, _ := info.ID()
-		return id
-	}
+	pinned := func(name string) ebpf.ProgramID { return pinnedID(t, path, name) }
 	inOwnNamespace(t, func() {
 		opts := Options{PinPath: path, Limits: smallLimits, N4Places: 64}
 		d := openWith(t, opts)

@@ -242,11 +242,11 @@ func TestSameBuildIsNotLoadedAgain(t *testing.T) {
 		_, err := d.XDP.Attach(1, attach.ModeGeneric)
 		must(t, err)
 		must(t, d.Close())
-		id := programID(t, path)
+		id := pinnedID(t, path, abi.ProgCulvertXdp)
 		record := filepath.Join(path, "layout", abi.ProgCulvertXdp)
 
 		d = openPinned(t, path)
-		if got := programID(t, path); got != id {
+		if got := pinnedID(t, path, abi.ProgCulvertXdp); got != id {
 			t.Errorf("program %d was loaded over %d, which is the same", got, id)
 		}
 		if got := linkProgram(t, 1); got != id {
@@ -265,10 +265,10 @@ func TestSameBuildIsNotLoadedAgain(t *testing.T) {
 			"of another program": func() { relink(t, record, recorded+"0") },
 			"a map made anew":    func() { repin(t, path, abi.MapErrorsLeft) },
 		} {
-			before := programID(t, path)
+			before := pinnedID(t, path, abi.ProgCulvertXdp)
 			damage()
 			d = openPinned(t, path)
-			after := programID(t, path)
+			after := pinnedID(t, path, abi.ProgCulvertXdp)
 			if after == before {
 				t.Errorf("%s: the pinned program was taken", name)
 			}
@@ -279,10 +279,10 @@ func TestSameBuildIsNotLoadedAgain(t *testing.T) {
 		}
 
 		d = openWith(t, Options{PinPath: path, Limits: smallLimits, edit: otherBuild})
-		other := programID(t, path)
+		other := pinnedID(t, path, abi.ProgCulvertXdp)
 		must(t, d.Close())
 		openPinned(t, path)
-		if got := programID(t, path); got == other {
+		if got := pinnedID(t, path, abi.ProgCulvertXdp); got == other {
 			t.Error("the program of another build was taken")
 		}
 	})
@@ -307,9 +307,10 @@ func repin(t *testing.T, path, name string) {
 	must(t, fresh.Pin(at))
 }
 
-func programID(t *testing.T, path string) ebpf.ProgramID {
+// pinnedID is a program that is pinned.
+func pinnedID(t *testing.T, path, name string) ebpf.ProgramID {
 	t.Helper()
-	p, err := ebpf.LoadPinnedProgram(filepath.Join(path, "programs", abi.ProgCulvertXdp), nil)
+	p, err := ebpf.LoadPinnedProgram(filepath.Join(path, "programs", name), nil)
 	must(t, err)
 	defer p.Close()
 	info, err := p.Info()

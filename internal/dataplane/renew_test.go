@@ -79,8 +79,8 @@ func TestOtherLayoutIsCopied(t *testing.T) {
 				t.Errorf("%s: the interface runs program %d before Sweep, want %d", what, got, id)
 			}
 			must(t, d.Sweep())
-			if got := linkProgram(t, 1); got == id || got != programID(t, path) {
-				t.Errorf("%s: the interface runs program %d, formerly %d, pinned is %d", what, got, id, programID(t, path))
+			if got := linkProgram(t, 1); got == id || got != pinnedID(t, path, abi.ProgCulvertXdp) {
+				t.Errorf("%s: the interface runs program %d, formerly %d, pinned is %d", what, got, id, pinnedID(t, path, abi.ProgCulvertXdp))
 			}
 			if after := dump(t, d); after != before {
 				t.Errorf("%s: the tables changed:\n%s", what, difference(before, after))
@@ -123,8 +123,8 @@ func TestExchangeIsFinished(t *testing.T) {
 		if got := d.XDP.Attached(); len(got) != 1 || got[1] != attach.ModeGeneric {
 			t.Errorf("Attached() = %v, want lo", got)
 		}
-		if got := linkProgram(t, 1); got != programID(t, path) {
-			t.Errorf("lo runs program %d, want %d", got, programID(t, path))
+		if got := linkProgram(t, 1); got != pinnedID(t, path, abi.ProgCulvertXdp) {
+			t.Errorf("lo runs program %d, want %d", got, pinnedID(t, path, abi.ProgCulvertXdp))
 		}
 		must(t, d.Close())
 		if got := list(t, parent); len(got) != 1 {

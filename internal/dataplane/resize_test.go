@@ -251,7 +251,7 @@ func TestOtherLimits(t *testing.T) {
 		limits := resizeLimits
 		c.change(&limits)
 		d := start(c.name, limits)
-		id := programID(t, path)
+		id := pinnedID(t, path, abi.ProgCulvertXdp)
 		if got := linkOf(t, w); got != id {
 			t.Errorf("%s: the interface runs program %d, want %d", c.name, got, id)
 		}
@@ -327,7 +327,7 @@ func TestLimitsThatAreTooSmall(t *testing.T) {
 	t.Cleanup(func() { must(t, Remove(path)) })
 	d := openWith(t, Options{PinPath: path, Limits: resizeLimits})
 	putAll(t, d, 1, "lo")
-	before, id := dump(t, d), programID(t, path)
+	before, id := dump(t, d), pinnedID(t, path, abi.ProgCulvertXdp)
 	must(t, d.Close())
 	for what, c := range map[string]struct {
 		limit func(*Limits) *uint32
@@ -352,7 +352,7 @@ func TestLimitsThatAreTooSmall(t *testing.T) {
 			}
 		}
 		d = openWith(t, Options{PinPath: path, Limits: resizeLimits})
-		if after := dump(t, d); after != before || programID(t, path) != id {
+		if after := dump(t, d); after != before || pinnedID(t, path, abi.ProgCulvertXdp) != id {
 			t.Errorf("%s: a refused Open changed the tables:\n%s", what, difference(before, after))
 		}
 		must(t, d.Close())
