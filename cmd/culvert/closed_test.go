@@ -18,11 +18,12 @@ func newPort(t *testing.T) *node {
 	return n
 }
 
-// kernelAnswers says whether the node's kernel gets a SYN for a port, where nobody listens.
-func (n *node) kernelAnswers(t *testing.T, port string) (gets bool) {
+// kernelAnswers says whether the node's kernel gets a SYN for a port, where nobody listens, within
+// a time.
+func (n *node) kernelAnswers(t *testing.T, port string, within time.Duration) (gets bool) {
 	t.Helper()
 	n.peer.Do(t, func() {
-		c, err := net.DialTimeout("tcp", net.JoinHostPort("2001:db8:9::1", port), 300*time.Millisecond)
+		c, err := net.DialTimeout("tcp", net.JoinHostPort("2001:db8:9::1", port), within)
 		switch {
 		case err == nil:
 			c.Close()
@@ -41,10 +42,15 @@ func (n *node) kernelAnswers(t *testing.T, port string) (gets bool) {
 // isClosed fails unless the kernel gets SSH, which host lists, and gets HTTP if the node is open.
 func (n *node) isClosed(t *testing.T, when string, want bool) {
 	t.Helper()
-	if !n.kernelAnswers(t, "22") {
+	const patient, brief = 20 * time.Second, 300 * time.Millisecond
+	if !n.kernelAnswers(t, "22", patient) {
 		t.Errorf("%s: no SSH", when)
 	}
-	if got := !n.kernelAnswers(t, "80"); got != want {
+	within := patient
+	if want {
+		within = brief
+	}
+	if got := !n.kernelAnswers(t, "80", within); got != want {
 		t.Errorf("%s: closed: %v, want %v", when, got, want)
 	}
 }
