@@ -70,10 +70,13 @@ INLINE int udp_is_sound(struct xdp_md *ctx, struct n4_datagram *d, __u32 port_fl
 	return sum_fold(sum) == 0xffff;
 }
 
-INLINE int find_datagram4(struct n4_datagram *d, struct ipv4 *ip, __u32 l3_length)
+/* The frame has `room` octets behind its Ethernet header, of which the last ones may be padding. */
+INLINE int find_datagram4(struct n4_datagram *d, struct ipv4 *ip, __u32 room)
 {
+	__u32 length = be16(ld16(&ip->length));
+
 	if (ip->version_ihl != 0x45 || ip->protocol != NH_UDP ||
-	    ld16(&ip->fragment) & be16(IPV4_OFFSET_MASK) || be16(ld16(&ip->length)) != l3_length ||
+	    ld16(&ip->fragment) & be16(IPV4_OFFSET_MASK) || length > room ||
 	    sum_fold(ipv4_sum(ip)) != 0xffff)
 		return 0;
 	d->whole = !(ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK));
@@ -85,34 +88,33 @@ INLINE int find_datagram4(struct n4_datagram *d, struct ipv4 *ip, __u32 l3_lengt
 	st32(&d->to.b[12], ld32(&ip->dst));
 	d->version = 4;
 	d->l4 = ETH_LEN + IPV4_LEN;
-	d->length = l3_length - IPV4_LEN;
+	d->length = length - IPV4_LEN;
 	return 1;
 }
 
-INLINE int find_datagram6(struct xdp_md *ctx, struct n4_datagram *d, struct ipv6 *ip,
-			  __u32 l3_length)
+INLINE int find_datagram6(struct xdp_md *ctx, struct n4_datagram *d, struct ipv6 *ip, __u32 room)
 {
 	__u8 *fragment = at(ctx, ETH_LEN + IPV6_LEN, FRAGMENT_LEN + UDP_LEN);
 	int first = fragment && ip->next_header == NH_FRAGMENT && *fragment == NH_UDP &&
 		    !(ld16(fragment + 2) & be16(IPV6_OFFSET_MASK));
 	__u32 headers = IPV6_LEN + (first ? FRAGMENT_LEN : 0);
+	__u32 length = IPV6_LEN + be16(ld16(&ip->payload_length));
 
-	if (!is_ipv6(ip) || !(first || ip->next_header == NH_UDP) ||
-	    IPV6_LEN + be16(ld16(&ip->payload_length)) != l3_length)
+	if (!is_ipv6(ip) || !(first || ip->next_header == NH_UDP) || length > room)
 		return 0;
 	copy16(&d->from, &ip->src);
 	copy16(&d->to, &ip->dst);
 	d->whole = !first;
 	d->version = 6;
 	d->l4 = ETH_LEN + headers;
-	d->length = l3_length - headers;
+	d->length = length - headers;
 	return 1;
 }
 
 /* An untagged frame with a datagram for one of this node's N4 addresses. */
 INLINE int find_datagram(struct xdp_md *ctx, struct n4_datagram *d, struct n4_state *state)
 {
-	__u32 i, length = (long)ctx->data_end - (long)ctx->data - ETH_LEN;
+	__u32 i, room = (long)ctx->data_end - (long)ctx->data - ETH_LEN;
 	__u8 *eth = at(ctx, 0, ETH_LEN + IPV4_LEN + UDP_LEN);
 	void *six = at(ctx, 0, ETH_LEN + IPV6_LEN + UDP_LEN);
 	int found = 0;
@@ -120,9 +122,9 @@ INLINE int find_datagram(struct xdp_md *ctx, struct n4_datagram *d, struct n4_st
 	if (!eth)
 		return 0;
 	if (ld16(eth + 12) == be16(TYPE_IPV4))
-		found = find_datagram4(d, (void *)eth + ETH_LEN, length);
+		found = find_datagram4(d, (void *)eth + ETH_LEN, room);
 	else if (six && ld16(eth + 12) == be16(TYPE_IPV6))
-		found = find_datagram6(ctx, d, six + ETH_LEN, length);
+		found = find_datagram6(ctx, d, six + ETH_LEN, room);
 	for (i = 0; found && i < N4_ADDRESSES; i++)
 		if (equal16(&state->address[i], &d->to))
 			return 1;

@@ -48,6 +48,9 @@ func TestN4PortAnswers(t *testing.T) {
 	r.expect("active", update(open5gsForward, 1, 2, "10.200.0.9"), r.forward[1], r.act[0])
 }
 
+// TestN4PortHeartbeats: heartbeats are answered there, too.
+func TestN4PortHeartbeats(t *testing.T) { newN4Port(t).heartbeats() }
+
 // TestN4PortLeaves: the data path judges everything else, and what would not be for this host.
 func TestN4PortLeaves(t *testing.T) {
 	r := newN4Port(t)

@@ -390,17 +390,27 @@ func TestN4KnowsWhereRulesLead(t *testing.T) {
 	r.expect("without one, which is known now", active, r.forward[1], r.act[0])
 }
 
-// TestN4Heartbeats are answered for a minute without the daemon.
+// TestN4Heartbeats are answered for a minute without the daemon, also where a card has padded them
+// to the shortest frame of Ethernet.
 func TestN4Heartbeats(t *testing.T) {
 	r := newN4Rig(t)
+	r.heartbeats()
+}
+
+func (r *n4Rig) heartbeats() {
+	t := r.t
+	t.Helper()
 	request := func(recovery uint32) []byte {
 		b := []byte{0x20, 1, 0, 12, 0, 0, 7, 0, 0, 96, 0, 4}
 		return binary.BigEndian.AppendUint32(b, recovery)
 	}
 	want := []byte{0x20, 2, 0, 12, 0, 0, 7, 0, 0, 96, 0, 4, 0xe0, 0, 0, 1}
 	for _, smf := range []string{"10.4.0.2", "fc00:4::2"} {
-		if got := r.ask(n4Frame(smf, request(0xd0000002))); !slices.Equal(got, want) {
-			t.Errorf("%s: %x, want %x", smf, got, want)
+		for padding := range 4 {
+			frame := append(n4Frame(smf, request(0xd0000002)), make([]byte, padding)...)
+			if got := r.ask(frame); !slices.Equal(got, want) {
+				t.Errorf("%s, %d octets of padding: %x, want %x", smf, padding, got, want)
+			}
 		}
 	}
 	for name, frame := range map[string][]byte{
