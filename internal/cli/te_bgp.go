@@ -88,7 +88,7 @@ func (a *app) startEngine(ctx context.Context, file *netfile.Network, nodes map[
 		return nil, nil, err
 	}
 	paths.injector = bgp.NewInjector(s.speaker)
-	if err := errors.Join(paths.put(had), s.speaker.Connect()); err != nil {
+	if err := errors.Join(paths.change(had, nil), s.speaker.Connect()); err != nil {
 		s.stop()
 		return nil, nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/cmdline"
@@ -46,8 +47,9 @@ func TestTopologyByBGPErrors(t *testing.T) {
 
 // received is a bgp.Handler that keeps candidate paths.
 type received struct {
-	mu    sync.Mutex
-	paths []bgp.Path
+	mu        sync.Mutex
+	paths     []bgp.Path
+	withdrawn []srpolicy.Advertised
 }
 
 func (r *received) Put(p bgp.Path) {
@@ -56,7 +58,12 @@ func (r *received) Put(p bgp.Path) {
 	r.paths = append(r.paths, p)
 }
 
-func (r *received) Withdraw(srpolicy.Advertised) {}
+func (r *received) Withdraw(a srpolicy.Advertised) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.withdrawn = append(r.withdrawn, a)
+}
+
 func (r *received) Complete(netip.Addr)          {}
 func (r *received) Speaks(netip.Addr, []string)  {}
 
@@ -64,6 +71,12 @@ func (r *received) list() []bgp.Path {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.paths)
+}
+
+func (r *received) gone() []srpolicy.Advertised {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.withdrawn)
 }
 
 // listenAt is a headend that receives candidate paths from the engine.
@@ -153,6 +166,22 @@ func TestWriteByBGP(t *testing.T) {
 			t.Fatal(err)
 		}
 		wait(t, "a change arrives", func() bool { return len(named.list()) == i+2 })
+	}
+	ready := headend.Path{CandidatePath: srpolicy.CandidatePath{Policy: "red", Preference: 149, SegmentLists: lists[:1]}, Of: red, Repair: true}
+	if err := h.Put(t.Context(), []headend.Path{ready}); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "a repair path arrives", func() bool { return len(named.list()) == 4 })
+	want = srpolicy.Advertised{Color: 1, Endpoint: red.Endpoint, Distinguisher: ^uint32(0x0a000001), Name: "te:repair:red", Preference: 149, SegmentLists: lists[:1]}
+	if got := named.list()[3]; fmt.Sprint(got.Advertised) != fmt.Sprint(want) || h.RepairName("te", red) != observed.PathName(got.Node, got.Advertised) || h.RepairName("te", red) == h.PathName("te", red) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	if err := h.Remove(t.Context(), []headend.Path{ready}); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "it goes", func() bool { return len(named.gone()) > 0 })
+	if got := named.gone(); len(got) != 1 || got[0].Distinguisher != want.Distinguisher || len(paths.paths) != 1 {
+		t.Errorf("%+v are withdrawn, %+v are left", got, paths.paths)
 	}
 	if got := other.list(); len(got) > 0 {
 		t.Errorf("another headend takes %+v", got)

@@ -109,17 +109,40 @@ type byKubernetes struct {
 
 // PathName is what the agent calls the path of the object.
 func (w byKubernetes) PathName(_ string, p headend.Policy) string {
-	return observed.KubePathName(w.paths.PathName(w.node, p.Color, p.Endpoint))
+	return w.name(headend.Path{Of: p})
+}
+
+// RepairName is what it calls the repair path.
+func (w byKubernetes) RepairName(_ string, p headend.Policy) string {
+	return w.name(headend.Path{Of: p, Repair: true})
+}
+
+func (w byKubernetes) name(p headend.Path) string {
+	return observed.KubePathName(w.paths.PathName(w.node, enginePath(p)))
 }
 
 // Put writes the objects.
 func (w byKubernetes) Put(ctx context.Context, paths []headend.Path) error {
+	return w.paths.Put(ctx, w.node, enginePaths(paths))
+}
+
+// Remove deletes them.
+func (w byKubernetes) Remove(ctx context.Context, paths []headend.Path) error {
+	return w.paths.Remove(ctx, w.node, enginePaths(paths))
+}
+
+func enginePaths(paths []headend.Path) []kube.EnginePath {
 	all := make([]kube.EnginePath, len(paths))
 	for i, p := range paths {
-		all[i] = kube.EnginePath{Advertised: srpolicy.Advertised{Color: p.Of.Color, Endpoint: p.Of.Endpoint, Preference: p.Preference, SegmentLists: p.SegmentLists},
-			DelayConstraint: p.DelayConstraint}
+		all[i] = enginePath(p)
 	}
-	return w.paths.Put(ctx, w.node, all)
+	return all
+}
+
+// enginePath is a candidate path as the cluster has it.
+func enginePath(p headend.Path) kube.EnginePath {
+	return kube.EnginePath{Advertised: srpolicy.Advertised{Color: p.Of.Color, Endpoint: p.Of.Endpoint, Preference: p.Preference, SegmentLists: p.SegmentLists},
+		DelayConstraint: p.DelayConstraint, Repair: p.Repair}
 }
 
 // writers has headends write their candidate paths as engine.write says. Headends that are no

@@ -186,6 +186,47 @@ func TestEnginesShareALease(t *testing.T) {
 	}
 }
 
+// With engine.repair there is an object for each repair list, and without it no more.
+func TestRepairByKubernetes(t *testing.T) {
+	t.Parallel()
+	k, files, listens := clusterOf(t, 1)
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(engine string) {
+		t.Helper()
+		if err := os.WriteFile(files[0]+".new", []byte(strings.Replace(string(text), "engine: {", "engine: {"+engine, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(files[0]+".new", files[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready := func() (specs []map[string]any) {
+		for name, o := range k.policies() {
+			if strings.HasSuffix(name, "-repair") {
+				specs = append(specs, o["spec"].(map[string]any))
+			}
+		}
+		return specs
+	}
+	write("repair: true, ")
+	go command(t.Context(), "", "te", "run", files[0], "--topology", "kubernetes", "--kubeconfig", k.kubeconfig())
+	waitForState(t, listens[0], func(s loop.State) bool { return s.Counts.Changes > 0 })
+	wait(t, "there are repair lists", func() bool { return len(ready()) > 0 })
+	for _, spec := range ready() {
+		if spec["node"] != "a" || spec["egressNode"] != "2001:db8::d" || spec["preference"] != 149.0 && spec["preference"] != 99.0 {
+			t.Errorf("%v", spec)
+		}
+	}
+	write("")
+	wait(t, "they are gone", func() bool { return len(ready()) == 0 })
+	if len(k.policies()) == 0 {
+		t.Error("the paths that packets take are gone, too")
+	}
+}
+
 // An engine's object that somebody else changes, or an object in its place, is not fought over.
 func TestEngineDoesNotFight(t *testing.T) {
 	t.Parallel()

@@ -46,13 +46,13 @@ func (r remote) RepairName(engine string, p headend.Policy) string {
 }
 
 // Remove removes candidate paths that the API has added.
-func (r remote) Remove(ctx context.Context, names []string) error {
-	if len(names) == 0 {
+func (r remote) Remove(ctx context.Context, paths []headend.Path) error {
+	if len(paths) == 0 {
 		return nil
 	}
-	refs := make([]desired.Ref, len(names))
-	for i, name := range names {
-		refs[i] = desired.Ref{Kind: desired.KindCandidatePath, Key: name}
+	refs := make([]desired.Ref, len(paths))
+	for i, p := range paths {
+		refs[i] = desired.Ref{Kind: desired.KindCandidatePath, Key: p.Name}
 	}
 	_, err := r.Delete(ctx, refs)
 	return err

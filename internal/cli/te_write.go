@@ -45,20 +45,29 @@ type byBGP struct {
 	prefix string     // of the engine's names
 }
 
-// advertised is a candidate path as BGP carries it. Its distinguisher is the headend's router ID: one
-// engine may have paths of the same color and endpoint for several headends.
-func (h byBGP) advertised(color uint32, endpoint netip.Addr) srpolicy.Advertised {
-	a := srpolicy.Advertised{Color: color, Endpoint: endpoint}
+// advertised is a candidate path as BGP carries it. Its distinguisher is the headend's router ID, with
+// all bits turned over for a repair path: one engine may have paths of the same color and endpoint
+// for several headends.
+func (h byBGP) advertised(p headend.Policy, repair bool) srpolicy.Advertised {
+	a := srpolicy.Advertised{Color: p.Color, Endpoint: p.Endpoint, Name: h.prefix + p.Name}
 	if h.router.Is4() {
 		id := h.router.As4()
 		a.Distinguisher = binary.BigEndian.Uint32(id[:])
+	}
+	if repair {
+		a.Distinguisher, a.Name = ^a.Distinguisher, h.prefix+"repair:"+p.Name
 	}
 	return a
 }
 
 // PathName is what the headend calls the engine's path of a policy.
 func (h byBGP) PathName(_ string, p headend.Policy) string {
-	return observed.PathName(h.self, h.advertised(p.Color, p.Endpoint))
+	return observed.PathName(h.self, h.advertised(p, false))
+}
+
+// RepairName is what it calls the repair path.
+func (h byBGP) RepairName(_ string, p headend.Policy) string {
+	return observed.PathName(h.self, h.advertised(p, true))
 }
 
 // Put advertises candidate paths to the headend.
@@ -66,38 +75,44 @@ func (h byBGP) Put(_ context.Context, paths []headend.Path) error {
 	if !h.router.Is4() {
 		return errors.New("router_id is missing (fix: give the node's entry in the file the bgp.router_id of its daemon)")
 	}
-	var list []bgp.Injection
-	for _, p := range paths {
-		list = append(list, h.injection(p.Of, p.CandidatePath))
-	}
-	return h.paths.put(list)
+	return h.paths.change(h.injections(paths), nil)
 }
 
-// injection is a candidate path of a policy for this headend alone.
-func (h byBGP) injection(p headend.Policy, c srpolicy.CandidatePath) bgp.Injection {
-	a := h.advertised(p.Color, p.Endpoint)
-	a.Name, a.Preference, a.SegmentLists = h.prefix+p.Name, c.Preference, c.SegmentLists
-	return bgp.Injection{Advertised: a, Headends: []netip.Addr{h.router}}
+// Remove withdraws candidate paths from the headend.
+func (h byBGP) Remove(_ context.Context, paths []headend.Path) error {
+	return h.paths.change(nil, h.injections(paths))
+}
+
+// injections are candidate paths for this headend alone.
+func (h byBGP) injections(paths []headend.Path) (list []bgp.Injection) {
+	for _, p := range paths {
+		a := h.advertised(p.Of, p.Repair)
+		a.Preference, a.SegmentLists = p.Preference, p.SegmentLists
+		list = append(list, bgp.Injection{Advertised: a, Headends: []netip.Addr{h.router}})
+	}
+	return list
 }
 
 // has are the paths of an earlier engine that the headend has.
-func (h byBGP) has(ctx context.Context) (list []bgp.Injection, err error) {
+func (h byBGP) has(ctx context.Context) ([]bgp.Injection, error) {
 	policies, err := h.remote.Policies(ctx)
 	if err != nil {
 		return nil, err
 	}
-	paths, err := h.CandidatePaths(ctx, "")
+	all, err := h.CandidatePaths(ctx, "")
 	if err != nil {
 		return nil, err
 	}
+	var ours []headend.Path
 	for _, p := range policies {
-		for _, c := range paths {
-			if c.Origin == desired.OriginBGP && p.Endpoint.IsValid() && c.Name == h.PathName("", p) {
-				list = append(list, h.injection(p, c.CandidatePath))
+		for _, c := range all {
+			repair := c.Name == h.RepairName("", p)
+			if c.Origin == desired.OriginBGP && p.Endpoint.IsValid() && (repair || c.Name == h.PathName("", p)) {
+				ours = append(ours, headend.Path{CandidatePath: c.CandidatePath, Of: p, Repair: repair})
 			}
 		}
 	}
-	return list, nil
+	return h.injections(ours), nil
 }
 
 // forget is a speaker in the engine's place that advertises nothing: headends drop what they had of
@@ -154,13 +169,18 @@ type pathKey struct {
 	endpoint             netip.Addr
 }
 
-// put advertises paths beside the others: all of them, or none.
-func (a *advertiser) put(list []bgp.Injection) error {
+func keyOf(v bgp.Injection) pathKey { return pathKey{v.Color, v.Distinguisher, v.Endpoint} }
+
+// change advertises paths beside the others, and others no more: all of it, or nothing.
+func (a *advertiser) change(put, remove []bgp.Injection) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	next := maps.Clone(a.paths)
-	for _, v := range list {
-		next[pathKey{v.Color, v.Distinguisher, v.Endpoint}] = v
+	for _, v := range remove {
+		delete(next, keyOf(v))
+	}
+	for _, v := range put {
+		next[keyOf(v)] = v
 	}
 	if _, err := a.injector.Set(slices.Collect(maps.Values(next))); err != nil {
 		return err

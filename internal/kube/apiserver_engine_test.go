@@ -72,7 +72,7 @@ func TestEngineOnAPIServer(t *testing.T) {
 	both := []EnginePath{enginePath(6, "fc00:0:3:1::", "fc00:0:2:6::"), enginePath(100, "fc00:0:2:6::")}
 	versions := func() (all []string) {
 		for _, a := range both {
-			all = append(all, s.get(t, policyObject(paths.objectName(me, a.Advertised), nil)).GetResourceVersion())
+			all = append(all, s.get(t, policyObject(paths.objectName(me, a), nil)).GetResourceVersion())
 		}
 		return all
 	}
@@ -86,6 +86,9 @@ func TestEngineOnAPIServer(t *testing.T) {
 	both[0] = enginePath(6, "fc00:0:2:6::")
 	if err := paths.Put(t.Context(), me, both); err != nil || versions()[0] == before[0] || versions()[1] != before[1] {
 		t.Errorf("one path changes, and no other: %v", err)
+	}
+	if err := paths.Remove(t.Context(), me, both[1:]); err != nil {
+		t.Errorf("to delete its own: %v", err)
 	}
 	t.Run("rights", func(t *testing.T) { s.engineRights(t, e) })
 	t.Run("color", func(t *testing.T) { s.colors(t) })

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -177,20 +176,26 @@ func (e *Engine) Paths(name string) (EnginePaths, error) {
 	return EnginePaths{name, e.api}, nil
 }
 
-// objectName is of the SRv6Policy with the engine's path of a node's policy.
-func (e EnginePaths) objectName(node string, a srpolicy.Advertised) string {
-	return policyName(node, fmt.Sprintf("%s-%d-%s", e.name, a.Color, a.Endpoint))
-}
-
-// PathName is what a node's agent calls the engine's path of a policy.
-func (e EnginePaths) PathName(node string, color uint32, endpoint netip.Addr) string {
-	return pathName("srv6policy", e.objectName(node, srpolicy.Advertised{Color: color, Endpoint: endpoint}))
-}
-
-// EnginePath is a candidate path of an engine.
+// EnginePath is a candidate path of an engine. A policy has two at most: the one that packets
+// take, and a repair path.
 type EnginePath struct {
 	srpolicy.Advertised
 	srpolicy.DelayConstraint
+	Repair bool
+}
+
+// objectName is of the SRv6Policy with a path of a node's policy.
+func (e EnginePaths) objectName(node string, p EnginePath) string {
+	name := fmt.Sprintf("%s-%d-%s", e.name, p.Color, p.Endpoint)
+	if p.Repair {
+		name += "-repair"
+	}
+	return policyName(node, name)
+}
+
+// PathName is what a node's agent calls a path, of which color, endpoint and Repair count.
+func (e EnginePaths) PathName(node string, p EnginePath) string {
+	return pathName("srv6policy", e.objectName(node, p))
 }
 
 // Put writes candidate paths of a node, each by itself. What somebody else has written stays, and
@@ -199,7 +204,7 @@ func (e EnginePaths) Put(ctx context.Context, node string, paths []EnginePath) e
 	errs := make([]error, len(paths))
 	for i, a := range paths {
 		if err := e.put(ctx, node, a); err != nil {
-			errs[i] = fmt.Errorf("SRv6Policy %s: %w", e.objectName(node, a.Advertised), err)
+			errs[i] = fmt.Errorf("SRv6Policy %s: %w", e.objectName(node, a), err)
 		}
 	}
 	return errors.Join(errs...)
@@ -215,7 +220,7 @@ func (e EnginePaths) put(ctx context.Context, node string, a EnginePath) error {
 	if err != nil {
 		return err
 	}
-	name := e.objectName(node, a.Advertised)
+	name := e.objectName(node, a)
 	u, err := e.policies().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -227,13 +232,43 @@ func (e EnginePaths) put(ctx context.Context, node string, a EnginePath) error {
 	case err != nil:
 		return err
 	case u.GetLabels()[EngineLabel] != e.name:
-		return fmt.Errorf("%w: it has no label %s: %s", ErrForeign, EngineLabel, e.name)
+		return e.foreign()
 	case sameSpec(u, spec):
 		return nil
 	}
 	u.Object["spec"] = spec
 	_, err = e.policies().Update(ctx, u, metav1.UpdateOptions{FieldManager: engineManager})
 	return err
+}
+
+// Remove deletes candidate paths of a node, each by itself, of which color, endpoint and Repair count.
+// What somebody else has written stays, and is an error.
+func (e EnginePaths) Remove(ctx context.Context, node string, paths []EnginePath) error {
+	errs := make([]error, len(paths))
+	for i, p := range paths {
+		name := e.objectName(node, p)
+		u, err := e.policies().Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case err == nil && u.GetLabels()[EngineLabel] != e.name:
+			err = e.foreign()
+		case err == nil:
+			err = e.delete(ctx, u)
+		}
+		if err = ButGone(err); err != nil {
+			errs[i] = fmt.Errorf("SRv6Policy %s: %w", name, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e EnginePaths) foreign() error {
+	return fmt.Errorf("%w: it has no label %s: %s", ErrForeign, EngineLabel, e.name)
+}
+
+// delete deletes an object that is still the one that was read.
+func (e EnginePaths) delete(ctx context.Context, u *unstructured.Unstructured) error {
+	uid := u.GetUID()
+	return ButGone(e.policies().Delete(ctx, u.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}))
 }
 
 // engineSpec is the spec of a candidate path, with the API's defaults.
@@ -276,8 +311,8 @@ func (e EnginePaths) Withdraw(ctx context.Context) (removed []string, err error)
 	}
 	var errs []error
 	for i := range all.Items {
-		name, uid := all.Items[i].GetName(), all.Items[i].GetUID()
-		if err := ButGone(e.policies().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})); err != nil {
+		name := all.Items[i].GetName()
+		if err := e.delete(ctx, &all.Items[i]); err != nil {
 			errs = append(errs, fmt.Errorf("SRv6Policy %s: %w", name, err))
 			continue
 		}

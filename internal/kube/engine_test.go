@@ -152,7 +152,7 @@ func TestEnginePaths(t *testing.T) {
 	for name, color := range map[string]uint32{v4: 4, voice: 100} {
 		u := c.object(name)
 		e, err := readPolicy(u, me)
-		if err != nil || e.path.Color != color || e.egress != "2001:db8::2" || e.path.Preference != 150 || e.path.Name != p.PathName(me, color, netip.MustParseAddr("2001:db8::2")) {
+		if err != nil || e.path.Color != color || e.egress != "2001:db8::2" || e.path.Preference != 150 || e.path.Name != p.PathName(me, enginePath(color)) {
 			t.Errorf("%s: %+v, %v", name, e, err)
 		}
 		if u.GetLabels()[EngineLabel] != "te" || u.GetLabels()[managerLabel] != engineManager {
@@ -173,6 +173,35 @@ func TestEnginePaths(t *testing.T) {
 	}
 	if e, err := readPolicy(c.object(voice), me); err != nil || e.path.DelayConstraint != bounded.DelayConstraint || c.writes() != 4 {
 		t.Errorf("with delays: %+v, %v, %d writes", e, err, c.writes())
+	}
+}
+
+// A policy's repair path is an object of its own, which goes alone.
+func TestEngineRepairPaths(t *testing.T) {
+	c := newCluster(t)
+	p := c.pathsOf("te")
+	const used, ready = "node-1.te-4-2001-db8--2", "node-1.te-4-2001-db8--2-repair"
+	repair := enginePath(4, "fc00:0:3:1::", "fc00:0:2:4::")
+	repair.Repair, repair.Preference = true, 149
+	c.must(p.Put(t.Context(), me, []EnginePath{enginePath(4, "fc00:0:2:4::"), repair}))
+	for name, preference := range map[string]uint32{used: 150, ready: 149} {
+		e, err := readPolicy(c.object(name), me)
+		if err != nil || e.path.Color != 4 || e.path.Preference != preference || e.path.Name != p.PathName(me, EnginePath{Advertised: e.path.Advertised, Repair: name == ready}) {
+			t.Errorf("%s: %+v, %v", name, e, err)
+		}
+	}
+	for range 2 { // the second time it is gone
+		c.must(p.Remove(t.Context(), me, []EnginePath{repair}))
+	}
+	if n := c.writes(); n != 3 {
+		t.Errorf("%d writes, want three", n)
+	}
+	if c.object(used) == nil {
+		t.Error("the other path is gone too")
+	}
+	c.policy(ready, 1, `{node: node-1, egressNode: node-2, traffic: IPv4, segmentLists: [{segments: ["fc00::1"]}]}`)
+	if err := p.Remove(t.Context(), me, []EnginePath{repair}); !errors.Is(err, ErrForeign) || c.object(ready) == nil {
+		t.Errorf("an operator's: %v", err)
 	}
 }
 

@@ -51,25 +51,22 @@ func (p Policy) Named(name string) srpolicy.Verdict {
 type Path struct {
 	srpolicy.CandidatePath
 	Of Policy
+	// Repair says that it is held ready behind the path that packets take.
+	Repair bool
 }
 
 // Headend is a node with policies. Its methods may be called at any time.
 type Headend interface {
 	// Policies are all that it has.
 	Policies(context.Context) ([]Policy, error)
-	// PathName is what it calls the candidate path of an engine for one of its policies.
+	// PathName is what it calls the candidate path of an engine for one of its policies, and
+	// RepairName the repair path.
 	PathName(engine string, p Policy) string
+	RepairName(engine string, p Policy) string
 	// Put adds candidate paths, and replaces those of the same name.
 	Put(context.Context, []Path) error
-}
-
-// Repairer is a headend that can hold repair lists ready.
-type Repairer interface {
-	Headend
-	// RepairName is what it calls the repair path of an engine for one of its policies.
-	RepairName(engine string, p Policy) string
-	// Remove removes candidate paths by their names.
-	Remove(ctx context.Context, names []string) error
+	// Remove removes what Put has added. Of a path only Name, Of and Repair count.
+	Remove(context.Context, []Path) error
 }
 
 // Reading is what one headend answered.

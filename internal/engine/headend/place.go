@@ -137,7 +137,7 @@ func (p Policy) Path(t te.Topology, c srpolicy.CandidatePath, lists []te.List) (
 		out.Segments = append(out.Segments, p.last())
 		c.SegmentLists = append(c.SegmentLists, out)
 	}
-	return Path{c, p}, nil
+	return Path{CandidatePath: c, Of: p}, nil
 }
 
 // sidOf is the SID that visits a waypoint.

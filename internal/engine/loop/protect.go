@@ -17,8 +17,7 @@ import (
 
 // repairs are what a headend is to hold ready.
 type repairs struct {
-	put    []headend.Path
-	remove []string
+	put, remove []headend.Path
 }
 
 // protect has headends hold repair lists ready, each behind the path that packets take. Demands that
@@ -37,14 +36,15 @@ func (e *Engine) protect(ctx context.Context, r *round) {
 	}
 	all := map[string]repairs{}
 	for key, policies := range r.found.Policies {
-		if h, can := r.in.Headends[key.Headend].(headend.Repairer); can && !moved[key] && !r.silent[key.Headend] {
-			list, why := r.repair(g, key)
-			if why != "" {
-				r.state.Unprotected = append(r.state.Unprotected, Held{key, why})
-			}
-			for _, p := range policies {
-				all[key.Headend] = e.ready(r, h, key, p, list, all[key.Headend])
-			}
+		if moved[key] || r.silent[key.Headend] {
+			continue
+		}
+		list, why := r.repair(g, key)
+		if why != "" {
+			r.state.Unprotected = append(r.state.Unprotected, Held{key, why})
+		}
+		for _, p := range policies {
+			all[key.Headend] = e.ready(r, key, p, list, all[key.Headend])
 		}
 	}
 	slices.SortFunc(r.state.Unprotected, func(a, b Held) int { return strings.Compare(fmt.Sprint(a.Key), fmt.Sprint(b.Key)) })
@@ -52,7 +52,7 @@ func (e *Engine) protect(ctx context.Context, r *round) {
 		if len(want.put)+len(want.remove) == 0 {
 			continue
 		}
-		h := r.in.Headends[name].(headend.Repairer)
+		h := r.in.Headends[name]
 		err := e.underLease(ctx, func(ctx context.Context) error {
 			return errors.Join(h.Put(ctx, want.put), h.Remove(ctx, want.remove))
 		})
@@ -90,8 +90,8 @@ func same(a, b srpolicy.CandidatePath) bool {
 
 // ready adds what a policy needs to what its headend is to hold ready. While packets take the repair
 // list, and behind paths of others, the engine leaves it.
-func (e *Engine) ready(r *round, h headend.Repairer, key te.Key, p headend.Policy, list []te.List, want repairs) repairs {
-	name, now := h.RepairName(r.in.Settings.Name, p), p.Active()
+func (e *Engine) ready(r *round, key te.Key, p headend.Policy, list []te.List, want repairs) repairs {
+	name, now := r.in.Headends[key.Headend].RepairName(r.in.Settings.Name, p), p.Active()
 	had := p.Named(name)
 	if now.Path == name {
 		return want
@@ -99,12 +99,13 @@ func (e *Engine) ready(r *round, h headend.Repairer, key te.Key, p headend.Polic
 	ours := now.Path == r.pathName(key.Headend, p) || now.Preference < r.in.Settings.Preference
 	if c, err := p.Path(r.in.Network.Topology, srpolicy.CandidatePath{Name: name, Preference: now.Preference - 1}, list); err == nil && len(list) > 0 && ours && now.Preference > 1 {
 		if had.Path == "" || had.Preference != c.Preference || !same(e.repairs[written{key.Headend, p.Name}], c.CandidatePath) {
+			c.Repair = true
 			want.put = append(want.put, c)
 		}
 		return want
 	}
 	if had.Path != "" {
-		want.remove = append(want.remove, name)
+		want.remove = append(want.remove, headend.Path{CandidatePath: srpolicy.CandidatePath{Name: name, Policy: p.Name}, Of: p, Repair: true})
 	}
 	return want
 }

@@ -16,14 +16,14 @@ func (n *node) RepairName(engine string, p headend.Policy) string {
 	return engine + ":repair:" + p.Name
 }
 
-func (n *node) Remove(_ context.Context, names []string) error {
+func (n *node) Remove(_ context.Context, paths []headend.Path) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, name := range names {
-		if _, there := n.paths[name]; !there {
-			return errors.New("there is no candidate path " + name)
+	for _, p := range paths {
+		if _, there := n.paths[p.Name]; !there || !p.Repair {
+			return errors.New("there is no repair path " + p.Name)
 		}
-		delete(n.paths, name)
+		delete(n.paths, p.Name)
 	}
 	return nil
 }

@@ -59,7 +59,6 @@ func (b *BGP) setDefaults() {
 
 // checkWrite checks how candidate paths reach headends.
 func (c *checker) checkWrite(n *Network) {
-	c.want(!n.Engine.Repair || n.Engine.Write == WriteAPI, "engine.repair", "remove it, or set engine.write: api", "repair lists are written by the management API alone")
 	switch n.Engine.Write {
 	case WriteAPI, WriteKubernetes:
 	case WriteBGP:

@@ -98,7 +98,6 @@ func TestFaults(t *testing.T) {
 		"engine: {write: carrier pigeon}":                                                                                               `engine.write: "carrier pigeon" is no way to write candidate paths (fix: give api, bgp or kubernetes)`,
 		"engine: {lease: {name: te}}":                                                                                                   "engine.lease: is not whole",
 		"engine: {write: bgp, lease: {name: a, namespace: b}}":                                                                          "engine.lease: two engines would advertise the same candidate paths",
-		"engine: {write: kubernetes, repair: true}":                                                                                     "engine.repair: repair lists are written by the management API alone",
 		"engine: {agents: {tls_name: them}}":                                                                                            "engine.agents.port: is missing",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "line ") {
