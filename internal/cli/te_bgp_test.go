@@ -64,8 +64,8 @@ func (r *received) Withdraw(a srpolicy.Advertised) {
 	r.withdrawn = append(r.withdrawn, a)
 }
 
-func (r *received) Complete(netip.Addr)          {}
-func (r *received) Speaks(netip.Addr, []string)  {}
+func (r *received) Complete(netip.Addr)         {}
+func (r *received) Speaks(netip.Addr, []string) {}
 
 func (r *received) list() []bgp.Path {
 	r.mu.Lock()
