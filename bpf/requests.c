@@ -57,7 +57,7 @@ struct request_state {
 enum request_fate {
 	REQUEST_ACCEPTED,
 	REQUEST_REFUSED, /* another Cause */
-	REQUEST_WRONG, /* no answer to a modification, or of another session */
+	REQUEST_WRONG, /* of another session, or without a Cause */
 	REQUEST_AGAIN, /* answered before */
 	REQUEST_FATES,
 };
@@ -201,8 +201,7 @@ INLINE enum request_fate judge(const struct request_job *job, const __u8 *pfcp)
 	struct request_session *s = session_of(job, number);
 	__u32 *answered = bpf_map_lookup_elem(&request_answered, &place);
 
-	if (!s || !answered || (pfcp[0] & ~2) != PFCP_FLAGS ||
-	    pfcp[1] != PFCP_MODIFICATION_RESPONSE || ld64(pfcp + 4) != s->cp ||
+	if (!s || !answered || (pfcp[0] & ~2) != PFCP_FLAGS || ld64(pfcp + 4) != s->cp ||
 	    be32(ld32(pfcp + 16)) != IE_CAUSE)
 		return REQUEST_WRONG;
 	if (__sync_lock_test_and_set(answered, number + 1) == number + 1)
@@ -210,17 +209,19 @@ INLINE enum request_fate judge(const struct request_job *job, const __u8 *pfcp)
 	return pfcp[20] == CAUSE_ACCEPTED ? REQUEST_ACCEPTED : REQUEST_REFUSED;
 }
 
-/* Takes what comes to the port of the requests; the rest is the SMFs'. */
+/* Takes answers to modifications; the rest is the SMFs'. */
 SEC("xdp")
 int request_receive(struct xdp_md *ctx)
 {
 	__u32 zero = 0;
 	struct request_job *job = bpf_map_lookup_elem(&request_job, &zero);
-	__u8 *frame = octets(ctx, 0, AT_PFCP), *pfcp = octets(ctx, AT_PFCP, ANSWER_LEN - AT_PFCP);
+	__u8 *frame = octets(ctx, 0, AT_PFCP + 2),
+	     *pfcp = octets(ctx, AT_PFCP, ANSWER_LEN - AT_PFCP);
 
 	if (!job || !frame || be16(ld16(frame + 12)) != TYPE_IPV4 || frame[AT_IPV4 + 9] != NH_UDP ||
 	    !job->port || ld16(frame + AT_UDP + 2) != job->port ||
-	    ld16(frame + AT_UDP) != job->upf_port)
+	    ld16(frame + AT_UDP) != job->upf_port ||
+	    frame[AT_PFCP + 1] != PFCP_MODIFICATION_RESPONSE)
 		return XDP_PASS;
 	count(pfcp ? judge(job, pfcp) : REQUEST_WRONG);
 	return XDP_DROP;

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -91,6 +92,7 @@ type Client struct {
 	closed  chan struct{}
 	ended   sync.WaitGroup
 	stop    context.CancelFunc
+	reading sync.Mutex // of the socket
 
 	mu              sync.Mutex
 	answered        *sync.Cond // something was answered, given up or reported
@@ -176,18 +178,51 @@ func (c *Client) read() {
 		messages[i].Buffers = [][]byte{make([]byte, 1<<16)}
 	}
 	for {
+		c.reading.Lock()
 		n, err := c.socket.ReadBatch(messages, 0)
-		if errors.Is(err, net.ErrClosed) {
+		c.reading.Unlock()
+		switch {
+		case err == nil:
+			c.Take(messages[:n])
+			continue
+		case errors.Is(err, os.ErrDeadlineExceeded): // Pause
+			continue
+		case errors.Is(err, net.ErrClosed):
 			err = net.ErrClosed
-		} else if err != nil {
+		default:
 			err = fmt.Errorf("smf: %w", err)
 		}
-		if err != nil {
-			c.fail(err)
-			return
-		}
-		c.take(messages[:n], c.now())
+		c.fail(err)
+		return
 	}
+}
+
+// Share returns the client's socket once more, to be read between Pause and Resume. Close it.
+func (c *Client) Share() (*net.UDPConn, error) {
+	f, err := c.conn.File()
+	if err != nil {
+		return nil, fmt.Errorf("smf: %w", err)
+	}
+	defer f.Close()
+	conn, err := net.FilePacketConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("smf: %w", err)
+	}
+	return conn.(*net.UDPConn), nil
+}
+
+// Pause has the client read nothing until Resume, before which it cannot be closed. Whoever reads
+// the socket meanwhile gives to Take what is the client's.
+func (c *Client) Pause() error {
+	err := c.conn.SetReadDeadline(time.Unix(1, 0))
+	c.reading.Lock()
+	return err
+}
+
+// Resume ends a Pause.
+func (c *Client) Resume() error {
+	defer c.reading.Unlock()
+	return c.conn.SetReadDeadline(time.Time{})
 }
 
 // fail wakes up whoever waits.
@@ -198,9 +233,10 @@ func (c *Client) fail(err error) {
 	c.answered.Broadcast()
 }
 
-// take hands answers to those who wait for them, and answers the UPF's own
+// Take hands answers to those who wait for them, and answers the UPF's own
 // requests.
-func (c *Client) take(messages []ipv4.Message, now time.Duration) {
+func (c *Client) Take(messages []ipv4.Message) {
+	now := c.now()
 	c.mu.Lock()
 	var asked []ipv4.Message
 	for _, m := range messages {

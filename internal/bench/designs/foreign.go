@@ -176,7 +176,7 @@ func (p *program) await(ctx context.Context, namespace string) error {
 	to, from := signalling.Addresses(1)
 	var c *smf.Client
 	err := proc.Inside(namespace, func() (err error) {
-		c, err = smf.Dial(smf.Options{UPF: to, Local: from[0], Dialect: smf.Open5GS, Attempts: 1})
+		c, err = signalling.DialSMF(smf.Options{UPF: to, Local: from[0], Attempts: 1})
 		return err
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
+	"github.com/culvert-net/culvert/internal/smf"
 )
 
 // Flooded is how many requests a UPF accepts in a second if more come than it can answer:
@@ -21,8 +22,6 @@ import (
 const Flooded = "n4_flooded_per_s"
 
 const (
-	// floodPort is the SMFs' in a flood: answers to it do not reach their sockets.
-	floodPort = 8806
 	// settled is for how long no answer comes after the last one, patience how long it is
 	// waited for that.
 	settled  = 100 * time.Millisecond
@@ -99,7 +98,7 @@ func settle(ctx context.Context, r *trafficrun.Requests) (now trafficrun.Request
 // floodJob are the requests of a flood.
 func (l *Load) floodJob(n *node.Network, duration time.Duration) (trafficrun.RequestJob, error) {
 	j := trafficrun.RequestJob{
-		Tunnel: headers + tunnelAt, GNBs: l.gnbs, Ports: [2]uint16{floodPort, l.upf.Port()}, Duration: duration,
+		Tunnel: headers + tunnelAt, GNBs: l.gnbs, Ports: [2]uint16{smf.Port, l.upf.Port()}, Duration: duration,
 	}
 	to, err := addressOf(n.Node, PortN4)
 	if err != nil {
@@ -150,7 +149,7 @@ func floodFrame(from, to net.HardwareAddr, upf netip.AddrPort) (frame []byte, su
 	b = binary.BigEndian.AppendUint16(b, uint16(ipv4Only+udpOnly+len(message)))
 	b = append(b, 0, 0, 0x40, 0, 64, 17, 0, 0, 0, 0, 0, 0) // Don't Fragment, TTL, UDP
 	b = append(b, upf.Addr().AsSlice()...)
-	b = binary.BigEndian.AppendUint16(b, floodPort)
+	b = binary.BigEndian.AppendUint16(b, smf.Port)
 	b = binary.BigEndian.AppendUint16(b, upf.Port())
 	b = binary.BigEndian.AppendUint16(b, uint16(udpOnly+len(message)))
 	b = append(append(b, 0, 0), message...)

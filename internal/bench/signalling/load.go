@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
@@ -20,7 +21,7 @@ import (
 type Options struct {
 	Namespace string           // path of the SMFs' network namespace; "": ours
 	UPF       netip.AddrPort   // over IPv4
-	SMFs      []netip.AddrPort // addresses of SMFs, with the port for the UPF's own requests
+	SMFs      []netip.AddrPort // addresses of SMFs, with PFCP's port
 	// Spec is of all sessions together, which the SMFs share; its Count is a multiple of
 	// theirs. Its Access is the first of two gNBs, the second has the next address.
 	Spec smf.Spec
@@ -35,8 +36,9 @@ type Load struct {
 	sequence uint32 // of the next request
 }
 
-// endpoint is an SMF's socket and sessions.
+// endpoint is an SMF's socket and sessions. A run reads the socket in the client's place.
 type endpoint struct {
+	client   *smf.Client
 	packets  *ipv4.PacketConn
 	local    netip.Addr
 	fd       int
@@ -73,15 +75,9 @@ func Dial(ctx context.Context, o Options) (_ *Load, err error) {
 	for i, local := range o.SMFs {
 		err := proc.Inside(o.Namespace, func() error {
 			e, err := l.open(local)
-			if err != nil {
-				return err
+			if err == nil {
+				e.sessions, err = establish(ctx, e.client, part(o.Spec, i, len(o.SMFs)))
 			}
-			client, err := smf.Dial(smf.Options{UPF: o.UPF, Local: local, Dialect: smf.Open5GS})
-			if err != nil {
-				return fmt.Errorf("signalling: %w", err)
-			}
-			l.Later(client.Close)
-			e.sessions, err = establish(ctx, client, part(o.Spec, i, len(o.SMFs)))
 			return err
 		})
 		if err != nil {
@@ -110,19 +106,37 @@ func part(all smf.Spec, i, n int) smf.Spec {
 	return all
 }
 
-// open opens a socket of the SMF at an address. Its port is not PFCP's, where smf.Client
-// answers the UPF's own requests.
-func (l *Load) open(local netip.AddrPort) (*endpoint, error) {
-	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local.Addr(), 0)))
+// started is the Recovery Time Stamp of all SMFs, from which one says that it has not restarted.
+var started = time.Now()
+
+// DialSMF opens the socket of an SMF. One that opens it again has not restarted meanwhile.
+func DialSMF(o smf.Options) (*smf.Client, error) {
+	o.Dialect, o.Started = smf.Open5GS, started
+	c, err := smf.Dial(o)
 	if err != nil {
 		return nil, fmt.Errorf("signalling: %w", err)
+	}
+	return c, nil
+}
+
+// open opens the socket of the SMF at an address: all its requests come from one port, by which some
+// UPFs know it.
+func (l *Load) open(local netip.AddrPort) (*endpoint, error) {
+	client, err := DialSMF(smf.Options{UPF: l.upf, Local: local})
+	if err != nil {
+		return nil, err
+	}
+	l.Later(client.Close)
+	conn, err := client.Share()
+	if err != nil {
+		return nil, err
 	}
 	l.Later(conn.Close)
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	e := &endpoint{packets: ipv4.NewPacketConn(conn), local: local.Addr(), batch: smf.NewBatch(net.UDPAddrFromAddrPort(l.upf))}
+	e := &endpoint{client: client, packets: ipv4.NewPacketConn(conn), local: local.Addr(), batch: smf.NewBatch(net.UDPAddrFromAddrPort(l.upf))}
 	const octets = 64 << 20
 	err = raw.Control(func(fd uintptr) {
 		e.fd = int(fd)

@@ -11,6 +11,8 @@ import (
 const (
 	modificationRequest  = 52
 	modificationResponse = 53
+	firstOfSession       = 50
+	reportRequest        = 56
 	ieCause              = 19
 	// RequestAccepted is the Cause of what the UPF has done.
 	RequestAccepted = 1
@@ -62,6 +64,12 @@ func toRequest(b, template []byte, seid uint64, sequence uint32) []byte {
 	binary.BigEndian.PutUint64(b[seidAt:], seid)
 	binary.BigEndian.PutUint32(b[sequenceAt:], sequence<<8)
 	return b
+}
+
+// ofClient says whether a message is no answer about a session: a message about the node, or the
+// UPF's own request.
+func ofClient(b []byte) bool {
+	return len(b) >= 2 && (b[1] < firstOfSession || b[1] == reportRequest)
 }
 
 // Answer is a Session Modification Response.

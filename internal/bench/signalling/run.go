@@ -96,6 +96,13 @@ func (l *Load) Run(ctx context.Context, s Settings) (Result, error) {
 		if err := r.prepareThread(); err != nil {
 			return err
 		}
+		for _, e := range l.smfs {
+			err = errors.Join(err, e.client.Pause())
+			defer func() { err = errors.Join(err, e.client.Resume()) }()
+		}
+		if err != nil {
+			return err
+		}
 		r.CPU, err = proc.During(func() (time.Duration, error) { return proc.Time(unix.Gettid()) }, func() error { return r.loop(ctx) })
 		return err
 	})
@@ -296,6 +303,10 @@ func (r *run) take(number int, m ipv4.Message, now time.Duration) {
 		return
 	}
 	a, ok := ParseAnswer(m.Buffers[0][:m.N])
+	if !ok && ofClient(m.Buffers[0][:m.N]) {
+		r.smfs[number].client.Take([]ipv4.Message{m})
+		return
+	}
 	if !ok {
 		r.Wrong++
 		return

@@ -3,6 +3,7 @@ package signalling
 import (
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"net"
 	"net/netip"
 	"testing"
@@ -10,6 +11,9 @@ import (
 
 	"github.com/culvert-net/culvert/internal/smf"
 )
+
+// heartbeatResponse is a message type.
+const heartbeatResponse = 2
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
@@ -99,7 +103,8 @@ func TestOwnLimit(t *testing.T) {
 }
 
 // faulty is a UPF that sets up sessions as it should. A request to change one gets what
-// answer returns, for the n-th such message: as many datagrams.
+// answer returns, for the n-th such message: as many datagrams. An answer to its own requests is
+// number -1.
 func faulty(t *testing.T, answer func(n int, right []byte) [][]byte) netip.AddrPort {
 	t.Helper()
 	behind := echo(t)
@@ -122,6 +127,10 @@ func faulty(t *testing.T, answer func(n int, right []byte) [][]byte) netip.AddrP
 			n, from, err := conn.ReadFromUDPAddrPort(b)
 			if err != nil {
 				return
+			}
+			if b[1] == heartbeatResponse {
+				answer(-1, b[:n])
+				continue
 			}
 			change := n == len(forward) && binary.BigEndian.Uint32(b[sequenceAt:])>>8 >= firstSequence
 			if _, err = asks.Write(b[:n]); err == nil {
@@ -214,6 +223,28 @@ func TestForeign(t *testing.T) {
 	r := l.must(t, Settings{Window: 1, Duration: 300 * time.Millisecond, T1: 200 * time.Millisecond})
 	if r.Sent != 1 || r.Foreign != 2 || r.Accepted != 0 || r.Lost != 1 || r.Err() == nil {
 		t.Errorf("%+v", r)
+	}
+}
+
+// While a run reads the SMFs' sockets, a UPF gets answers to its own requests.
+func TestOwnRequests(t *testing.T) {
+	const heartbeatRequest = "20 01 000c 000007 00 0060 0004 e0000001"
+	heard := make(chan string, 100)
+	l := dial(t, faulty(t, func(n int, right []byte) [][]byte {
+		if n < 0 {
+			heard <- hex.EncodeToString(right[:8])
+			return nil
+		}
+		return [][]byte{decode(heartbeatRequest), right}
+	}), 1, 20)
+	r := l.must(t, Settings{Rate: 200, Duration: 100 * time.Millisecond})
+	if r.Err() != nil || r.Sent == 0 || r.Accepted != r.Sent {
+		t.Errorf("%+v, %v", r, r.Err())
+	}
+	for range r.Sent {
+		if got := <-heard; got != "2002000c00000700" {
+			t.Errorf("answer %s", got)
+		}
 	}
 }
 
