@@ -58,6 +58,8 @@ type Wanted struct {
 	// Routes are routes of the underlay: to locators, through their nodes' addresses.
 	Routes []Route
 	Peers  []Peer
+	// Ends are this node's SIDs and those of the peers that are used.
+	Ends *Ends
 	// Left are addresses that nodes had until a moment ago. Some may still send from them.
 	Left []netip.Addr
 }
@@ -134,6 +136,13 @@ func Remote(c Cluster) Wanted {
 			p.Problems = append(slices.Clip(p.Problems[:most]), fmt.Sprintf("and %d more", n))
 		}
 	}
+	members := []Node{c.Self.Node()}
+	for i := range b.Peers {
+		if !b.Peers[i].Unused {
+			members = append(members, b.Peers[i].Node)
+		}
+	}
+	b.Ends = NewEnds(members)
 	return b.Wanted
 }
 

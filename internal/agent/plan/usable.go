@@ -2,9 +2,7 @@ package plan
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
@@ -31,7 +29,6 @@ func Unreachable(links *netdev.Snapshot) func(segments []netip.Addr) string {
 // usable says of the lists of a policy why packets cannot take them: no route leads to the first
 // segment, no probe returns, or the last segment is none at which the endpoint takes the packets.
 func (t *Tables) usable(g *Goal, p *srpolicy.Policy) func(srpolicy.SegmentList) error {
-	end := g.endOfPods(p.Color, p.Endpoint)
 	return func(l srpolicy.SegmentList) error {
 		if err := t.unreachable(l.Segments[0]); err != nil {
 			return err
@@ -41,48 +38,20 @@ func (t *Tables) usable(g *Goal, p *srpolicy.Policy) func(srpolicy.SegmentList) 
 				return errors.New(why)
 			}
 		}
-		if last := l.Segments[len(l.Segments)-1]; end.sid.IsValid() && last != end.sid {
-			return fmt.Errorf("it ends at %s, and %s takes %s at %s", last, end.node, end.what, end.sid)
+		if p.L2() { // a member may have any SID for frames
+			return nil
+		}
+		if why := g.ends().Wrong(p.Color, p.Endpoint, l.Segments[len(l.Segments)-1], g.Self.Tenants); why != "" {
+			return errors.New(why)
 		}
 		return nil
 	}
 }
 
-// podEnd is where a member of the cluster takes packets for pods.
-type podEnd struct {
-	node, what string
-	sid        netip.Addr // invalid: not known
-}
-
-// endOfPods is where the endpoint of a policy takes what policies of this color carry. It is known
-// for the colors of pods, and for endpoints that are members which say so; elsewhere nothing is
-// verified.
-func (g *Goal) endOfPods(color uint32, endpoint netip.Addr) podEnd {
-	if g.Wanted == nil || !endpoint.IsValid() {
-		return podEnd{}
+// ends are the SIDs at which members of the cluster take packets for pods.
+func (g *Goal) ends() *overlay.Ends {
+	if g.Wanted == nil {
+		return nil
 	}
-	i := slices.IndexFunc(g.Wanted.Peers, func(p overlay.Peer) bool { return p.Address == endpoint && p.Name != "" && !p.Unused })
-	if i < 0 {
-		return podEnd{}
-	}
-	n := g.Wanted.Peers[i].Node
-	switch color {
-	case overlay.ColorIPv4:
-		return podEnd{n.Name, "IPv4", lastOf(n.IPv4)}
-	case overlay.ColorIPv6:
-		return podEnd{n.Name, "IPv6", lastOf(n.IPv6)}
-	}
-	for _, t := range g.Self.Tenants {
-		if t.Color() == color {
-			return podEnd{n.Name, "tenant " + t.Name, t.SIDIn(n.Locator)}
-		}
-	}
-	return podEnd{}
-}
-
-func lastOf(list []netip.Addr) netip.Addr {
-	if len(list) == 0 {
-		return netip.Addr{}
-	}
-	return list[len(list)-1]
+	return g.Wanted.Ends
 }
