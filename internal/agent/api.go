@@ -191,6 +191,16 @@ type PolicyStatus struct {
 	PathMTUs []PathMTU `json:"path_mtus,omitempty"`
 }
 
+// Whole is the policy with the lists that it holds ready.
+func (s *PolicyStatus) Whole() *srpolicy.Policy {
+	p := s.Policy
+	p.Protection = nil
+	for _, l := range s.Protection {
+		p.Protection = append(p.Protection, l.SegmentList)
+	}
+	return &p
+}
+
 // PathMTU is what a router said of a path, which is less than the MTU of its first link.
 type PathMTU struct {
 	MTU uint32 `json:"mtu"` // of layer 3, with the outer header, in octets; 0: none has said so
@@ -244,7 +254,8 @@ type ClassStatus struct {
 	// Without are the endpoints of its destinations to which none of these is valid: there
 	// packets take best effort or, where the class is strict, are dropped.
 	Without []netip.Addr `json:"without"`
-	Problem string       `json:"problem,omitempty"`
+	// Problem says so too, and for which destinations the policies end at the wrong SID.
+	Problem string `json:"problem,omitempty"`
 }
 
 // TunnelStatus is a GTP-U tunnel with its counters.

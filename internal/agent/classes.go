@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/kube"
+	"github.com/culvert-net/culvert/internal/plural"
 )
 
 // Classes are the traffic classes, with what they carried.
@@ -27,19 +28,32 @@ func (a *Agent) Classes() ([]ClassStatus, error) {
 // classStatus says where the packets of a class have policies.
 func classStatus(t *plan.Tables, v class.Class) ClassStatus {
 	s := ClassStatus{Class: v, Policies: []string{}, Without: []netip.Addr{}}
-	valid := map[netip.Addr]bool{}
+	valid := map[netip.Addr]string{}
 	for _, name := range slices.Sorted(maps.Keys(t.Policies)) {
 		p := t.Policies[name]
 		if p.Color != v.Color || p.L2() {
 			continue
 		}
 		s.Policies = append(s.Policies, name)
-		valid[p.Endpoint] = valid[p.Endpoint] || len(t.Verdicts[name]) > 0 && t.Verdicts[name][0].Valid
+		if len(t.Verdicts[name]) > 0 && t.Verdicts[name][0].Valid {
+			valid[p.Endpoint] = name
+		}
 	}
-	without := map[netip.Addr]bool{}
-	for _, e := range t.Steering {
-		if to := t.Policies[e.Policy].Endpoint; e.Policy != "" && v.Match.To(e.Prefix) && !valid[to] {
-			without[to] = true
+	without, lost := map[netip.Addr]bool{}, map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(t.Steering)) {
+		e := t.Steering[key]
+		best := t.Policies[e.Policy]
+		if e.Policy == "" || !v.Match.To(e.Prefix) {
+			continue
+		}
+		name, leads := valid[best.Endpoint]
+		if !leads {
+			without[best.Endpoint] = true
+			continue
+		}
+		by := t.Policies[name]
+		if why := class.Lost(&by, &best, e.Steering, t.Ends().Lost); why != "" {
+			lost[key] = fmt.Sprintf("policy %s: %s", name, why)
 		}
 	}
 	s.Without = append(s.Without, slices.SortedFunc(maps.Keys(without), netip.Addr.Compare)...)
@@ -52,6 +66,13 @@ func classStatus(t *plan.Tables, v class.Class) ClassStatus {
 		s.Problem = fmt.Sprintf("no policy has color %d: %s", v.Color, what)
 	case len(s.Without) > 0:
 		s.Problem = fmt.Sprintf("no valid policy of color %d leads to %d of its endpoints: there %s", v.Color, len(s.Without), what)
+	case len(lost) > 0:
+		first := slices.Min(slices.Collect(maps.Keys(lost)))
+		others := ""
+		if n := len(lost) - 1; n > 0 {
+			others = " and " + plural.Of(n, "other destination")
+		}
+		s.Problem = fmt.Sprintf("%s: to %s%s %s", lost[first], first, others, what)
 	}
 	return s
 }

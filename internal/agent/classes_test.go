@@ -233,3 +233,34 @@ kube:poor false no policy has color 300: its packets take best effort`
 	d.sources.Kubernetes().SetClasses(nil)
 	waits(t, "no class is left", func() bool { return verdicts(d) == "" })
 }
+
+// A class's policy to a member carries what the member takes where the policy ends: one family, one
+// network. What is shown says what it does not carry.
+func TestClassByLastSegment(t *testing.T) {
+	text := strings.Replace(clusterFile, "  nodes:\n", "  tenants: [{name: red, id: 7, namespaces: [shop], pools: [10.244.0.0/16]}]\n  nodes:\n", 1) + `
+traffic_classes: [{name: voice, color: 100, match: {dscp: [46]}}]
+policies: [{name: fast, color: 100, endpoint: '2001:db8::2', source: '2001:db8::1', segment_lists: [{segments: ['2001:db8::7', 'END']}]}]
+`
+	const four, six, red = "10.244.2.0/24", "fd00:2::/64", "10.244.2.0/24@tenant/7"
+	for _, tt := range []struct{ end, takes, problem string }{
+		{"fc00:0:2:4::", four, "to 10.244.2.0/24@tenant/7 and 2 other destinations its packets take best effort"},
+		{"fc00:0:2:6::", six, "policy fast: it ends at fc00:0:2:6::, where node-2 takes IPv6 only: to 10.244.2.0/24 and 1 other destination its packets"},
+		{"fc00:0:2:107::", red, "policy fast: it ends at fc00:0:2:107::, where node-2 takes no packets of the cluster's pods: to 10.244.2.0/24 and 2 other"},
+		{"fc00:0:2:99::", "", "no valid policy of color 100 leads to 1 of its endpoints"},
+	} {
+		d := prepare(t, t.TempDir(), strings.Replace(text, "END", tt.end, 1), newFake()).start(t, underlay())
+		d.holds(t, "the overlay is there", func() bool { return d.dp.entry == fakeExit })
+		for _, key := range []string{four, six, red} {
+			takes := d.dp.rows[key] != nil
+			if _, steered := d.dp.steering[key]; !steered || takes != (key == tt.takes) {
+				t.Errorf("to %s: %s is steered: %t, takes the class's policy: %t", tt.end, key, steered, takes)
+			}
+		}
+		if all, err := d.Classes(); err != nil || len(all) != 1 || !strings.Contains(all[0].Problem, tt.problem) {
+			t.Errorf("to %s: %+v, %v, want problem %q", tt.end, all, err, tt.problem)
+		}
+		if err := d.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -228,7 +228,7 @@ func TestSteer(t *testing.T) {
 		{Prefix: prefix("192.0.2.0/24"), Tunnel: "t"}, {Interface: "eth1", Policy: "best"},
 	}
 	got := map[string]*Row{}
-	for _, e := range table.Steer(entries, byName, func(p string) bool { return p != "down" }) {
+	for _, e := range table.Steer(entries, byName, func(p string) bool { return p != "down" }, nil) {
 		got[e.Key()] = e.Row
 	}
 	if len(got) != 5 || got["0.0.0.0/0"] != nil || got["192.0.2.0/24"] != nil {
@@ -249,6 +249,70 @@ func TestSteer(t *testing.T) {
 		}
 		if w := row[eth1[0]]; w != near {
 			t.Errorf("%s: DSCP 0 takes %+v, want %+v", key, w, near)
+		}
+	}
+}
+
+// Packets take a class's policy where it ends at a SID that takes them: a tenant's at the tenant's own
+// only, the cluster's where nothing is known against it, by the family of the destination.
+func TestSteerByLastSegment(t *testing.T) {
+	table, err := Compile([]Class{{Name: "gold", Color: 100, Strict: true}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	via := netip.MustParseAddr("fc00:a::1")
+	policy := func(name string, color uint32, ends ...string) srpolicy.Policy {
+		p := srpolicy.Policy{Name: name, Color: color, Endpoint: netip.MustParseAddr("2001:db8::2")}
+		for _, end := range ends {
+			p.SegmentLists = append(p.SegmentLists, srpolicy.SegmentList{Segments: []netip.Addr{via, netip.MustParseAddr(end)}})
+		}
+		return p
+	}
+	const dt4, dt6, red, blue, other = "fc00:2:4::", "fc00:2:6::", "fc00:2:107::", "fc00:2:108::", "fc00:9::"
+	lost := func(sid netip.Addr, to netip.Prefix) string {
+		switch {
+		case sid.String() == other, sid.String() == dt4 && to.IsValid() && to.Addr().Is4(), sid.String() == dt6 && to.IsValid() && to.Addr().Is6():
+			return ""
+		}
+		return "lost"
+	}
+	four, six := srpolicy.Steering{Prefix: prefix("10.244.2.0/24"), Policy: "4"}, srpolicy.Steering{Prefix: prefix("fd00:2::/64"), Policy: "6"}
+	tenant := srpolicy.Steering{Prefix: prefix("10.244.2.0/24"), Tenant: 7, Policy: "red"}
+	for _, tt := range []struct {
+		name string
+		e    srpolicy.Steering
+		gold srpolicy.Policy
+		want string
+	}{
+		{"IPv4 to End.DT4", four, policy("gold", 100, dt4), "gold"},
+		{"IPv6 to End.DT4", six, policy("gold", 100, dt4), ""},
+		{"IPv6 to End.DT6", six, policy("gold", 100, dt6), "gold"},
+		{"IPv4 to either", four, policy("gold", 100, dt4, dt6), ""},
+		{"IPv4 to somebody else's network", four, policy("gold", 100, other), "gold"},
+		{"IPv4 to a tenant", four, policy("gold", 100, red), ""},
+		{"a tenant to the cluster", tenant, policy("gold", 100, dt4), ""},
+		{"a tenant to somebody else's network", tenant, policy("gold", 100, other), ""},
+		{"a tenant to another one", tenant, policy("gold", 100, blue), ""},
+		{"a tenant to itself", tenant, policy("gold", 100, red), "gold"},
+		{"all of an interface to what takes IPv4 only", srpolicy.Steering{Interface: "eth1", Policy: "6"}, policy("gold", 100, dt4), ""},
+		{"all of an interface to where it goes anyway", srpolicy.Steering{Interface: "eth1", Policy: "4"}, policy("gold", 100, dt4), "gold"},
+		{"a list that is held ready ends elsewhere", four, func() srpolicy.Policy {
+			p := policy("gold", 100, dt4)
+			p.Protection = policy("", 0, dt6).SegmentLists
+			return p
+		}(), ""},
+	} {
+		byName := map[string]srpolicy.Policy{"gold": tt.gold}
+		for _, p := range []srpolicy.Policy{policy("4", 4, dt4), policy("6", 6, dt6), policy("red", 0x107, red)} {
+			byName[p.Name] = p
+		}
+		entries := table.Steer([]srpolicy.Steering{tt.e}, byName, func(string) bool { return true }, lost)
+		way := Way{Policy: tt.e.Policy}
+		if row := entries[0].Row; row != nil {
+			way = row[table.Classifier(Source{Kind: SourcePod})[0]]
+		}
+		if way != (Way{tt.want, "gold"}) {
+			t.Errorf("%s: %+v, want policy %q", tt.name, way, tt.want)
 		}
 	}
 }

@@ -271,6 +271,11 @@ func (t *Table) destinations(steered netip.Prefix) (out []netip.Prefix) {
 	return out
 }
 
+// hasColor says whether a class has a color.
+func (t *Table) hasColor(color uint32) bool {
+	return slices.ContainsFunc(t.classes, func(c Class) bool { return c.Color == color })
+}
+
 // Classes lists the classes, the highest priority first.
 func (t *Table) Classes() []Class {
 	if t == nil {

@@ -1,6 +1,7 @@
 package class
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -16,9 +17,9 @@ type Entry struct {
 
 // Steer gives steering entries the rows of their destinations. Where classes are for a part
 // of a steered prefix, an entry for that part is added. A destination leads to the endpoint
-// of the policy that its entry names, and so to the valid policies of other colors there.
-// policies are all, by name.
-func (t *Table) Steer(entries []srpolicy.Steering, policies map[string]srpolicy.Policy, valid func(policy string) bool) []Entry {
+// of the policy that its entry names, and so to the valid policies of other colors there, except
+// those in which its packets are Lost. policies are all, by name.
+func (t *Table) Steer(entries []srpolicy.Steering, policies map[string]srpolicy.Policy, valid func(policy string) bool, lost Ends) []Entry {
 	out := make([]Entry, 0, len(entries))
 	if t == nil || len(t.classes) == 0 {
 		for _, e := range entries {
@@ -26,9 +27,9 @@ func (t *Table) Steer(entries []srpolicy.Steering, policies map[string]srpolicy.
 		}
 		return out
 	}
-	s := &steerer{table: t, byName: policies, byEndpoint: map[netip.Addr]map[uint32]string{}}
+	s := &steerer{table: t, lost: lost, byName: policies, byEndpoint: map[netip.Addr]map[uint32]string{}}
 	for _, p := range policies {
-		if p.L2() || p.Color == 0 || !p.Endpoint.IsValid() || !valid(p.Name) {
+		if !t.hasColor(p.Color) || p.L2() || !p.Endpoint.IsValid() || !valid(p.Name) {
 			continue
 		}
 		if s.byEndpoint[p.Endpoint] == nil {
@@ -42,8 +43,42 @@ func (t *Table) Steer(entries []srpolicy.Steering, policies map[string]srpolicy.
 	return append(out, s.parts(entries)...)
 }
 
+// Ends says why packets of the cluster's own network to a prefix are lost in a policy that ends at
+// a SID; empty: they are not, or nobody knows. A prefix that is not valid is any.
+type Ends func(sid netip.Addr, to netip.Prefix) string
+
+// Lost says why packets that an entry steers into the policy best must not take another one to the
+// same endpoint; empty: they may. At the SIDs where best ends they are taken. A tenant's are taken
+// nowhere else: other SIDs are of other networks, which may have the same addresses.
+func Lost(by, best *srpolicy.Policy, e srpolicy.Steering, lost Ends) string {
+	expected := ends(best)
+	for _, sid := range ends(by) {
+		switch {
+		case slices.Contains(expected, sid):
+		case e.Tenant != 0:
+			return fmt.Sprintf("it ends at %s, and the tenant's network is at %v", sid, expected)
+		default:
+			if why := lost(sid, e.Prefix); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
+}
+
+// ends are the last segments of a policy's lists.
+func ends(p *srpolicy.Policy) (out []netip.Addr) {
+	for _, l := range p.Lists() {
+		if n := len(l.Segments); n > 0 && !slices.Contains(out, l.Segments[n-1]) {
+			out = append(out, l.Segments[n-1])
+		}
+	}
+	return out
+}
+
 type steerer struct {
 	table      *Table
+	lost       Ends
 	byName     map[string]srpolicy.Policy
 	byEndpoint map[netip.Addr]map[uint32]string // policies by color
 }
@@ -54,9 +89,11 @@ func (s *steerer) row(e srpolicy.Steering) *Row {
 	if !ok || best.L2() {
 		return nil
 	}
-	var policies map[uint32]string
-	if best.Endpoint.IsValid() {
-		policies = s.byEndpoint[best.Endpoint]
+	policies := map[uint32]string{}
+	for color, name := range s.byEndpoint[best.Endpoint] {
+		if by := s.byName[name]; Lost(&by, &best, e, s.lost) == "" {
+			policies[color] = name
+		}
 	}
 	if row, needed := s.table.Row(e.Prefix, e.Policy, policies); needed {
 		return &row

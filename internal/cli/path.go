@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/kube/operator"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/printer"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
@@ -37,10 +38,11 @@ type podPath struct {
 	Way    string       `json:"way"`
 	Prefix netip.Prefix `json:"prefix,omitzero"` // of the steering entry
 	// Class and Color are of the packet's traffic class; empty: best effort. Fallback: no
-	// valid policy of the color leads there.
+	// valid policy of the color leads there, or packets would be Lost in it.
 	Class    string `json:"class,omitempty"`
 	Color    uint32 `json:"color,omitempty"`
 	Fallback bool   `json:"fallback,omitempty"`
+	Lost     string `json:"lost,omitempty"`
 	Policy   string `json:"policy,omitempty"`
 	// Path is the policy's active candidate path; empty: its own segment lists.
 	Path       string     `json:"path,omitempty"`
@@ -373,6 +375,10 @@ func (k known) classify(p *podPath, best *agent.PolicyStatus) *agent.PolicyStatu
 	p.Class, p.Color, p.Fallback = c.Name, c.Color, true
 	for i := range k.policies {
 		if o := &k.policies[i]; o.Color == c.Color && o.Endpoint.IsValid() && o.Endpoint == best.Endpoint && !o.L2() && len(o.Paths) > 0 && o.Paths[0].Valid {
+			if why := class.Lost(o.Whole(), best.Whole(), srpolicy.Steering{Prefix: p.Prefix, Tenant: k.tenant}, k.ends().Lost); why != "" {
+				p.Lost = fmt.Sprintf("policy %s: %s", o.Name, why)
+				break
+			}
 			p.Policy, p.Fallback = o.Name, false
 			return o
 		}
@@ -382,6 +388,15 @@ func (k known) classify(p *podPath, best *agent.PolicyStatus) *agent.PolicyStatu
 		return nil
 	}
 	return best
+}
+
+// ends are the SIDs at which nodes take packets for pods.
+func (k known) ends() *overlay.Ends {
+	nodes := make([]overlay.Node, len(k.nodes))
+	for i, n := range k.nodes {
+		nodes[i] = n.Node
+	}
+	return overlay.NewEnds(nodes)
 }
 
 // tags are those of the packets, as steering by interface names them.
@@ -500,6 +515,8 @@ func last(list []netip.Addr) netip.Addr {
 	return list[len(list)-1]
 }
 
+const noPolicy = "no valid policy of this color leads there"
+
 func pathRows(g *printer.Grid, paths []podPath) {
 	g.Row("FROM", "TO", "STEP", "WHAT")
 	for _, p := range paths {
@@ -530,7 +547,7 @@ func pathRows(g *printer.Grid, paths []podPath) {
 			row("steering", "%s into policy %s", match, p.Policy)
 			switch {
 			case p.Fallback:
-				row("class", "%s, color %d, DSCP %d: no valid policy of this color leads there: best effort", p.Class, p.Color, p.DSCP)
+				row("class", "%s, color %d, DSCP %d: %s: best effort", p.Class, p.Color, p.DSCP, cmp.Or(p.Lost, noPolicy))
 			case p.Class != "":
 				row("class", "%s, color %d, DSCP %d", p.Class, p.Color, p.DSCP)
 			}

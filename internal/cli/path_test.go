@@ -234,6 +234,27 @@ func TestPathOfClass(t *testing.T) {
 	}
 }
 
+// Packets that would be lost where the policy of their class ends take best effort, and the reason is
+// shown.
+func TestPathWhereClassIsLost(t *testing.T) {
+	k := cluster()
+	k.policies[0].Endpoint = netip.MustParseAddr("2001:db8::2")
+	fast := k.policies[0]
+	fast.Name, fast.Color, fast.Paths = "fast", 100, []srpolicy.Verdict{{Active: true, Valid: true}}
+	fast.Protection = []agent.ProtectionList{{SegmentList: srpolicy.SegmentList{Segments: []netip.Addr{netip.MustParseAddr("fc00:0:2:6::")}}}}
+	k.policies = append(k.policies, fast)
+	k.classes = []agent.ClassStatus{{Class: class.Class{Name: "voice", Color: 100}}}
+	got, err := k.between("default/a", "10.244.2.9")
+	if err != nil || len(got) != 1 || got[0].Policy != "narrow" || !got[0].Fallback || got[0].Class != "voice" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	var out strings.Builder
+	const want = "policy fast: it ends at fc00:0:2:6::, where node-2 takes IPv6 only: best effort"
+	if err := printer.WriteTable(&out, func(g *printer.Grid) { pathRows(g, got) }); err != nil || !strings.Contains(out.String(), want) {
+		t.Errorf("it prints %s", out.String())
+	}
+}
+
 // Of what arrives by an interface, VLAN and source decide, too.
 func TestPathOfVLANAndSource(t *testing.T) {
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix

@@ -25,6 +25,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/model"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/testutil/golden"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
@@ -193,7 +194,7 @@ func (r *rig) steering(classes *class.Table) []class.Entry {
 	for _, p := range r.network.Config.Policies {
 		policies[p.Name] = p
 	}
-	return classes.Steer(r.network.Config.Steering, policies, func(p string) bool { return len(policies[p].SegmentLists) > 0 })
+	return classes.Steer(r.network.Config.Steering, policies, func(p string) bool { return len(policies[p].SegmentLists) > 0 }, (*overlay.Ends)(nil).Lost)
 }
 
 func classNames(c *config.Config) (names []string) {

@@ -350,13 +350,21 @@ func (t *Tables) compileSteering(c *config.Config) {
 	}
 }
 
+// Ends are the SIDs at which members of the cluster take packets for pods.
+func (t *Tables) Ends() *overlay.Ends {
+	if t.wanted == nil {
+		return nil
+	}
+	return t.wanted.Ends
+}
+
 // compileRows gives the entries the rows of their destinations.
 func (t *Tables) compileRows() {
 	valid := func(policy string) bool {
 		v := t.Verdicts[policy]
 		return len(v) > 0 && v[0].Valid
 	}
-	entries := t.Classes.Steer(t.entries, t.Policies, valid)
+	entries := t.Classes.Steer(t.entries, t.Policies, valid, t.Ends().Lost)
 	t.Steering = make(map[string]Steering, len(entries))
 	for _, e := range entries {
 		l, _ := t.Links.Link(e.Interface) // the zero value without one
