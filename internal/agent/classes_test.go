@@ -188,6 +188,7 @@ policies: [{name: far, color: 200, endpoint: '2001:db8::2', source: '2001:db8::1
 	put("kube:a:late", 1, 200, 1, class.Match{Namespaces: []string{"default"}})
 	put("kube:ef", 0, 200, 0, class.Match{DSCP: []uint16{46}})
 	put("kube:poor", 0, 300, 2, class.Match{DSCP: []uint16{10}})
+	put("kube:six", 0, 6, 3, class.Match{DSCP: []uint16{20}})
 	k.SetClasses(all)
 	verdicts := func(d *daemon) string {
 		d.core.mu.RLock()
@@ -202,9 +203,10 @@ policies: [{name: far, color: 200, endpoint: '2001:db8::2', source: '2001:db8::1
 	const want = `kube:a:late false packets of pods of namespace default are in class "kube:b" too, which has the same priority: give one of the two a higher priority
 kube:b true 
 kube:ef false packets of any source with DSCP 46 are in class "voice" too, which has the same priority: give one of the two a higher priority
-kube:poor false no policy has color 300: its packets take best effort`
+kube:poor false no policy has color 300: its packets take best effort
+kube:six false color: 6 is reserved: policies of this color carry IPv6 between pods: give a color of your own, such as 1000, and policies of it`
 	waits(t, "all are judged", func() bool {
-		return strings.Count(verdicts(d), "\n") == 3 && strings.Contains(verdicts(d), "kube:b true")
+		return strings.Count(verdicts(d), "\n") == 4 && strings.Contains(verdicts(d), "kube:b true")
 	})
 	if got := verdicts(d); got != want {
 		t.Errorf("verdicts\n%s\nwant\n%s", got, want)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/class"
+	"github.com/culvert-net/culvert/internal/overlay"
 )
 
 func checkTrafficClasses(v *validator) {
@@ -15,6 +16,10 @@ func checkTrafficClasses(v *validator) {
 		errs := c.Validate()
 		valid = valid && len(errs) == 0
 		v.fields(at, errs)
+		if v.Overlay.IsSet() {
+			carries := overlay.ReservedFor(c.Color, v.Overlay.Tenants)
+			v.refuse(carries != "", at+".color", overlay.ReservedFix, "%d is reserved: policies of this color carry %s", c.Color, carries)
+		}
 		names.check(at+".name", c.Name, "give each class its own name")
 		v.refuse(c.Match.Host && !v.Overlay.IsSet(), at+".match.host", "configure overlay, or leave host out",
 			"this node is in no cluster: its own packets take the kernel's routes, not policies")

@@ -143,6 +143,9 @@ encapsulation: {source: '2001:db8::1'}
 		{"[10.9.0.0/16, 'fd09::/48']", "[10.9.0.0/16, 10.9.8.0/24]", "overlay.tenants[0].pools[1]: 10.9.8.0/24 overlaps"},
 		{"[lab], ", "[lab], import_targets: ['65001:8'], ", "line 9: overlay.tenants[1].route_distinguisher: is for BGP peers, and overlay.mode is static"},
 		{"[lab], ", "[lab], export_targets: [x], ", `line 9: overlay.tenants[1].export_targets[0]: "x" begins with neither`},
+		{"policies:", "traffic_classes: [{name: a, color: 263}]\npolicies:", "traffic_classes[0].color: 263 is reserved: policies of this color carry the packets of tenant red (fix: give a color"},
+		{"policies:", "traffic_classes: [{name: a, color: 4}]\npolicies:", "traffic_classes[0].color: 4 is reserved: policies of this color carry IPv4 between pods (fix: give a color"},
+		{"policies:", "traffic_classes: [{name: a, color: 6}, {name: b, color: 265, priority: 1}]\npolicies:", "traffic_classes[0].color: 6 is reserved"},
 		{"tenant: 7", "tenant: 9", "line 10: steering[0].tenant: there is no tenant 9"},
 		{"tenant: 7", "tenant: 7, interface: eth0", "steering[0].tenant: names who sends"},
 	} {

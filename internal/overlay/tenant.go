@@ -163,3 +163,23 @@ func (b *builder) tenantReach(r Reach) {
 		peer.Problems = append(peer.Problems, why)
 	}
 }
+
+// ReservedFix says what to do about a reserved color.
+const ReservedFix = "give a color of your own, such as 1000, and policies of it"
+
+// ReservedFor says what policies of a color carry in a cluster with tenants; empty: no color of the
+// cluster's own is this one.
+func ReservedFor(color uint32, tenants []Tenant) string {
+	switch color {
+	case ColorIPv4:
+		return "IPv4 between pods"
+	case ColorIPv6:
+		return "IPv6 between pods"
+	}
+	for _, t := range tenants {
+		if t.Color() == color {
+			return "the packets of tenant " + t.Name
+		}
+	}
+	return ""
+}

@@ -185,6 +185,10 @@ func (d *deriver) observedClasses(from *Goal) {
 		case d.asked[ref]:
 			why = fmt.Sprintf("%s is configured otherwise", ref)
 		default:
+			if carries := overlay.ReservedFor(c.Color, d.Self.Tenants); carries != "" {
+				why = fmt.Sprintf("color: %d is reserved: policies of this color carry %s: %s", c.Color, carries, overlay.ReservedFix)
+				break
+			}
 			why = class.Fits(all)
 		}
 		if why != "" {
