@@ -167,8 +167,7 @@ func TestLowest(t *testing.T) {
 	l.delays["a"] = func() time.Duration { return 0 }
 	l.want(t, "the lowest is dead", 100*ms, map[string]Standing{"c": aside})
 	l.delays["a"] = steady(10 * ms)
-	l.want(t, "it lives", 100*ms, map[string]Standing{"a": {Aside: notMeasured}, "c": aside})
-	l.want(t, "it lives", 200*ms, map[string]Standing{"c": aside})
+	l.want(t, "it lives", 300*ms, map[string]Standing{"c": aside})
 }
 
 // Where no list is within the bound, those with the lowest delay carry packets.
@@ -192,6 +191,7 @@ func TestNotMeasured(t *testing.T) {
 	l.want(t, "the other is better than what is above", time.Second, map[string]Standing{"a": {Above: true}})
 
 	l = newLines(Choice{Lists: []string{"a"}, Bound: 15 * ms}, map[string]func() time.Duration{"a": steady(5 * ms)})
+	l.targets["a"] = &target{monitor: monitor{interval: interval, multiplier: 1}} // it lives again sooner than it is measured
 	l.pass(time.Second)
 	l.delays["a"] = func() time.Duration { return 0 }
 	l.want(t, "dead", 200*ms, map[string]Standing{})

@@ -14,6 +14,9 @@ const (
 	// The delay of a list is the median of so many of its latest round trips; with fewer than
 	// enough since it was dead it is not known.
 	recent, enough = 32, 16
+	// flows is how many flow labels the probes of a list take in turn: where paths have equal costs,
+	// routers spread these over all of them.
+	flows = 8
 )
 
 // monitor judges one list. Times are those of one monotonic clock.
@@ -45,6 +48,10 @@ func (m *monitor) send(now time.Time) uint32 {
 	return seq
 }
 
+// flow is which of the flows a probe is of. Each one has as many probes in a row as say that a list
+// is dead: so it is dead where one flow is, and at once where all are.
+func (m *monitor) flow(seq uint32) uint32 { return seq / uint32(m.multiplier) % flows }
+
 // receive notes that a probe is back after a round trip. One that came before, or that nobody
 // sent, says nothing.
 func (m *monitor) receive(seq uint32, trip time.Duration) {
@@ -75,7 +82,7 @@ func (m *monitor) judge(now time.Time) {
 		case at.IsZero():
 			m.settled++
 			m.lost = 0
-			if m.back++; m.back >= m.multiplier {
+			if m.back++; m.back >= flows*m.multiplier { // those of all flows
 				m.dead = false
 			}
 		case now.Sub(at) >= m.allowance():

@@ -45,7 +45,7 @@ func always(trip time.Duration) func(uint32) time.Duration {
 }
 
 // A path that is cut is dead within the time of the multiplier and one probe more, and lives
-// again after as many probes as were lost.
+// again after as many probes of each flow as were lost.
 func TestCut(t *testing.T) {
 	for _, trip := range []time.Duration{time.Millisecond, 4 * time.Millisecond, 80 * time.Millisecond} {
 		p := newPath(always(trip))
@@ -70,8 +70,8 @@ func TestCut(t *testing.T) {
 		for p.dead && p.now.Sub(mended) < time.Second {
 			p.step(interval)
 		}
-		if took, most := p.now.Sub(mended), 5*interval+3*trip; took < 3*interval || took > most {
-			t.Errorf("round trip %s: it lives after %s, want %s to %s", trip, took, 3*interval, most)
+		if took, least, most := p.now.Sub(mended), flows*3*interval, (flows*3+2)*interval+3*trip; took < least || took > most {
+			t.Errorf("round trip %s: it lives after %s, want %s to %s", trip, took, least, most)
 		}
 	}
 }

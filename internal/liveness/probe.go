@@ -40,12 +40,12 @@ type probe struct {
 	sent      int64
 }
 
-// packet is a probe that visits the path, and ends at the SID.
-func (p probe) packet(key []byte, source netip.Addr, path []netip.Addr, sid netip.Addr) []byte {
+// packet is a probe of a flow that visits the path, and ends at the SID.
+func (p probe) packet(key []byte, flow uint32, source netip.Addr, path []netip.Addr, sid netip.Addr) []byte {
 	segments := len(path) + 1
 	srh := srhHeader + segments*segment
 	b := make([]byte, ipv6Header+srh+udpHeader+payload)
-	binary.BigEndian.PutUint32(b, 6<<28|trafficClass<<20|p.list&0xfffff) // the flow label is the list's
+	binary.BigEndian.PutUint32(b, 6<<28|trafficClass<<20|(p.list*flows+flow)&0xfffff) // no flow label is that of two lists
 	binary.BigEndian.PutUint16(b[4:], uint16(len(b)-ipv6Header))
 	b[6], b[7] = protocolSRH, hopLimit
 	copy(b[8:], source.AsSlice())

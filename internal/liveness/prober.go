@@ -235,7 +235,7 @@ func (p *Prober) judge(now time.Time) Found {
 
 func (p *Prober) sendTo(t *target) {
 	seq := t.send(time.Now())
-	packet := probe{t.number, seq, time.Now().UnixNano()}.packet(p.key, p.config.Source, t.Path, p.config.SID)
+	packet := probe{t.number, seq, time.Now().UnixNano()}.packet(p.key, t.flow(seq), p.config.Source, t.Path, p.config.SID)
 	if err := p.link.send(packet, t.Path[0]); err != nil {
 		t.failed = err.Error()
 		return

@@ -2,6 +2,7 @@ package liveness
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"maps"
@@ -29,6 +30,7 @@ var (
 // fakeLink returns what is sent at once, as routers would. What goes by a segment that is cut is lost.
 type fakeLink struct {
 	cut     map[netip.Addr]bool
+	path    func(label uint32) netip.Addr // where a flow goes that has several equal paths
 	late    map[netip.Addr]time.Duration
 	arrived [][]byte
 	times   []time.Time // of arrival, of the first ones of arrived
@@ -42,7 +44,7 @@ func (f *fakeLink) send(b []byte, _ netip.Addr) error {
 	}
 	f.sent = append(f.sent, b)
 	for a := range f.cut {
-		if bytes.Contains(b[40:], a.AsSlice()) {
+		if bytes.Contains(b[40:], a.AsSlice()) || f.path != nil && f.path(binary.BigEndian.Uint32(b)&0xfffff) == a {
 			return nil
 		}
 	}
@@ -149,6 +151,39 @@ func TestProber(t *testing.T) {
 	}
 }
 
+// A list is dead if one of several equal paths is, for flows that routers lead there are lost. It
+// lives again when probes of all its flows return. All paths at once are found as soon as ever.
+func TestEqualPaths(t *testing.T) {
+	r := newRig()
+	equal := addrs("fe80::1", "fe80::2")
+	r.path = func(label uint32) netip.Addr { return equal[label%2] }
+	r.Set([]Target{viaA}, nil)
+	r.pass(time.Second)
+	if len(r.found.Dead) > 0 {
+		t.Fatalf("dead %v without a cut", r.found.Dead)
+	}
+	for _, one := range equal {
+		r.cut[one] = true
+		r.pass(100 * time.Millisecond) // two flows and a bit
+		if got := r.isDead(); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("dead %v while %s is cut", got, one)
+		}
+		r.pass(time.Second)
+		if got := r.isDead(); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("dead %v later, while %s is cut", got, one)
+		}
+		delete(r.cut, one)
+		r.pass(300 * time.Millisecond)
+		if len(r.found.Dead) > 0 {
+			t.Errorf("dead %v after %s is mended", r.found.Dead, one)
+		}
+	}
+	r.cut[equal[0]], r.cut[equal[1]] = true, true
+	if r.pass(60 * time.Millisecond); len(r.found.Dead) == 0 {
+		t.Error("it lives where all paths are cut")
+	}
+}
+
 // The delay of probes decides among the lists of a choice. Nothing changes where the way back may
 // be at fault, and what nobody chooses any more has no standing.
 func TestProberChooses(t *testing.T) {
@@ -209,7 +244,7 @@ func TestManyLists(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	key := []byte("key")
-	b := probe{1, 2, 3}.packet(key, source, viaA.Path, sid)
+	b := probe{1, 2, 3}.packet(key, 4, source, viaA.Path, sid)
 	f.Add(b)
 	f.Add(b[:50])
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -221,7 +256,7 @@ func FuzzRead(f *testing.F) {
 
 // What leaves is right to somebody else, too.
 func TestTshark(t *testing.T) {
-	b := probe{1, 2, 3}.packet([]byte("key"), source, viaA.Path, sid)
+	b := probe{1, 2, 3}.packet([]byte("key"), 4, source, viaA.Path, sid)
 	out := tshark.Read(t, tshark.Packets(t, [][]byte{b}), "-o", "udp.check_checksum:TRUE", "-T", "fields",
 		"-e", "ipv6.dst", "-e", "ipv6.tclass.dscp", "-e", "ipv6.routing.segleft", "-e", "ipv6.routing.srh.last_entry", "-e", "ipv6.routing.srh.addr", "-e", "udp.dstport", "-e", "udp.checksum.status", "-e", "_ws.malformed")
 	want := "fc00:0:a::\t48\t2\t2\tfc00:0:1:f::,fc00:0:9:1::,fc00:0:a::\t55862\t1\t\n"
