@@ -130,7 +130,7 @@ func planTable(g *printer.Grid, p *engine.Plan, links int) {
 	g.Row("fullest link", fmt.Sprintf("%s now, %s then; %s if all demands may change; %s is a bound for all lists of two segments",
 		change.Percent(p.Now), change.Percent(p.Then), change.Percent(p.Best), change.Percent(p.Bound)))
 	if p.Overload > 0 {
-		g.Row("steps", fmt.Sprintf("%d; there is no order that keeps links below %s", p.Steps, change.Percent(p.Overload)))
+		g.Row("steps", fmt.Sprintf("%d; a link can fill to %s, because packets that lead nowhere get a path first", p.Steps, change.Percent(p.Overload)))
 	} else if p.Steps > 0 {
 		g.Row("steps", fmt.Sprintf("%d; in none a link gets fuller than now, then, or full", p.Steps))
 	}

@@ -40,9 +40,11 @@ type Plan struct {
 	Best  float64 `json:"best"`
 	Bound float64 `json:"bound"`
 	// Steps is how many there are, one behind the other. Overload is the utilisation that
-	// a link may reach between them if there is no order without; else 0.
-	Steps    int                `json:"steps"`
-	Overload float64            `json:"overload,omitempty"`
+	// a link may reach between them where packets that lead nowhere get a path without room; else 0.
+	Steps    int     `json:"steps"`
+	Overload float64 `json:"overload,omitempty"`
+	// Left are the demands that keep their lists, because no order of steps has room for their change.
+	Left     []te.Key           `json:"left,omitempty"`
 	Moves    []Move             `json:"moves"`
 	Links    []Link             `json:"links"` // the fullest first
 	Problems []optimize.Problem `json:"problems,omitempty"`
@@ -85,11 +87,15 @@ func Compute(ctx context.Context, n te.Network, o Options) (*Plan, error) {
 		return nil, err
 	}
 	best.Problems = append(best.Problems, stranded(g, n, fixed)...)
-	choice := change.Choose(g, n.Demands, n.Routing, best.Routing, change.Options{Target: o.Target, Aim: aim * o.Target, Most: o.Most, Must: repaired(g, n, best.Routing)})
-	steps, overload := change.Steps(g, n.Demands, n.Routing, choice.Routing, choice.Moves)
+	must := repaired(g, n, best.Routing)
+	choice := change.Choose(g, n.Demands, n.Routing, best.Routing, change.Options{Target: o.Target, Aim: aim * o.Target, Most: o.Most, Must: must})
+	by := change.Steps(g, n.Demands, n.Routing, choice.Routing, choice.Moves, astray(g, n.Demands, n.Routing, nil))
+	if len(by.Left) > 0 {
+		by = choice.Keep(g, n.Demands, n.Routing, by, must)
+	}
 	p := &Plan{
 		Why: choice.Why, Now: choice.Now, Then: choice.Then, Best: best.Utilisation, Bound: best.Bound,
-		Steps: len(steps), Overload: overload, Moves: []Move{}, Problems: best.Problems, Routing: choice.Routing, By: steps, prices: best.Prices, held: o.Held,
+		Steps: len(by.Steps), Overload: by.Overload, Left: by.Left, Moves: []Move{}, Problems: best.Problems, Routing: choice.Routing, By: by.Steps, prices: best.Prices, held: o.Held,
 	}
 	before, after := loads(g, n.Demands, n.Routing), loads(g, n.Demands, choice.Routing)
 	for i, l := range n.Topology.Links {

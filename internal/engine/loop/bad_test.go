@@ -2,11 +2,13 @@ package loop
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/te"
 )
 
@@ -89,6 +91,38 @@ func TestCountersThatJumpAgainAndAgain(t *testing.T) {
 			if w.a.puts != 0 || s.Plan == nil || s.Plan.Now > 0.61 {
 				t.Fatalf("round %d: %d changes, %+v", i, w.a.puts, s)
 			}
+		}
+	})
+}
+
+// Two demands that want each other's full paths keep their lists, and the state says so, until there
+// is room to change them in steps.
+func TestNoRoomForSteps(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.in.Network.Classes = []te.Class{{Color: 1, MaxDelay: 3 * time.Millisecond}}
+		links := w.in.Network.Topology.Links
+		for i := range links {
+			if links[i].Delay = time.Millisecond; links[i].From == "c" || links[i].To == "c" {
+				links[i].Delay = 5 * time.Millisecond
+			}
+		}
+		end := w.a.policies[0].Lists[0].Segments[0]
+		w.a.paths["te:red"] = srpolicy.CandidatePath{Name: "te:red", Policy: "red", Preference: 150,
+			SegmentLists: []srpolicy.SegmentList{{Segments: []netip.Addr{netip.MustParseAddr("fc00:c::1"), end}}}}
+		e := w.engine()
+		w.round(9.9e8, 9.9e8, e)
+		var s State
+		for range 8 {
+			s = w.round(9.9e8, 9.9e8, e)
+		}
+		if w.a.puts != 0 || len(s.Plan.Left) != 2 || !strings.Contains(s.Word, "no order of steps keeps links from overload: lists of 2 demands stay") {
+			t.Fatalf("%d changes, %q, %+v", w.a.puts, s.Word, s.Plan)
+		}
+		for range 120 { // until the rates of ten minutes ago do not count
+			s = w.round(4e8, 4e8, e)
+		}
+		if w.path("te:red") != end.String() {
+			t.Errorf("with room: path %q, %q", w.path("te:red"), s.Word)
 		}
 	})
 }

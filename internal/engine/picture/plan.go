@@ -56,7 +56,7 @@ func planFacts(p *engine.Plan) [][2]string {
 			change.Percent(p.Now), change.Percent(p.Then), change.Percent(p.Best), change.Percent(p.Bound))},
 	}
 	if p.Overload > 0 {
-		facts = append(facts, [2]string{"steps", fmt.Sprintf("%d; there is no order that keeps links below %s", p.Steps, change.Percent(p.Overload))})
+		facts = append(facts, [2]string{"steps", fmt.Sprintf("%d; a link can fill to %s, because packets that lead nowhere get a path first", p.Steps, change.Percent(p.Overload))})
 	}
 	for _, v := range p.Problems {
 		facts = append(facts, [2]string{"problem", Name(v.Key) + ": " + v.Why})

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 
+	"github.com/culvert-net/culvert/internal/plural"
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/internal/te/graph"
 )
@@ -67,6 +69,37 @@ func Choose(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, o Optio
 		routing[key] = wanted[key]
 	}
 	return Choice{Routing: routing, Moves: moves, Now: before, Then: then, Why: why}
+}
+
+// Keep leaves those demands out that have no room to change, and says so. If nothing is better without
+// them, and none of the others must change, all keep their lists.
+func (c *Choice) Keep(g *graph.Graph, demands []te.Demand, now te.Routing, by Sequence, must map[te.Key]bool) Sequence {
+	keep := func(keys []te.Key) {
+		for _, key := range keys {
+			if lists, had := now[key]; had {
+				c.Routing[key] = lists
+			} else {
+				delete(c.Routing, key)
+			}
+		}
+		_, c.Then = g.Fullest(newChooser(g, demands, c.Routing, nil).loads)
+	}
+	keep(by.Left)
+	if c.Then > c.Now*(1-worth) && !slices.ContainsFunc(by.Moves, func(key te.Key) bool { return must[key] }) {
+		keep(by.Moves)
+		by = Sequence{Left: append(by.Left, by.Moves...)}
+	}
+	c.Moves = by.Moves
+	c.Why = fmt.Sprintf("%s, because no order of steps keeps links from overload: lists of %s stay", c.word(), plural.Of(len(by.Left), "demand"))
+	return by
+}
+
+// word says what the changes do.
+func (c *Choice) word() string {
+	if len(c.Moves) == 0 {
+		return fmt.Sprintf("the largest utilisation stays at %s", Percent(c.Now))
+	}
+	return fmt.Sprintf("the largest utilisation goes from %s to %s only", Percent(c.Now), Percent(c.Then))
 }
 
 // moveAll does the changes that must be, up to the limit.

@@ -18,14 +18,42 @@ type Step struct {
 }
 
 // parts is in how many parts a demand changes that cannot change at once.
-const parts = 8
+const parts = 32
+
+// Sequence is steps that lead from one routing to another.
+type Sequence struct {
+	Steps []Step
+	Moves []te.Key // what changes
+	// Left are the demands that keep their lists, because no order of steps has room for their change.
+	Left []te.Key
+	// Overload is the utilisation that a link can reach in a step that gives lost demands a path where
+	// there is no room for it; else 0.
+	Overload float64
+}
 
 // Steps leads from one routing to another so that no link carries more than it can, or, where
 // it does before or after, than then. A demand may change in parts: then it has old and new
-// lists for a step. Where there is no such way, overload is the utilisation that the last step
-// can reach, and else 0.
-func Steps(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, moves []te.Key) (steps []Step, overload float64) {
-	p := newPlanner(g, demands, now, wanted, moves)
+// lists for a step. Demands for which there is no such way keep their lists, except those that are
+// lost: of these packets lead nowhere, which is worse than a link that is full.
+func Steps(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, moves []te.Key, lost map[te.Key]bool) Sequence {
+	s := Sequence{Moves: moves}
+	for {
+		p := newPlanner(g, demands, now, wanted, s.Moves)
+		if s.Steps, s.Overload = p.steps(lost); len(p.open) == 0 {
+			return s
+		}
+		// What has found room may have done so because others were to leave.
+		left := map[te.Key]bool{}
+		for _, m := range p.open {
+			left[m.demand.Key] = true
+			s.Left = append(s.Left, m.demand.Key)
+		}
+		s.Moves = slices.DeleteFunc(slices.Clone(s.Moves), func(key te.Key) bool { return left[key] })
+	}
+}
+
+// steps are those of all demands, or of those that come before what has no room.
+func (p *planner) steps(lost map[te.Key]bool) (steps []Step, overload float64) {
 	for len(p.open) > 0 {
 		step := Step{Lists: te.Routing{}}
 		worst := slices.Clone(p.loads)
@@ -33,13 +61,19 @@ func Steps(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, moves []
 			p.offer(m, worst, step.Lists)
 		}
 		if len(step.Lists) == 0 {
-			for _, m := range p.open { // no order is safe: all at once is the shortest
-				step.Lists[m.demand.Key] = m.to
-				raise(worst, m.now, p.on(m, m.to))
+			for _, m := range p.open {
+				if lost[m.demand.Key] {
+					step.Lists[m.demand.Key] = m.to
+					raise(worst, m.now, p.on(m, m.to))
+				}
 			}
-			_, overload = g.Fullest(worst)
+			if len(step.Lists) == 0 {
+				break
+			}
+			_, u := p.g.Fullest(worst)
+			overload = max(overload, u)
 		}
-		_, step.Fullest = g.Fullest(worst)
+		_, step.Fullest = p.g.Fullest(worst)
 		steps = append(steps, step)
 		p.finish(step)
 	}
@@ -136,10 +170,10 @@ func (m *moving) after(done int) ([]te.List, bool) {
 	return lists, len(lists) <= srpolicy.MaxSegmentLists
 }
 
-// brief has weights whose sum is about 2^14 at most, so that products of two such sums and parts
+// brief has weights whose sum is about 2^13 at most, so that products of two such sums and parts
 // are weights too.
 func brief(lists []te.List) []te.List {
-	const most = 1 << 14
+	const most = 1 << 13
 	lists = lowest(lists)
 	var sum uint64
 	for _, l := range lists {
