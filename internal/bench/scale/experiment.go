@@ -406,11 +406,7 @@ const coresCaption = "How many times as many packets two cores forward as one, b
 func controlFigures() []result.Figure {
 	return []result.Figure{
 		{ID: "n4", Title: "N4: sessions set up in a second", Kind: result.Bars, Metric: MetricN4, X: "procedure", LogY: true, YTitle: "requests in a second",
-			Caption: "PFCP session establishment, and the modification that brings the gNB's tunnel, with 256 requests under way. The SMF is on the same machine. Measured once.",
-			Anchors: []result.Anchor{
-				{Label: "paper 003, SoftUPF", Source: "paper 003", Y: 5100, Unit: "requests/s", Note: "messages, DPDK UPF on a server"},
-				{Label: "paper 003, CPOffload", Source: "paper 003", Y: 2_050_000, Unit: "requests/s", Note: "messages, PFCP handled by a switch"},
-			}},
+			Caption: "PFCP session establishment, and the modification that brings the gNB's tunnel, with 256 requests under way. The SMF is on the same machine. Measured once."},
 		{ID: "n4_time", Title: "N4: time of a request", Kind: result.Table, Metric: metricN4Time, Caption: "With 256 requests under way."},
 		{ID: "memory", Title: "Memory", Kind: result.Table, Metric: MetricMemory, Caption: "What the daemon holds, resident, and the data path's tables, when all sessions are there."},
 	}
