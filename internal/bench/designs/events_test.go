@@ -25,12 +25,17 @@ func TestEventClaims(t *testing.T) {
 		late(steerOffload, 10, 11, 12), late(softUPF, 20, 22, 24),
 	}}
 	want := []string{
-		"The paper finds that SteerOffload's latency of a heavy UE is 7 times SoftUPF's, on several cores. Our interval excludes it, on one core: SteerOffload is 0.50 times SoftUPF's (0.50 to 0.50).",
+		"The paper finds that SteerOffload's latency of a heavy UE is 7 times SoftUPF's, on several cores. Our interval is not comparable (one core): SteerOffload is 0.50 times SoftUPF's (0.50 to 0.50).",
 		"DPOffload loses 8 packets while the load doubles (7 to 9), more than without that.",
 		"SteerOffload loses no packet while it gets a second core and gives it back, in 3 times.",
 	}
 	if got := (&Experiment{}).Claims(r); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+	for _, j := range Paper().Judge(r) {
+		if j.Verdict != result.NotMeasured && (j.Verdict != result.NotComparable || j.Why != "one core") {
+			t.Errorf("%s: %s: %s", j.Says, j.Verdict, j.Why)
+		}
 	}
 }
 

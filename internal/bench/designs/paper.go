@@ -23,7 +23,7 @@ var published = map[[3]string]string{
 	{signalling.PerSecond, cpOffload, dpOffload}: "2.05 million by 666: 3,000 times",
 	{signalling.P99, dpOffload, softUPF}:         "1,646 by 113 µs: 15 times",
 	{signalling.P99, softUPF, cpOffload}:         "113 by 26 µs: 4.3 times",
-	{metricP99, steerOffload, softUPF}:           "7 times, on several cores",
+	{metricP99, steerOffload, softUPF}:           "7 times",
 }
 
 // Paper is paper 003, with its findings as Claims has them: of short packets, where there are
@@ -41,7 +41,7 @@ func Paper() result.Paper {
 		}
 		p.Findings = append(p.Findings, result.Finding{
 			Says: f.says, Theirs: published[[3]string{f.metric, f.higher, f.lower}], Ratio: ratioOf[f.metric] + ", " + f.higher + " by " + f.lower, Metric: f.metric, Expect: result.More,
-			A: where.With(labelDesign, f.higher), B: where.With(labelDesign, f.lower),
+			A: where.With(labelDesign, f.higher), B: where.With(labelDesign, f.lower), Incomparable: incomparable(f.where),
 		})
 	}
 	return p

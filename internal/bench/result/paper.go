@@ -32,6 +32,8 @@ type Finding struct {
 	Expect Expectation
 	// NoiseLimit is the Environment.Noise above which this says nothing; 0: the run's.
 	NoiseLimit float64
+	// Incomparable is why ours says nothing of it, whatever it is; empty: it does.
+	Incomparable string
 }
 
 // Expectation is where a paper has the ratio.
@@ -50,23 +52,24 @@ type Verdict string
 
 // The verdicts.
 const (
-	Agrees      Verdict = "agrees"
-	Contradicts Verdict = "contradicts"
-	Open        Verdict = "not shown" // by the interval, or for want of one
-	NotMeasured Verdict = "not measured"
+	Agrees        Verdict = "agrees"
+	Contradicts   Verdict = "contradicts"
+	Open          Verdict = "not shown" // by the interval, or for want of one
+	NotComparable Verdict = "not comparable"
+	NotMeasured   Verdict = "not measured"
 )
 
 // Criterion says how a Verdict is found, for readers.
 var Criterion = fmt.Sprintf("Each finding is a ratio of two of our quantities, of the same rounds. It agrees if our whole interval is on the paper's side of 1, "+
 	"or within %.0[1]f %% of 1 where the paper has no difference. It contradicts if the whole interval is on the other side, where a difference of less than %.0[1]f %% counts as none. "+
-	"Otherwise, and of one round, it is not shown.", 100*Margin)
+	"Otherwise, and of one round, it is not shown. What ours lacks, such as several cores, makes a finding not comparable.", 100*Margin)
 
 // Judged is a finding with what a run says of it.
 type Judged struct {
 	Finding
 	Ours    Estimate // of the ratio
 	Verdict Verdict
-	Why     string // it is not shown or not measured, where the interval does not say
+	Why     string // it is not shown or not comparable, where the interval does not say
 }
 
 // Judge holds a run against a finding.
@@ -78,6 +81,8 @@ func (f Finding) Judge(run *Run) Judged {
 	}
 	switch {
 	case !j.Ours.Measured():
+	case f.Incomparable != "":
+		j.Verdict, j.Why = NotComparable, f.Incomparable
 	case limit > 0 && run.Environment.Noise > limit:
 		j.Verdict, j.Why = Open, "others used the CPU"
 	case !j.Ours.HasInterval():
@@ -165,6 +170,8 @@ func Sum(list []Judged) (v Verdict, words string) {
 	}
 	yes, no, open := count[Agrees], count[Contradicts], count[Open]
 	switch {
+	case yes+no+open == 0 && count[NotComparable] > 0:
+		return NotComparable, string(NotComparable)
 	case yes+no+open == 0:
 		return NotMeasured, string(NotMeasured)
 	case no > 0 && yes > 0:

@@ -59,6 +59,20 @@ func TestJudgeNoise(t *testing.T) {
 	}
 }
 
+// What ours cannot show is not judged, whatever the interval and the noise; without a
+// measurement it is not measured.
+func TestJudgeIncomparable(t *testing.T) {
+	r := &Run{NoiseLimit: 0.1, Environment: Environment{Noise: 0.2}, Measurements: []Measurement{of("a", 1, 1, 1), of("b", 2, 2, 2)}}
+	f := Finding{Metric: "time", A: Labels{"of": "a"}, B: Labels{"of": "b"}, Expect: More, Incomparable: "one core"}
+	if j := f.Judge(r); j.Verdict != NotComparable || j.Why != "one core" || j.Ours.Value != 0.5 {
+		t.Errorf("%s, %q, %v", j.Verdict, j.Why, j.Ours)
+	}
+	r.Measurements = nil
+	if j := f.Judge(r); j.Verdict != NotMeasured {
+		t.Errorf("without a measurement: %s", j.Verdict)
+	}
+}
+
 // What has a baseline is compared by it: with another, or with its own.
 func TestJudgeBaselines(t *testing.T) {
 	a, b := of("a", 20, 40, 60), of("b", 10, 20, 30)
@@ -118,6 +132,8 @@ func TestSum(t *testing.T) {
 		{judged(Agrees, Contradicts, Contradicts), Contradicts, "agrees in 1, contradicts in 2 of 3"},
 		{judged(Contradicts, Open), Contradicts, "contradicts in 1 of 2"},
 		{judged(Open), Open, "not shown"},
+		{judged(Agrees, NotComparable), Agrees, "agrees in 1 of 1"},
+		{judged(NotComparable, NotMeasured), NotComparable, "not comparable"},
 		{nil, NotMeasured, "not measured"},
 	} {
 		if v, words := Sum(tt.list); v != tt.want || words != tt.words {
