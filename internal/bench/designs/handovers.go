@@ -107,6 +107,11 @@ func (*Experiment) handoverFigures() []result.Figure {
 			Anchors: []result.Anchor{anchor(softUPF, 113, "us", "SoftUPF"), anchor(dpOffload, 1646, "us", "DPOffload"), anchor(cpOffload, 26, "us", "CPOffload")},
 		},
 		{
+			ID: "designs_n4_unanswered", Title: "Handovers without an answer in time", Kind: result.Lines, Metric: signalling.Unanswered, X: "offered", Series: labelDesign,
+			XTitle: "packets offered, as a share of the design's PDR", YTitle: "requests", Better: result.BetterLess,
+			Caption: "Of those 5,000 requests a second, also beside packets: no answer came within T1 (3 s). The latency is of the others.",
+		},
+		{
 			ID: "designs_n4_offered", Title: "Handovers per second beside packets", Kind: result.Lines, Metric: signalling.PerSecond, X: "offered", Series: labelDesign,
 			XTitle: "packets offered, as a share of the design's PDR", YTitle: "requests/s", LogY: true,
 			Caption: "The paper's question: what is left for N4 while packets go through the same core. Frames are of the first size; 64 requests are under way.",
