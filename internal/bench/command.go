@@ -146,9 +146,10 @@ for as long with nothing done. --rounds repeats each event.
 
 The event signalling is another load: --handovers a second on N4, while the daemon is
 killed, restarted and replaced. It counts those that are not answered within T1 (3 s),
-and the longest gap. --n4-fast has the data path answer them (upf.n4_fast).`,
-		example: "  culvert bench disrupt\n  culvert bench disrupt --events upgrade,kill --rate 0.5 --rounds 10\n  culvert bench disrupt --events signalling --n4-fast",
-		values:  map[string]func() []string{"events": disrupt.EventNames},
+and the longest gap: where the data path answers (upf.n4_fast: on, the default), and
+where the daemon does (off). --n4-fast chooses.`,
+		example: "  culvert bench disrupt\n  culvert bench disrupt --events upgrade,kill --rate 0.5 --rounds 10\n  culvert bench disrupt --events signalling --n4-fast on",
+		values:  map[string]func() []string{"events": disrupt.EventNames, "n4-fast": disrupt.N4Fast},
 	},
 	{
 		name: "overlay", table: overlay.PrintTable, json: overlay.PrintJSON,

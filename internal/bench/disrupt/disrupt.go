@@ -19,7 +19,6 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/search"
-	"github.com/culvert-net/culvert/internal/bench/signalling"
 	"github.com/culvert-net/culvert/internal/bench/stats"
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 )
@@ -36,16 +35,16 @@ type Experiment struct {
 	After  experiment.Duration `json:"after,omitempty"`
 	// Entries are how many SIDs and policies come and go with a new configuration.
 	Entries int `json:"entries,omitempty"`
-	// Handovers a second are under way during the event signalling. N4Fast has the data
-	// path answer them (upf.n4_fast).
-	Handovers float64 `json:"handovers,omitempty"`
-	N4Fast    bool    `json:"n4_fast,omitempty"`
+	// Handovers a second are under way during the event signalling, which is measured with
+	// each upf.n4_fast of N4Fast.
+	Handovers float64  `json:"handovers,omitempty"`
+	N4Fast    []string `json:"n4_fast,omitempty"`
 }
 
 // New returns the experiment with its defaults.
 func New() *Experiment {
 	return &Experiment{
-		Events: EventNames(), Share: 1, Entries: 500, Handovers: 5000,
+		Events: EventNames(), Share: 1, Entries: 500, Handovers: 5000, N4Fast: N4Fast(),
 		Before: experiment.Duration(300 * time.Millisecond), After: experiment.Duration(300 * time.Millisecond),
 	}
 }
@@ -62,7 +61,7 @@ func (d *Experiment) Flags(f *pflag.FlagSet) {
 	f.TextVar(&d.After, "after", d.After, "`duration` of the packets after it")
 	f.IntVar(&d.Entries, "entries", d.Entries, "`number` of SIDs, and of policies, that come and go")
 	f.Float64Var(&d.Handovers, "handovers", d.Handovers, "`number` of handovers a second during the event signalling")
-	f.BoolVar(&d.N4Fast, "n4-fast", d.N4Fast, "the data path answers them (upf.n4_fast)")
+	f.StringSliceVar(&d.N4Fast, "n4-fast", d.N4Fast, "`values` of upf.n4_fast to measure them with: on (the data path answers), off")
 }
 
 // CPUs are those that it measures on.
@@ -86,6 +85,7 @@ func (d *Experiment) Validate() error {
 	want(d.Share > 0 && d.Share <= 1, "share", "more than 0, up to 1", "%v is no share of NDR", d.Share)
 	want(d.Entries >= 1 && d.Entries <= mostChanged, "entries", fmt.Sprintf("1 to %d", mostChanged), "%d is out of range", d.Entries)
 	want(d.Handovers >= 1 && d.Handovers <= mostHandovers, "handovers", fmt.Sprintf("1 to %d a second", mostHandovers), "%v is out of range", d.Handovers)
+	experiment.Chosen(want, "n4_fast", d.N4Fast, N4Fast())
 	want(d.Before > 0 && d.After > 0, "before", "both longer than 0", "before is %s, after %s", d.Before, d.After)
 	return experiment.Check(list)
 }
@@ -109,7 +109,7 @@ func (d *Experiment) Plan() (experiment.Plan, error) {
 	for _, name := range d.Events {
 		takes := each
 		if name == signallingEvent {
-			takes = time.Duration(len(underHandovers)) * (each/2 + eventTakes)
+			takes = d.signallingTakes(each/2 + eventTakes)
 		}
 		p.Points = append(p.Points, experiment.Point{ID: name, Takes: takes})
 	}
@@ -126,17 +126,16 @@ type Bench struct {
 	node.Undo
 	*Experiment
 	experiment.Setting
-	cpus      proc.Pair
-	Node      *device.Node // of SRv6
-	upf       *device.Node // of sessions, if an event wants them
-	spread    *device.Node // of packets that are spread, if an event wants it
-	n4        *device.Node // of handovers, if they are an event
-	control   *cost.Control
-	handovers *signalling.Load
-	Rates     map[*device.Node]float64
-	dir       string
-	other     string // binary with another build of the data path, in dir
-	state     map[string]int
+	cpus    proc.Pair
+	Node    *device.Node // of SRv6
+	upf     *device.Node // of sessions, if an event wants them
+	spread  *device.Node // of packets that are spread, if an event wants it
+	n4      []n4Node     // of handovers, if they are an event
+	control *cost.Control
+	Rates   map[*device.Node]float64
+	dir     string
+	other   string // binary with another build of the data path, in dir
+	state   map[string]int
 }
 
 // Open sets up what is measured.
@@ -177,8 +176,10 @@ func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 		}
 	}
 	if slices.Contains(d.Events, signallingEvent) {
-		if err := b.openSignalling(ctx); err != nil {
-			return nil, err
+		for _, fast := range d.N4Fast {
+			if err := b.openSignalling(ctx, fast); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for _, n := range []*device.Node{b.Node, b.upf, b.spread} {

@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/cost"
 	"github.com/culvert-net/culvert/internal/bench/napi"
 	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/smf"
@@ -50,6 +51,13 @@ func AddPort(n *node.Network, smfs int) error {
 		}
 		return nil
 	})
+}
+
+// QueueFull counts the requests and answers that N4's interface had no room for: whoever receives
+// did not get the CPU.
+func QueueFull(n *node.Network) (int, error) {
+	line, err := proc.NetDev(n.Around.Path(), around)
+	return int(line.TxDropped + line.RxDropped), err
 }
 
 // Addresses are those of the UPF and of so many SMFs.

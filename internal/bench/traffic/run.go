@@ -329,23 +329,12 @@ func (p *Pair) queuesFull() (n full, err error) {
 }
 
 // counter of an interface; 0 where it is no veth.
-func counter(at Port, is netdev.Link, of func(procfs.NetDevLine) uint64) (n uint64, err error) {
+func counter(at Port, is netdev.Link, of func(procfs.NetDevLine) uint64) (uint64, error) {
 	if is.Kind != "veth" {
 		return 0, nil
 	}
-	err = proc.Inside(at.Namespace, func() error {
-		fs, err := procfs.NewFS("/proc/thread-self")
-		if err != nil {
-			return err
-		}
-		devices, err := fs.NetDev()
-		n = of(devices[is.Name])
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("counters of interface %s: %w", at, err)
-	}
-	return n, nil
+	line, err := proc.NetDev(at.Namespace, is.Name)
+	return of(line), err
 }
 
 // settle waits for late packets.
