@@ -20,7 +20,7 @@ type Experiment struct {
 	Designs []string `json:"designs,omitempty"`
 	// Against are foreign UPFs, as NAME=COMMAND of a shell.
 	Against against  `json:"against,omitempty"`
-	Sizes   []string `json:"sizes,omitempty"` // octets of a frame to the UE's session, with FCS, or imix
+	Sizes   []string `json:"sizes,omitempty"` // octets of a UE's frame on N3, with FCS, or imix; at least those of its headers
 	// Sessions are how many each design has, as Open5GS sets them up.
 	Sessions int `json:"sessions,omitempty"`
 	// Latency is at which shares of PDR it is measured.
