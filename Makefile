@@ -163,7 +163,7 @@ soak: ## restart, kill, upgrade and reconfigure under load, ROUNDS=10 times; the
 	@$(SUM) -- -count=1 -timeout 0 -tags soak -run '^(TestNoFalseAlarm|TestEngineByBGP|TestDesignEvents)$$' ./internal/agent ./internal/bench ./cmd/culvert
 
 .PHONY: bench
-bench: ## experiments of all four papers and more, with one report, in 75 minutes; its path is the last line (DIR=folder)
+bench: ## experiments of all four papers and more, with one report, in an hour and a half; its path is the last line (DIR=folder)
 	@tools/need.sh run
 	@$(MAKE) --no-print-directory build soft
 	@$(BIN) bench suite $(if $(DIR),--dir "$(DIR)")

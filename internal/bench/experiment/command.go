@@ -249,7 +249,7 @@ func (l *Library) suiteCommand() *cobra.Command {
 		Short: "Run built-in experiments, with one report",
 		Long: `Runs built-in experiments, each into a folder of its own below one, and draws one
 report of all: those of the four papers, tables as they grow, devices and disruptions,
-which take 75 minutes together, unless --experiments names others. The last line of its output is the report's path.`,
+which take an hour and a half together, unless --experiments names others. The last line of its output is the report's path.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(c.Flags()); err != nil {
