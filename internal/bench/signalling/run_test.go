@@ -306,3 +306,16 @@ func TestSettings(t *testing.T) {
 		}
 	}
 }
+
+// What a generator that did not get the CPU owes is sent in portions that a queue has room for,
+// with time for answers between them; at its rate it waits for what is due next.
+func TestLate(t *testing.T) {
+	r := &run{Settings: Settings{Rate: 1000}, tally: newTally(), began: time.Now().Add(-time.Second)}
+	if n, wait := r.room(r.now()), r.wait(); n != mostAtOnce || wait != takeBreath {
+		t.Errorf("a second late: %d requests at once, then %s", n, wait)
+	}
+	r.offered = 1000 * 3600
+	if n, wait := r.room(r.now()), r.wait(); n > 0 || wait != longestWait {
+		t.Errorf("an hour early: %d requests, then %s", n, wait)
+	}
+}
