@@ -68,8 +68,8 @@ struct n4_session {
 #define N4_OPEN 1 /* the data path may change the session */
 #define N4_KEPT 2 /* only the daemon may, and no journal says what this says */
 
-#define N4_ANSWERED (1u << 31) /* here */
-#define N4_HANDLED (1u << 30)  /* by the daemon */
+#define N4_ANSWERED (1u << 31) /* with Cause 1 (Request accepted) alone, here or by the daemon */
+#define N4_HANDLED (1u << 30)  /* otherwise, by the daemon */
 #define N4_LOCKED_HERE 1 /* by the data path; the daemon locks with its own number */
 
 /* n4_forwarding[template, peer]: the entry of forwarding that leads there. */

@@ -124,18 +124,18 @@ func (w *worker) find(p *packet, h wire.Header) (f found, ok bool) {
 	return f, true
 }
 
-// modify answers a Session Modification Request.
-func (w *worker) modify(p *packet, h wire.Header, body wire.IEs) {
+// modify answers a Session Modification Request. accepts: with Cause 1 (Request accepted) alone.
+func (w *worker) modify(p *packet, h wire.Header, body wire.IEs) (accepts bool) {
 	f, ok := w.find(p, h)
 	if !ok {
 		w.refuse(p, h, 0, &wire.Refusal{Cause: ie.CauseSessionContextNotFound})
-		return
+		return false
 	}
 	of, from := f.of, f.session
 	if f.answered {
 		w.s.counters.repeated.Add(1)
 		w.answer(h, from.CPSEID, ie.CauseRequestAccepted, accepted)
-		return
+		return true
 	}
 	to := *from
 	b := w.builder(&to, p.from.Addr(), of)
@@ -146,7 +146,7 @@ func (w *worker) modify(p *packet, h wire.Header, body wire.IEs) {
 	reports, created := w.change(from, b)
 	if b.Err != nil {
 		w.refuse(p, h, from.CPSEID, b.Err)
-		return
+		return false
 	}
 	w.own(to.SEID, to.NamesApplications(), of)
 	if b.OwnsPDRs() && len(created) == 0 {
@@ -155,6 +155,7 @@ func (w *worker) modify(p *packet, h wire.Header, body wire.IEs) {
 	list := append([]*ie.IE{accepted}, created...)
 	list = append(list, wire.NewUsageReports(ie.UsageReportWithinSessionModificationResponse, reports, b.QueryRef)...)
 	w.answer(h, to.CPSEID, ie.CauseRequestAccepted, list...)
+	return len(list) == 1
 }
 
 var accepted = ie.NewCause(ie.CauseRequestAccepted)

@@ -16,10 +16,12 @@ import (
 // Take before it looks at a session, and Give after each request about one, also if
 // that was refused, or answered before.
 type Signalling interface {
-	// Take keeps the data path from a session until Give. answered: it has answered the
-	// request of that sequence number, with Cause 1 (request accepted), and done it.
+	// Take keeps the data path from a session until Give. answered: the request of that
+	// sequence number is done, and was answered with Cause 1 (Request accepted) alone, by the
+	// data path or by an earlier process.
 	Take(seid uint64, sequence uint32) (answered bool)
-	Give(seid uint64, sequence uint32)
+	// Give ends what Take began. accepted: the request was answered with that Cause alone.
+	Give(seid uint64, sequence uint32, accepted bool)
 	// Repeat comes between Take and Give: these Update PDRs, which are all of a request,
 	// change nothing while the session has the PDRs that it has.
 	Repeat(seid uint64, updates [][]byte)
@@ -47,7 +49,7 @@ type Peer struct {
 type alone struct{}
 
 func (alone) Take(uint64, uint32) bool { return false }
-func (alone) Give(uint64, uint32)      {}
+func (alone) Give(uint64, uint32, bool) {}
 func (alone) Repeat(uint64, [][]byte)  {}
 func (alone) SetNode(Node)             {}
 func (alone) Places() uint32           { return 0 }

@@ -137,6 +137,7 @@ func (s *Server) lost(err error) {
 // that it has given, or handles the request and keeps the answer.
 func (w *worker) receive(p *packet) {
 	h, body, _, err := wire.ReadHeader(p.data)
+	accepts := false // with an answer that says nothing else
 	of := w.s.peers.Load().at(p.from.Addr())
 	if len(of) == 0 {
 		// A sender without an association makes us keep nothing.
@@ -147,7 +148,7 @@ func (w *worker) receive(p *packet) {
 		return
 	}
 	if h.Type != message.MsgTypeSessionEstablishmentRequest {
-		defer w.s.signalling.Give(h.SEID, h.Sequence)
+		defer func() { w.s.signalling.Give(h.SEID, h.Sequence, accepts) }()
 	}
 	key := w.answers.key(p.from, p.data)
 	if answer := w.answers.find(key); answer != nil {
@@ -167,7 +168,7 @@ func (w *worker) receive(p *packet) {
 		case message.MsgTypeSessionEstablishmentRequest:
 			w.establish(p, h, body)
 		case message.MsgTypeSessionModificationRequest:
-			w.modify(p, h, body)
+			accepts = w.modify(p, h, body)
 		default: // a deletion is answered later
 			w.delete(p, h, key)
 		}

@@ -442,14 +442,14 @@ func (s *sharer) Take(seid uint64, sequence uint32) (answered bool) {
 func (s *sharer) Places() uint32 { return s.table.Places() }
 
 // Give implements pfcp.Signalling.
-func (s *sharer) Give(seid uint64, sequence uint32) {
+func (s *sharer) Give(seid uint64, sequence uint32, accepted bool) {
 	e := s.u.store.Entry(seid)
 	if e == nil || !e.Lock() {
 		return
 	}
 	if e.Taken {
 		if e.Taken = false; !s.table.Answered(seid, sequence) {
-			s.table.NoteAnswer(seid, sequence)
+			s.table.NoteAnswer(seid, sequence, accepted)
 		}
 		if entry := s.table.Entry(seid); entry.Open != 0 && entry.Association != s.association(e) {
 			_ = s.shut(e)

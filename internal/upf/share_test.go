@@ -383,3 +383,20 @@ func TestSharedSessionsWhileTheDaemonStarts(t *testing.T) {
 		t.Logf("%d handovers meanwhile", asked)
 	}
 }
+
+// TestSharedSessionsKnowAnswersOfTheDead: a request that a daemon accepted before it died is
+// answered when the SMF repeats it, not done over what came later.
+func TestSharedSessionsKnowAnswersOfTheDead(t *testing.T) {
+	p := newPhones(t, open5gs, 1, newTestDaemon(t, n4Places))
+	d, one := p.upfs[0], p.list[0]
+	first := to(modification(toGNB+quota), netip.MustParseAddr("10.200.1.1"), 1)
+	answer := p.each(first, one)[0]
+	one.action, one.gnb, one.teid = session.Forward, netip.MustParseAddr("10.200.1.2"), 2
+	p.each(to(modification(handover), one.gnb, one.teid), one)
+	d.kill()
+	d.start()
+	if again := d.askPatiently(first, 30, time.Second); !bytes.Equal(again, answer) {
+		t.Errorf("repeated: %x, first %x", again, answer)
+	}
+	p.check()
+}

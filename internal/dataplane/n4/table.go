@@ -40,8 +40,8 @@ const (
 	kept   = 2
 )
 
-// handled marks a sequence number that the daemon has answered, answered one that the
-// data path has (N4_HANDLED, N4_ANSWERED).
+// answered marks the sequence number of a request that was accepted, with an answer that says
+// nothing else; handled one that the daemon has answered otherwise (N4_ANSWERED, N4_HANDLED).
 const (
 	handled  = 1 << 30
 	answered = 1 << 31
@@ -211,7 +211,8 @@ func (n *Table) Recover(seid, cpSEID uint64) (e abi.N4Session, isTrue bool) {
 	return e, e.Open != closed
 }
 
-// Answered says whether the data path has answered a request of a session, which is locked.
+// Answered says whether a request of a session, which is locked, was accepted, with an answer
+// that says nothing else.
 func (n *Table) Answered(seid uint64, sequence uint32) bool {
 	for _, s := range n.t.Sessions.Get(session.PlaceOf(seid)).Answered {
 		if s == sequence|answered {
@@ -221,12 +222,16 @@ func (n *Table) Answered(seid uint64, sequence uint32) bool {
 	return false
 }
 
-// NoteAnswer notes that the daemon has answered a request of a session, which is locked.
-func (n *Table) NoteAnswer(seid uint64, sequence uint32) {
-	place := session.PlaceOf(seid)
+// NoteAnswer notes that the daemon has answered a request of a session, which is locked:
+// it accepted the request and said nothing else, or it said something else.
+func (n *Table) NoteAnswer(seid uint64, sequence uint32, accepted bool) {
+	place, how := session.PlaceOf(seid), uint32(handled)
+	if accepted {
+		how = answered
+	}
 	e := n.t.Sessions.Get(place)
 	e.Version++
-	e.Answered[e.Version%uint32(len(e.Answered))] = sequence | handled
+	e.Answered[e.Version%uint32(len(e.Answered))] = sequence | how
 	for w, word := range table.ToWords(e)[:wordLeft] {
 		if w != wordLock {
 			n.t.Sessions.Change(place, w, word)

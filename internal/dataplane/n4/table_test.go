@@ -41,11 +41,14 @@ func TestOpenKeepsTheLockAndTheAnswers(t *testing.T) {
 	n := New(128)
 	n.Join(one, 11)
 	n.Lock(one)
-	n.NoteAnswer(one, 300)
+	n.NoteAnswer(one, 300, false)
 	n.Open(one, 4, Owner{SEID: 11, Addr: smf}, [Rules]abi.N4Rule{{Far: 1, Pdr: 9}})
 	e := n.Entry(one)
 	if e.Lock == 0 || e.Open != 1 || e.Association != 4 || e.Rule[0].Pdr != 9 || e.Answered[e.Version] != 300|handled || n.Answered(one, 300) {
 		t.Errorf("open: %+v", e)
+	}
+	if n.NoteAnswer(one, 301, true); !n.Answered(one, 301) || n.Answered(one, 300) {
+		t.Errorf("accepted: %+v", n.Entry(one))
 	}
 	n.Unlock(one)
 	if n.Close(one); n.IsOpen(one) || n.Entry(one).Lock != 0 {
@@ -114,7 +117,7 @@ func TestStill(t *testing.T) {
 		t.Error("the data path is at it")
 	}
 	n.t.Sessions.Store(70, wordLock, 0)
-	if n.NoteAnswer(one, 5); n.Still(one, e) {
+	if n.NoteAnswer(one, 5, false); n.Still(one, e) {
 		t.Error("it has changed")
 	}
 }
