@@ -61,13 +61,14 @@ struct n4_session {
 	struct n4_rule rule[N4_RULES];
 	__u64 fseid; /* hash of the CP F-SEID; 0: not known */
 	__u64 pdrs;  /* hash of Update PDRs that change nothing; 0: none are known */
-	__u64 left; /* requests that are on their way to the daemon | all that went there << 32 */
+	__u64 left; /* N4_LEFT_TO | the newest sequence number that went to the daemon; 0: all came */
 	__u64 open; /* N4_OPEN, N4_KEPT; 0: the daemon has changed the session, or is about to */
 };
 
 #define N4_OPEN 1 /* the data path may change the session */
 #define N4_KEPT 2 /* only the daemon may, and no journal says what this says */
 
+#define N4_LEFT_TO (1u << 24) /* a request is on its way to the daemon */
 #define N4_ANSWERED (1u << 31) /* with Cause 1 (Request accepted) alone, here or by the daemon */
 #define N4_HANDLED (1u << 30)  /* otherwise, by the daemon */
 #define N4_LOCKED_HERE 1 /* by the data path; the daemon locks with its own number */

@@ -272,7 +272,7 @@ INLINE int change_session(struct n4_session *s, struct n4_message *m, struct n4_
 	if (s->seid != m->seid || s->association != association)
 		return NOT_HERE;
 	/* an earlier request waits for the daemon */
-	if (s->open != N4_OPEN || (__u32) * (volatile __u64 *)&s->left)
+	if (s->open != N4_OPEN || *(volatile __u64 *)&s->left & N4_LEFT_TO)
 		return NOT_HERE;
 	found = look_back(s, m->sequence);
 	if (found != READ)

@@ -313,15 +313,20 @@ INLINE void note_left(struct xdp_md *ctx, struct n4_datagram *d)
 {
 	__u8 *h = at(ctx, d->l4 + UDP_LEN, PFCP_SESSION_LEN);
 	struct n4_session *s;
-	__u64 seid;
+	__u64 seid, was;
+	__u32 sequence;
 
 	if (!d->known || !h || !(h[0] & PFCP_S) ||
 	    (h[1] != PFCP_MODIFICATION_REQUEST && h[1] != PFCP_DELETION_REQUEST))
 		return;
 	seid = be64(ld64(h + 4));
 	s = session_of(seid);
-	if (s && s->seid == seid && seid)
-		__sync_fetch_and_add(&s->left, 1ull << 32 | 1);
+	if (!s || s->seid != seid || !seid)
+		return;
+	sequence = be32(ld32(h + 12)) >> 8;
+	was = *(volatile __u64 *)&s->left;
+	if (!(was & N4_LEFT_TO) || ((sequence - (__u32)was) & 0xffffff) <= 0x7fffff)
+		__sync_lock_test_and_set(&s->left, N4_LEFT_TO | sequence);
 }
 
 /* A verdict, or LEFT: nothing was changed. */

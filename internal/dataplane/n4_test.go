@@ -318,7 +318,7 @@ func TestN4Leaves(t *testing.T) {
 		"never seen forwarding":                   func(s *abi.N4Session) { s.Rule[2].Forward = 0 },
 		"an older sequence":                       func(s *abi.N4Session) { s.Answered[0] = 201 | 1<<31 },
 		"with the daemon's answer":                func(s *abi.N4Session) { s.Answered[0] = 200 | 1<<30 },
-		"with a request on its way to the daemon": func(s *abi.N4Session) { s.Left = 1<<32 | 1 },
+		"with a request on its way to the daemon": func(s *abi.N4Session) { s.Left = n4LeftTo | 199 },
 	} {
 		r.publish()
 		s := r.sessions.Get(n4Place)
@@ -358,18 +358,31 @@ func TestN4KeepsTheOrder(t *testing.T) {
 	fragment6 := slices.Concat(whole[:54], []byte{17, 0, 0, 1, 0, 0, 0, 7}, whole[54:]) // the first of more
 	fragment6[20] = 44
 	binary.BigEndian.PutUint16(fragment6[18:], binary.BigEndian.Uint16(fragment6[18:])+8)
-	for i, frame := range [][]byte{n4Frame("10.4.0.2", r.message(201, "")), fragment, fragment6, n4Frame("10.4.0.2", r.message(202, forward))} {
-		if got := r.ask(frame); got != nil || left() != uint64(i+1)*(1<<32|1) {
+	for i, c := range []struct {
+		frame  []byte
+		newest uint64
+	}{
+		{n4Frame("10.4.0.2", r.message(199, "")), 199},
+		{fragment, 200},
+		{n4Frame("10.4.0.2", r.message(199, forward)), 200},      // repeated
+		{n4Frame("10.4.0.2", r.message(0xfffff0, forward)), 200}, // before the numbers began again
+		{fragment6, 200},
+		{n4Frame("10.4.0.2", r.message(202, forward)), 202},
+	} {
+		if got := r.ask(c.frame); got != nil || left() != n4LeftTo|c.newest {
 			t.Errorf("request %d: answered with %x, left %#x", i, got, left())
 		}
 	}
-	r.sessions.Store(n4Place, wordN4Left, left()&^0xffffffff) // the daemon has answered
+	r.sessions.Store(n4Place, wordN4Left, 0) // the daemon has answered
 	r.sequence = 300
 	r.expect("after the daemon's answer", forward, r.forward[1], r.act[0])
 }
 
-// wordN4Left is the word of left in abi.N4Session.
-const wordN4Left = 30
+// wordN4Left is the word of left in abi.N4Session, n4LeftTo is N4_LEFT_TO.
+const (
+	wordN4Left = 30
+	n4LeftTo   = 1 << 24
+)
 
 // TestN4KnowsWhereRulesLead: a rule that the daemon made buffer forwards when the request
 // says where to.

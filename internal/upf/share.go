@@ -23,12 +23,11 @@ import (
 	"github.com/culvert-net/culvert/internal/upf/store"
 )
 
-// How often the daemon learns what the data path has changed, how often it shows that it
-// is alive, and after how long it gives up a request that the data path left to it.
+// How often the daemon learns what the data path has changed, and how often it shows that it
+// is alive.
 const (
 	learnInterval = 10 * time.Millisecond
 	aliveInterval = time.Second
-	lostAfter     = 5 * time.Second
 )
 
 // sharer shares sessions with the data path, which answers requests that update FARs
@@ -41,19 +40,12 @@ type sharer struct {
 
 	mu      sync.Mutex
 	numbers map[incarnation]uint32 // of all that there were
-	waiting []waiting              // oldest first
 }
 
 // incarnation is an SMF since it started.
 type incarnation struct {
 	node     string // Node ID
 	recovery uint32 // Recovery Time Stamp
-}
-
-// waiting is a session with requests that the data path left to the daemon.
-type waiting struct {
-	seid, left uint64
-	since      time.Time
 }
 
 // Share has the data path answer for the sessions of u if on is set, and else learns what
@@ -457,11 +449,7 @@ func (s *sharer) Give(seid uint64, sequence uint32, accepted bool) {
 		s.give(e)
 	}
 	e.Unlock()
-	if left := s.table.Arrived(seid); left != 0 {
-		s.mu.Lock()
-		s.waiting = append(s.waiting, waiting{seid, left, s.u.o.Now()})
-		s.mu.Unlock()
-	}
+	s.table.Arrived(seid, sequence)
 }
 
 // Repeat implements pfcp.Signalling.
@@ -474,17 +462,6 @@ func (s *sharer) Repeat(seid uint64, updates [][]byte) {
 		s.table.Repeat(seid, updates...)
 	}
 	e.Unlock()
-}
-
-// forgetLost gives up the requests that did not come.
-func (s *sharer) forgetLost() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.u.o.Now()
-	for len(s.waiting) > 0 && now.Sub(s.waiting[0].since) > lostAfter {
-		s.table.Lost(s.waiting[0].seid, s.waiting[0].left)
-		s.waiting = s.waiting[1:]
-	}
 }
 
 // SetNode implements pfcp.Signalling.
@@ -553,7 +530,6 @@ func (s *sharer) run(ctx context.Context) error {
 			case <-learn.C:
 				begun := time.Now()
 				s.learnAll()
-				s.forgetLost()
 				learn.Reset(max(learnInterval, time.Since(begun))) // half of the time at most
 			}
 		}

@@ -47,6 +47,9 @@ const (
 	answered = 1 << 31
 )
 
+// leftTo is in the word left while a request is on its way to the daemon (N4_LEFT_TO).
+const leftTo = 1 << 24
+
 // MostForwardings is how many gNBs, for each way to forward, the data path can lead
 // sessions to.
 const MostForwardings = 16384
@@ -205,7 +208,6 @@ func (n *Table) Recover(seid, cpSEID uint64) (e abi.N4Session, isTrue bool) {
 	if n.t.Sessions.Load(place, wordLock) != lockedByDaemon { // it died with the lock
 		n.Lock(seid)
 	}
-	n.t.Sessions.Store(place, wordLeft, 0) // lost with the daemon
 	n.Changed(seid)
 	e = n.t.Sessions.Get(place)
 	return e, e.Open != closed
@@ -239,30 +241,12 @@ func (n *Table) NoteAnswer(seid uint64, sequence uint32, accepted bool) {
 	}
 }
 
-// Arrived notes that a request has come that the data path left to the daemon. It returns
-// what is still on its way, 0: nothing. See Lost.
-func (n *Table) Arrived(seid uint64) (left uint64) {
-	place := session.PlaceOf(seid)
-	for n.Has(seid) {
-		was := n.t.Sessions.Load(place, wordLeft)
-		if uint32(was) == 0 {
-			return 0
-		}
-		if n.t.Sessions.Swap(place, wordLeft, was, was-1) {
-			if uint32(was) == 1 {
-				return 0
-			}
-			return was - 1
-		}
-	}
-	return 0
-}
-
-// Lost notes that what Arrived returned some time ago will not come any more, unless
-// something has come or gone since.
-func (n *Table) Lost(seid, left uint64) {
+// Arrived notes that the daemon has answered a request that the data path left to it. If it is
+// the newest of the session, no other one is on its way: earlier ones came before it, or were
+// lost.
+func (n *Table) Arrived(seid uint64, sequence uint32) {
 	if n.Has(seid) {
-		n.t.Sessions.Swap(session.PlaceOf(seid), wordLeft, left, left&^(1<<32-1))
+		n.t.Sessions.Swap(session.PlaceOf(seid), wordLeft, leftTo|uint64(sequence), 0)
 	}
 }
 

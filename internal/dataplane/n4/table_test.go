@@ -28,7 +28,7 @@ func TestSessionsHaveTheirPlace(t *testing.T) {
 	}
 	n.Clear(other)
 	n.Clear(far)
-	if n.Lost(far, 1); n.Arrived(far) != 0 || !n.Has(one) || n.Entry(one).CpSeid != 11 {
+	if n.Arrived(far, 1); !n.Has(one) || n.Entry(one).CpSeid != 11 {
 		t.Errorf("the entry: %+v", n.Entry(one))
 	}
 	n.Clear(one)
@@ -63,11 +63,11 @@ func TestRecover(t *testing.T) {
 	n.Join(one, 11)
 	n.Open(one, 4, Owner{SEID: 11, Addr: smf}, [Rules]abi.N4Rule{{Far: 1, Pdr: 9, Action: 2}})
 	n.Lock(one)
-	n.t.Sessions.Store(70, wordLeft, 3<<32|2)
+	n.t.Sessions.Store(70, wordLeft, leftTo|2)
 	if e, ok := n.Recover(one, 11); !ok || e.Rule[0].Action != 2 {
 		t.Errorf("open: %t, %+v", ok, e)
 	}
-	if e := n.Entry(one); e.Lock == 0 || e.Open == 0 || e.Left != 0 {
+	if e := n.Entry(one); e.Lock == 0 || e.Open == 0 || e.Left != leftTo|2 {
 		t.Errorf("after it: %+v", e)
 	}
 	if n.Keep(one); n.IsOpen(one) {
@@ -85,23 +85,23 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-func TestArrivedAndLost(t *testing.T) {
+// TestArrived: the newest request says that the earlier ones have come, or are lost; also to
+// the next daemon.
+func TestArrived(t *testing.T) {
 	n := New(128)
 	n.Join(one, 11)
-	if left := n.Arrived(one); left != 0 || n.Entry(one).Left != 0 {
-		t.Errorf("nothing was left: %#x", left)
-	}
-	n.t.Sessions.Store(70, wordLeft, 3<<32|3)
-	left := n.Arrived(one)
-	if left != 3<<32|2 {
-		t.Errorf("left %#x", left)
-	}
-	n.t.Sessions.Store(70, wordLeft, 4<<32|3) // one more came
-	if n.Lost(one, left); n.Entry(one).Left != 4<<32|3 {
-		t.Error("given up although something came")
-	}
-	if n.Lost(one, 4<<32|3); n.Entry(one).Left != 4<<32 {
-		t.Errorf("not given up: %#x", n.Entry(one).Left)
+	for _, c := range []struct {
+		left     uint64
+		sequence uint32
+		want     uint64
+	}{{0, 7, 0}, {leftTo | 7, 6, leftTo | 7}, {leftTo | 7, 7, 0}, {leftTo, 0, 0}, {leftTo | 7, 8, leftTo | 7}} {
+		n.t.Sessions.Store(70, wordLeft, c.left)
+		n.Arrived(other, c.sequence) // which has no entry
+		n.Recover(one, 11)
+		n.Unlock(one)
+		if n.Arrived(one, c.sequence); n.Entry(one).Left != c.want {
+			t.Errorf("left %#x after %d has come to %#x, want %#x", n.Entry(one).Left, c.sequence, c.left, c.want)
+		}
 	}
 }
 
