@@ -114,8 +114,10 @@ INLINE int plan_rule(struct n4_session *s, struct n4_update *u, struct n4_step *
 	if (marks && (!(u->has & HAS_OUTER) || !f->leads))
 		return NOT_HERE;
 	step->marker = marks && step->first;
-	/* what a rule that buffers would send is kept nowhere else */
-	if (!step->act || !step->out || (step->act == f->buffer && step->out != step->was_out))
+	/* what a rule that buffers would send is kept nowhere else, and only if it leads there */
+	if (!step->act || !step->out ||
+	    (step->act == f->buffer &&
+	     (step->out != step->was_out || (u->has & HAS_OUTER && !f->leads))))
 		return NOT_HERE;
 	/* a rule that the daemon made buffer does not know where it forwards */
 	if (step->act == f->forward && !f->leads && !(u->has & HAS_OUTER))

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -395,6 +396,11 @@ func TestN4KnowsWhereRulesLead(t *testing.T) {
 	const active = "000a000e006c000400000001002c00020200"
 	if got := r.ask(n4Frame("10.4.0.2", r.message(200, active))); got != nil {
 		t.Errorf("without a place to forward to: answered with %x", got)
+	}
+	r.sessions.Store(n4Place, wordN4Left, 0)
+	idleThere := strings.Replace(update(open5gsForward, 1, 1, "10.200.0.2"), "002c00020200", "002c00020c00", 1)
+	if got := r.ask(n4Frame("10.4.0.2", r.message(201, idleThere))); got != nil {
+		t.Errorf("idle, with the place that the rule led to before: answered with %x", got)
 	}
 	r.sessions.Store(n4Place, wordN4Left, 0)
 	r.sequence = 300
