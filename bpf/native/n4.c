@@ -4,7 +4,8 @@
 /* What the data path reads in PFCP messages: for each message on the standard input,
  * which comes behind its length of two octets, an octet that says whether it is read, and
  * struct n4_message. internal/pfcp compares with what the daemon reads, with the same key of
- * hashes. Built as a fuzzer, it finds messages that reach every branch. */
+ * hashes. Built as a fuzzer, it finds messages that reach every branch, and writes each that
+ * is read to the file N4_READ, behind its length. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,11 +43,15 @@ static __u8 read_one(struct n4_message *m)
 }
 
 #ifdef FUZZER
+static FILE *taken;
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argc;
 	(void)argv;
 	prepare();
+	taken = fopen(getenv("N4_READ"), "w");
+	must(taken != NULL, "N4_READ names no file to write");
 	return 0;
 }
 
@@ -56,7 +61,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	length = size > MAX_FRAME ? MAX_FRAME : size;
 	memcpy(message, data, length);
-	read_one(&m);
+	if (read_one(&m)) {
+		fwrite(&length, sizeof(length), 1, taken);
+		fwrite(message, 1, length, taken);
+		fflush(taken); /* libFuzzer ends without */
+	}
 	return 0;
 }
 #else

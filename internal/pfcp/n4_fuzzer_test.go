@@ -1,8 +1,12 @@
 package pfcp
 
 import (
+	"bufio"
+	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,10 +16,10 @@ import (
 // fewestRuns is how often libFuzzer has to try to get beyond the seeds.
 const fewestRuns = 200_000
 
-// n4ReadsFuzzed compares messages that reach other branches of what the data path reads by:
-// libFuzzer looks for them, under ASan and UBSan.
+// n4ReadsFuzzed compares all messages that the data path reads while libFuzzer looks for such
+// that reach other branches, under ASan and UBSan.
 func n4ReadsFuzzed(t *testing.T, reader string) {
-	corpus := t.TempDir()
+	corpus, taken := t.TempDir(), filepath.Join(t.TempDir(), "taken")
 	for i, text := range n4Seeds {
 		b, err := hex.DecodeString(text)
 		if err == nil {
@@ -25,26 +29,52 @@ func n4ReadsFuzzed(t *testing.T, reader string) {
 			t.Fatal(err)
 		}
 	}
-	out, err := exec.Command(n4Build(t, "n4-fuzzer"), fmt.Sprint("-runs=", max(fewestRuns, *messages)), fmt.Sprint("-seed=", *firstSeed),
-		"-max_len=1024", "-use_value_profile=1", "-artifact_prefix="+t.TempDir()+"/", corpus).CombinedOutput()
-	if err != nil {
+	runs := max(fewestRuns, *messages)
+	fuzzer := exec.Command(n4Build(t, "n4-fuzzer"), fmt.Sprint("-runs=", runs), fmt.Sprint("-seed=", *firstSeed),
+		"-max_len=1024", "-use_value_profile=1", "-artifact_prefix="+t.TempDir()+"/", corpus)
+	fuzzer.Env = append(os.Environ(), "N4_READ="+taken)
+	if out, err := fuzzer.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	read, answerable := n4CompareFile(t, reader, taken)
 	found, err := os.ReadDir(corpus)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list [][]byte
-	for _, f := range found {
-		b, err := os.ReadFile(filepath.Join(corpus, f.Name()))
-		if err != nil {
-			t.Fatal(err)
+	t.Logf("%d messages reach other branches; of %d the data path reads %d and can answer %d", len(found), runs, read, answerable)
+	if len(found) <= len(n4Seeds) || answerable <= 10*len(n4Seeds) {
+		t.Error("too few messages are compared")
+	}
+}
+
+// n4CompareFile compares the messages of a file, each behind its length.
+func n4CompareFile(t *testing.T, reader, name string) (read, answerable int) {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	in := bufio.NewReader(f)
+	for end := false; !end; {
+		var list [][]byte
+		for len(list) < n4Batch && !end {
+			var length uint16
+			if err := binary.Read(in, binary.NativeEndian, &length); err != nil {
+				if !errors.Is(err, io.EOF) {
+					t.Fatal(err)
+				}
+				end = true
+				continue
+			}
+			b := make([]byte, length)
+			if _, err := io.ReadFull(in, b); err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, b)
 		}
-		list = append(list, b)
+		read += len(list)
+		answerable += len(n4Compare(t, reader, list))
 	}
-	answerable := n4Compare(t, reader, list)
-	t.Logf("%d messages reach other branches, of which %d can be answered in the data path", len(list), len(answerable))
-	if len(answerable) <= len(n4Seeds) {
-		t.Errorf("only %d of %d messages are compared", len(answerable), len(list))
-	}
+	return read, answerable
 }
