@@ -47,7 +47,7 @@ step "N4 server with the data path behind it, $frames PFCP messages" \
 	go test ./internal/upf -count=1 -timeout 0 -run '^TestRandomN4$' -messages "$frames" -seed "$seed"
 
 step "sessions that data path and daemon share, $((frames / 20)) requests" \
-	go test ./internal/upf -count=1 -timeout 0 -run '^(TestTheDataPathAnswersAsTheDaemon|TestSharedSessions.*)$' -shared-requests $((frames / 20)) -shared-seed "$seed"
+	go test ./internal/upf -count=1 -timeout 0 -run '^(TestTheDataPathAnswersAsTheDaemon|TestSharedSessions.*)$' -shared-requests $((frames / 20)) -shared-kills $((frames / 100000 + 1)) -shared-seed "$seed"
 
 # The Go fuzzer now and then takes the end of its own time for a failure: then
 # there is no failing input.

@@ -132,9 +132,19 @@ type shown struct {
 	SEID uint64
 	PDRs []session.PDR
 	FARs []session.FAR
+	QERs []session.QER
 	// Rules are, by PDR, what becomes of its packets in the table pdr, and where they go.
-	Rules map[uint16]string
+	Rules map[uint16]shownRule
 	Open  bool // the data path may change it
+}
+
+// shownRule is an entry of the table pdr.
+type shownRule struct {
+	Action uint8 // enum pdr_action
+	// Where a rule that forwards leads, if that is a gNB.
+	GNB   netip.Addr
+	TEID  uint32
+	Words string
 }
 
 type everything struct {
@@ -156,7 +166,7 @@ func describe(u *UPF, path *dataplane.DataPlane, pins string) everything {
 	all := everything{Sessions: map[uint64]shown{}, Here: counts.Modifications, Repeated: counts.Repeated}
 	for i := range u.Sessions() {
 		s := u.Session(i.SEID)
-		one := shown{SEID: s.SEID, PDRs: s.PDRs, FARs: s.FARs, Rules: map[uint16]string{}, Open: path.N4.IsOpen(s.SEID)}
+		one := shown{SEID: s.SEID, PDRs: s.PDRs, FARs: s.FARs, QERs: s.QERs, Rules: map[uint16]shownRule{}, Open: path.N4.IsOpen(s.SEID)}
 		for _, p := range s.PDRs {
 			entry := path.Sessions.EntryAt(s.SEID, p.ID)
 			words := make([]byte, m.ValueSize())
@@ -164,11 +174,11 @@ func describe(u *UPF, path *dataplane.DataPlane, pins string) everything {
 				panic(err)
 			}
 			out, do := binary.NativeEndian.Uint64(words[16:]), binary.NativeEndian.Uint64(words[24:])
-			gnb, teid, _ := path.Sessions.Turns.LeadsTo(out)
-			if uint8(do>>32) != uint8(abi.PdrActionPDR_FORWARD) {
-				gnb, teid = netip.Addr{}, 0 // only a rule that forwards has one
+			rule := shownRule{Action: uint8(do >> 32), Words: fmt.Sprintf("%#x", do>>32&0xffffff)}
+			if rule.Action == uint8(abi.PdrActionPDR_FORWARD) { // only such a rule has one
+				rule.GNB, rule.TEID, _ = path.Sessions.Turns.LeadsTo(out)
 			}
-			one.Rules[p.ID] = fmt.Sprintf("%#x %s %d", do>>32&0xffffff, gnb, teid)
+			one.Rules[p.ID] = rule
 		}
 		all.Sessions[s.CPSEID] = one
 	}
