@@ -48,11 +48,11 @@ type Peer struct {
 // alone stands in for a data path that answers nothing.
 type alone struct{}
 
-func (alone) Take(uint64, uint32) bool { return false }
+func (alone) Take(uint64, uint32) bool  { return false }
 func (alone) Give(uint64, uint32, bool) {}
-func (alone) Repeat(uint64, [][]byte)  {}
-func (alone) SetNode(Node)             {}
-func (alone) Places() uint32           { return 0 }
+func (alone) Repeat(uint64, [][]byte)   {}
+func (alone) SetNode(Node)              {}
+func (alone) Places() uint32            { return 0 }
 
 // repeat tells the data path which Update PDRs have changed nothing: those that free5GC's
 // SMF sends with each Update FAR. What PFDs describe may change without the session.
