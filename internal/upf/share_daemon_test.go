@@ -142,9 +142,27 @@ type shown struct {
 type shownRule struct {
 	Action uint8 // enum pdr_action
 	// Where a rule that forwards leads, if that is a gNB.
-	GNB   netip.Addr
-	TEID  uint32
+	GNB  netip.Addr
+	TEID uint32
+	// Words are what else is compared of the entry, and of where it leads.
 	Words string
+}
+
+// wordsOf is what two UPFs have alike in an entry of pdr: not the volume, nor what the meter's
+// bucket holds, which packets and time change; not numbers that each UPF chooses: the index of
+// forwarding, whose entry is compared, the first meter's, and the high octet of the TEID; not
+// where a rule led before it buffered, which it keeps only where the data path made it buffer.
+func wordsOf(b []byte) string {
+	do := binary.NativeEndian.Uint64(b[24:])
+	return fmt.Sprintf("%#x, meters %t, limits and source %x", do>>32&0xffffff, uint32(do) != 0, b[40:])
+}
+
+func pinnedTable(pins, name string) *ebpf.Map {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(pins, "maps", name), nil)
+	if err != nil {
+		panic(err)
+	}
+	return m
 }
 
 type everything struct {
@@ -154,11 +172,9 @@ type everything struct {
 }
 
 func describe(u *UPF, path *dataplane.DataPlane, pins string) everything {
-	m, err := ebpf.LoadPinnedMap(filepath.Join(pins, "maps", abi.MapPdr), nil)
-	if err != nil {
-		panic(err)
-	}
+	m, ways := pinnedTable(pins, abi.MapPdr), pinnedTable(pins, abi.MapForwarding)
 	defer m.Close()
+	defer ways.Close()
 	counts, err := path.Signalling()
 	if err != nil {
 		panic(err)
@@ -174,9 +190,14 @@ func describe(u *UPF, path *dataplane.DataPlane, pins string) everything {
 				panic(err)
 			}
 			out, do := binary.NativeEndian.Uint64(words[16:]), binary.NativeEndian.Uint64(words[24:])
-			rule := shownRule{Action: uint8(do >> 32), Words: fmt.Sprintf("%#x", do>>32&0xffffff)}
+			rule := shownRule{Action: uint8(do >> 32), Words: wordsOf(words)}
 			if rule.Action == uint8(abi.PdrActionPDR_FORWARD) { // only such a rule has one
 				rule.GNB, rule.TEID, _ = path.Sessions.Turns.LeadsTo(out)
+				way := make([]byte, ways.ValueSize())
+				if err := ways.Lookup(uint32(out>>32), &way); err != nil {
+					panic(err)
+				}
+				rule.Words += fmt.Sprintf(" to %x", way)
 			}
 			one.Rules[p.ID] = rule
 		}
