@@ -86,8 +86,7 @@ func checkEvent(t *testing.T, r *result.Run, event string, rounds int) {
 }
 
 // Handovers go on while the daemon is killed, restarted and replaced. The data path answers
-// all in time, but for messages that waited for a core in a queue that is full. The daemon
-// does not.
+// all in time; messages that a full queue had no room for do not count. The daemon does not.
 func TestDisruptSignalling(t *testing.T) {
 	needTwoCPUs(t)
 	r, err := execute(t.Context(), t.TempDir(), "disrupt", "--quick", "--events", "signalling", "--rounds", "1")
