@@ -70,7 +70,7 @@ struct n4_session {
 
 #define N4_LEFT_TO (1u << 24) /* a request is on its way to the daemon */
 #define N4_ANSWERED (1u << 31) /* with Cause 1 (Request accepted) alone, here or by the daemon */
-#define N4_HANDLED (1u << 30)  /* otherwise, by the daemon */
+#define N4_HANDLED (1u << 30) /* otherwise, by the daemon */
 #define N4_LOCKED_HERE 1 /* by the data path; the daemon locks with its own number */
 
 /* n4_forwarding[template, peer]: the entry of forwarding that leads there. */
@@ -81,10 +81,10 @@ struct n4_forwarding_key {
 
 /* n4_count[fate]: what became of messages. */
 enum n4_fate {
-	N4_HEARTBEATS,    /* answered */
+	N4_HEARTBEATS, /* answered */
 	N4_MODIFICATIONS, /* answered */
-	N4_REPEATED,      /* answered again */
-	N4_LEFT,          /* to the daemon */
+	N4_REPEATED, /* answered again */
+	N4_LEFT, /* to the daemon */
 	N4_COUNTS,
 };
 
