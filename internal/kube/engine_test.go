@@ -186,7 +186,7 @@ func TestEngineRepairPaths(t *testing.T) {
 	c.must(p.Put(t.Context(), me, []EnginePath{enginePath(4, "fc00:0:2:4::"), repair}))
 	for name, preference := range map[string]uint32{used: 150, ready: 149} {
 		e, err := readPolicy(c.object(name), me)
-		if err != nil || e.path.Color != 4 || e.path.Preference != preference || e.path.Name != p.PathName(me, EnginePath{Advertised: e.path.Advertised, Repair: name == ready}) {
+		if err != nil || e.path.Color != 4 || e.path.Preference != preference || e.path.Name != pathName("srv6policy", name) {
 			t.Errorf("%s: %+v, %v", name, e, err)
 		}
 	}
