@@ -61,7 +61,7 @@ func (d *Experiment) Flags(f *pflag.FlagSet) {
 	f.TextVar(&d.After, "after", d.After, "`duration` of the packets after it")
 	f.IntVar(&d.Entries, "entries", d.Entries, "`number` of SIDs, and of policies, that come and go")
 	f.Float64Var(&d.Handovers, "handovers", d.Handovers, "`number` of handovers a second during the event signalling")
-	f.StringSliceVar(&d.N4Fast, "n4-fast", d.N4Fast, "`values` of upf.n4_fast to measure them with: on (the data path answers), off")
+	f.StringSliceVar(&d.N4Fast, "n4-fast", d.N4Fast, "`value` of upf.n4_fast to measure them with: on (the data path answers), off")
 }
 
 // CPUs are those that it measures on.
