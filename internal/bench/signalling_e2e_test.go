@@ -26,7 +26,7 @@ import (
 const signallingSessions = 512
 
 // signallingNode is a UPF with SMFs.
-func signallingNode(t *testing.T, fast bool, cpu int) (*device.Node, *signalling.Load) {
+func signallingNode(t *testing.T, fast bool, cpus proc.Pair) (*device.Node, *signalling.Load) {
 	t.Helper()
 	n, err := device.NewNode("signalling")
 	if err != nil {
@@ -44,10 +44,10 @@ func signallingNode(t *testing.T, fast bool, cpu int) (*device.Node, *signalling
 	if err := signalling.AddPort(n.Net, smfs); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Start(t.Context(), experiment.Setting{Culvert: culvert, BPFFS: "/sys/fs/bpf"}, c, cpu); err != nil {
+	if err := n.Start(t.Context(), experiment.Setting{Culvert: culvert, BPFFS: "/sys/fs/bpf"}, c, cpus.Device); err != nil {
 		t.Fatal(err)
 	}
-	l, err := signalling.DialNode(t.Context(), n.Net, cpu, smfs, signalling.Spec(signallingSessions))
+	l, err := signalling.DialNode(t.Context(), n.Net, cpus, smfs, signalling.Spec(signallingSessions))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestSignalling(t *testing.T) {
 	}
 	for _, fast := range []bool{false, true} {
 		t.Run(fmt.Sprint("n4_fast ", fast), func(t *testing.T) {
-			n, l := signallingNode(t, fast, cpus.Device)
+			n, l := signallingNode(t, fast, cpus)
 			sent, want := signalling.Uplink(signallingSessions)
 			pair, err := traffic.Open(t.Context(), traffic.Options{TX: n.TX, RX: n.RX, CPU: cpus.Generator, Method: traffic.Live, Expect: &want, CheckEvery: 1})
 			if err != nil {
@@ -109,7 +109,7 @@ func TestFlood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, l := signallingNode(t, true, cpus.Device)
+	n, l := signallingNode(t, true, cpus)
 	before, err := l.Run(t.Context(), signalling.Settings{Window: 64, Duration: 300 * time.Millisecond, On: cpus.Generator})
 	if err := errors.Join(err, before.Err()); err != nil {
 		t.Fatal(err)

@@ -136,7 +136,7 @@ func openUPF(ctx context.Context, b *bench, name string, d design, has extent) (
 	if d.command != "" {
 		spec.Local.CoreTEID, spec.RemoveIPv4 = firstCPTEID, true
 	}
-	if u.requests, err = signalling.DialNode(ctx, u.Net, b.cpus.Device, has.smfs(), spec); err != nil {
+	if u.requests, err = signalling.DialNode(ctx, u.Net, b.cpus, has.smfs(), spec); err != nil {
 		return nil, u.foreign.wrote(err)
 	}
 	u.Later(u.requests.Close)

@@ -88,7 +88,7 @@ func (b *Bench) openSignalling(ctx context.Context, fast string) error {
 	if err := n.Start(ctx, b.Setting, c, b.cpus.Device); err != nil {
 		return err
 	}
-	handovers, err := signalling.DialNode(ctx, n.Net, b.cpus.Device, smfs, signalling.Spec(sessions))
+	handovers, err := signalling.DialNode(ctx, n.Net, b.cpus, smfs, signalling.Spec(sessions))
 	if err != nil {
 		return err
 	}

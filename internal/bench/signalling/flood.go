@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/bench/napi"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
@@ -47,11 +46,6 @@ func (f *Flood) Err() error {
 // Flood has the SMFs of a node of DialNode send handovers from a CPU as fast as XDP can, for
 // a time. They are of as many sessions as are a power of two. The UPF knows both gNBs.
 func (l *Load) Flood(ctx context.Context, n *node.Network, cpu int, duration time.Duration) (f Flood, err error) {
-	threads, err := napi.Start(n.Around.Path(), around, cpu) // else the UPF's CPU receives the answers
-	if err != nil {
-		return f, err
-	}
-	defer func() { err = errors.Join(err, threads.Stop()) }()
 	job, err := l.floodJob(n, duration)
 	if err != nil {
 		return f, err

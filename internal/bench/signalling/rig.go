@@ -2,7 +2,6 @@ package signalling
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/bits"
 	"net/netip"
@@ -94,18 +93,28 @@ func Spec(sessions int) smf.Spec {
 }
 
 // DialNode makes SMFs with sessions in a node that runs with that configuration. N4 is
-// received on one CPU, as a card's queue is. Close gives that back.
-func DialNode(ctx context.Context, n *node.Network, cpu, smfs int, spec smf.Spec) (*Load, error) {
+// received on one CPU, as a card's queue is, and answers on the generator's: otherwise the UPF's CPU
+// would receive them, when it has time. Close gives that back.
+func DialNode(ctx context.Context, n *node.Network, cpus proc.Pair, smfs int, spec smf.Spec) (_ *Load, err error) {
+	var threads node.Undo
+	defer threads.OnError(&err)
+	for _, end := range []struct {
+		of   node.Namespace
+		port string
+		cpu  int
+	}{{n.Node, PortN4, cpus.Device}, {n.Around, around, cpus.Generator}} {
+		t, err := napi.Start(end.of.Path(), end.port, end.cpu)
+		if err != nil {
+			return nil, err
+		}
+		threads.Later(t.Stop)
+	}
 	o := Options{Namespace: n.Around.Path(), Spec: spec}
 	o.UPF, o.SMFs = Addresses(smfs)
-	threads, err := napi.Start(n.Node.Path(), PortN4, cpu)
+	l, err := Dial(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	l, err := Dial(ctx, o)
-	if err != nil {
-		return nil, errors.Join(err, threads.Stop())
-	}
-	l.Later(threads.Stop)
+	l.Later(threads.Close)
 	return l, nil
 }
