@@ -106,7 +106,8 @@ func part(all smf.Spec, i, n int) smf.Spec {
 	return all
 }
 
-// started is the Recovery Time Stamp of all SMFs, from which one says that it has not restarted.
+// started is the Recovery Time Stamp of all SMFs. A UPF takes a later one for a restart, and deletes
+// the sessions.
 var started = time.Now()
 
 // DialSMF opens the socket of an SMF. One that opens it again has not restarted meanwhile.
