@@ -49,6 +49,11 @@ struct n4_rule {
 
 #define N4_NONE 255 /* no type, no BAR */
 
+/* Sequence numbers begin again after 2^24 requests of an SMF. So a session forgets its answers
+ * when the newest is older than SMFs repeat a request (T1 * N1): 30 s. */
+#define N4_TIME_SHIFT 32 /* 4.3 s */
+#define N4_FORGOTTEN 8
+
 /* n4_session[place of the SEID]: what was changed here is true, and the daemon learns it.
  * Whoever changes it holds `lock`. */
 struct n4_session {
@@ -56,7 +61,8 @@ struct n4_session {
 	__u64 seid;    /* ours; 0: no session */
 	__u64 cp_seid;
 	__u32 association;
-	__u32 version; /* grows with each answer: answered[version] is the newest */
+	__u16 version; /* grows with each answer: answered[version] is the newest */
+	__u16 when;    /* the newest answer, in 2^N4_TIME_SHIFT ns of CLOCK_MONOTONIC_COARSE */
 	__u32 answered[N4_ANSWERS]; /* sequence numbers | N4_ANSWERED or N4_HANDLED */
 	struct n4_rule rule[N4_RULES];
 	__u64 fseid; /* hash of the CP F-SEID; 0: not known */

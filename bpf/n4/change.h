@@ -237,12 +237,18 @@ INLINE void do_step(struct n4_rule *f, struct n4_step *step)
 	f->leads |= step->act == f->forward;
 }
 
+INLINE __u16 n4_time(void)
+{
+	return bpf_ktime_get_coarse_ns() >> N4_TIME_SHIFT;
+}
+
 INLINE void note_change(struct n4_session *s, __u32 sequence)
 {
 	__u32 place = s->seid % PLACES, word = place / 64;
 	__u64 *dirty = bpf_map_lookup_elem(&n4_dirty, &word);
 
 	s->version++;
+	s->when = n4_time();
 	s->answered[s->version & (N4_ANSWERS - 1)] = sequence | N4_ANSWERED;
 	if (dirty)
 		__sync_fetch_and_or(dirty, 1ull << (place & 63));
@@ -254,8 +260,11 @@ INLINE void note_change(struct n4_session *s, __u32 sequence)
 
 INLINE int look_back(struct n4_session *s, __u32 sequence)
 {
-	__u32 newest = s->answered[s->version & (N4_ANSWERS - 1)], i;
+	__u32 newest, i;
 
+	if ((__u16)(n4_time() - s->when) > N4_FORGOTTEN)
+		__builtin_memset(s->answered, 0, sizeof(s->answered));
+	newest = s->answered[s->version & (N4_ANSWERS - 1)];
 	for (i = 0; i < N4_ANSWERS; i++)
 		if (s->answered[i] == (sequence | N4_ANSWERED))
 			return ANSWERED;

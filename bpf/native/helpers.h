@@ -250,6 +250,11 @@ __u64 bpf_ktime_get_ns(void)
 	return now += 1000;
 }
 
+__u64 bpf_ktime_get_coarse_ns(void)
+{
+	return begun;
+}
+
 /* Any answer that the kernel can give, as the destination says. */
 long bpf_fib_lookup(void *ctx, struct bpf_fib_lookup *fib, int size, __u32 flags)
 {

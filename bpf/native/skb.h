@@ -241,11 +241,6 @@ void bpf_spin_unlock(struct bpf_spin_lock *lock)
 	must(!--lock->val, "a lock that nobody took is let go");
 }
 
-__u64 bpf_ktime_get_coarse_ns(void)
-{
-	return begun;
-}
-
 /* Some flows are translated, some tracked, some not known. */
 struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple, __u32 size,
 				  struct bpf_ct_opts *options, __u32 options_size)

@@ -105,6 +105,9 @@ func (r *n4Rig) now() uint64 {
 	return now
 }
 
+// time is when a session's answers are given.
+func (r *n4Rig) time() uint16 { return uint16(r.now() >> 32) }
+
 // instanceHash is n4_hash of bpf/n4/read.h.
 func instanceHash(text string) uint32 {
 	h := uint32(0x811c9dc5)
@@ -317,8 +320,8 @@ func TestN4Leaves(t *testing.T) {
 		"that is not there":                       func(s *abi.N4Session) { s.Seid = 0 },
 		"of the daemon alone":                     func(s *abi.N4Session) { s.Open = 0 },
 		"never seen forwarding":                   func(s *abi.N4Session) { s.Rule[2].Forward = 0 },
-		"an older sequence":                       func(s *abi.N4Session) { s.Answered[0] = 201 | 1<<31 },
-		"with the daemon's answer":                func(s *abi.N4Session) { s.Answered[0] = 200 | 1<<30 },
+		"an older sequence":                       func(s *abi.N4Session) { s.Answered[0], s.When = 201|1<<31, r.time() },
+		"with the daemon's answer":                func(s *abi.N4Session) { s.Answered[0], s.When = 200|1<<30, r.time() },
 		"with a request on its way to the daemon": func(s *abi.N4Session) { s.Left = n4LeftTo | 199 },
 	} {
 		r.publish()
@@ -337,6 +340,30 @@ func TestN4Leaves(t *testing.T) {
 	r.publish()
 	if got := r.ask(n4Frame("10.4.0.2", good)); !slices.Equal(got, accepted(200)) {
 		t.Errorf("the request that all these are made of: %x", got)
+	}
+}
+
+// TestN4ForgetsAnswers: an SMF's sequence numbers begin again after 2^24 requests.
+func TestN4ForgetsAnswers(t *testing.T) {
+	r := newN4Rig(t)
+	for name, c := range map[string]struct {
+		age uint16 // 4.3 s
+		out uint64
+	}{
+		"repeated by the SMF": {7, r.forward[0]},
+		"a new request":       {9, r.forward[1]},
+		"after a day":         {20000, r.forward[1]},
+	} {
+		r.publish()
+		s := r.sessions.Get(n4Place)
+		s.Answered, s.Version, s.When = [8]uint32{200 | 1<<31, 199 | 1<<31}, 8, r.time()-c.age
+		r.sessions.Put(n4Place, &s)
+		r.sequence = 199
+		r.expect(name, update(open5gsForward, 1, 2, "10.200.0.9"), c.out, r.act[0])
+		s = r.sessions.Get(n4Place)
+		if got := slices.Contains(s.Answered[:], 199|1<<31); got != (c.out == r.forward[0]) {
+			t.Errorf("%s: an earlier answer is known: %t", name, got)
+		}
 	}
 }
 

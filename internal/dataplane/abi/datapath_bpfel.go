@@ -486,7 +486,8 @@ type N4Session struct {
 	Seid        uint64
 	CpSeid      uint64
 	Association uint32
-	Version     uint32
+	Version     uint16
+	When        uint16
 	Answered    [8]uint32
 	Rule        [4]N4Rule
 	Fseid       uint64

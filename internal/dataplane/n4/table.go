@@ -7,7 +7,10 @@ import (
 	"math/bits"
 	"net/netip"
 	"runtime"
+	"slices"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
@@ -45,6 +48,12 @@ const (
 const (
 	handled  = 1 << 30
 	answered = 1 << 31
+)
+
+// Answers are forgotten when the newest is older (N4_TIME_SHIFT, N4_FORGOTTEN).
+const (
+	answerShift = 32 // ns: 4.3 s
+	forgotten   = 8
 )
 
 // leftTo is in the word left while a request is on its way to the daemon (N4_LEFT_TO).
@@ -216,12 +225,18 @@ func (n *Table) Recover(seid, cpSEID uint64) (e abi.N4Session, isTrue bool) {
 // Answered says whether a request of a session, which is locked, was accepted, with an answer
 // that says nothing else.
 func (n *Table) Answered(seid uint64, sequence uint32) bool {
-	for _, s := range n.t.Sessions.Get(session.PlaceOf(seid)).Answered {
-		if s == sequence|answered {
-			return true
-		}
-	}
-	return false
+	e := n.t.Sessions.Get(session.PlaceOf(seid))
+	return slices.Contains(e.Answered[:], sequence|answered) && !isForgotten(&e)
+}
+
+// isForgotten says whether an SMF may use the sequence numbers of the answers again.
+func isForgotten(e *abi.N4Session) bool { return answerTime()-e.When > forgotten }
+
+// answerTime is when an answer is given.
+func answerTime() uint16 {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now) // never fails: Linux has this clock
+	return uint16(now.Nano() >> answerShift)
 }
 
 // NoteAnswer notes that the daemon has answered a request of a session, which is locked:
@@ -232,8 +247,12 @@ func (n *Table) NoteAnswer(seid uint64, sequence uint32, accepted bool) {
 		how = answered
 	}
 	e := n.t.Sessions.Get(place)
+	if isForgotten(&e) {
+		clear(e.Answered[:])
+	}
 	e.Version++
-	e.Answered[e.Version%uint32(len(e.Answered))] = sequence | how
+	e.When = answerTime()
+	e.Answered[e.Version%uint16(len(e.Answered))] = sequence | how
 	for w, word := range table.ToWords(e)[:wordLeft] {
 		if w != wordLock {
 			n.t.Sessions.Change(place, w, word)

@@ -56,6 +56,23 @@ func TestOpenKeepsTheLockAndTheAnswers(t *testing.T) {
 	}
 }
 
+// TestAnswersAreForgotten: an SMF's sequence numbers begin again after 2^24 requests.
+func TestAnswersAreForgotten(t *testing.T) {
+	n := New(128)
+	n.Join(one, 11)
+	n.NoteAnswer(one, 300, true)
+	e := n.Entry(one)
+	e.When -= forgotten + 1
+	n.t.Sessions.Put(70, &e)
+	if n.Answered(one, 300) {
+		t.Error("a new request is taken for a repeated one")
+	}
+	n.NoteAnswer(one, 299, true)
+	if n.Answered(one, 300) || !n.Answered(one, 299) {
+		t.Errorf("after another answer: %+v", n.Entry(one))
+	}
+}
+
 // TestRecover: a lock of a daemon that died is void, and what its entry says counts only
 // while it was open.
 func TestRecover(t *testing.T) {
